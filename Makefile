@@ -1,0 +1,50 @@
+# make demo    installs into .venv, runs the main job, prints a table and the path of a report
+# make test    installs into .venv, then lint, types and all tests
+# make wheel   builds wheel and sdist, tests the wheel bare (without torch) and type-checks it
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+BARE   := .venv-bare
+
+.PHONY: demo test lint types tests wheel bench clean
+
+demo: $(VENV)/installed
+	$(BIN)/corral replay edge3 --split 0.7 --out runs/demo
+
+test: lint types tests
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# An editable install is invisible to mypy: the packages are installed into a folder of its own.
+types: $(VENV)/installed
+	rm -rf build/types
+	$(BIN)/pip install --quiet --no-deps --target build/types .
+	cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p corral
+
+tests: $(VENV)/installed
+	$(BIN)/pytest -n 2
+
+wheel: $(VENV)/installed
+	rm -rf dist build $(BARE)
+	$(BIN)/python -m build --outdir dist .
+	$(PYTHON) -m venv $(BARE)
+	$(BARE)/bin/pip install --quiet dist/corral-*.whl pytest pytest-xdist hypothesis
+	$(BARE)/bin/python -c "import sys, corral.envs, corral.cli; assert 'torch' not in sys.modules"
+	$(BARE)/bin/pytest -n 2 tests/data tests/envs tests/adapters tests/replay
+
+bench: $(VENV)/installed
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run.py
+
+# Installed anew when what it is made from changes.
+$(VENV)/installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf build dist runs .venv .venv-bare .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,123 @@
+"""Every error and warning that corral raises on purpose.
+
+    CorralError
+    ├── TraceError (ValueError)            a load trace breaks the rules of its format
+    ├── ScaleError (ValueError)            a trace exceeds load_scale or capacity_scale
+    ├── ActionError (ValueError)           an action is malformed: type, shape, range, agent
+    │   └── IllegalActionError             well formed, but masked out, under illegal="raise"
+    ├── ResetNeededError (RuntimeError)    step, observe or render before reset
+    ├── UnknownNameError (ValueError)      no environment, trace or policy of that name
+    ├── UnsupportedSpaceError (TypeError)  an adapter met a space that it does not handle
+    └── MissingExtraError (ImportError)    an optional dependency is not installed
+
+    IllegalActionWarning (UserWarning)     a policy ignores its action mask
+    TraceWarning (UserWarning)             a trace file is usable, but not as tidy as it should be
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+__all__ = [
+    "ActionError",
+    "CorralError",
+    "Fault",
+    "IllegalActionError",
+    "IllegalActionWarning",
+    "MissingExtraError",
+    "ResetNeededError",
+    "ScaleError",
+    "TraceError",
+    "TraceWarning",
+    "UnknownNameError",
+    "UnsupportedSpaceError",
+]
+
+
+class CorralError(Exception):
+    """Root of every error that corral raises on purpose."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is wrong with a trace file, and what to do about it.
+
+    ``line`` counts from 1 and includes the header; None where no single line is to blame.
+    """
+
+    file: str
+    rule: str  # what is wrong and what to do, in one sentence
+    line: int | None = None
+    column: str | None = None
+    value: str | None = None
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        column = "" if self.column is None else f" column {self.column!r}:"
+        value = "" if self.value is None else f" {self.value!r}:"
+        return f"{place}:{column}{value} {self.rule}"
+
+
+class TraceError(CorralError, ValueError):
+    """A load trace breaks the rules of its format; ``faults`` holds the first few faults."""
+
+    def __init__(self, faults: Sequence[Fault], *, more: bool = False) -> None:
+        self.faults = tuple(faults)
+        lines = [str(fault) for fault in self.faults]
+        if more:
+            lines.append("... and more faults after these")
+        super().__init__("\n".join(lines))
+        self._more = more
+
+    def __reduce__(self) -> tuple[object, ...]:  # keyword-only arguments do not pickle by default
+        return _rebuild_trace_error, (self.faults, self._more)
+
+
+def _rebuild_trace_error(faults: Sequence[Fault], more: bool) -> TraceError:
+    return TraceError(faults, more=more)
+
+
+class ScaleError(CorralError, ValueError):
+    """A trace exceeds the environment's load_scale or capacity_scale."""
+
+
+class ActionError(CorralError, ValueError):
+    """An action is malformed: wrong type, shape, range or agent. Nothing was changed."""
+
+
+class IllegalActionError(ActionError):
+    """A well-formed action is masked out, under ``illegal="raise"``. Nothing was changed."""
+
+
+class ResetNeededError(CorralError, RuntimeError):
+    """The environment was used before ``reset``, or after its episode ended."""
+
+
+class UnknownNameError(CorralError, ValueError):
+    """No environment, trace or policy of that name; the message suggests close matches."""
+
+    @classmethod
+    def of(cls, kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
+        """An error for the unknown ``name`` of a ``kind``, with the nearest of ``known``."""
+        names = sorted(known)
+        close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        return cls(f"no {kind} named {name!r}{hint} Known: {', '.join(names)}")
+
+
+class UnsupportedSpaceError(CorralError, TypeError):
+    """An adapter met an observation or action space that it does not handle."""
+
+
+class MissingExtraError(CorralError, ImportError):
+    """An optional dependency is not installed; the message names the extra that brings it."""
+
+
+class IllegalActionWarning(UserWarning):
+    """A policy played a masked action: it ignores ``observation["action_mask"]``."""
+
+
+class TraceWarning(UserWarning):
+    """A trace file was read in full, but something in it deserves a look, such as unsorted rows."""

@@ -1,0 +1,24 @@
+"""Optional dependencies: imported when first needed, and named with their extra when missing."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from corral.errors import MissingExtraError
+
+__all__ = ["require"]
+
+
+def require(module: str, *, extra: str, purpose: str) -> ModuleType:
+    """Import ``module``, or raise MissingExtraError that says how to install it.
+
+    ``purpose`` completes the sentence "... is needed to <purpose>".
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise MissingExtraError(
+            f"{package} is needed to {purpose}: pip install 'corral[{extra}]'"
+        ) from error

@@ -1,0 +1,285 @@
+"""Many copies of an environment, stepped together as arrays: the fast path.
+
+    batch = make_batch("dfaas_v0", copies=64, seed=0)
+    observations = batch.reset()
+    rng = np.random.default_rng(0)
+    for _ in range(1000):
+        step = batch.step(batch.sample_actions(rng))
+
+Row r of a Batch plays, bit for bit, the episodes of a PettingZoo environment whose generator is
+``generator(seed, "env", r)``; row 0 is the one of ``reset(seed=seed)``. A finished row is reset
+within the step that ends it (Gymnasium's AutoresetMode.SAME_STEP): ``observations`` then show its
+new episode, ``finished`` keeps the last observation of the old one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from corral.envs.core import (
+    Array,
+    Observation,
+    Rules,
+    copy_rows,
+    generator,
+    put_rows,
+    require_legal,
+    stack_agents,
+    state_arrays,
+)
+from corral.envs.registry import make_rules
+from corral.envs.shells import warn_illegal
+from corral.errors import ActionError, ResetNeededError
+
+__all__ = ["Batch", "BatchStep", "Finished", "make_batch"]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The episodes that ended in a step, D of them."""
+
+    rows: Array  # int64 [D] which copies
+    observations: dict[str, Observation]  # the last ones, [D, ...]
+    global_state: Array  # float32 [D, G] the last one
+    returns: Array  # float64 [D, N] sum of each agent's rewards
+    lengths: Array  # int64 [D] steps
+
+
+@dataclass(frozen=True)
+class BatchStep:
+    """What a step of B copies returns."""
+
+    observations: dict[str, Observation]  # for the next decision, [B, ...]
+    reward: Array  # float32 [B, N]
+    terminated: Array  # bool [B, N] the agent's episode ended by the rules, in this step
+    truncated: Array  # bool [B, N] it was cut by the time limit, in this step
+    acting: Array  # bool [B, N] whose action counts in the next step
+    info: dict[str, Array]  # [B, N] of this step, also where it was an episode's last
+    finished: Finished | None  # None where no episode ended
+
+    @property
+    def over(self) -> Array:
+        """Whose episode ended in this step: bool [B]."""
+        over = np.zeros(len(self.reward), dtype=bool)
+        if self.finished is not None:
+            over[self.finished.rows] = True
+        return over
+
+
+def make_batch(
+    env: str | Rules[Any], copies: int = 64, seed: int | None = None, **env_kwargs: Any
+) -> Batch:
+    """``copies`` copies of a registered environment, or of given rules.
+
+    ``env_kwargs`` go to the environment. Raises UnknownNameError for an unknown name.
+    """
+    if not isinstance(env, str) and env_kwargs:
+        raise ValueError(f"arguments {sorted(env_kwargs)} need an environment's name, not rules")
+    rules = make_rules(env, **env_kwargs) if isinstance(env, str) else env
+    return Batch(rules, copies, seed)
+
+
+class Batch:
+    """B copies of some rules, with autoreset, time limit, generators and episode accounting."""
+
+    autoreset_mode = gymnasium.vector.AutoresetMode.SAME_STEP
+
+    def __init__(self, rules: Rules[Any], copies: int, seed: int | None = None) -> None:
+        if copies < 1:
+            raise ValueError(f"copies={copies}: give 1 or more")
+        self.rules = rules
+        self.copies = copies
+        self.agents = rules.agents
+        self.seed = seed
+        self._sizes = np.array([rules.action_space(agent).n for agent in rules.agents])  # [N]
+        self._alike = len({str(rules.observation_space(agent)) for agent in rules.agents}) == 1
+        self._row, self._column = np.ogrid[:copies, : len(rules.agents)]
+        self._state: Any = None
+        self._warned = rules.illegal == "raise"
+
+    # --- Episodes --------------------------------------------------------------------------------
+
+    def reset(self, seed: int | None = None) -> dict[str, Observation]:
+        """Begin an episode in every copy; the first call, or one with a seed, seeds the copies."""
+        if seed is not None:
+            self.seed = seed
+        if self._state is None or seed is not None:
+            self._rngs = [generator(self.seed, "env", row) for row in range(self.copies)]
+        self._state = self.rules.start(self._rngs)
+        self._elapsed = np.zeros(self.copies, dtype=np.int64)
+        self._ended = np.zeros((self.copies, len(self.agents)), dtype=bool)
+        self._returns = np.zeros((self.copies, len(self.agents)), dtype=np.float64)
+        self._look()
+        return self._observations
+
+    def step(self, actions: Array) -> BatchStep:
+        """Play ``actions``, int [B, N]; entries of agents that do not act are ignored.
+
+        Raises ActionError, or IllegalActionError under ``illegal="raise"``, before anything
+        changes, and ResetNeededError before the first reset.
+        """
+        outcome = self.rules.step(self._state, self._checked(actions))
+        self._state = outcome.state
+        self._elapsed += 1
+        self._returns += outcome.reward
+        if not self._warned:
+            self._warned = warn_illegal(self.rules, outcome.info)
+
+        limit = self.rules.max_cycles
+        time_is_up = self._elapsed >= limit if limit is not None else np.zeros(self.copies, bool)
+        ended = outcome.terminated | self._ended
+        truncated = time_is_up[:, None] & ~ended
+        terminated = ended & ~self._ended
+        over = time_is_up | ended.all(axis=1)
+        self._ended = ended
+        finished = self._restart(np.flatnonzero(over)) if over.any() else None
+        self._look()
+        return BatchStep(
+            observations=self._observations,
+            reward=outcome.reward,
+            terminated=terminated,
+            truncated=truncated,
+            acting=self.acting,
+            info=outcome.info,
+            finished=finished,
+        )
+
+    def global_state(self) -> Array:
+        """What a centralised critic may see now: float32 [B, G]."""
+        self._require_reset()
+        return self.rules.global_state(self._state)
+
+    def sample_actions(self, rng: np.random.Generator) -> Array:
+        """Uniformly random legal actions, int64 [B, N]; 0 for agents that do not act."""
+        self._require_reset()
+        actions = rng.integers(self._sizes, size=(self.copies, len(self.agents)))
+        # Draw again what is illegal: cheap, and uniform over the legal ones. Where few are legal
+        # that takes long, so the last ones are picked by their rank among the legal.
+        illegal = np.flatnonzero(~self._legal(actions))
+        for _ in range(2):
+            if not len(illegal):
+                return actions
+            actions.flat[illegal] = rng.integers(self._sizes[illegal % len(self.agents)])
+            illegal = illegal[~self._legal(actions).flat[illegal]]
+        row, column = np.divmod(illegal, len(self.agents))
+        for agent in np.unique(column):
+            rows = row[column == agent]
+            places = self._mask(agent)[rows].cumsum(axis=1, dtype=np.int32)  # [R, A]
+            rank = rng.integers(places[:, -1])
+            actions[rows, agent] = (places > rank[:, None]).argmax(axis=1)
+        return actions
+
+    # --- Saving and restoring --------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """All that decides how the copies go on: ``arrays`` by name, and ``generators``.
+
+        A Batch of the same rules and size that restores it plays on bit for bit.
+        """
+        self._require_reset()
+        arrays = {f"state.{name}": a.copy() for name, a in state_arrays(self._state).items()}
+        for name in ("elapsed", "ended", "returns"):
+            arrays[name] = getattr(self, f"_{name}").copy()
+        return {"arrays": arrays, "generators": [rng.bit_generator.state for rng in self._rngs]}
+
+    def restore(self, snapshot: dict[str, Any]) -> dict[str, Observation]:
+        """Go on from a ``snapshot``; returns the observations of that moment.
+
+        Raises ValueError, before anything changes, where the snapshot does not fit.
+        """
+        arrays, generators = snapshot["arrays"], snapshot["generators"]
+        rngs = [generator(0, "env", row) for row in range(self.copies)]
+        state = self.rules.start(rngs)
+        expected = {f"state.{name}": a for name, a in state_arrays(state).items()}
+        shape = (self.copies, len(self.agents))
+        expected["elapsed"] = np.zeros(self.copies, dtype=np.int64)
+        expected["ended"] = np.zeros(shape, dtype=bool)
+        expected["returns"] = np.zeros(shape, dtype=np.float64)
+        if len(generators) != self.copies or set(arrays) != set(expected):
+            raise ValueError("the snapshot is of another environment or number of copies")
+        for name, array in expected.items():
+            given = np.asarray(arrays[name])
+            if (given.shape, given.dtype) != (array.shape, array.dtype):
+                raise ValueError(
+                    f"snapshot: {name} is {given.dtype} {given.shape}, "
+                    f"here it is {array.dtype} {array.shape}"
+                )
+            array[...] = given
+        for rng, saved in zip(rngs, generators, strict=True):
+            rng.bit_generator.state = saved
+        self._rngs, self._state = rngs, state
+        self._elapsed, self._ended = expected["elapsed"], expected["ended"]
+        self._returns = expected["returns"]
+        self._look()
+        return self._observations
+
+    # --- Parts -----------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Take the observations of the present state, and who acts on them."""
+        self._observations = self.rules.observe(self._state)
+        self.acting = self.rules.acting(self._state) & ~self._ended
+        self._masks = stack_agents(self._observations, "action_mask") if self._alike else None
+
+    def _restart(self, rows: Array) -> Finished:
+        """Keep what ended, and begin new episodes in its place."""
+        last = copy_rows(self._state, rows)
+        finished = Finished(
+            rows=rows,
+            observations=self.rules.observe(last),
+            global_state=self.rules.global_state(last),
+            returns=self._returns[rows],
+            lengths=self._elapsed[rows],
+        )
+        put_rows(self._state, rows, self.rules.start([self._rngs[row] for row in rows]))
+        self._elapsed[rows] = 0
+        self._returns[rows] = 0.0
+        self._ended[rows] = False
+        return finished
+
+    def _mask(self, column: int) -> Array:
+        """The present action mask of one agent: int8 [B, A]."""
+        return np.asarray(self._observations[self.agents[column]]["action_mask"])
+
+    def _legal(self, actions: Array) -> Array:
+        """Whether each action is legal, bool [B, N]; True where an agent does not act."""
+        if self._masks is not None:
+            legal = self._masks[self._row, self._column, actions].astype(bool)
+        else:
+            columns = range(len(self.agents))
+            rows = np.arange(self.copies)
+            legal = np.stack([self._mask(i)[rows, actions[:, i]] for i in columns], 1).astype(bool)
+        return np.asarray(legal if self.rules.simultaneous else legal | ~self.acting)
+
+    def _checked(self, actions: Array) -> Array:
+        self._require_reset()
+        given = np.asarray(actions)
+        shape = (self.copies, len(self.agents))
+        if given.dtype.kind not in "iu" or given.shape != shape:
+            raise ActionError(
+                f"actions are {given.dtype} {given.shape}; give integers of shape {shape}: "
+                "copies x agents"
+            )
+        if not self.rules.simultaneous:
+            given = np.where(self.acting, given, 0)
+        outside = (given < 0) | (given >= self._sizes)
+        if outside.any():
+            row, column = np.argwhere(outside)[0]
+            raise ActionError(
+                f"copy {row}, {self.agents[column]}: action {given[row, column]} is out of range; "
+                f"give 0..{self._sizes[column] - 1}"
+            )
+        given = given.astype(np.int64, copy=False)
+        if self.rules.illegal == "raise" and not (legal := self._legal(given)).all():
+            row, column = np.argwhere(~legal)[0]
+            agent = f"copy {row}, {self.agents[column]}"
+            require_legal(agent, int(given[row, column]), self._mask(column)[row])
+        return given
+
+    def _require_reset(self) -> None:
+        if self._state is None:
+            raise ResetNeededError(f"{self.rules.name}: call reset() first")

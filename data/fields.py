@@ -1,0 +1,112 @@
+"""The cells of a trace file: counts, times and node names, each with the reason it is refused."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from functools import lru_cache
+from typing import Literal
+
+from corral.data.trace import MAX_VALUE, is_name
+
+__all__ = ["Clock", "count_rule", "name_rule", "parse_count", "parse_time", "time_rule"]
+
+Clock = Literal["integer", "utc"]
+
+_INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+_CLOCK = re.compile(
+    r"[T ]([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:\.0+)?)?"
+    r"(?:Z|([+-])([01][0-9]|2[0-3]):?([0-5][0-9]))?",
+    re.ASCII,
+)
+_FRACTION_OF_A_SECOND = re.compile(r"[0-9]{4}-.*:[0-9]{2}[.,][0-9]*[1-9].*", re.ASCII)
+_EPOCH = date(1970, 1, 1).toordinal()
+
+
+def parse_count(text: str) -> int | None:
+    """The whole number 0 .. MAX_VALUE that ``text`` writes in plain digits; None if it does not."""
+    if not (text.isascii() and text.isdigit()) or len(text) > 18:
+        return None
+    value = int(text)
+    return value if value <= MAX_VALUE else None
+
+
+def count_rule(text: str) -> str:
+    """Why ``parse_count`` refuses ``text``, and what to do."""
+    bare = text.strip().lower()
+    if not bare:
+        return "empty cell; nothing is filled in: write the count, 0 for none"
+    if bare in {"nan", "na", "n/a", "null", "none", "-", "?"}:
+        return "missing value; nothing is filled in: write the count, 0 for none"
+    if bare.lstrip("+-") in {"inf", "infinity"}:
+        return "infinite; write a whole number"
+    if bare != text.lower():
+        return "space around the number; remove it"
+    if re.fullmatch(r"-[0-9.]+", bare):
+        return "negative; counts are 0 or more"
+    if re.fullmatch(r"[0-9]+", bare, re.ASCII):
+        return f"larger than {MAX_VALUE:,}; give counts per step, in whole requests"
+    if re.fullmatch(r"[0-9]*[.,][0-9]*", bare, re.ASCII):
+        return "a fraction; requests are whole: round, or scale the whole column"
+    if re.fullmatch(r"[+-]?[0-9.]+e[+-]?[0-9]+", bare, re.ASCII):
+        return "an exponent; write the whole number in plain digits"
+    return "not a whole number in plain digits 0-9"
+
+
+def parse_time(text: str) -> tuple[Clock, int] | None:
+    """Clock and value of a time: the integer, or seconds since 1970-01-01 UTC; None if neither."""
+    if text[4:5] != "-":
+        return ("integer", int(text)) if _INTEGER.fullmatch(text) else None
+    midnight, seconds = _midnight(text[:10]), _seconds(text[10:])
+    return None if midnight is None or seconds is None else ("utc", midnight + seconds)
+
+
+# A trace has few days and few times of day, so both halves of a time are almost always cached.
+
+
+@lru_cache(maxsize=4096)
+def _midnight(day: str) -> int | None:
+    """Seconds from 1970-01-01 to the beginning of a day, if there is such a day."""
+    try:
+        return (date.fromisoformat(day).toordinal() - _EPOCH) * 86_400 if _DAY.match(day) else None
+    except ValueError:  # 30 February
+        return None
+
+
+@lru_cache(maxsize=4096)
+def _seconds(clock: str) -> int | None:
+    """Seconds from midnight UTC to a time of day with its zone; a day alone begins at midnight."""
+    if not clock:
+        return 0
+    match = _CLOCK.fullmatch(clock)
+    if match is None:
+        return None
+    hour, minute, second, sign, east_hour, east_minute = match.groups()
+    local = int(hour) * 3600 + int(minute) * 60 + int(second or 0)
+    east = int(east_hour or 0) * 3600 + int(east_minute or 0) * 60
+    return local + east if sign == "-" else local - east
+
+
+def time_rule(text: str) -> str:
+    """Why ``parse_time`` refuses ``text``, and what to do."""
+    if not text.strip():
+        return "empty time; every row needs one"
+    if text != text.strip():
+        return "space around the time; remove it"
+    if _DAY.fullmatch(text[:10]) and _seconds(text[10:]) is not None:
+        return "no such day in the calendar"
+    if _FRACTION_OF_A_SECOND.fullmatch(text):
+        return "a fraction of a second; times are whole seconds: count requests into steps first"
+    return "not a time; write a whole number, or ISO-8601 such as 2026-01-05T00:05:00Z"
+
+
+def name_rule(text: str) -> str | None:
+    """Why ``text`` is refused as the name of a node; None where it is fine."""
+    if is_name(text):
+        return None
+    if not text.strip():
+        return "empty node name; every row needs one"
+    if text != text.strip():
+        return "space around the node name; remove it"
+    return "control or invisible characters in the node name; remove them"

@@ -1,0 +1,122 @@
+"""Bytes of a file, plain or gzip, with limits that hold before memory fills."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from corral.errors import Fault, TraceError
+
+__all__ = ["MAX_BYTES", "MAX_LINE", "bundled_files", "chunks", "lines", "text_of"]
+
+MAX_BYTES = 2**28
+"""Default limit on the size of a file after unpacking: 256 MiB, in bytes."""
+
+MAX_LINE = 2**16
+"""Longest line accepted, in bytes: no honest row comes near, a bomb without line ends does."""
+
+CHUNK = 2**20
+GZIP = b"\x1f\x8b"
+BOM = b"\xef\xbb\xbf"
+
+# What people hand in by mistake, told by its first bytes.
+FOREIGN = {
+    b"\xff\xfe": "this is UTF-16 text: save it as UTF-8",
+    b"\xfe\xff": "this is UTF-16 text: save it as UTF-8",
+    b"PK\x03\x04": "this is a zip archive or a spreadsheet: unpack it, or export it as CSV",
+    b"BZh": "this is a bzip2 file: unpack it, or pack it with gzip",
+    b"\xfd7zXZ": "this is an xz file: unpack it, or pack it with gzip",
+    b"\x28\xb5\x2f\xfd": "this is a zstd file: unpack it, or pack it with gzip",
+    b"PAR1": "this is a Parquet file: export it as CSV",
+}
+
+
+def bundled_files() -> dict[str, Traversable]:
+    """The trace files that come with the package, by name."""
+    found = {entry.name: entry for entry in files("corral.data").iterdir()}
+    suffix = ".csv.gz"
+    return {n.removesuffix(suffix): found[n] for n in sorted(found) if n.endswith(suffix)}
+
+
+def chunks(path: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
+    """The content of ``path`` in pieces of at most 1 MiB, without a byte-order mark.
+
+    The first bytes decide whether the file is gzip, its name does not. Raises TraceError where
+    the file is missing, a folder, unreadable, in another format, cut or damaged, holds a NUL byte
+    or a line longer than MAX_LINE, or unpacks to more than ``max_bytes``.
+    """
+    try:
+        with path.open("rb") as file:
+            packed = file.peek(2).startswith(GZIP)
+            if not packed and path.stat().st_size > max_bytes:
+                raise _error(path, _too_big(max_bytes))
+            stream = gzip.GzipFile(fileobj=file) if packed else file
+            yield from _checked(path, iter(lambda: stream.read(CHUNK), b""), max_bytes)
+    except FileNotFoundError:
+        names = ", ".join(bundled_files())
+        rule = f"no such file; give the path of a CSV file, or a bundled trace: {names}"
+        raise _error(path, rule) from None
+    except IsADirectoryError:
+        raise _error(path, "this is a folder; give the path of one CSV file") from None
+    except EOFError:
+        raise _error(path, "the gzip file is cut short; fetch or pack it again") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise _error(path, f"the gzip file is damaged ({error}); fetch or pack it again") from None
+    except OSError as error:
+        raise _error(path, f"cannot be read: {error.strerror or error}") from None
+
+
+def _checked(path: Path, pieces: Iterator[bytes], max_bytes: int) -> Iterator[bytes]:
+    size = line = tail = 0  # bytes, complete lines, bytes since the last line end
+    for index, piece in enumerate(pieces):
+        if index == 0:
+            for magic, rule in FOREIGN.items():
+                if piece.startswith(magic):
+                    raise _error(path, rule)
+        size += len(piece)
+        if size > max_bytes:
+            raise _error(path, _too_big(max_bytes))
+        if b"\0" in piece:
+            at = line + piece.count(b"\n", 0, piece.index(b"\0")) + 1
+            raise _error(path, "a NUL byte: this is not UTF-8 text; save it as UTF-8", at)
+        line += piece.count(b"\n")
+        last = piece.rfind(b"\n")
+        tail = len(piece) - last - 1 if last >= 0 else tail + len(piece)
+        if tail > MAX_LINE:
+            raise _error(path, f"this line is longer than {MAX_LINE} bytes: no CSV row", line + 1)
+        yield piece.removeprefix(BOM) if index == 0 else piece
+
+
+def lines(path: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[tuple[int, bytes]]:
+    """Number (from 1) and content of each line, without its line end, in constant memory."""
+    number, rest = 0, b""
+    for piece in chunks(path, max_bytes=max_bytes):
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            number += 1
+            yield number, line.removesuffix(b"\r")
+    if rest:
+        yield number + 1, rest.removesuffix(b"\r")
+
+
+def text_of(path: Path, number: int, line: bytes) -> str:
+    """The line as text, or TraceError where it is not UTF-8."""
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        raise _error(path, "not UTF-8: save the file as UTF-8", number) from None
+
+
+def _too_big(max_bytes: int) -> str:
+    return (
+        f"holds more than {max_bytes:,} bytes unpacked; "
+        "pass a larger max_bytes if it is meant to be that large"
+    )
+
+
+def _error(path: Path, rule: str, line: int | None = None) -> TraceError:
+    return TraceError([Fault(file=str(path), rule=rule, line=line)])

@@ -1,0 +1,167 @@
+"""A load trace: how many requests arrive at each node, and how many it can serve, step by step."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from corral.errors import Fault, TraceError
+
+__all__ = ["MAX_VALUE", "Counts", "Trace", "is_name"]
+
+Counts = npt.NDArray[np.int64]
+
+MAX_VALUE = 2**31
+"""The largest number of requests that one cell of a trace may hold."""
+
+SECONDS_PER_DAY = 86_400
+
+
+def is_name(text: str) -> bool:
+    """Whether ``text`` can name a node: not empty, printable, no space around it."""
+    return bool(text) and text.isprintable() and text == text.strip()
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Arrivals and capacities of N nodes over T steps, as read-only arrays.
+
+    ``arrivals`` and ``capacity`` are int64 [T, N], in requests per step; ``capacity`` is None
+    where the source has none. ``times`` is int64 [T], evenly spaced: plain integers
+    (``clock="integer"``) or seconds since 1970-01-01 UTC (``clock="utc"``). Columns stand in the
+    order of ``nodes``. Two traces are equal when nodes, clock, times and numbers are.
+
+    Raises TraceError where shapes disagree, a number is negative or above ``MAX_VALUE``, times
+    are not evenly spaced, or node names are empty, repeated, unprintable or have space around.
+    """
+
+    nodes: tuple[str, ...]
+    arrivals: Counts
+    capacity: Counts | None
+    times: Counts
+    clock: Literal["integer", "utc"] = "integer"
+    name: str = "trace"
+    digest: str = field(init=False)
+    """SHA-256 over nodes, clock, times and numbers: names the load of a run beyond doubt."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nodes", tuple(self.nodes))
+        object.__setattr__(self, "arrivals", self._frozen("arrivals", self.arrivals, 2))
+        if self.capacity is not None:
+            object.__setattr__(self, "capacity", self._frozen("capacity", self.capacity, 2))
+        object.__setattr__(self, "times", self._frozen("times", self.times, 1))
+        self._check()
+        object.__setattr__(self, "digest", self._digest())
+
+    def _frozen(self, what: str, values: npt.ArrayLike, dimensions: int) -> Counts:
+        given = np.asarray(values)
+        if given.dtype.kind not in "iu":
+            raise self._error(f"{what} must be whole numbers, not {given.dtype}")
+        if given.ndim != dimensions:
+            raise self._error(f"{what} must have {dimensions} dimensions, not {given.ndim}")
+        array = given.astype(np.int64)  # a copy: nobody else can change it
+        array.flags.writeable = False
+        return array
+
+    def _check(self) -> None:
+        shape = (len(self.times), len(self.nodes))
+        if 0 in shape:
+            raise self._error("a trace needs at least one step and one node")
+        bad = [name for name in self.nodes if not is_name(name)]
+        if bad:
+            raise self._error(f"node names must be printable, no space around: {bad[:3]}")
+        if len(set(self.nodes)) != len(self.nodes):
+            raise self._error(f"node names must differ: {list(self.nodes)}")
+        for what, values in (("arrivals", self.arrivals), ("capacity", self.capacity)):
+            if values is None:
+                continue
+            if values.shape != shape:
+                raise self._error(f"{what} has shape {values.shape}, times x nodes is {shape}")
+            if values.min() < 0 or values.max() > MAX_VALUE:
+                raise self._error(f"{what} must lie in 0 .. {MAX_VALUE}")
+        gaps = np.diff(self.times)
+        if len(gaps) and (gaps[0] <= 0 or (gaps != gaps[0]).any()):
+            raise self._error("times must increase by one constant step")
+
+    def _error(self, rule: str) -> TraceError:
+        return TraceError([Fault(file=self.name, rule=rule)])
+
+    def _digest(self) -> str:
+        sha = hashlib.sha256(repr((self.nodes, self.clock)).encode())
+        for values in (self.times, self.arrivals, self.capacity):
+            sha.update(b"none" if values is None else values.astype("<i8").tobytes())
+        return sha.hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Trace) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __len__(self) -> int:
+        """Number of steps, T."""
+        return len(self.times)
+
+    def __repr__(self) -> str:
+        capacity = "no capacity" if self.capacity is None else "capacity"
+        return f"<Trace {self.name!r}: {len(self)} steps x {len(self.nodes)} nodes, {capacity}>"
+
+    @property
+    def step(self) -> int:
+        """Distance between two times (seconds for a UTC clock); 1 for a trace of one step."""
+        return int(self.times[1] - self.times[0]) if len(self) > 1 else 1
+
+    @property
+    def steps_per_day(self) -> int | None:
+        """Steps in 24 hours, or None where the clock has no days or a step does not divide one."""
+        whole = self.clock == "utc" and len(self) > 1 and SECONDS_PER_DAY % self.step == 0
+        return SECONDS_PER_DAY // self.step if whole else None
+
+    def clock_text(self, row: int) -> str:
+        """The time of a row for people: "2026-01-05 08:35" (UTC), or the integer itself."""
+        time = int(self.times[row])
+        if self.clock == "integer":
+            return str(time)
+        unit = "s" if time % 60 else "m"
+        return str(np.datetime64(time, "s").astype(f"datetime64[{unit}]")).replace("T", " ")
+
+    def section(self, low: int, high: int) -> Trace:
+        """The rows low, low + 1, ... high - 1 as a trace of their own."""
+        if not 0 <= low < high <= len(self):
+            raise ValueError(f"rows {low}..{high} do not lie in the trace's 0..{len(self)}")
+        capacity = None if self.capacity is None else self.capacity[low:high]
+        return self._with(
+            arrivals=self.arrivals[low:high], capacity=capacity, times=self.times[low:high]
+        )
+
+    def with_capacity(self, capacity: int | str) -> Trace:
+        """The same load with a constant capacity per node.
+
+        ``capacity`` is requests per step, or a text such as ``"1.25x"``: that multiple of each
+        node's own mean arrivals over the whole trace, rounded to the nearest integer.
+        """
+        return self._with(capacity=np.broadcast_to(self._levels(capacity), self.arrivals.shape))
+
+    def _levels(self, capacity: int | str) -> Counts:
+        if isinstance(capacity, str):
+            try:
+                multiple = float(capacity.removesuffix("x"))
+            except ValueError:
+                multiple = float("nan")
+            if not capacity.endswith("x") or not 0 <= multiple < float("inf"):
+                raise ValueError(f"capacity {capacity!r}: give a number, or a text like '1.25x'")
+            return np.rint(multiple * self.arrivals.mean(axis=0)).astype(np.int64)
+        if isinstance(capacity, bool) or int(capacity) != capacity or capacity < 0:
+            raise ValueError(f"capacity {capacity!r}: give a whole number of requests, 0 or more")
+        return np.full(len(self.nodes), int(capacity), dtype=np.int64)
+
+    def _with(self, **changes: Any) -> Trace:
+        kept = {name: getattr(self, name) for name in _CONSTRUCTED}
+        return Trace(**{**kept, **changes})
+
+
+_CONSTRUCTED = ("nodes", "arrivals", "capacity", "times", "clock", "name")

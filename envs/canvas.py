@@ -1,0 +1,295 @@
+"""Drawing primitives for pictures of environments: bars, cards, fitted text, curved arrows.
+
+Coordinates are pixels of the finished picture, floats allowed, origin at the top left. Everything
+is drawn three times as large and scaled down, which smooths all edges. Pillow (extra
+``[render]``) is imported when a canvas is made, not before.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import unicodedata
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from corral.extras import require
+
+__all__ = [
+    "Box",
+    "Canvas",
+    "Curve",
+    "Point",
+    "bend",
+    "centre",
+    "label_box",
+    "mix",
+    "outside",
+    "overlap",
+    "path",
+    "ring",
+    "short_count",
+]
+
+Point = tuple[float, float]
+Box = tuple[float, float, float, float]  # left, top, right, bottom
+Curve = npt.NDArray[np.float64]  # [P, 2] points along a curve
+
+OVERSAMPLE = 3
+SHRINK = 0.8  # text that does not fit may shrink to this share of its size, then it is cut
+
+
+def mix(first: str, second: str, share: float) -> str:
+    """The colour ``share`` of the way from ``first`` to ``second``, all as ``#rrggbb``."""
+    pairs = [(int(first[i : i + 2], 16), int(second[i : i + 2], 16)) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
+
+
+def short_count(number: int, digits: int = 6) -> str:
+    """``number`` in full if it has at most ``digits`` digits, else like ``1.23M``."""
+    if number < 10**digits:
+        return str(number)
+    exponent = next(e for e in (3, 6, 9, 12, 15) if number < 999.5 * 10**e or e == 15)
+    return f"{number / 10**exponent:.3g}" + {3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}[exponent]
+
+
+def overlap(first: Box, second: Box) -> bool:
+    """Whether two boxes share any area."""
+    return (
+        first[0] < second[2]
+        and second[0] < first[2]
+        and first[1] < second[3]
+        and second[1] < first[3]
+    )
+
+
+def bend(start: Point, control: Point, end: Point, points: int = 61) -> Curve:
+    """A quadratic Bezier curve from ``start`` to ``end``, as points [P, 2]."""
+    t = np.linspace(0.0, 1.0, points)[:, None]
+    p0, p1, p2 = np.array(start), np.array(control), np.array(end)
+    return np.asarray((1 - t) ** 2 * p0 + 2 * t * (1 - t) * p1 + t**2 * p2)
+
+
+def outside(curve: Curve, box: Box, margin: float = 0.0) -> Curve:
+    """The points of ``curve`` that lie outside ``box`` grown by ``margin``."""
+    x, y = curve[:, 0], curve[:, 1]
+    inside = (x > box[0] - margin) & (x < box[2] + margin)
+    inside &= (y > box[1] - margin) & (y < box[3] + margin)
+    return curve[~inside]
+
+
+def centre(box: Box) -> Point:
+    """The middle of a box."""
+    return (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
+
+
+# --- Graphs: where nodes, arrows and their labels go ---------------------------------------------
+
+
+def ring(n: int, area: Box, wide: float, high: float) -> list[Box]:
+    """n boxes in ``area``: side by side up to two, else evenly along a rounded rectangle,
+    clockwise from the top."""
+    x, y = centre(area)
+    reach_x, reach_y = (area[2] - area[0] - wide) / 2, (area[3] - area[1] - high) / 2
+    if n <= 2:
+        places = [(x, y)] if n == 1 else [(x - 0.85 * reach_x, y), (x + 0.85 * reach_x, y)]
+    else:
+        angle = np.linspace(0.0, 2 * math.pi, 2001) - math.pi / 2
+        cos, sin = np.cos(angle), np.sin(angle)
+        rim_x = x + reach_x * np.sign(cos) * np.abs(cos) ** 0.7
+        rim_y = y + reach_y * np.sign(sin) * np.abs(sin) ** 0.7
+        length = np.concatenate([[0.0], np.cumsum(np.hypot(np.diff(rim_x), np.diff(rim_y)))])
+        stops = np.linspace(0.0, length[-1], n, endpoint=False)
+        xs, ys = np.interp(stops, length, rim_x), np.interp(stops, length, rim_y)
+        places = [(float(a), float(b)) for a, b in zip(xs, ys, strict=True)]
+    return [(a - wide / 2, b - high / 2, a + wide / 2, b + high / 2) for a, b in places]
+
+
+def path(boxes: list[Box], i: int, j: int, area: Box, gap: float) -> Curve:
+    """The way of an arrow from box i to box j: to its own right-hand side, so that both
+    directions stay apart, and both bent inwards as far as it takes to pass the other boxes."""
+    others = [box for place, box in enumerate(boxes) if place not in (i, j)]
+    best: tuple[int, Curve] | None = None
+    for pull in (0.3, 0.45, 0.6, 0.75, 0.9, 1.05, 1.2):
+        there, back = (
+            _way(boxes[a], boxes[b], centre(area), pull, gap) for a, b in ((i, j), (j, i))
+        )
+        faults = 0  # points behind other boxes, and arrows too short to be seen
+        for curve in (there, back):
+            faults += sum(len(curve) - len(outside(curve, box, 3 * gap)) for box in others)
+            faults += 10 * (len(curve) < 2 or math.dist(curve[0], curve[-1]) < 12 * gap)
+        if best is None or faults < best[0]:
+            best = (faults, there)
+        if not faults:
+            break
+    assert best is not None
+    return best[1]
+
+
+def _way(first: Box, second: Box, middle: Point, pull: float, gap: float) -> Curve:
+    start, end = centre(first), centre(second)
+    dx, dy = end[0] - start[0], end[1] - start[1]
+    length = max(math.hypot(dx, dy), 1e-9)
+    near = 0.16 * (first[3] - first[1])
+    side, far = (-dy / length * near, dx / length * near), 1 + 0.05 * length / near
+    x, y = (
+        (start[axis] + end[axis]) / 2 * (1 - pull) + middle[axis] * pull + side[axis] * far
+        for axis in (0, 1)
+    )
+    curve = bend(
+        (start[0] + side[0], start[1] + side[1]), (x, y), (end[0] + side[0], end[1] + side[1])
+    )
+    return outside(outside(curve, first, gap), second, gap)
+
+
+def label_box(
+    curve: Curve, half_width: float, half_height: float, *, taken: list[Box], avoid: list[Curve]
+) -> Box | None:
+    """A box on ``curve`` that overlaps none of ``taken`` and as few of ``avoid`` as can be.
+
+    None where every place is taken.
+    """
+    best: tuple[int, Box] | None = None
+    for share in (0.5, 0.44, 0.56, 0.38, 0.62, 0.32, 0.68, 0.26, 0.74, 0.2):
+        if not len(curve):
+            break
+        x, y = (float(value) for value in curve[round(share * (len(curve) - 1))])
+        box = (x - half_width, y - half_height, x + half_width, y + half_height)
+        if any(overlap(box, other) for other in taken):
+            continue
+        crossed = sum(len(outside(other, box, half_height / 3)) < len(other) for other in avoid)
+        if best is None or crossed < best[0]:
+            best = (crossed, box)
+    return None if best is None else best[1]
+
+
+# --- The canvas ----------------------------------------------------------------------------------
+
+
+@functools.cache
+def _font(size: int) -> Any:
+    """Pillow's own scalable font: the same shapes on every machine."""
+    return require("PIL.ImageFont", extra="render", purpose="draw pictures").load_default(size)
+
+
+def _printable(text: str) -> str:
+    """``text`` in the letters of the font: accents are dropped, other scripts become ``?``."""
+    bare = unicodedata.normalize("NFKD", text)
+    bare = "".join(c for c in bare if not unicodedata.combining(c))
+    return "".join(c if " " <= c <= "~" or c in "·…" else "?" for c in bare)
+
+
+class Canvas:
+    """A picture under construction."""
+
+    def __init__(self, width: int, height: int, background: str = "#ffffff") -> None:
+        image = require("PIL.Image", extra="render", purpose="draw rgb_array pictures")
+        painter = require("PIL.ImageDraw", extra="render", purpose="draw rgb_array pictures")
+        self.width, self.height = width, height
+        size = (width * OVERSAMPLE, height * OVERSAMPLE)
+        self._image = image.new("RGB", size, background)
+        self._draw = painter.Draw(self._image)
+        self._filter = image.Resampling.LANCZOS
+
+    def pixels(self) -> npt.NDArray[np.uint8]:
+        """The finished picture, uint8 [height, width, 3]."""
+        small = self._image.resize((self.width, self.height), self._filter)
+        return np.array(small, dtype=np.uint8)
+
+    def box(
+        self,
+        box: Box,
+        fill: str | None = None,
+        *,
+        outline: str | None = None,
+        stroke: float = 1.0,
+        radius: float = 0.0,
+    ) -> None:
+        """A rectangle, with rounded corners where ``radius`` is given."""
+        left, top, right, bottom = (round(value * OVERSAMPLE) for value in box)
+        if right <= left or bottom <= top:
+            return
+        self._draw.rounded_rectangle(
+            (left, top, right - 1, bottom - 1),
+            radius=min(radius * OVERSAMPLE, (right - left) / 2, (bottom - top) / 2),
+            fill=fill,
+            outline=outline,
+            width=max(1, round(stroke * OVERSAMPLE)),
+        )
+
+    def text_width(self, text: str, size: float, *, bold: bool = False) -> float:
+        """How many pixels wide ``text`` comes out."""
+        length = _font(round(size * OVERSAMPLE)).getlength(_printable(text))
+        return float(length) / OVERSAMPLE + (0.7 if bold else 0.0)
+
+    def fit(self, text: str, size: float, width: float, *, bold: bool = False) -> tuple[str, float]:
+        """``text`` and its size, shrunk a little, then cut until at most ``width`` wide."""
+        text = _printable(text)
+        needed = self.text_width(text, size, bold=bold)
+        if needed <= width:
+            return text, size
+        size *= max(SHRINK, 0.98 * width / needed)
+        if self.text_width(text, size, bold=bold) <= width:
+            return text, size
+        while text and self.text_width(text + "…", size, bold=bold) > width:
+            text = text[:-1]
+        return (text.rstrip() + "…" if text else ""), size
+
+    def text(
+        self,
+        place: Point,
+        text: str,
+        size: float,
+        *,
+        fill: str = "#000000",
+        anchor: str = "lm",
+        bold: bool = False,
+        width: float | None = None,
+    ) -> float:
+        """Text at ``place``, at most ``width`` wide; returns the width used.
+
+        ``anchor``: l, m or r of the text, then a (top), m (middle) or s (baseline).
+        """
+        if width is not None:
+            text, size = self.fit(text, size, width, bold=bold)
+        self._draw.text(
+            (place[0] * OVERSAMPLE, place[1] * OVERSAMPLE),
+            _printable(text),
+            fill=fill,
+            font=_font(round(size * OVERSAMPLE)),
+            anchor=anchor,
+            stroke_width=1 if bold else 0,
+            stroke_fill=fill if bold else None,
+        )
+        return self.text_width(text, size, bold=bold)
+
+    def arrow(
+        self, curve: Curve, thickness: float, colour: str, *, head: float, halo: str | None = None
+    ) -> None:
+        """An arrow along ``curve``, its point at the last point; ``head`` is the length of that.
+
+        ``halo`` surrounds it, so that crossing arrows stay apart.
+        """
+        if len(curve) < 2:
+            return
+        tip = curve[-1]
+        far = np.linalg.norm(curve - tip, axis=1) >= head
+        last = int(np.flatnonzero(far)[-1]) if far.any() else 0
+        base = curve[last]
+        along = (tip - base) / max(math.hypot(*(tip - base)), 1e-9)
+        across = np.array([-along[1], along[0]])
+        shaft = np.vstack([curve[: last + 1], base + along * head * 0.15])
+        wing = max(head * 0.45, thickness * 0.5 + 2.0)
+        point = np.array([tip, base + across * wing, base - across * wing])
+        if halo is not None:
+            self._line(shaft, thickness + 3.0, halo)
+            self._line(np.vstack([point, point[:2]]), 3.0, halo)
+        self._line(shaft, thickness, colour)
+        self._draw.polygon([tuple(p) for p in (point * OVERSAMPLE).tolist()], fill=colour)
+
+    def _line(self, points: Curve, thickness: float, colour: str) -> None:
+        flat = [tuple(p) for p in (points * OVERSAMPLE).tolist()]
+        width = max(1, round(thickness * OVERSAMPLE))
+        self._draw.line(flat, fill=colour, width=width, joint="curve")

@@ -1,0 +1,42 @@
+"""What plays: the one interface of heuristics and networks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from corral.envs.core import Array, Observation
+
+__all__ = ["Decision", "Policy"]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a policy chose."""
+
+    action: Array  # int [B], or a single integer for a single observation
+    state: Any = None  # of a recurrent policy, to be given back at the next step
+    extra: dict[str, Array] = field(default_factory=dict)  # log-probability, value, ...
+
+
+class Policy(Protocol):
+    """Chooses actions for one agent, for a single observation or a batch of them.
+
+    Which of the two it is given shows in the action mask: int8 [A] or [B, A].
+    """
+
+    def initial_state(self, copies: int) -> Any:
+        """The state before an episode's first step; None where the policy has no memory."""
+        ...
+
+    def act(
+        self,
+        observation: Observation,
+        state: Any = None,
+        rng: np.random.Generator | None = None,
+        deterministic: bool = False,
+    ) -> Decision:
+        """Choose legal actions; ``rng`` serves policies that draw them."""
+        ...

@@ -1,0 +1,316 @@
+"""The two PettingZoo interfaces around one copy of an environment's rules.
+
+``ParallelShell`` is a ParallelEnv, ``TurnShell`` an AECEnv. They add what PettingZoo asks for and
+nothing else: dicts by agent, the time limit, checks of actions, pictures.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from pettingzoo import AECEnv, ParallelEnv
+from pettingzoo.utils.conversions import parallel_to_aec_wrapper
+
+from corral.envs.core import (
+    Array,
+    Observation,
+    Outcome,
+    Rules,
+    checked_action,
+    generator,
+    require_legal,
+)
+from corral.envs.window import Window
+from corral.errors import ActionError, IllegalActionWarning, ResetNeededError
+
+__all__ = ["ParallelShell", "TurnShell", "checked_aec", "warn_illegal"]
+
+
+class _Shell:
+    """One copy (B = 1) of some rules: spaces, episode, checks and pictures."""
+
+    def __init__(self, rules: Rules[Any], render_mode: str | None = None) -> None:
+        if render_mode is not None and render_mode not in rules.render_modes:
+            known = ", ".join(map(repr, rules.render_modes))
+            raise ValueError(f"render_mode={render_mode!r}: give one of {known}, or None")
+        self.rules = rules
+        self.render_mode = render_mode
+        self.max_cycles = rules.max_cycles
+        self.metadata: dict[str, Any] = {
+            "name": rules.name,
+            "render_modes": list(rules.render_modes),
+            "is_parallelizable": rules.simultaneous,
+            "render_fps": rules.render_fps,
+        }
+        self.possible_agents = list(rules.agents)
+        self.agents: list[str] = []
+        self.observation_spaces = {agent: rules.observation_space(agent) for agent in rules.agents}
+        self.action_spaces = {agent: rules.action_space(agent) for agent in rules.agents}
+        self.state_space = rules.state_space()
+
+        self._rng = generator(None, "env")
+        self._state: Any = None  # of the rules; None before the first reset
+        self._info: dict[str, Array] = {}  # [1, N] each
+        self._observations: dict[str, Observation] = {}
+        self._elapsed = 0
+        self._warned = False
+        self._window: Window | None = None
+
+    def observation_space(self, agent: str) -> gymnasium.spaces.Dict:
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> gymnasium.spaces.Discrete:
+        return self.action_spaces[agent]
+
+    def state(self) -> Array:
+        """The global state: float32 [G]."""
+        self._require_reset("state()")
+        return np.asarray(self.rules.global_state(self._state)[0])
+
+    def render(self) -> Any:
+        """The last step as text ("ansi") or uint8 [H, W, 3] ("rgb_array"); "human" shows it."""
+        self._require_reset("render()")
+        if self.render_mode is None:
+            gymnasium.logger.warn("render() needs a render_mode: pass it to the constructor")
+            return None
+        if self.render_mode != "human":
+            return self.rules.render(self._state, self._info, self.render_mode)
+        if self._window is None:
+            self._window = Window(self.rules.name, self.rules.render_fps)
+        self._window.show(self.rules.render(self._state, self._info, "rgb_array"))
+        return None
+
+    def close(self) -> None:
+        if self._window is not None:
+            self._window.close()
+            self._window = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_window": None}  # a window does not travel
+
+    def __str__(self) -> str:
+        return self.rules.name
+
+    # --- Parts shared by both shells -------------------------------------------------------------
+
+    def _begin(self, seed: int | None) -> None:
+        if seed is not None:
+            self._rng = generator(seed, "env")
+        self._state = self.rules.start([self._rng])
+        self._info = self.rules.info(self._state)
+        self._observations = _first_copy(self.rules.observe(self._state))
+        self._elapsed = 0
+        self.agents = list(self.possible_agents)
+
+    def _advance(self, action: Array) -> tuple[Outcome[Any], bool]:
+        """Play ``action`` [1, N]; the outcome, and whether the time is up."""
+        outcome = self.rules.step(self._state, action)
+        self._state, self._info = outcome.state, outcome.info
+        self._observations = _first_copy(self.rules.observe(self._state))
+        self._elapsed += 1
+        if not self._warned and self.rules.illegal == "penalise":
+            self._warned = warn_illegal(self.rules, outcome.info)
+        return outcome, self.max_cycles is not None and self._elapsed >= self.max_cycles
+
+    def _checked(self, agent: str, action: Any, acts: bool = True) -> int:
+        number = checked_action(agent, action, self.action_spaces[agent])
+        if acts and self.rules.illegal == "raise":
+            require_legal(agent, number, self._observations[agent]["action_mask"])
+        return number
+
+    def _infos(self) -> dict[str, dict[str, Any]]:
+        """Info by agent, as plain Python numbers."""
+        rows = zip(*(values[0].tolist() for values in self._info.values()), strict=True)
+        return {
+            agent: dict(zip(self._info, row, strict=True))
+            for agent, row in zip(self.possible_agents, rows, strict=True)
+        }
+
+    def _require_reset(self, call: str) -> None:
+        if self._state is None:
+            raise ResetNeededError(f"{self.rules.name}: call reset() before {call}")
+
+
+class ParallelShell(_Shell, ParallelEnv[str, Observation, int]):
+    """Rules as a PettingZoo ParallelEnv: every live agent acts in every step."""
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Observation], dict[str, dict[str, Any]]]:
+        """Begin an episode. With ``seed``, row 0 of a Batch with that seed plays the same one."""
+        self._begin(seed)
+        if self.render_mode == "human":
+            self.render()
+        return self._observations, self._infos()
+
+    def step(
+        self, actions: Mapping[str, int]
+    ) -> tuple[
+        dict[str, Observation],
+        dict[str, float],
+        dict[str, bool],
+        dict[str, bool],
+        dict[str, dict[str, Any]],
+    ]:
+        """Play one action per live agent.
+
+        Raises ActionError or IllegalActionError, before anything changes, and ResetNeededError.
+        """
+        self._require_reset("step()")
+        if not self.agents:
+            raise ResetNeededError(f"{self.rules.name}: the episode is over; call reset()")
+        action = self._joint_action(actions)
+        outcome, time_is_up = self._advance(action)
+
+        live = self.agents
+        indices = [self.possible_agents.index(agent) for agent in live]
+        rewards, ended = outcome.reward[0].tolist(), outcome.terminated[0].tolist()
+        reward = {agent: rewards[i] for agent, i in zip(live, indices, strict=True)}
+        terminated = {agent: ended[i] for agent, i in zip(live, indices, strict=True)}
+        truncated = {agent: time_is_up and not terminated[agent] for agent in live}
+        infos = self._infos()
+        self.agents = [a for a in live if not (terminated[a] or truncated[a])]
+        if self.render_mode == "human":
+            self.render()
+        return (
+            {agent: self._observations[agent] for agent in live},
+            reward,
+            terminated,
+            truncated,
+            {agent: infos[agent] for agent in live},
+        )
+
+    def _joint_action(self, actions: Mapping[str, int]) -> Array:
+        """Checked actions as int64 [1, N]; 0 where an agent does not act."""
+        if not isinstance(actions, Mapping):
+            raise ActionError(f"give a dict of one action per agent, not {actions!r}")
+        for agent in actions:
+            if agent not in self.agents:
+                state = "has ended its episode" if agent in self.possible_agents else "is unknown"
+                raise ActionError(f"{agent!r} {state}; act for {', '.join(self.agents)}")
+        acting = self.rules.acting(self._state)[0].tolist()
+        joint = np.zeros((1, len(self.possible_agents)), dtype=np.int64)
+        for i, agent in enumerate(self.possible_agents):
+            if agent in actions:
+                joint[0, i] = self._checked(agent, actions[agent], acting[i])
+            elif acting[i] and agent in self.agents:
+                raise ActionError(f"no action for {agent}; act for {', '.join(self.agents)}")
+        return joint
+
+
+class TurnShell(_Shell, AECEnv[str, Observation, int]):
+    """Rules as a PettingZoo AECEnv: the acting agents are asked one after the other."""
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        """Begin an episode. With ``seed``, row 0 of a Batch with that seed plays the same one."""
+        self._begin(seed)
+        self.rewards = dict.fromkeys(self.agents, 0.0)
+        self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
+        self.terminations = dict.fromkeys(self.agents, False)
+        self.truncations = dict.fromkeys(self.agents, False)
+        self.infos = self._infos()
+        self._skip_agent_selection = None  # PettingZoo's: whose turn it is after the dead ones
+        self._begin_turn()
+        if self.render_mode == "human":
+            self.render()
+
+    def observe(self, agent: str) -> Observation:
+        self._require_reset("observe()")
+        return self._observations[agent]
+
+    def step(self, action: int | None) -> None:
+        """Play the selected agent's action; None for an agent whose episode has ended.
+
+        Raises ActionError or IllegalActionError, before anything changes, and ResetNeededError.
+        """
+        self._require_reset("step()")
+        if not self.agents:
+            raise ResetNeededError(f"{self.rules.name}: the episode is over; call reset()")
+        agent = self.agent_selection
+        if self.terminations[agent] or self.truncations[agent]:
+            _require_none(agent, action)
+            self._was_dead_step(None)
+            return
+        self._joint[0, self.possible_agents.index(agent)] = self._checked(agent, action)
+        self._cumulative_rewards[agent] = 0.0
+        self._clear_rewards()
+        self._to_act.remove(agent)
+        if self._to_act:
+            self.agent_selection = self._to_act[0]
+        else:
+            self._finish_turn()
+
+    def _begin_turn(self) -> None:
+        acting = self.rules.acting(self._state)[0].tolist()
+        self._to_act = [a for a, acts in zip(self.possible_agents, acting, strict=True) if acts]
+        self._joint = np.zeros((1, len(self.possible_agents)), dtype=np.int64)
+        self.agent_selection = self._to_act[0]
+
+    def _finish_turn(self) -> None:
+        outcome, time_is_up = self._advance(self._joint)
+        rewards, ended = outcome.reward[0].tolist(), outcome.terminated[0].tolist()
+        infos = self._infos()
+        for i, agent in enumerate(self.possible_agents):
+            if agent in self.agents:
+                self.rewards[agent] = rewards[i]
+                self.terminations[agent] = ended[i]
+                self.truncations[agent] = time_is_up and not ended[i]
+                self.infos[agent] = infos[agent]
+        self._accumulate_rewards()
+        if not (time_is_up or all(ended)):
+            self._begin_turn()
+        self._deads_step_first()
+        if self.render_mode == "human":
+            self.render()
+
+
+class _CheckedAEC(parallel_to_aec_wrapper):  # type: ignore[misc]
+    """PettingZoo's conversion, but each action is checked when given, not when the last arrives."""
+
+    def step(self, action: int | None) -> None:
+        agent = self.agent_selection
+        if self.terminations[agent] or self.truncations[agent]:
+            _require_none(agent, action)
+        else:
+            self.env._checked(agent, action)
+        super().step(action)
+
+
+def checked_aec(env: ParallelShell) -> AECEnv[str, Observation, int]:
+    """A simultaneous game as an AECEnv: actions are collected, and played together at the last."""
+    return _CheckedAEC(env)
+
+
+def warn_illegal(rules: Rules[Any], info: Mapping[str, Array]) -> bool:
+    """Warn, and return True, where ``info`` counts illegal actions."""
+    illegal = info.get("illegal_actions")
+    if illegal is None or not illegal.any():
+        return False
+    agents = [rules.agents[i] for i in np.flatnonzero(illegal.any(axis=0))]
+    warnings.warn(
+        f"{rules.name}: {', '.join(agents)} played an action that the mask forbids. The policy "
+        'ignores observation["action_mask"]: mask its logits, or sample with '
+        'action_space.sample(mask). The environment applies its penalty; illegal="raise" would '
+        "raise an error instead. (Further illegal actions are only counted, in info.)",
+        IllegalActionWarning,
+        stacklevel=4,
+    )
+    return True
+
+
+def _require_none(agent: str, action: object) -> None:
+    if action is not None:
+        raise ActionError(f"{agent} has ended its episode: its only action is None, not {action!r}")
+
+
+def _first_copy(observations: Mapping[str, Observation]) -> dict[str, Observation]:
+    """Batched observations without their axis B."""
+    return {agent: _first(observation) for agent, observation in observations.items()}
+
+
+def _first(value: Any) -> Any:
+    return {k: _first(v) for k, v in value.items()} if isinstance(value, dict) else value[0]

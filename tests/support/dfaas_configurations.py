@@ -1,0 +1,138 @@
+"""Random configurations of dfaas_v0, odd ones on purpose, for tests that hold for all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from corral.data.trace import Trace
+from support.dfaas_scalar import ROUTES, ScalarDfaas
+
+MAGNITUDES = (1, 3, 12, 100, 5_000, 2**31)
+"""The largest value of a table of arrivals or capacities."""
+
+
+def configurations() -> st.SearchStrategy[dict[str, Any]]:
+    """Keyword arguments of dfaas_v0, among them a trace of at most 12 steps and 6 nodes."""
+    seeds = st.integers(min_value=0, max_value=2**32 - 1)
+    return seeds.map(lambda seed: random_configuration(np.random.default_rng(seed)))
+
+
+def random_configuration(rng: np.random.Generator) -> dict[str, Any]:
+    """Keyword arguments of dfaas_v0; ``start`` is always a row, ``illegal`` always "penalise"."""
+    nodes = int(rng.integers(1, 7))
+    steps = int(rng.integers(1, 13))
+    trace, capacity = _trace_and_capacity(rng, steps, nodes)
+    rows = _section(rng, steps)
+    length = steps if rows is None else rows[1] - rows[0]
+    measured = trace if capacity is None else trace.with_capacity(capacity)
+    load = max(1, int(trace.arrivals.max()))
+    return {
+        "trace": trace,
+        "capacity": capacity,
+        "rows": rows,
+        "start": int(rng.integers(length)),
+        "max_cycles": int(rng.integers(1, 2 * length + 3)),
+        "load_scale": _larger(rng, load),
+        "capacity_scale": _larger(rng, max(1, int(measured.capacity.max()))),  # type: ignore[union-attr]
+        "max_level": _one_of(rng, 1, 2, 3, 7, 10, 50, 99, 100),
+        "queue": _one_of(rng, 0, 0, 1, 3, load // 3 + 1, 10 * load),
+        "forward_cost": _one_of(rng, 0.0, 0.0, 0.05, 1.0),
+        "wait_cost": _one_of(rng, 0.0, 0.0, 0.1, 2.0),
+        "route": _one_of(rng, *ROUTES),
+        "second_offer": bool(rng.integers(2)),
+        "link_limit": _one_of(rng, None, None, 0, 1, 3, load // 4 + 1, 10 * load),
+        "neighbours": _graph(rng, nodes),
+        "reward": _one_of(rng, "own", "team"),
+        "illegal": "penalise",
+    }
+
+
+def random_actions(
+    rng: np.random.Generator, rules: ScalarDfaas, *, legal: float = 0.8
+) -> list[int]:
+    """One action per node, by chance: legal with at least this probability, else any at all."""
+    actions = []
+    for i in range(rules.n):
+        highest = rules.highest_legal(i) if rng.random() < legal else rules.actions - 1
+        # The ends are where rules break: draw them more often than the middle.
+        actions.append(int(_one_of(rng, 0, highest, rng.integers(highest + 1))))
+    return actions
+
+
+def random_draws(rng: np.random.Generator, rules: ScalarDfaas) -> list[list[list[int]]]:
+    """Pairs of neighbours for ``route="two"``: draws[t][i] -> positions (j1, j2)."""
+    return [
+        [rng.integers(max(1, len(near)), size=2).tolist() for near in rules.neighbours]
+        for _ in range(rules.max_cycles)
+    ]
+
+
+def _trace_and_capacity(
+    rng: np.random.Generator, steps: int, nodes: int
+) -> tuple[Trace, int | str | None]:
+    arrivals = _table(rng, steps, nodes)
+    served: np.ndarray | None = None
+    capacity: int | str | None = None
+    kind = _one_of(rng, "own", "own", "like arrivals", "constant", "number", "multiple")
+    if kind == "own":
+        served = _table(rng, steps, nodes)
+    elif kind == "like arrivals":  # near balance: queues, losses and spares all occur
+        served = rng.permuted(arrivals, axis=1)
+    elif kind == "constant":  # equal spares: ties
+        served = np.full((steps, nodes), rng.integers(2 * arrivals.max() + 2) // 2)
+    elif kind == "number":
+        capacity = int(rng.integers(arrivals.max() + 1))
+    else:
+        capacity = str(_one_of(rng, "0x", "0.5x", "1x", "1.25x", "2.5x"))
+    if capacity is not None and isinstance(capacity, str):  # a multiple must stay a valid trace
+        arrivals = arrivals // 4
+    names = tuple(f"site-{i}" for i in rng.permutation(nodes))
+    times = np.arange(steps) * 300
+    return Trace(nodes=names, arrivals=arrivals, capacity=served, times=times), capacity
+
+
+def _table(rng: np.random.Generator, steps: int, nodes: int) -> np.ndarray:
+    """Numbers of one magnitude, or of one per node; sometimes sparse, all zero or all equal."""
+    if rng.random() < 0.5:
+        largest = np.full(nodes, _one_of(rng, *MAGNITUDES))
+    else:
+        largest = rng.choice(MAGNITUDES, nodes)
+    if rng.random() < 0.05:
+        largest = np.zeros(nodes, np.int64)
+    table = rng.integers(largest + 1, size=(steps, nodes))
+    if rng.random() < 0.2:
+        table[:] = table[0, 0]
+    if rng.random() < 0.3:
+        table[rng.random(table.shape) < 0.5] = 0
+    return table
+
+
+def _section(rng: np.random.Generator, steps: int) -> tuple[int, int] | None:
+    if rng.random() < 0.5:
+        return None
+    low = int(rng.integers(steps))
+    return low, int(rng.integers(low + 1, steps + 1))
+
+
+def _larger(rng: np.random.Generator, largest: int) -> int | None:
+    return _one_of(rng, None, None, largest, largest + 1, 2 * largest, largest + 137)
+
+
+def _graph(rng: np.random.Generator, nodes: int) -> dict[str, list[str]] | None:
+    """A directed graph with every node as a key; some nodes have nobody to send to."""
+    if rng.random() < 0.4:
+        return None
+    density = rng.random()
+    graph = {}
+    for i in range(nodes):
+        near = [j for j in range(nodes) if j != i and rng.random() < density]
+        rng.shuffle(near)  # the order in which they are named must not matter
+        graph[f"node_{i}"] = [f"node_{j}" for j in near]
+    return graph
+
+
+def _one_of(rng: np.random.Generator, *choices: Any) -> Any:
+    return choices[rng.integers(len(choices))]

@@ -1,0 +1,1 @@
+"""Policies that play, and what is measured of them."""
