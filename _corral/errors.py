@@ -1,17 +1,17 @@
 """Every error and warning that corral raises on purpose.
 
-    CorralError
-    ├── TraceError (ValueError)            a load trace breaks the rules of its format
-    ├── ScaleError (ValueError)            a trace exceeds load_scale or capacity_scale
-    ├── ActionError (ValueError)           an action is malformed: type, shape, range, agent
-    │   └── IllegalActionError             well formed, but masked out, under illegal="raise"
-    ├── ResetNeededError (RuntimeError)    step, observe or render before reset
-    ├── UnknownNameError (ValueError)      no environment, trace or policy of that name
-    ├── UnsupportedSpaceError (TypeError)  an adapter met a space that it does not handle
-    └── MissingExtraError (ImportError)    an optional dependency is not installed
+CorralError
+├── TraceError (ValueError)            a load trace breaks the rules of its format
+├── ScaleError (ValueError)            a trace exceeds load_scale or capacity_scale
+├── ActionError (ValueError)           an action is malformed: type, shape, range, agent
+│   └── IllegalActionError             well formed, but masked out, under illegal="raise"
+├── ResetNeededError (RuntimeError)    step, observe or render before reset
+├── UnknownNameError (ValueError)      no environment, trace or policy of that name
+├── UnsupportedSpaceError (TypeError)  an adapter met a space that it does not handle
+└── MissingExtraError (ImportError)    an optional dependency is not installed
 
-    IllegalActionWarning (UserWarning)     a policy ignores its action mask
-    TraceWarning (UserWarning)             a trace file is usable, but not as tidy as it should be
+IllegalActionWarning (UserWarning)     a policy ignores its action mask
+TraceWarning (UserWarning)             a trace file is usable, but not as tidy as it should be
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ __all__ = [
     "outside",
     "overlap",
     "path",
+    "percent",
     "ring",
     "short_count",
 ]
@@ -53,6 +54,16 @@ def short_count(number: int, digits: int = 6) -> str:
         return str(number)
     exponent = next(e for e in (3, 6, 9, 12, 15) if number < 999.5 * 10**e or e == 15)
     return f"{number / 10**exponent:.3g}" + {3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}[exponent]
+
+
+def percent(part: int, whole: int) -> str:
+    """``part`` of ``whole`` as text; never "0 %" for some, nor "100 %" for not quite all."""
+    if part in (0, whole):
+        return "100 %" if part else "0 %"
+    share = 100 * part / whole
+    if not 0.1 <= share <= 99.9:
+        return "<0.1 %" if share < 0.1 else ">99.9 %"
+    return f"{share:.1f} %"
 
 
 def overlap(first: Box, second: Box) -> bool:
@@ -218,6 +229,34 @@ class Canvas:
             outline=outline,
             width=max(1, round(stroke * OVERSAMPLE)),
         )
+
+    def stack(
+        self,
+        box: Box,
+        parts: list[tuple[int, str]],
+        scale: float,
+        *,
+        numbers: float = 0.0,
+        digits: int = 6,
+    ) -> None:
+        """Stacked bars (value, colour) in ``box``, as wide as ``scale``; what is not 0 is seen.
+
+        Where they fit, the values stand in the bars, ``numbers`` large.
+        """
+        left, top, right, bottom = box
+        total = 0
+        for value, colour in parts:
+            start = left + (right - left) * min(1.0, total / scale)
+            total += value
+            end = left + (right - left) * min(1.0, total / scale)
+            if value and end - start < 1.5:
+                start = min(start, right - 1.5)
+                end = start + 1.5
+            self.box((start, top, end, bottom), colour)
+            text = short_count(value, digits)
+            if numbers and value and self.text_width(text, numbers) <= end - start - 4:
+                middle = centre((start, top, end, bottom))
+                self.text(middle, text, numbers, fill="#ffffff", anchor="mm")
 
     def text_width(self, text: str, size: float, *, bold: bool = False) -> float:
         """How many pixels wide ``text`` comes out."""

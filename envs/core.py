@@ -170,7 +170,9 @@ def stack_agents(observations: Mapping[str, Observation], key: str) -> Array:
     block = views[0].base
     if block is not None and block.shape == (len(views[0]), len(views), *views[0].shape[1:]):
         start, stride = views[0].ctypes.data, block.strides[1]
-        if all(v.base is block and v.ctypes.data == start + i * stride for i, v in enumerate(views)):
+        if all(
+            v.base is block and v.ctypes.data == start + i * stride for i, v in enumerate(views)
+        ):
             return np.asarray(block)
     return np.stack(views, axis=1)
 

@@ -25,6 +25,7 @@ from corral.envs.canvas import (
     label_box,
     mix,
     path,
+    percent,
     ring,
     short_count,
 )
@@ -39,15 +40,8 @@ FLOWS = 5  # as many flows per node as the text picture lists beyond RING nodes
 
 # Okabe and Ito's colours that keep apart for colour-blind eyes; red a little deeper than theirs.
 OWN, OTHERS, LOST, WAITING = "#0072b2", "#009e73", "#cc2f10", "#e69f00"
-LOAD, FREE, INK, FAINT, LINE, PAPER, CARD = (
-    "#8b95a1",
-    "#e9edf1",
-    "#1b2530",
-    "#5c6873",
-    "#cdd4db",
-    "#f6f8fa",
-    "#ffffff",
-)
+LOAD, FREE = "#8b95a1", "#e9edf1"
+INK, FAINT, LINE, PAPER, CARD = "#1b2530", "#5c6873", "#cdd4db", "#f6f8fa", "#ffffff"
 CARD_SIZE = (190.0, 112.0)  # at scale 1
 
 
@@ -87,16 +81,6 @@ class Frame:
     def free(self) -> tuple[int, ...]:
         parts = zip(self.capacity, self.served_local, self.served_remote, strict=True)
         return tuple(max(0, c - own - others) for c, own, others in parts)
-
-
-def _percent(part: int, whole: int) -> str:
-    """Never "0 %" for some, nor "100 %" for not quite all."""
-    if part in (0, whole):
-        return "100 %" if part else "0 %"
-    share = 100 * part / whole
-    if not 0.1 <= share <= 99.9:
-        return "<0.1 %" if share < 0.1 else ">99.9 %"
-    return f"{share:.1f} %"
 
 
 def _tag(name: str) -> str:
@@ -146,11 +130,11 @@ def ansi(frame: Frame) -> str:
     lines.append("█ own served  ▒ served for others  · free capacity  × lost")
     if frame.t:
         summary = (
-            f"served {_percent(frame.served, frame.offered)}, "
-            f"lost {_percent(sum(frame.lost), frame.offered)}"
+            f"served {percent(frame.served, frame.offered)}, "
+            f"lost {percent(sum(frame.lost), frame.offered)}"
         )
         if frame.queue:
-            summary += f", waiting {_percent(sum(frame.waiting), frame.offered)}"
+            summary += f", waiting {percent(sum(frame.waiting), frame.offered)}"
         lines.append(summary)
     else:
         lines.append("waiting for the first step")
@@ -230,11 +214,11 @@ def _header(canvas: Canvas, frame: Frame, k: float) -> None:
     parts: list[tuple[int, str]] = []
     if frame.t:
         served, lost, waiting = frame.served, sum(frame.lost), sum(frame.waiting)
-        texts.append((f"{_percent(served, frame.offered)} served", OWN))
+        texts.append((f"{percent(served, frame.offered)} served", OWN))
         if frame.queue:
             colour = mix(WAITING, INK, 0.4) if waiting else FAINT
-            texts.append((f"{_percent(waiting, frame.offered)} waiting", colour))
-        texts.append((f"{_percent(lost, frame.offered)} lost", LOST if lost else FAINT))
+            texts.append((f"{percent(waiting, frame.offered)} waiting", colour))
+        texts.append((f"{percent(lost, frame.offered)} lost", LOST if lost else FAINT))
         parts = [
             (sum(frame.served_local), OWN),
             (sum(frame.served_remote), OTHERS),
@@ -250,7 +234,7 @@ def _header(canvas: Canvas, frame: Frame, k: float) -> None:
     canvas.text((start, y + 2 * k), frame.clock, 17 * k, fill=FAINT, width=x - start)
     strip = (margin, 62 * k, right, 72 * k)
     canvas.box(strip, FREE, radius=2 * k)
-    _stack(canvas, strip, parts, float(max(1, sum(value for value, _ in parts))))
+    canvas.stack(strip, parts, float(max(1, sum(value for value, _ in parts))))
 
 
 def _legend(canvas: Canvas, frame: Frame, k: float) -> None:
@@ -284,41 +268,18 @@ def _scale(frame: Frame) -> float:
     return max(1.0, frame.load_scale, frame.capacity_scale)
 
 
-def _stack(
-    canvas: Canvas,
-    box: Box,
-    parts: list[tuple[int, str]],
-    scale: float,
-    *,
-    numbers: float = 0.0,
-) -> None:
-    """Stacked bars in ``box``, whose width is ``scale``; numbers of that size where they fit."""
-    left, top, right, bottom = box
-    total = 0
-    for value, colour in parts:
-        start = left + (right - left) * min(1.0, total / scale)
-        total += value
-        end = left + (right - left) * min(1.0, total / scale)
-        if value and end - start < 1.5:  # the least that can be seen
-            start, end = min(start, right - 1.5), min(start, right - 1.5) + 1.5
-        canvas.box((start, top, end, bottom), colour)
-        text = short_count(value, DIGITS)
-        if numbers and value and canvas.text_width(text, numbers) <= end - start - 4:
-            middle = ((start + end) / 2, (top + bottom) / 2)
-            canvas.text(middle, text, numbers, fill=CARD, anchor="mm")
-
-
 def _bars(canvas: Canvas, frame: Frame, i: int, load: Box, capacity: Box, numbers: float) -> None:
     """The two bars of node i, in boxes as wide as the scale."""
     scale = _scale(frame)
     lost = min(frame.lost[i], frame.arrivals[i])
-    _stack(canvas, load, [(frame.arrivals[i] - lost, LOAD), (lost, LOST)], scale)
+    canvas.stack(load, [(frame.arrivals[i] - lost, LOAD), (lost, LOST)], scale)
     left, top, right, bottom = capacity
     end = left + (right - left) * min(1.0, frame.capacity[i] / scale)
-    canvas.box((left, top, right, bottom), PAPER)
+    if numbers:
+        canvas.box((left, top, right, bottom), PAPER)
     canvas.box((left, top, end, bottom), FREE)
     served = [(frame.served_local[i], OWN), (frame.served_remote[i], OTHERS)]
-    _stack(canvas, capacity, served, scale, numbers=numbers)
+    canvas.stack(capacity, served, scale, numbers=numbers, digits=DIGITS)
     canvas.box((left, top, end, bottom), outline=LOAD)
 
 

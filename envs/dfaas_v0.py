@@ -321,8 +321,7 @@ class DfaasRules:
         if t == 0:
             numbers["arrivals"] = tuple(self._arrivals[row].tolist())
         names = (
-            f"{a} {n}" if a != n else a
-            for a, n in zip(self.agents, self.trace.nodes, strict=True)
+            f"{a} {n}" if a != n else a for a, n in zip(self.agents, self.trace.nodes, strict=True)
         )
         flow = state.flow[0] if self.keep_flow else np.zeros((len(self.agents),) * 2, dtype=int)
         return Frame(

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from corral.envs.core import copy_rows, generator, put_rows
-from corral.envs.dfaas_v0 import DfaasRules, DfaasState
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from corral.envs.core import copy_rows, generator, put_rows
+from corral.envs.dfaas_v0 import DfaasRules, DfaasState
 from support.dfaas_cases import CASES, Case
 from support.dfaas_configurations import random_actions, random_configuration
 from support.dfaas_scalar import INFO_KEYS, ScalarDfaas
@@ -45,9 +46,7 @@ def play_side_by_side(seed: int) -> int:
     length = rules.rows[1] - rules.rows[0]
     starts = rng.integers(length, size=COPIES)
     state = rules.start_at(starts, [generator(seed, "env", copy) for copy in range(COPIES)])
-    scalars = [
-        scalar_copy(kwargs, int(starts[copy]), state.draws[copy]) for copy in range(COPIES)
-    ]
+    scalars = [scalar_copy(kwargs, int(starts[copy]), state.draws[copy]) for copy in range(COPIES)]
     # The copies need not be at the same step: let the first play ahead by itself.
     ahead = int(rng.integers(3)) if rules.max_cycles > 3 else 0
     for _ in range(ahead):
@@ -126,9 +125,7 @@ def test_worked_examples(case: Case) -> None:
             assert flows == step.flows
         assert_shown(rules, state, step.observations)
         if step.global_state is not None:
-            np.testing.assert_allclose(
-                rules.global_state(state)[0], step.global_state, atol=1e-6
-            )
+            np.testing.assert_allclose(rules.global_state(state)[0], step.global_state, atol=1e-6)
 
 
 def assert_shown(

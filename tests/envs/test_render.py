@@ -18,13 +18,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corral.envs.canvas import bend, label_box, outside, overlap, path, ring, short_count
+from corral.envs.canvas import (
+    bend,
+    label_box,
+    outside,
+    overlap,
+    path,
+    percent,
+    ring,
+    short_count,
+)
 from corral.envs.dfaas_render import Frame, ansi, draw
 from corral.envs.window import Window
 from corral.errors import CorralError, MissingExtraError
 
 PICTURES = Path(__file__).parent / "pictures"
-TOLERANCE = 0.12  # mean absolute difference, of 255
+TOLERANCE = 0.05  # mean absolute difference, of 255; Pillow 10.1 and 13 differ by 0.004
 COUNTS = (1, 2, 3, 5, 8, 12, 40, 200)
 NAMES = ("lyon", "milano", "amsterdam", "san francisco", "köln", "porto")
 
@@ -231,7 +240,8 @@ def test_arrows_pass_other_nodes_and_both_directions_stay_apart() -> None:
 def test_a_label_takes_a_free_place_or_none() -> None:
     curve = bend((0, 50), (50, 50), (100, 50))
     first = label_box(curve, 10, 5, taken=[], avoid=[])
-    assert first == (40, 45, 60, 55)
+    assert first is not None
+    np.testing.assert_allclose(first, (40, 45, 60, 55))
     second = label_box(curve, 10, 5, taken=[first], avoid=[])
     assert second is not None
     assert not overlap(first, second)
@@ -254,6 +264,21 @@ def test_short_counts(number: int, digits: int, text: str) -> None:
     assert short_count(number, digits) == text
 
 
+@pytest.mark.parametrize(
+    ("part", "whole", "text"),
+    [
+        (0, 0, "0 %"),
+        (0, 5, "0 %"),
+        (5, 5, "100 %"),
+        (1, 3, "33.3 %"),
+        (1, 10**6, "<0.1 %"),
+        (10**6 - 1, 10**6, ">99.9 %"),
+    ],
+)
+def test_percent_is_0_or_100_only_when_it_is(part: int, whole: int, text: str) -> None:
+    assert percent(part, whole) == text
+
+
 # --- Text ----------------------------------------------------------------------------------------
 
 
@@ -273,13 +298,13 @@ def test_text_of_a_step() -> None:
         == """\
 step 35 of 288   2026-01-05 08:35
                                             arrived own others free lost waiting
-node_0 lyon    ███▒▒                             20  20     10    0    0       0
-node_1 milano  ███████                           57  57      0   26    0       0
-node_2 amster… ██████████×××                     94  75      0    0   14       5
-               -> node_0 10, no room for 9
-total                                           171 152     10   26   14       5
+node_0 lyon    ███····                           24  24      4   35    0       0
+node_1 milano  ████████····                      65  65      4   37    0       0
+node_2 amster… ██████████×                      106  90      0    0    3       5
+               -> node_0 4, node_1 4, no room for 8
+total                                           195 179      8   72    3       5
 █ own served  ▒ served for others  · free capacity  × lost
-served 94.7 %, lost 8.2 %, waiting 2.9 %"""
+served 95.9 %, lost 1.5 %, waiting 2.6 %"""
     )
 
 
@@ -296,7 +321,7 @@ def test_a_small_loss_always_shows() -> None:
 
 def test_text_lists_only_the_largest_flows_of_many_nodes() -> None:
     row = tuple(range(40))
-    f = dataclasses.replace(frame(40), flow=((0,) * 40,) * 39 + (row[:39] + (0,),))
+    f = dataclasses.replace(frame(40), flow=((0,) * 40,) * 39 + ((*row[:39], 0),))
     assert "-> node_38 38, node_37 37, node_36 36" in ansi(f)
     assert "33 more 561" in " ".join(ansi(f).split())
 
