@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import inspect
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 import corral
-from corral.errors import CorralError, UnknownNameError
+from corral import trace_cli
+from corral.console import err, out, reported
+from corral.errors import UnknownNameError
 
 __all__ = ["app", "main"]
 
@@ -29,29 +28,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
-
-Command = TypeVar("Command", bound=Callable[..., Any])
+app.add_typer(trace_cli.app, name="trace")
 
 
 def main() -> None:
     """Entry point of the ``corral`` command."""
     app()
-
-
-def _reported(command: Command) -> Command:
-    """Errors that a user can mend end the command in one message, without a traceback."""
-
-    @functools.wraps(command)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return command(*args, **kwargs)
-        except (CorralError, ValueError, OSError) as error:
-            err.print(f"corral: {error}", markup=False, soft_wrap=True)
-            raise typer.Exit(2) from None
-
-    return run  # type: ignore[return-value]
 
 
 def _print_version(wanted: bool) -> None:
@@ -72,7 +54,7 @@ def _options(
 
 
 @app.command()
-@_reported
+@reported
 def envs(
     name: Annotated[str | None, typer.Argument(help="Print this environment's manual.")] = None,
 ) -> None:
@@ -99,7 +81,7 @@ def envs(
 
 
 @app.command()
-@_reported
+@reported
 def replay(
     trace: Annotated[str, typer.Argument(help="A bundled trace (edge3, edge8) or a CSV file.")],
     policies: Annotated[

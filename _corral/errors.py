@@ -6,6 +6,7 @@ CorralError
 ├── ActionError (ValueError)           an action is malformed: type, shape, range, agent
 │   └── IllegalActionError             well formed, but masked out, under illegal="raise"
 ├── ResetNeededError (RuntimeError)    step, observe or render before reset
+├── OptimumError (RuntimeError)        the solver of a linear program found no optimum
 ├── UnknownNameError (ValueError)      no environment, trace or policy of that name
 ├── UnsupportedSpaceError (TypeError)  an adapter met a space that it does not handle
 └── MissingExtraError (ImportError)    an optional dependency is not installed
@@ -27,6 +28,7 @@ __all__ = [
     "IllegalActionError",
     "IllegalActionWarning",
     "MissingExtraError",
+    "OptimumError",
     "ResetNeededError",
     "ScaleError",
     "TraceError",
@@ -93,6 +95,10 @@ class IllegalActionError(ActionError):
 
 class ResetNeededError(CorralError, RuntimeError):
     """The environment was used before ``reset``, or after its episode ended."""
+
+
+class OptimumError(CorralError, RuntimeError):
+    """The solver found no optimum; the message holds its status."""
 
 
 class UnknownNameError(CorralError, ValueError):

@@ -100,15 +100,16 @@ class Batch:
         self._row, self._column = np.ogrid[:copies, : len(rules.agents)]
         self._state: Any = None
         self._warned = rules.illegal == "raise"
+        self._limit = np.iinfo(np.int64).max if rules.max_cycles is None else rules.max_cycles
 
     # --- Episodes --------------------------------------------------------------------------------
 
     def reset(self, seed: int | None = None) -> dict[str, Observation]:
         """Begin an episode in every copy; the first call, or one with a seed, seeds the copies."""
-        if seed is not None:
-            self.seed = seed
         if self._state is None or seed is not None:
-            self._rngs = [generator(self.seed, "env", row) for row in range(self.copies)]
+            chosen = self.seed if seed is None else seed
+            self._rngs = [generator(chosen, "env", row) for row in range(self.copies)]
+            self.seed = chosen
         self._state = self.rules.start(self._rngs)
         self._elapsed = np.zeros(self.copies, dtype=np.int64)
         self._ended = np.zeros((self.copies, len(self.agents)), dtype=bool)
@@ -129,14 +130,19 @@ class Batch:
         if not self._warned:
             self._warned = warn_illegal(self.rules, outcome.info)
 
-        limit = self.rules.max_cycles
-        time_is_up = self._elapsed >= limit if limit is not None else np.zeros(self.copies, bool)
-        ended = outcome.terminated | self._ended
-        truncated = time_is_up[:, None] & ~ended
-        terminated = ended & ~self._ended
-        over = time_is_up | ended.all(axis=1)
-        self._ended = ended
-        finished = self._restart(np.flatnonzero(over)) if over.any() else None
+        time_is_up = self._elapsed >= self._limit
+        terminated = truncated = np.zeros(outcome.terminated.shape, dtype=bool)
+        info, finished = outcome.info, None
+        if np.count_nonzero(time_is_up) or np.count_nonzero(outcome.terminated):
+            ended = outcome.terminated | self._ended
+            terminated = ended & ~self._ended
+            truncated = time_is_up[:, None] & ~ended
+            self._ended = ended
+            over = np.flatnonzero(time_is_up | ended.all(axis=1))
+            if len(over):
+                # Info may hold arrays of the state, in which new episodes are about to begin.
+                info = {key: values.copy() for key, values in info.items()}
+                finished = self._restart(over)
         self._look()
         return BatchStep(
             observations=self._observations,
@@ -144,7 +150,7 @@ class Batch:
             terminated=terminated,
             truncated=truncated,
             acting=self.acting,
-            info=outcome.info,
+            info=info,
             finished=finished,
         )
 
@@ -156,22 +162,19 @@ class Batch:
     def sample_actions(self, rng: np.random.Generator) -> Array:
         """Uniformly random legal actions, int64 [B, N]; 0 for agents that do not act."""
         self._require_reset()
-        actions = rng.integers(self._sizes, size=(self.copies, len(self.agents)))
-        # Draw again what is illegal: cheap, and uniform over the legal ones. Where few are legal
-        # that takes long, so the last ones are picked by their rank among the legal.
-        illegal = np.flatnonzero(~self._legal(actions))
-        for _ in range(2):
-            if not len(illegal):
-                return actions
-            actions.flat[illegal] = rng.integers(self._sizes[illegal % len(self.agents)])
-            illegal = illegal[~self._legal(actions).flat[illegal]]
-        row, column = np.divmod(illegal, len(self.agents))
-        for agent in np.unique(column):
-            rows = row[column == agent]
-            places = self._mask(agent)[rows].cumsum(axis=1, dtype=np.int32)  # [R, A]
-            rank = rng.integers(places[:, -1])
-            actions[rows, agent] = (places > rank[:, None]).argmax(axis=1)
-        return actions
+        if self._masks is None:  # unlike agents
+            picks = [_pick(self._mask(i), rng) for i in range(len(self.agents))]
+            return np.stack(picks, axis=1)
+        masks = self._masks.reshape(-1, self._masks.shape[-1])  # [B * N, A]
+        actions = (rng.random(len(masks)) * masks.shape[-1]).astype(np.int64)
+        # Draw once more what is illegal: cheap, and uniform over the legal ones. Where few are
+        # legal that could go on for long, so the rest is picked by rank among the legal.
+        illegal = np.flatnonzero(masks[np.arange(len(masks)), actions] == 0)
+        again = (rng.random(len(illegal)) * masks.shape[-1]).astype(np.int64)
+        actions[illegal] = again
+        illegal = illegal[masks[illegal, again] == 0]
+        actions[illegal] = _pick(masks[illegal], rng)
+        return actions.reshape(self.copies, len(self.agents))
 
     # --- Saving and restoring --------------------------------------------------------------------
 
@@ -191,7 +194,7 @@ class Batch:
 
         Raises ValueError, before anything changes, where the snapshot does not fit.
         """
-        arrays, generators = snapshot["arrays"], snapshot["generators"]
+        arrays, generators = snapshot.get("arrays", {}), snapshot.get("generators", [])
         rngs = [generator(0, "env", row) for row in range(self.copies)]
         state = self.rules.start(rngs)
         expected = {f"state.{name}": a for name, a in state_arrays(state).items()}
@@ -222,8 +225,13 @@ class Batch:
     def _look(self) -> None:
         """Take the observations of the present state, and who acts on them."""
         self._observations = self.rules.observe(self._state)
-        self.acting = self.rules.acting(self._state) & ~self._ended
+        self.acting = self.rules.acting(self._state)
+        if np.count_nonzero(self._ended):
+            self.acting = self.acting & ~self._ended
+        self._all_act = np.count_nonzero(self.acting) == self.acting.size
         self._masks = stack_agents(self._observations, "action_mask") if self._alike else None
+        # Kept apart: the dicts of the observations are the caller's, to change at will.
+        self._each_mask = [self._observations[agent]["action_mask"] for agent in self.agents]
 
     def _restart(self, rows: Array) -> Finished:
         """Keep what ended, and begin new episodes in its place."""
@@ -243,7 +251,7 @@ class Batch:
 
     def _mask(self, column: int) -> Array:
         """The present action mask of one agent: int8 [B, A]."""
-        return np.asarray(self._observations[self.agents[column]]["action_mask"])
+        return np.asarray(self._each_mask[column])
 
     def _legal(self, actions: Array) -> Array:
         """Whether each action is legal, bool [B, N]; True where an agent does not act."""
@@ -253,18 +261,21 @@ class Batch:
             columns = range(len(self.agents))
             rows = np.arange(self.copies)
             legal = np.stack([self._mask(i)[rows, actions[:, i]] for i in columns], 1).astype(bool)
-        return np.asarray(legal if self.rules.simultaneous else legal | ~self.acting)
+        return np.asarray(legal if self._all_act else legal | ~self.acting)
 
     def _checked(self, actions: Array) -> Array:
         self._require_reset()
-        given = np.asarray(actions)
         shape = (self.copies, len(self.agents))
+        try:
+            given = np.asarray(actions)
+        except ValueError:  # rows of different lengths
+            raise ActionError(f"give integers of shape {shape}, copies x agents") from None
         if given.dtype.kind not in "iu" or given.shape != shape:
             raise ActionError(
                 f"actions are {given.dtype} {given.shape}; give integers of shape {shape}: "
                 "copies x agents"
             )
-        if not self.rules.simultaneous:
+        if not self._all_act:
             given = np.where(self.acting, given, 0)
         outside = (given < 0) | (given >= self._sizes)
         if outside.any():
@@ -283,3 +294,10 @@ class Batch:
     def _require_reset(self) -> None:
         if self._state is None:
             raise ResetNeededError(f"{self.rules.name}: call reset() first")
+
+
+def _pick(masks: Array, rng: np.random.Generator) -> Array:
+    """A uniformly random legal action for each of ``masks`` [R, A]; 0 where none is legal."""
+    places = masks.cumsum(axis=1, dtype=np.int32)
+    rank = (rng.random(len(masks)) * places[:, -1]).astype(np.int32)
+    return np.asarray((places > rank[:, None]).argmax(axis=1))

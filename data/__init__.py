@@ -1,7 +1,26 @@
 """Load traces: the Trace itself, reading, writing, importing and making them."""
 
+from corral.data.access_log import import_access_log
+from corral.data.azure import import_azure_functions
+from corral.data.binning import Imported
+from corral.data.generator import TraceSpec, make_trace
+from corral.data.importers import import_requests, import_series
 from corral.data.library import bundled, load_trace
 from corral.data.reader import read_trace
 from corral.data.trace import Trace
+from corral.data.writer import write_trace
 
-__all__ = ["Trace", "bundled", "load_trace", "read_trace"]
+__all__ = [
+    "Imported",
+    "Trace",
+    "TraceSpec",
+    "bundled",
+    "import_access_log",
+    "import_azure_functions",
+    "import_requests",
+    "import_series",
+    "load_trace",
+    "make_trace",
+    "read_trace",
+    "write_trace",
+]

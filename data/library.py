@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from functools import lru_cache
+from functools import cache
 from importlib.resources import as_file
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def load_trace(source: str | os.PathLike[str] | Trace) -> Trace:
     raise UnknownNameError.of("trace", source, bundled())
 
 
-@lru_cache(maxsize=None)
+@cache
 def _bundled(name: str) -> Trace:
     with as_file(bundled_files()[name]) as path:
         return read_trace(path)

@@ -78,7 +78,7 @@ def trace_name(path: Path) -> str:
 
 def _load(path: Path, max_cells: int, max_bytes: int) -> bytes:
     """All bytes of the file, refused as soon as they exceed a limit."""
-    pieces = []
+    pieces: list[bytes] = []
     rows = columns = 0
     for piece in chunks(path, max_bytes=max_bytes):
         if not pieces:
@@ -154,14 +154,14 @@ class _Careful:
         except UnicodeDecodeError as error:
             bad = raw[error.start : error.start + 4]
             return self._fault("not UTF-8: save the file as UTF-8", number, value=repr(bad))
-        if not line.endswith("\n"):
+        bare = line.removesuffix("\n").removesuffix("\r")
+        if not line.endswith("\n") and "\r" not in bare:
             rule = (
                 "the last line has no line end, so it may be cut inside its last number; "
                 "if the file is complete, add one: echo >> FILE"
             )
-            return self._fault(rule, number, value=line)
-        line = line.removesuffix("\n").removesuffix("\r")
-        fields = self._split(number, line)
+            return self._fault(rule, number, value=bare)
+        fields = self._split(number, bare)
         if fields is None:
             return None
         return self._header(fields) if number == 1 else self._row(number, fields)
@@ -171,12 +171,12 @@ class _Careful:
         if not line.strip():
             self._fault("blank line; remove it", number)
         elif control and not (control[0] == "\t" and "," not in line):
-            rule = "a control character (a carriage return alone is no line end); remove it"
+            rule = "a control character, such as a tab or a carriage return; remove it"
             self._fault(rule, number, value=line)
         elif '"' not in line:
             return line.split(",")
         elif not _QUOTED_ROW.fullmatch(line):
-            rule = "an open or stray quote; quote whole fields, on one line, and double quotes inside"
+            rule = "an open or stray quote; quote whole fields, on one line, quotes inside doubled"
             self._fault(rule, number, value=line)
         else:
             return next(csv.reader([line]))

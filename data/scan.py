@@ -23,6 +23,7 @@ HEADERS = (b"time,node,arrivals", b"time,node,arrivals,capacity")
 COMMA, LINE_END, QUOTE, ZERO = b',\n"0'
 WIDEST_TEXT = 64  # bytes in a time or a node name
 WIDEST_COUNT = 10  # digits in 2**31
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
 def scan(data: bytes, *, file: str) -> Table | None:
@@ -52,8 +53,8 @@ def scan(data: bytes, *, file: str) -> Table | None:
         return None
 
     counts = [_numbers(text, ends[:, c], widths[:, c]) for c in range(2, columns)]
-    times = _times(text, starts[:, 0], widths[:, 0])
-    nodes = _distinct(text, starts[:, 1], widths[:, 1])
+    times = _times(body, starts[:, 0], widths[:, 0])
+    nodes = _distinct(body, starts[:, 1], widths[:, 1])
     if times is None or nodes is None or any(column is None for column in counts):
         return None
     node, names = nodes
@@ -78,9 +79,9 @@ def _numbers(text: Bytes, end: Counts, width: Counts) -> Counts | None:
     return total if total.max() <= MAX_VALUE else None
 
 
-def _times(text: Bytes, start: Counts, width: Counts) -> tuple[Clock, Counts] | None:
+def _times(body: bytes, start: Counts, width: Counts) -> tuple[Clock, Counts] | None:
     """Clock and times of all rows; each distinct text is parsed once."""
-    found = _distinct(text, start, width)
+    found = _distinct(body, start, width)
     if found is None:
         return None
     code, texts = found
@@ -99,15 +100,14 @@ def _distinct(body: bytes, start: Counts, width: Counts) -> tuple[Counts, list[s
     Fields are compared eight bytes at a time, as integers padded with zero bytes: hashing integers
     is many times faster than hashing texts. (No text holds a zero byte.)
     """
-    # Entry p holds the bytes p .. p + 7, the first one lowest; the last entries would run over.
-    words = np.ndarray(len(body) - 7, dtype="<u8", buffer=body, strides=(1,))
+    # Entry p holds the bytes p .. p + 7, the first one lowest.
+    words = np.ndarray(len(body) + 1, dtype="<u8", buffer=body + bytes(8), strides=(1,))
     code = np.zeros(len(start), dtype=np.int64)
     for low in range(0, int(width.max()), 8):
-        at = np.minimum(start + low, len(words) - 1)
-        over = 8 * (start + low - at)  # bits: only in the last bytes of the file
-        kept = 8 * np.clip(width - low, 0, 8)  # bits of this field in this word
-        word = words[at] >> np.minimum(over, 63).astype(np.uint64)
-        word = np.where(kept == 64, word, word & ((_ONE << (kept % 64).astype(np.uint64)) - _ONE))
+        word = words[np.minimum(start + low, len(body))]
+        # How many bits of this word belong to the field.
+        bits = np.uint64(8) * np.clip(width - low, 0, 8).astype(np.uint64)
+        word &= np.where(bits == 64, ~_ZERO, (_ONE << (bits % np.uint64(64))) - _ONE)
         part, values = pd.factorize(word)
         code, _ = pd.factorize(code * len(values) + part)
     first = np.flatnonzero(np.r_[True, code[1:] > np.maximum.accumulate(code)[:-1]])

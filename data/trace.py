@@ -130,7 +130,10 @@ class Trace:
         return str(np.datetime64(time, "s").astype(f"datetime64[{unit}]")).replace("T", " ")
 
     def section(self, low: int, high: int) -> Trace:
-        """The rows low, low + 1, ... high - 1 as a trace of their own."""
+        """The rows low, low + 1, ... high - 1 as a trace of their own.
+
+        Raises ValueError where there are no such rows.
+        """
         if not 0 <= low < high <= len(self):
             raise ValueError(f"rows {low}..{high} do not lie in the trace's 0..{len(self)}")
         capacity = None if self.capacity is None else self.capacity[low:high]
@@ -143,6 +146,7 @@ class Trace:
 
         ``capacity`` is requests per step, or a text such as ``"1.25x"``: that multiple of each
         node's own mean arrivals over the whole trace, rounded to the nearest integer.
+        Raises ValueError for anything else.
         """
         return self._with(capacity=np.broadcast_to(self._levels(capacity), self.arrivals.shape))
 
@@ -154,7 +158,8 @@ class Trace:
                 multiple = float("nan")
             if not capacity.endswith("x") or not 0 <= multiple < float("inf"):
                 raise ValueError(f"capacity {capacity!r}: give a number, or a text like '1.25x'")
-            return np.rint(multiple * self.arrivals.mean(axis=0)).astype(np.int64)
+            levels: Counts = np.rint(multiple * self.arrivals.mean(axis=0)).astype(np.int64)
+            return levels
         if isinstance(capacity, bool) or int(capacity) != capacity or capacity < 0:
             raise ValueError(f"capacity {capacity!r}: give a whole number of requests, 0 or more")
         return np.full(len(self.nodes), int(capacity), dtype=np.int64)

@@ -26,6 +26,7 @@ from corral.errors import ActionError, IllegalActionError
 
 __all__ = [
     "PURPOSES",
+    "AgentViews",
     "Array",
     "Observation",
     "Outcome",
@@ -154,11 +155,18 @@ def put_rows(state: StateT, rows: Array | slice, source: StateT) -> None:
 # --- Observations: one block [B, N, ...] behind the agents' views --------------------------------
 
 
-def agent_views(agents: Sequence[str], **blocks: Array) -> dict[str, Observation]:
+class AgentViews(dict[str, Observation]):
+    """Like agents' observations as views of shared ``blocks`` [B, N, ...]."""
+
+    def __init__(self, agents: Sequence[str], blocks: Mapping[str, Array]) -> None:
+        views = ({key: block[:, i] for key, block in blocks.items()} for i in range(len(agents)))
+        super().__init__(zip(agents, views, strict=True))
+        self.blocks = blocks
+
+
+def agent_views(agents: Sequence[str], **blocks: Array) -> AgentViews:
     """Split blocks [B, N, ...] of like agents into a dict of views [B, ...] per agent."""
-    return {
-        agent: {key: block[:, i] for key, block in blocks.items()} for i, agent in enumerate(agents)
-    }
+    return AgentViews(agents, blocks)
 
 
 def stack_agents(observations: Mapping[str, Observation], key: str) -> Array:
@@ -166,22 +174,16 @@ def stack_agents(observations: Mapping[str, Observation], key: str) -> Array:
 
     Where they are views of one block, as ``agent_views`` makes them, nothing is copied.
     """
-    views = [observation[key] for observation in observations.values()]
-    block = views[0].base
-    if block is not None and block.shape == (len(views[0]), len(views), *views[0].shape[1:]):
-        start, stride = views[0].ctypes.data, block.strides[1]
-        if all(
-            v.base is block and v.ctypes.data == start + i * stride for i, v in enumerate(views)
-        ):
-            return np.asarray(block)
-    return np.stack(views, axis=1)
+    if isinstance(observations, AgentViews):
+        return observations.blocks[key]
+    return np.stack([observation[key] for observation in observations.values()], axis=1)
 
 
 # --- Actions -------------------------------------------------------------------------------------
 
 
-def checked_action(agent: str, action: Any, space: gymnasium.spaces.Discrete) -> int:
-    """``action`` as an int within ``space``, or ActionError."""
+def checked_action(agent: str, action: Any, size: int) -> int:
+    """``action`` as an int of 0 .. size - 1, or ActionError."""
     try:
         if isinstance(action, bool | np.bool_):
             raise TypeError
@@ -189,10 +191,10 @@ def checked_action(agent: str, action: Any, space: gymnasium.spaces.Discrete) ->
     except TypeError:
         raise ActionError(
             f"{agent}: action {action!r} of type {type(action).__name__}; "
-            f"give one integer of 0..{space.n - 1}"
+            f"give one integer of 0..{size - 1}"
         ) from None
-    if not 0 <= number < space.n:
-        raise ActionError(f"{agent}: action {number} is out of range; give 0..{space.n - 1}")
+    if not 0 <= number < size:
+        raise ActionError(f"{agent}: action {number} is out of range; give 0..{size - 1}")
     return number
 
 

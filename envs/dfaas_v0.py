@@ -198,11 +198,10 @@ class DfaasRules:
         n = len(self.agents)
         self._others = (np.arange(n)[:, None] + 1 + np.arange(n - 1)) % n  # [N, N-1]
         self._linked = np.take_along_axis(self.links, self._others, axis=1)  # [N, N-1] bool
-        self._degree = self._linked.sum(axis=1)  # [N]
+        self._degree = self._linked.sum(axis=1).tolist()  # N numbers
         # Rank of a place among the linked ones; unlinked places rank last and get nothing.
         self._rank = np.where(self._linked, self._linked.cumsum(axis=1) - 1, n)
         self._place_of_rank = np.argsort(self._rank, axis=1, kind="stable")  # [N, N-1]
-        self._open = self._linked[..., None]  # [N, N-1, 1]
         self._complete = bool(self._linked.all())
 
     # --- Spaces ----------------------------------------------------------------------------------
@@ -347,7 +346,7 @@ class DfaasRules:
         """What a node shows of its last step: spare and lost, scaled; float32 [B, N, 2]."""
         seen = np.empty((*state.spare.shape, 2), dtype=np.float32)
         seen[..., 0] = state.spare / self.capacity_scale
-        seen[..., 1] = np.minimum(state.lost / self.load_scale, 1.0)
+        seen[..., 1] = state.lost / self.load_scale  # at most 1: no more is lost than arrived
         return seen
 
     def _reward(self, lost: Array, forwarded: Array, waiting: Array) -> Array:
@@ -422,23 +421,23 @@ class DfaasRules:
         if self.route == "equal":
             each, extra = np.divmod(f, degree)
             share = each + (rank < extra)  # unlinked places have the rank N, beyond any extra
-            return share if self._complete else share * self._open[sender]
+            return share if self._complete else share * self._linked[sender][:, None]
         weight = basis[self._others[sender]]  # [N-1, b]
         places = np.arange(len(weight))[:, None]
         if self.route == "shortest":
-            best = np.where(self._open[sender], weight, -1).argmax(axis=0)
+            best = np.where(self._linked[sender][:, None], weight, -1).argmax(axis=0)
             return f * (places == best)
         if draws is not None:  # route "two"
             one, two = self._place_of_rank[sender][draws[:, sender]].T  # places, [b] each
             copy = np.arange(len(f))
             best = np.where(weight[two, copy] > weight[one, copy], two, one)
             return f * (places == best)
-        weight = weight * self._open[sender]
+        weight = weight * self._linked[sender][:, None]
         total = weight.sum(axis=0)
         each, extra = np.divmod(f, degree)  # where all weights are 0
         share = np.where(total > 0, f * weight // np.maximum(total, 1), each)
         extra = np.where(total > 0, f - share.sum(axis=0), extra)
-        return (share + (rank < extra)) * self._open[sender]
+        return (share + (rank < extra)) * self._linked[sender][:, None]
 
     def _offer(self, sender: int, f: Array, share: Array, room: Array) -> tuple[Array, Array]:
         """Place ``share`` in ``room``, which shrinks: (refused [b], accepted [N-1, b])."""
@@ -451,12 +450,12 @@ class DfaasRules:
         if self.second_offer and np.count_nonzero(rest):
             free = room if limit is None else np.minimum(room, limit - taken)
             if not self._complete:
-                free = free * self._open[sender]
-            placed = np.minimum(free.cumsum(axis=0), rest)  # by this place and those before it
-            rest -= placed[-1]
-            placed[1:] -= placed[:-1].copy()
-            room -= placed
-            taken += placed
+                free = free * self._linked[sender][:, None]
+            before = free.cumsum(axis=0) - free  # what the places before this one could take
+            more = np.minimum(np.maximum(rest - before, 0), free)
+            rest = rest - np.add.reduce(more, axis=0)
+            room -= more
+            taken += more
         return rest, taken
 
 

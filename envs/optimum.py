@@ -39,10 +39,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from corral.errors import CorralError
+from corral.errors import OptimumError
 from corral.extras import require
 
-__all__ = ["Optimum", "OptimumError", "has_closed_form", "optimum"]
+__all__ = ["Optimum", "has_closed_form", "optimum"]
 
 Floats = npt.NDArray[np.float64]
 Links = npt.NDArray[np.bool_]
@@ -52,8 +52,8 @@ Links = npt.NDArray[np.bool_]
 class Optimum:
     """The least cost of a window, in requests, and the make-up of one solution that has it.
 
-    Where several solutions cost the same (as with free forwarding), the split between ``lost``,
-    ``forwarded`` and ``waiting`` is one of them; ``cost`` is unique.
+    Where several solutions cost the same, ``lost``, ``forwarded`` and ``waiting`` are those of one
+    of them; only ``cost`` is unique. Forwarding that is free may be needless.
     """
 
     cost: float
@@ -64,10 +64,6 @@ class Optimum:
     waiting: float
     """Requests in the queues at the end of a step, summed over steps: request-steps."""
     method: Literal["closed form", "linear program"]
-
-
-class OptimumError(CorralError, RuntimeError):
-    """The solver found no optimum; the message holds its status."""
 
 
 def has_closed_form(

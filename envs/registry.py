@@ -67,7 +67,7 @@ def make(name: str, **kwargs: Any) -> Any:
 
 
 def register_with_pettingzoo() -> None:
-    """Enter all environments as ``corral/<name>-v<N>`` in PettingZoo's registry, where it has one."""
+    """Enter all as ``corral/<name>-v<N>`` in PettingZoo's registry, where it has one."""
     if not hasattr(pettingzoo, "register"):  # before 1.27
         return
     for spec in ENVIRONMENTS.values():

@@ -6,6 +6,7 @@ nothing else: dicts by agent, the time limit, checks of actions, pictures.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -51,11 +52,13 @@ class _Shell:
         self.observation_spaces = {agent: rules.observation_space(agent) for agent in rules.agents}
         self.action_spaces = {agent: rules.action_space(agent) for agent in rules.agents}
         self.state_space = rules.state_space()
+        self._sizes = {agent: int(space.n) for agent, space in self.action_spaces.items()}
 
         self._rng = generator(None, "env")
         self._state: Any = None  # of the rules; None before the first reset
         self._info: dict[str, Array] = {}  # [1, N] each
         self._observations: dict[str, Observation] = {}
+        self._masks: dict[str, Array] = {}  # kept where illegal="raise"
         self._elapsed = 0
         self._warned = False
         self._window: Window | None = None
@@ -102,7 +105,7 @@ class _Shell:
             self._rng = generator(seed, "env")
         self._state = self.rules.start([self._rng])
         self._info = self.rules.info(self._state)
-        self._observations = _first_copy(self.rules.observe(self._state))
+        self._look()
         self._elapsed = 0
         self.agents = list(self.possible_agents)
 
@@ -110,16 +113,22 @@ class _Shell:
         """Play ``action`` [1, N]; the outcome, and whether the time is up."""
         outcome = self.rules.step(self._state, action)
         self._state, self._info = outcome.state, outcome.info
-        self._observations = _first_copy(self.rules.observe(self._state))
+        self._look()
         self._elapsed += 1
         if not self._warned and self.rules.illegal == "penalise":
             self._warned = warn_illegal(self.rules, outcome.info)
         return outcome, self.max_cycles is not None and self._elapsed >= self.max_cycles
 
+    def _look(self) -> None:
+        """Take the observations of the present state."""
+        self._observations = _first_copy(self.rules.observe(self._state))
+        if self.rules.illegal == "raise":  # observations are the caller's, to change at will
+            self._masks = {a: seen["action_mask"].copy() for a, seen in self._observations.items()}
+
     def _checked(self, agent: str, action: Any, acts: bool = True) -> int:
-        number = checked_action(agent, action, self.action_spaces[agent])
+        number = checked_action(agent, action, self._sizes[agent])
         if acts and self.rules.illegal == "raise":
-            require_legal(agent, number, self._observations[agent]["action_mask"])
+            require_legal(agent, number, self._masks[agent])
         return number
 
     def _infos(self) -> dict[str, dict[str, Any]]:
@@ -192,14 +201,15 @@ class ParallelShell(_Shell, ParallelEnv[str, Observation, int]):
             if agent not in self.agents:
                 state = "has ended its episode" if agent in self.possible_agents else "is unknown"
                 raise ActionError(f"{agent!r} {state}; act for {', '.join(self.agents)}")
-        acting = self.rules.acting(self._state)[0].tolist()
-        joint = np.zeros((1, len(self.possible_agents)), dtype=np.int64)
+        everyone = [True] * len(self.possible_agents)
+        acting = everyone if self.rules.simultaneous else self.rules.acting(self._state)[0].tolist()
+        joint = [0] * len(everyone)
         for i, agent in enumerate(self.possible_agents):
             if agent in actions:
-                joint[0, i] = self._checked(agent, actions[agent], acting[i])
+                joint[i] = self._checked(agent, actions[agent], acting[i])
             elif acting[i] and agent in self.agents:
                 raise ActionError(f"no action for {agent}; act for {', '.join(self.agents)}")
-        return joint
+        return np.array([joint], dtype=np.int64)
 
 
 class TurnShell(_Shell, AECEnv[str, Observation, int]):
@@ -246,7 +256,11 @@ class TurnShell(_Shell, AECEnv[str, Observation, int]):
 
     def _begin_turn(self) -> None:
         acting = self.rules.acting(self._state)[0].tolist()
-        self._to_act = [a for a, acts in zip(self.possible_agents, acting, strict=True) if acts]
+        self._to_act = [
+            agent
+            for agent, acts in zip(self.possible_agents, acting, strict=True)
+            if acts and agent in self.agents and not self.terminations[agent]
+        ]
         self._joint = np.zeros((1, len(self.possible_agents)), dtype=np.int64)
         self.agent_selection = self._to_act[0]
 
@@ -261,7 +275,7 @@ class TurnShell(_Shell, AECEnv[str, Observation, int]):
                 self.truncations[agent] = time_is_up and not ended[i]
                 self.infos[agent] = infos[agent]
         self._accumulate_rewards()
-        if not (time_is_up or all(ended)):
+        if not all(self.terminations[a] or self.truncations[a] for a in self.agents):
             self._begin_turn()
         self._deads_step_first()
         if self.render_mode == "human":
@@ -276,7 +290,7 @@ class _CheckedAEC(parallel_to_aec_wrapper):  # type: ignore[misc]
         if self.terminations[agent] or self.truncations[agent]:
             _require_none(agent, action)
         else:
-            self.env._checked(agent, action)
+            action = self.env._checked(agent, action)
         super().step(action)
 
 
@@ -288,7 +302,7 @@ def checked_aec(env: ParallelShell) -> AECEnv[str, Observation, int]:
 def warn_illegal(rules: Rules[Any], info: Mapping[str, Array]) -> bool:
     """Warn, and return True, where ``info`` counts illegal actions."""
     illegal = info.get("illegal_actions")
-    if illegal is None or not illegal.any():
+    if illegal is None or not np.count_nonzero(illegal):
         return False
     agents = [rules.agents[i] for i in np.flatnonzero(illegal.any(axis=0))]
     warnings.warn(
@@ -297,9 +311,17 @@ def warn_illegal(rules: Rules[Any], info: Mapping[str, Array]) -> bool:
         'action_space.sample(mask). The environment applies its penalty; illegal="raise" would '
         "raise an error instead. (Further illegal actions are only counted, in info.)",
         IllegalActionWarning,
-        stacklevel=4,
+        stacklevel=_callers_level(),
     )
     return True
+
+
+def _callers_level() -> int:
+    """The ``stacklevel`` at which the warning function's user stands, outside of the libraries."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back and frame.f_globals["__name__"].startswith(("corral.", "pettingzoo.")):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _require_none(agent: str, action: object) -> None:

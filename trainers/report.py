@@ -89,9 +89,10 @@ def describe(replay: Replay) -> list[str]:
     else:
         count = len(replay.optimum_windows)
         places = ", ".join(str(k + 1) for k in replay.optimum_windows)
+        which = "all whole windows" if count == replay.windows else f"{count} windows ({places})"
         lines.append(
-            f"Optimum: {replay.optimum_method} over {count} of the windows (number {places}); "
-            "its row and the shares of it are over these. It knows the future: a bound, no policy."
+            f"Optimum: {replay.optimum_method} over {which}; its row and the shares of it are over "
+            "these. It knows the future: a bound, no policy."
         )
     return lines
 

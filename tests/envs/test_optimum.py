@@ -117,6 +117,19 @@ def test_only_arrivals_of_the_step_are_forwarded() -> None:
     # place, and the arrival of step 2 is lost.
     found = optimum([[1, 0], [0, 0], [1, 0]], [[0, 0], [0, 1], [0, 0]], queue=1)
     assert found.lost == pytest.approx(1)
+    # Two links of 1 could carry the waiting request and the new one at step 1, but only one of them
+    # arrived just now: the other holds its place, and the arrival of step 2 is lost.
+    arrivals, capacity = [[1, 0, 0], [1, 0, 0], [1, 0, 0]], [[0, 0, 0], [0, 1, 1], [0, 0, 0]]
+    assert optimum(arrivals, capacity, queue=1, link_limit=1).lost == pytest.approx(1)
+
+
+@pytest.mark.usefixtures("scipy")
+def test_no_node_forwards_to_itself() -> None:
+    assert optimum([[3], [1]], [[1], [3]], queue=2).forwarded == 0
+    for loads in itertools.product((1, 5), repeat=4):  # of two nodes, one way is enough
+        (a0, a1), (c0, c1) = loads[:2], loads[2:]
+        found = optimum([[a0, a1]], [[c0, c1]], queue=1)
+        assert found.forwarded <= max(min(a0, c1), min(a1, c0)) + CLOSE
 
 
 @pytest.mark.usefixtures("scipy")

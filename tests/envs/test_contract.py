@@ -1,0 +1,227 @@
+"""Every registered environment keeps the contract; and the contract notices who does not."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from corral.envs import ENVIRONMENTS, make_rules
+from corral.envs.core import generator
+from corral.envs.dfaas_v0 import DfaasRules
+from corral.envs.registry import _load
+from corral.envs.shells import ParallelShell, TurnShell
+from support import faulty_dfaas
+from support.contract import ContractViolation, check_contract, check_rules
+from support.dfaas_configurations import configurations, random_configuration
+from support.faulty_dfaas import faulty, faulty_rules
+from support.loads import small_trace
+from support.turn_rules import MortalRules, PileRules
+
+SHORT: dict[str, dict[str, Any]] = {
+    "dfaas_v0": {"trace": small_trace(), "max_cycles": 8, "queue": 3, "route": "two"},
+}
+"""Arguments that make an environment's episodes short; those not named are short anyway."""
+
+SURE: frozenset[str] = frozenset()
+"""Environments without chance: all seeds give the same episode."""
+
+
+def makes(name: str) -> list[tuple[str, Any]]:
+    """The functions that make a registered environment, by their name in its module."""
+    kinds = ["parallel_env", "env", "raw_env"] if ENVIRONMENTS[name].simultaneous else ["env"]
+    return [(kind, functools.partial(_load(name, kind), **SHORT.get(name, {}))) for kind in kinds]
+
+
+REGISTERED = [
+    pytest.param(name, make, id=f"{name}-{kind}")
+    for name in ENVIRONMENTS
+    for kind, make in makes(name)
+]
+
+
+@pytest.mark.parametrize(("name", "make"), REGISTERED)
+def test_registered_environments_keep_the_contract(name: str, make: Any) -> None:
+    steps = check_contract(make, chance=name not in SURE, other_process=True)
+    assert steps > 100
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_registered_rules_keep_the_contract(name: str) -> None:
+    make = functools.partial(make_rules, name, **SHORT.get(name, {}))
+    assert sum(check_rules(make, seed=seed, copies=3) for seed in range(3)) > 5
+
+
+@pytest.mark.parametrize("route", ["equal", "capacity", "spare", "shortest", "two"])
+def test_variants_of_dfaas_keep_the_contract(route: str) -> None:
+    kwargs = {
+        "trace": small_trace(nodes=4, largest=300),
+        "max_cycles": 5,
+        "max_level": 10,
+        "queue": 20,
+        "link_limit": 30,
+        "second_offer": route == "two",
+        "neighbours": {"node_0": ["node_1", "node_2"], "node_3": ["node_0"]},
+        "forward_cost": 0.05,
+        "wait_cost": 0.1,
+        "route": route,
+        "reward": "team" if route == "equal" else "own",
+    }
+    make = functools.partial(_load("dfaas_v0", "parallel_env"), **kwargs)
+    assert check_contract(make, seeds=(0, 1)) > 20
+    assert check_rules(functools.partial(DfaasRules, **kwargs)) == 5
+
+
+PILES = [{}, {"takes": (3, 2)}, {"gift": 0.5}, {"last_move": 1, "gift": 0.25}, {"max_cycles": 3}]
+
+
+@pytest.mark.parametrize("kwargs", PILES, ids=str)
+@pytest.mark.parametrize("tell", ["always", "once"])
+def test_turn_based_rules_keep_the_contract(kwargs: dict[str, Any], tell: str) -> None:
+    rules = functools.partial(PileRules, (6, 60), **kwargs, tell=tell)
+    assert check_contract(lambda **kw: TurnShell(rules(**kw))) > 20
+    assert check_rules(rules) > 0
+
+
+@pytest.mark.parametrize("sizes", [(4, 4, 4), (1, 2, 7)])
+@pytest.mark.parametrize("max_cycles", [None, 4])
+@pytest.mark.parametrize("tell", ["always", "once"])
+@pytest.mark.parametrize("shell", [ParallelShell, TurnShell])
+def test_rules_in_which_agents_die_keep_the_contract(
+    sizes: tuple[int, ...], max_cycles: int | None, tell: str, shell: Any
+) -> None:
+    rules = functools.partial(MortalRules, sizes, max_cycles=max_cycles, tell=tell)
+    assert check_contract(lambda **kw: shell(rules(**kw))) > 20
+    assert check_rules(rules) > 0
+
+
+# --- Planted faults ------------------------------------------------------------------------------
+
+FAULTS = {
+    "AllowsOneTooMany": "the mask is truthful",
+    "ForbidsOneTooMany": "the mask is truthful",
+    "EmptyMask": "its mask is empty",
+    "NanReward": "reward is finite",
+    "ObservationOutside": "outside of its space",
+    "WrongDtype": "is float16",
+    "StateOutside": "state.. is in state_space",
+    "IgnoresSeed": "the same seed gives the same episode",
+    "AlwaysTheSame": "different seeds differ",
+    "RandomFromStepTwo": "the same seed gives the same episode",
+    "InfoMissingAtReset": "info has the keys",
+    "SharedState": "two environments share no state|changed the environment|resets go on",
+    "NeverEnds": "an episode ends",
+    "NumpyRewards": "reward is a float32",
+    "BothEnds": "both terminated and truncated",
+    "RewardsTheAbsent": "rewards are for",
+    "ChangesBeforeRefusing": "a refused action changed",
+    "LosesItsClock": "a pickled environment goes on",
+    "NewSpaces": "returns the same object",
+    "KeepsItsObservations": "does not change later",
+    "LegalByWhatWasHandedOut": "a receiver|belongs to its receiver",
+}
+
+
+def test_without_a_fault_the_faulty_environment_would_pass() -> None:
+    assert check_contract(functools.partial(faulty, ParallelShell), seeds=(0, 1)) > 50
+    assert check_rules(functools.partial(faulty_rules, DfaasRules)) == 6
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_contract_catches(fault: str) -> None:
+    make = functools.partial(faulty, getattr(faulty_dfaas, fault))
+    with pytest.raises(ContractViolation, match=FAULTS[fault]):
+        check_contract(make, seeds=(0, 1), limit=50)
+
+
+def test_the_contract_catches_what_differs_between_processes() -> None:
+    make = functools.partial(faulty, faulty_dfaas.DependsOnHash)
+    assert check_contract(make, seeds=(0, 1)) > 0  # within one process all is well
+    with pytest.raises(ContractViolation, match="another process plays the same episode"):
+        check_contract(make, seeds=(0, 1), other_process=True)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("NanReward", "reward is finite|a copy plays|step is a function"),
+        ("RandomFromStepTwo", "step is a function"),
+        ("InfoMissingAtReset", "info has the keys"),
+        ("ChanceInCopies", "a copy plays as it would alone"),
+        ("EmptyMask", "legal actions iff it acts"),
+    ],
+)
+def test_the_contract_of_rules_catches(fault: str, message: str) -> None:
+    with pytest.raises(ContractViolation, match=message):
+        check_rules(functools.partial(faulty_rules, getattr(faulty_dfaas, fault)))
+
+
+# --- dfaas_v0: no request appears or vanishes ----------------------------------------------------
+
+
+def check_conservation(seed: int) -> int:
+    """Play a random configuration with random actions, illegal ones too; requests accounted for."""
+    rng = np.random.default_rng(seed)
+    rules = DfaasRules(**random_configuration(rng), keep_flow=True)
+    state = rules.start([generator(seed, "env", row) for row in range(3)])
+    accounted = 0
+    for _ in range(rules.max_cycles):
+        before = state.queue.copy()
+        action = rng.integers(rules.levels, size=before.shape)
+        outcome = rules.step(state, action)
+        state, info = outcome.state, outcome.info
+        served = info["served_local"] + info["served_remote"]
+        # All together.
+        entered = (info["arrivals"] + before).sum(axis=1)
+        left = (served + info["lost"] + info["waiting"]).sum(axis=1)
+        np.testing.assert_array_equal(entered, left)
+        # Each node: what it kept, and what it sent.
+        refused = info["forwarded"] - state.flow.sum(axis=2)
+        kept = info["arrivals"] - info["forwarded"] + before
+        np.testing.assert_array_equal(
+            kept, info["served_local"] + info["waiting"] + info["lost"] - refused
+        )
+        np.testing.assert_array_equal(info["served_remote"], state.flow.sum(axis=1))
+        for array in (*info.values(), refused, state.spare):
+            assert (array >= 0).all()
+        accounted += int(entered.sum())
+    return accounted
+
+
+def test_requests_are_conserved_in_many_configurations() -> None:
+    assert sum(check_conservation(seed) for seed in range(150)) > 1_000_000
+
+
+@settings(max_examples=30, deadline=None)
+@given(configurations())
+def test_requests_are_conserved_as_users_see_it(kwargs: dict[str, Any]) -> None:
+    """The same through the infos of a PettingZoo environment, over a whole episode."""
+    env = ParallelShell(DfaasRules(**kwargs))
+    observations, infos = env.reset(seed=0)
+    waiting, steps = 0, 0
+    rng = np.random.default_rng(0)
+    while env.agents:
+        actions = {
+            agent: int(rng.choice(np.flatnonzero(observations[agent]["action_mask"])))
+            for agent in env.agents
+        }
+        observations, rewards, _, _, infos = env.step(actions)
+        total = {key: sum(info[key] for info in infos.values()) for key in infos["node_0"]}
+        served = total["served_local"] + total["served_remote"]
+        assert total["arrivals"] + waiting == served + total["lost"] + total["waiting"]
+        assert total["illegal_actions"] == 0
+        assert all(reward <= 0 for reward in rewards.values())
+        waiting = total["waiting"]
+        steps += 1
+    assert steps == kwargs["max_cycles"]
+
+
+def test_a_pickled_environment_carries_no_window() -> None:
+    env = faulty(ParallelShell)
+    env.reset(seed=0)
+    env._window = object()  # type: ignore[assignment]
+    assert pickle.loads(pickle.dumps(env))._window is None

@@ -1,0 +1,111 @@
+"""The command line: what it prints at 80 columns, what it writes, how it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import corral
+import pytest
+
+ENVIRONMENT = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "PYTHONUTF8": "1"}
+
+
+def run(*arguments: str | Path, code: int = 0) -> str:
+    """Run ``corral`` as a user does; its output, errors included."""
+    done = subprocess.run(
+        [sys.executable, "-m", "corral", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        timeout=120,
+    )
+    output = done.stdout + done.stderr
+    assert done.returncode == code, output
+    assert "Traceback" not in output
+    return output
+
+
+def test_version_and_help() -> None:
+    assert run("--version").strip() == f"corral {corral.__version__}"
+    help_text = run("--help")
+    for command in ("envs", "trace", "replay"):
+        assert command in help_text
+
+
+def test_envs_lists_and_explains() -> None:
+    assert "dfaas_v0" in run("envs")
+    manual = run("envs", "dfaas_v0")
+    assert "second_offer" in manual
+    assert "did you mean 'dfaas_v0'" in run("envs", "dfaas_v1", code=2)
+
+
+def test_replay_prints_a_table_of_80_columns_and_writes_its_files(tmp_path: Path) -> None:
+    policies = "local,overflow/equal,patient-margin/spare"
+    printed = run(
+        "replay", "edge3", "--policies", policies, "--split", "0.9", "--out", tmp_path / "out"
+    )
+    table = [line for line in printed.splitlines() if "Report:" not in line]
+    assert max(len(line) for line in table) <= 80
+    for policy in ("local", "overflow/equal", "patient-margin/spare", "optimum"):
+        assert policy in printed
+    kept = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert kept["trace_rows"] == [3628, 4032]
+    assert (tmp_path / "out" / "report.html").exists()
+    assert (tmp_path / "out" / "results.csv").exists()
+
+
+def test_replay_takes_the_settings_of_the_environment(tmp_path: Path) -> None:
+    settings = ["--no-second-offer", "--forward-cost", "0.2", "--queue", "5", "--link-limit", "9"]
+    printed = run(
+        *("replay", "edge3", "--policies", "overflow/shortest", "--rows", "0:300"),
+        *(*settings, "--capacity", "1.25x", "--optimum-windows", "0", "--out", tmp_path),
+    )
+    assert "…" not in printed  # nothing is cut
+    kept = json.loads((tmp_path / "results.json").read_text())
+    assert kept["settings"] == {
+        "capacity": "1.25x",
+        "queue": 5,
+        "forward_cost": 0.2,
+        "link_limit": 9,
+        "second_offer": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["replay", "edge4"], "edge3"),
+        (["replay", "nowhere.csv"], "nowhere.csv"),
+        (["replay", "edge3", "--policies", "overflaw"], "did you mean 'overflow'"),
+        (["replay", "edge3", "--rows", "5"], "LOW:HIGH"),
+        (["replay", "edge3", "--rows", "0:9", "--split", "0.5"], "not both"),
+        (["replay", "edge3", "--split", "1.5"], "below 1"),
+        (["replay", "edge3", "--capacity", "lots"], "1.25x"),
+    ],
+)
+def test_mistakes_end_in_one_message(arguments: list[str], message: str, tmp_path: Path) -> None:
+    assert message in run(*arguments, "--out", tmp_path / "out", code=2)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_interrupt_ends_a_replay_cleanly(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "corral", "replay", "edge8", "--out", str(tmp_path / "out")]
+    process = subprocess.Popen(
+        [*command, "--queue", "9"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    time.sleep(3.0)
+    process.send_signal(signal.SIGINT)
+    output = "".join(process.communicate(timeout=20))
+    assert process.returncode == 130
+    assert "Traceback" not in output
+    assert not (tmp_path / "out").exists()  # nothing half written
