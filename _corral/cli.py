@@ -200,7 +200,7 @@ def _score_table(scores: list[Any], *, costs: bool) -> Table:
     table.add_column("\npolicy", no_wrap=True)
     main_figure = "cost" if costs else "served"
     headings = [f"{main_figure}\n%", "95 %\ninterval", "lost\n%", "forw.\n%", "wait-\ning"]
-    headings.append("of op-\ntimum")
+    headings.append("of\nopt. %")
     if costs:
         headings.insert(0, "served\n%")
     for heading in headings:

@@ -109,7 +109,7 @@ class UnknownNameError(CorralError, ValueError):
         """An error for the unknown ``name`` of a ``kind``, with the nearest of ``known``."""
         names = sorted(known)
         close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = f"; did you mean {close[0]!r}?" if close else "."
         return cls(f"no {kind} named {name!r}{hint} Known: {', '.join(names)}")
 
 

@@ -166,7 +166,10 @@ def _setting(text: str) -> tuple[str, Any]:
 def _write(trace: Any, path: Path, overwrite: bool) -> None:
     from corral.data import write_trace
 
-    write_trace(trace, path, overwrite=overwrite)
+    try:
+        write_trace(trace, path, overwrite=overwrite)
+    except FileExistsError:
+        raise ValueError(f"{path} exists; --overwrite replaces it") from None
     out.print(
         f"{path}: {len(trace)} steps x {len(trace.nodes)} nodes", markup=False, soft_wrap=True
     )

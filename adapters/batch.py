@@ -166,15 +166,7 @@ class Batch:
             picks = [_pick(self._mask(i), rng) for i in range(len(self.agents))]
             return np.stack(picks, axis=1)
         masks = self._masks.reshape(-1, self._masks.shape[-1])  # [B * N, A]
-        actions = (rng.random(len(masks)) * masks.shape[-1]).astype(np.int64)
-        # Draw once more what is illegal: cheap, and uniform over the legal ones. Where few are
-        # legal that could go on for long, so the rest is picked by rank among the legal.
-        illegal = np.flatnonzero(masks[np.arange(len(masks)), actions] == 0)
-        again = (rng.random(len(illegal)) * masks.shape[-1]).astype(np.int64)
-        actions[illegal] = again
-        illegal = illegal[masks[illegal, again] == 0]
-        actions[illegal] = _pick(masks[illegal], rng)
-        return actions.reshape(self.copies, len(self.agents))
+        return _pick(masks, rng).reshape(self.copies, len(self.agents))
 
     # --- Saving and restoring --------------------------------------------------------------------
 
@@ -212,8 +204,11 @@ class Batch:
                     f"here it is {array.dtype} {array.shape}"
                 )
             array[...] = given
-        for rng, saved in zip(rngs, generators, strict=True):
-            rng.bit_generator.state = saved
+        try:
+            for rng, saved in zip(rngs, generators, strict=True):
+                rng.bit_generator.state = saved
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"snapshot: no state of a generator: {error!r}") from error
         self._rngs, self._state = rngs, state
         self._elapsed, self._ended = expected["elapsed"], expected["ended"]
         self._returns = expected["returns"]
@@ -278,7 +273,7 @@ class Batch:
         if not self._all_act:
             given = np.where(self.acting, given, 0)
         outside = (given < 0) | (given >= self._sizes)
-        if outside.any():
+        if np.count_nonzero(outside):
             row, column = np.argwhere(outside)[0]
             raise ActionError(
                 f"copy {row}, {self.agents[column]}: action {given[row, column]} is out of range; "
@@ -298,6 +293,7 @@ class Batch:
 
 def _pick(masks: Array, rng: np.random.Generator) -> Array:
     """A uniformly random legal action for each of ``masks`` [R, A]; 0 where none is legal."""
-    places = masks.cumsum(axis=1, dtype=np.int32)
-    rank = (rng.random(len(masks)) * places[:, -1]).astype(np.int32)
-    return np.asarray((places > rank[:, None]).argmax(axis=1))
+    legal = np.append(np.flatnonzero(masks.view(np.bool_)) % masks.shape[1], 0)  # all, row by row
+    counts = np.add.reduce(masks, axis=1, dtype=np.int64)  # [R]
+    place = counts.cumsum() - 1 - (rng.random(len(masks)) * counts).astype(np.int64)
+    return legal[np.where(counts > 0, place, -1)]

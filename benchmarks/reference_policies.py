@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from common import TRACES, machine, save
+
 from corral.data import Trace, import_series
 from corral.envs.baselines import PAIRS
 from corral.trainers.replay import Replay, replay

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from common import machine, save
+
 from corral.data import make_trace, read_trace, write_trace
 from corral.envs.baselines import PAIRS
 from corral.trainers.replay import replay

@@ -113,7 +113,12 @@ def main() -> None:
         )
         for copies in (64, 1024)
     }
-    lines = ["# Stepping dfaas_v0", "", "| what | env steps/s, median | min | max |", "|---|--:|--:|--:|"]
+    lines = [
+        "# Stepping dfaas_v0",
+        "",
+        "| what | env steps/s, median | min | max |",
+        "|---|--:|--:|--:|",
+    ]
     for name, found in speeds.items():
         lines.append(
             f"| {name} | {statistics.median(found):,.0f} | {min(found):,.0f} | {max(found):,.0f} |"

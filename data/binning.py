@@ -98,7 +98,7 @@ def check_size(steps: int, what: str, start: int) -> None:
     """Raise TraceError where so many steps cannot be meant."""
     if steps > MAX_CELLS:
         rule = (
-            f"{steps:,} from {_time(start)} on, more than {MAX_CELLS:,}: "
+            f"{steps:,} steps from {_time(start)} on, more than {MAX_CELLS:,}: "
             "look for a wrong time, or choose a larger step"
         )
         raise TraceError([Fault(file=what, rule=rule)])
@@ -128,7 +128,7 @@ class Counted:
             first = dict.fromkeys(first, min(first.values()))
             last = dict.fromkeys(last, max(last.values()))
         total = sum(last[node] - first[node] + 1 for node in first)
-        check_size(total, f"steps of {self.step} s", min(first.values()) * self.step)
+        check_size(total, "import", min(first.values()) * self.step)
         loads = []
         for node, counter in self.bins.items():
             counts = np.zeros(last[node] - first[node] + 1, dtype=np.int64)

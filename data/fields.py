@@ -9,9 +9,23 @@ from typing import Literal
 
 from corral.data.trace import MAX_VALUE, is_name
 
-__all__ = ["Clock", "count_rule", "name_rule", "parse_count", "parse_time", "time_rule"]
+__all__ = [
+    "DAY",
+    "Clock",
+    "count_rule",
+    "integer",
+    "midnight",
+    "name_rule",
+    "parse_count",
+    "parse_time",
+    "second_of_day",
+    "time_rule",
+]
 
 Clock = Literal["integer", "utc"]
+
+DAY = 10
+"""Characters in the day of an ISO-8601 time; the time of day follows."""
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
@@ -57,17 +71,20 @@ def count_rule(text: str) -> str:
 def parse_time(text: str) -> tuple[Clock, int] | None:
     """Clock and value of a time: the integer, or seconds since 1970-01-01 UTC; None if neither."""
     if text[4:5] != "-":
-        return ("integer", int(text)) if _INTEGER.fullmatch(text) else None
-    midnight, seconds = _midnight(text[:10]), _seconds(text[10:])
-    return None if midnight is None or seconds is None else ("utc", midnight + seconds)
+        value = integer(text)
+        return None if value is None else ("integer", value)
+    day, clock = midnight(text[:DAY]), second_of_day(text[DAY:])
+    return None if day is None or clock is None else ("utc", day + clock)
 
 
-# A trace has few days and few times of day, so both halves of a time are almost always cached.
+def integer(text: str) -> int | None:
+    """The integer of up to 18 digits that ``text`` writes; None if it does not."""
+    return int(text) if _INTEGER.fullmatch(text) else None
 
 
 @lru_cache(maxsize=4096)
-def _midnight(day: str) -> int | None:
-    """Seconds from 1970-01-01 to the beginning of a day, if there is such a day."""
+def midnight(day: str) -> int | None:
+    """Seconds from 1970-01-01 to the beginning of ``YYYY-MM-DD``; None if there is no such day."""
     try:
         return (date.fromisoformat(day).toordinal() - _EPOCH) * 86_400 if _DAY.match(day) else None
     except ValueError:  # 30 February
@@ -75,8 +92,11 @@ def _midnight(day: str) -> int | None:
 
 
 @lru_cache(maxsize=4096)
-def _seconds(clock: str) -> int | None:
-    """Seconds from midnight UTC to a time of day with its zone; a day alone begins at midnight."""
+def second_of_day(clock: str) -> int | None:
+    """Seconds from midnight UTC to ``THH:MM:SS`` and a zone; None if ``clock`` is nothing like it.
+
+    An empty text is midnight: a day alone is a time.
+    """
     if not clock:
         return 0
     match = _CLOCK.fullmatch(clock)
@@ -94,7 +114,7 @@ def time_rule(text: str) -> str:
         return "empty time; every row needs one"
     if text != text.strip():
         return "space around the time; remove it"
-    if _DAY.fullmatch(text[:10]) and _seconds(text[10:]) is not None:
+    if _DAY.fullmatch(text[:DAY]) and second_of_day(text[DAY:]) is not None:
         return "no such day in the calendar"
     if _FRACTION_OF_A_SECOND.fullmatch(text):
         return "a fraction of a second; times are whole seconds: count requests into steps first"

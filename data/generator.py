@@ -95,20 +95,25 @@ class TraceSpec:
     """Share of the capacity that is away during maintenance."""
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type == "int":
+                _require(
+                    isinstance(value, int) and value >= 0, field.name, "whole, 0 or more", self
+                )
+            elif field.type == "float":
+                _require(0 <= value < float("inf"), field.name, "a number, 0 or more", self)
         for name in ("nodes", "days", "step", "largest"):
             _require(getattr(self, name) >= 1, name, "1 or more", self)
         _require(SECONDS_PER_DAY % self.step == 0, "step", "a divisor of 86400 seconds", self)
         _require(self.names is None or len(self.names) == self.nodes, "names", "one per node", self)
         _require((parse_time(self.start) or [""])[0] == "utc", "start", "an ISO-8601 time", self)
-        _require(0 <= self.daily <= 0.75, "daily", "0 .. 0.75", self)
-        _require(0 <= self.memory < 1, "memory", "0 .. below 1", self)
-        _require(len(self.flash_crowds) == 2, "flash_crowds", "two numbers: early, late", self)
+        _require(self.daily <= 0.75, "daily", "0 .. 0.75", self)
+        _require(self.memory < 1, "memory", "0 .. below 1", self)
+        crowds = len(self.flash_crowds) == 2 and min(self.flash_crowds) >= 0
+        _require(crowds, "flash_crowds", "two numbers, 0 or more: early, late", self)
         for name in ("spread", "shared", "uneven", "scaling", "maintenance_depth"):
-            _require(0 <= getattr(self, name) <= 1, name, "0 .. 1", self)
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, int | float):
-                _require(0 <= value < float("inf"), field.name, "a number, 0 or more", self)
+            _require(getattr(self, name) <= 1, name, "0 .. 1", self)
 
 
 def _require(holds: bool, name: str, rule: str, spec: TraceSpec) -> None:

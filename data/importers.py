@@ -111,10 +111,10 @@ class _Part:
             text = fields[value_at]
             count = parse_count(text)
             if count is None and _DECIMAL.fullmatch(text):
-                value = float(text)
-                if value <= MAX_VALUE and (rounds or value == int(value)):
-                    count = round(value)
-                    rounded += value != count
+                fraction = bool(text.partition(".")[2].strip("0"))
+                if float(text) <= MAX_VALUE and (rounds or not fraction):
+                    count = round(float(text))
+                    rounded += fraction
             if instant is None or instant[1]:
                 rule = instant_rule(fields[time_at])
                 self.faults.add(rule, line, header[time_at], fields[time_at])
@@ -160,7 +160,6 @@ def _regular(node: str, parts: Sequence[_Part], gaps: Gaps, notes: list[str]) ->
         rule = f"{gap[at - 1]} s after the row before, no multiple of the usual {step} s"
         fault(int(at), rule)
     holes = int((gap // step - 1).sum())
-    check_size(holes, str(path), int(times[0]))
     if holes and gaps == "refuse":
         at = int(np.flatnonzero(gap > step)[0]) + 1
         rule = (
@@ -168,6 +167,7 @@ def _regular(node: str, parts: Sequence[_Part], gaps: Gaps, notes: list[str]) ->
             "missing in all: choose gaps='zero', 'previous' or 'interpolate' to fill them"
         )
         fault(at, rule)
+    check_size(holes, str(path), int(times[0]))
     if holes:
         notes.append(f"{node}: {holes:,} missing steps were filled (gaps={gaps!r})")
     place = (times - times[0]) // step

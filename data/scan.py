@@ -7,11 +7,13 @@ everything that this one accepts, with the same result.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from corral.data.fields import Clock, parse_time
+from corral.data.fields import DAY, Clock, integer, midnight, second_of_day
 from corral.data.table import Table
 from corral.data.trace import MAX_VALUE, Counts, is_name
 
@@ -20,7 +22,7 @@ __all__ = ["scan"]
 Bytes = npt.NDArray[np.uint8]
 
 HEADERS = (b"time,node,arrivals", b"time,node,arrivals,capacity")
-COMMA, LINE_END, QUOTE, ZERO = b',\n"0'
+COMMA, LINE_END, QUOTE, ZERO, HYPHEN = b',\n"0-'
 WIDEST_TEXT = 64  # bytes in a time or a node name
 WIDEST_COUNT = 10  # digits in 2**31
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
@@ -80,18 +82,26 @@ def _numbers(text: Bytes, end: Counts, width: Counts) -> Counts | None:
 
 
 def _times(body: bytes, start: Counts, width: Counts) -> tuple[Clock, Counts] | None:
-    """Clock and times of all rows; each distinct text is parsed once."""
+    """Clock and times of all rows, as ``parse_time`` has them; None if any is not plain."""
+    if width[0] <= 4 or body[start[0] + 4] != HYPHEN:
+        found = _parsed(body, start, width, integer)
+        return None if found is None else ("integer", found)
+    # There are few days and few times of day, however many times: each is parsed once.
+    days = _parsed(body, start, np.minimum(width, DAY), midnight)
+    clocks = _parsed(body, start + DAY, np.maximum(width - DAY, 0), second_of_day)
+    return None if days is None or clocks is None else ("utc", days + clocks)
+
+
+def _parsed(
+    body: bytes, start: Counts, width: Counts, parse: Callable[[str], int | None]
+) -> Counts | None:
+    """What ``parse`` makes of each field; None if it refuses any."""
     found = _distinct(body, start, width)
     if found is None:
         return None
     code, texts = found
-    parsed = [parse_time(each) for each in texts]
-    clocks = {None if each is None else each[0] for each in parsed}
-    clock = clocks.pop()
-    if clocks or clock is None:
-        return None
-    values = np.array([each[1] for each in parsed if each is not None], dtype=np.int64)
-    return clock, values[code]
+    values = [value for value in map(parse, texts) if value is not None]
+    return np.array(values, dtype=np.int64)[code] if len(values) == len(texts) else None
 
 
 def _distinct(body: bytes, start: Counts, width: Counts) -> tuple[Counts, list[str]] | None:

@@ -10,7 +10,7 @@ written amount/route: "overflow/equal", "overflow/two" (power of two choices), "
 | random | a uniformly random legal action |
 | static | 40 % of the arrivals, rounded down |
 | overflow | the arrivals beyond the capacity: max(0, a - c) |
-| threshold | the arrivals beyond 80 % of the capacity, rounded down |
+| threshold | the arrivals beyond 80 % of the capacity (that limit rounded down) |
 | margin | the overflow, but no more than the spare that its neighbours reported |
 | patient | only what the queue will not hold: max(0, q + a - c - queue) |
 | patient-margin | patient, capped like margin |
@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from corral.envs.core import Array, Observation
-from corral.envs.dfaas_v0 import ROUTES, DfaasRules
+from corral.envs.dfaas_v0 import ROUTES, DfaasRules, Route
 from corral.envs.policy import Decision, Policy
 from corral.errors import UnknownNameError
 
@@ -58,14 +58,15 @@ PAIRS = (
 """The pairs that a replay compares unless it is told others."""
 
 
-def split_pair(pair: str) -> tuple[str, str]:
+def split_pair(pair: str) -> tuple[str, Route]:
     """("overflow", "two") of "overflow/two"; the route is "equal" where none is given."""
     amount, _, route = pair.partition("/")
     if amount not in AMOUNTS:
         raise UnknownNameError.of("reference policy", amount, AMOUNTS)
-    if (route or "equal") not in ROUTES:
-        raise UnknownNameError.of("route", route, ROUTES)
-    return amount, route or "equal"
+    for known in ROUTES:
+        if known == (route or "equal"):
+            return amount, known
+    raise UnknownNameError.of("route", route, ROUTES)
 
 
 class Baseline:
@@ -107,9 +108,9 @@ class Baseline:
         if self.amount == "local":
             return np.zeros_like(a)
         if self.amount == "static":
-            return a * 2 // 5
+            return np.asarray(a * 2 // 5)
         if self.amount == "threshold":
-            return np.maximum(0, a - c * 4 // 5)
+            return np.asarray(np.maximum(0, a - c * 4 // 5))
         overflow = np.maximum(0, a - c)
         if self.amount.startswith("patient"):
             q = _requests(features[..., 2], max(self.queue, 1))
@@ -117,7 +118,7 @@ class Baseline:
         if self.amount.endswith("margin"):
             spare = _requests(features[..., 3::2], self.capacity_scale).sum(axis=-1)
             overflow = np.minimum(overflow, spare)
-        return np.minimum(overflow, a)
+        return np.asarray(np.minimum(overflow, a))
 
 
 def baseline_team(amount: str, rules: DfaasRules) -> dict[str, Policy]:
@@ -127,4 +128,5 @@ def baseline_team(amount: str, rules: DfaasRules) -> dict[str, Policy]:
 
 def _requests(share: Array, scale: float) -> Array:
     """Whole requests behind a float32 feature; exact up to eight million requests."""
-    return np.rint(share.astype(np.float64) * scale).astype(np.int64)
+    requests: Array = np.rint(share.astype(np.float64) * scale).astype(np.int64)
+    return requests

@@ -87,16 +87,23 @@ class Rules(Protocol[StateT]):
 
     ``StateT`` is a dataclass whose fields are all arrays with the copies in front ([B, ...]).
     ``step`` may reuse its input's buffers; it must be given well-formed actions (integers within
-    the action spaces). All randomness of an episode is drawn in ``start``.
+    the action spaces), and what it returns may share memory with the state until the next step.
+    All randomness of an episode is drawn in ``start``. An agent whose part in the episode has ended
+    stays ``terminated``, and is paid nothing.
     """
 
     name: str
     agents: tuple[str, ...]  # fixed order; axis N
-    max_cycles: int | None  # the time limit, applied by whoever runs the rules
     illegal: Literal["penalise", "raise"]
-    render_modes: tuple[str, ...]
     render_fps: int
-    simultaneous: bool  # every agent acts in every step
+    simultaneous: bool  # every live agent acts in every step
+
+    @property
+    def max_cycles(self) -> int | None:
+        """The time limit in steps, applied by whoever runs the rules."""
+
+    @property
+    def render_modes(self) -> tuple[str, ...]: ...
 
     def observation_space(self, agent: str) -> gymnasium.spaces.Dict: ...
 
@@ -194,7 +201,8 @@ def checked_action(agent: str, action: Any, size: int) -> int:
             f"give one integer of 0..{size - 1}"
         ) from None
     if not 0 <= number < size:
-        raise ActionError(f"{agent}: action {number} is out of range; give 0..{size - 1}")
+        shown = number if number.bit_length() < 64 else f"of {number.bit_length()} bits"
+        raise ActionError(f"{agent}: action {shown} is out of range; give 0..{size - 1}")
     return number
 
 

@@ -417,27 +417,34 @@ class DfaasRules:
 
     def _share(self, sender: int, f: Array, basis: Array, draws: Array | None) -> Array:
         """What ``sender`` offers to each place of its cyclic order: [N-1, b]."""
-        rank, degree = self._rank[sender][:, None], self._degree[sender]
         if self.route == "equal":
-            each, extra = np.divmod(f, degree)
-            share = each + (rank < extra)  # unlinked places have the rank N, beyond any extra
-            return share if self._complete else share * self._linked[sender][:, None]
-        weight = basis[self._others[sender]]  # [N-1, b]
-        places = np.arange(len(weight))[:, None]
-        if self.route == "shortest":
-            best = np.where(self._linked[sender][:, None], weight, -1).argmax(axis=0)
-            return f * (places == best)
-        if draws is not None:  # route "two"
+            return self._equal_share(sender, f)
+        linked = self._linked[sender][:, None]
+        weight = basis[self._others[sender]] * linked  # [N-1, b]
+        if self.route in ("capacity", "spare"):
+            return self._weighted_share(sender, f, weight)
+        if draws is None:  # route "shortest"
+            best = np.where(linked, weight, -1).argmax(axis=0)
+        else:  # route "two"
             one, two = self._place_of_rank[sender][draws[:, sender]].T  # places, [b] each
             copy = np.arange(len(f))
             best = np.where(weight[two, copy] > weight[one, copy], two, one)
-            return f * (places == best)
-        weight = weight * self._linked[sender][:, None]
+        return np.where(np.arange(len(weight))[:, None] == best, f, 0)
+
+    def _equal_share(self, sender: int, f: Array) -> Array:
+        """f // n each, the first f mod n one more."""
+        each, extra = np.divmod(f, self._degree[sender])
+        # Unlinked places have the rank N, beyond any extra.
+        share: Array = each + (self._rank[sender][:, None] < extra)
+        return share if self._complete else share * self._linked[sender][:, None]
+
+    def _weighted_share(self, sender: int, f: Array, weight: Array) -> Array:
+        """floor(f * w / W) each, what remains one by one in cyclic order; equal where W is 0."""
         total = weight.sum(axis=0)
-        each, extra = np.divmod(f, degree)  # where all weights are 0
-        share = np.where(total > 0, f * weight // np.maximum(total, 1), each)
-        extra = np.where(total > 0, f - share.sum(axis=0), extra)
-        return (share + (rank < extra)) * self._linked[sender][:, None]
+        share = f * weight // np.maximum(total, 1)
+        extra = f - share.sum(axis=0)
+        share += self._rank[sender][:, None] < extra
+        return np.where(total > 0, share, self._equal_share(sender, f))
 
     def _offer(self, sender: int, f: Array, share: Array, room: Array) -> tuple[Array, Array]:
         """Place ``share`` in ``room``, which shrinks: (refused [b], accepted [N-1, b])."""
@@ -451,11 +458,12 @@ class DfaasRules:
             free = room if limit is None else np.minimum(room, limit - taken)
             if not self._complete:
                 free = free * self._linked[sender][:, None]
-            before = free.cumsum(axis=0) - free  # what the places before this one could take
-            more = np.minimum(np.maximum(rest - before, 0), free)
-            rest = rest - np.add.reduce(more, axis=0)
+            more = np.minimum(free.cumsum(axis=0), rest)  # taken by this place and those before it
+            rest -= more[-1]
+            more[1:] -= more[:-1].copy()  # by this place alone
             room -= more
-            taken += more
+            if self.keep_flow:
+                taken += more
         return rest, taken
 
 

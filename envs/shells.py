@@ -215,6 +215,8 @@ class ParallelShell(_Shell, ParallelEnv[str, Observation, int]):
 class TurnShell(_Shell, AECEnv[str, Observation, int]):
     """Rules as a PettingZoo AECEnv: the acting agents are asked one after the other."""
 
+    agent_selection: str
+
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         """Begin an episode. With ``seed``, row 0 of a Batch with that seed plays the same one."""
         self._begin(seed)
@@ -230,7 +232,7 @@ class TurnShell(_Shell, AECEnv[str, Observation, int]):
 
     def observe(self, agent: str) -> Observation:
         self._require_reset("observe()")
-        return self._observations[agent]
+        return dict(self._observations[agent])  # a dict of one's own, to take the mask out of
 
     def step(self, action: int | None) -> None:
         """Play the selected agent's action; None for an agent whose episode has ended.
@@ -282,8 +284,11 @@ class TurnShell(_Shell, AECEnv[str, Observation, int]):
             self.render()
 
 
-class _CheckedAEC(parallel_to_aec_wrapper):  # type: ignore[misc]
+class _CheckedAEC(parallel_to_aec_wrapper):
     """PettingZoo's conversion, but each action is checked when given, not when the last arrives."""
+
+    def observe(self, agent: str) -> Observation:
+        return dict(super().observe(agent))  # a dict of one's own, to take the mask out of
 
     def step(self, action: int | None) -> None:
         agent = self.agent_selection

@@ -115,8 +115,7 @@ def _text(
 
 def _box(x: float, y: float, width: float, height: float, colour: str) -> str:
     return (
-        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" '
-        f'fill="{colour}"/>'
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}"/>'
     )
 
 

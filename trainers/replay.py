@@ -9,6 +9,7 @@ No torch, no SB3: what is replayed here are policies, whoever made them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,7 +135,7 @@ def replay(
     for policy, (amount, route) in pairs.items():
         rules = DfaasRules(load, rows=(low, high), max_cycles=length, route=route, **settings)
         team = baseline_team(amount, rules)
-        record = play(rules, team, length, seed, lambda d, t, p=policy: progress(p, d, t))
+        record = play(rules, team, length, seed, functools.partial(progress, policy))
         totals[policy] = record.totals
         series[policy] = record.series
     best = _best(rules, length, optimum_windows, progress)
@@ -259,7 +260,11 @@ def _best(rules: DfaasRules, window: int, sampled: int, progress: Progress) -> B
     """The least cost of all windows where there is a closed form, else of some of them."""
     section = rules.trace.section(*rules.rows)
     assert section.capacity is not None  # the rules have seen to it
-    limits = {"queue": rules.queue, "link_limit": rules.link_limit, "links": rules.links}
+    limits: dict[str, Any] = {
+        "queue": rules.queue,
+        "link_limit": rules.link_limit,
+        "links": rules.links,
+    }
     costs = {"forward_cost": rules.forward_cost, "wait_cost": rules.wait_cost}
     starts = range(0, len(section), window)
     windows, method = list(range(len(starts))), "closed form"

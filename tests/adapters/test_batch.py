@@ -386,6 +386,10 @@ def misfits(snapshot: dict[str, Any]) -> dict[str, Any]:
         "another shape": edited(snapshot, **{"state.queue": arrays["state.queue"][:, :2]}),
         "a generator too few": {**snapshot, "generators": generators[:-1]},
         "a generator of another kind": {**snapshot, "generators": [*generators[:-1], philox]},
+        "a generator without numbers": {
+            **snapshot,
+            "generators": [*generators[:-1], {"bit_generator": "PCG64"}],
+        },
         "no generators": {"arrays": arrays},
         "no arrays": {"generators": generators},
         "nothing": {},
@@ -403,6 +407,7 @@ MISFITS = (
     "another shape",
     "a generator too few",
     "a generator of another kind",
+    "a generator without numbers",
     "no generators",
     "no arrays",
     "nothing",
@@ -423,7 +428,7 @@ def test_snapshots_that_do_not_fit_are_refused_and_change_nothing(which: str) ->
     if isinstance(misfit, Batch):
         misfit.reset()
         misfit = misfit.snapshot()
-    with pytest.raises(ValueError, match="snapshot|state must be"):
+    with pytest.raises(ValueError, match=r"snapshot|state must be|generator"):
         batch.restore(misfit)
     assert play(batch, np.random.default_rng(1), 20) == play(twin, np.random.default_rng(1), 20)
     assert len(misfits(batch.snapshot())) == len(MISFITS)

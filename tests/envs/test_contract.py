@@ -115,6 +115,7 @@ FAULTS = {
     "InfoMissingAtReset": "info has the keys",
     "SharedState": "two environments share no state|changed the environment|resets go on",
     "NeverEnds": "an episode ends",
+    "RemembersTheEpisodeBefore": "a seed forgets what was",
     "NumpyRewards": "reward is a float32",
     "BothEnds": "both terminated and truncated",
     "RewardsTheAbsent": "rewards are for",

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from corral.data import Trace
 from corral.envs.baselines import AMOUNTS, PAIRS, baseline_team
 from corral.envs.dfaas_v0 import ROUTES, DfaasRules

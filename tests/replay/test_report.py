@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from corral.data import Trace, load_trace
 from corral.trainers.charts import Bar, bar_chart, node_chart
 from corral.trainers.replay import replay

@@ -58,6 +58,8 @@ def check_contract(
         one.begin(None)
         two.begin(None)
         _require_same(_end(one, limit), _end(two, limit), "resets go on with the generator")
+        two.begin(seed)
+        _require_same(_end(two, limit), pickle.loads(episodes[-1]), "a seed forgets what was")
     if chance:
         distinct = len(set(episodes)) == len(seeds)
         require(distinct, f"different seeds differ: two of {list(seeds)} gave the same episode")

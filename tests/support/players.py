@@ -1,4 +1,4 @@
-"""Players that try out an environment: they play legal random actions and check what they are shown.
+"""Players that try out an environment: random legal actions, and checks of all that is shown.
 
 ``player_of(env, seed)`` gives the one for a ParallelEnv or for an AECEnv.
 """
@@ -169,7 +169,7 @@ class ParallelPlayer(Player):
 class TurnPlayer(Player):
     """Plays an AECEnv; a step is one agent's action. Ended agents are stepped over at once."""
 
-    reward_types = (int, float)  # PettingZoo's own helpers fill in integer zeros
+    reward_types = (int, float)  # PettingZoo's own methods fill in integer zeros
 
     def _reset(self, seed: int | None) -> None:
         self.env.reset(seed=seed)

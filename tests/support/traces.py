@@ -11,7 +11,7 @@ __all__ = ["public_traces"]
 
 
 def public_traces() -> Path:
-    """The folder named by CORRAL_TRACES, or shared/traces beside the repository; skips if absent."""
+    """The folder named by CORRAL_TRACES, or shared/traces beside the repository, else a skip."""
     beside = Path(__file__).resolve().parents[2].parent / "shared" / "traces"
     folder = Path(os.environ.get("CORRAL_TRACES") or beside)
     if not folder.is_dir():

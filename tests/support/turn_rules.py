@@ -63,7 +63,7 @@ class PileRules:
         n = self.takes[self.agents.index(agent)]
         return spaces.Dict(
             {
-                "observation": spaces.Box(0, 1, (2,), np.float32),
+                "observation": spaces.Box(0, 1, (3,), np.float32),
                 "action_mask": spaces.Box(0, 1, (int(n),), np.int8),
             }
         )
@@ -87,9 +87,10 @@ class PileRules:
         acting = self.acting(state)
         shown = {}
         for i, agent in enumerate(self.agents):
-            vector = np.stack([state.pile / self.stones[1], acting[:, i]], axis=1)
+            moves = acting[:, i]
+            vector = np.stack([state.pile / self.stones[1], moves, ~moves], axis=1)
             legal = np.arange(self.takes[i]) < state.pile[:, None]
-            mask = (legal & acting[:, i, None]).astype(np.int8)
+            mask = (legal & moves[:, None]).astype(np.int8)
             shown[agent] = {"observation": vector.astype(np.float32), "action_mask": mask}
         return shown
 

@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import corral
 import pytest
 
-ENVIRONMENT = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "PYTHONUTF8": "1"}
-
-
-def run(*arguments: str | Path, code: int = 0) -> str:
-    """Run ``corral`` as a user does; its output, errors included."""
-    done = subprocess.run(
-        [sys.executable, "-m", "corral", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env=ENVIRONMENT,
-        timeout=120,
-    )
-    output = done.stdout + done.stderr
-    assert done.returncode == code, output
-    assert "Traceback" not in output
-    return output
+import corral
+from support.command import ENVIRONMENT, run
 
 
 def test_version_and_help() -> None:

@@ -1,0 +1,52 @@
+"""Draw the pictures of the README: docs/dfaas.png and docs/replay.svg.
+
+python docs/make_pictures.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from corral.envs import dfaas_v0
+from corral.envs.baselines import Baseline
+from corral.trainers.charts import Bar, bar_chart
+from corral.trainers.replay import replay
+from corral.trainers.report import ordered
+
+HERE = Path(__file__).parent
+
+
+def a_busy_step() -> np.ndarray:
+    """The step of the held-out rows of edge3 in which most is forwarded under overflow."""
+    env = dfaas_v0.parallel_env(trace="edge3", rows=(2822, 4032), start=0, render_mode="rgb_array")
+    policy = Baseline("overflow", env.rules)
+    observations, _ = env.reset(seed=0)
+    most, picture = 0, env.render()
+    while env.agents:
+        actions = {agent: int(policy.act(observations[agent]).action) for agent in env.agents}
+        observations, _, _, _, infos = env.step(actions)
+        served = sum(info["served_remote"] for info in infos.values())
+        if served > most and any(info["lost"] for info in infos.values()):
+            most, picture = served, env.render()
+    return picture
+
+
+def bars() -> str:
+    scores = ordered(replay("edge3", POLICIES, rows=(2822, 4032)).scores)
+    losses = [Bar(score.policy, 100 * score.lost) for score in scores]
+    return bar_chart(losses, "edge3, held-out days: requests lost, % of arrivals")
+
+
+POLICIES = ["overflow/equal", "threshold/equal", "static/equal", "random/equal", "local/equal"]
+
+
+def main() -> None:
+    Image.fromarray(a_busy_step()).save(HERE / "dfaas.png", optimize=True)
+    (HERE / "replay.svg").write_text(bars())
+
+
+if __name__ == "__main__":
+    main()

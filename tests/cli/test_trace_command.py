@@ -1,0 +1,103 @@
+"""``corral trace``: check, show, make, import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corral.data import TraceSpec, make_trace, read_trace
+from support.command import run
+
+
+def test_check_says_what_is_wrong_and_where(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.csv", tmp_path / "bad.csv"
+    good.write_text("time,node,arrivals\n0,a,5\n1,a,6\n")
+    bad.write_text("time,node,arrivals\n0,a,5\n1,a,-6\n2,a,x\n")
+    assert "2 steps x 1 nodes, without capacity" in run("trace", "check", good, "edge3")
+    output = run("trace", "check", good, bad, code=1)
+    assert f"{bad}:3: column 'arrivals': '-6'" in output
+    assert f"{bad}:4: column 'arrivals': 'x'" in output
+
+
+def test_show_fits_80_columns(tmp_path: Path) -> None:
+    for trace in ("edge3", "edge8"):
+        shown = run("trace", "show", trace)
+        assert max(map(len, shown.splitlines())) <= 80
+        assert "Served if nobody forwards" in shown
+    path = tmp_path / "one.csv"
+    path.write_text("time,node,arrivals\n0,a node with a long name,5\n")
+    shown = run("trace", "show", path)
+    assert "1 steps" in shown
+    assert max(map(len, shown.splitlines()[1:])) <= 80
+
+
+def test_make_takes_every_field_of_the_spec(tmp_path: Path) -> None:
+    path = tmp_path / "made.csv.gz"
+    run("trace", "make", "--out", path, "--nodes", "2", "--days", "1", "--set", "bursts=0")
+    assert read_trace(path) == make_trace(nodes=2, days=1, bursts=0)
+    assert "exists" in run("trace", "make", "--out", path, code=2)
+    run("trace", "make", "--out", path, "--days", "1", "--seed", "4", "--overwrite")
+    assert read_trace(path) == make_trace(TraceSpec(days=1, seed=4))
+    wrong = run("trace", "make", "--out", path, "--set", "burst=0", "--overwrite", code=2)
+    assert "did you mean 'bursts'" in wrong
+    assert "NAME=VALUE" in run("trace", "make", "--out", path, "--set", "bursts", code=2)
+
+
+def test_import_series(tmp_path: Path) -> None:
+    for name, values in (("a", (5, 6, 7)), ("b", (1, 2, 3))):
+        rows = "".join(f"2026-01-01 00:0{i}:00,{v}.0\n" for i, v in enumerate(values))
+        (tmp_path / f"{name}.csv").write_text("timestamp,value\n" + rows)
+    out = tmp_path / "out.csv"
+    files = (tmp_path / "a.csv", tmp_path / "b.csv")
+    run("trace", "import", "series", *files, "--out", out, "--capacity", "4")
+    trace = read_trace(out)
+    assert trace.nodes == ("a", "b")
+    assert trace.arrivals.tolist() == [[5, 1], [6, 2], [7, 3]]
+    assert trace.capacity is not None
+    assert (trace.capacity == 4).all()
+
+
+def test_import_says_how_to_fill_gaps(tmp_path: Path) -> None:
+    path = tmp_path / "gap.csv"
+    rows = {0: 5, 1: 6, 2: 6, 4: 8, 5: 9}
+    lines = [f"2026-01-01 00:0{minute}:00,{load}" for minute, load in rows.items()]
+    path.write_text("\n".join(["timestamp,value", *lines, ""]))
+    out = tmp_path / "out.csv"
+    refused = run("trace", "import", "series", path, "--out", out, code=2)
+    assert "interpolate" in refused
+    assert not out.exists()
+    noted = run("trace", "import", "series", path, "--out", out, "--gaps", "interpolate")
+    assert "note: " in noted
+    assert read_trace(out).arrivals[:, 0].tolist() == [5, 6, 6, 7, 8, 9]
+
+
+def test_import_requests_and_access_logs(tmp_path: Path) -> None:
+    requests = tmp_path / "requests.csv"
+    times = ["00:00:01.5", "00:00:02.0", "00:01:59.9"]
+    requests.write_text("TIMESTAMP\n" + "".join(f"2026-01-01 {t}\n" for t in times))
+    log = tmp_path / "access.log"
+    line = 'host - - [01/Jan/2026:00:0{}:30 +0000] "GET / HTTP/1.0" 200 10\n'
+    log.write_text("".join(line.format(minute) for minute in (0, 0, 1)))
+    for kind, path in (("requests", requests), ("access-log", log)):
+        out = tmp_path / f"{kind}_trace.csv"
+        run("trace", "import", kind, path, "--out", out, "--step", "60")
+        assert read_trace(out).arrivals[:, 0].tolist() == [2, 1]
+
+
+@pytest.mark.parametrize("pick", ["hash", "top"])
+def test_import_azure_functions(tmp_path: Path, pick: str) -> None:
+    path = tmp_path / "day1.csv"
+    minutes = ",".join(str(minute) for minute in range(1, 1441))
+    rows = "".join(f"o,app{i},f{i},http,{','.join([str(i + 1)] * 1440)}\n" for i in range(4))
+    path.write_text(f"HashOwner,HashApp,HashFunction,Trigger,{minutes}\n{rows}")
+    out = tmp_path / "out.csv"
+    run(
+        *("trace", "import", "azure-functions", path, "--out", out, "--nodes", "2"),
+        *("--pick", pick, "--step", "3600"),
+    )
+    trace = read_trace(out)
+    assert trace.arrivals.shape == (24, 2)
+    total = {"hash": 1 + 2 + 3 + 4, "top": 3 + 4}[pick]
+    assert np.unique(trace.arrivals.sum(axis=1)).tolist() == [60 * total]

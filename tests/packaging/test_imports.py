@@ -1,0 +1,82 @@
+"""What importing corral costs, and which way its imports run."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LAYERS = ["data", "envs", "adapters", "trainers"]
+HEAVY = ("torch", "stable_baselines3", "supersuit", "scipy", "matplotlib", "pygame", "PIL", "rich")
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["corral", "corral.data", "corral.envs", "corral.envs.dfaas_v0", "corral.adapters.batch"],
+)
+def test_importing_the_environments_brings_nothing_heavy(module: str) -> None:
+    code = f"import sys, {module}; print(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert module in loaded
+    heavy = [name for name in HEAVY if name in loaded and name not in _of_pettingzoo()]
+    assert heavy == []
+
+
+def _of_pettingzoo() -> set[str]:
+    """What PettingZoo itself imports, which corral cannot help."""
+    code = "import sys, pettingzoo; print(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_a_replay_needs_no_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "for name in ('torch', 'stable_baselines3', 'supersuit'): sys.modules[name] = None\n"
+        f"sys.argv = ['corral', 'replay', 'edge3', '--rows', '0:300', '--out', {str(tmp_path)!r}]\n"
+        "from corral.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "report.html").exists()
+
+
+def imported(path: Path) -> set[str]:
+    """The corral packages that a file imports anywhere."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            names = [node.module]
+        found |= {name.split(".")[1] for name in names if name.startswith("corral.")}
+    return found
+
+
+def test_imports_run_one_way() -> None:
+    checked = 0
+    for place, layer in enumerate(LAYERS):
+        for path in (ROOT / layer).glob("*.py"):
+            later = set(LAYERS[place + 1 :]) & imported(path)
+            assert later == set(), f"{path} imports {later}"
+            checked += 1
+    assert checked > 20
+
+
+def test_no_assert_guards_what_a_user_gives() -> None:
+    """The rules hold under ``python -O`` too: errors are raised, not asserted."""
+    code = (
+        "from corral.envs import dfaas_v0\n"
+        "env = dfaas_v0.parallel_env(); env.reset(seed=0)\n"
+        "try: env.step({'node_0': -1, 'node_1': 0, 'node_2': 0})\n"
+        "except ValueError as error: print(type(error).__name__)\n"
+    )
+    done = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "ActionError", done.stderr

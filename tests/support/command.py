@@ -1,0 +1,26 @@
+"""Run the ``corral`` command as a user does: in a process of its own, 80 columns, no colour."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ENVIRONMENT = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "PYTHONUTF8": "1"}
+
+
+def run(*arguments: str | Path, code: int = 0, folder: Path | None = None) -> str:
+    """The output of ``corral ARGUMENTS``, errors included; it must end with ``code``."""
+    done = subprocess.run(
+        [sys.executable, "-m", "corral", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        cwd=folder,
+        timeout=120,
+    )
+    output = done.stdout + done.stderr
+    assert done.returncode == code, output
+    assert "Traceback" not in output
+    return output
