@@ -49,7 +49,7 @@ class Finished:
     lengths: Array  # int64 [D] steps
 
 
-@dataclass(frozen=True)
+@dataclass
 class BatchStep:
     """What a step of B copies returns."""
 
@@ -163,8 +163,7 @@ class Batch:
         """Uniformly random legal actions, int64 [B, N]; 0 for agents that do not act."""
         self._require_reset()
         if self._masks is None:  # unlike agents
-            picks = [_pick(self._mask(i), rng) for i in range(len(self.agents))]
-            return np.stack(picks, axis=1)
+            return np.stack([_pick(mask, rng) for mask in self._each_mask], axis=1)
         masks = self._masks.reshape(-1, self._masks.shape[-1])  # [B * N, A]
         return _pick(masks, rng).reshape(self.copies, len(self.agents))
 
@@ -293,7 +292,13 @@ class Batch:
 
 def _pick(masks: Array, rng: np.random.Generator) -> Array:
     """A uniformly random legal action for each of ``masks`` [R, A]; 0 where none is legal."""
-    legal = np.append(np.flatnonzero(masks.view(np.bool_)) % masks.shape[1], 0)  # all, row by row
     counts = np.add.reduce(masks, axis=1, dtype=np.int64)  # [R]
-    place = counts.cumsum() - 1 - (rng.random(len(masks)) * counts).astype(np.int64)
-    return legal[np.where(counts > 0, place, -1)]
+    rank = (rng.random(len(masks)) * counts).astype(np.int64)
+    # Mostly the legal actions are 0 .. count - 1, and the rank among them is the action itself.
+    first_illegal = masks.view(np.bool_).argmin(axis=1)  # 0 where all are legal
+    scattered = np.flatnonzero(first_illegal != counts % masks.shape[1])
+    if len(scattered):
+        legal = np.flatnonzero(masks[scattered])  # row * A + action, row by row
+        ends = counts[scattered].cumsum()
+        rank[scattered] = legal[ends - counts[scattered] + rank[scattered]] % masks.shape[1]
+    return rank

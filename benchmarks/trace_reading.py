@@ -2,21 +2,20 @@
 
     python benchmarks/trace_reading.py
 
-Writes the files into a temporary folder, reads each in a process of its own, and prints seconds,
+Writes the files into a temporary folder, reads each in a process of its own: seconds,
 megabytes per second, and the peak of memory (resident set) of the whole process.
 """
 
 from __future__ import annotations
 
-import platform
 import subprocess
 import sys
 import tempfile
 import time
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+from common import machine, save
 
 MINUTES = 525_600
 NODES = ("milan", "oslo", "porto")
@@ -60,10 +59,13 @@ def read(path: str) -> None:
 def main() -> None:
     if len(sys.argv) == 3 and sys.argv[1] == "read":
         return read(sys.argv[2])
-    print(f"Python {platform.python_version()}, numpy {version('numpy')}, pandas", end=" ")
-    print(f"{version('pandas')}, {platform.machine()}")
-    print("| file | MB | seconds, best of 3 | MB/s | peak memory, MB |")
-    print("| --- | --- | --- | --- | --- |")
+    lines = [
+        "# Reading a year of minutes",
+        "",
+        "| file | MB | seconds, best of 3 | MB/s | peak memory, MB |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    found = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, path in write_year(Path(folder)).items():
             command = [sys.executable, __file__, "read", str(path)]
@@ -74,8 +76,11 @@ def main() -> None:
             seconds = min(float(run[0]) for run in runs)
             peak = max(float(run[1]) for run in runs)
             size = path.stat().st_size / 1e6
-            print(f"| {name} | {size:.0f} | {seconds:.2f} | {size / seconds:.0f} | {peak:.0f} |")
-    return None
+            found[name] = {"seconds": seconds, "peak_mb": peak, "mb": size}
+            lines.append(
+                f"| {name} | {size:.0f} | {seconds:.2f} | {size / seconds:.0f} | {peak:.0f} |"
+            )
+    return save("trace_reading", "\n".join(lines), {"files": found}, machine("pandas"))
 
 
 if __name__ == "__main__":

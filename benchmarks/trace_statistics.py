@@ -1,19 +1,19 @@
 """Statistics of load traces: the public ones beside our own, to calibrate the generator.
 
-    python benchmarks/trace_statistics.py TRACES_DIR
+    CORRAL_TRACES=FOLDER python benchmarks/trace_statistics.py
 
-TRACES_DIR holds azure_llm_2023/, nab/ and nasa_http_1995/ as described in data/README.md. The
-table goes to standard output, as Markdown. Definitions are in the docstring of ``statistics``.
+FOLDER holds azure_llm_2023/, nab/ and nasa_http_1995/ as described in data/README.md. Definitions
+are in the docstring of ``statistics``.
 """
 
 from __future__ import annotations
 
-import sys
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from common import TRACES, machine, save
 
 from corral.data import Trace, import_requests, import_series, load_trace
 
@@ -107,17 +107,18 @@ def public_traces(folder: Path) -> dict[str, Trace]:
 
 
 def main() -> None:
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    traces = public_traces(Path(sys.argv[1]))
+    traces = public_traces(TRACES)
     traces |= {name: load_trace(name) for name in ("edge3", "edge8")}
-    print("|", " | ".join(HEAD), "|")
-    print("|", " | ".join("---" for _ in HEAD), "|")
+    lines = ["# Load traces, public and bundled", ""]
+    lines += [f"| {' | '.join(HEAD)} |", f"|{'---|' * len(HEAD)}"]
+    found = {}
     for name, trace in traces.items():
-        figures = statistics(trace)
+        figures = found[name] = statistics(trace)
         cells = [name, str(len(trace.nodes)), str(trace.step)]
         cells += ["" if np.isnan(figures[key]) else f"{figures[key]:.2f}" for key in HEAD[3:]]
-        print("|", " | ".join(cells), "|")
+        lines.append(f"| {' | '.join(cells)} |")
+    known = {name: {k: v for k, v in f.items() if not np.isnan(v)} for name, f in found.items()}
+    save("trace_statistics", "\n".join(lines), {"traces": known}, machine("pandas"))
 
 
 if __name__ == "__main__":

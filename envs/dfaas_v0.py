@@ -345,8 +345,9 @@ class DfaasRules:
     def _last_step(self, state: DfaasState) -> Array:
         """What a node shows of its last step: spare and lost, scaled; float32 [B, N, 2]."""
         seen = np.empty((*state.spare.shape, 2), dtype=np.float32)
-        seen[..., 0] = state.spare / self.capacity_scale
-        seen[..., 1] = state.lost / self.load_scale  # at most 1: no more is lost than arrived
+        np.divide(state.spare, self.capacity_scale, out=seen[..., 0])
+        # At most 1 by itself: a node never loses more than arrived.
+        np.divide(state.lost, self.load_scale, out=seen[..., 1])
         return seen
 
     def _reward(self, lost: Array, forwarded: Array, waiting: Array) -> Array:
@@ -458,13 +459,23 @@ class DfaasRules:
             free = room if limit is None else np.minimum(room, limit - taken)
             if not self._complete:
                 free = free * self._linked[sender][:, None]
-            more = np.minimum(free.cumsum(axis=0), rest)  # taken by this place and those before it
+            more = np.minimum(_running_sum(free), rest)  # taken by this place and those before it
             rest -= more[-1]
             more[1:] -= more[:-1].copy()  # by this place alone
             room -= more
             if self.keep_flow:
                 taken += more
         return rest, taken
+
+
+def _running_sum(values: Array) -> Array:
+    """Cumulative sum along axis 0. NumPy's own is slow where there are many short columns."""
+    if len(values) > values.shape[1]:
+        return values.cumsum(axis=0)
+    total = values.copy()
+    for place in range(1, len(total)):
+        total[place] += total[place - 1]
+    return total
 
 
 # --- Arguments -----------------------------------------------------------------------------------

@@ -1,0 +1,28 @@
+"""Run all benchmarks, one after the other; results go to benchmarks/results.
+
+OMP_NUM_THREADS=1 python benchmarks/run.py [NAME ...]
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from common import TRACES
+
+HERE = Path(__file__).parent
+NEEDS_TRACES = {"reference_policies", "trace_statistics"}
+NAMES = ("stepping", "trace_reading", "replay_year", "reference_policies", "trace_statistics")
+
+
+def main() -> None:
+    for name in sys.argv[1:] or NAMES:
+        if name in NEEDS_TRACES and not TRACES.is_dir():
+            print(f"{name}: left out, the public traces are not at CORRAL_TRACES={TRACES}")
+            continue
+        subprocess.run([sys.executable, HERE / f"{name}.py"], check=True)
+
+
+if __name__ == "__main__":
+    main()
