@@ -1,13 +1,16 @@
 # make demo    installs into .venv, runs the main job, prints a table and the path of a report
 # make test    installs into .venv, then lint, types and all tests
-# make wheel   builds wheel and sdist, tests the wheel bare (without torch) and type-checks it
+# make wheel   builds wheel and sdist, and tests the wheel bare: without torch, without extras
+# make oldest  tests with the oldest supported versions of what corral stands on
+# make bench   runs the benchmarks
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 BARE   := .venv-bare
+ALONE  := tests/data tests/envs tests/adapters tests/replay tests/cli
 
-.PHONY: demo test lint types tests wheel bench clean
+.PHONY: demo test lint types tests wheel oldest bench clean
 
 demo: $(VENV)/installed
 	$(BIN)/corral replay edge3 --split 0.7 --out runs/demo
@@ -33,7 +36,14 @@ wheel: $(VENV)/installed
 	$(PYTHON) -m venv $(BARE)
 	$(BARE)/bin/pip install --quiet dist/corral-*.whl pytest pytest-xdist hypothesis
 	$(BARE)/bin/python -c "import sys, corral.envs, corral.cli; assert 'torch' not in sys.modules"
-	$(BARE)/bin/pytest -n 2 tests/data tests/envs tests/adapters tests/replay
+	$(BARE)/bin/pytest -n 2 $(ALONE)
+
+# The oldest versions that pyproject.toml allows and that run on Python 3.11 and newer.
+oldest:
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/pip install --quiet --upgrade pip
+	.venv-oldest/bin/pip install --quiet --constraint tests/oldest.txt . scipy pillow pytest pytest-xdist hypothesis
+	.venv-oldest/bin/pytest -n 2 $(ALONE)
 
 bench: $(VENV)/installed
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run.py
@@ -47,4 +57,4 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf build dist runs .venv .venv-bare .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist runs .venv .venv-bare .venv-oldest .mypy_cache .pytest_cache .ruff_cache

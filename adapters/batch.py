@@ -86,7 +86,12 @@ def make_batch(
 class Batch:
     """B copies of some rules, with autoreset, time limit, generators and episode accounting."""
 
-    autoreset_mode = gymnasium.vector.AutoresetMode.SAME_STEP
+    # Gymnasium names the modes from 1.1 on.
+    autoreset_mode: Any = (
+        gymnasium.vector.AutoresetMode.SAME_STEP
+        if hasattr(gymnasium.vector, "AutoresetMode")
+        else "SameStep"
+    )
 
     def __init__(self, rules: Rules[Any], copies: int, seed: int | None = None) -> None:
         if copies < 1:
@@ -293,7 +298,7 @@ class Batch:
 def _pick(masks: Array, rng: np.random.Generator) -> Array:
     """A uniformly random legal action for each of ``masks`` [R, A]; 0 where none is legal."""
     counts = np.add.reduce(masks, axis=1, dtype=np.int64)  # [R]
-    rank = (rng.random(len(masks)) * counts).astype(np.int64)
+    rank: Array = (rng.random(len(masks)) * counts).astype(np.int64)
     # Mostly the legal actions are 0 .. count - 1, and the rank among them is the action itself.
     first_illegal = masks.view(np.bool_).argmin(axis=1)  # 0 where all are legal
     scattered = np.flatnonzero(first_illegal != counts % masks.shape[1])

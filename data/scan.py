@@ -77,7 +77,8 @@ def _numbers(text: Bytes, end: Counts, width: Counts) -> Counts | None:
         inside = place < width
         if (digit[inside] > 9).any():
             return None
-        total += np.where(inside, digit, 0) * np.int64(10**place)
+        # dtype: before NumPy 2 the product of uint8 and a scalar stays as narrow as its value.
+        total += np.multiply(np.where(inside, digit, 0), 10**place, dtype=np.int64)
     return total if total.max() <= MAX_VALUE else None
 
 

@@ -61,12 +61,11 @@ from typing import Any, Literal
 import gymnasium
 import numpy as np
 from pettingzoo import AECEnv
-from pettingzoo.utils.wrappers import OrderEnforcingWrapper
 
 from corral.data import Trace, load_trace
 from corral.envs.core import Array, Observation, Outcome, agent_views
 from corral.envs.dfaas_render import Frame, ansi, draw
-from corral.envs.shells import ParallelShell, checked_aec
+from corral.envs.shells import ParallelShell, checked_aec, ordered
 from corral.errors import Fault, ScaleError, TraceError, UnknownNameError
 
 __all__ = ["DfaasRules", "DfaasState", "env", "parallel_env", "raw_env"]
@@ -578,4 +577,4 @@ def raw_env(render_mode: str | None = None, **kwargs: Any) -> AECEnv:
 
 def env(render_mode: str | None = None, **kwargs: Any) -> AECEnv:
     """dfaas_v0 as a PettingZoo AECEnv; arguments as for ``DfaasRules``."""
-    return OrderEnforcingWrapper(raw_env(render_mode, **kwargs))
+    return ordered(raw_env(render_mode, **kwargs))

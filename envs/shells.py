@@ -15,6 +15,7 @@ import gymnasium
 import numpy as np
 from pettingzoo import AECEnv, ParallelEnv
 from pettingzoo.utils.conversions import parallel_to_aec_wrapper
+from pettingzoo.utils.wrappers import OrderEnforcingWrapper
 
 from corral.envs.core import (
     Array,
@@ -28,7 +29,7 @@ from corral.envs.core import (
 from corral.envs.window import Window
 from corral.errors import ActionError, IllegalActionWarning, ResetNeededError
 
-__all__ = ["ParallelShell", "TurnShell", "checked_aec", "warn_illegal"]
+__all__ = ["ParallelShell", "TurnShell", "checked_aec", "ordered", "warn_illegal"]
 
 
 class _Shell:
@@ -288,15 +289,47 @@ class _CheckedAEC(parallel_to_aec_wrapper):
     """PettingZoo's conversion, but each action is checked when given, not when the last arrives."""
 
     def observe(self, agent: str) -> Observation:
+        self.env._require_reset("observe()")
         return dict(super().observe(agent))  # a dict of one's own, to take the mask out of
 
     def step(self, action: int | None) -> None:
+        self.env._require_reset("step()")
         agent = self.agent_selection
         if self.terminations[agent] or self.truncations[agent]:
             _require_none(agent, action)
         else:
             action = self.env._checked(agent, action)
         super().step(action)
+
+
+class _Ordered(OrderEnforcingWrapper):
+    """PettingZoo's wrapper; what it asserts is an error here, under ``python -O`` too."""
+
+    def step(self, action: int | None) -> None:
+        self._require_reset("step()")
+        super().step(action)
+
+    def observe(self, agent: str) -> Observation:
+        self._require_reset("observe()")
+        observation: Observation = super().observe(agent)
+        return observation
+
+    def state(self) -> Array:
+        self._require_reset("state()")
+        return np.asarray(super().state())
+
+    def render(self) -> Any:
+        self._require_reset("render()")
+        return super().render()
+
+    def _require_reset(self, call: str) -> None:
+        if not self._has_reset:
+            raise ResetNeededError(f"{self}: call reset() before {call}")
+
+
+def ordered(env: AECEnv[str, Observation, int]) -> AECEnv[str, Observation, int]:
+    """``env`` behind PettingZoo's wrapper that enforces the order of calls."""
+    return _Ordered(env)
 
 
 def checked_aec(env: ParallelShell) -> AECEnv[str, Observation, int]:

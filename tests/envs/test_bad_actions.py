@@ -263,9 +263,13 @@ def check_parallel_misuse() -> int:
 def check_aec_misuse() -> int:
     wrapped = dfaas_v0.env(**CONFIGURATION)
     raw = TurnShell(make_rules())
-    # Before reset PettingZoo's wrapper raises; the shell by itself too.
-    refused(frozen(wrapped), AssertionError, lambda: wrapped.step(0))
-    refused(frozen(wrapped), AssertionError, lambda: wrapped.observe(AGENTS[0]))
+    # Before reset: wrapped and by itself, and with the asserts of PettingZoo's wrapper removed.
+    for call in (lambda: wrapped.step(0), lambda: wrapped.observe(AGENTS[0])):
+        refused(frozen(wrapped), ResetNeededError, call)
+    refused(frozen(wrapped), ResetNeededError, wrapped.state)
+    refused(frozen(wrapped), ResetNeededError, wrapped.render)
+    unwrapped = dfaas_v0.raw_env(**CONFIGURATION)
+    refused(frozen(unwrapped), ResetNeededError, lambda: unwrapped.step(0))
     refused(frozen(wrapped), AttributeError, lambda: wrapped.agent_selection)
     refused(frozen(wrapped), AttributeError, wrapped.last)
     for call in (lambda: raw.step(0), lambda: raw.observe(AGENTS[0]), raw.state, raw.render):
