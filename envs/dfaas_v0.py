@@ -63,15 +63,15 @@ import numpy as np
 from pettingzoo import AECEnv
 
 from corral.data import Trace, load_trace
+from corral.envs.arguments import amount, one_of, whole
 from corral.envs.core import Array, Observation, Outcome, agent_views
+from corral.envs.dfaas_network import ROUTES, Network, Route, adjacency
 from corral.envs.dfaas_render import Frame, ansi, draw
 from corral.envs.shells import ParallelShell, checked_aec, ordered
-from corral.errors import Fault, ScaleError, TraceError, UnknownNameError
+from corral.errors import Fault, ScaleError, TraceError
 
-__all__ = ["DfaasRules", "DfaasState", "env", "parallel_env", "raw_env"]
+__all__ = ["ROUTES", "DfaasRules", "DfaasState", "Route", "env", "parallel_env", "raw_env"]
 
-Route = Literal["equal", "capacity", "spare", "shortest", "two"]
-ROUTES: tuple[Route, ...] = ("equal", "capacity", "spare", "shortest", "two")
 INFO = (
     "arrivals",
     "forwarded",
@@ -97,7 +97,7 @@ class DfaasState:
 
 
 class DfaasRules:
-    """The rules of dfaas_v0 over B copies. ``state``, spaces and numbers: see the module.
+    """The rules of dfaas_v0 over B copies; the module's docstring is their manual.
 
     Args:
         trace: a bundled name ("edge3", "edge8"), the path of a CSV, or a Trace.
@@ -153,15 +153,15 @@ class DfaasRules:
         keep_flow: bool = False,
     ) -> None:
         self.trace = _with_capacity(load_trace(trace), capacity)
-        self.max_cycles = _whole("max_cycles", max_cycles, least=1)
-        self.max_level = _whole("max_level", max_level, least=1)
-        self.queue = _whole("queue", queue)
-        self.link_limit = None if link_limit is None else _whole("link_limit", link_limit)
-        self.forward_cost = _amount("forward_cost", forward_cost)
-        self.wait_cost = _amount("wait_cost", wait_cost)
-        self.route = _one_of("route", route, ROUTES)
-        self.reward = _one_of("reward", reward, ("own", "team"))
-        self.illegal = _one_of("illegal", illegal, ("penalise", "raise"))
+        self.max_cycles = whole("max_cycles", max_cycles, least=1)
+        self.max_level = whole("max_level", max_level, least=1)
+        self.queue = whole("queue", queue)
+        self.link_limit = None if link_limit is None else whole("link_limit", link_limit)
+        self.forward_cost = amount("forward_cost", forward_cost)
+        self.wait_cost = amount("wait_cost", wait_cost)
+        self.route = one_of("route", route, ROUTES)
+        self.reward = one_of("reward", reward, ("own", "team"))
+        self.illegal = one_of("illegal", illegal, ("penalise", "raise"))
         self.second_offer = bool(second_offer)
         self.keep_flow = bool(keep_flow)
 
@@ -170,12 +170,13 @@ class DfaasRules:
         self.capacity_scale = _scale("capacity_scale", capacity_scale, self.trace.capacity)
         self.unit = max(1, math.ceil(self.load_scale / self.max_level))
         self.levels = math.ceil(self.load_scale / self.unit) + 1  # number of actions, A
-        self.links = _adjacency(self.agents, neighbours)  # bool [N, N]
+        self.network = Network(
+            adjacency(self.agents, neighbours), self.route, self.second_offer, self.link_limit
+        )
 
         self.rows = (0, len(self.trace)) if rows is None else _section(rows, len(self.trace))
         self.start_row = _start_row(start, self.rows)
         self._prepare_section()
-        self._prepare_links()
 
     def _prepare_section(self) -> None:
         """Everything that depends on the row alone, for all rows of the section."""
@@ -185,23 +186,12 @@ class DfaasRules:
         self._scaled = np.stack(  # [L, N, 2] the first two features
             [self._arrivals / self.load_scale, self._capacity / self.capacity_scale], axis=-1
         ).astype(np.float32)
-        linked = self.links.any(axis=1)
+        linked = self.network.links.any(axis=1)
         self._highest = np.where(linked, -(-self._arrivals // self.unit), 0)  # [L, N] legal action
         # An illegal action forwards all arrivals. With neighbours k * unit > a, so the minimum with
         # a does that by itself; without, one "unit" must exceed any arrivals.
         self._request_per_level = np.where(linked, self.unit, np.iinfo(np.int64).max // self.levels)
         self._masks = np.tri(self.levels, dtype=np.int8)  # row k allows 0..k
-
-    def _prepare_links(self) -> None:
-        """Neighbours by place in the cyclic order: place p of node i is node i + 1 + p."""
-        n = len(self.agents)
-        self._others = (np.arange(n)[:, None] + 1 + np.arange(n - 1)) % n  # [N, N-1]
-        self._linked = np.take_along_axis(self.links, self._others, axis=1)  # [N, N-1] bool
-        self._degree = self._linked.sum(axis=1).tolist()  # N numbers
-        # Rank of a place among the linked ones; unlinked places rank last and get nothing.
-        self._rank = np.where(self._linked, self._linked.cumsum(axis=1) - 1, n)
-        self._place_of_rank = np.argsort(self._rank, axis=1, kind="stable")  # [N, N-1]
-        self._complete = bool(self._linked.all())
 
     # --- Spaces ----------------------------------------------------------------------------------
 
@@ -236,7 +226,7 @@ class DfaasRules:
         b, n = len(first), len(self.agents)
         draws = np.zeros((b, 0, n, 2), dtype=np.int32)
         if self.route == "two":
-            size, high = (self.max_cycles, n, 2), np.maximum(self._degree, 1)[:, None]
+            size, high = (self.max_cycles, n, 2), np.maximum(self.network.degree, 1)[:, None]
             draws = np.stack([rng.integers(high, size=size, dtype=np.int32) for rng in rngs])
         return DfaasState(
             start=np.asarray(first, dtype=np.int64).copy(),
@@ -254,9 +244,9 @@ class DfaasRules:
         features = np.empty((b, n, 1 + 2 * n), dtype=np.float32)
         features[..., :2] = self._scaled.take(row, axis=0)
         features[..., 2] = state.queue / max(self.queue, 1)
-        seen = self._last_step(state).take(self._others, axis=1)  # [B, N, N-1, 2]
-        if not self._complete:
-            seen *= self._linked[..., None]
+        seen = self._last_step(state).take(self.network.others, axis=1)  # [B, N, N-1, 2]
+        if not self.network.complete:
+            seen *= self.network.linked[..., None]
         features[..., 3:] = seen.reshape(b, n, 2 * (n - 1))  # [B, N, 2 (N-1)]
         masks = self._masks.take(self._highest.take(row, axis=0), axis=0)  # [B, N, A]
         return agent_views(self.agents, observation=features, action_mask=masks)
@@ -277,7 +267,13 @@ class DfaasRules:
         spare = capacity - served_local
 
         # Then the neighbours, with what capacity remains.
-        refused, spare_after = self._forward(state, forwarded, capacity, spare)
+        draws = None
+        if self.route == "two":
+            draws = state.draws[np.arange(len(row)), state.t % self.max_cycles]  # [B, N, 2]
+        first = state.t % len(self.agents)
+        basis = capacity if self.route == "capacity" else state.spare
+        flow = state.flow if self.keep_flow else None
+        refused, spare_after = self.network.forward(first, forwarded, spare, basis, draws, flow)
         lost = left - queue + refused
         served_remote = spare - spare_after
 
@@ -359,123 +355,6 @@ class DfaasRules:
             cost = np.broadcast_to(cost.mean(axis=1, keepdims=True), cost.shape)
         return np.asarray(0.0 - cost / self.load_scale, dtype=np.float32)  # 0.0 -: no minus zero
 
-    def _forward(
-        self, state: DfaasState, forwarded: Array, capacity: Array, spare: Array
-    ) -> tuple[Array, Array]:
-        """Offer what is ``forwarded`` around: (refused per sender, spare afterwards), [B, N]."""
-        refused, after = np.empty_like(forwarded), np.empty_like(spare)
-        basis = capacity if self.route == "capacity" else state.spare
-        # Who goes first depends on t alone, which the copies mostly share.
-        turn = state.t % len(self.agents)
-        shared = not np.count_nonzero(turn != turn[0])
-        for first in [int(turn[0])] if shared else np.unique(turn).tolist():
-            rows = slice(None) if shared else np.flatnonzero(turn == first)
-            draws = None
-            if self.route == "two":
-                copy, now = np.arange(len(turn))[rows], state.t[rows] % self.max_cycles
-                draws = state.draws[copy, now]  # [b, N, 2]
-            refused.T[:, rows], after.T[:, rows], flow = self._take_turns(
-                first, forwarded[rows].T, spare[rows].T, basis[rows].T, draws
-            )
-            if self.keep_flow:
-                state.flow[rows] = flow
-        return refused, after
-
-    def _take_turns(
-        self, first: int, forwarded: Array, spare: Array, basis: Array, draws: Array | None
-    ) -> tuple[Array, Array, Array]:
-        """Senders first, first + 1, ...: (refused [N, b], spare afterwards [N, b], flow [b, N, N]).
-
-        Nodes stand in front here, [N, b], so that a node's numbers lie side by side.
-
-        Place m of ``ring`` is the spare of node first + m, so that the k-th sender finds the others
-        in its own cyclic order at k + 1 .. k + N - 1: the last of these is the sender before it,
-        as it stands after that one's neighbours took their part. At the end n .. 2n - 1 are latest.
-        """
-        n, copies = forwarded.shape
-        refused = np.zeros((n, copies), dtype=np.int64)
-        flow = np.zeros((copies, n, n) if self.keep_flow else (0, n, n), dtype=np.int64)
-        ring = np.empty((2 * n, copies), dtype=np.int64)
-        ring[: n - first], ring[n - first : n] = spare[first:], spare[:first]
-        for k in range(n):
-            if k:
-                ring[k + n - 1] = ring[k - 1]
-            sender = (first + k) % n
-            f = forwarded[sender]
-            if not np.count_nonzero(f):
-                continue
-            if not self._degree[sender]:
-                refused[sender] = f
-                continue
-            share = self._share(sender, f, basis, draws)
-            refused[sender], taken = self._offer(sender, f, share, ring[k + 1 : k + n])
-            if self.keep_flow:
-                flow[:, sender, self._others[sender]] = taken.T
-        ring[2 * n - 1] = ring[n - 1]
-        after = np.concatenate([ring[2 * n - first :], ring[n : 2 * n - first]])
-        return refused, after, flow
-
-    def _share(self, sender: int, f: Array, basis: Array, draws: Array | None) -> Array:
-        """What ``sender`` offers to each place of its cyclic order: [N-1, b]."""
-        if self.route == "equal":
-            return self._equal_share(sender, f)
-        linked = self._linked[sender][:, None]
-        weight = basis[self._others[sender]] * linked  # [N-1, b]
-        if self.route in ("capacity", "spare"):
-            return self._weighted_share(sender, f, weight)
-        if draws is None:  # route "shortest"
-            best = np.where(linked, weight, -1).argmax(axis=0)
-        else:  # route "two"
-            one, two = self._place_of_rank[sender][draws[:, sender]].T  # places, [b] each
-            copy = np.arange(len(f))
-            best = np.where(weight[two, copy] > weight[one, copy], two, one)
-        return np.where(np.arange(len(weight))[:, None] == best, f, 0)
-
-    def _equal_share(self, sender: int, f: Array) -> Array:
-        """f // n each, the first f mod n one more."""
-        each, extra = np.divmod(f, self._degree[sender])
-        # Unlinked places have the rank N, beyond any extra.
-        share: Array = each + (self._rank[sender][:, None] < extra)
-        return share if self._complete else share * self._linked[sender][:, None]
-
-    def _weighted_share(self, sender: int, f: Array, weight: Array) -> Array:
-        """floor(f * w / W) each, what remains one by one in cyclic order; equal where W is 0."""
-        total = weight.sum(axis=0)
-        share = f * weight // np.maximum(total, 1)
-        extra = f - share.sum(axis=0)
-        share += self._rank[sender][:, None] < extra
-        return np.where(total > 0, share, self._equal_share(sender, f))
-
-    def _offer(self, sender: int, f: Array, share: Array, room: Array) -> tuple[Array, Array]:
-        """Place ``share`` in ``room``, which shrinks: (refused [b], accepted [N-1, b])."""
-        limit = self.link_limit
-        taken = np.minimum(share, room)
-        if limit is not None:
-            taken = np.minimum(taken, limit)
-        room -= taken
-        rest = f - np.add.reduce(taken, axis=0)
-        if self.second_offer and np.count_nonzero(rest):
-            free = room if limit is None else np.minimum(room, limit - taken)
-            if not self._complete:
-                free = free * self._linked[sender][:, None]
-            more = np.minimum(_running_sum(free), rest)  # taken by this place and those before it
-            rest -= more[-1]
-            more[1:] -= more[:-1].copy()  # by this place alone
-            room -= more
-            if self.keep_flow:
-                taken += more
-        return rest, taken
-
-
-def _running_sum(values: Array) -> Array:
-    """Cumulative sum along axis 0. NumPy's own is slow where there are many short columns."""
-    if len(values) > values.shape[1]:
-        return values.cumsum(axis=0)
-    total = values.copy()
-    for place in range(1, len(total)):
-        total[place] += total[place - 1]
-    return total
-
 
 # --- Arguments -----------------------------------------------------------------------------------
 
@@ -487,28 +366,6 @@ def _with_capacity(trace: Trace, capacity: int | str | None) -> Trace:
         rule = "has no capacity column; pass capacity=, a number or a text such as '1.25x'"
         raise TraceError([Fault(file=trace.name, rule=rule)])
     return trace
-
-
-def _whole(name: str, value: Any, least: int = 0) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = least - 1
-    if number < least or isinstance(value, bool):
-        raise ValueError(f"{name}={value!r}: give a whole number, {least} or more")
-    return number
-
-
-def _amount(name: str, value: Any) -> float:
-    if not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):
-        raise ValueError(f"{name}={value!r}: give a finite number, 0 or more")
-    return float(value)
-
-
-def _one_of(name: str, value: Any, known: Sequence[Any]) -> Any:
-    if value not in known:
-        raise ValueError(f"{name}={value!r}: give one of {', '.join(map(repr, known))}")
-    return value
 
 
 def _scale(name: str, value: float | None, numbers: Array | None) -> float:
@@ -537,29 +394,10 @@ def _start_row(start: int | str, rows: tuple[int, int]) -> int | None:
     if start == "random":
         return None
     length = rows[1] - rows[0]
-    row = _whole("start", start) if not isinstance(start, str) else length
+    row = whole("start", start) if not isinstance(start, str) else length
     if row >= length:
         raise ValueError(f'start={start!r}: give "random" or a row of 0..{length - 1}')
     return row
-
-
-def _adjacency(agents: Sequence[str], neighbours: Mapping[str, Sequence[str]] | None) -> Array:
-    """links[i, j]: node i can forward to node j."""
-    if neighbours is None:
-        return ~np.eye(len(agents), dtype=bool)
-    links = np.zeros((len(agents), len(agents)), dtype=bool)
-    index = {agent: i for i, agent in enumerate(agents)}
-    for agent, others in neighbours.items():
-        if isinstance(others, str):
-            raise ValueError(f"neighbours[{agent!r}]={others!r}: give a list of agents")
-        for other in (agent, *others):
-            if other not in index:
-                raise UnknownNameError.of("node", other, agents)
-        for other in others:
-            if other == agent:
-                raise ValueError(f"neighbours[{agent!r}] names {agent!r} itself")
-            links[index[agent], index[other]] = True
-    return links
 
 
 # --- PettingZoo ----------------------------------------------------------------------------------

@@ -263,7 +263,7 @@ def _best(rules: DfaasRules, window: int, sampled: int, progress: Progress) -> B
     limits: dict[str, Any] = {
         "queue": rules.queue,
         "link_limit": rules.link_limit,
-        "links": rules.links,
+        "links": rules.network.links,
     }
     costs = {"forward_cost": rules.forward_cost, "wait_cost": rules.wait_cost}
     starts = range(0, len(section), window)

@@ -150,7 +150,7 @@ def test_amounts_reach_the_environment_exactly(kwargs: dict[str, Any]) -> None:
                 "threshold": np.maximum(0, a - c * 4 // 5),
                 "patient": np.clip(waiting + a - c - rules.queue, 0, a),
             }[amount]
-            linked = rules.links.any(axis=1)
+            linked = rules.network.links.any(axis=1)
             assert step.info["forwarded"][0].tolist() == np.where(linked, due, 0).tolist()
             waiting = step.info["waiting"][0]
             observations = step.observations

@@ -1,0 +1,37 @@
+"""Checks of an environment's arguments: each names the value and what is allowed."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+__all__ = ["amount", "one_of", "whole"]
+
+
+def whole(name: str, value: Any, least: int = 0) -> int:
+    """``value`` as an int of at least ``least``, or ValueError."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least or isinstance(value, bool):
+        raise ValueError(f"{name}={value!r}: give a whole number, {least} or more")
+    return number
+
+
+def amount(name: str, value: Any) -> float:
+    """``value`` as a finite float of at least 0, or ValueError."""
+    number = float(value) if isinstance(value, Real) else math.nan
+    if not (math.isfinite(number) and number >= 0):
+        raise ValueError(f"{name}={value!r}: give a finite number, 0 or more")
+    return number
+
+
+def one_of(name: str, value: Any, known: Sequence[Any]) -> Any:
+    """``value`` itself if it is one of ``known``, or ValueError."""
+    if value not in known:
+        raise ValueError(f"{name}={value!r}: give one of {', '.join(map(repr, known))}")
+    return value

@@ -1,0 +1,207 @@
+"""Who can forward to whom in dfaas_v0, and what becomes of what they forward.
+
+The rules in words are in ``corral.envs.dfaas_v0``: senders take turns; each splits what it
+forwards over its neighbours, in cyclic order, by the route; what found no room may be offered once
+more. Senders are a loop, copies and neighbours are array axes. Within a turn nodes stand in front,
+[N, B], so that the numbers of a node lie side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+
+from corral.envs.core import Array
+from corral.errors import UnknownNameError
+
+__all__ = ["ROUTES", "Network", "Route", "adjacency"]
+
+Route = Literal["equal", "capacity", "spare", "shortest", "two"]
+ROUTES: tuple[Route, ...] = ("equal", "capacity", "spare", "shortest", "two")
+
+
+class Network:
+    """The directed links of N nodes, and how a sender uses its own.
+
+    ``links`` is bool [N, N]: node i can forward to node j. The other nodes of node i have places
+    0 .. N-2 in its cyclic order: place p is node i + 1 + p.
+    """
+
+    def __init__(
+        self, links: Array, route: Route, second_offer: bool, link_limit: int | None
+    ) -> None:
+        n = len(links)
+        self.links = links
+        self.route = route
+        self.second_offer = second_offer
+        self.link_limit = link_limit
+        self.others = (np.arange(n)[:, None] + 1 + np.arange(n - 1)) % n  # [N, N-1] node at a place
+        self.linked = np.take_along_axis(links, self.others, axis=1)  # [N, N-1] is it a neighbour
+        self.complete = bool(self.linked.all())
+        self.degree: list[int] = self.linked.sum(axis=1).tolist()  # number of neighbours
+        # Rank of a place among the neighbours; other places rank last and get nothing.
+        self._rank = np.where(self.linked, self.linked.cumsum(axis=1) - 1, n)
+        self._place_of_rank = np.argsort(self._rank, axis=1, kind="stable")  # [N, N-1]
+
+    def forward(
+        self,
+        first: Array,
+        forwarded: Array,
+        spare: Array,
+        basis: Array,
+        draws: Array | None,
+        flow: Array | None,
+    ) -> tuple[Array, Array]:
+        """Let all senders take their turns, in every copy.
+
+        Args:
+            first: the sender that begins, int64 [B].
+            forwarded: requests that each node forwards, int64 [B, N].
+            spare: what each node can still serve, int64 [B, N].
+            basis: what the route weighs neighbours by, int64 [B, N].
+            draws: the two neighbours drawn per sender for route "two", int [B, N, 2]: each a rank
+                among its neighbours; None for other routes.
+            flow: filled with the requests of i that j accepted, int64 [B, N, N], unless None.
+
+        Returns:
+            Requests of each sender that nobody took, and what is spare afterwards: [B, N] each.
+        """
+        refused, after = np.empty_like(forwarded), np.empty_like(spare)
+        # Mostly the same sender begins in all copies; else the copies are played in groups.
+        shared = not np.count_nonzero(first != first[0])
+        for sender in [int(first[0])] if shared else np.unique(first).tolist():
+            rows = slice(None) if shared else np.flatnonzero(first == sender)
+            refused.T[:, rows], after.T[:, rows], accepted = self._take_turns(
+                sender,
+                forwarded[rows].T,
+                spare[rows].T,
+                basis[rows].T,
+                None if draws is None else draws[rows],
+                keep=flow is not None,
+            )
+            if flow is not None:
+                flow[rows] = accepted
+        return refused, after
+
+    def _take_turns(
+        self,
+        first: int,
+        forwarded: Array,
+        spare: Array,
+        basis: Array,
+        draws: Array | None,
+        keep: bool,
+    ) -> tuple[Array, Array, Array]:
+        """(refused [N, b], spare afterwards [N, b], accepted [b, N, N] if ``keep``).
+
+        Place m of ``ring`` is the spare of node first + m, so that the k-th sender finds the others
+        in its own cyclic order at k + 1 .. k + N - 1. The last of these is the sender before it:
+        its spare moves there, from place k - 1, when its own turn and all before it are over. In
+        the end places N .. 2N - 1 hold the latest of every node.
+        """
+        n, copies = forwarded.shape
+        refused = np.zeros((n, copies), dtype=np.int64)
+        accepted = np.zeros((copies if keep else 0, n, n), dtype=np.int64)
+        ring = np.empty((2 * n, copies), dtype=np.int64)
+        ring[: n - first], ring[n - first : n] = spare[first:], spare[:first]
+        for k in range(n):
+            if k:
+                ring[k + n - 1] = ring[k - 1]
+            sender = (first + k) % n
+            f = forwarded[sender]
+            if not np.count_nonzero(f):
+                continue
+            if not self.degree[sender]:
+                refused[sender] = f
+                continue
+            share = self._share(sender, f, basis, draws)
+            refused[sender], taken = self._offer(sender, f, share, ring[k + 1 : k + n])
+            if keep:
+                accepted[:, sender, self.others[sender]] = taken.T
+        ring[2 * n - 1] = ring[n - 1]
+        after = np.concatenate([ring[2 * n - first :], ring[n : 2 * n - first]])
+        return refused, after, accepted
+
+    def _share(self, sender: int, f: Array, basis: Array, draws: Array | None) -> Array:
+        """What ``sender`` offers to each place of its cyclic order: [N-1, b]."""
+        if self.route == "equal":
+            return self._equal_share(sender, f)
+        linked = self.linked[sender][:, None]
+        weight = basis[self.others[sender]] * linked  # [N-1, b]
+        if self.route in ("capacity", "spare"):
+            return self._weighted_share(sender, f, weight)
+        if draws is None:  # route "shortest"
+            best = np.where(linked, weight, -1).argmax(axis=0)
+        else:  # route "two"
+            one, two = self._place_of_rank[sender][draws[:, sender]].T  # places, [b] each
+            copy = np.arange(len(f))
+            best = np.where(weight[two, copy] > weight[one, copy], two, one)
+        return np.where(np.arange(len(weight))[:, None] == best, f, 0)
+
+    def _equal_share(self, sender: int, f: Array) -> Array:
+        """f // n each, the first f mod n one more."""
+        each, extra = np.divmod(f, self.degree[sender])
+        share: Array = each + (self._rank[sender][:, None] < extra)
+        return share if self.complete else share * self.linked[sender][:, None]
+
+    def _weighted_share(self, sender: int, f: Array, weight: Array) -> Array:
+        """floor(f * w / W) each, what remains one by one in cyclic order; equal where W is 0."""
+        total = weight.sum(axis=0)
+        share = f * weight // np.maximum(total, 1)
+        extra = f - share.sum(axis=0)
+        share += self._rank[sender][:, None] < extra
+        return np.where(total > 0, share, self._equal_share(sender, f))
+
+    def _offer(self, sender: int, f: Array, share: Array, room: Array) -> tuple[Array, Array]:
+        """Place ``share`` in ``room``, which shrinks: (refused [b], accepted [N-1, b])."""
+        limit = self.link_limit
+        taken = np.minimum(share, room)
+        if limit is not None:
+            taken = np.minimum(taken, limit)
+        room -= taken
+        rest = f - np.add.reduce(taken, axis=0)
+        if self.second_offer and np.count_nonzero(rest):
+            free = room if limit is None else np.minimum(room, limit - taken)
+            if not self.complete:
+                free = free * self.linked[sender][:, None]
+            more = np.minimum(_running_sum(free), rest)  # taken by this place and those before it
+            rest -= more[-1]
+            more[1:] -= more[:-1].copy()  # by this place alone
+            room -= more
+            taken += more
+        return rest, taken
+
+
+def _running_sum(values: Array) -> Array:
+    """Cumulative sum along axis 0. NumPy's own is slow where there are many short columns."""
+    if len(values) > values.shape[1]:
+        return values.cumsum(axis=0)
+    total = values.copy()
+    for place in range(1, len(total)):
+        total[place] += total[place - 1]
+    return total
+
+
+def adjacency(agents: Sequence[str], neighbours: Mapping[str, Sequence[str]] | None) -> Array:
+    """links[i, j], bool [N, N]: agent i can forward to agent j. None: each to every other.
+
+    Raises UnknownNameError for an agent that is none of ``agents``, ValueError for a link of an
+    agent to itself.
+    """
+    if neighbours is None:
+        return ~np.eye(len(agents), dtype=bool)
+    links = np.zeros((len(agents), len(agents)), dtype=bool)
+    index = {agent: i for i, agent in enumerate(agents)}
+    for agent, others in neighbours.items():
+        if isinstance(others, str):
+            raise ValueError(f"neighbours[{agent!r}]={others!r}: give a list of agents")
+        for other in (agent, *others):
+            if other not in index:
+                raise UnknownNameError.of("node", other, agents)
+        for other in others:
+            if other == agent:
+                raise ValueError(f"neighbours[{agent!r}] names {agent!r} itself")
+            links[index[agent], index[other]] = True
+    return links
