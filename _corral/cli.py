@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,8 +65,9 @@ def envs(
     if name is not None:
         if name not in ENVIRONMENTS:
             raise UnknownNameError.of("environment", name, ENVIRONMENTS)
-        manual = inspect.getdoc(importlib.import_module(ENVIRONMENTS[name].module)) or ""
-        out.print(Markdown(manual))
+        module = importlib.import_module(ENVIRONMENTS[name].module)
+        out.print(Markdown(inspect.getdoc(module) or ""))
+        out.print(_arguments(getattr(module, ENVIRONMENTS[name].rules)))
         return
     table = Table(box=box.SIMPLE_HEAD)
     for heading in ("environment", "play", "what it is"):
@@ -75,6 +77,21 @@ def envs(
         table.add_row(spec.name, play, spec.summary)
     out.print(table)
     out.print("corral envs NAME prints its manual: spaces, rewards, rules, arguments.")
+
+
+def _arguments(rules: type) -> Table:
+    """The arguments of an environment: name, default, and what its docstring says of it."""
+    table = Table(box=box.SIMPLE_HEAD)
+    for heading in ("argument", "default", "meaning"):
+        table.add_column(heading)
+    documented = (inspect.getdoc(rules) or "").partition("Args:\n")[2].partition("\n\n")[0]
+    modes = ", ".join(rules.render_modes)  # type: ignore[attr-defined]
+    table.add_row("render_mode", "None", f"one of {modes}; or None.")
+    meanings = dict(re.findall(r"^    (\w+): (.*(?:\n      .*)*)", documented, re.MULTILINE))
+    for name, parameter in inspect.signature(rules).parameters.items():
+        meaning = " ".join(meanings.get(name, "").split())
+        table.add_row(name, repr(parameter.default), meaning)
+    return table
 
 
 # --- corral replay -------------------------------------------------------------------------------

@@ -405,7 +405,8 @@ def _start_row(start: int | str, rows: tuple[int, int]) -> int | None:
 
 def parallel_env(render_mode: str | None = None, **kwargs: Any) -> ParallelShell:
     """dfaas_v0 as a PettingZoo ParallelEnv; arguments as for ``DfaasRules``."""
-    return ParallelShell(DfaasRules(**kwargs, keep_flow=render_mode is not None), render_mode)
+    kwargs.setdefault("keep_flow", render_mode is not None)
+    return ParallelShell(DfaasRules(**kwargs), render_mode)
 
 
 def raw_env(render_mode: str | None = None, **kwargs: Any) -> AECEnv:

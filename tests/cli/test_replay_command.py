@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import corral
+from corral.envs.dfaas_v0 import DfaasRules
 from support.command import ENVIRONMENT, run
 
 
@@ -25,7 +27,12 @@ def test_version_and_help() -> None:
 def test_envs_lists_and_explains() -> None:
     assert "dfaas_v0" in run("envs")
     manual = run("envs", "dfaas_v0")
-    assert "second_offer" in manual
+    assert max(map(len, manual.splitlines())) <= 80
+    for name, parameter in inspect.signature(DfaasRules).parameters.items():
+        rows = manual.partition("argument  ")[2].splitlines()
+        row = next(line for line in rows if line.split()[:1] == [name])
+        assert repr(parameter.default) in row
+        assert len(row.split()) > 3  # its meaning is not left out
     assert "did you mean 'dfaas_v0'" in run("envs", "dfaas_v1", code=2)
 
 
