@@ -32,7 +32,8 @@ tests: $(VENV)/installed
 
 wheel: $(VENV)/installed
 	rm -rf dist build $(BARE)
-	$(BIN)/python -m build --outdir dist .
+	mkdir -p build
+	$(BIN)/python -m build --outdir dist . > build/log || { cat build/log; false; }
 	$(PYTHON) -m venv $(BARE)
 	$(BARE)/bin/pip install --quiet dist/corral-*.whl pytest pytest-xdist hypothesis
 	$(BARE)/bin/python -c "import sys, corral.envs, corral.cli; assert 'torch' not in sys.modules"
@@ -53,7 +54,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	PYTHONWARNINGS=ignore $(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
 clean:

@@ -16,7 +16,7 @@ from rich.table import Table
 
 import corral
 from corral import trace_cli
-from corral.console import err, out, reported
+from corral.console import check_new, err, out, reported, show_table
 from corral.errors import UnknownNameError
 
 __all__ = ["app", "main"]
@@ -103,9 +103,15 @@ def replay(
     trace: Annotated[str, typer.Argument(help="A bundled trace (edge3, edge8) or a CSV file.")],
     policies: Annotated[
         str | None,
-        typer.Option(help="Comma-separated amount/route pairs; default: all reference policies."),
+        typer.Option(
+            help="Comma-separated amount/route pairs; default: 13 of them. Amounts: local, random, "
+            "static, overflow, threshold, margin, patient, patient-margin. Routes: equal, "
+            "capacity, spare, shortest, two."
+        ),
     ] = None,
-    rows: Annotated[str | None, typer.Option(help="LOW:HIGH, play these rows only.")] = None,
+    rows: Annotated[
+        str | None, typer.Option(help="LOW:HIGH, play rows LOW to HIGH - 1 only.")
+    ] = None,
     split: Annotated[
         float | None, typer.Option(help="Play what follows this share of the rows, e.g. 0.7.")
     ] = None,
@@ -127,20 +133,28 @@ def replay(
     second_offer: Annotated[
         bool, typer.Option(help="Offer refused requests once more to all neighbours.")
     ] = True,
-    max_level: Annotated[int, typer.Option(help="Largest number of units of an action.")] = 100,
+    max_level: Annotated[
+        int,
+        typer.Option(help="Levels of an action; larger loads are forwarded in coarser units."),
+    ] = 100,
     optimum_windows: Annotated[
         int, typer.Option(help="Windows that get a linear program, where one is needed.")
     ] = 8,
     seed: Annotated[int, typer.Option(help="Of random policies and routes.")] = 0,
 ) -> None:
-    """Replay a load trace through forwarding policies, beside the optimum."""
+    """Replay a load trace through forwarding policies.
+
+    Prints what each serves, loses and forwards beside the optimum, and writes a report.
+    """
     from corral.data import load_trace
     from corral.envs.baselines import PAIRS
+    from corral.envs.dfaas_v0 import DfaasRules
     from corral.trainers import replay as engine
     from corral.trainers.report import describe, ordered, write_report
 
+    check_new(out_dir, folder=True)
     load = load_trace(trace)
-    chosen = [name.strip() for name in policies.split(",")] if policies else list(PAIRS)
+    chosen = list(PAIRS) if policies is None else _names(policies)
     given: dict[str, Any] = {
         "capacity": _capacity(capacity),
         "queue": queue,
@@ -150,14 +164,11 @@ def replay(
         "second_offer": second_offer,
         "max_level": max_level,
     }
-    defaults = {"queue": 0, "second_offer": True, "max_level": 100}
-    settings = {
-        key: value
-        for key, value in given.items()
-        if value not in (None, 0.0) and value != defaults.get(key)
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(DfaasRules).parameters.items()
     }
-    if not second_offer:
-        settings["second_offer"] = False
+    settings = {key: value for key, value in given.items() if value != defaults[key]}
     with _progress() as bar:
         task = bar.add_task("reading", total=None)
 
@@ -174,7 +185,7 @@ def replay(
             progress=show,
             **settings,
         )
-    out.print(_score_table(ordered(result.scores), costs=bool(forward_cost or wait_cost)))
+    show_table(_score_table(result, ordered(result.scores), costs=bool(forward_cost or wait_cost)))
     for line in describe(result):
         out.print(line, style="dim")
     paths = write_report(result, out_dir)
@@ -206,12 +217,22 @@ def _rows(rows: str | None, split: float | None, length: int) -> tuple[int, int]
     if rows is None:
         return None
     low, colon, high = rows.partition(":")
-    if not (colon and low.isdigit() and high.isdigit()):
-        raise ValueError(f"--rows {rows!r}: give LOW:HIGH, for example 0:288")
-    return int(low), int(high)
+    if not colon or not all(part.isdigit() for part in (low or "0", high or "0")):
+        raise ValueError(f"--rows {rows}: give LOW:HIGH, for example 0:288")
+    return int(low or 0), int(high or length)
 
 
-def _score_table(scores: list[Any], *, costs: bool) -> Table:
+def _names(text: str) -> list[str]:
+    """The policies named, each once; "overflow" and "overflow/equal" are the same."""
+    names: dict[str, str] = {}
+    for name in filter(None, map(str.strip, text.split(","))):
+        names.setdefault(name if "/" in name else f"{name}/equal", name)
+    if not names:
+        raise ValueError("--policies names none; leave it out to play all")
+    return list(names.values())
+
+
+def _score_table(result: Any, scores: list[Any], *, costs: bool) -> Table:
     """The table of a replay, for 80 columns."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("\npolicy", no_wrap=True)
@@ -236,5 +257,8 @@ def _score_table(scores: list[Any], *, costs: bool) -> Table:
         ]
         if costs:
             cells.insert(0, f"{100 * score.served:.2f}")
-        table.add_row(score.policy, *cells)
+        label, some = score.policy, len(result.optimum_windows)
+        if label == "optimum" and some < result.windows:
+            label = f"optimum, {some} of {result.windows}"
+        table.add_row(label, *cells)
     return table

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import os
+import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
 from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
 
 from corral.errors import CorralError, TraceWarning
 
-__all__ = ["err", "out", "reported"]
+__all__ = ["check_new", "err", "out", "reported", "show_table"]
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -30,10 +36,39 @@ def reported(command: Command) -> Command:
                 warnings.simplefilter("default", TraceWarning)
                 result = command(*args, **kwargs)
         except (CorralError, ValueError, OSError) as error:
-            err.print(f"corral: {error}", markup=False, soft_wrap=True)
+            message = _in_options(str(error), inspect.signature(command).parameters)
+            err.print(f"corral: {message}", markup=False, soft_wrap=True)
             raise typer.Exit(2) from None
         for warning in caught:
             err.print(f"corral: {warning.message}", markup=False, soft_wrap=True)
         return result
 
     return run  # type: ignore[return-value]
+
+
+def _in_options(message: str, names: Iterable[str]) -> str:
+    """A message of the library, with arguments as this command spells them: queue=-1 -> --queue."""
+    for name in names:
+        option = "--" + name.replace("_", "-")
+        message = re.sub(rf"\b{name}=(?=[,;.])", option, message)
+        message = re.sub(rf"\b{name}=", f"{option} ", message)
+    return message
+
+
+def show_table(table: Table) -> None:
+    """Print a table as wide as it is: a terminal may wrap its lines, but no number is cut."""
+    width = Measurement.get(out, out.options.update(width=10_000), table).maximum
+    Console(width=max(out.width, width), highlight=False).print(table)
+
+
+def check_new(path: Path, *, folder: bool = False, overwrite: bool = False) -> None:
+    """Raise ValueError, before any work is done, where ``path`` could not be written."""
+    if folder and path.exists() and not path.is_dir():
+        raise ValueError(f"--out {path} is a file; give a folder")
+    if not folder and path.exists() and not overwrite:
+        raise ValueError(f"{path} exists; --overwrite replaces it")
+    parent = path.absolute() if folder else path.absolute().parent
+    while folder and not parent.exists():
+        parent = parent.parent
+    if not (parent.is_dir() and os.access(parent, os.W_OK)):
+        raise ValueError(f"--out {path}: {parent} is no folder that can be written to")

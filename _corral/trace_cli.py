@@ -12,7 +12,7 @@ import typer
 from rich import box
 from rich.table import Table
 
-from corral.console import err, out, reported
+from corral.console import check_new, err, out, reported, show_table
 
 __all__ = ["app"]
 
@@ -49,7 +49,10 @@ MaybeStep = Annotated[
 @app.command()
 @reported
 def check(files: Annotated[list[str], typer.Argument(help="Trace files to read.")]) -> None:
-    """Read traces strictly; say what is wrong, with file, line and column."""
+    """Read traces strictly, and say what is wrong.
+
+    Every fault comes with file, line, column, value and what to do about it.
+    """
     from corral.data import load_trace
     from corral.errors import TraceError
 
@@ -63,7 +66,7 @@ def check(files: Annotated[list[str], typer.Argument(help="Trace files to read."
         else:
             capacity = "with capacity" if trace.capacity is not None else "without capacity"
             out.print(
-                f"{file}: {len(trace)} steps x {len(trace.nodes)} nodes, {capacity}",
+                f"{file}: {_size(trace)}, {capacity}",
                 markup=False,
                 soft_wrap=True,
             )
@@ -74,20 +77,20 @@ def check(files: Annotated[list[str], typer.Argument(help="Trace files to read."
 @app.command()
 @reported
 def show(trace: Annotated[str, typer.Argument(help="A bundled trace or a CSV file.")]) -> None:
-    """Show a trace: its span, and load and capacity of each node."""
+    """Show load and capacity of each node."""
     from corral.data import load_trace
 
     load = load_trace(trace)
-    unit = "s" if load.clock == "utc" else ""
+    unit = " s" if load.clock == "utc" else ""
     out.print(
-        f"{load.name}: {len(load)} steps of {load.step}{unit}, {len(load.nodes)} nodes, "
+        f"{load.name}: {_size(load)}, a step is {load.step}{unit}, "
         f"{load.clock_text(0)} to {load.clock_text(len(load) - 1)}",
         markup=False,
     )
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     courses = [_course(load.arrivals[:, i]) for i in range(len(load.nodes))]
     top = max(float(course.max()) for course in courses)
-    table.add_column("\nnode", overflow="ellipsis", max_width=16)
+    table.add_column("\nnode", overflow="fold", max_width=16)
     for heading in ("mean\nload", "peak\nload", "mean\ncapacity"):
         table.add_column(heading, justify="right", no_wrap=True)
     steps = -(-len(load) // COURSE)
@@ -103,7 +106,7 @@ def show(trace: Annotated[str, typer.Argument(help="A bundled trace or a CSV fil
             capacity,
             _spark(courses[i], top),
         )
-    out.print(table)
+    show_table(table)
     if load.capacity is not None:
         arrived = load.arrivals.sum()
         local = np.minimum(load.arrivals, load.capacity).sum() / arrived
@@ -139,9 +142,13 @@ def make(
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Make a trace: days and weeks, noise, bursts, flash crowds, uneven capacity."""
+    """Make a trace from a seed.
+
+    It has days and weeks, noise, bursts, flash crowds, uneven capacity; see data/README.md.
+    """
     from corral.data import make_trace
 
+    check_new(out_file, overwrite=overwrite)
     options = dict(_setting(text) for text in option or [])
     given = {"nodes": nodes, "days": days, "step": step, "seed": seed, "mean": mean, **options}
     _write(make_trace(name=out_file.name.split(".")[0], **given), out_file, overwrite)
@@ -166,13 +173,14 @@ def _setting(text: str) -> tuple[str, Any]:
 def _write(trace: Any, path: Path, overwrite: bool) -> None:
     from corral.data import write_trace
 
-    try:
-        write_trace(trace, path, overwrite=overwrite)
-    except FileExistsError:
-        raise ValueError(f"{path} exists; --overwrite replaces it") from None
-    out.print(
-        f"{path}: {len(trace)} steps x {len(trace.nodes)} nodes", markup=False, soft_wrap=True
-    )
+    write_trace(trace, path, overwrite=overwrite)
+    out.print(f"{path}: {_size(trace)}", markup=False, soft_wrap=True)
+
+
+def _size(trace: Any) -> str:
+    from corral.trainers.report import counted
+
+    return f"{counted(len(trace), 'step')} x {counted(len(trace.nodes), 'node')}"
 
 
 # --- import --------------------------------------------------------------------------------------
@@ -212,9 +220,10 @@ def series(
     capacity: Capacity = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Files of timestamp,value rows (such as NAB's): requests per step."""
+    """Files of timestamp,value rows (NAB)."""
     from corral.data import import_series
 
+    check_new(out_file, overwrite=overwrite)
     imported = import_series(
         files,
         names=_list(names),
@@ -242,9 +251,10 @@ def requests(
     capacity: Capacity = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Files with one row per request (such as Azure LLM inference 2023), counted into steps."""
+    """Files with one row per request (Azure LLM 2023)."""
     from corral.data import import_requests
 
+    check_new(out_file, overwrite=overwrite)
     imported = import_requests(
         files,
         step=step,
@@ -270,9 +280,10 @@ def access_log(
     capacity: Capacity = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Web-server access logs in Common or Combined format, counted into steps."""
+    """Web-server access logs (Common, Combined)."""
     from corral.data import import_access_log
 
+    check_new(out_file, overwrite=overwrite)
     imported = import_access_log(
         files,
         step=step,
@@ -302,9 +313,10 @@ def azure_functions(
     capacity: Capacity = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Azure Functions 2019: a row per function, a column per minute."""
+    """Azure Functions 2019: a column per minute."""
     from corral.data import import_azure_functions
 
+    check_new(out_file, overwrite=overwrite)
     imported = import_azure_functions(
         files,
         nodes=nodes,

@@ -49,7 +49,7 @@ class Finished:
     lengths: Array  # int64 [D] steps
 
 
-@dataclass
+@dataclass(repr=False)
 class BatchStep:
     """What a step of B copies returns."""
 
@@ -103,6 +103,7 @@ class Batch:
         self._sizes = np.array([rules.action_space(agent).n for agent in rules.agents])  # [N]
         self._alike = len({str(rules.observation_space(agent)) for agent in rules.agents}) == 1
         self._row, self._column = np.ogrid[:copies, : len(rules.agents)]
+        self._identity = str(getattr(rules, "identity", rules.name))
         self._state: Any = None
         self._warned = rules.illegal == "raise"
         self._limit = np.iinfo(np.int64).max if rules.max_cycles is None else rules.max_cycles
@@ -175,7 +176,7 @@ class Batch:
     # --- Saving and restoring --------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """All that decides how the copies go on: ``arrays`` by name, and ``generators``.
+        """All that decides how the copies go on: ``rules``, ``arrays`` by name, ``generators``.
 
         A Batch of the same rules and size that restores it plays on bit for bit.
         """
@@ -183,7 +184,11 @@ class Batch:
         arrays = {f"state.{name}": a.copy() for name, a in state_arrays(self._state).items()}
         for name in ("elapsed", "ended", "returns"):
             arrays[name] = getattr(self, f"_{name}").copy()
-        return {"arrays": arrays, "generators": [rng.bit_generator.state for rng in self._rngs]}
+        return {
+            "rules": self._identity,
+            "arrays": arrays,
+            "generators": [rng.bit_generator.state for rng in self._rngs],
+        }
 
     def restore(self, snapshot: dict[str, Any]) -> dict[str, Observation]:
         """Go on from a ``snapshot``; returns the observations of that moment.
@@ -200,6 +205,11 @@ class Batch:
         expected["returns"] = np.zeros(shape, dtype=np.float64)
         if len(generators) != self.copies or set(arrays) != set(expected):
             raise ValueError("the snapshot is of another environment or number of copies")
+        if snapshot.get("rules") != self._identity:
+            raise ValueError(
+                f"the snapshot is of rules {snapshot.get('rules')}, here they are "
+                f"{self._identity}: another environment, other arguments, or another load"
+            )
         for name, array in expected.items():
             given = np.asarray(arrays[name])
             if (given.shape, given.dtype) != (array.shape, array.dtype):

@@ -6,6 +6,7 @@ import io
 import warnings
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from itertools import islice
 
 import numpy as np
@@ -96,7 +97,10 @@ def _duplicates(table: Table, rank: Counts, data: bytes) -> list[Fault]:
 
 
 def _incomplete(table: Table, rank: Counts, data: bytes) -> list[Fault]:
-    """One fault per time at which some node has no row."""
+    """One fault per time at which some node has no row; first the nodes that have hardly any."""
+    strays = _strays(table, data)
+    if strays:
+        return strays
     count = len(table.nodes)
     short = np.flatnonzero(np.bincount(rank) < count)[: MAX_FAULTS + 1]
     faults = []
@@ -115,6 +119,24 @@ def _incomplete(table: Table, rank: Counts, data: bytes) -> list[Fault]:
     return faults
 
 
+def _strays(table: Table, data: bytes) -> list[Fault]:
+    """Nodes with less than half of the times, where others have all: most often misspelt names."""
+    rows_of = np.bincount(table.node, minlength=len(table.nodes))
+    most = int(rows_of.max())
+    usual = [name for name, rows in zip(table.nodes, rows_of, strict=True) if 2 * rows >= most]
+    faults = []
+    for node in np.flatnonzero(2 * rows_of < most)[: MAX_FAULTS + 1].tolist():
+        row, name = int(np.flatnonzero(table.node == node)[0]), table.nodes[node]
+        close = get_close_matches(name.lower(), usual, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        rule = (
+            f"this node has {rows_of[node]} of {most} rows{hint} "
+            "Every node needs a row at every time: nothing is filled in"
+        )
+        faults.append(Fault(table.file, rule, line=row + 2, column="node", value=name))
+    return faults
+
+
 def _uneven(table: Table, times: Counts, rank: Counts, data: bytes) -> list[Fault]:
     """One fault per time that does not follow the one before by the usual step."""
     steps = np.diff(times)
@@ -122,13 +144,14 @@ def _uneven(table: Table, times: Counts, rank: Counts, data: bytes) -> list[Faul
         return []
     values, counts = np.unique(steps, return_counts=True)
     usual = int(values[counts.argmax()])
+    unit = " s" if table.clock == "utc" else ""
+    zones = " (times that name no zone are taken as UTC)" if table.clock == "utc" else ""
     faults = []
     for at in np.flatnonzero(steps != usual)[: MAX_FAULTS + 1]:
         row = int(np.flatnonzero(rank == at + 1)[0])
         rule = (
-            f"{steps[at]} after {format_time(int(times[at]), table.clock)}, the step is {usual} "
-            "elsewhere; steps must be equal: add the missing rows, or import the file "
-            "with a rule for gaps"
+            f"{steps[at]}{unit} after {format_time(int(times[at]), table.clock)}, the step is "
+            f"{usual}{unit} elsewhere; steps must be equal: add the missing rows{zones}"
         )
         value = _cell(data, row)
         faults.append(Fault(table.file, rule, line=row + 2, column="time", value=value))

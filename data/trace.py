@@ -157,11 +157,16 @@ class Trace:
             except ValueError:
                 multiple = float("nan")
             if not capacity.endswith("x") or not 0 <= multiple < float("inf"):
-                raise ValueError(f"capacity {capacity!r}: give a number, or a text like '1.25x'")
+                raise ValueError(
+                    f"capacity {capacity!r}: give a whole number, or a text like '1.25x'"
+                )
             levels: Counts = np.rint(multiple * self.arrivals.mean(axis=0)).astype(np.int64)
             return levels
         if isinstance(capacity, bool) or int(capacity) != capacity or capacity < 0:
-            raise ValueError(f"capacity {capacity!r}: give a whole number of requests, 0 or more")
+            raise ValueError(
+                f"capacity {capacity!r}: give a whole number of requests, 0 or more, "
+                "or a text like '1.25x'"
+            )
         return np.full(len(self.nodes), int(capacity), dtype=np.int64)
 
     def _with(self, **changes: Any) -> Trace:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
 from typing import Any
 
-__all__ = ["amount", "one_of", "whole"]
+__all__ = ["amount", "known_arguments", "one_of", "whole"]
 
 
 def whole(name: str, value: Any, least: int = 0) -> int:
@@ -31,7 +33,19 @@ def amount(name: str, value: Any) -> float:
 
 
 def one_of(name: str, value: Any, known: Sequence[Any]) -> Any:
-    """``value`` itself if it is one of ``known``, or ValueError."""
+    """``value`` itself if it is one of ``known``, or ValueError, with the nearest of them."""
     if value not in known:
-        raise ValueError(f"{name}={value!r}: give one of {', '.join(map(repr, known))}")
+        close = difflib.get_close_matches(str(value), known, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise ValueError(f"{name}={value!r}: {hint}give one of {', '.join(map(repr, known))}")
     return value
+
+
+def known_arguments(function: Callable[..., Any], given: Iterable[str]) -> None:
+    """Raise TypeError, with the nearest name, where ``function`` has no such argument."""
+    names = list(inspect.signature(function).parameters)
+    for name in given:
+        if name not in names:
+            close = difflib.get_close_matches(name, names, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else "."
+            raise TypeError(f"no argument named {name!r}{hint} Known: {', '.join(names)}")

@@ -60,7 +60,7 @@ PAIRS = (
 
 def split_pair(pair: str) -> tuple[str, Route]:
     """("overflow", "two") of "overflow/two"; the route is "equal" where none is given."""
-    amount, _, route = pair.partition("/")
+    amount, _, route = pair.strip().partition("/")
     if amount not in AMOUNTS:
         raise UnknownNameError.of("reference policy", amount, AMOUNTS)
     for known in ROUTES:

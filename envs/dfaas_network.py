@@ -184,24 +184,26 @@ def _running_sum(values: Array) -> Array:
     return total
 
 
-def adjacency(agents: Sequence[str], neighbours: Mapping[str, Sequence[str]] | None) -> Array:
+def adjacency(
+    agents: Sequence[str], nodes: Sequence[str], neighbours: Mapping[str, Sequence[str]] | None
+) -> Array:
     """links[i, j], bool [N, N]: agent i can forward to agent j. None: each to every other.
 
-    Raises UnknownNameError for an agent that is none of ``agents``, ValueError for a link of an
-    agent to itself.
+    ``neighbours`` calls them by their names as ``agents`` or, in the trace, as ``nodes``. Raises
+    UnknownNameError for any other name, ValueError for a link of an agent to itself.
     """
     if neighbours is None:
         return ~np.eye(len(agents), dtype=bool)
     links = np.zeros((len(agents), len(agents)), dtype=bool)
-    index = {agent: i for i, agent in enumerate(agents)}
+    index = {name: i for names in (nodes, agents) for i, name in enumerate(names)}
     for agent, others in neighbours.items():
         if isinstance(others, str):
             raise ValueError(f"neighbours[{agent!r}]={others!r}: give a list of agents")
         for other in (agent, *others):
             if other not in index:
-                raise UnknownNameError.of("node", other, agents)
+                raise UnknownNameError.of("node", other, [*agents, *nodes])
         for other in others:
-            if other == agent:
-                raise ValueError(f"neighbours[{agent!r}] names {agent!r} itself")
+            if index[other] == index[agent]:
+                raise ValueError(f"neighbours[{agent!r}] names {other!r} itself")
             links[index[agent], index[other]] = True
     return links

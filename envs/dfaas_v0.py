@@ -4,7 +4,7 @@ N nodes replay a trace. At every step node i sees a_i new requests and can serve
 how many of the new ones to forward to its neighbours. What is neither served, nor accepted by a
 neighbour, nor held in the queue, is lost. All nodes act at once.
 
-| | |
+| | of dfaas_v0 |
 |---|---|
 | agents | ``node_0`` .. ``node_{N-1}``, in the order in which nodes first appear in the trace |
 | actions | Discrete: k forwards min(k * unit, a) of the a arrivals |
@@ -51,6 +51,7 @@ Version history: v0, the first.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import operator
 from collections.abc import Mapping, Sequence
@@ -63,7 +64,7 @@ import numpy as np
 from pettingzoo import AECEnv
 
 from corral.data import Trace, load_trace
-from corral.envs.arguments import amount, one_of, whole
+from corral.envs.arguments import amount, known_arguments, one_of, whole
 from corral.envs.core import Array, Observation, Outcome, agent_views
 from corral.envs.dfaas_network import ROUTES, Network, Route, adjacency
 from corral.envs.dfaas_render import Frame, ansi, draw
@@ -101,12 +102,13 @@ class DfaasRules:
 
     Args:
         trace: a bundled name ("edge3", "edge8"), the path of a CSV, or a Trace.
-        max_cycles: steps of an episode.
+        max_cycles: steps of an episode; one longer than the rows wraps round to the first.
         rows: (low, high): windows are drawn, and wrap, inside these rows of the trace only.
         start: "random", or the row (counted from low) at which every episode starts.
         load_scale: arrivals are divided by this; default: the trace's largest, at least 1.
         capacity_scale: capacities are divided by this; default: the trace's largest, at least 1.
-        max_level: largest number of units that an action can stand for.
+        max_level: largest number of units that an action can stand for. Loads above it are
+            forwarded in units of several requests, and the overflow no longer to the request.
         queue: requests that a node can hold until the next step.
         forward_cost: cost of forwarding one request, in lost requests.
         wait_cost: cost of one request that waits for one step, in lost requests.
@@ -114,6 +116,7 @@ class DfaasRules:
         second_offer: whether refused requests are offered once more.
         link_limit: requests that a directed link takes per step; None: any number.
         neighbours: agent -> agents it can forward to (none where absent); None: all others.
+            The names that the trace gives its nodes will do as well.
         reward: each node its "own", or everyone the "team"'s mean.
         capacity: replaces the trace's: requests per step, or "1.25x" of each node's mean load.
         illegal: what an action outside the mask does: "penalise" or "raise".
@@ -171,7 +174,10 @@ class DfaasRules:
         self.unit = max(1, math.ceil(self.load_scale / self.max_level))
         self.levels = math.ceil(self.load_scale / self.unit) + 1  # number of actions, A
         self.network = Network(
-            adjacency(self.agents, neighbours), self.route, self.second_offer, self.link_limit
+            adjacency(self.agents, self.trace.nodes, neighbours),
+            self.route,
+            self.second_offer,
+            self.link_limit,
         )
 
         self.rows = (0, len(self.trace)) if rows is None else _section(rows, len(self.trace))
@@ -192,6 +198,17 @@ class DfaasRules:
         # a does that by itself; without, one "unit" must exceed any arrivals.
         self._request_per_level = np.where(linked, self.unit, np.iinfo(np.int64).max // self.levels)
         self._masks = np.tri(self.levels, dtype=np.int8)  # row k allows 0..k
+
+    @property
+    def identity(self) -> str:
+        """Equal for rules that play alike: a digest of the load and of all arguments."""
+        settings = (
+            *(self.trace.digest, self.rows, self.max_cycles, self.start_row, self.load_scale),
+            *(self.capacity_scale, self.max_level, self.queue, self.forward_cost, self.wait_cost),
+            *(self.route, self.second_offer, self.link_limit, self.reward),
+            self.network.links.tolist(),
+        )
+        return f"{self.name} {hashlib.sha256(repr(settings).encode()).hexdigest()}"
 
     # --- Spaces ----------------------------------------------------------------------------------
 
@@ -405,6 +422,7 @@ def _start_row(start: int | str, rows: tuple[int, int]) -> int | None:
 
 def parallel_env(render_mode: str | None = None, **kwargs: Any) -> ParallelShell:
     """dfaas_v0 as a PettingZoo ParallelEnv; arguments as for ``DfaasRules``."""
+    known_arguments(DfaasRules, kwargs)
     kwargs.setdefault("keep_flow", render_mode is not None)
     return ParallelShell(DfaasRules(**kwargs), render_mode)
 

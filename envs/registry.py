@@ -8,6 +8,7 @@ from typing import Any
 
 import pettingzoo
 
+from corral.envs.arguments import known_arguments
 from corral.envs.core import Rules
 from corral.errors import UnknownNameError
 
@@ -53,7 +54,9 @@ def _spec(name: str) -> EnvSpec:
 
 def make_rules(name: str, **kwargs: Any) -> Rules[Any]:
     """The rules of a registered environment, as ``Batch`` and the trainers run them."""
-    rules: Rules[Any] = _load(name, _spec(name).rules)(**kwargs)
+    build = _load(name, _spec(name).rules)
+    known_arguments(build, kwargs)
+    rules: Rules[Any] = build(**kwargs)
     return rules
 
 

@@ -99,6 +99,9 @@ class _Shell:
     def __str__(self) -> str:
         return self.rules.name
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.rules.name}: {', '.join(self.possible_agents)}>"
+
     # --- Parts shared by both shells -------------------------------------------------------------
 
     def _begin(self, seed: int | None) -> None:

@@ -45,7 +45,9 @@ def bar_chart(bars: Sequence[Bar], title: str) -> str:
         end = left + bar.value * scale
         if bar.low is not None and bar.high is not None:
             middle = y + height / 2 - 1
-            parts.append(_line(left + bar.low * scale, middle, left + bar.high * scale, middle))
+            ends = (left + bar.low * scale, left + bar.high * scale)
+            parts.append(_line(ends[0], middle, ends[1], middle, "#fff", width=4))  # to stand out
+            parts.append(_line(ends[0], middle, ends[1], middle, width=1.5))
             end = max(end, left + bar.high * scale)
         parts.append(_text(end + 6, y + 14, f"{bar.value:.2f}"))
     return _svg(top + len(bars) * height + 8, parts, title)
@@ -119,8 +121,9 @@ def _box(x: float, y: float, width: float, height: float, colour: str) -> str:
     )
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, colour: str = INK) -> str:
-    return f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke="{colour}"/>'
+def _line(x1: float, y1: float, x2: float, y2: float, colour: str = INK, width: float = 1) -> str:
+    shape = f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"
+    return f'<path d="{shape}" stroke="{colour}" stroke-width="{width}"/>'
 
 
 def _points(x: Array, y: Array) -> str:

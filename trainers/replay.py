@@ -20,7 +20,7 @@ import numpy as np
 from corral.data import Trace, load_trace
 from corral.envs.baselines import baseline_team, split_pair
 from corral.envs.core import Array, generator
-from corral.envs.dfaas_v0 import DfaasRules
+from corral.envs.dfaas_v0 import DfaasRules, Route
 from corral.envs.optimum import Optimum, has_closed_form, optimum
 from corral.envs.policy import Policy
 from corral.errors import MissingExtraError
@@ -74,7 +74,7 @@ class Score:
     episodes: int  # windows played
     illegal_actions: int
     served: float
-    served_low: float | None
+    served_low: float | None  # 95 % bootstrap interval of served over all windows
     served_high: float | None
     lost: float
     forwarded: float
@@ -91,6 +91,7 @@ class Replay:
 
     trace: Trace  # with the capacity that was played
     settings: dict[str, Any]  # arguments of dfaas_v0, without trace and route
+    unit: int  # requests that one level of action stands for
     rows: tuple[int, int]
     window: int  # steps
     windows: int  # whole ones
@@ -103,7 +104,7 @@ class Replay:
 
 def replay(
     trace: str | Path | Trace,
-    policies: Sequence[str],
+    policies: Sequence[str] | Mapping[str, str | Policy],
     *,
     rows: tuple[int, int] | None = None,
     window: int | None = None,
@@ -112,10 +113,13 @@ def replay(
     progress: Progress = lambda what, done, total: None,
     **settings: Any,
 ) -> Replay:
-    """Play every policy ("amount/route", see ``corral.envs.baselines``) over the same load.
+    """Play every policy over the same load.
 
     Args:
         trace: a bundled name, the path of a CSV, or a Trace.
+        policies: pairs such as "overflow/two" (see ``corral.envs.baselines``); or a mapping from
+            any label to a pair, or to a Policy that plays every node, batched, with the ``route``
+            of ``settings``.
         rows: (low, high), the rows to play; default: all.
         window: steps of a window; default: a day, or 288 where the trace's clock has none.
         seed: of the random policy and of route "two".
@@ -126,15 +130,21 @@ def replay(
     Raises what ``DfaasRules`` and ``split_pair`` raise.
     """
     load = load_trace(trace)
-    pairs = {policy: split_pair(policy) for policy in policies}
+    chosen = _chosen(policies, settings.pop("route", "equal"))
     low, high = rows if rows is not None else (0, len(load))
+    if window is not None and window < 1:
+        raise ValueError(f"window={window}: give 1 step or more")
     length = min(window or load.steps_per_day or DEFAULT_WINDOW, high - low)
     totals: dict[str, Totals] = {}
     series: dict[str, Series] = {}
     rules = DfaasRules(load, rows=(low, high), **settings)  # fails early, whatever the policies
-    for policy, (amount, route) in pairs.items():
+    for policy, (player, route) in chosen.items():
         rules = DfaasRules(load, rows=(low, high), max_cycles=length, route=route, **settings)
-        team = baseline_team(amount, rules)
+        team = (
+            baseline_team(player, rules)
+            if isinstance(player, str)
+            else dict.fromkeys(rules.agents, player)
+        )
         record = play(rules, team, length, seed, functools.partial(progress, policy))
         totals[policy] = record.totals
         series[policy] = record.series
@@ -146,6 +156,7 @@ def replay(
     return Replay(
         trace=rules.trace,
         settings=settings,
+        unit=rules.unit,
         rows=(low, high),
         window=length,
         windows=whole,
@@ -155,6 +166,21 @@ def replay(
         scores=scores,
         series=series,
     )
+
+
+def _chosen(
+    policies: Sequence[str] | Mapping[str, str | Policy], route: Route
+) -> dict[str, tuple[str | Policy, Route]]:
+    """Who plays under which label: the amount of a baseline or a Policy, and the route."""
+    if isinstance(policies, str):
+        policies = [policies]
+    named = policies if isinstance(policies, Mapping) else {pair: pair for pair in policies}
+    if not named:
+        raise ValueError("give one policy or more")
+    return {
+        label: split_pair(player) if isinstance(player, str) else (player, route)
+        for label, player in named.items()
+    }
 
 
 # --- Playing -------------------------------------------------------------------------------------
@@ -287,13 +313,12 @@ def _best(rules: DfaasRules, window: int, sampled: int, progress: Progress) -> B
 
 
 def _score(policy: str, totals: Totals, rules: DfaasRules, best: Best, whole: int) -> Score:
-    """A policy's row: fractions over all rows, intervals over the ``whole`` windows."""
+    """A policy's row: shares and their intervals over all windows, returns over ``whole`` ones."""
     load, cost = totals.arrivals, totals.cost(rules.forward_cost, rules.wait_cost)
     served = totals.served_local + totals.served_remote
     every = max(1, int(load.sum()))
+    served_range, cost_range = bootstrap_ratio(served, load), bootstrap_ratio(cost, load)
     returns = totals.team_return[:whole]
-    served_range = bootstrap_ratio(served[:whole], load[:whole])
-    cost_range = bootstrap_ratio(cost[:whole], load[:whole])
     return_range = bootstrap_ratio(returns, np.ones(whole))
     steps = rules.rows[1] - rules.rows[0]
     return Score(

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import platform
+import re
 import tempfile
 from importlib import metadata
 from pathlib import Path
@@ -16,14 +17,18 @@ from typing import Any
 
 import numpy as np
 
+from corral.envs import baselines
 from corral.envs.core import Array
 from corral.trainers import charts
 from corral.trainers.replay import Replay, Score
 
-__all__ = ["describe", "ordered", "versions", "write_report"]
+__all__ = ["counted", "describe", "ordered", "versions", "write_report"]
 
 MOST_NODES = 12
 """The course over time is drawn for at most this many nodes: those that lose most."""
+
+FEW_WINDOWS = 10
+"""With fewer windows than this, a bootstrap interval is called rough."""
 
 
 def write_report(replay: Replay, folder: Path) -> dict[str, Path]:
@@ -72,29 +77,53 @@ def describe(replay: Replay) -> list[str]:
     """What was played and how, in sentences."""
     trace, (low, high) = replay.trace, replay.rows
     settings = ", ".join(f"{key} {value}" for key, value in replay.settings.items())
-    whole = f"{replay.windows} windows of {replay.window} steps"
+    windows = replay.windows + bool(replay.remainder)
+    played = f"{counted(replay.windows, 'window')} of {counted(replay.window, 'step')}"
     if replay.remainder:
-        whole += f" and one of {replay.remainder}"
+        played += f" and one of {replay.remainder}"
+    few = " (so few of them that intervals are rough)" if windows < FEW_WINDOWS else ""
     lines = [
-        f"Trace {trace.name}: rows {low} to {high - 1} of {len(trace)}, {len(trace.nodes)} nodes "
+        f"Trace {trace.name}: rows {low}:{high} of {len(trace)}, "
+        f"{counted(len(trace.nodes), 'node')} "
         f"({trace.clock_text(low)} to {trace.clock_text(high - 1)}).",
-        f"Played as {whole}. Queues and last-step information start empty in each window; "
-        "shares are over all rows, 95 % intervals by bootstrap over the whole windows.",
+        f"Played as {played}; queues and last-step information start empty in each. "
+        f"95 % intervals by bootstrap over the windows{few}.",
+        "Served, lost and forwarded (refused offers included) in % of the arrivals; waiting in "
+        "requests per node and step.",
         f"Settings of dfaas_v0: {settings or 'default'}.",
     ]
-    if not replay.optimum_windows:
-        lines.append(f"No optimum: {replay.optimum_method}.")
-    elif replay.optimum_method == "closed form":
-        lines.append("Optimum: closed form, over all windows.")
-    else:
-        count = len(replay.optimum_windows)
-        places = ", ".join(str(k + 1) for k in replay.optimum_windows)
-        which = "all whole windows" if count == replay.windows else f"{count} windows ({places})"
+    if replay.unit > 1:
         lines.append(
-            f"Optimum: {replay.optimum_method} over {which}; its row and the shares of it are over "
-            "these. It knows the future: a bound, no policy."
+            f"An action stands for whole units of {replay.unit} requests: the load is larger than "
+            "max_level. A higher max_level lets policies forward to the request."
         )
+    lines.append(_about_optimum(replay))
     return lines
+
+
+def _about_optimum(replay: Replay) -> str:
+    if not replay.optimum_windows:
+        return f"No optimum: {replay.optimum_method}."
+    if replay.optimum_method == "closed form":
+        exact = replay.unit == 1 and replay.settings.get("second_offer", True)
+        reach = "overflow reaches it" if exact else "a bound, which no policy need reach"
+        return f"Optimum: closed form, over all windows; {reach}."
+    count = len(replay.optimum_windows)
+    places = ", ".join(str(k + 1) for k in replay.optimum_windows)
+    which = (
+        "all whole windows"
+        if count == replay.windows
+        else f"{counted(count, 'window')} of {replay.windows} (number {places})"
+    )
+    return (
+        f"Optimum: {replay.optimum_method} over {which}; its row, and the shares of it, are over "
+        "these alone. It knows the future: a bound, no policy."
+    )
+
+
+def counted(number: int, what: str) -> str:
+    """ "1 window", "2 windows"."""
+    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def _results(replay: Replay) -> dict[str, Any]:
@@ -133,7 +162,8 @@ th, td { padding: 4px 12px; text-align: right; border-bottom: 1px solid #e5e5e5 
 th { color: #555; font-weight: 600; vertical-align: bottom }
 th:first-child, td:first-child { text-align: left }
 tr.optimum td { border-top: 2px solid #999; color: #555 }
-td small { color: #777 } svg { display: block; width: 100%; height: auto }
+td small { color: #777; white-space: nowrap } .wide { overflow-x: auto }
+.words td { text-align: left } svg { display: block; width: 100%; height: auto }
 """
 
 
@@ -157,13 +187,23 @@ def _page(replay: Replay) -> str:
 {_course(replay)}
 <h2>How to read this</h2>
 <p>A policy is <em>amount/route</em>: how much a node forwards, and how that is split over its
-neighbours. <b>Served</b>, <b>lost</b> and <b>forwarded</b> are shares of all arrivals;
-<b>waiting</b> is the mean number of requests that a node holds from one step to the next;
+neighbours. <b>Served</b>, <b>lost</b> and <b>forwarded</b> are shares of all arrivals; requests
+that still wait at a window's end are neither served nor lost. Forwarded counts what was offered,
+also what was refused; the optimum's counts what was accepted, for it offers nothing in vain.
+<b>Waiting</b> is the mean number of requests that a node holds from one step to the next;
 <b>cost</b> is lost + forward_cost * forwarded + wait_cost * waiting, as a share of the arrivals.
 <b>Of optimum</b> is what a policy gains (arrivals minus cost) over what the optimum gains.</p>
+{_glossary()}
 <p class="note">Made with {html.escape(made)}.</p>
 </html>
 """
+
+
+def _glossary() -> str:
+    """The amounts of the reference policies, as ``corral.envs.baselines`` explains them."""
+    rows = re.findall(r"^\| ([\w-]+) \| (.+) \|$", baselines.__doc__ or "", re.MULTILINE)
+    cells = [f"<tr><td>{html.escape(a)}</td><td>{html.escape(b)}</td></tr>" for a, b in rows]
+    return f"<table class='words'>{''.join(cells)}</table>"
 
 
 def _table_html(scores: list[Score], replay: Replay) -> str:
@@ -188,7 +228,7 @@ def _table_html(scores: list[Score], replay: Replay) -> str:
         rows.append(f"<tr{kind}>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
     heads = ("policy", "served %", "lost %", "forwarded %", "waiting", "cost %", "of optimum %")
     head = "".join(f"<th>{name}</th>" for name in heads)
-    return f"<table><tr>{head}</tr>{''.join(rows)}</table>"
+    return f"<div class='wide'><table><tr>{head}</tr>{''.join(rows)}</table></div>"
 
 
 def _bars(scores: list[Score], replay: Replay) -> str:
@@ -213,7 +253,7 @@ def _course(replay: Replay) -> str:
     labels = [replay.trace.clock_text(int(row)) for row in first.rows]
     losses = {policy: replay.series[policy].counts["lost"] for policy in shown}
     nodes = np.argsort(-losses[shown[-1]].sum(axis=0), kind="stable")[:MOST_NODES]
-    parts = []
+    parts = [f"<p class='note'>Losses are shown of {' and of '.join(map(html.escape, shown))}.</p>"]
     if len(nodes) < len(replay.trace.nodes):
         parts.append(f"<p class='note'>The {MOST_NODES} nodes that lose most.</p>")
     if first.width > 1:

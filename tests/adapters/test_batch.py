@@ -555,3 +555,15 @@ def test_before_reset_there_is_nothing(call: str) -> None:
     }
     with pytest.raises(ResetNeededError, match=r"call reset\(\) first"):
         getattr(batch, call)(*arguments.get(call, ()))
+
+
+def test_a_snapshot_of_other_rules_is_refused() -> None:
+    """Same shapes, another game: it was taken."""
+    batch = make_batch("dfaas_v0", copies=2, seed=0, trace=small_trace(), queue=3)
+    batch.reset()
+    taken = batch.snapshot()
+    for other in ({"queue": 4}, {"queue": 3, "forward_cost": 0.5}, {"queue": 3, "route": "spare"}):
+        misfit = make_batch("dfaas_v0", copies=2, seed=0, trace=small_trace(), **other)
+        misfit.reset()
+        with pytest.raises(ValueError, match="another environment, other arguments, or another"):
+            misfit.restore(taken)

@@ -74,7 +74,12 @@ def test_replay_takes_the_settings_of_the_environment(tmp_path: Path) -> None:
         (["replay", "edge4"], "edge3"),
         (["replay", "nowhere.csv"], "nowhere.csv"),
         (["replay", "edge3", "--policies", "overflaw"], "did you mean 'overflow'"),
+        (["replay", "edge3", "--policies", ","], "--policies names none"),
+        (["replay", "edge3", "--window", "0"], "--window 0: give 1 step or more"),
+        (["replay", "edge3", "--queue", "-1"], "--queue -1: give a whole number, 0 or more"),
         (["replay", "edge3", "--rows", "5"], "LOW:HIGH"),
+        (["replay", "edge3", "--rows", "5:9000"], "--rows (5, 9000): give (low, high)"),
+        (["replay", "edge3", "--capacity", "12.5"], "give a whole number"),
         (["replay", "edge3", "--rows", "0:9", "--split", "0.5"], "not both"),
         (["replay", "edge3", "--split", "1.5"], "below 1"),
         (["replay", "edge3", "--capacity", "lots"], "1.25x"),
@@ -83,6 +88,55 @@ def test_replay_takes_the_settings_of_the_environment(tmp_path: Path) -> None:
 def test_mistakes_end_in_one_message(arguments: list[str], message: str, tmp_path: Path) -> None:
     assert message in run(*arguments, "--out", tmp_path / "out", code=2)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_capacity_of_nought_is_not_left_out(tmp_path: Path) -> None:
+    """It was: 0 counted as "not given", and the file's own capacity was played."""
+    run("replay", "edge3", "--policies", "local", "--rows", ":300", "--capacity", "0",
+        "--out", tmp_path)  # fmt: skip
+    kept = json.loads((tmp_path / "results.json").read_text())
+    assert kept["settings"] == {"capacity": 0}
+    assert kept["trace_rows"] == [0, 300]
+    assert kept["rows"][0]["served"] == 0.0
+
+
+def test_policies_are_played_once_each(tmp_path: Path) -> None:
+    names = "local, overflow,overflow/equal,local/equal,"
+    run("replay", "edge3", "--policies", names, "--rows", "0:300", "--out", tmp_path)
+    kept = json.loads((tmp_path / "results.json").read_text())
+    assert [row["policy"] for row in kept["rows"]] == ["overflow", "local", "optimum"]
+
+
+@pytest.mark.parametrize("columns", ["40", "80"])
+def test_no_number_is_cut_however_narrow_the_terminal(tmp_path: Path, columns: str) -> None:
+    printed = run(
+        *("replay", "edge3", "--policies", "local", "--queue", "100000", "--wait-cost", "0.5"),
+        *("--capacity", "1", "--optimum-windows", "0", "--out", tmp_path),
+        columns=columns,
+    )
+    assert "…" not in printed
+    kept = json.loads((tmp_path / "results.json").read_text())["rows"][0]
+    assert f"{100 * kept['cost']:.2f}" in printed
+
+
+def test_out_is_checked_before_the_work(tmp_path: Path) -> None:
+    file = tmp_path / "taken"
+    file.write_text("")
+    printed = run("replay", "edge8", "--out", file, code=2)
+    assert printed.strip() == f"corral: --out {file} is a file; give a folder"
+
+
+def test_coarse_actions_and_bounds_are_said(tmp_path: Path) -> None:
+    (tmp_path / "loads.csv").write_text("time,node,arrivals,capacity\n0,a,334,9\n0,b,1,400\n")
+    coarse = run("replay", "loads.csv", "--policies", "overflow", "--out", "o", folder=tmp_path)
+    words = " ".join(coarse.split())
+    assert "whole units of 4 requests" in words
+    assert "a bound, which no policy need reach" in words
+    options = ("--policies", "overflow", "--out", "o", "--max-level", "400")
+    fine = " ".join(run("replay", "loads.csv", *options, folder=tmp_path).split())
+    assert "units of" not in fine
+    assert "overflow reaches it" in fine
+    assert "1 window of 1 step;" in fine
 
 
 def test_an_interrupt_ends_a_replay_cleanly(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ def test_check_says_what_is_wrong_and_where(tmp_path: Path) -> None:
     good, bad = tmp_path / "good.csv", tmp_path / "bad.csv"
     good.write_text("time,node,arrivals\n0,a,5\n1,a,6\n")
     bad.write_text("time,node,arrivals\n0,a,5\n1,a,-6\n2,a,x\n")
-    assert "2 steps x 1 nodes, without capacity" in run("trace", "check", good, "edge3")
+    assert "2 steps x 1 node, without capacity" in run("trace", "check", good, "edge3")
     output = run("trace", "check", good, bad, code=1)
     assert f"{bad}:3: column 'arrivals': '-6'" in output
     assert f"{bad}:4: column 'arrivals': 'x'" in output
@@ -29,7 +29,7 @@ def test_show_fits_80_columns(tmp_path: Path) -> None:
     path = tmp_path / "one.csv"
     path.write_text("time,node,arrivals\n0,a node with a long name,5\n")
     shown = run("trace", "show", path)
-    assert "1 steps" in shown
+    assert "1 step x 1 node," in shown
     assert max(map(len, shown.splitlines()[1:])) <= 80
 
 
@@ -42,7 +42,8 @@ def test_make_takes_every_field_of_the_spec(tmp_path: Path) -> None:
     assert read_trace(path) == make_trace(TraceSpec(days=1, seed=4))
     wrong = run("trace", "make", "--out", path, "--set", "burst=0", "--overwrite", code=2)
     assert "did you mean 'bursts'" in wrong
-    assert "NAME=VALUE" in run("trace", "make", "--out", path, "--set", "bursts", code=2)
+    other = tmp_path / "other.csv"
+    assert "NAME=VALUE" in run("trace", "make", "--out", other, "--set", "bursts", code=2)
 
 
 def test_import_series(tmp_path: Path) -> None:
@@ -66,11 +67,19 @@ def test_import_says_how_to_fill_gaps(tmp_path: Path) -> None:
     path.write_text("\n".join(["timestamp,value", *lines, ""]))
     out = tmp_path / "out.csv"
     refused = run("trace", "import", "series", path, "--out", out, code=2)
+    assert "choose --gaps" in refused  # spelt as on the command line
     assert "interpolate" in refused
     assert not out.exists()
     noted = run("trace", "import", "series", path, "--out", out, "--gaps", "interpolate")
     assert "note: " in noted
     assert read_trace(out).arrivals[:, 0].tolist() == [5, 6, 6, 7, 8, 9]
+
+
+def test_an_existing_file_stops_an_import_before_its_notes(tmp_path: Path) -> None:
+    path = tmp_path / "gap.csv"
+    path.write_text("timestamp,value\n2026-01-01 00:00,1\n2026-01-01 00:01,1\n")
+    refused = run("trace", "import", "series", path, "--out", path, code=2)
+    assert refused.strip() == f"corral: {path} exists; --overwrite replaces it"
 
 
 def test_import_requests_and_access_logs(tmp_path: Path) -> None:

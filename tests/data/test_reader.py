@@ -7,6 +7,7 @@ import random
 import re
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -475,3 +476,24 @@ def test_the_fast_way_reads_what_was_written():
     assert table.capacity is not None
     assert table.arrivals.reshape(500, 3).tolist() == counts.tolist()
     assert table.capacity.reshape(500, 3).tolist() == counts[:, [0, -1, -2]].tolist()
+
+
+def test_a_misspelt_node_is_named_itself(tmp_path: Path) -> None:
+    """Not every time at which its namesake is missing."""
+    rows = [f"{t},{node},1\n" for t in range(9) for node in ("db", "web")]
+    rows[7] = "3,Web,1\n"
+    path = tmp_path / "loads.csv"
+    path.write_text("time,node,arrivals\n" + "".join(rows))
+    with pytest.raises(TraceError) as caught:
+        read_trace(path)
+    (fault,) = caught.value.faults
+    assert (fault.line, fault.column, fault.value) == (9, "node", "Web")
+    assert "1 of 9 rows; did you mean 'web'?" in fault.rule
+
+
+def test_a_gap_says_how_long_in_which_unit(tmp_path: Path) -> None:
+    path = tmp_path / "loads.csv"
+    times = ["00:00", "00:05", "00:10", "01:15"]
+    path.write_text("time,node,arrivals\n" + "".join(f"2026-01-01T{t},a,1\n" for t in times))
+    with pytest.raises(TraceError, match=r"3900 s after 2026-01-01T00:10:00Z, the step is 300 s"):
+        read_trace(path)

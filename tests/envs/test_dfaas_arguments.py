@@ -43,6 +43,8 @@ LARGEST = int(small_trace().arrivals.max())
         ({"capacity": -3}, ValueError, "capacity -3"),
         ({"capacity": "twice"}, ValueError, "a text like '1.25x'"),
         ({"neighbours": {"node_9": []}}, UnknownNameError, "no node named 'node_9'"),
+        ({"route": "shortst"}, ValueError, "did you mean 'shortest'"),
+        ({"que": 3}, TypeError, "no argument named 'que'; did you mean 'queue'"),
         ({"neighbours": {"node_0": ["node_0"]}}, ValueError, "names 'node_0' itself"),
         ({"neighbours": {"node_0": "node_1"}}, ValueError, "give a list of agents"),
         ({"render_mode": "svg"}, ValueError, "render_mode='svg': give one of 'human'"),
@@ -60,6 +62,29 @@ def test_a_trace_without_capacity_asks_for_one() -> None:
         DfaasRules(load)
     assert DfaasRules(load, capacity="1.25x").trace.capacity.tolist() == [[4, 5]]
     assert DfaasRules(load, capacity=np.int64(7)).trace.capacity.tolist() == [[7, 7]]
+
+
+def test_neighbours_may_be_called_as_in_the_trace() -> None:
+    trace = Trace(nodes=("web", "api"), arrivals=[[3, 4]], capacity=[[1, 9]], times=[0])
+    links = DfaasRules(trace, neighbours={"web": ["api"]}).network.links
+    assert links.tolist() == [[False, True], [False, False]]
+    with pytest.raises(ValueError, match="names 'node_0' itself"):
+        DfaasRules(trace, neighbours={"web": ["node_0"]})
+
+
+def test_the_identity_tells_rules_apart() -> None:
+    base = DfaasRules(small_trace()).identity
+    assert DfaasRules(small_trace()).identity == base
+    assert DfaasRules(small_trace(), illegal="raise", keep_flow=True).identity == base
+    changes: list[dict[str, Any]] = [
+        {"queue": 1}, {"max_cycles": 9}, {"rows": (0, 3)}, {"start": 0}, {"load_scale": 99},
+        {"capacity_scale": 99}, {"max_level": 3}, {"forward_cost": 0.1}, {"wait_cost": 0.1},
+        {"route": "two"}, {"second_offer": False}, {"link_limit": 5}, {"reward": "team"},
+        {"neighbours": {"node_0": ["node_1"]}}, {"capacity": 4},
+    ]  # fmt: skip
+    found = {DfaasRules(small_trace(), **change).identity for change in changes}
+    assert len(found) == len(changes)
+    assert base not in found
 
 
 def test_numbers_of_numpy_are_numbers() -> None:

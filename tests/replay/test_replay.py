@@ -10,6 +10,7 @@ import pytest
 from corral.data import Trace
 from corral.envs.baselines import AMOUNTS, PAIRS, baseline_team
 from corral.envs.dfaas_v0 import ROUTES, DfaasRules
+from corral.envs.policy import Decision
 from corral.errors import ScaleError, TraceError, UnknownNameError
 from corral.trainers.replay import play, replay
 
@@ -134,6 +135,49 @@ def test_without_scipy_the_optimum_is_missing_and_says_why(
     assert result.scores[0].share_of_optimum is None
 
 
+class Half:
+    """A policy of a user's own: half of the largest legal amount."""
+
+    def initial_state(self, copies: int) -> None:
+        return None
+
+    def act(self, observation: Any, *unused: Any, **also_unused: Any) -> Decision:
+        return Decision((observation["action_mask"].sum(axis=-1, dtype=np.int64) - 1) // 2)
+
+
+def test_a_policy_of_ones_own_plays_beside_the_others() -> None:
+    trace = random_trace(60)
+    result = replay(trace, {"half": Half(), "reference": "overflow/two"}, window=20, route="spare")
+    assert [score.policy for score in result.scores] == ["half", "reference", "optimum"]
+    half = score_of(result, "half")
+    assert half.forwarded == (trace.arrivals // 2).sum() / trace.arrivals.sum()
+    alone = replay(trace, ["overflow/two"], window=20)
+    assert score_of(result, "reference").served == score_of(alone, "overflow/two").served
+    by_route = {
+        route: replay(trace, {"half": Half()}, window=20, route=route, second_offer=False)
+        for route in ("equal", "shortest")
+    }
+    assert by_route["equal"].scores[0].served != by_route["shortest"].scores[0].served
+
+
+def test_a_single_policy_may_be_a_text() -> None:
+    assert replay(random_trace(30), "local").scores[0].policy == "local"
+    with pytest.raises(ValueError, match="give one policy or more"):
+        replay(random_trace(30), [])
+
+
+def test_intervals_cover_the_rows_that_the_figures_cover() -> None:
+    """A last, shorter window counts for both: here it alone has any load."""
+    arrivals = np.zeros((50, 2), dtype=int)
+    arrivals[40:] = 10
+    trace = Trace(
+        nodes=("a", "b"), arrivals=arrivals, capacity=np.full((50, 2), 5), times=np.arange(50)
+    )
+    score = replay(trace, ["local"], window=20).scores[0]
+    assert score.served == 0.5
+    assert (score.served_low, score.served_high) == (0.5, 0.5)
+
+
 def test_progress_reaches_its_end() -> None:
     calls: list[tuple[str, int, int]] = []
     replay(random_trace(50), ["local"], window=20, progress=lambda *call: calls.append(call))
@@ -146,6 +190,7 @@ def test_progress_reaches_its_end() -> None:
     [
         ({"policies": ["overflaw"]}, UnknownNameError, "did you mean 'overflow'"),
         ({"policies": ["overflow/nearest"]}, UnknownNameError, "no route named 'nearest'"),
+        ({"window": 0}, ValueError, "window=0: give 1 step or more"),
         ({"rows": (50, 300)}, ValueError, "0 <= low < high <= 100"),
         ({"queue": -1}, ValueError, "queue=-1"),
         ({"load_scale": 3}, ScaleError, "pass load_scale=20"),

@@ -10,13 +10,15 @@ from pathlib import Path
 ENVIRONMENT = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "PYTHONUTF8": "1"}
 
 
-def run(*arguments: str | Path, code: int = 0, folder: Path | None = None) -> str:
+def run(
+    *arguments: str | Path, code: int = 0, folder: Path | None = None, columns: str = "80"
+) -> str:
     """The output of ``corral ARGUMENTS``, errors included; it must end with ``code``."""
     done = subprocess.run(
         [sys.executable, "-m", "corral", *map(str, arguments)],
         capture_output=True,
         text=True,
-        env=ENVIRONMENT,
+        env={**ENVIRONMENT, "COLUMNS": columns},
         cwd=folder,
         timeout=120,
     )
