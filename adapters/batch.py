@@ -173,6 +173,14 @@ class Batch:
         masks = self._masks.reshape(-1, self._masks.shape[-1])  # [B * N, A]
         return _pick(masks, rng).reshape(self.copies, len(self.agents))
 
+    def render(self, info: dict[str, Array] | None, mode: str) -> Any:
+        """A picture of copy 0 after a step with ``info`` (None: before the first), see Rules."""
+        self._require_reset()
+        first = copy_rows(self._state, slice(0, 1))
+        if info is None:
+            return self.rules.render(first, self.rules.info(first), mode)
+        return self.rules.render(first, {key: values[:1] for key, values in info.items()}, mode)
+
     # --- Saving and restoring --------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:

@@ -13,7 +13,14 @@ from common import TRACES
 
 HERE = Path(__file__).parent
 NEEDS_TRACES = {"reference_policies", "trace_statistics"}
-NAMES = ("stepping", "trace_reading", "replay_year", "reference_policies", "trace_statistics")
+NAMES = (
+    "stepping",
+    "sb3_vec_envs",
+    "trace_reading",
+    "replay_year",
+    "reference_policies",
+    "trace_statistics",
+)
 
 
 def main() -> None:

@@ -102,6 +102,10 @@ class _Shell:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.rules.name}: {', '.join(self.possible_agents)}>"
 
+    def use_generator(self, rng: np.random.Generator) -> None:
+        """Draw the episodes to come from ``rng``, as a copy in a Batch draws from its own."""
+        self._rng = rng
+
     # --- Parts shared by both shells -------------------------------------------------------------
 
     def _begin(self, seed: int | None) -> None:

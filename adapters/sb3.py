@@ -1,0 +1,197 @@
+"""Batch as a Stable-Baselines3 VecEnv: the fast way.
+
+    from sb3_contrib import MaskablePPO
+    vec_env = make_vec_env("dfaas_v0", copies=64, seed=0)
+    policy_kwargs = {"features_extractor_class": FeaturesWithoutMask}
+    MaskablePPO("MultiInputPolicy", vec_env, policy_kwargs=policy_kwargs).learn(100_000)
+
+Columns, observations and infos: see ``corral.adapters.columns``. ``corral.adapters.supersuit``
+gives the same, step by step and bit for bit, over PettingZoo environments.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from stable_baselines3.common.torch_layers import CombinedExtractor
+
+from corral.adapters.batch import Batch, BatchStep, make_batch
+from corral.adapters.columns import ColumnVecEnv, Layout, refuse_death, refuse_turns
+from corral.envs.core import Array, Observation, Rules, generator, stack_agents
+
+__all__ = ["BatchVecEnv", "FeaturesWithoutMask", "make_vec_env"]
+
+
+def make_vec_env(
+    env: str | Rules[Any],
+    copies: int = 64,
+    seed: int | None = 0,
+    *,
+    agent_id: bool = True,
+    render_mode: str | None = None,
+    **env_kwargs: Any,
+) -> BatchVecEnv:
+    """``copies`` copies of a registered environment, or of given rules, as a VecEnv.
+
+    ``env_kwargs`` go to the environment. Raises UnknownNameError for an unknown name, and
+    UnsupportedSpaceError for turn-based games and agents that differ.
+    """
+    batch = make_batch(env, copies, seed, **env_kwargs)
+    return BatchVecEnv(batch, agent_id=agent_id, render_mode=render_mode)
+
+
+class BatchVecEnv(ColumnVecEnv):
+    """The B x N agents of a Batch as B * N columns: column = copy * N + agent.
+
+    ``agent_id`` adds to each observation which agent it is of. ``seed()`` holds for the next reset;
+    until then the Batch's own seed does. Raises UnsupportedSpaceError for turn-based games and
+    agents that differ, and in the step in which an agent ends before the others.
+    """
+
+    def __init__(self, batch: Batch, agent_id: bool = True, render_mode: str | None = None) -> None:
+        rules = batch.rules
+        if not rules.simultaneous:
+            refuse_turns(rules.name)
+        if render_mode not in (None, "ansi", "rgb_array") or (
+            render_mode is not None and render_mode not in rules.render_modes
+        ):
+            raise ValueError(f"render_mode={render_mode!r}: give 'ansi', 'rgb_array' or None")
+        self.batch = batch
+        layout = Layout.of(rules, rules.name, batch.agents, agent_id)
+        # Which sums there are, and of which numbers, is read off the info of a throwaway episode.
+        sample = rules.info(rules.start([generator(0, "env")]))
+        shape = (batch.copies, len(batch.agents))
+        self._kpis = {
+            key: np.zeros(shape, np.float64 if values.dtype.kind == "f" else np.int64)
+            for key, values in sample.items()
+        }
+        self._info: dict[str, Array] | None = None  # of copy 0's last step, for pictures
+        super().__init__(layout, batch.copies, None, render_mode)
+
+    def reset(self) -> dict[str, Array]:
+        """Begin an episode in every copy; entries [C, ...]."""
+        observations = self.batch.reset(self._next_seed)
+        self._next_seed = None
+        for sums in self._kpis.values():
+            sums[...] = 0
+        self._info = None
+        self._reset_options()
+        return self._shown(self._flat(observations))
+
+    def step_wait(
+        self,
+    ) -> tuple[dict[str, Array], Array, Array, list[dict[str, Any]]]:
+        """Observations [C, ...], rewards float32 [C], dones bool [C], infos."""
+        assert self._actions is not None  # step_async came first
+        step = self.batch.step(self._actions.reshape(self.copies, -1))  # [B, N]
+        for key, values in step.info.items():
+            self._kpis[key] += values
+        self._info = step.info
+        infos: list[dict[str, Any]] = [{}] * self.num_envs  # one dict for all that go on
+        ended = step.terminated | step.truncated  # [B, N]
+        if step.finished is not None or np.count_nonzero(ended):
+            self._require_common_end(step, ended)
+            self._tell_ends(step, infos)
+        return (
+            self._shown(self._flat(step.observations)),
+            np.array(step.reward, dtype=np.float32).reshape(-1),  # [C]; SB3 adds to it in place
+            ended.reshape(-1),  # [C]
+            infos,
+        )
+
+    def close(self) -> None:
+        """Nothing to close: a Batch holds arrays alone."""
+
+    # --- Saving and restoring --------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """The Batch's ``snapshot``, with the sums of the episodes under way among its arrays."""
+        saved = self.batch.snapshot()
+        saved["arrays"] |= {f"kpis.{key}": sums.copy() for key, sums in self._kpis.items()}
+        return saved
+
+    def restore(self, snapshot: dict[str, Any]) -> dict[str, Array]:
+        """Go on from a ``snapshot``; returns the observations of that moment.
+
+        Raises ValueError, before anything changes, where the snapshot does not fit.
+        """
+        arrays = dict(snapshot.get("arrays", {}))
+        sums = {key: arrays.pop(f"kpis.{key}", None) for key in self._kpis}
+        for key, own in self._kpis.items():
+            given = sums[key]
+            if given is None or (given.shape, given.dtype) != (own.shape, own.dtype):
+                raise ValueError(f"snapshot: kpis.{key} is not {own.dtype} {own.shape}")
+        observations = self.batch.restore({**snapshot, "arrays": arrays})
+        self._kpis = {key: given.copy() for key, given in sums.items()}
+        self._next_seed, self._info = None, None
+        return self._shown(self._flat(observations))
+
+    # --- Parts -----------------------------------------------------------------------------------
+
+    def _flat(self, observations: dict[str, Observation]) -> dict[str, Array]:
+        """Batched observations by agent as entries [C, ...]."""
+        first = observations[self.batch.agents[0]]
+        # A copy: what is handed out may be written to, and Batch judges actions by its own masks.
+        blocks: dict[str, Any] = {"action_mask": stack_agents(observations, "action_mask").copy()}
+        if self.layout.names is None:
+            blocks["observation"] = stack_agents(observations, "observation")
+        else:
+            parts = [observations[agent]["observation"] for agent in self.batch.agents]
+            blocks["observation"] = {
+                key: np.stack([part[key] for part in parts], axis=1) for key in first["observation"]
+            }
+        entries = {
+            key: block.reshape(-1, *block.shape[2:])  # [B, N, ...] -> [B * N, ...]
+            for key, block in self.layout.flat(blocks).items()
+        }
+        if self.layout.identities is not None:
+            copies = len(first["action_mask"])
+            entries["agent"] = np.tile(self.layout.identities, (copies, 1))  # [B * N, N]
+        return entries
+
+    def _require_common_end(self, step: BatchStep, ended: Array) -> None:
+        early = ended & ~step.over[:, None]
+        if early.any():
+            names = [self.batch.agents[i] for i in np.flatnonzero(early.any(axis=0))]
+            refuse_death(self.layout.name, names)
+
+    def _tell_ends(self, step: BatchStep, infos: list[dict[str, Any]]) -> None:
+        """Fill in the infos of the columns whose episodes ended, and begin their sums anew."""
+        finished = step.finished
+        assert finished is not None  # an early end was refused
+        last = self._flat(finished.observations)  # [D * N, ...]
+        n = len(self.batch.agents)
+        for d, row in enumerate(finished.rows.tolist()):
+            for i in range(n):
+                kpis = {key: sums[row, i].item() for key, sums in self._kpis.items()}
+                info = self._final(
+                    step.truncated[row, i], finished.returns[d, i], finished.lengths[d], kpis
+                )
+                info["terminal_observation"] = {key: a[d * n + i] for key, a in last.items()}
+                infos[row * n + i] = info
+        for sums in self._kpis.values():
+            sums[finished.rows] = 0
+        if finished.rows[0] == 0:
+            self._info = None  # copy 0 shows the start of its next episode
+
+    def _environment(self) -> Any:
+        return self.batch.rules
+
+    def _render(self) -> Any:
+        assert self.render_mode is not None  # render() saw to it
+        return self.batch.render(self._info, self.render_mode)
+
+
+class FeaturesWithoutMask(CombinedExtractor):
+    """SB3's features of a Dict observation, all but ``action_mask``.
+
+    A mask says what is legal, and belongs to the logits alone: as an input it would only tell the
+    network what the masking enforces anyway. Pass it as ``features_extractor_class`` in
+    ``policy_kwargs`` of a MultiInputPolicy.
+    """
+
+    def __init__(self, observation_space: spaces.Dict, **kwargs: Any) -> None:
+        kept = {key: space for key, space in observation_space.items() if key != "action_mask"}
+        super().__init__(spaces.Dict(kept), **kwargs)

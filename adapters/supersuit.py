@@ -1,0 +1,266 @@
+"""PettingZoo environments as a Stable-Baselines3 VecEnv through SuperSuit, with its losses mended.
+
+    from corral.envs import dfaas_v0
+    vec_env = vectorize(dfaas_v0.parallel_env(), copies=8, cpus=2, seed=0)
+    MaskablePPO("MultiInputPolicy", vec_env).learn(100_000)
+    vec_env.close()
+
+SuperSuit's ``pettingzoo_env_to_vec_env_v1`` and ``concat_vec_envs_v1`` run the copies. What
+SuperSuit 3.11 loses is put back: the time limit (``TimeLimit.truncated``), seeds, streams of chance
+per copy, ``action_masks``, the info of an episode's last step, and an end of the program that does
+not hang on worker processes.
+
+Copy r plays, bit for bit, what row r of ``Batch(seed)`` plays. Columns, observations and infos: see
+``corral.adapters.columns``; here ``infos[c]`` holds the environment's own info as well, each step.
+"""
+
+from __future__ import annotations
+
+import atexit
+import math
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from pettingzoo import AECEnv, ParallelEnv
+
+from corral.adapters.columns import ColumnVecEnv, Layout, refuse_death, refuse_turns
+from corral.envs.core import Array, generator
+from corral.envs.shells import ParallelShell
+from corral.errors import UnsupportedSpaceError
+from corral.extras import require
+
+__all__ = ["SuperSuitVecEnv", "vectorize"]
+
+
+def vectorize(
+    parallel_env: Any, copies: int, cpus: int = 0, seed: int | None = None, agent_id: bool = True
+) -> SuperSuitVecEnv:
+    """``copies`` pickled copies of a ParallelEnv, side by side, as a VecEnv.
+
+    Args:
+        parallel_env: a ParallelEnv whose agents are alike; it is not stepped itself.
+        copies: how many, B. Column = copy * N + agent.
+        cpus: from 2 on, that many worker processes; else all runs in this one, as in SuperSuit.
+        seed: for the first reset; None: unpredictable. ``seed()`` gives one for the next.
+        agent_id: add to each observation which agent it is of.
+
+    Raises:
+        UnsupportedSpaceError: a turn-based environment, agents that differ, spaces that
+            Stable-Baselines3 does not take; and, when stepping, an agent that ends early.
+        MissingExtraError: SuperSuit is not installed.
+        ValueError: fewer than 1 copies, or negative cpus.
+    """
+    if copies < 1 or cpus < 0:
+        raise ValueError(f"copies={copies}, cpus={cpus}: give 1 or more copies, 0 or more cpus")
+    suit = require("supersuit", extra="sb3", purpose="vectorize PettingZoo environments")
+    name = str(getattr(parallel_env, "metadata", {}).get("name", parallel_env))
+    if not isinstance(parallel_env, ParallelEnv):
+        if isinstance(parallel_env, AECEnv) and parallel_env.metadata.get("is_parallelizable"):
+            raise UnsupportedSpaceError(f"{name} is an AECEnv: give the module's parallel_env()")
+        refuse_turns(name)
+    if not parallel_env.metadata.get("is_parallelizable", True):
+        refuse_turns(name)
+    layout = Layout.of(parallel_env, name, parallel_env.possible_agents, agent_id)
+    workers = min(cpus, copies)
+    # SuperSuit's own division: this many copies for each worker, the rest for the last.
+    copy = _Copy(parallel_env, layout, math.ceil(copies / max(workers, 1)))
+    vector = suit.pettingzoo_env_to_vec_env_v1(copy)
+    vector = suit.concat_vec_envs_v1(vector, copies, num_cpus=cpus, base_class="gymnasium")
+    return SuperSuitVecEnv(vector, copy, copies, seed)
+
+
+# --- In each copy, below SuperSuit ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Goes where SuperSuit expects a seed, and tells each copy its number.
+
+    SuperSuit derives the copies' seeds by adding: the number of the worker process, then that of
+    the copy within the worker. Sums of numbers coincide (worker 0's copy 1 and worker 1's copy 0);
+    here the summands are kept apart.
+    """
+
+    seed: int
+    path: tuple[int, ...] = ()
+
+    def __add__(self, number: int) -> _Place:
+        return _Place(self.seed, (*self.path, number))
+
+    def copy(self, per_worker: int) -> int:
+        worker, within = self.path if len(self.path) == 2 else (0, self.path[0])
+        return worker * per_worker + within
+
+
+class _Copy(ParallelEnv[str, Any, int]):  # type: ignore[misc]  # PettingZoo ships no types
+    """One environment as SuperSuit gets it: flat observations, infos that survive a reset.
+
+    SuperSuit merges the info of the reset that follows over the last info of an episode. So here
+    resets give none, and the last info brings along what the episode amounted to.
+    """
+
+    def __init__(self, env: Any, layout: Layout, per_worker: int) -> None:
+        self.env = env
+        self.layout = layout
+        self.per_worker = per_worker
+        self.metadata = env.metadata
+        self.possible_agents = list(env.possible_agents)
+
+    @property
+    def agents(self) -> list[str]:
+        return list(self.env.agents)
+
+    @property
+    def unwrapped(self) -> Any:
+        return self.env.unwrapped
+
+    def observation_space(self, agent: str) -> spaces.Dict:
+        return self.layout.observation_space
+
+    def action_space(self, agent: str) -> spaces.Discrete:
+        return self.layout.action_space
+
+    def reset(
+        self, seed: _Place | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, dict[str, Array]], dict[str, dict[str, Any]]]:
+        number = None
+        if seed is not None:
+            rng = generator(seed.seed, "env", seed.copy(self.per_worker))
+            if isinstance(self.env.unwrapped, ParallelShell):
+                self.env.unwrapped.use_generator(rng)  # as row r of a Batch has it
+            else:
+                number = int(rng.integers(2**31))  # all that other environments take
+        observations, _ = self.env.reset(seed=number, options=options)
+        self._require_all(observations)
+        self._length = 0
+        self._returns = dict.fromkeys(self.possible_agents, 0.0)
+        self._kpis: dict[str, dict[str, Any]] = {agent: {} for agent in self.possible_agents}
+        return self._flat(observations, over=False), {agent: {} for agent in self.possible_agents}
+
+    def step(
+        self, actions: dict[str, int]
+    ) -> tuple[
+        dict[str, dict[str, Array]],
+        dict[str, float],
+        dict[str, bool],
+        dict[str, bool],
+        dict[str, dict[str, Any]],
+    ]:
+        observations, rewards, terminated, truncated, infos = self.env.step(actions)
+        self._require_all(observations)
+        self._length += 1
+        told: dict[str, dict[str, Any]] = {}
+        ended = []
+        for agent in self.possible_agents:
+            self._returns[agent] += float(rewards[agent])
+            told[agent] = dict(infos.get(agent, {}))
+            sums = self._kpis[agent]
+            for key, value in told[agent].items():
+                if isinstance(value, int | float | np.number | np.bool_):
+                    sums[key] = sums.get(key, 0) + value
+            if terminated[agent] or truncated[agent]:
+                ended.append(agent)
+        over = len(ended) == len(self.possible_agents)
+        if ended and not over:
+            refuse_death(self.layout.name, ended)
+        if over:
+            for agent, info in told.items():
+                info["episode"] = {"r": self._returns[agent], "l": self._length}
+                info["kpis"] = self._kpis[agent]
+        return self._flat(observations, over), rewards, terminated, truncated, told
+
+    def render(self) -> Any:
+        return self.env.render()
+
+    def close(self) -> None:
+        self.env.close()
+
+    def _flat(self, observations: dict[str, Any], over: bool) -> dict[str, dict[str, Array]]:
+        shown = {}
+        for i, agent in enumerate(self.possible_agents):
+            flat = self.layout.flat(observations[agent])
+            if not over and not flat["action_mask"].any():
+                refuse_turns(self.layout.name)
+            if self.layout.identities is not None:
+                flat["agent"] = self.layout.identities[i].copy()
+            shown[agent] = flat
+        return shown
+
+    def _require_all(self, observations: dict[str, Any]) -> None:
+        missing = [agent for agent in self.possible_agents if agent not in observations]
+        if missing:
+            refuse_death(self.layout.name, missing)
+
+
+# --- Above SuperSuit -----------------------------------------------------------------------------
+
+
+class SuperSuitVecEnv(ColumnVecEnv):
+    """SuperSuit's vector of copies as Stable-Baselines3 wants it; made by ``vectorize``.
+
+    Close it, or leave that to the end of the program: workers do not outlive it.
+    """
+
+    def __init__(self, vector: Any, copy: _Copy, copies: int, seed: int | None) -> None:
+        self.vector = vector
+        self._example = copy.env  # never stepped; its attributes are those of all copies
+        self._started = False
+        # multiprocessing waits, at exit, for workers that wait for orders. Its exit function was
+        # registered before this one, and runs after it.
+        self._at_exit = _closer(weakref.ref(vector))
+        atexit.register(self._at_exit)
+        super().__init__(copy.layout, copies, seed, getattr(copy.unwrapped, "render_mode", None))
+
+    def reset(self) -> dict[str, Array]:
+        """Begin an episode in every copy; entries [C, ...]."""
+        if self._next_seed is None and not self._started:
+            self.seed(None)  # or the copies, pickled from one environment, would all play alike
+        place = None if self._next_seed is None else _Place(self._next_seed)
+        observations, _ = self.vector.reset(seed=place)
+        self._next_seed, self._started = None, True
+        self._reset_options()
+        return self._shown(dict(observations))
+
+    def step_async(self, actions: Array) -> None:
+        """Take one action per column, int [C]. Raises ActionError, ResetNeededError."""
+        super().step_async(actions)
+        self.vector.step_async(self._actions)
+
+    def step_wait(
+        self,
+    ) -> tuple[dict[str, Array], Array, Array, list[dict[str, Any]]]:
+        """Observations [C, ...], rewards float32 [C], dones bool [C], infos."""
+        observations, rewards, terminated, truncated, infos = self.vector.step_wait()
+        terminated, truncated = terminated.astype(bool), truncated.astype(bool)
+        dones = terminated | truncated
+        for column in np.flatnonzero(dones):
+            info = infos[column]
+            cut = truncated[column] and not terminated[column]
+            info |= self._final(cut, info["episode"]["r"], info["episode"]["l"], info["kpis"])
+        return self._shown(dict(observations)), rewards, dones, infos
+
+    def close(self) -> None:
+        """End the worker processes; may be called again."""
+        atexit.unregister(self._at_exit)
+        self.vector.close()
+
+    def _environment(self) -> Any:
+        return self._example
+
+    def _render(self) -> Any:
+        return self.vector.render()
+
+
+def _closer(vector: weakref.ref[Any]) -> Callable[[], None]:
+    """Closes the vector if it still lives: exit functions must not keep it alive."""
+
+    def close() -> None:
+        alive = vector()
+        if alive is not None:
+            alive.close()
+
+    return close

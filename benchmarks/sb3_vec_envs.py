@@ -1,0 +1,86 @@
+"""How fast a Stable-Baselines3 VecEnv of dfaas_v0 steps: over Batch, and through SuperSuit.
+
+    OMP_NUM_THREADS=1 python benchmarks/sb3_vec_envs.py
+
+All play 64 copies of 3 nodes of edge3 with random legal actions; Batch and ``vectorize`` play the
+same episodes. "SuperSuit as it is" steps the same PettingZoo environment without what ``vectorize``
+puts back. Timed is ``VecEnv.step`` with the choice of the actions, which is the same for all. One
+env step moves all nodes of one copy. They are timed in turn, in several rounds, and the ratios are
+taken within a round, so that a machine that slows down slows all of them.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+import numpy as np
+import supersuit
+from common import machine, save
+from stable_baselines3.common.vec_env import VecEnv
+
+from corral.adapters import make_vec_env, vectorize
+from corral.envs import dfaas_v0
+
+COPIES = 64
+ROUNDS = 5
+SECONDS = 1.5  # per measurement
+
+
+def env_steps_per_second(vec_env: VecEnv, rng: np.random.Generator) -> float:
+    """Steps of all copies together; legal actions of dfaas_v0 are 0 .. highest."""
+    seen = vec_env.reset()
+    count, began = 0, time.perf_counter()
+    while (spent := time.perf_counter() - began) < SECONDS:
+        levels = np.add.reduce(seen["action_mask"], axis=1, dtype=np.int64)
+        seen, *_ = vec_env.step((rng.random(len(levels)) * levels).astype(np.int64))
+        count += 1
+    return COPIES * count / spent
+
+
+def stock() -> VecEnv:
+    vector = supersuit.pettingzoo_env_to_vec_env_v1(dfaas_v0.parallel_env())
+    return supersuit.concat_vec_envs_v1(vector, COPIES, base_class="stable_baselines3")
+
+
+def main() -> None:
+    contestants = {
+        "Batch": make_vec_env("dfaas_v0", copies=COPIES, seed=0),
+        "vectorize, cpus=0": vectorize(dfaas_v0.parallel_env(), COPIES, cpus=0, seed=0),
+        "vectorize, cpus=2": vectorize(dfaas_v0.parallel_env(), COPIES, cpus=2, seed=0),
+        "SuperSuit as it is, num_cpus=0": stock(),
+    }
+    rng = np.random.default_rng(0)
+    speeds: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(ROUNDS):
+        for name, vec_env in contestants.items():
+            speeds[name].append(env_steps_per_second(vec_env, rng))
+    for vec_env in contestants.values():
+        vec_env.close()
+
+    ratios = {
+        f"Batch over {name}": statistics.median(
+            ours / theirs for ours, theirs in zip(speeds["Batch"], speeds[name], strict=True)
+        )
+        for name in contestants
+        if name != "Batch"
+    }
+    lines = [
+        f"# Stepping a VecEnv of dfaas_v0, {COPIES} copies",
+        "",
+        "| over | env steps/s, median | min | max |",
+        "|---|--:|--:|--:|",
+    ]
+    for name, found in speeds.items():
+        lines.append(
+            f"| {name} | {statistics.median(found):,.0f} | {min(found):,.0f} | {max(found):,.0f} |"
+        )
+    lines += ["", "| ratio, median of the rounds | |", "|---|--:|"]
+    lines += [f"| {name} | {value:.1f} |" for name, value in ratios.items()]
+    about = machine("stable-baselines3", "supersuit", "pettingzoo", "gymnasium")
+    data = {"env_steps_per_second": speeds, "ratios": ratios}
+    save("sb3_vec_envs", "\n".join(lines), data, about)
+
+
+if __name__ == "__main__":
+    main()
