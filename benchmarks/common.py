@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import statistics
 from datetime import date
 from importlib import metadata
 from pathlib import Path
@@ -28,6 +29,23 @@ def machine(*packages: str) -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "unset"),
     }
+
+
+def ratio(speeds: dict[str, list[float]], ours: str, theirs: str) -> float:
+    """The median, over the rounds, of one contestant's speed over another's."""
+    return statistics.median(a / b for a, b in zip(speeds[ours], speeds[theirs], strict=True))
+
+
+def speed_table(title: str, speeds: dict[str, list[float]], ratios: dict[str, float]) -> str:
+    """Env steps/s of every contestant, and ratios between some, as Markdown."""
+    lines = [f"# {title}", "", "| what | env steps/s, median | min | max |", "|---|--:|--:|--:|"]
+    for name, found in speeds.items():
+        lines.append(
+            f"| {name} | {statistics.median(found):,.0f} | {min(found):,.0f} | {max(found):,.0f} |"
+        )
+    lines += ["", "| ratio, median of the rounds | |", "|---|--:|"]
+    lines += [f"| {name} | {value:.0f} |" for name, value in ratios.items()]
+    return "\n".join(lines)
 
 
 def save(name: str, text: str, data: Any, about: dict[str, Any]) -> None:

@@ -11,12 +11,11 @@ taken within a round, so that a machine that slows down slows all of them.
 
 from __future__ import annotations
 
-import statistics
 import time
 
 import numpy as np
 import supersuit
-from common import machine, save
+from common import machine, ratio, save, speed_table
 from stable_baselines3.common.vec_env import VecEnv
 
 from corral.adapters import make_vec_env, vectorize
@@ -59,27 +58,14 @@ def main() -> None:
         vec_env.close()
 
     ratios = {
-        f"Batch over {name}": statistics.median(
-            ours / theirs for ours, theirs in zip(speeds["Batch"], speeds[name], strict=True)
-        )
+        f"Batch over {name}": ratio(speeds, "Batch", name)
         for name in contestants
         if name != "Batch"
     }
-    lines = [
-        f"# Stepping a VecEnv of dfaas_v0, {COPIES} copies",
-        "",
-        "| over | env steps/s, median | min | max |",
-        "|---|--:|--:|--:|",
-    ]
-    for name, found in speeds.items():
-        lines.append(
-            f"| {name} | {statistics.median(found):,.0f} | {min(found):,.0f} | {max(found):,.0f} |"
-        )
-    lines += ["", "| ratio, median of the rounds | |", "|---|--:|"]
-    lines += [f"| {name} | {value:.1f} |" for name, value in ratios.items()]
+    text = speed_table(f"Stepping a VecEnv of dfaas_v0, {COPIES} copies", speeds, ratios)
     about = machine("stable-baselines3", "supersuit", "pettingzoo", "gymnasium")
     data = {"env_steps_per_second": speeds, "ratios": ratios}
-    save("sb3_vec_envs", "\n".join(lines), data, about)
+    save("sb3_vec_envs", text, data, about)
 
 
 if __name__ == "__main__":

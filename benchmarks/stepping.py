@@ -10,7 +10,6 @@ ratios are taken within a round, so that a machine that slows down slows all of 
 
 from __future__ import annotations
 
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import supersuit
-from common import machine, save
+from common import machine, ratio, save, speed_table
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -104,29 +103,15 @@ def main() -> None:
         for name, (step, copies) in contestants.items():
             speeds[name].append(env_steps_per_second(step, copies))
 
-    def ratio(a: str, b: str) -> float:
-        return statistics.median(x / y for x, y in zip(speeds[a], speeds[b], strict=True))
-
     ratios = {
         f"Batch over SuperSuit, {copies} copies": ratio(
-            f"Batch, {copies} copies", f"SuperSuit, {copies} copies"
+            speeds, f"Batch, {copies} copies", f"SuperSuit, {copies} copies"
         )
         for copies in (64, 1024)
     }
-    lines = [
-        "# Stepping dfaas_v0",
-        "",
-        "| what | env steps/s, median | min | max |",
-        "|---|--:|--:|--:|",
-    ]
-    for name, found in speeds.items():
-        lines.append(
-            f"| {name} | {statistics.median(found):,.0f} | {min(found):,.0f} | {max(found):,.0f} |"
-        )
-    lines += ["", "| ratio, median of the rounds | |", "|---|--:|"]
-    lines += [f"| {name} | {value:.0f} |" for name, value in ratios.items()]
+    text = speed_table("Stepping dfaas_v0", speeds, ratios)
     about = machine("supersuit", "pettingzoo", "gymnasium")
-    save("stepping", "\n".join(lines), {"env_steps_per_second": speeds, "ratios": ratios}, about)
+    save("stepping", text, {"env_steps_per_second": speeds, "ratios": ratios}, about)
 
 
 if __name__ == "__main__":

@@ -140,15 +140,22 @@ def test_coarse_actions_and_bounds_are_said(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_ends_a_replay_cleanly(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "corral", "replay", "edge8", "--out", str(tmp_path / "out")]
+    program = (
+        "import corral.cli, corral.trainers.report\n"
+        "print('ready', flush=True)\n"  # what comes now is the command itself, not its imports
+        "corral.cli.main()\n"
+    )
+    arguments = ["replay", "edge8", "--queue", "9", "--out", str(tmp_path / "out")]
     process = subprocess.Popen(
-        [*command, "--queue", "9"],
+        [sys.executable, "-c", program, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=ENVIRONMENT,
     )
-    time.sleep(3.0)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(1.0)  # of a replay that takes many times as long
     process.send_signal(signal.SIGINT)
     output = "".join(process.communicate(timeout=20))
     assert process.returncode == 130
