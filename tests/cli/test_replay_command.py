@@ -145,7 +145,8 @@ def test_an_interrupt_ends_a_replay_cleanly(tmp_path: Path) -> None:
         "print('ready', flush=True)\n"  # what comes now is the command itself, not its imports
         "corral.cli.main()\n"
     )
-    arguments = ["replay", "edge8", "--queue", "9", "--out", str(tmp_path / "out")]
+    hard = ["--queue", "9", "--link-limit", "9", "--optimum-windows", "14"]
+    arguments = ["replay", "edge8", *hard, "--out", str(tmp_path / "out")]
     process = subprocess.Popen(
         [sys.executable, "-c", program, *arguments],
         stdout=subprocess.PIPE,
