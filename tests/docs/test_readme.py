@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -68,3 +69,18 @@ def test_the_names_of_the_two_commands_exist() -> None:
     for target in ("demo", "test"):
         assert f"make {target}" in README
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
+
+
+def test_the_figures_are_those_of_the_benchmarks() -> None:
+    results = ROOT / "benchmarks" / "results"
+    stepping = json.loads((results / "stepping.json").read_text())["ratios"]
+    columns = json.loads((results / "sb3_vec_envs.json").read_text())["ratios"]
+    year = json.loads((results / "replay_year.json").read_text())["seconds"]
+    for row, figure in (
+        ("random legal actions, 64 copies", stepping["Batch over SuperSuit, 64 copies"]),
+        ("the same with 1024 copies", stepping["Batch over SuperSuit, 1024 copies"]),
+        ("the same over SuperSuit, 64 copies", columns["Batch over vectorize, cpus=0"]),
+        ("13 policies, with the optimum", year["replay"]),
+    ):
+        line = next(line for line in README.splitlines() if row in line)
+        assert re.search(rf"\| {figure:.0f} (times|s)", line), (line, figure)
