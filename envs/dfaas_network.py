@@ -68,6 +68,10 @@ class Network:
         Returns:
             Requests of each sender that nobody took, and what is spare afterwards: [B, N] each.
         """
+        if not np.count_nonzero(forwarded):  # often so where policies are good and load is low
+            if flow is not None:
+                flow[:] = 0
+            return forwarded.copy(), spare.copy()
         refused, after = np.empty_like(forwarded), np.empty_like(spare)
         # Mostly the same sender begins in all copies; else the copies are played in groups.
         shared = not np.count_nonzero(first != first[0])
