@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -27,7 +28,7 @@ def require(condition: object, message: str) -> None:
         raise ContractViolation(message)
 
 
-class Player:
+class Player(ABC):
     """Plays an environment, checks all that it shows and keeps that in ``record``.
 
     ``masks`` holds the action mask of every agent that is asked to act now, ``chosen`` a legal
@@ -58,16 +59,16 @@ class Player:
     def over(self) -> bool:
         return not self.env.agents
 
+    @abstractmethod
     def step(self, actions: Mapping[str, int] | None = None) -> None:
         """Play what is chosen, except for the given ``actions``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def illegal_count(self, agent: str, action: int) -> Any:
         """Play ``action`` and what completes the turn; the agent's ``illegal_actions`` in info."""
-        raise NotImplementedError
 
-    def _reset(self, seed: int | None) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _reset(self, seed: int | None) -> None: ...
 
     def clone(self) -> Player:
         """A pickled copy, with an empty record, that goes on from here."""
