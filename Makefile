@@ -1,5 +1,6 @@
-# make demo    installs into .venv, runs the main job, prints a table and the path of a report
-# make test    installs into .venv, then lint, types and all tests
+# make demo    installs into .venv, trains a team, prints a table and the path of a report
+# make test    installs into .venv, then lint, types and all tests but the slow ones
+# make test-slow   the tests that learn for longer
 # make wheel   builds wheel and sdist, and tests the wheel bare: without torch, without extras
 # make oldest  tests with the oldest supported versions of what corral stands on
 # make bench   runs the benchmarks
@@ -10,10 +11,12 @@ BIN    := $(VENV)/bin
 BARE   := .venv-bare
 ALONE  := tests/data tests/envs tests/adapters tests/replay tests/cli
 
-.PHONY: demo test lint types tests wheel oldest bench clean
+.PHONY: demo test lint types tests test-slow wheel oldest bench clean
 
 demo: $(VENV)/installed
-	$(BIN)/corral replay edge3 --split 0.7 --out runs/demo
+	rm -rf runs/demo
+	OMP_NUM_THREADS=1 $(BIN)/corral train dfaas_v0 --trace edge3 --steps 60000 --seed 1 --out runs/demo
+	OMP_NUM_THREADS=1 $(BIN)/corral evaluate runs/demo
 
 test: lint types tests
 
@@ -28,7 +31,10 @@ types: $(VENV)/installed
 	cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p corral
 
 tests: $(VENV)/installed
-	$(BIN)/pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not slow"
+
+test-slow: $(VENV)/installed
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m slow
 
 wheel: $(VENV)/installed
 	rm -rf dist build $(BARE)

@@ -1,26 +1,38 @@
 """corral: PettingZoo environments with action masks, and what is needed to judge who plays them.
 
-``corral.make(name, **kwargs)`` builds an environment; ``corral.data`` reads load traces,
-``corral.envs`` holds the environments, ``corral.adapters`` runs thousands of copies.
+``corral.make(name, **kwargs)`` builds an environment; ``corral.train(name, ...)`` trains a team in
+it, ``corral.evaluate(run)`` judges it. ``corral.data`` reads load traces, ``corral.envs`` holds the
+environments, ``corral.adapters`` runs thousands of copies, ``corral.trainers`` learns and measures.
 """
 
 from __future__ import annotations
 
+import importlib
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from corral.envs import make
+    from corral.trainers.run import load_run
+    from corral.trainers.run_evaluation import evaluate
+    from corral.trainers.training import resume, train
 
-__all__ = ["__version__", "make"]
+__all__ = ["__version__", "evaluate", "load_run", "make", "resume", "train"]
 
 __version__ = metadata.version("corral")
 
 
+_ON_DEMAND = {
+    "evaluate": "corral.trainers.run_evaluation",
+    "load_run": "corral.trainers.run",
+    "make": "corral.envs",
+    "resume": "corral.trainers.training",
+    "train": "corral.trainers.training",
+}
+
+
 def __getattr__(name: str) -> Any:
     # Late, so that ``import corral`` alone stays light and no import runs in a circle.
-    if name == "make":
-        from corral.envs import make
-
-        return make
+    if name in _ON_DEMAND:
+        return getattr(importlib.import_module(_ON_DEMAND[name]), name)
     raise AttributeError(f"module 'corral' has no attribute {name!r}")

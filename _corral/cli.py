@@ -11,13 +11,13 @@ from typing import Annotated, Any
 import typer
 from rich import box
 from rich.markdown import Markdown
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 import corral
-from corral import trace_cli
-from corral.console import check_new, err, out, reported, show_table
+from corral import trace_cli, train_cli
+from corral.console import check_new, out, reported, show_table
 from corral.errors import UnknownNameError
+from corral.judging import names, row_range, score_table, watching
 
 __all__ = ["app", "main"]
 
@@ -30,6 +30,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(trace_cli.app, name="trace")
+train_cli.add_to(app)
 
 
 def main() -> None:
@@ -104,9 +105,9 @@ def replay(
     policies: Annotated[
         str | None,
         typer.Option(
-            help="Comma-separated amount/route pairs; default: 13 of them. Amounts: local, random, "
-            "static, overflow, threshold, margin, patient, patient-margin. Routes: equal, "
-            "capacity, spare, shortest, two."
+            help="Comma-separated amount/route pairs and folders of runs; default: 13 pairs. "
+            "Amounts: local, random, static, overflow, threshold, margin, patient, "
+            "patient-margin. Routes: equal, capacity, spare, shortest, two."
         ),
     ] = None,
     rows: Annotated[
@@ -124,39 +125,56 @@ def replay(
     capacity: Annotated[
         str | None, typer.Option(help="Requests per step, or 1.25x each node's mean load.")
     ] = None,
-    queue: Annotated[int, typer.Option(help="Requests that a node can hold.")] = 0,
-    forward_cost: Annotated[float, typer.Option(help="Cost of a forwarded request.")] = 0.0,
-    wait_cost: Annotated[float, typer.Option(help="Cost of a request that waits a step.")] = 0.0,
+    queue: Annotated[
+        int | None, typer.Option(help="Requests that a node can hold; default: 0 (see below).")
+    ] = None,
+    forward_cost: Annotated[
+        float | None, typer.Option(help="Cost of a forwarded request; default: 0.")
+    ] = None,
+    wait_cost: Annotated[
+        float | None, typer.Option(help="Cost of a request that waits a step; default: 0.")
+    ] = None,
     link_limit: Annotated[
-        int | None, typer.Option(help="Requests per directed link and step.")
+        int | None, typer.Option(help="Requests per directed link and step; default: no limit.")
     ] = None,
     second_offer: Annotated[
-        bool, typer.Option(help="Offer refused requests once more to all neighbours.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--second-offer/--no-second-offer",
+            help="Offer refused requests once more to all neighbours; default: yes.",
+        ),
+    ] = None,
     max_level: Annotated[
-        int,
-        typer.Option(help="Levels of an action; larger loads are forwarded in coarser units."),
-    ] = 100,
+        int | None,
+        typer.Option(
+            help="Levels of an action; larger loads are forwarded in coarser units; default: 100."
+        ),
+    ] = None,
     optimum_windows: Annotated[
         int, typer.Option(help="Windows that get a linear program, where one is needed.")
     ] = 8,
-    seed: Annotated[int, typer.Option(help="Of random policies and routes.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of random policies, sampled actions, routes.")] = 0,
 ) -> None:
     """Replay a load trace through forwarding policies.
 
-    Prints what each serves, loses and forwards beside the optimum, and writes a report.
+    Prints what each serves, loses and forwards beside the optimum, and writes a report. Learned
+    teams are named by the folders of their runs; the defaults of the game are then those of the
+    runs.
     """
     from corral.data import load_trace
     from corral.envs.baselines import PAIRS
-    from corral.envs.dfaas_v0 import DfaasRules
     from corral.trainers import replay as engine
     from corral.trainers.report import describe, ordered, write_report
+    from corral.trainers.run import is_run, load_run
 
     check_new(out_dir, folder=True)
     load = load_trace(trace)
-    chosen = list(PAIRS) if policies is None else _names(policies)
-    given: dict[str, Any] = {
-        "capacity": _capacity(capacity),
+    chosen: dict[str, Any] = {
+        name: name for name in (PAIRS if policies is None else names(policies, is_run))
+    }
+    runs = [load_run(name) for name in chosen if is_run(name)]
+    chosen = {name: pair for name, pair in chosen.items() if not is_run(name)}
+    given = {
         "queue": queue,
         "forward_cost": forward_cost,
         "wait_cost": wait_cost,
@@ -164,101 +182,30 @@ def replay(
         "second_offer": second_offer,
         "max_level": max_level,
     }
-    defaults = {
-        name: parameter.default
-        for name, parameter in inspect.signature(DfaasRules).parameters.items()
-    }
-    settings = {key: value for key, value in given.items() if value != defaults[key]}
-    with _progress() as bar:
-        task = bar.add_task("reading", total=None)
+    settings: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    curves: list[Any] = []
+    if runs:
+        from corral.trainers.run_evaluation import as_trained, learning_curve, run_labels, seats
 
-        def show(what: str, done: int, total: int) -> None:
-            bar.update(task, description=what, completed=done, total=total)
-
+        labels = run_labels(runs)
+        settings = as_trained(runs, settings)
+        chosen |= seats(labels)
+        curves = [learning_curve(run, label) for label, run in labels.items()]
+    if capacity is not None:
+        settings["capacity"] = int(capacity) if capacity.isdigit() else capacity
+    with watching() as show:
         result = engine.replay(
             load,
             chosen,
-            rows=_rows(rows, split, len(load)),
+            rows=row_range(rows, split, len(load)),
             window=window,
             seed=seed,
             optimum_windows=optimum_windows,
             progress=show,
             **settings,
         )
-    show_table(_score_table(result, ordered(result.scores), costs=bool(forward_cost or wait_cost)))
+    show_table(score_table(result, ordered(result.scores)))
     for line in describe(result):
         out.print(line, style="dim")
-    paths = write_report(result, out_dir)
+    paths = write_report(result, out_dir, learning=curves)
     out.print(f"\nReport: {paths['report.html']}", soft_wrap=True)
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description:22}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=err,
-        transient=True,
-    )
-
-
-def _capacity(text: str | None) -> int | str | None:
-    return int(text) if text is not None and text.isdigit() else text
-
-
-def _rows(rows: str | None, split: float | None, length: int) -> tuple[int, int] | None:
-    if rows is not None and split is not None:
-        raise ValueError("give --rows or --split, not both")
-    if split is not None:
-        if not 0 <= split < 1:
-            raise ValueError(f"--split {split}: give a share of 0 or more, below 1")
-        return int(split * length), length
-    if rows is None:
-        return None
-    low, colon, high = rows.partition(":")
-    if not colon or not all(part.isdigit() for part in (low or "0", high or "0")):
-        raise ValueError(f"--rows {rows}: give LOW:HIGH, for example 0:288")
-    return int(low or 0), int(high or length)
-
-
-def _names(text: str) -> list[str]:
-    """The policies named, each once; "overflow" and "overflow/equal" are the same."""
-    names: dict[str, str] = {}
-    for name in filter(None, map(str.strip, text.split(","))):
-        names.setdefault(name if "/" in name else f"{name}/equal", name)
-    if not names:
-        raise ValueError("--policies names none; leave it out to play all")
-    return list(names.values())
-
-
-def _score_table(result: Any, scores: list[Any], *, costs: bool) -> Table:
-    """The table of a replay, for 80 columns."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("\npolicy", no_wrap=True)
-    main_figure = "cost" if costs else "served"
-    headings = [f"{main_figure}\n%", "95 %\ninterval", "lost\n%", "forw.\n%", "wait-\ning"]
-    headings.append("of\nopt. %")
-    if costs:
-        headings.insert(0, "served\n%")
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for score in scores:
-        if score.policy == "optimum":
-            table.add_section()
-        low, high = getattr(score, f"{main_figure}_low"), getattr(score, f"{main_figure}_high")
-        cells = [
-            f"{100 * getattr(score, main_figure):.2f}",
-            "" if low is None else f"{100 * low:.2f}-{100 * high:.2f}",
-            f"{100 * score.lost:.2f}",
-            f"{100 * score.forwarded:.2f}",
-            f"{score.mean_waiting:.2f}",
-            "" if score.share_of_optimum is None else f"{100 * score.share_of_optimum:.2f}",
-        ]
-        if costs:
-            cells.insert(0, f"{100 * score.served:.2f}")
-        label, some = score.policy, len(result.optimum_windows)
-        if label == "optimum" and some < result.windows:
-            label = f"optimum, {some} of {result.windows}"
-        table.add_row(label, *cells)
-    return table

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from corral.errors import CorralError, TraceWarning
 
-__all__ = ["check_new", "err", "out", "reported", "show_table"]
+__all__ = ["check_new", "err", "in_options", "out", "reported", "show_table"]
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -36,7 +36,7 @@ def reported(command: Command) -> Command:
                 warnings.simplefilter("default", TraceWarning)
                 result = command(*args, **kwargs)
         except (CorralError, ValueError, OSError) as error:
-            message = _in_options(str(error), inspect.signature(command).parameters)
+            message = in_options(str(error), inspect.signature(command).parameters)
             err.print(f"corral: {message}", markup=False, soft_wrap=True)
             raise typer.Exit(2) from None
         for warning in caught:
@@ -46,7 +46,7 @@ def reported(command: Command) -> Command:
     return run  # type: ignore[return-value]
 
 
-def _in_options(message: str, names: Iterable[str]) -> str:
+def in_options(message: str, names: Iterable[str]) -> str:
     """A message of the library, with arguments as this command spells them: queue=-1 -> --queue."""
     for name in names:
         option = "--" + name.replace("_", "-")

@@ -5,11 +5,15 @@ CorralError
 ├── ScaleError (ValueError)            a trace exceeds load_scale or capacity_scale
 ├── ActionError (ValueError)           an action is malformed: type, shape, range, agent
 │   └── IllegalActionError             well formed, but masked out, under illegal="raise"
+├── MaskError (ValueError)             a mask leaves no action to choose, or is no mask
 ├── ResetNeededError (RuntimeError)    step, observe or render before reset
+├── CheckpointError (ValueError)       a checkpoint is damaged, foreign, or could not be saved
 ├── OptimumError (RuntimeError)        the solver of a linear program found no optimum
 ├── UnknownNameError (ValueError)      no environment, trace or policy of that name
 ├── UnsupportedSpaceError (TypeError)  an adapter met a space that it does not handle
-└── MissingExtraError (ImportError)    an optional dependency is not installed
+├── MissingExtraError (ImportError)    an optional dependency is not installed
+├── RunError (ValueError)              a folder holds no run, or cannot take one
+└── NonFiniteError (RuntimeError)      training met a number that is not finite
 
 IllegalActionWarning (UserWarning)     a policy ignores its action mask
 TraceWarning (UserWarning)             a trace file is usable, but not as tidy as it should be
@@ -23,13 +27,17 @@ from dataclasses import dataclass
 
 __all__ = [
     "ActionError",
+    "CheckpointError",
     "CorralError",
     "Fault",
     "IllegalActionError",
     "IllegalActionWarning",
+    "MaskError",
     "MissingExtraError",
+    "NonFiniteError",
     "OptimumError",
     "ResetNeededError",
+    "RunError",
     "ScaleError",
     "TraceError",
     "TraceWarning",
@@ -93,8 +101,16 @@ class IllegalActionError(ActionError):
     """A well-formed action is masked out, under ``illegal="raise"``. Nothing was changed."""
 
 
+class MaskError(CorralError, ValueError):
+    """An action mask leaves nothing to choose from, or does not fit the logits that it masks."""
+
+
 class ResetNeededError(CorralError, RuntimeError):
     """The environment was used before ``reset``, or after its episode ended."""
+
+
+class CheckpointError(CorralError, ValueError):
+    """A checkpoint is damaged or foreign, or one could not be saved; earlier ones are untouched."""
 
 
 class OptimumError(CorralError, RuntimeError):
@@ -119,6 +135,14 @@ class UnsupportedSpaceError(CorralError, TypeError):
 
 class MissingExtraError(CorralError, ImportError):
     """An optional dependency is not installed; the message names the extra that brings it."""
+
+
+class RunError(CorralError, ValueError):
+    """A folder holds no run that can be read, or holds something where a run should go."""
+
+
+class NonFiniteError(CorralError, RuntimeError):
+    """Training met a NaN or an infinity; it stops before anything is saved."""
 
 
 class IllegalActionWarning(UserWarning):

@@ -1,6 +1,6 @@
 """The same environments, as other libraries want them.
 
-``vectorize`` and ``make_vec_env`` need the extra ``sb3``; they are imported when first asked for.
+What is for Stable-Baselines3 needs the extra ``sb3``, and is imported when first asked for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,13 @@ from corral.adapters.batch import Batch, BatchStep, Finished, make_batch
 from corral.extras import require
 
 if TYPE_CHECKING:
-    from corral.adapters.sb3 import BatchVecEnv, FeaturesWithoutMask, make_vec_env
+    from corral.adapters.sb3 import BatchVecEnv, make_vec_env
+    from corral.adapters.sb3_policies import (
+        FeaturesWithoutMask,
+        MaskablePolicy,
+        MaskedPolicy,
+        normalize,
+    )
     from corral.adapters.supersuit import vectorize
 
 __all__ = [
@@ -21,15 +27,21 @@ __all__ = [
     "BatchVecEnv",
     "FeaturesWithoutMask",
     "Finished",
+    "MaskablePolicy",
+    "MaskedPolicy",
     "make_batch",
     "make_vec_env",
+    "normalize",
     "vectorize",
 ]
 
 _ON_DEMAND = {
     "BatchVecEnv": "corral.adapters.sb3",
-    "FeaturesWithoutMask": "corral.adapters.sb3",
+    "FeaturesWithoutMask": "corral.adapters.sb3_policies",
+    "MaskablePolicy": "corral.adapters.sb3_policies",
+    "MaskedPolicy": "corral.adapters.sb3_policies",
     "make_vec_env": "corral.adapters.sb3",
+    "normalize": "corral.adapters.sb3_policies",
     "vectorize": "corral.adapters.supersuit",
 }
 

@@ -166,6 +166,10 @@ class ColumnVecEnv(VecEnv):
         self._next_seed = seed
         return [seed] * self.num_envs
 
+    @abstractmethod
+    def reset(self) -> dict[str, Array]:
+        """Begin an episode in every copy; entries [C, ...]."""
+
     def step_async(self, actions: Array) -> None:
         """Take one action per column, int [C]. Raises ActionError, ResetNeededError."""
         if self._masks is None:

@@ -1,9 +1,8 @@
 """Batch as a Stable-Baselines3 VecEnv: the fast way.
 
-    from sb3_contrib import MaskablePPO
-    vec_env = make_vec_env("dfaas_v0", copies=64, seed=0)
-    policy_kwargs = {"features_extractor_class": FeaturesWithoutMask}
-    MaskablePPO("MultiInputPolicy", vec_env, policy_kwargs=policy_kwargs).learn(100_000)
+    from stable_baselines3 import PPO
+    from corral.adapters import MaskedPolicy, make_vec_env
+    PPO(MaskedPolicy, make_vec_env("dfaas_v0", copies=64, seed=0)).learn(100_000)
 
 Columns, observations and infos: see ``corral.adapters.columns``. ``corral.adapters.supersuit``
 gives the same, step by step and bit for bit, over PettingZoo environments.
@@ -14,14 +13,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
-from stable_baselines3.common.torch_layers import CombinedExtractor
 
 from corral.adapters.batch import Batch, BatchStep, make_batch
 from corral.adapters.columns import ColumnVecEnv, Layout, refuse_death, refuse_turns
 from corral.envs.core import Array, Observation, Rules, generator, stack_agents
 
-__all__ = ["BatchVecEnv", "FeaturesWithoutMask", "make_vec_env"]
+__all__ = ["BatchVecEnv", "make_vec_env"]
 
 
 def make_vec_env(
@@ -182,16 +179,3 @@ class BatchVecEnv(ColumnVecEnv):
     def _render(self) -> Any:
         assert self.render_mode is not None  # render() saw to it
         return self.batch.render(self._info, self.render_mode)
-
-
-class FeaturesWithoutMask(CombinedExtractor):
-    """SB3's features of a Dict observation, all but ``action_mask``.
-
-    A mask says what is legal, and belongs to the logits alone: as an input it would only tell the
-    network what the masking enforces anyway. Pass it as ``features_extractor_class`` in
-    ``policy_kwargs`` of a MultiInputPolicy.
-    """
-
-    def __init__(self, observation_space: spaces.Dict, **kwargs: Any) -> None:
-        kept = {key: space for key, space in observation_space.items() if key != "action_mask"}
-        super().__init__(spaces.Dict(kept), **kwargs)

@@ -20,6 +20,7 @@ NAMES = (
     "replay_year",
     "reference_policies",
     "trace_statistics",
+    "checkpoint_trust",
 )
 
 

@@ -12,7 +12,7 @@ from corral.envs.arguments import known_arguments
 from corral.envs.core import Rules
 from corral.errors import UnknownNameError
 
-__all__ = ["ENVIRONMENTS", "EnvSpec", "make", "make_rules", "register_with_pettingzoo"]
+__all__ = ["ENVIRONMENTS", "EnvSpec", "make", "make_rules", "register_with_pettingzoo", "rules_class"]
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,15 @@ def _spec(name: str) -> EnvSpec:
     return ENVIRONMENTS[name]
 
 
+def rules_class(name: str) -> type:
+    """The class of a registered environment's rules; its signature holds the arguments."""
+    found: type = _load(name, _spec(name).rules)
+    return found
+
+
 def make_rules(name: str, **kwargs: Any) -> Rules[Any]:
     """The rules of a registered environment, as ``Batch`` and the trainers run them."""
-    build = _load(name, _spec(name).rules)
+    build = rules_class(name)
     known_arguments(build, kwargs)
     rules: Rules[Any] = build(**kwargs)
     return rules

@@ -1,15 +1,29 @@
-"""How sure a figure is: bootstrap intervals over episodes."""
+"""What teams earn, and how sure a figure is: evaluation on fixed seeds, bootstrap intervals.
+
+    scores = evaluate_players(make_rules("dfaas_v0"), {"mine": team}, episodes=100, seed=0)
+
+Works with any rules: simultaneous and turn-based ones, and agents that end early.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from corral.envs.core import generator
+from corral.adapters.batch import Batch, BatchStep
+from corral.envs.core import Array, Observation, Rules, generator
+from corral.envs.policy import Policy
+from corral.trainers.players import Player, RandomPolicy, Seat, as_player
 
-__all__ = ["Interval", "bootstrap_ratio"]
+__all__ = ["Interval", "TeamScore", "bootstrap_ratio", "evaluate_players", "evaluate_team"]
+
+COPIES = 64
+"""Episodes that are played side by side, unless told otherwise."""
 
 
 class Interval(NamedTuple):
@@ -47,3 +61,174 @@ def bootstrap_ratio(
     ratios = (drawn @ above)[sums > 0] / sums[sums > 0]
     low, high = np.quantile(ratios, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(low), float(high))
+
+
+# --- Evaluation ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TeamScore:
+    """What a team earned; means are over episodes."""
+
+    policy: str
+    mode: str  # "greedy", "sampled"; "" for the random row that was added
+    return_team: float  # mean of the sum of all agents' rewards
+    low: float | None  # 95 % bootstrap interval of return_team over episodes
+    high: float | None
+    returns: dict[str, float]  # mean return of each agent; they sum to return_team
+    episodes: int
+    mean_length: float  # steps
+    illegal_actions: int  # masked actions chosen, over all episodes
+    kpis: dict[str, float]  # mean per episode of each info, summed over steps and agents
+
+
+def evaluate_team(
+    rules: Rules[Any],
+    player: Player | Policy | Mapping[str, Policy],
+    *,
+    episodes: int = 100,
+    copies: int | None = None,
+    seed: int = 0,
+    label: str = "team",
+) -> TeamScore:
+    """Play exactly ``episodes`` episodes of ``rules`` and measure them.
+
+    Seeds: episode k of copy r is the k-th that ``generator(seed, "env", r)`` starts, as in
+    ``Batch(rules, copies, seed)``. Rules draw all chance of an episode at its start, so that every
+    team meets the same episodes, however long it makes them. Policies draw from
+    ``generator(seed, "policy", i)``, i the agent's place.
+
+    How many episodes each copy plays is fixed beforehand: to count those that end first would
+    prefer short ones. The episodes must end, by ``max_cycles`` or by themselves.
+
+    Args:
+        rules: what is played; of a Player, ``settings`` are not looked at.
+        player: a Player, a team (agent -> Policy), or one Policy for all agents.
+        copies: episodes side by side; default: 64, or ``episodes`` if that is less.
+        label: the name of the team in the score.
+
+    Raises:
+        ValueError: no episodes, no copies, or a team that does not fit the agents.
+        ActionError: a policy gives malformed actions (IllegalActionError: masked ones, where the
+            rules are made with ``illegal="raise"``; otherwise these are counted).
+    """
+    for name, value in (("episodes", episodes), ("copies", copies)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name}={value}: give 1 or more")
+    chosen = as_player(player, rules.agents)
+    batch = Batch(rules, min(episodes, copies or COPIES), seed)
+    seats = [
+        Seat(
+            agent,
+            chosen.team[agent],
+            copies=batch.copies,
+            actions=int(rules.action_space(agent).n),
+            rng=generator(seed, "policy", i),
+            deterministic=chosen.deterministic,
+        )
+        for i, agent in enumerate(rules.agents)
+    ]
+    record = _Record(batch.copies, episodes)
+    observations = batch.reset()
+    while record.left.any():
+        actions = _decide(seats, observations, batch.acting, record)
+        step = batch.step(actions)
+        record.add(step)
+        if step.finished is not None:
+            for seat in seats:
+                seat.forget(step.finished.rows)
+        observations = step.observations
+    return record.score(label, chosen.mode, rules.agents)
+
+
+def evaluate_players(
+    rules: Rules[Any],
+    players: Mapping[str, Player | Policy | Mapping[str, Policy]],
+    *,
+    episodes: int = 100,
+    copies: int | None = None,
+    seed: int = 0,
+) -> list[TeamScore]:
+    """``evaluate_team`` for each of ``players``, over the same episodes, in the order given.
+
+    "random", uniformly random legal play, is the last row; it is added where it is not given.
+    """
+    named = {label: player for label, player in players.items() if label != "random"}
+    plan: dict[str, Any] = {"episodes": episodes, "copies": copies, "seed": seed}
+    scores = [evaluate_team(rules, one, label=label, **plan) for label, one in named.items()]
+    last = evaluate_team(rules, players.get("random", RandomPolicy()), label="random", **plan)
+    return [*scores, last if "random" in players else dataclasses.replace(last, mode="")]
+
+
+def _decide(
+    seats: list[Seat], observations: Mapping[str, Observation], acting: Array, record: _Record
+) -> Array:
+    """Everybody's actions, int64 [B, N]; counts the illegal ones among those that matter.
+
+    Copies that have played their episodes go on with any legal action, and ask no policy.
+    """
+    copies = len(acting)
+    busy = record.left > 0
+    all_busy = bool(busy.all())
+    actions = np.zeros((copies, len(seats)), dtype=np.int64)
+    for i, seat in enumerate(seats):
+        observation = observations[seat.agent]
+        mask = np.asarray(observation["action_mask"])
+        asked = acting[:, i] & busy
+        if not all_busy:
+            actions[:, i] = mask.argmax(axis=1)
+        if asked.all():
+            actions[:, i] = seat.act(observation)
+        elif asked.any():
+            rows = np.flatnonzero(asked)
+            actions[rows, i] = seat.act(observation, rows)
+        legal = mask[np.arange(copies), actions[:, i]] != 0
+        record.illegal += int(np.count_nonzero(asked & ~legal))
+    return actions
+
+
+class _Record:
+    """Episodes as they end: exactly so many from each copy."""
+
+    def __init__(self, copies: int, episodes: int) -> None:
+        # Episodes that each copy has yet to play.
+        self.left = episodes // copies + (np.arange(copies) < episodes % copies)
+        self.illegal = 0
+        self._sums: dict[str, Array] = {}  # of the running episodes, [B] each
+        self._returns: list[Array] = []  # [D, N] each
+        self._lengths: list[Array] = []  # [D] each
+        self._kpis: list[dict[str, Array]] = []  # [D] each
+
+    def add(self, step: BatchStep) -> None:
+        for key, values in step.info.items():
+            sums = self._sums.setdefault(key, np.zeros(len(self.left)))
+            sums += values.sum(axis=1)
+        if step.finished is None:
+            return
+        rows = step.finished.rows
+        counts = self.left[rows] > 0
+        self._returns.append(step.finished.returns[counts])
+        self._lengths.append(step.finished.lengths[counts])
+        self._kpis.append({key: sums[rows][counts] for key, sums in self._sums.items()})
+        self.left[rows[counts]] -= 1
+        for sums in self._sums.values():
+            sums[rows] = 0.0
+
+    def score(self, label: str, mode: str, agents: tuple[str, ...]) -> TeamScore:
+        returns = np.concatenate(self._returns)  # [E, N]
+        team = returns.sum(axis=1)
+        low, high = bootstrap_ratio(team, np.ones(len(team)))
+        keys = self._kpis[0]
+        kpis = {key: np.concatenate([part[key] for part in self._kpis]) for key in keys}
+        return TeamScore(
+            policy=label,
+            mode=mode,
+            return_team=float(team.mean()),
+            low=low,
+            high=high,
+            returns=dict(zip(agents, returns.mean(axis=0).tolist(), strict=True)),
+            episodes=len(team),
+            mean_length=float(np.concatenate(self._lengths).mean()),
+            illegal_actions=self.illegal,
+            kpis={key: float(sums.mean()) for key, sums in kpis.items()},
+        )

@@ -1,0 +1,145 @@
+"""The default game, learned: dfaas_v0 with its default arguments, every backend, several seeds.
+
+    OMP_NUM_THREADS=1 python benchmarks/default_game.py [TRAINER ...]
+
+Trained on the first 70 % of the rows of edge3 with the trainers' own settings and the presets of
+the package, judged on the other 30 % beside the optimum. Then on fixed loads (20, 50, 60) with
+capacities (30, 10, 40), where the answer is known: node 0 keeps its requests, and 80 of the 130
+are served in every step, whatever the other two forward beyond their overflow.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import machine, save
+
+import corral
+from corral.data import Trace
+from corral.envs.core import generator
+from corral.envs.dfaas_v0 import DfaasRules
+from corral.trainers.replay import Replay
+from corral.trainers.run import Run
+
+TRAINERS = ("sb3_ppo", "sb3_maskable_ppo")
+SEEDS = (0, 1, 2)
+STEPS = 150_000
+LOADS, CAPACITIES = (20, 50, 60), (30, 10, 40)
+FIXED_STEPS = 30_000
+
+
+def on_edge3(trainer: str, seed: int, folder: Path) -> dict[str, Any]:
+    began = time.perf_counter()
+    run = corral.train("dfaas_v0", trainer=trainer, steps=STEPS, seed=seed, out=folder)
+    seconds = time.perf_counter() - began
+    result = corral.evaluate(run, references=["overflow/equal", "random/equal"])
+    assert isinstance(result, Replay)
+    shares = {score.mode: score for score in result.scores if score.mode}
+    return {
+        "env_steps": int(run.progress["env_steps"].iloc[-1]),
+        "seconds": seconds,
+        "greedy": shares["greedy"].share_of_optimum,
+        "sampled": shares["sampled"].share_of_optimum,
+        "illegal_actions": sum(score.illegal_actions for score in shares.values()),
+    }
+
+
+def fixed_trace() -> Trace:
+    rows = 288
+    return Trace(
+        nodes=("node_a", "node_b", "node_c"),
+        arrivals=np.tile(np.array(LOADS, dtype=np.int64), (rows, 1)),
+        capacity=np.tile(np.array(CAPACITIES, dtype=np.int64), (rows, 1)),
+        times=np.arange(rows, dtype=np.int64),
+        name="fixed",
+    )
+
+
+def on_fixed_loads(trainer: str, seed: int, folder: Path) -> dict[str, Any]:
+    env = {"trace": fixed_trace()}
+    run = corral.train(
+        "dfaas_v0", trainer=trainer, steps=FIXED_STEPS, seed=seed, env=env, out=folder
+    )
+    return greedy_on_fixed_loads(run)
+
+
+def greedy_on_fixed_loads(run: Run) -> dict[str, Any]:
+    """One greedy episode: whether equal observations give equal actions, and what was served."""
+    rules = DfaasRules(fixed_trace(), start=0, illegal="raise")
+    state = rules.start([generator(0, "env")])
+    chosen: dict[tuple[str, bytes], set[int]] = {}
+    served, forwarded = [], []
+    for _ in range(rules.max_cycles):
+        actions = []
+        for agent, seen in rules.observe(state).items():
+            action = int(run.policies[agent].act(seen, deterministic=True).action[0])
+            chosen.setdefault((agent, seen["observation"].tobytes()), set()).add(action)
+            actions.append(action)
+        outcome = rules.step(state, np.array([actions]))
+        state = outcome.state
+        served.append(int((outcome.info["served_local"] + outcome.info["served_remote"]).sum()))
+        forwarded.append(outcome.info["forwarded"][0].tolist())
+    return {
+        "observations": len(chosen),
+        "with_one_action_each": sum(len(actions) == 1 for actions in chosen.values()),
+        "served": [min(served), max(served)],
+        "forwarded_at_first": forwarded[0],
+        "forwarded_at_last": forwarded[-1],
+        "node_0_forwards_at_most": max(each[0] for each in forwarded),
+    }
+
+
+def main() -> None:
+    wanted = sys.argv[1:] or TRAINERS
+    lines = [
+        "# The default game of dfaas_v0, learned",
+        "",
+        f"edge3, {STEPS:,} env steps on rows 0:2822, judged on rows 2822:4032 (share of what the "
+        "optimum serves).",
+        "",
+        "| trainer | seed | env steps | training, s | greedy, of optimum % | sampled | illegal |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    found: dict[str, Any] = {"edge3": {}, "fixed loads": {}}
+    with tempfile.TemporaryDirectory() as folder:
+        for trainer in wanted:
+            for seed in SEEDS:
+                r = on_edge3(trainer, seed, Path(folder) / f"{trainer}-{seed}")
+                found["edge3"][f"{trainer}, seed {seed}"] = r
+                lines.append(
+                    f"| {trainer} | {seed} | {r['env_steps']:,} | {r['seconds']:.0f} "
+                    f"| {100 * r['greedy']:.2f} | {100 * r['sampled']:.2f} "
+                    f"| {r['illegal_actions']} |"
+                )
+                print(lines[-1], file=sys.stderr)
+        lines += [
+            "",
+            f"Fixed loads {LOADS}, capacities {CAPACITIES}, {FIXED_STEPS:,} env steps; a greedy "
+            "episode of 288 steps:",
+            "",
+            "| trainer | seed | observations met | with one action each | served, least to most "
+            "| node 0 forwards at most | all nodes forward, last step |",
+            "|---|--:|--:|--:|--:|--:|--:|",
+        ]
+        for trainer in wanted:
+            for seed in SEEDS:
+                f = on_fixed_loads(trainer, seed, Path(folder) / f"fixed-{trainer}-{seed}")
+                found["fixed loads"][f"{trainer}, seed {seed}"] = f
+                low, high = f["served"]
+                lines.append(
+                    f"| {trainer} | {seed} | {f['observations']} | {f['with_one_action_each']} "
+                    f"| {low} to {high} | {f['node_0_forwards_at_most']} "
+                    f"| {f['forwarded_at_last']} |"
+                )
+                print(lines[-1], file=sys.stderr)
+    about = machine("torch", "stable-baselines3", "sb3-contrib", "gymnasium", "pettingzoo")
+    save("default_game", "\n".join(lines), found, about)
+
+
+if __name__ == "__main__":
+    main()

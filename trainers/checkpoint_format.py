@@ -1,0 +1,311 @@
+"""What the files of a checkpoint hold: strict JSON, safetensors, and the manifest over both.
+
+Nothing here trusts what it reads: sizes are bounded before anything is parsed, no format can name
+code, and whatever a parser says becomes a CheckpointError that names the file. ``encode_`` holds
+what is saved to the same rules, so that what was saved can be loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from corral.envs.core import Array
+from corral.errors import CheckpointError
+from corral.extras import require
+
+__all__ = [
+    "FILE_NAME",
+    "Entry",
+    "Manifest",
+    "check_arrays",
+    "decode_arrays",
+    "decode_document",
+    "encode_arrays",
+    "encode_document",
+    "reason",
+    "sha256",
+]
+
+FORMAT = "corral checkpoint"
+VERSION = 1
+FILE_NAME = re.compile(r"[a-z0-9_]{1,100}\.(json|safetensors)", flags=re.ASCII)
+
+MOST_MANIFEST = 2**20  # bytes of manifest.json
+MOST_FILES = 1000
+MOST_JSON = 64 * 2**20  # bytes of all documents together
+MOST_VALUES = 2_000_000  # commas and brackets in a document or header: bounds the parser's memory
+MOST_DEPTH = 100  # lists in dicts in lists ... of a document that is saved
+MOST_ARRAY_BYTES = 8 * 2**30  # bytes of all array files together
+MOST_ARRAYS = 100_000  # of all array files together
+MOST_HEADER = 16 * 2**20  # bytes of names, shapes and dtypes in one array file
+
+FLOATS = ("float16", "float32", "float64")
+INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+DTYPES = frozenset(map(np.dtype, ("bool", *INTEGERS, *FLOATS)))
+
+
+def sha256(data: bytes) -> str:
+    """The digest as 64 hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def reason(error: BaseException) -> str:
+    """One line of an error of another library, bounded."""
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(str(text).split())[:200]
+
+
+# --- Documents -----------------------------------------------------------------------------------
+
+
+def encode_document(file: str, value: Any) -> bytes:
+    """``value`` as JSON in ASCII; tuples become lists. CheckpointError names what JSON cannot hold.
+
+    Keys must be text: JSON would turn others into it, and a run that resumes would not find them.
+    """
+    _check_plain(file, value, 0)
+    data = json.dumps(value, allow_nan=False).encode("ascii")
+    _check_size(file, data)
+    return data
+
+
+def _check_plain(place: str, value: Any, depth: int) -> None:
+    if depth > MOST_DEPTH:
+        raise CheckpointError(f"{place[:200]}: more than {MOST_DEPTH} levels deep; flatten it")
+    if isinstance(value, dict):
+        for key, below in value.items():
+            if not isinstance(key, str):
+                raise CheckpointError(f"{place}: key {key!r:.100}; keys are text, use str(key)")
+            _check_plain(f"{place}: {key}" if depth == 0 else f"{place}.{key}", below, depth + 1)
+    elif isinstance(value, list | tuple):
+        for i, below in enumerate(value):
+            _check_plain(f"{place}[{i}]", below, depth + 1)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise CheckpointError(
+                f"{place} is {value}, not a finite number; look for its cause, nothing was saved"
+            )
+    elif isinstance(value, int):
+        if value.bit_length() > 10_000:  # Python reads back no more than 4300 digits
+            raise CheckpointError(
+                f"{place}: a number of {value.bit_length():,} bits; at most 10,000"
+            )
+    elif value is not None and not isinstance(value, str):
+        raise CheckpointError(
+            f"{place}: a {type(value).__name__} is no JSON value; give None, bool, int, float, "
+            "str, list or dict (arrays belong in arrays)"
+        )
+
+
+def _check_size(file: str, data: bytes) -> None:
+    if len(data) > MOST_JSON:
+        raise CheckpointError(f"{file}: {len(data):,} bytes of JSON, more than {MOST_JSON:,}")
+    _check_values(file, data, 0, len(data))
+
+
+def _check_values(file: str, data: bytes, start: int, end: int) -> None:
+    values = sum(data.count(sign, start, end) for sign in (b",", b"[", b"{"))
+    if values > MOST_VALUES:
+        raise CheckpointError(f"{file}: {values:,} values of JSON, more than {MOST_VALUES:,}")
+
+
+def decode_document(file: str, data: bytes) -> Any:
+    """The JSON value in ``data``. NaN, Infinity, numbers beyond float and duplicate keys raise."""
+    _check_size(file, data)
+    try:
+        return json.loads(
+            data.decode("ascii"),
+            object_pairs_hook=_unique,
+            parse_float=_finite,
+            parse_constant=_finite,
+        )
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise CheckpointError(
+            f"{file}: is not the JSON that corral writes: {reason(error)}"
+        ) from error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is not a finite number")
+    return number
+
+
+# --- Arrays --------------------------------------------------------------------------------------
+
+
+def check_arrays(file: str, arrays: Mapping[str, Any]) -> None:
+    """Raise CheckpointError for what may not be saved: odd names, dtypes, non-finite values.
+
+    A missing safetensors raises MissingExtraError here, before anything is written.
+    """
+    _safetensors()
+    for name, array in arrays.items():
+        if not isinstance(name, str) or name == "__metadata__":
+            raise CheckpointError(f"{file}: array name {name!r:.100}; give another text")
+        if not isinstance(array, np.ndarray):
+            raise CheckpointError(
+                f"{file}: {name!r} is a {type(array).__name__}; give a numpy array, or a document"
+            )
+        _check_array(file, name, array)
+
+
+def _check_array(file: str, name: str, array: Array) -> None:
+    if array.dtype.newbyteorder("=") not in DTYPES:
+        known = ", ".join(sorted(map(str, DTYPES)))
+        raise CheckpointError(
+            f"{file}: array {name!r} has dtype {array.dtype}; give one of {known}"
+        )
+    if array.dtype.kind == "f":
+        odd = ~np.isfinite(array)
+        if odd.any():
+            first = tuple(int(i) for i in np.unravel_index(odd.argmax(), odd.shape))
+            raise CheckpointError(
+                f"{file}: array {name!r}, {array.shape}, has {np.count_nonzero(odd):,} values that "
+                f"are not finite, the first at {first}; look for their cause"
+            )
+
+
+def encode_arrays(file: str, arrays: Mapping[str, Array]) -> bytes:
+    """Checked ``arrays`` as safetensors."""
+    # Not ascontiguousarray, which makes [] into [1]; safetensors reads the memory as it lies.
+    plain = {
+        name: np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+        for name, array in arrays.items()
+    }
+    safetensors = _safetensors()
+    try:
+        return bytes(safetensors.save(plain))
+    except Exception as error:
+        raise CheckpointError(f"{file}: safetensors cannot hold it: {reason(error)}") from error
+
+
+def decode_arrays(file: str, data: bytes) -> dict[str, Array]:
+    """The arrays in ``data``, writable, all finite. Allocates about as much as ``data`` holds."""
+    header = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or header > len(data) - 8 or header > MOST_HEADER:
+        raise CheckpointError(
+            f"{file}: its header claims {header:,} bytes; the file has {len(data):,}, "
+            f"and at most {MOST_HEADER:,} are read"
+        )
+    _check_values(file, data, 8, 8 + header)
+    count = data.count(b'"data_offsets"', 8, 8 + header)
+    if count > MOST_ARRAYS:
+        raise CheckpointError(f"{file}: {count:,} arrays, more than {MOST_ARRAYS:,}")
+    safetensors = _safetensors()
+    try:
+        arrays: dict[str, Array] = safetensors.load(data)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic in the library's Rust code is no Exception
+        raise CheckpointError(f"{file}: is not safetensors: {reason(error)}") from error
+    if len(arrays) != count:
+        raise CheckpointError(f"{file}: an array stands in it twice")
+    for name, array in arrays.items():
+        _check_array(file, name, array)
+        if array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
+            raise CheckpointError(f"{file}: array {name!r} is bool, with bytes other than 0 and 1")
+    return arrays
+
+
+def _safetensors() -> Any:
+    return require("safetensors.numpy", extra="mappo", purpose="read and write checkpoints")
+
+
+# --- The manifest --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the manifest says of a file."""
+
+    size: int  # bytes
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The list of a checkpoint's files; it ends in a digest of itself."""
+
+    step: int
+    files: dict[str, Entry]
+    corral: str
+
+    @classmethod
+    def of(cls, step: int, files: dict[str, Entry]) -> Manifest:
+        return cls(step, files, metadata.version("corral"))
+
+    def encode(self) -> bytes:
+        """One manifest has one encoding, so that any changed byte shows."""
+        body = {
+            "format": FORMAT,
+            "version": VERSION,
+            "corral": self.corral,
+            "step": self.step,
+            "files": {
+                name: {"size": entry.size, "sha256": entry.sha256}
+                for name, entry in sorted(self.files.items())
+            },
+        }
+        digest = sha256(json.dumps(body).encode("ascii"))
+        return (json.dumps({**body, "sha256": digest}, indent=1) + "\n").encode("ascii")
+
+    @classmethod
+    def decode(cls, file: str, data: bytes) -> Manifest:
+        """The manifest in ``data``; its sizes are within the caps."""
+        value = decode_document(file, data)
+        if not isinstance(value, dict) or value.get("format") != FORMAT:
+            raise CheckpointError(f"{file}: is not the manifest of a corral checkpoint")
+        version = value.get("version")
+        if type(version) is int and version > VERSION:
+            raise CheckpointError(
+                f"{file}: format version {version}, newer than {VERSION}; "
+                "load it with a newer corral, or it is damaged"
+            )
+        try:
+            entries = {
+                name: Entry(entry["size"], entry["sha256"])
+                for name, entry in value["files"].items()
+            }
+            manifest = cls(value["step"], entries, value["corral"])
+            sound = type(manifest.step) is int and all(
+                type(entry.size) is int and entry.size >= 0 for entry in entries.values()
+            )
+            sound = sound and manifest.encode() == data
+        except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
+            raise CheckpointError(f"{file}: is damaged: {reason(error)}") from error
+        if not sound:
+            raise CheckpointError(f"{file}: is damaged: it does not match its own digest")
+        for name in entries:
+            if not FILE_NAME.fullmatch(name) or name == "manifest.json":
+                raise CheckpointError(f"{file}: lists {name!r:.100}, no file of a checkpoint")
+        manifest.check_sizes(file)
+        return manifest
+
+    def check_sizes(self, file: str) -> None:
+        """Raise CheckpointError where the files, together, are beyond the caps."""
+        if len(self.files) > MOST_FILES:
+            raise CheckpointError(f"{file}: {len(self.files):,} files, more than {MOST_FILES:,}")
+        for suffix, most in ((".json", MOST_JSON), (".safetensors", MOST_ARRAY_BYTES)):
+            total = sum(entry.size for name, entry in self.files.items() if name.endswith(suffix))
+            if total > most:
+                raise CheckpointError(
+                    f"{file}: {total:,} bytes of {suffix} files, more than {most:,}"
+                )

@@ -1,0 +1,174 @@
+"""What the charts of a report are drawn with: SVG text, no library, nothing loaded."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from corral.envs.core import Array
+
+__all__ = [
+    "BLUE",
+    "GREEN",
+    "GREY",
+    "INK",
+    "LEFT",
+    "LETTER",
+    "ORANGE",
+    "PALE",
+    "PURPLE",
+    "RED",
+    "RIGHT",
+    "SKY",
+    "WIDTH",
+    "apart",
+    "area",
+    "axis",
+    "box",
+    "columns",
+    "cut",
+    "line",
+    "path",
+    "room",
+    "round_up",
+    "svg",
+    "text",
+    "thousands",
+    "ticks",
+]
+
+# Okabe and Ito's palette, told apart by colour-blind readers too.
+BLUE, GREY, RED, ORANGE, INK = "#0072B2", "#9a9a9a", "#D55E00", "#E69F00", "#333333"
+GREEN, PURPLE, SKY, PALE = "#009E73", "#CC79A7", "#56B4E9", "#e5e5e5"
+WIDTH = 920
+LEFT, RIGHT = 64, 12  # margins of the plots
+LETTER = 6.6  # mean width of one, at size 12
+
+
+def svg(height: float, parts: Sequence[str], title: str) -> str:
+    label = html.escape(title, quote=True)
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{label}" '
+        f'xmlns="http://www.w3.org/2000/svg" font-family="system-ui, sans-serif">'
+        f"{''.join(parts)}</svg>\n"
+    )
+
+
+def text(
+    x: float,
+    y: float,
+    words: str,
+    *,
+    anchor: str = "start",
+    size: int = 12,
+    weight: int = 400,
+    turned: bool = False,
+) -> str:
+    """Words at a point; ``turned`` ones run upwards from it."""
+    turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turned else ""
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" '
+        f'font-weight="{weight}" fill="{INK}"{turn}>{html.escape(words)}</text>'
+    )
+
+
+def box(x: float, y: float, width: float, height: float, colour: str) -> str:
+    return (
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}"/>'
+    )
+
+
+def line(
+    x1: float,
+    y1: float,
+    x2: float,
+    y2: float,
+    colour: str = INK,
+    width: float = 1,
+    dash: str = "",
+) -> str:
+    return path(np.array([x1, x2]), np.array([y1, y2]), colour, width, dash)
+
+
+def _points(x: Array, y: Array) -> str:
+    return "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
+
+
+def path(x: Array, y: Array, colour: str, width: float = 1.5, dash: str = "") -> str:
+    dashed = f' stroke-dasharray="{dash}"' if dash else ""
+    return (
+        f'<path d="M{_points(x, y)}" fill="none" stroke="{colour}" stroke-width="{width}"{dashed}/>'
+    )
+
+
+def area(x: Array, y: Array, base: float, colour: str) -> str:
+    shape = f"M{x[0]:.1f} {base:.1f}L{_points(x, y)}L{x[-1]:.1f} {base:.1f}Z"
+    return f'<path d="{shape}" fill="{colour}" fill-opacity="0.75"/>'
+
+
+def columns(x: Array, heights: Array, base: float, colour: str) -> str:
+    """Columns of the given heights that stand on ``base``, as one shape."""
+    width = max(1.0, (WIDTH - LEFT - RIGHT) / len(x))
+    columns = zip((x - width / 2).tolist(), heights.tolist(), strict=True)
+    shape = "".join(
+        f"M{at:.1f} {base:.1f}v{-height:.1f}h{width:.1f}v{height:.1f}z"
+        for at, height in columns
+        if height > 0
+    )
+    return f'<path d="{shape}" fill="{colour}"/>' if shape else ""
+
+
+def axis(top: float, base: float, largest: float) -> list[str]:
+    return [
+        line(LEFT, base, WIDTH - RIGHT, base, GREY),
+        text(LEFT - 6, base, "0", anchor="end", size=11),
+        text(LEFT - 6, top + 9, f"{largest:g}", anchor="end", size=11),
+    ]
+
+
+def round_up(value: float) -> float:
+    """The next round number: what an axis ends with."""
+    power = 10.0 ** math.floor(math.log10(value))
+    steps = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
+    return next(step * power for step in steps if step * power >= value * (1 - 1e-9))
+
+
+def ticks(low: float, high: float) -> tuple[float, float, list[float]]:
+    """Round ends of an axis that shows ``low`` to ``high``, and round numbers from end to end."""
+    size = round_up(max((high - low) / 5, abs(high) * 1e-6, 1e-9))
+    first, last = math.floor(low / size + 1e-9), math.ceil(high / size - 1e-9)
+    last = max(last, first + 1)
+    return first * size, last * size, [round(k * size, 9) for k in range(first, last + 1)]
+
+
+def thousands(value: float) -> str:
+    """ "1.5 M", "200 k", "40"."""
+    for size, letter in ((1e6, " M"), (1e3, " k")):
+        if value >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"
+
+
+def apart(places: Sequence[float], gap: float, top: float, base: float) -> list[float]:
+    """``places`` moved as little as keeps them ``gap`` apart and within ``top`` .. ``base``."""
+    order = np.argsort(places, kind="stable").tolist()
+    moved = list(places)
+    edge = top - gap
+    for k in order:
+        moved[k] = edge = max(moved[k], edge + gap)
+    edge = base + gap
+    for k in reversed(order):
+        moved[k] = edge = min(moved[k], edge - gap)
+    return moved
+
+
+def room(names: Iterable[str], least: float = 190, letter: float = LETTER) -> float:
+    """Width for the longest of ``names``, cut as ``cut`` does; ``letter``: the width of one."""
+    return max([least] + [len(cut(name)) * letter + 16 for name in names])
+
+
+def cut(name: str, most: int = 34) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"

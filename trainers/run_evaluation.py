@@ -1,0 +1,192 @@
+"""Judge a run: what it learned, beside random, the reference policies and the optimum."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from corral.data import Trace, load_trace
+from corral.envs.baselines import PAIRS, baseline_team
+from corral.envs.dfaas_v0 import DfaasRules
+from corral.trainers.evaluation import TeamScore, evaluate_players
+from corral.trainers.players import Player
+from corral.trainers.policy_picture import team_pictures
+from corral.trainers.replay import OWN, Replay, replay
+from corral.trainers.report import LearningCurve, write_report
+from corral.trainers.run import Run, load_run
+from corral.trainers.scores import Progress
+
+__all__ = [
+    "as_trained",
+    "evaluate",
+    "game_settings",
+    "learning_curve",
+    "players",
+    "run_labels",
+    "seats",
+]
+
+CURVE_LEVELS = ("random", "local", "overflow")
+
+NOT_OF_THE_GAME = {"trace", "rows", "start", "max_cycles", "capacity", "reward", *OWN}
+
+
+def evaluate(
+    run: str | Path | Run,
+    *,
+    references: Sequence[str] = PAIRS,
+    trace: str | Path | Trace | None = None,
+    rows: tuple[int, int] | None = None,
+    window: int | None = None,
+    episodes: int = 100,
+    seed: int = 0,
+    optimum_windows: int = 8,
+    out: str | Path | None = None,
+    progress: Progress = lambda what, done, total: None,
+) -> Replay | list[TeamScore]:
+    """What the team of ``run`` earns, greedily and with sampled actions, beside the others.
+
+    A run of dfaas_v0 is replayed over the rows that its training did not see, in windows of a day,
+    beside the ``references`` and the optimum, and gets a report. Any other environment is played
+    for ``episodes`` episodes on fixed seeds, beside random play. results.json and the report go
+    to ``out``; default: the run's folder.
+
+    Args:
+        references: pairs of ``corral.envs.baselines``, for dfaas_v0.
+        trace: another load with capacity, all of it unless ``rows`` are given; scales stay those
+            of the run.
+        rows: (low, high), other rows than those held out.
+        window: steps of a window; default: a day.
+        episodes: for other environments than dfaas_v0.
+        seed: of random policies, sampled actions, and other environments' episodes.
+        optimum_windows: see ``corral.trainers.replay.replay``.
+
+    Raises what ``load_run`` and ``replay`` raise, and ValueError for trace, rows or window where
+    the environment replays no load.
+    """
+    given = run if isinstance(run, Run) else load_run(run)
+    folder = Path(out) if out is not None else given.folder
+    label = given.config.trainer
+    task = given.config.task
+    if not isinstance(rules := task.rules(), DfaasRules):
+        for name, value in (("trace", trace), ("rows", rows), ("window", window)):
+            if value is not None:
+                raise ValueError(f"{name}={value}: {task.environment} replays no load; give episodes")
+        teams = {f"{label}, {p.mode}": p for p in players(given)}
+        scores = evaluate_players(rules, teams, episodes=episodes, seed=seed)
+        _write_scores(given, scores, folder)
+        return scores
+    # The references play by the scales of the run too, unless those are the load's own anyway.
+    settings = game_settings(given) | {key: task.arguments[key] for key in OWN if key != "route"}
+    settings["capacity"] = task.arguments["capacity"] if trace is None else None
+    load = task.trace if trace is None else load_trace(trace)
+    assert load is not None  # dfaas_v0 has one
+    plain = DfaasRules(load, capacity=settings["capacity"])
+    for scale in ("load_scale", "capacity_scale"):
+        if settings[scale] == getattr(plain, scale):
+            del settings[scale]
+    if trace is None:
+        rows = rows or task.held_out["rows"]
+    result = replay(
+        load,
+        {**{pair: pair for pair in references}, **seats({label: given})},
+        rows=rows,
+        window=window,
+        seed=seed,
+        optimum_windows=optimum_windows,
+        progress=progress,
+        **_but_defaults(settings),
+    )
+    write_report(
+        result,
+        folder,
+        learning=[learning_curve(given, label)],
+        levels=_levels(rules),
+        pictures=team_pictures(rules, given.policies, label=label),
+    )
+    return result
+
+
+def players(run: Run) -> tuple[Player, Player]:
+    """The run's team twice: greedy, and with sampled actions."""
+    arguments = run.config.task.arguments
+    own = {key: arguments[key] for key in OWN if key in arguments}
+    return Player(run.policies, True, own), Player(run.policies, False, own)
+
+
+def run_labels(runs: Iterable[Run]) -> dict[str, Run]:
+    """A name for each run: its trainer's, its folder's where trainers repeat, else its path."""
+    listed = list(runs)
+    for names in (
+        [run.config.trainer for run in listed],
+        [run.folder.resolve().name for run in listed],
+    ):
+        if len(set(names)) == len(names):
+            return dict(zip(names, listed, strict=True))
+    return {str(run.folder): run for run in listed}
+
+
+def game_settings(run: Run) -> dict[str, Any]:
+    """The run's arguments of dfaas_v0 that make the game: costs, queue, limits, ..."""
+    arguments = run.config.task.arguments
+    return {key: value for key, value in arguments.items() if key not in NOT_OF_THE_GAME}
+
+
+def learning_curve(run: Run, label: str) -> LearningCurve:
+    """The team's return over training, from the first episode that ended."""
+    seen = run.progress.dropna(subset=["return_team"])
+    return LearningCurve(label, seen["env_steps"].to_numpy(), seen["return_team"].to_numpy())
+
+
+def _levels(rules: DfaasRules) -> dict[str, float]:
+    """What some reference policies return per episode of the training, to compare curves with."""
+    teams = {amount: Player(baseline_team(amount, rules)) for amount in CURVE_LEVELS}
+    scores = evaluate_players(rules, teams, episodes=64, seed=0)
+    return {score.policy: score.return_team for score in scores}
+
+
+def as_trained(runs: Sequence[Run], given: Mapping[str, Any]) -> dict[str, Any]:
+    """``given`` settings of dfaas_v0, completed with those that the ``runs`` were trained with.
+
+    Raises ValueError where the runs do not agree on one that is not given, or are of another
+    environment.
+    """
+    complete = dict(given)
+    for run in runs:
+        if not isinstance(run.config.task.rules(), DfaasRules):
+            raise ValueError(f"{run.folder} is of {run.config.task.environment}, not of dfaas_v0")
+        for key, value in game_settings(run).items():
+            if key not in given and complete.setdefault(key, value) != value:
+                raise ValueError(
+                    f"the runs were trained with {key}={complete[key]!r} and {key}={value!r}: "
+                    "say which to play"
+                )
+    return _but_defaults(complete)
+
+
+def seats(runs: Mapping[str, Run]) -> dict[str, Player]:
+    """Both players of each run, under labels that tell them apart."""
+    return {f"{label}, {p.mode}": p for label, run in runs.items() for p in players(run)}
+
+
+def _but_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is the default anyway, so that a report names what is particular."""
+    defaults = inspect.signature(DfaasRules).parameters
+    return {key: value for key, value in settings.items() if value != defaults[key].default}
+
+
+def _write_scores(run: Run, scores: Sequence[TeamScore], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    values = {
+        "environment": run.config.task.environment,
+        "versions": run.config.versions,
+        "rows": [asdict(score) for score in scores],
+    }
+    unfinished = folder / ".results.json"
+    unfinished.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    os.replace(unfinished, folder / "results.json")
