@@ -13,7 +13,9 @@ CorralError
 ├── UnsupportedSpaceError (TypeError)  an adapter met a space that it does not handle
 ├── MissingExtraError (ImportError)    an optional dependency is not installed
 ├── RunError (ValueError)              a folder holds no run, or cannot take one
-└── NonFiniteError (RuntimeError)      training met a number that is not finite
+├── NonFiniteError (RuntimeError)      training met a number that is not finite
+├── EnvironmentFault (RuntimeError)    a third-party environment breaks PettingZoo's rules
+└── WorkerError (RuntimeError)         a worker process failed, died or hung
 
 IllegalActionWarning (UserWarning)     a policy ignores its action mask
 TraceWarning (UserWarning)             a trace file is usable, but not as tidy as it should be
@@ -22,13 +24,14 @@ TraceWarning (UserWarning)             a trace file is usable, but not as tidy a
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 __all__ = [
     "ActionError",
     "CheckpointError",
     "CorralError",
+    "EnvironmentFault",
     "Fault",
     "IllegalActionError",
     "IllegalActionWarning",
@@ -43,6 +46,7 @@ __all__ = [
     "TraceWarning",
     "UnknownNameError",
     "UnsupportedSpaceError",
+    "WorkerError",
 ]
 
 
@@ -143,6 +147,34 @@ class RunError(CorralError, ValueError):
 
 class NonFiniteError(CorralError, RuntimeError):
     """Training met a NaN or an infinity; it stops before anything is saved."""
+
+
+class EnvironmentFault(CorralError, RuntimeError):
+    """A third-party environment breaks PettingZoo's rules, or its own spaces."""
+
+
+class WorkerError(CorralError, RuntimeError):
+    """A worker process raised, died or hung; all of them have been ended.
+
+    ``copy`` is the copy it was at (the first of its copies, where it was at none), ``seed`` what
+    the copy's first ``reset`` was given, ``actions`` what each agent last played in it,
+    ``traceback`` the worker's own; None where there is none.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        copy: int | None = None,
+        seed: int | None = None,
+        actions: Mapping[str, object] | None = None,
+        traceback: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.copy = copy
+        self.seed = seed
+        self.actions = actions
+        self.traceback = traceback
 
 
 class IllegalActionWarning(UserWarning):
