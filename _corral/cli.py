@@ -16,7 +16,6 @@ from rich.table import Table
 import corral
 from corral import trace_cli, train_cli
 from corral.console import check_new, out, reported, show_table
-from corral.errors import UnknownNameError
 from corral.judging import names, row_range, score_table, watching
 
 __all__ = ["app", "main"]
@@ -61,14 +60,15 @@ def envs(
     name: Annotated[str | None, typer.Argument(help="Print this environment's manual.")] = None,
 ) -> None:
     """List the environments, or print the manual of one."""
-    from corral.envs import ENVIRONMENTS
+    from corral.envs import ENVIRONMENTS, PROBES
+    from corral.envs.registry import env_spec, rules_class
 
     if name is not None:
-        if name not in ENVIRONMENTS:
-            raise UnknownNameError.of("environment", name, ENVIRONMENTS)
-        module = importlib.import_module(ENVIRONMENTS[name].module)
-        out.print(Markdown(inspect.getdoc(module) or ""))
-        out.print(_arguments(getattr(module, ENVIRONMENTS[name].rules)))
+        # Probes share a module: the manual of one is its class's.
+        module = importlib.import_module(env_spec(name).module)
+        manual = rules_class(name) if name in PROBES else module
+        out.print(Markdown(inspect.getdoc(manual) or ""))
+        out.print(_arguments(rules_class(name)))
         return
     table = Table(box=box.SIMPLE_HEAD)
     for heading in ("environment", "play", "what it is"):
@@ -77,6 +77,7 @@ def envs(
         play = "at once" if spec.simultaneous else "in turns"
         table.add_row(spec.name, play, spec.summary)
     out.print(table)
+    out.print(f"And probes with exact answers: {min(PROBES)} .. {max(PROBES)}.")
     out.print("corral envs NAME prints its manual: spaces, rewards, rules, arguments.")
 
 

@@ -273,13 +273,11 @@ def _told_apart(
     words: list[str], environment: str, trainer: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Arguments of the environment, and settings of the trainer, from --name value pairs."""
-    from corral.envs.registry import ENVIRONMENTS, rules_class
+    from corral.envs.registry import rules_class
     from corral.trainers.trainer import trainer_class
 
-    if environment not in ENVIRONMENTS:
-        raise UnknownNameError.of("environment", environment, ENVIRONMENTS)
-    kinds = {field.name: str(field.type) for field in _settings(trainer_class(trainer))}
     arguments = inspect.signature(rules_class(environment)).parameters
+    kinds = {field.name: str(field.type) for field in _settings(trainer_class(trainer))}
     env: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     for name, text in _pairs(words):

@@ -100,7 +100,8 @@ class Batch:
         self.copies = copies
         self.agents = rules.agents
         self.seed = seed
-        self._sizes = np.array([rules.action_space(agent).n for agent in rules.agents])  # [N]
+        sizes = [int(rules.action_space(agent).n) for agent in rules.agents]
+        self._sizes = np.array(sizes if len(set(sizes)) > 1 else sizes[:1], dtype=np.uint64)  # [N]
         self._alike = len({str(rules.observation_space(agent)) for agent in rules.agents}) == 1
         self._row, self._column = np.ogrid[:copies, : len(rules.agents)]
         self._identity = str(getattr(rules, "identity", rules.name))
@@ -294,19 +295,19 @@ class Batch:
             )
         if not self._all_act:
             given = np.where(self.acting, given, 0)
-        outside = (given < 0) | (given >= self._sizes)
+        numbers = given.astype(np.int64, copy=False)
+        outside = numbers.view(np.uint64) >= self._sizes  # as unsigned, what is below 0 is huge
         if np.count_nonzero(outside):
             row, column = np.argwhere(outside)[0]
             raise ActionError(
                 f"copy {row}, {self.agents[column]}: action {given[row, column]} is out of range; "
-                f"give 0..{self._sizes[column] - 1}"
+                f"give 0..{int(self.rules.action_space(self.agents[column]).n) - 1}"
             )
-        given = given.astype(np.int64, copy=False)
-        if self.rules.illegal == "raise" and not (legal := self._legal(given)).all():
+        if self.rules.illegal == "raise" and not (legal := self._legal(numbers)).all():
             row, column = np.argwhere(~legal)[0]
             agent = f"copy {row}, {self.agents[column]}"
-            require_legal(agent, int(given[row, column]), self._mask(column)[row])
-        return given
+            require_legal(agent, int(numbers[row, column]), self._mask(column)[row])
+        return numbers
 
     def _require_reset(self) -> None:
         if self._state is None:
@@ -315,6 +316,8 @@ class Batch:
 
 def _pick(masks: Array, rng: np.random.Generator) -> Array:
     """A uniformly random legal action for each of ``masks`` [R, A]; 0 where none is legal."""
+    if np.count_nonzero(masks.view(np.bool_)) == masks.size:  # as always in some games
+        return np.asarray(rng.random(len(masks)) * masks.shape[1]).astype(np.int64)
     counts = np.add.reduce(masks, axis=1, dtype=np.int64)  # [R]
     rank: Array = (rng.random(len(masks)) * counts).astype(np.int64)
     # Mostly the legal actions are 0 .. count - 1, and the rank among them is the action itself.

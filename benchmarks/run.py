@@ -15,12 +15,14 @@ HERE = Path(__file__).parent
 NEEDS_TRACES = {"reference_policies", "trace_statistics"}
 NAMES = (
     "stepping",
+    "arena_stepping",
     "sb3_vec_envs",
     "trace_reading",
     "replay_year",
     "reference_policies",
     "trace_statistics",
     "checkpoint_trust",
+    "two_step",
 )
 
 

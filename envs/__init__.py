@@ -7,8 +7,15 @@ Every environment is a module ``corral.envs.<name>`` with ``parallel_env`` (wher
 once), ``env`` and ``raw_env``; its docstring is its manual. ``make`` builds one by name.
 """
 
-from corral.envs.registry import ENVIRONMENTS, EnvSpec, make, make_rules, register_with_pettingzoo
+from corral.envs.registry import (
+    ENVIRONMENTS,
+    PROBES,
+    EnvSpec,
+    make,
+    make_rules,
+    register_with_pettingzoo,
+)
 
-__all__ = ["ENVIRONMENTS", "EnvSpec", "make", "make_rules"]
+__all__ = ["ENVIRONMENTS", "PROBES", "EnvSpec", "make", "make_rules"]
 
 register_with_pettingzoo()

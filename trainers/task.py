@@ -12,8 +12,8 @@ from typing import Any
 from corral.data import Trace, bundled, load_trace, read_trace, write_trace
 from corral.envs.core import Rules
 from corral.envs.dfaas_v0 import DfaasRules
-from corral.envs.registry import ENVIRONMENTS, make_rules
-from corral.errors import Fault, RunError, TraceError, UnknownNameError
+from corral.envs.registry import REGISTERED, env_spec, make_rules, rules_class
+from corral.errors import Fault, RunError, TraceError
 
 __all__ = ["HELD_OUT", "Task"]
 
@@ -58,15 +58,14 @@ class Task:
         if not isinstance(environment, str):
             if given or held_out is not None:
                 raise ValueError("env and held_out need an environment's name, not rules")
-            if environment.name in ENVIRONMENTS:
+            if environment.name in REGISTERED:
                 raise ValueError(
                     f"rules of {environment.name}: give the name {environment.name!r} and its "
                     "arguments as env=, so that the run can be read back"
                 )
             return cls(environment.name, {}, {}, environment)
-        if environment not in ENVIRONMENTS:
-            raise UnknownNameError.of("environment", environment, ENVIRONMENTS)
-        rules = make_rules(environment, **{**given, **GIVEN_BY_TRAINING})
+        env_spec(environment)  # an unknown name is answered with the nearest
+        rules = make_rules(environment, **{**given, **_given_by_training(environment)})
         arguments = _all_arguments(type(rules), given)
         if not isinstance(rules, DfaasRules):
             if held_out is not None:
@@ -85,7 +84,8 @@ class Task:
         """The rules as trained on, with illegal="raise"; ``changes`` replace arguments."""
         if self.own_rules is not None:
             return self.own_rules
-        return make_rules(self.environment, **{**self.arguments, **GIVEN_BY_TRAINING, **changes})
+        fixed = _given_by_training(self.environment)
+        return make_rules(self.environment, **{**self.arguments, **fixed, **changes})
 
     @property
     def trace(self) -> Trace | None:
@@ -124,7 +124,7 @@ class Task:
             raise RunError(
                 f"{folder} was trained on {environment}, the rules given are {rules.name}"
             )
-        if environment not in ENVIRONMENTS:
+        if environment not in REGISTERED:
             if rules is None:
                 raise RunError(
                     f"{folder} was trained on rules of one's own, {environment}: make them again, "
@@ -147,6 +147,12 @@ class Task:
             if place.get("rows") is not None:
                 place["rows"] = tuple(place["rows"])
         return cls(environment, arguments, held_out)
+
+
+def _given_by_training(environment: str) -> dict[str, Any]:
+    """Those that the environment's rules take."""
+    taken = inspect.signature(rules_class(environment)).parameters
+    return {name: value for name, value in GIVEN_BY_TRAINING.items() if name in taken}
 
 
 def _all_arguments(rules: type, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from corral.adapters.batch import Batch, BatchStep, make_batch
+from corral.envs.arena_v0 import ArenaRules
 from corral.envs.core import generator, stack_agents
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.shells import ParallelShell, TurnShell
@@ -30,6 +31,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "dfaas equal": dfaas,
     "dfaas two": functools.partial(dfaas, route="two", second_offer=False, wait_cost=0.1),
     "dfaas team": functools.partial(dfaas, reward="team", queue=0),
+    "arena": functools.partial(ArenaRules, 3, 2, max_cycles=9, walls="mask", illegal="raise"),
     "mortal": mortal,
     "mortal, unlike agents": functools.partial(mortal, sizes=(2, 5, 1)),
     "mortal, limited": functools.partial(mortal, max_cycles=3),
@@ -498,7 +500,7 @@ def test_agents_that_do_not_act_are_given_0_and_may_be_given_anything(name: str)
         step, other = batch.step(actions), twin.step(np.where(rest, 10**6, actions))
         assert plain(step.observations) == plain(other.observations)
         assert plain(step.reward) == plain(other.reward)
-    assert (idle > 0) == (not name.startswith("dfaas"))
+    assert (idle > 0) == (not name.startswith(("dfaas", "arena")))
 
 
 def test_stacked_masks_are_those_of_the_agents() -> None:

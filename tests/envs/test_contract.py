@@ -24,10 +24,12 @@ from support.turn_rules import MortalRules, PileRules
 
 SHORT: dict[str, dict[str, Any]] = {
     "dfaas_v0": {"trace": small_trace(), "max_cycles": 8, "queue": 3, "route": "two"},
+    # So small that the two meet: otherwise it does not show who moves first.
+    "arena_v0": {"width": 2, "height": 2, "max_cycles": 20},
 }
 """Arguments that make an environment's episodes short; those not named are short anyway."""
 
-SURE: frozenset[str] = frozenset()
+SURE: frozenset[str] = frozenset({"two_step_v0"})
 """Environments without chance: all seeds give the same episode."""
 
 
@@ -47,7 +49,7 @@ REGISTERED = [
 @pytest.mark.parametrize(("name", "make"), REGISTERED)
 def test_registered_environments_keep_the_contract(name: str, make: Any) -> None:
     steps = check_contract(make, chance=name not in SURE, other_process=True)
-    assert steps > 100
+    assert steps > 50
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)

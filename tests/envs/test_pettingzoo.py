@@ -65,6 +65,8 @@ def makers(name: str) -> dict[str, Any]:
 
 
 SIMULTANEOUS = [name for name, spec in ENVIRONMENTS.items() if spec.simultaneous]
+SHORT = {"two_step_v0"}
+"""Those that end by their rules before the limit that PettingZoo's test sets."""
 
 
 # --- PettingZoo's tests --------------------------------------------------------------------------
@@ -126,7 +128,7 @@ def test_parallel_seed(name: str) -> None:
 
 
 @ignoring(*UNMASKED)
-@pytest.mark.parametrize("name", SIMULTANEOUS)
+@pytest.mark.parametrize("name", [name for name in SIMULTANEOUS if name not in SHORT])
 def test_max_cycles(name: str) -> None:
     make = makers(name)
     max_cycles_test(SimpleNamespace(parallel_env=make["parallel_env"], env=make["env"]))
@@ -239,7 +241,7 @@ needs_registry = pytest.mark.skipif(
 @needs_registry
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_pettingzoo_makes_them_by_name(name: str) -> None:
-    identity = f"corral/{name.replace('_', '-')}"
+    identity = "corral/" + "-v".join(name.rsplit("_v", 1))
     kwargs = KWARGS.get(name, {})
     kinds = {"aec": pettingzoo.AECEnv}
     if ENVIRONMENTS[name].simultaneous:

@@ -1,0 +1,103 @@
+"""How fast arena_v0 steps: Batch against SuperSuit over PettingZoo, and against plain loops.
+
+    OMP_NUM_THREADS=1 python benchmarks/arena_stepping.py
+
+Everybody plays the default game (10 x 10 fields, 100 steps, observations of 200 floats) with random
+actions, observations built; one env step moves both agents of one copy. SuperSuit (num_cpus=0) runs
+the scalar re-statement of the rules in tests/support as a plain PettingZoo environment; the plain
+scalar loop is that environment without SuperSuit. All are timed in turn, in several rounds, and the
+ratios are taken within a round, so that a machine that slows down slows all of them.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import supersuit
+from common import machine, ratio, save, speed_table
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from corral.adapters import make_batch
+from corral.envs import arena_v0
+from support.arena_scalar import PlainArena
+
+ROUNDS = 7
+SECONDS = 1.0  # per measurement
+COPIES = (1, 16, 64, 256, 1024, 4096)
+
+
+def env_steps_per_second(step: Callable[[], None], copies: int) -> float:
+    step()
+    count, began = 0, time.perf_counter()
+    while (spent := time.perf_counter() - began) < SECONDS:
+        step()
+        count += 1
+    return copies * count / spent
+
+
+def batch(copies: int) -> Callable[[], None]:
+    games = make_batch("arena_v0", copies=copies, seed=0)
+    games.reset()
+    rng = np.random.default_rng(0)
+
+    def step() -> None:
+        games.step(games.sample_actions(rng))
+
+    return step
+
+
+def over_supersuit(copies: int) -> Callable[[], None]:
+    vector = supersuit.pettingzoo_env_to_vec_env_v1(PlainArena())
+    vector = supersuit.concat_vec_envs_v1(vector, copies, num_cpus=0, base_class="gymnasium")
+    rng = np.random.default_rng(0)
+    vector.reset(seed=0)
+
+    def step() -> None:
+        vector.step(rng.integers(4, size=2 * copies))
+
+    return step
+
+
+def single(env: object) -> Callable[[], None]:
+    """One parallel environment, played as a PettingZoo user would."""
+    rng = np.random.default_rng(0)
+    env.reset(seed=0)
+
+    def step() -> None:
+        if not env.agents:
+            env.reset()
+        one, other = rng.integers(4, size=2).tolist()
+        env.step({"agent_1": one, "agent_2": other})
+
+    return step
+
+
+def main() -> None:
+    contestants: dict[str, tuple[Callable[[], None], int]] = {
+        "SuperSuit, 64 copies": (over_supersuit(64), 64),
+        "plain scalar environment, one copy": (single(PlainArena()), 1),
+        "PettingZoo, one copy": (single(arena_v0.parallel_env()), 1),
+        **{f"Batch, {copies} copies": (batch(copies), copies) for copies in COPIES},
+    }
+    speeds: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(ROUNDS):
+        for name, (step, copies) in contestants.items():
+            speeds[name].append(env_steps_per_second(step, copies))
+
+    ratios = {
+        f"Batch, {copies} copies, over {theirs}": ratio(speeds, f"Batch, {copies} copies", theirs)
+        for theirs in ("SuperSuit, 64 copies", "plain scalar environment, one copy")
+        for copies in (64, 1024)
+    }
+    text = speed_table("Stepping arena_v0", speeds, ratios)
+    about = machine("supersuit", "pettingzoo", "gymnasium")
+    save("arena_stepping", text, {"env_steps_per_second": speeds, "ratios": ratios}, about)
+
+
+if __name__ == "__main__":
+    main()

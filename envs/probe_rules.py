@@ -1,0 +1,198 @@
+"""What the probes share: rules of which a subclass names the sizes, what is shown, what is paid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from gymnasium import spaces
+
+from corral.envs.arguments import one_of
+from corral.envs.core import Array, Observation, Outcome, agent_views
+
+__all__ = ["NEVER", "Answer", "Probe", "ProbeState", "annuity", "one_hot", "signs"]
+
+NEVER = np.iinfo(np.int64).max
+ILLEGAL_REWARD = -100.0
+
+
+@dataclass
+class ProbeState:
+    """B copies of a probe between two steps."""
+
+    t: Array  # int64 [B] steps since the episode began
+    drawn: Array  # int64 [B, D] what chance decided at the start
+    played: Array  # int64 [B, N] each agent's last action; -1 before its first
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What must come out, in K situations given as K copies."""
+
+    state: ProbeState
+    value: Array  # float64 [K, N] of the best play; NaN where nothing is said
+    best: Array  # int64 [K, N] the best action; -1 where the agent does not act, or all are equal
+
+
+class Probe:
+    """Rules of a probe: a subclass names sizes, what is shown and what is paid.
+
+    Illegal actions under "penalise" pay -100. The global state is what all agents see together,
+    unless the probe says otherwise.
+
+    Args:
+        illegal: what an action outside the mask does: "penalise" or "raise".
+    """
+
+    name: str
+    agents: tuple[str, ...] = ("agent_0", "agent_1")
+    render_modes = ("ansi",)
+    render_fps = 4
+    simultaneous = True
+    max_cycles: int | None = None
+
+    features: tuple[int, ...] = (1, 1)  # of each agent's observation, F
+    actions: tuple[int, ...] = (2, 2)  # of each agent, A
+    lengths: tuple[int, ...] = (1, 1)  # steps after which each agent's episode ends
+    draws: tuple[int, ...] = ()  # chance moves at the start: one of 0 .. k - 1 for each k
+    largest = 1.0  # features lie in -largest .. largest
+
+    budget: int = 10_000  # env steps in which the answer must come out
+    tolerance: tuple[float, ...] = (0.1, 0.1)  # of each agent's values
+
+    def __init__(self, *, illegal: Literal["penalise", "raise"] = "penalise") -> None:
+        self.illegal: Literal["penalise", "raise"] = one_of(
+            "illegal", illegal, ("penalise", "raise")
+        )
+
+    @property
+    def identity(self) -> str:
+        """Equal for rules that play alike."""
+        settings = {key: value for key, value in vars(self).items() if key != "illegal"}
+        return f"{self.name} {settings}"
+
+    # What a subclass says.
+
+    def shown(self, state: ProbeState) -> list[Array]:
+        """Each agent's features, [B, F]. Default: 1."""
+        return [np.ones((len(state.t), size)) for size in self.features]
+
+    def legal(self, state: ProbeState) -> list[Array]:
+        """Each agent's legal actions, [B, A]. Default: all."""
+        return [np.ones((len(state.t), size), dtype=np.int8) for size in self.actions]
+
+    def pay(self, state: ProbeState, action: Array) -> Array:
+        """Rewards [B, N] of the joint ``action`` [B, N] in ``state``."""
+        raise NotImplementedError
+
+    def answer(self, gamma: float = 0.9) -> Answer:
+        """What must come out, under discount ``gamma``."""
+        raise NotImplementedError
+
+    # What follows from it.
+
+    def observation_space(self, agent: str) -> spaces.Dict:
+        i = self.agents.index(agent)
+        shape = (self.features[i],)
+        return spaces.Dict(
+            {
+                "observation": spaces.Box(-self.largest, self.largest, shape, np.float32),
+                "action_mask": spaces.Box(0, 1, (self.actions[i],), np.int8),
+            }
+        )
+
+    def action_space(self, agent: str) -> spaces.Discrete:
+        return spaces.Discrete(self.actions[self.agents.index(agent)])
+
+    def state_space(self) -> spaces.Box:
+        size = self.global_state(self.situations([0])).shape[1]
+        return spaces.Box(-self.largest, self.largest, (size,), np.float32)
+
+    def start(self, rngs: Sequence[np.random.Generator]) -> ProbeState:
+        drawn = [rng.integers(self.draws) for rng in rngs] if self.draws else []
+        return self.situations([0] * len(rngs), np.array(drawn) if self.draws else None)
+
+    def situations(
+        self, t: Sequence[int] | Array, drawn: Any = None, played: Any = None
+    ) -> ProbeState:
+        """A state of len(t) copies; what is left out is 0, and -1 for what was played."""
+        b, n = len(t), len(self.agents)
+        given = np.zeros((b, len(self.draws))) if drawn is None else drawn
+        moves = np.full((b, n), -1) if played is None else played
+        return ProbeState(
+            t=np.array(t, dtype=np.int64),
+            drawn=np.array(given, dtype=np.int64).reshape(b, len(self.draws)),
+            played=np.array(moves, dtype=np.int64),
+        )
+
+    def acting(self, state: ProbeState) -> Array:
+        return ~self._ended(state)
+
+    def observe(self, state: ProbeState) -> dict[str, Observation]:
+        acting = self.acting(state)
+        seen = [np.asarray(part, dtype=np.float32) for part in self.shown(state)]
+        masks = [mask * acting[:, i, None] for i, mask in enumerate(self._masks(state))]
+        if len(set(self.features)) == len(set(self.actions)) == 1:
+            blocks = np.stack(seen, axis=1), np.stack(masks, axis=1)
+            return agent_views(self.agents, observation=blocks[0], action_mask=blocks[1])
+        return {
+            agent: {"observation": seen[i].copy(), "action_mask": masks[i]}
+            for i, agent in enumerate(self.agents)
+        }
+
+    def step(self, state: ProbeState, action: Array) -> Outcome[ProbeState]:
+        acting = self.acting(state)
+        allowed = [
+            np.take_along_axis(mask, action[:, i, None], axis=1)[:, 0]
+            for i, mask in enumerate(self._masks(state))
+        ]
+        illegal = acting & (np.stack(allowed, axis=1) == 0)
+        pay = np.where(illegal, ILLEGAL_REWARD, self.pay(state, np.where(acting, action, 0)))
+        reward = np.where(self._ended(state), 0.0, pay).astype(np.float32)
+        state.played = np.where(acting, action, state.played)
+        state.t = state.t + 1
+        info = {"illegal_actions": illegal.astype(np.int64)}
+        return Outcome(state, reward, self._ended(state), info)
+
+    def info(self, state: ProbeState) -> dict[str, Array]:
+        return {"illegal_actions": np.zeros((len(state.t), len(self.agents)), dtype=np.int64)}
+
+    def global_state(self, state: ProbeState) -> Array:
+        return np.concatenate(self.shown(state), axis=1).astype(np.float32)
+
+    def render(self, state: ProbeState, info: dict[str, Array], mode: str) -> Any:
+        """One line: the step, what chance decided, what was played last."""
+        parts = [f"{self.name} step {state.t[0]}"]
+        if self.draws:
+            parts.append("drawn " + " ".join(map(str, state.drawn[0])))
+        moves = ["-" if move < 0 else str(move) for move in state.played[0]]
+        return ", ".join([*parts, "played " + " ".join(moves)])
+
+    def _ended(self, state: ProbeState) -> Array:
+        return np.asarray(state.t[:, None] >= np.array(self.lengths))
+
+    def _masks(self, state: ProbeState) -> list[Array]:
+        return [np.asarray(mask, dtype=np.int8) for mask in self.legal(state)]
+
+    def _says(self, state: ProbeState, value: Any, best: Any = None) -> Answer:
+        shape = (len(state.t), len(self.agents))
+        known = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
+        moves = np.full(shape, -1) if best is None else np.broadcast_to(best, shape)
+        return Answer(state, known.copy(), moves.astype(np.int64))
+
+
+def annuity(gamma: float, steps: Array | int) -> Any:
+    """The value of 1 per step for ``steps`` steps."""
+    return (1 - gamma**steps) / (1 - gamma)
+
+
+def signs(drawn: Array) -> Array:
+    """-1 for 0, 1 for 1."""
+    return 2 * drawn - 1
+
+
+def one_hot(index: Array, size: int) -> Array:
+    """float [B, size]."""
+    return np.eye(size)[index]

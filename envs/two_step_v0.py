@@ -1,0 +1,214 @@
+"""two_step_v0: a choice of game by one agent, then the game; safe 7, or 8 for two that coordinate.
+
+In the first step agent_0's action picks the game of the second: 0 picks game A, 1 picks game B.
+Agent_1's action means nothing there. In the second step both choose a row and a column:
+
+| game A | 0 | 1 |   | game B | 0 | 1 |
+|---|---|---|---|---|---|---|
+| **0** | 7 | 7 |   | **0** | 0 | 1 |
+| **1** | 7 | 7 |   | **1** | 1 | 8 |
+
+The rows are agent_0's action, the columns agent_1's. The number is the team's reward, which the
+two share: each is paid half of it, and the team's return, the sum, is the number.
+
+| | of two_step_v0 |
+|---|---|
+| agents | ``agent_0``, ``agent_1`` |
+| actions | Discrete(2), both always legal |
+| observation | float32 [3]: one-hot of start, game A, game B; the same for both |
+| global state | the same |
+| reward | half of the team's; 0 in the first step |
+| episode | two steps; ends by termination |
+
+**Known answers.** The best team plays B and then (1, 1): 8. Against a partner that plays at random
+B is worth (0 + 1 + 1 + 8) / 4 = 2.5, or 4.5 for who plays 1 there: learners that add up what each
+agent's action is worth by itself settle for A: 7. Uniformly random play returns
+(7 + 2.5) / 2 = 4.75.
+
+There is no chance in it. Source: Rashid et al., QMIX: Monotonic Value Function Factorisation for
+Deep Multi-Agent Reinforcement Learning, 2018, section 5.1.
+
+Version history: v0, the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from gymnasium import spaces
+from pettingzoo import AECEnv
+
+from corral.envs.arguments import known_arguments, one_of, whole
+from corral.envs.canvas import Canvas
+from corral.envs.core import Array, Observation, Outcome, agent_views
+from corral.envs.shells import ParallelShell, checked_aec, ordered
+
+__all__ = ["TwoStepRules", "TwoStepState", "env", "parallel_env", "raw_env"]
+
+START, GAME_A, GAME_B, OVER_A, OVER_B = range(5)
+"""Where a copy is; the last two remember what was played."""
+
+SHOWN = np.eye(3, dtype=np.float32)[[START, GAME_A, GAME_B, GAME_A, GAME_B]]  # [5, 3] by place
+PAY = np.zeros((5, 2, 2))  # by place and actions
+PAY[GAME_A] = 7
+PAY[GAME_B] = [[0, 1], [1, 8]]
+
+
+@dataclass
+class TwoStepState:
+    """B copies of the game between two steps."""
+
+    place: Array  # int64 [B] one of START .. OVER_B
+    played: Array  # int64 [B, 2] the last actions; -1 at the start
+    paid: Array  # float32 [B] the team's last reward
+
+
+class TwoStepRules:
+    """The rules of two_step_v0 over B copies; the module's docstring is their manual.
+
+    Args:
+        max_cycles: cuts episodes after so many steps; they end after two anyway.
+        illegal: what an action outside the mask does; there is none in this game.
+
+    Raises:
+        ValueError: an argument is out of its range.
+    """
+
+    name = "two_step_v0"
+    agents: tuple[str, ...] = ("agent_0", "agent_1")
+    render_modes = ("human", "ansi", "rgb_array")
+    render_fps = 1
+    simultaneous = True
+
+    def __init__(
+        self,
+        *,
+        max_cycles: int | None = None,
+        illegal: Literal["penalise", "raise"] = "penalise",
+    ) -> None:
+        self.max_cycles = None if max_cycles is None else whole("max_cycles", max_cycles, least=1)
+        self.illegal: Literal["penalise", "raise"] = one_of(
+            "illegal", illegal, ("penalise", "raise")
+        )
+
+    def observation_space(self, agent: str) -> spaces.Dict:
+        return spaces.Dict(
+            {
+                "observation": spaces.Box(0.0, 1.0, (3,), np.float32),
+                "action_mask": spaces.Box(0, 1, (2,), np.int8),
+            }
+        )
+
+    def action_space(self, agent: str) -> spaces.Discrete:
+        return spaces.Discrete(2)
+
+    def state_space(self) -> spaces.Box:
+        return spaces.Box(0.0, 1.0, (3,), np.float32)
+
+    def start(self, rngs: Sequence[np.random.Generator]) -> TwoStepState:
+        """Fresh episodes; nothing is drawn."""
+        b = len(rngs)
+        return TwoStepState(
+            place=np.full(b, START, dtype=np.int64),
+            played=np.full((b, 2), -1, dtype=np.int64),
+            paid=np.zeros(b, dtype=np.float32),
+        )
+
+    def observe(self, state: TwoStepState) -> dict[str, Observation]:
+        acting = self.acting(state)
+        shown = np.repeat(SHOWN[state.place][:, None], 2, axis=1)  # [B, 2, 3]
+        mask = np.repeat(acting[:, :, None], 2, axis=2).astype(np.int8)
+        return agent_views(self.agents, observation=shown, action_mask=mask)
+
+    def acting(self, state: TwoStepState) -> Array:
+        return np.repeat(state.place[:, None] < OVER_A, 2, axis=1)
+
+    def step(self, state: TwoStepState, action: Array) -> Outcome[TwoStepState]:
+        place, playing = state.place, state.place < OVER_A
+        state.paid = PAY[place, action[:, 0], action[:, 1]].astype(np.float32)
+        # The first action of agent_0 picks the game; after the game the episode is over.
+        state.place = np.where(
+            place == START, GAME_A + action[:, 0], np.where(playing, place + 2, place)
+        )
+        state.played = np.where(playing[:, None], action, state.played)
+        reward = np.repeat(state.paid[:, None] / 2, 2, axis=1)
+        over = np.repeat(state.place[:, None] >= OVER_A, 2, axis=1)
+        return Outcome(state, reward, over, self.info(state))
+
+    def info(self, state: TwoStepState) -> dict[str, Array]:
+        return {"illegal_actions": np.zeros((len(state.place), 2), dtype=np.int64)}
+
+    def global_state(self, state: TwoStepState) -> Array:
+        return SHOWN[state.place]
+
+    def render(self, state: TwoStepState, info: dict[str, Array], mode: str) -> Any:
+        show = _text if mode == "ansi" else _drawn
+        return show(int(state.place[0]), tuple(state.played[0].tolist()), float(state.paid[0]))
+
+
+def _told(place: int, played: tuple[int, ...], paid: float) -> str:
+    """What was done last, in a sentence."""
+    if place == START:
+        return "agent_0 chooses the game"
+    if place < OVER_A:
+        return f"agent_0 chose game {'AB'[place - GAME_A]}; both choose a row and a column"
+    return f"they played row {played[0]}, column {played[1]}: the team is paid {paid:g}"
+
+
+def _cells(place: int, played: tuple[int, ...]) -> list[list[str]]:
+    """Three lines for game A and game B; brackets mark the game and the cell that are played."""
+    lines = []
+    for game, letter in ((GAME_A, "A"), (GAME_B, "B")):
+        on = place in (game, game + 2)
+        cells = [f"[game {letter}]" if on else f"game {letter}"]
+        for row in range(2):
+            numbers = []
+            for column in range(2):
+                chosen = place == game + 2 and played == (row, column)
+                number = f"{PAY[game, row, column]:g}"
+                numbers.append(f"[{number}]" if chosen else number)
+            cells.append("".join(number.center(4) for number in numbers))
+        lines.append(cells)
+    return lines
+
+
+def _text(place: int, played: tuple[int, ...], paid: float) -> str:
+    columns = zip(*_cells(place, played), strict=True)
+    lines = ["".join(cell.center(10) for cell in cells).rstrip() for cells in columns]
+    return "\n".join([*lines, _told(place, played, paid)])
+
+
+def _drawn(place: int, played: tuple[int, ...], paid: float) -> Array:
+    """The same as a picture."""
+    canvas = Canvas(480, 150)
+    for i, (head, *rows) in enumerate(_cells(place, played)):
+        middle = 120 + 240 * i
+        canvas.text((middle, 28), head, 18, anchor="mm", bold="[" in head)
+        for j, row in enumerate(rows):
+            for k, number in enumerate(row.split()):
+                at = (middle - 30 + 60 * k, 62 + 28 * j)
+                canvas.text(at, number, 18, anchor="mm", bold="[" in number)
+    canvas.text((240, 128), _told(place, played, paid), 16, anchor="mm", width=460)
+    return canvas.pixels()
+
+
+# --- PettingZoo ----------------------------------------------------------------------------------
+
+
+def parallel_env(render_mode: str | None = None, **kwargs: Any) -> ParallelShell:
+    """two_step_v0 as a PettingZoo ParallelEnv; arguments as for ``TwoStepRules``."""
+    known_arguments(TwoStepRules, kwargs)
+    return ParallelShell(TwoStepRules(**kwargs), render_mode)
+
+
+def raw_env(render_mode: str | None = None, **kwargs: Any) -> AECEnv:
+    """two_step_v0 as a PettingZoo AECEnv, without the wrapper that checks the order of calls."""
+    return checked_aec(parallel_env(render_mode, **kwargs))
+
+
+def env(render_mode: str | None = None, **kwargs: Any) -> AECEnv:
+    """two_step_v0 as a PettingZoo AECEnv; arguments as for ``TwoStepRules``."""
+    return ordered(raw_env(render_mode, **kwargs))
