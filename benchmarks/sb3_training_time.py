@@ -22,7 +22,7 @@ from corral.trainers.checkpoint import latest_checkpoint, load_checkpoint
 from corral.trainers.run import CHECKPOINTS, Run
 
 STEPS = 100_000
-ROUNDS = 3
+ROUNDS = 2
 TRAINERS = ("sb3_ppo", "sb3_maskable_ppo")
 
 
