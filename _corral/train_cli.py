@@ -81,9 +81,11 @@ def train(
     from corral.trainers import training
 
     if resume is not None:
-        if environment is not None or context.args:
-            told = environment or context.args[0]
-            raise ValueError(f"--resume goes on with what the run is; leave out {told}")
+        told = [environment] if environment is not None else []
+        told += context.args[:1]
+        told += [option for name, option in FIXED.items() if _is_given(context, name)]
+        if told:
+            raise ValueError(f"--resume goes on with what the run is; leave out {told[0]}")
         run = training.resume(
             resume, steps=steps, checkpoint_every=checkpoint_every, keep=keep, progress=True
         )
@@ -108,10 +110,27 @@ def train(
                 **settings,
             )
         except ValueError as error:
-            raise ValueError(in_options(str(error), {**env, **settings})) from error
+            options = _options(environment, trainer)
+            raise ValueError(in_options(str(error), options)) from error
     _tell(run)
     if run.stopped_by is not None:
         raise typer.Exit(128 + run.stopped_by)  # as shells have it: not done, and why
+
+
+FIXED = {
+    "trainer": "--trainer",
+    "seed": "--seed",
+    "held_out": "--held-out",
+    "policies": "--policies",
+    "policies_to_train": "--policies-to-train",
+    "out_dir": "--out",
+}
+"""What a run is once it was begun."""
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
 
 
 def _tell(run: Run) -> None:
@@ -298,6 +317,15 @@ def _told_apart(
             options = ["--" + each.replace("_", "-") for each in known]
             raise UnknownNameError.of("option", f"--{name}", options)
     return env, settings
+
+
+def _options(environment: str, trainer: str) -> list[str]:
+    """All arguments of the environment, and settings of the trainer."""
+    from corral.envs.registry import rules_class
+    from corral.trainers.trainer import trainer_class
+
+    arguments = inspect.signature(rules_class(environment)).parameters
+    return [*arguments, *(field.name for field in _settings(trainer_class(trainer)))]
 
 
 def _pairs(words: list[str]) -> list[tuple[str, str]]:

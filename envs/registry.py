@@ -12,7 +12,14 @@ from corral.envs.arguments import known_arguments
 from corral.envs.core import Rules
 from corral.errors import UnknownNameError
 
-__all__ = ["ENVIRONMENTS", "EnvSpec", "make", "make_rules", "register_with_pettingzoo", "rules_class"]
+__all__ = [
+    "ENVIRONMENTS",
+    "EnvSpec",
+    "make",
+    "make_rules",
+    "register_with_pettingzoo",
+    "rules_class",
+]
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,9 @@ def evaluate(
     if not isinstance(rules := task.rules(), DfaasRules):
         for name, value in (("trace", trace), ("rows", rows), ("window", window)):
             if value is not None:
-                raise ValueError(f"{name}={value}: {task.environment} replays no load; give episodes")
+                raise ValueError(
+                    f"{name}={value}: {task.environment} replays no load; give episodes"
+                )
         teams = {f"{label}, {p.mode}": p for p in players(given)}
         scores = evaluate_players(rules, teams, episodes=episodes, seed=seed)
         _write_scores(given, scores, folder)

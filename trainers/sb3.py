@@ -345,6 +345,17 @@ class SB3MaskablePPO(SB3PPO):
 
     def _learner(self, name: str, place: int, trained: bool) -> Learner:
         learner = super()._learner(name, place, trained)
+        decisions = len(learner.columns) * self.settings.n_steps
+        if decisions % self.settings.batch_size == 1:
+            # MaskablePPO normalises the advantages of a minibatch of one to NaN.
+            raise ValueError(
+                f"batch_size={self.settings.batch_size}: of the {decisions} decisions that policy "
+                f"{name} makes in a rollout it leaves one alone; give another"
+            )
+        return learner
+
+    def _learner(self, name: str, place: int, trained: bool) -> Learner:
+        learner = super()._learner(name, place, trained)
         size = self.settings.batch_size
         decisions = len(learner.columns) * self.settings.n_steps
         if trained and decisions % size == 1:  # it would be normalised to NaN

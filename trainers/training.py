@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
@@ -141,7 +142,7 @@ def resume(
     if steps is not None:
         whole("steps", steps, least=1)
         run.config = dataclasses.replace(run.config, steps=steps)
-    learner = run.config.make_trainer()
+    learner = run.begun()
     statistics = Statistics(run.config.policies)
     if any((run.folder / CHECKPOINTS).glob("*")):
         content = load_checkpoint(latest_checkpoint(run.folder / CHECKPOINTS))
@@ -306,6 +307,9 @@ def _empty_folder(out: str | Path | None, name: str) -> Path:
 
 def _versions() -> dict[str, str]:
     found = versions()
+    for package in ("torch", "stable-baselines3", "sb3-contrib", "supersuit"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
     if "torch" in sys.modules:
         threads = sys.modules["torch"].get_num_threads()
         found["torch threads"] = str(threads)  # results depend on them
