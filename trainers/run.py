@@ -121,7 +121,7 @@ class Run:
     def __init__(self, folder: Path, config: RunConfig) -> None:
         self.folder = folder
         self.config = config
-        self.stopped_by: int | None = None  # the signal that ended training early
+        self.stopped_by: int | None = None  # SIGINT, where it ended training early
 
     def __repr__(self) -> str:
         return (

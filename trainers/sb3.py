@@ -345,20 +345,9 @@ class SB3MaskablePPO(SB3PPO):
 
     def _learner(self, name: str, place: int, trained: bool) -> Learner:
         learner = super()._learner(name, place, trained)
-        decisions = len(learner.columns) * self.settings.n_steps
-        if decisions % self.settings.batch_size == 1:
-            # MaskablePPO normalises the advantages of a minibatch of one to NaN.
-            raise ValueError(
-                f"batch_size={self.settings.batch_size}: of the {decisions} decisions that policy "
-                f"{name} makes in a rollout it leaves one alone; give another"
-            )
-        return learner
-
-    def _learner(self, name: str, place: int, trained: bool) -> Learner:
-        learner = super()._learner(name, place, trained)
         size = self.settings.batch_size
         decisions = len(learner.columns) * self.settings.n_steps
-        if trained and decisions % size == 1:  # it would be normalised to NaN
+        if trained and decisions % size == 1:  # MaskablePPO normalises it to NaN
             raise ValueError(
                 f"batch_size={size}: a rollout of policy {name} has {decisions} decisions, which "
                 "leaves one alone in the last minibatch; give another batch_size, or n_steps"

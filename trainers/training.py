@@ -67,7 +67,10 @@ def train(
     progress: bool | None = None,
     **settings: Any,
 ) -> Run:
-    """Train the agents of an environment; SIGINT (Ctrl-C) or SIGTERM save and end cleanly.
+    """Train the agents of an environment.
+
+    SIGINT (Ctrl-C) ends training after the update under way, and SIGTERM the whole process; either
+    way the run is saved first. ``Run.stopped_by`` tells a script that it was.
 
     Args:
         environment: a registered name, or rules of one's own.
@@ -203,6 +206,8 @@ def _drive(
             f" Go on with: corral train --resume {run.folder}",
             file=sys.stderr,
         )
+    if stop.number == signal.SIGTERM:
+        raise SystemExit(128 + stop.number)  # the whole process was told to end, not this run
     run.stopped_by = stop.number
     run.__dict__.pop("policies", None)  # those of an earlier checkpoint
     return run

@@ -124,3 +124,18 @@ def test_the_figures_are_those_of_the_benchmarks() -> None:
     ):
         line = next(line for line in README.splitlines() if row in line)
         assert re.search(rf"\| {figure:.0f} (times|s)", line), (line, figure)
+
+
+def test_the_figures_of_learning_are_those_of_the_benchmarks() -> None:
+    results = ROOT / "benchmarks" / "results"
+    game = json.loads((results / "default_game.json").read_text())["edge3"]
+    shares = [100 * found["greedy"] for found in game.values()]
+    assert len(shares) == 6
+    assert f"| {min(shares):.2f} to {max(shares):.2f} % |" in README
+    rows = json.loads((results / "hard_setting.json").read_text())["rows"]
+    costs = {row["policy"]: 100 * row["cost"] for row in rows}
+    learned = [costs[row["policy"]] for row in rows if row["mode"] == "greedy"]
+    best = min(costs[row["policy"]] for row in rows if not row["mode"] and row["low"] is not None)
+    assert len(learned) == 3
+    assert f"| {min(learned):.2f} to {max(learned):.2f} |" in README
+    assert f"| {best:.2f}; {costs['optimum']:.2f} |" in README

@@ -226,6 +226,15 @@ class First:
         return Decision(np.zeros(len(observation["action_mask"]), dtype=np.int64))
 
 
+def test_both_trainers_learn_the_same(tmp_path: Path) -> None:
+    """Where the mask is read from makes no difference, not of a bit."""
+    runs = [small_run(tmp_path / trainer, trainer) for trainer in TRAINERS]
+    weights = [kept(run).arrays["policy_shared"] for run in runs]
+    assert weights[0].keys() == weights[1].keys()
+    for key, values in weights[0].items():
+        assert np.array_equal(values, weights[1][key]), key
+
+
 @pytest.mark.parametrize(("trainer", "library"), [*zip(TRAINERS, (PPO, MaskablePPO), strict=True)])
 def test_what_is_exported_plays_the_same_in_its_library(
     tmp_path: Path, trainer: str, library: Any

@@ -127,7 +127,7 @@ def test_a_run_that_stopped_goes_on_as_if_it_had_not(
     folder = tmp_path / "run"
     for place, stop in enumerate(stops):
         with monkeypatch.context() as patched:
-            stop_at(patched, stop * ROLLOUT, (signal.SIGINT, signal.SIGTERM)[place % 2])
+            stop_at(patched, stop * ROLLOUT)
             if place == 0:
                 small_run(folder, updates=6, policies=POLICIES["mapped"])
             else:
@@ -137,6 +137,19 @@ def test_a_run_that_stopped_goes_on_as_if_it_had_not(
     resume(folder)
     assert everything(folder) == everything(whole)
     assert rows(folder) == rows(whole)
+
+
+def test_sigterm_ends_the_process_once_the_run_is_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_at(monkeypatch, ROLLOUT, signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended:
+        small_run(tmp_path / "run", updates=3)
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert len(rows(tmp_path / "run")) == 1
+    monkeypatch.undo()
+    resume(tmp_path / "run")
+    assert everything(tmp_path / "run") == everything(small_run(tmp_path / "whole", updates=3))
 
 
 def test_a_stop_says_how_to_go_on(
