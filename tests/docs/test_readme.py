@@ -132,6 +132,9 @@ def test_the_figures_of_learning_are_those_of_the_benchmarks() -> None:
     shares = [100 * found["greedy"] for found in game.values()]
     assert len(shares) == 6
     assert f"| {min(shares):.2f} to {max(shares):.2f} % |" in README
+    times = json.loads((results / "sb3_training_time.json").read_text())["sb3_ppo"]
+    assert times["same_weights"]
+    assert f"| {times['ratio']:.1f} times as fast |" in README
     rows = json.loads((results / "hard_setting.json").read_text())["rows"]
     costs = {row["policy"]: 100 * row["cost"] for row in rows}
     learned = [costs[row["policy"]] for row in rows if row["mode"] == "greedy"]
