@@ -25,6 +25,20 @@ if TYPE_CHECKING:
 
 __all__ = ["add_to"]
 
+OWN_OPTIONS = (
+    "trainer",
+    "steps",
+    "seed",
+    "held_out",
+    "policies",
+    "policies_to_train",
+    "out",
+    "resume",
+    "checkpoint_every",
+    "keep",
+)
+"""Of ``corral train`` itself: for the nearest name of one that is misspelt."""
+
 ANY_OPTION = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
@@ -46,7 +60,10 @@ def train(
     ] = None,
     trainer: Annotated[str, typer.Option(help="See corral trainers.")] = "sb3_ppo",
     steps: Annotated[
-        int | None, typer.Option(help="Env steps, over all copies together; default: 100000.")
+        int | None,
+        typer.Option(
+            help="Env steps, over all copies together, in whole rollouts; default: 100000."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same weights.")] = 0,
     held_out: Annotated[
@@ -293,6 +310,7 @@ def _told_apart(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Arguments of the environment, and settings of the trainer, from --name value pairs."""
     from corral.envs.registry import ENVIRONMENTS, rules_class
+    from corral.trainers.task import GIVEN_BY_TRAINING
     from corral.trainers.trainer import trainer_class
 
     if environment not in ENVIRONMENTS:
@@ -313,7 +331,7 @@ def _told_apart(
         elif key in arguments:
             env[key] = text if key == "trace" else _value(text)
         else:
-            known = [*kinds, *arguments]
+            known = [*OWN_OPTIONS, *kinds, *(set(arguments) - set(GIVEN_BY_TRAINING))]
             options = ["--" + each.replace("_", "-") for each in known]
             raise UnknownNameError.of("option", f"--{name}", options)
     return env, settings

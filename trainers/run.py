@@ -74,7 +74,7 @@ class RunConfig:
         path = folder / CONFIG
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise RunError(f"{folder} is no run: it has no {CONFIG}") from None
         except (OSError, ValueError, RecursionError) as error:
             raise RunError(f"{path} cannot be read: {error}") from error

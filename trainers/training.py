@@ -134,9 +134,10 @@ def resume(
 ) -> Run:
     """Go on with a run from its latest checkpoint, to ``steps`` env steps in all.
 
-    Default: the steps it was begun with. Over Batch it goes on bit for bit as if it had never
-    stopped; where episodes begin anew instead, a line on stderr says so. So it does where the run
-    was killed before its first checkpoint, and all begins anew.
+    Default: the steps it was begun with. Over Batch it then goes on bit for bit as if it had never
+    stopped (more steps than planned stretch an annealed learning rate). Where episodes begin anew
+    instead, a line on stderr says so; and also where the run was killed before its first
+    checkpoint, and all begins anew.
 
     Raises RunError, CheckpointError; see ``load_run``.
     """
@@ -157,6 +158,11 @@ def resume(
         if not learner.resumes_exactly:
             told = "environments without a saved state begin new episodes"
             print(f"corral: {run.folder}: {told}", file=sys.stderr)
+        if steps is not None and steps < learner.env_steps:
+            raise RunError(
+                f"steps={steps}: {run.folder} is at {learner.env_steps:,} env steps already; give "
+                "more than that, or leave it out"
+            )
     else:
         print(f"corral: {run.folder}: no checkpoint yet; it begins anew", file=sys.stderr)
     if steps is not None:

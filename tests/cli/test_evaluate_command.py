@@ -50,7 +50,7 @@ def with_loads(factor: float = 1.0, seed: int = 7, capacity: bool = True) -> Tra
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     env = {"queue": 3, "wait_cost": 0.1, "max_level": 6}
-    return small_run(tmp_path_factory.mktemp("runs") / "run", env=env).folder
+    return small_run(tmp_path_factory.mktemp("runs") / "run", updates=5, env=env).folder
 
 
 @pytest.fixture
@@ -160,6 +160,7 @@ def test_mistakes_of_evaluate(run: Run, tmp_path: Path) -> None:
     write_trace(with_loads(2.0), tmp_path / "large.csv")
     for arguments, message in (
         ([tmp_path], "is no run: it has no config.json"),
+        ([tmp_path / "large.csv"], "is no run: it has no config.json"),
         ([run.folder, "--policies", "overflaw"], "did you mean 'overflow'"),
         ([run.folder, "--rows", "5"], "LOW:HIGH"),
         ([run.folder, "--rows", "30:50"], "40"),
@@ -194,6 +195,28 @@ def test_replay_takes_runs_as_policies(run: Run, tmp_path: Path) -> None:
         if row["policy"].startswith("sb3_ppo"):
             assert row["cost"] == pytest.approx(own[row["policy"]])
             assert row["illegal_actions"] == 0
+
+
+def test_replay_says_which_rows_a_run_has_seen(run: Run, tmp_path: Path) -> None:
+    load = run.config.task.trace
+    assert load is not None
+    write_trace(load, tmp_path / "loads.csv")
+    low, high = run.config.task.arguments["rows"]
+    arguments = [
+        "replay",
+        tmp_path / "loads.csv",
+        "--policies",
+        run.folder,
+        "--out",
+        tmp_path / "o",
+    ]
+    said = f"was trained on rows {low}:{high} of this load"
+    assert said in within(*arguments)
+    assert said in within(*arguments, "--rows", f"{high - 1}:{high + 1}")
+    assert said not in within(*arguments, "--rows", f"{high}:{len(load)}")
+    (tmp_path / "folder").mkdir()
+    printed = within("replay", "edge3", "--policies", tmp_path / "folder", code=2)
+    assert "folder is a folder, but holds no run" in printed.replace("\n", "")
 
 
 def test_replay_of_runs_that_differ_asks_which_game(run: Run, tmp_path: Path) -> None:

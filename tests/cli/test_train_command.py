@@ -129,6 +129,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["train", "dfaas_v0", "--anneal", "maybe"], "--anneal 'maybe': give True or False"),
     (["train", "dfaas_v0", "--queue", "-1"], "--queue -1: give a whole number"),
     (["train", "dfaas_v0", "--trace", "nowhere.csv"], "nowhere.csv"),
+    (["train", "dfaas_v0", "--stepz", "9"], "no option named '--stepz'; did you mean '--steps'?"),
     (["train", "dfaas_v0", "--steps", "0"], "--steps 0: give a whole number"),
     (["train", "dfaas_v0", "--checkpoint-every", "0"], "--checkpoint-every 0: give"),
     (["train", "dfaas_v0", "--held-out", "1.5"], "--held-out 1.5: give a share"),

@@ -17,6 +17,7 @@ import torch
 
 from corral.errors import (
     CheckpointError,
+    RunError,
 )
 from corral.trainers import training
 from corral.trainers.run import load_run
@@ -300,3 +301,11 @@ def test_resumed_policies_that_do_not_train_stay_as_they_are(tmp_path: Path) -> 
     run = small_run(tmp_path / "run", updates=2, anneal=False, **given)
     resume(run.folder, steps=4 * ROLLOUT)
     assert everything(run) == everything(whole)
+
+
+def test_a_run_is_not_resumed_to_fewer_steps_than_it_has(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run", updates=3)
+    before = everything(run.folder), (run.folder / "config.json").read_bytes()
+    with pytest.raises(RunError, match="is at 192 env steps already"):
+        resume(run.folder, steps=100)
+    assert (everything(run.folder), (run.folder / "config.json").read_bytes()) == before
