@@ -36,3 +36,7 @@ def __getattr__(name: str) -> Any:
     if name in _ON_DEMAND:
         return getattr(importlib.import_module(_ON_DEMAND[name]), name)
     raise AttributeError(f"module 'corral' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -6,7 +6,7 @@ import importlib
 import inspect
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
@@ -17,6 +17,9 @@ import corral
 from corral import trace_cli, train_cli
 from corral.console import check_new, out, reported, show_table
 from corral.judging import names, row_range, score_table, watching
+
+if TYPE_CHECKING:
+    from corral.trainers.run import Run
 
 __all__ = ["app", "main"]
 
@@ -173,6 +176,9 @@ def replay(
     chosen: dict[str, Any] = {
         name: name for name in (PAIRS if policies is None else names(policies, is_run))
     }
+    for name in chosen:
+        if Path(name).is_dir() and not is_run(name):
+            raise ValueError(f"--policies: {name} is a folder, but holds no run")
     runs = [load_run(name) for name in chosen if is_run(name)]
     chosen = {name: pair for name, pair in chosen.items() if not is_run(name)}
     given = {
@@ -185,13 +191,20 @@ def replay(
     }
     settings: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     curves: list[Any] = []
+    labels: dict[str, Run] = {}
     if runs:
-        from corral.trainers.run_evaluation import as_trained, learning_curve, run_labels, seats
+        from corral.trainers.run_evaluation import (
+            as_trained,
+            learning_curves,
+            run_labels,
+            seats,
+            trained_on,
+        )
 
         labels = run_labels(runs)
         settings = as_trained(runs, settings)
         chosen |= seats(labels)
-        curves = [learning_curve(run, label) for label, run in labels.items()]
+        curves = learning_curves(labels)
     if capacity is not None:
         settings["capacity"] = int(capacity) if capacity.isdigit() else capacity
     with watching() as show:
@@ -208,5 +221,8 @@ def replay(
     show_table(score_table(result, ordered(result.scores)))
     for line in describe(result):
         out.print(line, style="dim")
+    for label, run in labels.items():
+        if seen := trained_on(label, run, load, result.rows):
+            out.print(seen)
     paths = write_report(result, out_dir, learning=curves)
     out.print(f"\nReport: {paths['report.html']}", soft_wrap=True)

@@ -25,6 +25,20 @@ if TYPE_CHECKING:
 
 __all__ = ["add_to"]
 
+OWN_OPTIONS = (
+    "trainer",
+    "steps",
+    "seed",
+    "held_out",
+    "policies",
+    "policies_to_train",
+    "out",
+    "resume",
+    "checkpoint_every",
+    "keep",
+)
+"""Of ``corral train`` itself: for the nearest name of one that is misspelt."""
+
 ANY_OPTION = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
@@ -46,7 +60,10 @@ def train(
     ] = None,
     trainer: Annotated[str, typer.Option(help="See corral trainers.")] = "sb3_ppo",
     steps: Annotated[
-        int | None, typer.Option(help="Env steps, over all copies together; default: 100000.")
+        int | None,
+        typer.Option(
+            help="Env steps, over all copies together, in whole rollouts; default: 100000."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same weights.")] = 0,
     held_out: Annotated[
@@ -81,9 +98,11 @@ def train(
     from corral.trainers import training
 
     if resume is not None:
-        if environment is not None or context.args:
-            told = environment or context.args[0]
-            raise ValueError(f"--resume goes on with what the run is; leave out {told}")
+        told = [environment] if environment is not None else []
+        told += context.args[:1]
+        told += [option for name, option in FIXED.items() if _is_given(context, name)]
+        if told:
+            raise ValueError(f"--resume goes on with what the run is; leave out {told[0]}")
         run = training.resume(
             resume, steps=steps, checkpoint_every=checkpoint_every, keep=keep, progress=True
         )
@@ -108,10 +127,27 @@ def train(
                 **settings,
             )
         except ValueError as error:
-            raise ValueError(in_options(str(error), {**env, **settings})) from error
+            options = _options(environment, trainer)
+            raise ValueError(in_options(str(error), options)) from error
     _tell(run)
     if run.stopped_by is not None:
         raise typer.Exit(128 + run.stopped_by)  # as shells have it: not done, and why
+
+
+FIXED = {
+    "trainer": "--trainer",
+    "seed": "--seed",
+    "held_out": "--held-out",
+    "policies": "--policies",
+    "policies_to_train": "--policies-to-train",
+    "out_dir": "--out",
+}
+"""What a run is once it was begun."""
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
 
 
 def _tell(run: Run) -> None:
@@ -274,6 +310,7 @@ def _told_apart(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Arguments of the environment, and settings of the trainer, from --name value pairs."""
     from corral.envs.registry import rules_class
+    from corral.trainers.task import GIVEN_BY_TRAINING
     from corral.trainers.trainer import trainer_class
 
     arguments = inspect.signature(rules_class(environment)).parameters
@@ -292,10 +329,19 @@ def _told_apart(
         elif key in arguments:
             env[key] = text if key == "trace" else _value(text)
         else:
-            known = [*kinds, *arguments]
+            known = [*OWN_OPTIONS, *kinds, *(set(arguments) - set(GIVEN_BY_TRAINING))]
             options = ["--" + each.replace("_", "-") for each in known]
             raise UnknownNameError.of("option", f"--{name}", options)
     return env, settings
+
+
+def _options(environment: str, trainer: str) -> list[str]:
+    """All arguments of the environment, and settings of the trainer."""
+    from corral.envs.registry import rules_class
+    from corral.trainers.trainer import trainer_class
+
+    arguments = inspect.signature(rules_class(environment)).parameters
+    return [*arguments, *(field.name for field in _settings(trainer_class(trainer)))]
 
 
 def _pairs(words: list[str]) -> list[tuple[str, str]]:

@@ -18,6 +18,16 @@ TRACES = Path(
 """The public traces named in data/README.md, not part of the repository."""
 
 
+def trained(environment: str, **arguments: Any) -> Any:
+    """``corral.train``; a Ctrl-C ends the benchmark, not one of its runs."""
+    import corral
+
+    run = corral.train(environment, **arguments)
+    if run.stopped_by is not None:
+        raise SystemExit(128 + run.stopped_by)
+    return run
+
+
 def machine(*packages: str) -> dict[str, Any]:
     """Versions, processor and thread settings of this run."""
     found = {package: metadata.version(package) for package in ("corral", "numpy", *packages)}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import machine, save
+from common import machine, save, trained
 
 import corral
 from corral.data import Trace
@@ -35,7 +35,7 @@ FIXED_STEPS = 30_000
 
 def on_edge3(trainer: str, seed: int, folder: Path) -> dict[str, Any]:
     began = time.perf_counter()
-    run = corral.train("dfaas_v0", trainer=trainer, steps=STEPS, seed=seed, out=folder)
+    run = trained("dfaas_v0", trainer=trainer, steps=STEPS, seed=seed, out=folder)
     seconds = time.perf_counter() - began
     result = corral.evaluate(run, references=["overflow/equal", "random/equal"])
     assert isinstance(result, Replay)
@@ -62,9 +62,7 @@ def fixed_trace() -> Trace:
 
 def on_fixed_loads(trainer: str, seed: int, folder: Path) -> dict[str, Any]:
     env = {"trace": fixed_trace()}
-    run = corral.train(
-        "dfaas_v0", trainer=trainer, steps=FIXED_STEPS, seed=seed, env=env, out=folder
-    )
+    run = trained("dfaas_v0", trainer=trainer, steps=FIXED_STEPS, seed=seed, env=env, out=folder)
     return greedy_on_fixed_loads(run)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from common import TRACES
 
 HERE = Path(__file__).parent
-NEEDS_TRACES = {"reference_policies", "trace_statistics"}
+NEEDS_TRACES = {"hard_setting", "reference_policies", "trace_statistics"}
 NAMES = (
     "stepping",
     "arena_stepping",
@@ -21,6 +21,9 @@ NAMES = (
     "replay_year",
     "reference_policies",
     "trace_statistics",
+    "default_game",
+    "sb3_training_time",
+    "hard_setting",
     "checkpoint_trust",
     "two_step",
 )

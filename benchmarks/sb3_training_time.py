@@ -15,22 +15,19 @@ import time
 from pathlib import Path
 
 import numpy as np
-from common import machine, save
+from common import machine, save, trained
 
-import corral
 from corral.trainers.checkpoint import latest_checkpoint, load_checkpoint
 from corral.trainers.run import CHECKPOINTS, Run
 
 STEPS = 100_000
-ROUNDS = 3
+ROUNDS = 2
 TRAINERS = ("sb3_ppo", "sb3_maskable_ppo")
 
 
 def timed(trainer: str, vec_env: str, folder: Path) -> tuple[float, Run]:
     began = time.perf_counter()
-    run = corral.train(
-        "dfaas_v0", trainer=trainer, steps=STEPS, seed=0, vec_env=vec_env, out=folder
-    )
+    run = trained("dfaas_v0", trainer=trainer, steps=STEPS, seed=0, vec_env=vec_env, out=folder)
     return time.perf_counter() - began, run
 
 

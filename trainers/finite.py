@@ -33,10 +33,10 @@ def require_finite_observations(
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             wrong = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)  # [C]
             _refuse(int(np.flatnonzero(wrong)[0]), key, agents)
-    for column in np.flatnonzero(dones):
+    for column in np.flatnonzero(dones).tolist():
         for key, value in infos[column]["terminal_observation"].items():
             if value.dtype.kind == "f" and not np.isfinite(value).all():
-                _refuse(int(column), f"last {key}", agents)
+                _refuse(column, f"last {key}", agents)
 
 
 def require_finite_weights(name: str, policy: Any) -> None:

@@ -7,7 +7,7 @@ A row of progress.csv is one update:
 | ``env_steps`` | played since the run began, by all copies together |
 | ``wall_s`` | seconds of training, without pauses between resumed parts |
 | ``episodes`` | that ended since the run began |
-| ``return_team`` | sum of all agents' returns, mean of the last 100 episodes; empty before the first |
+| ``return_team`` | sum of all agents' returns, mean of the last 100 episodes; empty before one |
 | ``return_<agent>``, ``return_of_<policy>`` | the same of one agent, and of a policy's agents |
 | ``length`` | steps of an episode, mean of the last 100 |
 | ``kpi_<name>`` | the environment's info, summed over an episode and its agents, mean of them |
@@ -166,12 +166,12 @@ class Log:
         if self._file is not None:
             self._file.close()
         unfinished = self.path.with_name(f".{self.path.name}")
-        self._file = unfinished.open("w", newline="", encoding="utf-8")
-        writer = csv.DictWriter(self._file, self.columns, "", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.rows)
-        self._file.flush()
+        with unfinished.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, self.columns, "", lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(self.rows)
         os.replace(unfinished, self.path)
+        self._file = self.path.open("a", newline="", encoding="utf-8")
 
 
 def _event_writer(folder: Path, rows: Sequence[Mapping[str, str]]) -> Any:

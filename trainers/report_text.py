@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import platform
 from importlib import metadata
+from typing import Any
 
-from corral.trainers.replay import Replay
+from corral.envs.dfaas_v0 import DfaasRules
+from corral.trainers.replay import OWN, Replay
 from corral.trainers.scores import Score
 
 __all__ = ["counted", "describe", "ordered", "versions"]
@@ -61,14 +64,13 @@ def describe(replay: Replay) -> list[str]:
 def _about_teams(replay: Replay) -> list[str]:
     """How the policies that are no references played, and illegal actions of any."""
     lines: list[str] = []
-    modes: dict[str, list[str]] = {}
-    for label, note in replay.teams.items():
-        modes.setdefault(note.mode, []).append(label)
-    how = {"greedy": "Greedy play (the likeliest action)", "sampled": "Sampled play (drawn)"}
-    lines += [f"{how[mode]}: {'; '.join(modes[mode])}." for mode in how if mode in modes]
+    if replay.teams:
+        lines.append("Greedy play takes the likeliest action, sampled play draws one.")
+    played = _as_played(replay)
     brought: dict[str, list[str]] = {}
     for label, note in replay.teams.items():
-        kept = ", ".join(f"{key} {value}" for key, value in note.settings.items())
+        own = {key: value for key, value in note.settings.items() if value != played[key]}
+        kept = ", ".join(f"{key} {value}" for key, value in own.items())
         brought.setdefault(kept, []).append(label)
     for kept, labels in brought.items():
         if kept:
@@ -88,6 +90,19 @@ def _about_teams(replay: Replay) -> list[str]:
         counts = "; ".join(f"{label} {number}" for label, number in illegal.items())
         lines.append(f"Illegal actions, each of which forwarded all arrivals: {counts}.")
     return lines
+
+
+def _as_played(replay: Replay) -> dict[str, Any]:
+    """The settings that a team may bring, as they are where it brings none."""
+    trace = replay.trace
+    assert trace.capacity is not None  # a replay's trace has one
+    defaults = inspect.signature(DfaasRules).parameters
+    return {
+        **{key: defaults[key].default for key in OWN},
+        "load_scale": max(1, int(trace.arrivals.max())),
+        "capacity_scale": max(1, int(trace.capacity.max())),
+        **{key: value for key, value in replay.settings.items() if key in OWN},
+    }
 
 
 def _about_optimum(replay: Replay) -> str:

@@ -25,7 +25,7 @@ import pandas as pd
 
 from corral.envs.core import Rules
 from corral.envs.policy import Policy
-from corral.errors import RunError
+from corral.errors import CorralError, RunError
 from corral.trainers.checkpoint import latest_checkpoint, load_checkpoint
 from corral.trainers.task import Task
 from corral.trainers.trainer import Trainer, make_settings, trainer_class
@@ -33,6 +33,9 @@ from corral.trainers.trainer import Trainer, make_settings, trainer_class
 __all__ = ["FORMAT", "Run", "RunConfig", "is_run", "load_run", "new_folder"]
 
 FORMAT = 1
+DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
+"""What comes of values of the wrong kind."""
+
 CONFIG, PROGRESS, CHECKPOINTS = "config.json", "progress.csv", "checkpoints"
 
 
@@ -71,7 +74,7 @@ class RunConfig:
         path = folder / CONFIG
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise RunError(f"{folder} is no run: it has no {CONFIG}") from None
         except (OSError, ValueError, RecursionError) as error:
             raise RunError(f"{path} cannot be read: {error}") from error
@@ -83,6 +86,7 @@ class RunConfig:
                 "install a newer one"
             )
         try:
+            _require_kinds(values)
             return cls(
                 task=Task.read(values, folder, rules),
                 trainer=values["trainer"],
@@ -93,7 +97,9 @@ class RunConfig:
                 policies_to_train=tuple(values["policies_to_train"]),
                 versions=values["versions"],
             )
-        except (KeyError, TypeError, AttributeError) as error:
+        except CorralError:
+            raise
+        except DAMAGE as error:
             raise RunError(f"{path} is damaged: {error!r}") from error
 
     def make_trainer(self) -> Trainer:
@@ -115,7 +121,7 @@ class Run:
     def __init__(self, folder: Path, config: RunConfig) -> None:
         self.folder = folder
         self.config = config
-        self.stopped_by: int | None = None  # the signal that ended training early
+        self.stopped_by: int | None = None  # SIGINT, where it ended training early
 
     def __repr__(self) -> str:
         return (
@@ -145,8 +151,19 @@ class Run:
         target.mkdir(parents=True, exist_ok=True)
         return self._trained().export(target)
 
+    def begun(self) -> Trainer:
+        """Its trainer, as it began. Raises RunError where the config is damaged."""
+        try:
+            if set(self.config.policies) != set(self.config.task.rules().agents):
+                raise ValueError(f"the agents of its policies are {list(self.config.policies)}")
+            return self.config.make_trainer()
+        except CorralError:
+            raise
+        except DAMAGE as error:
+            raise RunError(f"{self.folder / CONFIG} is damaged: {error}") from error
+
     def _trained(self) -> Trainer:
-        trainer = self.config.make_trainer()
+        trainer = self.begun()
         trainer.load(load_checkpoint(latest_checkpoint(self.folder / CHECKPOINTS)))
         return trainer
 
@@ -158,6 +175,28 @@ def load_run(folder: str | Path, rules: Rules[Any] | None = None) -> Run:
     """
     path = Path(folder)
     return Run(path, RunConfig.read(path, rules))
+
+
+def _require_kinds(values: Mapping[str, Any]) -> None:
+    """Raise TypeError, or KeyError, where a value of config.json is of the wrong kind."""
+    kinds: dict[str, tuple[type, ...]] = {
+        "environment": (str,),
+        "arguments": (dict,),
+        "held_out": (dict,),
+        "trainer": (str,),
+        "settings": (dict,),
+        "seed": (int,),
+        "steps": (int,),
+        "policies": (dict,),
+        "policies_to_train": (list, tuple),
+        "versions": (dict,),
+    }
+    for name, allowed in kinds.items():
+        if not isinstance(values[name], allowed) or isinstance(values[name], bool):
+            raise TypeError(f"{name} is {values[name]!r:.40}")
+    for name in [*values["policies"].values(), *values["policies_to_train"]]:
+        if not isinstance(name, str):
+            raise TypeError(f"a policy is called {name!r:.40}")
 
 
 def is_run(folder: str | Path) -> bool:

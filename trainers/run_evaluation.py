@@ -25,10 +25,11 @@ __all__ = [
     "as_trained",
     "evaluate",
     "game_settings",
-    "learning_curve",
+    "learning_curves",
     "players",
     "run_labels",
     "seats",
+    "trained_on",
 ]
 
 CURVE_LEVELS = ("random", "local", "overflow")
@@ -76,7 +77,9 @@ def evaluate(
     if not isinstance(rules := task.rules(), DfaasRules):
         for name, value in (("trace", trace), ("rows", rows), ("window", window)):
             if value is not None:
-                raise ValueError(f"{name}={value}: {task.environment} replays no load; give episodes")
+                raise ValueError(
+                    f"{name}={value}: {task.environment} replays no load; give episodes"
+                )
         teams = {f"{label}, {p.mode}": p for p in players(given)}
         scores = evaluate_players(rules, teams, episodes=episodes, seed=seed)
         _write_scores(given, scores, folder)
@@ -105,7 +108,7 @@ def evaluate(
     write_report(
         result,
         folder,
-        learning=[learning_curve(given, label)],
+        learning=learning_curves({label: given}),
         levels=_levels(rules),
         pictures=team_pictures(rules, given.policies, label=label),
     )
@@ -131,16 +134,32 @@ def run_labels(runs: Iterable[Run]) -> dict[str, Run]:
     return {str(run.folder): run for run in listed}
 
 
+def trained_on(label: str, run: Run, trace: Trace, rows: tuple[int, int]) -> str | None:
+    """A sentence where some of the ``rows`` of that load are those of the run's training."""
+    task = run.config.task
+    if task.trace is None or task.trace != trace:
+        return None
+    low, high = task.arguments["rows"]
+    if rows[0] >= high or rows[1] <= low:
+        return None
+    return f"{label} was trained on rows {low}:{high} of this load: it has seen some of these."
+
+
 def game_settings(run: Run) -> dict[str, Any]:
     """The run's arguments of dfaas_v0 that make the game: costs, queue, limits, ..."""
     arguments = run.config.task.arguments
     return {key: value for key, value in arguments.items() if key not in NOT_OF_THE_GAME}
 
 
-def learning_curve(run: Run, label: str) -> LearningCurve:
-    """The team's return over training, from the first episode that ended."""
-    seen = run.progress.dropna(subset=["return_team"])
-    return LearningCurve(label, seen["env_steps"].to_numpy(), seen["return_team"].to_numpy())
+def learning_curves(runs: Mapping[str, Run]) -> list[LearningCurve]:
+    """The teams' returns over training, where episodes ended in more than one update."""
+    curves = []
+    for label, run in runs.items():
+        seen = run.progress.dropna(subset=["return_team"])
+        if seen["episodes"].nunique() > 1:
+            steps, returns = seen["env_steps"].to_numpy(), seen["return_team"].to_numpy()
+            curves.append(LearningCurve(label, steps, returns))
+    return curves
 
 
 def _levels(rules: DfaasRules) -> dict[str, float]:

@@ -347,7 +347,7 @@ class SB3MaskablePPO(SB3PPO):
         learner = super()._learner(name, place, trained)
         size = self.settings.batch_size
         decisions = len(learner.columns) * self.settings.n_steps
-        if trained and decisions % size == 1:  # it would be normalised to NaN
+        if trained and decisions % size == 1:  # MaskablePPO normalises it to NaN
             raise ValueError(
                 f"batch_size={size}: a rollout of policy {name} has {decisions} decisions, which "
                 "leaves one alone in the last minibatch; give another batch_size, or n_steps"

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
@@ -66,7 +67,10 @@ def train(
     progress: bool | None = None,
     **settings: Any,
 ) -> Run:
-    """Train the agents of an environment; SIGINT (Ctrl-C) or SIGTERM save and end cleanly.
+    """Train the agents of an environment.
+
+    SIGINT (Ctrl-C) ends training after the update under way, and SIGTERM the whole process; either
+    way the run is saved first. ``Run.stopped_by`` tells a script that it was.
 
     Args:
         environment: a registered name, or rules of one's own.
@@ -130,9 +134,10 @@ def resume(
 ) -> Run:
     """Go on with a run from its latest checkpoint, to ``steps`` env steps in all.
 
-    Default: the steps it was begun with. Over Batch it goes on bit for bit as if it had never
-    stopped; where episodes begin anew instead, a line on stderr says so. So it does where the run
-    was killed before its first checkpoint, and all begins anew.
+    Default: the steps it was begun with. Over Batch it then goes on bit for bit as if it had never
+    stopped (more steps than planned stretch an annealed learning rate). Where episodes begin anew
+    instead, a line on stderr says so; and also where the run was killed before its first
+    checkpoint, and all begins anew.
 
     Raises RunError, CheckpointError; see ``load_run``.
     """
@@ -141,7 +146,7 @@ def resume(
     if steps is not None:
         whole("steps", steps, least=1)
         run.config = dataclasses.replace(run.config, steps=steps)
-    learner = run.config.make_trainer()
+    learner = run.begun()
     statistics = Statistics(run.config.policies)
     if any((run.folder / CHECKPOINTS).glob("*")):
         content = load_checkpoint(latest_checkpoint(run.folder / CHECKPOINTS))
@@ -153,6 +158,11 @@ def resume(
         if not learner.resumes_exactly:
             told = "environments without a saved state begin new episodes"
             print(f"corral: {run.folder}: {told}", file=sys.stderr)
+        if steps is not None and steps < learner.env_steps:
+            raise RunError(
+                f"steps={steps}: {run.folder} is at {learner.env_steps:,} env steps already; give "
+                "more than that, or leave it out"
+            )
     else:
         print(f"corral: {run.folder}: no checkpoint yet; it begins anew", file=sys.stderr)
     if steps is not None:
@@ -202,6 +212,8 @@ def _drive(
             f" Go on with: corral train --resume {run.folder}",
             file=sys.stderr,
         )
+    if stop.number == signal.SIGTERM:
+        raise SystemExit(128 + stop.number)  # the whole process was told to end, not this run
     run.stopped_by = stop.number
     run.__dict__.pop("policies", None)  # those of an earlier checkpoint
     return run
@@ -306,6 +318,9 @@ def _empty_folder(out: str | Path | None, name: str) -> Path:
 
 def _versions() -> dict[str, str]:
     found = versions()
+    for package in ("torch", "stable-baselines3", "sb3-contrib", "supersuit"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
     if "torch" in sys.modules:
         threads = sys.modules["torch"].get_num_threads()
         found["torch threads"] = str(threads)  # results depend on them

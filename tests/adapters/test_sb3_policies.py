@@ -23,7 +23,6 @@ pytest.importorskip("supersuit", reason="needs the extra sb3")
 from corral.adapters import FeaturesWithoutMask, MaskablePolicy, MaskedPolicy  # noqa: E402
 from corral.adapters.sb3_policies import MaskedDistribution  # noqa: E402
 
-
 PPOS = ("PPO", "MaskablePPO")
 
 

@@ -42,18 +42,58 @@ def test_every_snippet_runs_in_the_order_of_the_page(tmp_path: Path) -> None:
     assert (tmp_path / "report" / "report.html").exists()
 
 
-def test_the_table_is_what_the_demo_prints(tmp_path: Path) -> None:
-    pytest.importorskip("scipy", reason="the demo installs scipy: corral[optimum]")
-    demo = next(
-        line for line in (ROOT / "Makefile").read_text().splitlines() if "corral replay" in line
-    )
-    arguments = demo.split("corral ", 1)[1].replace("runs/demo", str(tmp_path)).split()
-    printed = run([sys.executable, "-m", "corral", *arguments], tmp_path)
+def demo_commands(folder: Path) -> list[list[str]]:
+    """The commands of ``make demo``, with ``folder`` for its own."""
+    makefile = (ROOT / "Makefile").read_text()
+    recipe = re.search(r"^demo:.*\n((?:\t.*\n)+)", makefile, flags=re.MULTILINE)
+    assert recipe is not None
+    lines = [line for line in recipe.group(1).splitlines() if "/corral " in line]
+    return [line.split("corral ", 1)[1].replace("runs/demo", str(folder)).split() for line in lines]
+
+
+def shown_table() -> list[str]:
     shown = re.search(r"<!-- demo -->\n```\n(.*?)```", README, flags=re.DOTALL)
     assert shown is not None
-    table = [line.rstrip() for line in printed.splitlines()]
-    for line in shown.group(1).splitlines():
-        assert line.rstrip() in table
+    return [line.rstrip() for line in shown.group(1).splitlines()]
+
+
+def figures(line: str) -> list[float]:
+    return [float(number) for number in re.findall(r"\d+\.\d+", line)]
+
+
+def test_the_references_of_the_table_are_what_a_replay_prints(tmp_path: Path) -> None:
+    """Bit for bit; what was learned may differ between processors, see the slow test."""
+    pytest.importorskip("scipy", reason="the demo installs scipy: corral[optimum]")
+    command = ["replay", "edge3", "--split", "0.7", "--out", str(tmp_path)]
+    printed = run([sys.executable, "-m", "corral", *command], tmp_path).splitlines()
+    found = {line.split()[0]: figures(line) for line in printed if figures(line)}
+    compared = [line for line in shown_table() if figures(line) and "sb3_" not in line]
+    assert len(compared) == 14
+    for line in compared:
+        assert found[line.split()[0]] == figures(line), line
+
+
+@pytest.mark.slow
+def test_the_table_is_what_the_demo_prints(tmp_path: Path) -> None:
+    for module in ("scipy", "stable_baselines3"):
+        pytest.importorskip(module, reason="the demo installs it")
+    commands = demo_commands(tmp_path / "run")
+    assert [command[0] for command in commands] == ["train", "evaluate"]
+    printed = [run([sys.executable, "-m", "corral", *command], tmp_path) for command in commands]
+    table = [line.rstrip() for line in printed[-1].splitlines()]
+    learned = 0
+    for line in shown_table():
+        if "sb3_" in line:
+            learned += 1
+            name = line.split("  ")[0]
+            mine = next(each for each in table if each.startswith(name))
+            served, share = figures(line)[0], figures(line)[-1]
+            assert figures(mine)[0] == pytest.approx(served, abs=0.5)
+            assert figures(mine)[-1] == pytest.approx(share, abs=0.5)
+            assert share >= 99
+        else:
+            assert line in table
+    assert learned == 2
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "data/README.md"])
@@ -84,3 +124,21 @@ def test_the_figures_are_those_of_the_benchmarks() -> None:
     ):
         line = next(line for line in README.splitlines() if row in line)
         assert re.search(rf"\| {figure:.0f} (times|s)", line), (line, figure)
+
+
+def test_the_figures_of_learning_are_those_of_the_benchmarks() -> None:
+    results = ROOT / "benchmarks" / "results"
+    game = json.loads((results / "default_game.json").read_text())["edge3"]
+    shares = [100 * found["greedy"] for found in game.values()]
+    assert len(shares) == 6
+    assert f"| {min(shares):.2f} to {max(shares):.2f} % |" in README
+    times = json.loads((results / "sb3_training_time.json").read_text())["sb3_ppo"]
+    assert times["same_weights"]
+    assert f"| {times['ratio']:.1f} times as fast |" in README
+    rows = json.loads((results / "hard_setting.json").read_text())["rows"]
+    costs = {row["policy"]: 100 * row["cost"] for row in rows}
+    learned = [costs[row["policy"]] for row in rows if row["mode"] == "greedy"]
+    best = min(costs[row["policy"]] for row in rows if not row["mode"] and row["low"] is not None)
+    assert len(learned) == 3
+    assert f"| {min(learned):.2f} to {max(learned):.2f} |" in README
+    assert f"| {best:.2f}; {costs['optimum']:.2f} |" in README

@@ -172,7 +172,7 @@ def test_a_teams_page_has_learning_and_what_was_learned(tmp_path: Path) -> None:
     assert "<td>mine</td><td>greedy</td>" in page
     assert "<td>noise</td><td>sampled</td>" in page
     assert "<td>overflow/equal</td><td></td>" in page
-    assert "Greedy play (the likeliest action): mine." in page
+    assert "Greedy play takes the likeliest action, sampled play draws one." in page
 
 
 def test_without_teams_the_page_has_neither(tmp_path: Path) -> None:

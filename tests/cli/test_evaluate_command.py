@@ -1,0 +1,233 @@
+"""corral evaluate, and corral replay with runs: rows held out, scales kept, files written."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra sb3")
+
+from typer.testing import CliRunner
+
+import corral
+from corral.cli import app
+from corral.data import Trace, write_trace
+from corral.errors import ScaleError
+from corral.trainers.run import Run, load_run
+from corral.trainers.run_evaluation import evaluate
+from support.command import run as command
+from support.loads import small_trace
+from support.runs import PaidRules, small_run
+from support.turn_rules import MortalRules
+
+REFERENCES = ["local/equal", "overflow/equal"]
+
+
+def within(*arguments: str | Path, code: int = 0) -> str:
+    """The output of ``corral ARGUMENTS``, run in this process."""
+    result = CliRunner().invoke(app, [*map(str, arguments)], terminal_width=80)
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.output
+
+
+def require_80_columns(printed: str, *paths: str) -> None:
+    lines = [line for line in printed.splitlines() if not line.startswith(("Report:", "Results:"))]
+    assert lines
+    assert max(map(len, lines)) <= 80, max(lines, key=len)
+
+
+def with_loads(factor: float = 1.0, seed: int = 7, capacity: bool = True) -> Trace:
+    load = small_trace(seed=seed)
+    arrivals = (load.arrivals * factor).astype(int)
+    return Trace(load.nodes, arrivals, load.capacity if capacity else None, load.times)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    env = {"queue": 3, "wait_cost": 0.1, "max_level": 6}
+    return small_run(tmp_path_factory.mktemp("runs") / "run", updates=5, env=env).folder
+
+
+@pytest.fixture
+def run(made: Path, tmp_path: Path) -> Run:
+    return load_run(shutil.copytree(made, tmp_path / "run"))
+
+
+# --- The library ---------------------------------------------------------------------------------
+
+
+def test_a_run_is_judged_on_the_rows_that_it_did_not_see(run: Run) -> None:
+    result: Any = corral.evaluate(run.folder, references=REFERENCES)
+    assert run.config.task.arguments["rows"] == (0, 28)
+    assert result.rows == (28, 40)
+    assert (result.settings["queue"], result.settings["wait_cost"]) == (3, 0.1)
+    scores = {score.policy: score for score in result.scores}
+    assert list(scores) == [*REFERENCES, "sb3_ppo, greedy", "sb3_ppo, sampled", "optimum"]
+    for name, score in scores.items():
+        assert score.illegal_actions == 0, name
+        assert score.served + score.lost == pytest.approx(1, abs=0.3)
+    greedy, sampled = scores["sb3_ppo, greedy"], scores["sb3_ppo, sampled"]
+    assert (greedy.mode, sampled.mode) == ("greedy", "sampled")
+    assert greedy.cost != sampled.cost
+    kept = json.loads((run.folder / "results.json").read_text())
+    assert {row["policy"]: row["illegal_actions"] for row in kept["rows"]} == dict.fromkeys(
+        [row["policy"] for row in kept["rows"]], 0
+    )
+    assert kept["trace_rows"] == [28, 40]
+    page = (run.folder / "report.html").read_text()
+    for heading in ("<h2>Learning</h2>", "<h2>What was learned</h2>"):
+        assert heading in page, [line for line in page.splitlines() if "<h2" in line]
+    again: Any = evaluate(run, references=REFERENCES, out=run.folder / "again")
+    assert [dataclasses.asdict(a) for a in again.scores] == [
+        dataclasses.asdict(b) for b in result.scores
+    ]
+    other: Any = evaluate(run, references=[], seed=1, out=run.folder / "again")
+    costs = {score.policy: score.cost for score in other.scores}
+    assert costs["sb3_ppo, greedy"] == greedy.cost
+    assert costs["sb3_ppo, sampled"] != sampled.cost
+
+
+def test_other_rows_and_windows(run: Run, tmp_path: Path) -> None:
+    result: Any = evaluate(run, references=[], rows=(3, 25), window=10, out=tmp_path / "out")
+    assert (result.rows, result.window, result.windows, result.remainder) == ((3, 25), 10, 2, 2)
+    assert not (run.folder / "results.json").exists()
+
+
+def test_scales_stay_those_of_the_run(run: Run, tmp_path: Path) -> None:
+    # Half the load, with its own scale, would show the team arrivals that seem twice as many.
+    result: Any = evaluate(run, trace=with_loads(0.5), references=REFERENCES, out=tmp_path / "out")
+    assert result.rows == (0, 40)
+    for mode in ("greedy", "sampled"):
+        own = result.teams[f"sb3_ppo, {mode}"].settings
+        assert own["load_scale"] == run.config.task.arguments["load_scale"] == 12
+    with pytest.raises(ScaleError, match="12"):
+        evaluate(run, trace=with_loads(2.0), references=[], out=tmp_path / "out")
+    with pytest.raises(ValueError, match=r"a team of 3 agents .* 4 agents"):
+        evaluate(run, trace=small_trace(nodes=4), references=[], out=tmp_path / "out")
+
+
+def test_other_environments_get_team_scores(tmp_path: Path) -> None:
+    small_run(tmp_path / "run", environment=PaidRules((1.0, -0.5)), updates=1)
+    run = load_run(tmp_path / "run", PaidRules((1.0, -0.5)))
+    scores: Any = evaluate(run, episodes=6)
+    assert [score.policy for score in scores] == ["sb3_ppo, greedy", "sb3_ppo, sampled", "random"]
+    for score in scores:
+        assert (score.return_team, score.returns) == (2.0, {"agent_0": 4.0, "agent_1": -2.0})
+        assert (score.episodes, score.mean_length, score.illegal_actions) == (6, 4, 0)
+    kept = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert [row["policy"] for row in kept["rows"]] == [score.policy for score in scores]
+    given: dict[str, Any]
+    for given in ({"trace": "edge3"}, {"rows": (0, 5)}, {"window": 3}):
+        with pytest.raises(ValueError, match="paid_v0 replays no load"):
+            evaluate(run, **given)
+
+
+def test_sampled_and_greedy_play_is_legal_under_drawn_masks(tmp_path: Path) -> None:
+    rules = MortalRules((6, 6), lives=(7, 7), illegal="penalise")
+    small_run(tmp_path / "run", environment=MortalRules((6, 6), lives=(7, 7), illegal="raise"))
+    scores: Any = evaluate(load_run(tmp_path / "run", rules), episodes=64)
+    assert [score.illegal_actions for score in scores] == [0, 0, 0]
+
+
+# --- corral evaluate -----------------------------------------------------------------------------
+
+
+def test_evaluate_prints_a_table_and_writes_its_files(run: Run, tmp_path: Path) -> None:
+    printed = command("evaluate", run.folder, "--policies", "local,overflow/equal")
+    require_80_columns(printed)
+    for policy in ("sb3_ppo, greedy", "sb3_ppo, sampled", "overflow/equal", "optimum"):
+        assert policy in printed
+    assert "rows 28:40 of 40" in printed
+    assert "trained on" not in printed
+    assert {"report.html", "results.json", "results.csv"} <= {
+        path.name for path in run.folder.iterdir()
+    }
+    printed = within(
+        *("evaluate", run.folder, "--policies", "local", "--rows", "10:35", "--window", "5"),
+        *("--out", tmp_path / "out"),
+    )
+    require_80_columns(printed)
+    assert "Rows 0:28 are those that it was trained on." in printed
+    assert json.loads((tmp_path / "out" / "results.json").read_text())["trace_rows"] == [10, 35]
+
+
+def test_mistakes_of_evaluate(run: Run, tmp_path: Path) -> None:
+    write_trace(with_loads(2.0), tmp_path / "large.csv")
+    for arguments, message in (
+        ([tmp_path], "is no run: it has no config.json"),
+        ([tmp_path / "large.csv"], "is no run: it has no config.json"),
+        ([run.folder, "--policies", "overflaw"], "did you mean 'overflow'"),
+        ([run.folder, "--rows", "5"], "LOW:HIGH"),
+        ([run.folder, "--rows", "30:50"], "40"),
+        ([run.folder, "--window", "0"], "--window 0: give 1 step or more"),
+        ([run.folder, "--trace", tmp_path / "large.csv"], "load_scale"),
+        ([run.folder, "--out", tmp_path / "large.csv"], "is a file; give a folder"),
+    ):
+        printed = within("evaluate", *arguments, code=2)
+        assert message in printed
+        assert printed.lstrip().startswith("corral: "), printed
+    assert not (run.folder / "results.json").exists()
+
+
+# --- corral replay with runs ---------------------------------------------------------------------
+
+
+def test_replay_takes_runs_as_policies(run: Run, tmp_path: Path) -> None:
+    write_trace(with_loads(), tmp_path / "loads.csv")
+    printed = within(
+        *("replay", tmp_path / "loads.csv", "--policies", f"overflow/equal,{run.folder}"),
+        *("--split", "0.5", "--out", tmp_path / "out"),
+    )
+    require_80_columns(printed)
+    for policy in ("sb3_ppo, greedy", "sb3_ppo, sampled", "overflow/equal", "optimum"):
+        assert policy in printed
+    kept = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert kept["settings"] == {"queue": 3, "wait_cost": 0.1}  # those of the run
+    assert kept["trace_rows"] == [20, 40]
+    evaluated: Any = evaluate(run, references=[], rows=(20, 40), out=tmp_path / "other")
+    own = {score.policy: score.cost for score in evaluated.scores}
+    for row in kept["rows"]:
+        if row["policy"].startswith("sb3_ppo"):
+            assert row["cost"] == pytest.approx(own[row["policy"]])
+            assert row["illegal_actions"] == 0
+
+
+def test_replay_says_which_rows_a_run_has_seen(run: Run, tmp_path: Path) -> None:
+    load = run.config.task.trace
+    assert load is not None
+    write_trace(load, tmp_path / "loads.csv")
+    low, high = run.config.task.arguments["rows"]
+    arguments = [
+        "replay",
+        tmp_path / "loads.csv",
+        "--policies",
+        run.folder,
+        "--out",
+        tmp_path / "o",
+    ]
+    said = f"was trained on rows {low}:{high} of this load"
+    assert said in within(*arguments)
+    assert said in within(*arguments, "--rows", f"{high - 1}:{high + 1}")
+    assert said not in within(*arguments, "--rows", f"{high}:{len(load)}")
+    (tmp_path / "folder").mkdir()
+    printed = within("replay", "edge3", "--policies", tmp_path / "folder", code=2)
+    assert "folder is a folder, but holds no run" in printed.replace("\n", "")
+
+
+def test_replay_of_runs_that_differ_asks_which_game(run: Run, tmp_path: Path) -> None:
+    write_trace(with_loads(), tmp_path / "loads.csv")
+    other = small_run(tmp_path / "other", updates=1, env={"queue": 4, "wait_cost": 0.1})
+    arguments = ["replay", tmp_path / "loads.csv", "--policies", f"{run.folder},{other.folder}"]
+    printed = within(*arguments, "--out", tmp_path / "out", code=2)
+    assert "--queue 3 and --queue 4: say which to play" in printed
+    printed = within(*arguments, "--queue", "2", "--out", tmp_path / "out")
+    for name in ("run", "other"):
+        assert f"{name}, greedy" in printed
+        assert f"{name}, sampled" in printed
+    kept = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert kept["settings"]["queue"] == 2

@@ -1,0 +1,252 @@
+"""corral train and corral trainers: options of two origins, signals, what is printed, mistakes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra sb3")
+pytest.importorskip("psutil")
+
+import psutil
+from typer.testing import CliRunner
+
+from corral.cli import app
+from corral.trainers.run import load_run
+from corral.trainers.sb3_settings import SB3Settings
+from corral.trainers.training import resume
+from support.command import run as command
+from support.runs import OPTIONS, everything, rows, small_run, start, trace_file, wait_for_rows
+
+
+def within(*arguments: str | Path, code: int = 0) -> str:
+    """The output of ``corral ARGUMENTS``, run in this process."""
+    result = CliRunner().invoke(app, [*map(str, arguments)], terminal_width=80)
+    assert result.exit_code == code, (result.output, result.exception)
+    assert "Traceback" not in result.output
+    return result.output
+
+
+def require_80_columns(printed: str) -> None:
+    """Of all lines but those with paths, which are printed whole."""
+    lines = [line for line in printed.splitlines() if "/" not in line or "/s)" in line]
+    assert lines
+    assert max(map(len, lines)) <= 80, max(lines, key=len)
+
+
+# --- Options -------------------------------------------------------------------------------------
+
+
+def test_a_run_from_the_command_line(tmp_path: Path) -> None:
+    printed = command(
+        *("train", "dfaas_v0", "--trace", trace_file(tmp_path), "--steps", "128", "--seed", "3"),
+        *("--out", tmp_path / "run", *OPTIONS),
+    )
+    require_80_columns(printed)
+    assert "sb3_ppo on dfaas_v0, trace small rows 0:28 (28:40 held out), seed 3" in printed
+    assert "128 env steps in" in printed
+    assert "64 of 128 env steps" in printed  # progress, where there is no terminal
+    assert f"corral evaluate {tmp_path / 'run'}" in printed
+    same = small_run(
+        tmp_path / "same", env={"trace": str(tmp_path / "small.csv")}, updates=2, seed=3
+    )
+    assert everything(tmp_path / "run") == everything(same)
+
+
+def test_options_are_settings_and_arguments(tmp_path: Path) -> None:
+    printed = within(
+        *("train", "dfaas_v0", "--trainer=sb3_maskable_ppo", "--trace", trace_file(tmp_path)),
+        *("--steps", "64", "--out", tmp_path / "run", *OPTIONS),
+        *("--queue", "5", "--gamma=0.9", "--no-second-offer", "--net-arch", "16,8"),
+        *("--rows", "0:20", "--held-out", "30:40", "--no-anneal", "--load-scale", "20"),
+        *("--target-kl", "none", "--reward", "team", "--link-limit=none", "--max-level", "10"),
+        *("--policies", "node_0=a, node_1=b,node_2=a", "--policies-to-train", "b"),
+    )
+    require_80_columns(printed)
+    config = load_run(tmp_path / "run").config
+    arguments = config.task.arguments
+    assert {key: arguments[key] for key in ("queue", "second_offer", "rows", "load_scale")} == {
+        "queue": 5,
+        "second_offer": False,
+        "rows": (0, 20),
+        "load_scale": 20,
+    }
+    assert (arguments["reward"], arguments["link_limit"], arguments["max_level"]) == (
+        "team",
+        None,
+        10,
+    )
+    assert config.task.held_out == {"rows": (30, 40)}
+    settings = config.settings
+    assert (settings["gamma"], settings["net_arch"]) == (0.9, [16, 8])
+    assert settings["anneal"] is False
+    assert settings["target_kl"] is None
+    assert config.trainer == "sb3_maskable_ppo"
+    assert config.policies == {"node_0": "a", "node_1": "b", "node_2": "a"}
+    assert config.policies_to_train == ("b",)
+
+
+def test_capacity_as_a_multiple_of_the_load(tmp_path: Path) -> None:
+    lines = ["time,node,arrivals"]
+    lines += [
+        f"{t},{node},{5 + (t * n) % 7}" for t in range(30) for n, node in ((2, "a"), (3, "b"))
+    ]
+    (tmp_path / "loads.csv").write_text("\n".join(lines) + "\n")
+    arguments = ("train", "dfaas_v0", "--trace", tmp_path / "loads.csv", "--steps", "64", *OPTIONS)
+    assert "--capacity" in within(*arguments, "--out", tmp_path / "run", code=2)
+    within(*arguments, "--capacity", "1.25x", "--out", tmp_path / "run")
+    assert load_run(tmp_path / "run").config.task.arguments["capacity"] == "1.25x"
+
+
+def test_rows_that_are_judged_again_are_not_called_held_out(tmp_path: Path) -> None:
+    arguments = ("train", "dfaas_v0", "--trace", trace_file(tmp_path), "--steps", "64", *OPTIONS)
+    printed = within(*arguments, "--held-out", "0", "--out", tmp_path / "run")
+    assert "rows 0:40 (0:40 played again to judge it)" in printed
+    require_80_columns(printed)
+
+
+MISTAKES: list[tuple[list[str], str]] = [
+    (["train"], "name an environment (see corral envs)"),
+    (["train", "dfaas_v1"], "did you mean 'dfaas_v0'"),
+    (["train", "--queue", "5", "dfaas_v0"], "name an environment"),
+    (["train", "dfaas_v0", "--trainer", "sb3_po"], "did you mean 'sb3_ppo'"),
+    (["train", "dfaas_v0", "--gama", "0.9"], "'--gama'; did you mean '--gamma'"),
+    (["train", "dfaas_v0", "--que=5"], "'--que'; did you mean '--queue'"),
+    (["train", "dfaas_v0", "--no-queues"], "no option named '--no-queues'"),
+    (["train", "dfaas_v0", "5"], "'5' stands alone"),
+    (["train", "dfaas_v0", "--gamma", "1.5"], "--gamma 1.5: give a number of 0 to 1"),
+    (["train", "dfaas_v0", "--gamma", "high"], "--gamma 'high': give a finite number"),
+    (["train", "dfaas_v0", "--copies", "2.5"], "--copies 2.5: give a whole number"),
+    (["train", "dfaas_v0", "--net-arch", "x"], "--net-arch 'x': give a whole number"),
+    (["train", "dfaas_v0", "--anneal", "maybe"], "--anneal 'maybe': give True or False"),
+    (["train", "dfaas_v0", "--queue", "-1"], "--queue -1: give a whole number"),
+    (["train", "dfaas_v0", "--trace", "nowhere.csv"], "nowhere.csv"),
+    (["train", "dfaas_v0", "--stepz", "9"], "no option named '--stepz'; did you mean '--steps'?"),
+    (["train", "dfaas_v0", "--steps", "0"], "--steps 0: give a whole number"),
+    (["train", "dfaas_v0", "--checkpoint-every", "0"], "--checkpoint-every 0: give"),
+    (["train", "dfaas_v0", "--held-out", "1.5"], "--held-out 1.5: give a share"),
+    (["train", "dfaas_v0", "--held-out", "much"], "--held-out much: give a share"),
+    (["train", "dfaas_v0", "--policies", "both"], "--policies 'both': give 'shared'"),
+    (["train", "dfaas_v0", "--policies", "node_0=a"], "the agents are"),
+    (["train", "dfaas_v0", "--policies-to-train", "node_0"], "give some of ['shared']"),
+    (["train", "--resume", "nowhere"], "nowhere is no run: it has no config.json"),
+    (["train", "--resume", "nowhere", "--gamma", "0.9"], "leave out --gamma"),
+    (["train", "dfaas_v0", "--resume", "nowhere"], "leave out dfaas_v0"),
+    (["trainers", "sb3_po"], "did you mean 'sb3_ppo'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES, ids=lambda value: str(value)[:60])
+def test_mistakes_end_in_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    printed = within(*arguments, code=2)
+    assert message in printed
+    assert printed.startswith("corral: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_settings_given_on_resuming_are_refused(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run", updates=1)
+    for word in ("--seed", "--trainer", "--policies", "--policies-to-train", "--held-out", "--out"):
+        value = "7" if word == "--seed" else "sb3_maskable_ppo"
+        printed = within("train", "--resume", run.folder, word, value, code=2)
+        assert f"leave out {word}" in printed
+    printed = within("train", "--resume", run.folder, "--steps", "128")
+    assert [row["env_steps"] for row in rows(run)] == ["64", "128"]
+    require_80_columns(printed)
+
+
+# --- corral trainers -----------------------------------------------------------------------------
+
+
+def test_trainers_are_listed_and_explained() -> None:
+    printed = within("trainers")
+    require_80_columns(printed)
+    for name in ("sb3_ppo", "sb3_maskable_ppo"):
+        assert name in printed
+        manual = within("trainers", name)
+        require_80_columns(manual)
+        for field in dataclasses.fields(SB3Settings):
+            option = "--" + field.name.replace("_", "-")
+            row = next(line for line in manual.splitlines() if line.split()[:1] == [option])
+            default = field.default
+            shown = "64,64" if isinstance(default, tuple) else str(default)
+            assert row.split()[1] == shown
+            assert len(row.split()) > 2
+        assert "In dfaas_v0 the default is: gamma 0.5." in manual
+
+
+# --- Signals -------------------------------------------------------------------------------------
+
+STEPS = 64 * 60
+
+
+@pytest.mark.parametrize(
+    ("number", "workers", "to_all"),
+    [
+        (signal.SIGINT, 0, False),
+        (signal.SIGTERM, 0, False),
+        (signal.SIGINT, 2, True),  # Ctrl-C in a terminal reaches the workers too
+        (signal.SIGTERM, 2, True),
+    ],
+)
+def test_a_signal_ends_training_with_a_checkpoint(
+    tmp_path: Path, number: int, workers: int, to_all: bool
+) -> None:
+    folder = tmp_path / "run"
+    vec_env = ("--vec-env", "supersuit", "--cpus", workers) if workers else ()
+    given = (*("--trace", trace_file(tmp_path), "--steps", STEPS), *OPTIONS, *vec_env)
+    process = start("train", "dfaas_v0", "--out", folder, *map(str, given))
+    wait_for_rows(folder, 2, process)
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert len(children) == workers
+    began = time.monotonic()
+    (os.killpg if to_all else os.kill)(process.pid, number)
+    try:
+        printed = process.communicate(timeout=10)[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    assert time.monotonic() - began < 10
+    assert "Traceback" not in printed
+    assert process.returncode == 128 + number
+    assert not any(child.is_running() for child in children)
+    assert "env steps; saved in" in printed
+    assert f"Go on with: corral train --resume {folder}" in printed
+    done = int(rows(folder)[-1]["env_steps"])
+    assert 128 <= done < STEPS
+    assert load_run(folder).policies["node_0"] is not None
+    resume(folder, steps=done + 64)
+    assert int(rows(folder)[-1]["env_steps"]) == done + 64
+
+
+def test_workers_do_not_outlive_a_kill(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    given = ("--trace", trace_file(tmp_path), "--vec-env", "supersuit", "--cpus", "2", *OPTIONS)
+    process = start("train", "dfaas_v0", "--out", folder, *given)
+    wait_for_rows(folder, 1, process)
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert len(children) == 2
+    process.kill()
+    process.communicate()
+    _, alive = psutil.wait_procs(children, timeout=10)
+    for child in alive:
+        child.kill()
+    assert alive == []
+
+
+def test_config_is_plain_json(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run", updates=1)
+    values: dict[str, Any] = json.loads((run.folder / "config.json").read_text())
+    assert values["format"] == 1
+    assert values["arguments"]["trace"]["file"] == "trace.csv.gz"
