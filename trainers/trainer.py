@@ -135,6 +135,20 @@ BUILT_IN = {
             ("sb3_contrib", "sb3"),
             "sb3-contrib's MaskablePPO, which is handed the masks",
         ),
+        TrainerSpec(
+            "mappo",
+            "corral.trainers.mappo",
+            "MAPPO",
+            ("torch", "mappo"),
+            "PPO for teams of any kind, with a critic that sees everything; in house",
+        ),
+        TrainerSpec(
+            "ippo",
+            "corral.trainers.mappo",
+            "IPPO",
+            ("torch", "mappo"),
+            "the same with a critic that sees what its agent sees",
+        ),
     )
 }
 
