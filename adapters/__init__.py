@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from corral.adapters.batch import Batch, BatchStep, Finished, make_batch
+from corral.adapters.zoo import ZooBatch, make_zoo_batch
 from corral.extras import require
 
 if TYPE_CHECKING:
@@ -29,8 +30,10 @@ __all__ = [
     "Finished",
     "MaskablePolicy",
     "MaskedPolicy",
+    "ZooBatch",
     "make_batch",
     "make_vec_env",
+    "make_zoo_batch",
     "normalize",
     "vectorize",
 ]
