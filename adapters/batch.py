@@ -139,7 +139,7 @@ class Batch:
 
         time_is_up = self._elapsed >= self._limit
         terminated = truncated = np.zeros(outcome.terminated.shape, dtype=bool)
-        info, finished = outcome.info, None
+        reward, info, finished = outcome.reward, outcome.info, None
         if np.count_nonzero(time_is_up) or np.count_nonzero(outcome.terminated):
             ended = outcome.terminated | self._ended
             terminated = ended & ~self._ended
@@ -147,13 +147,14 @@ class Batch:
             self._ended = ended
             over = np.flatnonzero(time_is_up | ended.all(axis=1))
             if len(over):
-                # Info may hold arrays of the state, in which new episodes are about to begin.
+                # Both may hold arrays of the state, in which new episodes are about to begin.
+                reward = reward.copy()
                 info = {key: values.copy() for key, values in info.items()}
                 finished = self._restart(over)
         self._look()
         return BatchStep(
             observations=self._observations,
-            reward=outcome.reward,
+            reward=reward,
             terminated=terminated,
             truncated=truncated,
             acting=self.acting,

@@ -13,12 +13,13 @@ import pytest
 
 from corral.adapters.batch import Batch, BatchStep, make_batch
 from corral.envs.arena_v0 import ArenaRules
-from corral.envs.core import generator, stack_agents
+from corral.envs.core import Outcome, generator, stack_agents
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.shells import ParallelShell, TurnShell
 from corral.errors import ResetNeededError, UnknownNameError
 from support.loads import small_trace
 from support.players import plain
+from support.steady_rules import SteadyRules, SteadyState
 from support.turn_rules import MortalRules, PileRules
 
 dfaas = functools.partial(
@@ -569,3 +570,21 @@ def test_a_snapshot_of_other_rules_is_refused() -> None:
         misfit.reset()
         with pytest.raises(ValueError, match="another environment, other arguments, or another"):
             misfit.restore(taken)
+
+
+class PaidBySeven(SteadyRules):
+    """Pays 7, out of an array of the state, in which fresh episodes have 1."""
+
+    def step(self, state: SteadyState, action: np.ndarray) -> Outcome[SteadyState]:
+        state.pay[...] = 7.0
+        return super().step(state, action)
+
+
+def test_the_last_reward_of_an_episode_is_not_that_of_the_next() -> None:
+    batch = make_batch(PaidBySeven(max_cycles=2), copies=3, seed=0)
+    batch.reset()
+    for _ in range(4):
+        step = batch.step(np.zeros((3, 2), dtype=np.int64))
+        assert step.reward.tolist() == [[7.0, 7.0]] * 3
+    assert step.finished is not None
+    assert step.finished.returns.tolist() == [[14.0, 14.0]] * 3

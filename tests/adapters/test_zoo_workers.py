@@ -14,21 +14,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 
-from corral.adapters.zoo import make_zoo_batch
-from corral.envs import dfaas_v0
-from corral.envs.core import generator
-from corral.errors import ResetNeededError, WorkerError
-from support.loads import small_trace
-from support.zoo_envs import FaultyEnv, MixedEnv, RingEnv, SleepyEnv, trajectory
+psutil = pytest.importorskip("psutil", reason="finds worker processes that were left behind")
+
+from corral.adapters.zoo import make_zoo_batch  # noqa: E402
+from corral.envs.core import generator  # noqa: E402
+from corral.errors import ResetNeededError, WorkerError  # noqa: E402
+from support.zoo_envs import (  # noqa: E402
+    FaultyEnv,
+    MixedEnv,
+    RingEnv,
+    SleepyEnv,
+    dfaas,
+    trajectory,
+)
 
 tests = Path(__file__).parents[1]
-
-
-def dfaas() -> Any:
-    return dfaas_v0.env(trace=small_trace(), max_cycles=6, route="two", illegal="raise")
 
 
 def children() -> list[Any]:

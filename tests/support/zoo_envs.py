@@ -14,6 +14,8 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
 
+from corral.envs import dfaas_v0
+from support.loads import small_trace
 from support.players import plain
 
 
@@ -240,6 +242,11 @@ class FaultyEnv(SleepyEnv):
         if where in ("idle", "close"):
             os._exit(3)
         sys.exit(3)
+
+
+def dfaas() -> Any:
+    """Here, and not in a test: worker processes must be able to import it."""
+    return dfaas_v0.env(trace=small_trace(), max_cycles=6, route="two", illegal="raise")
 
 
 def trajectory(batch: Any, steps: int = 25) -> list[Any]:
