@@ -9,6 +9,7 @@ step in which an agent ends it still shows its last observation.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -61,7 +62,7 @@ def make_copy(env: Any, layout: Layout) -> ZooCopy:
 # --- Copies --------------------------------------------------------------------------------------
 
 
-class ZooCopy:
+class ZooCopy(ABC):
     """An environment with its time limit, autoreset and accounting."""
 
     def __init__(self, env: Any, layout: Layout) -> None:
@@ -107,16 +108,17 @@ class ZooCopy:
 
     # --- Of each kind ----------------------------------------------------------------------------
 
+    @abstractmethod
     def _begin(self, seed: int | None) -> Look:
-        raise NotImplementedError
+        """Begin an episode; None: with the generators as they are."""
 
+    @abstractmethod
     def _play(self, actions: Mapping[str, Any]) -> tuple[Moved, bool]:
         """The step, and whether the episode is over."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _cut(self, moved: Moved) -> None:
         """End the episode of all live agents at the time limit."""
-        raise NotImplementedError
 
     # --- Parts -----------------------------------------------------------------------------------
 

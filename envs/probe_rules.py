@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -36,7 +37,7 @@ class Answer:
     best: Array  # int64 [K, N] the best action; -1 where the agent does not act, or all are equal
 
 
-class Probe:
+class Probe(ABC):
     """Rules of a probe: a subclass names sizes, what is shown and what is paid.
 
     Illegal actions under "penalise" pay -100. The global state is what all agents see together,
@@ -83,13 +84,13 @@ class Probe:
         """Each agent's legal actions, [B, A]. Default: all."""
         return [np.ones((len(state.t), size), dtype=np.int8) for size in self.actions]
 
+    @abstractmethod
     def pay(self, state: ProbeState, action: Array) -> Array:
         """Rewards [B, N] of the joint ``action`` [B, N] in ``state``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def answer(self, gamma: float = 0.9) -> Answer:
         """What must come out, under discount ``gamma``."""
-        raise NotImplementedError
 
     # What follows from it.
 
