@@ -21,6 +21,7 @@ from __future__ import annotations
 import csv
 import importlib
 import os
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -180,9 +181,16 @@ def _event_writer(folder: Path, rows: Sequence[Mapping[str, str]]) -> Any:
         tensorboard = importlib.import_module("torch.utils.tensorboard")
     except ImportError:
         return None
+    # TensorBoard reads event files by name, and the name begins with the second of its making:
+    # a second file of that second might be read as the first, and purge what came before.
+    while any(int(f.name.split(".")[3]) == int(time.time()) for f in folder.glob(EVENT_FILES)):
+        time.sleep(0.05)
     # Events after the checkpoint that is resumed from are hidden by their repetition.
     purge = int(float(rows[-1]["env_steps"])) + 1 if rows else 0
     return tensorboard.SummaryWriter(str(folder), purge_step=purge)
+
+
+EVENT_FILES = "events.out.tfevents.*"
 
 
 def _tag(name: str) -> str:

@@ -212,6 +212,23 @@ def test_events_after_the_checkpoint_are_hidden(tmp_path: Path) -> None:
     assert scalars(tmp_path)["train/loss"] == [(1, 1.0), (2, 20.0)]
 
 
+def test_a_run_resumed_within_the_second_is_read_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TensorBoard numbers the event files of a second 0, 1, ..., 10 and reads 10 before 9."""
+    writer = pytest.importorskip("tensorboard.summary.writer.event_file_writer")
+    counter = writer.AtomicCounter(9)
+    monkeypatch.setattr(writer, "_global_uid", counter)
+    folder = tmp_path / "tensorboard"
+    for step in (1, 2):
+        log = Log(tmp_path / "progress.csv", folder, updates=step - 1)
+        log.write({"env_steps": step, "loss": 1.0 * step})
+        log.close()
+    names = [file.name for file in folder.iterdir()]
+    assert sorted(int(name.rsplit(".", 1)[1]) for name in names) == [9, 10]
+    assert scalars(tmp_path)["train/loss"] == [(1, 1.0), (2, 2.0)]
+
+
 # --- The terminal --------------------------------------------------------------------------------
 
 
