@@ -65,16 +65,14 @@ class Learner(nn.Module):
             self.log_std = nn.Parameter(first)
         self.value_norm = ValueNorm(settings.value_decay, settings.normalise_values)
         self.to(device)
+        own = [] if self.log_std is None else [self.log_std]
+        self.actor_parameters = [*self.actor.parameters(), *own]
+        self.critic_parameters = list(self.critic.parameters())
         self.optimizer = torch.optim.Adam(self.parameters(), lr=1.0, eps=1e-5, fused=True)
 
     def distribution(self, outputs: torch.Tensor, mask: torch.Tensor) -> Distribution:
         """What is played: of the actor's ``outputs`` [R, ...] and ``mask`` bool [R, ...]."""
         return self.seat.actions.distribution(outputs, mask, self.log_std)
-
-    @property
-    def actor_parameters(self) -> list[nn.Parameter]:
-        own = [] if self.log_std is None else [self.log_std]
-        return [*self.actor.parameters(), *own]
 
 
 def make_seats(rules: Rules[Any], policies: Mapping[str, str], agent_id: bool) -> list[Seat]:

@@ -20,7 +20,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import nn
 
 from corral.adapters.batch import Batch, BatchStep
 from corral.envs.core import Array, Observation, Rules, generator
@@ -474,7 +473,7 @@ class MAPPO:
         }
         data = {key: self._tensor(values) for key, values in decisions.items()}
         begins, memory = _begins(rollout, track), self._memory_before[track.seat.policy]
-        views = Views(rollout, track, learner, shown, begins, memory, self._tensor)
+        views = Views(rollout, track, learner, shown, known, begins, memory, self._tensor)
 
         seen = Means()
         units = views.units
@@ -514,8 +513,8 @@ class MAPPO:
         """One step of the optimiser."""
         given = self.settings
         outputs, values, rows = views.outputs(chosen)
-        learned = data["known"][rows]
-        if not learned.all():
+        if views.sequences is not None:  # in order, to remember, with what is not learned from
+            learned = data["known"][rows]
             outputs, values, rows = outputs[learned], values[learned], rows[learned]
         if not len(rows):
             return
@@ -542,8 +541,8 @@ class MAPPO:
 
         learner.optimizer.zero_grad()
         (actor_loss + critic_loss).backward()  # type: ignore[no-untyped-call]
-        actor = nn.utils.clip_grad_norm_(learner.actor_parameters, given.max_grad_norm)
-        critic = nn.utils.clip_grad_norm_(learner.critic.parameters(), given.max_grad_norm)
+        actor = maths.shorten_gradient(learner.actor_parameters, given.max_grad_norm)
+        critic = maths.shorten_gradient(learner.critic_parameters, given.max_grad_norm)
         with torch.no_grad():
             clipped = (torch.expm1(log_ratio).abs() > given.clip_range).float().mean()
             told = torch.stack(

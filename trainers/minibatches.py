@@ -27,22 +27,23 @@ class Views:
         track: Track,
         learner: Learner,
         critic_sees: Parts,
+        known: Array,
         begins: Array,
         memory: Mapping[str, Array],
         tensor: Callable[[Array], torch.Tensor],
     ) -> None:
-        """``begins`` bool [T, C]: where episodes begin; ``memory`` before the rollout, by kind."""
+        """``known`` bool [T, C]: what is learned from; ``begins`` bool [T, C]: where episodes
+        begin; ``memory`` before the rollout, by kind."""
         self.networks = (learner.actor, learner.critic)
         self.tensor = tensor
-        steps, count = len(track.log_prob), track.log_prob[0].size
-        acted = rollout.acted[:, :, track.seat.columns].reshape(steps, count)
         seen: list[Array] = [track.vector, *track.images]
         actor_sees = [tensor(values[:-1]) for values in seen]
         critic_sees = [part[:-1] for part in critic_sees]
         self.sees = [[p.flatten(0, 2) for p in sees] for sees in (actor_sees, critic_sees)]
         self.sequences: Sequences | None = None
-        self.units = np.flatnonzero(acted)
+        self.units = np.flatnonzero(known)
         if learner.actor.memory:
+            acted = rollout.acted[:, :, track.seat.columns].reshape(known.shape)
             self.sequences = Sequences(acted, begins)
             self.units = np.arange(len(self.sequences.lengths))
             self.kept = [memory[kind] for kind in ("actor", "critic")]

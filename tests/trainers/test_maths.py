@@ -277,6 +277,21 @@ def test_value_loss_with_clipping_takes_the_larger() -> None:
         maths.value_loss(value, target, **given)
 
 
+@pytest.mark.parametrize("longest", [0.1, 100.0])
+def test_gradients_are_shortened_as_torch_does_it(longest: float) -> None:
+    torch.manual_seed(0)
+    nets = [torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Linear(4, 2)) for _ in range(2)]
+    nets[1].load_state_dict(nets[0].state_dict())
+    for net in nets:
+        net(torch.linspace(-1, 1, 15).reshape(3, 5)).square().sum().backward()
+    ours = maths.shorten_gradient(list(nets[0].parameters()), longest)
+    theirs = torch.nn.utils.clip_grad_norm_(nets[1].parameters(), longest)
+    assert ours.item() == pytest.approx(theirs.item(), rel=1e-6)
+    assert (ours.item() > longest) == (longest == 0.1)
+    for a, b in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+
+
 def test_losses_name_shapes_that_differ() -> None:
     """[R] against [R, 1] would be broadcast to [R, R] without a word."""
     flat, column = torch.zeros(3), torch.zeros(3, 1)
