@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from corral.adapters.batch import Batch, BatchStep, Finished, make_batch
-from corral.adapters.zoo import ZooBatch, make_zoo_batch
+from corral.adapters.zoo import ZooBatch, make_zoo_batch, zoo_rules
 from corral.extras import require
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ __all__ = [
     "make_zoo_batch",
     "normalize",
     "vectorize",
+    "zoo_rules",
 ]
 
 _ON_DEMAND = {

@@ -32,7 +32,7 @@ from corral.adapters.zoo_workers import Copies, LocalCopies, WorkerCopies
 from corral.envs.core import Array, Observation, generator, require_legal
 from corral.errors import ActionError, CheckpointError, ResetNeededError
 
-__all__ = ["ZooBatch", "ZooRules", "make_zoo_batch"]
+__all__ = ["ZooBatch", "ZooRules", "batch_for", "make_zoo_batch", "zoo_rules"]
 
 
 def make_zoo_batch(
@@ -60,11 +60,16 @@ def make_zoo_batch(
         EnvironmentFault: it names no possible_agents.
         ValueError: copies, workers, deadline or max_cycles out of range.
     """
-    for name, value, least in (("copies", copies, 1), ("workers", workers, 0)):
-        if value < least:
-            raise ValueError(f"{name}={value}: give {least} or more")
-    if not deadline > 0:
-        raise ValueError(f"deadline={deadline}: give seconds, more than 0")
+    rules = zoo_rules(make_env, max_cycles=max_cycles)
+    return rules.batch(copies, seed, workers=workers, deadline=deadline)
+
+
+def zoo_rules(make_env: Callable[[], Any], *, max_cycles: int | None = None) -> ZooRules:
+    """A third-party environment for ``corral.train``; arguments as for ``make_zoo_batch``.
+
+    from mpe2 import simple_spread_v3
+    run = corral.train(zoo_rules(simple_spread_v3.parallel_env), trainer="mappo")
+    """
     if max_cycles is not None and max_cycles < 1:
         raise ValueError(f"max_cycles={max_cycles}: give 1 or more, or None")
     example = make_env()
@@ -73,23 +78,50 @@ def make_zoo_batch(
     finally:
         if hasattr(example, "close"):
             example.close()
-    group: Copies
+    return ZooRules(layout, make_env)
+
+
+def batch_for(rules: Any, copies: int, seed: int | None = None, *, workers: int = 0) -> Any:
+    """What plays ``rules`` in ``copies`` copies: a ZooBatch for those of ``zoo_rules``, else Batch.
+
+    Raises ValueError for ``workers`` where they would be of no use.
+    """
+    if isinstance(rules, ZooRules):
+        return rules.batch(copies, seed, workers=workers)
     if workers:
-        group = WorkerCopies(make_env, layout, copies, workers, deadline)
-    else:
-        group = LocalCopies(make_env, layout, copies)
-    return ZooBatch(layout, group, copies, seed)
+        raise ValueError(
+            f"workers={workers}: {rules.name} steps all copies at once as arrays; worker processes "
+            "are for third-party environments"
+        )
+    return Batch(rules, copies, seed)
 
 
 @dataclass(frozen=True)
 class ZooRules:
-    """What a trainer asks of the rules behind a batch, but for playing them."""
+    """What a trainer asks of the rules behind a batch, but for playing them: see ``zoo_rules``."""
 
     layout: Layout
+    make_env: Callable[[], Any]
 
     render_modes: tuple[str, ...] = ()
     render_fps: int = 1
     illegal: Literal["raise"] = "raise"
+
+    def batch(
+        self, copies: int, seed: int | None = None, *, workers: int = 0, deadline: float = 60.0
+    ) -> ZooBatch:
+        """See ``make_zoo_batch``."""
+        for name, value, least in (("copies", copies, 1), ("workers", workers, 0)):
+            if value < least:
+                raise ValueError(f"{name}={value}: give {least} or more")
+        if not deadline > 0:
+            raise ValueError(f"deadline={deadline}: give seconds, more than 0")
+        group: Copies
+        if workers:
+            group = WorkerCopies(self.make_env, self.layout, copies, workers, deadline)
+        else:
+            group = LocalCopies(self.make_env, self.layout, copies)
+        return ZooBatch(self, group, copies, seed)
 
     @property
     def name(self) -> str:
@@ -132,8 +164,9 @@ class ZooBatch:
     autoreset_mode: Any = Batch.autoreset_mode
     resumes_exactly = False
 
-    def __init__(self, layout: Layout, group: Copies, copies: int, seed: int | None) -> None:
-        self.rules = ZooRules(layout)
+    def __init__(self, rules: ZooRules, group: Copies, copies: int, seed: int | None) -> None:
+        layout = rules.layout
+        self.rules = rules
         self.copies = copies
         self.agents = layout.agents
         self.name = layout.name

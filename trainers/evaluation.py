@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium import spaces
 
-from corral.adapters.batch import Batch, BatchStep
+from corral.adapters.batch import BatchStep
+from corral.adapters.zoo import batch_for
 from corral.envs.core import Array, Observation, Rules, generator
 from corral.envs.policy import Policy
 from corral.trainers.players import Player, RandomPolicy, Seat, as_player
@@ -96,7 +98,8 @@ def evaluate_team(
     Seeds: episode k of copy r is the k-th that ``generator(seed, "env", r)`` starts, as in
     ``Batch(rules, copies, seed)``. Rules draw all chance of an episode at its start, so that every
     team meets the same episodes, however long it makes them. Policies draw from
-    ``generator(seed, "policy", i)``, i the agent's place.
+    ``generator(seed, "policy", i)``, i the agent's place. Third-party environments draw as they go:
+    there, teams meet the same first episode in each copy, and later ones that depend on the play.
 
     How many episodes each copy plays is fixed beforehand: to count those that end first would
     prefer short ones. The episodes must end, by ``max_cycles`` or by themselves.
@@ -116,13 +119,22 @@ def evaluate_team(
         if value is not None and value < 1:
             raise ValueError(f"{name}={value}: give 1 or more")
     chosen = as_player(player, rules.agents)
-    batch = Batch(rules, min(episodes, copies or COPIES), seed)
+    batch = batch_for(rules, min(episodes, copies or COPIES), seed)
+    try:
+        record = _play(batch, rules, chosen, episodes, seed)
+    finally:
+        if hasattr(batch, "close"):
+            batch.close()
+    return record.score(label, chosen.mode, rules.agents)
+
+
+def _play(batch: Any, rules: Rules[Any], chosen: Player, episodes: int, seed: int) -> _Record:
     seats = [
         Seat(
             agent,
             chosen.team[agent],
             copies=batch.copies,
-            actions=int(rules.action_space(agent).n),
+            actions=rules.action_space(agent),
             rng=generator(seed, "policy", i),
             deterministic=chosen.deterministic,
         )
@@ -138,7 +150,7 @@ def evaluate_team(
             for seat in seats:
                 seat.forget(step.finished.rows)
         observations = step.observations
-    return record.score(label, chosen.mode, rules.agents)
+    return record
 
 
 def evaluate_players(
@@ -156,35 +168,49 @@ def evaluate_players(
     named = {label: player for label, player in players.items() if label != "random"}
     plan: dict[str, Any] = {"episodes": episodes, "copies": copies, "seed": seed}
     scores = [evaluate_team(rules, one, label=label, **plan) for label, one in named.items()]
-    last = evaluate_team(rules, players.get("random", RandomPolicy()), label="random", **plan)
+    chance = {agent: RandomPolicy(rules.action_space(agent)) for agent in rules.agents}
+    last = evaluate_team(rules, players.get("random", chance), label="random", **plan)
     return [*scores, last if "random" in players else dataclasses.replace(last, mode="")]
 
 
 def _decide(
     seats: list[Seat], observations: Mapping[str, Observation], acting: Array, record: _Record
-) -> Array:
-    """Everybody's actions, int64 [B, N]; counts the illegal ones among those that matter.
+) -> Any:
+    """Everybody's actions, as ``batch.step`` takes them: int64 [B, N], or a dict where some are not
+    Discrete. Counts the illegal ones among those that matter.
 
     Copies that have played their episodes go on with any legal action, and ask no policy.
     """
-    copies = len(acting)
     busy = record.left > 0
-    all_busy = bool(busy.all())
-    actions = np.zeros((copies, len(seats)), dtype=np.int64)
+    chosen = {}
     for i, seat in enumerate(seats):
         observation = observations[seat.agent]
-        mask = np.asarray(observation["action_mask"])
+        actions = _any_action(seat.actions, observation, len(busy))
         asked = acting[:, i] & busy
-        if not all_busy:
-            actions[:, i] = mask.argmax(axis=1)
         if asked.all():
-            actions[:, i] = seat.act(observation)
+            actions[...] = seat.act(observation)
         elif asked.any():
             rows = np.flatnonzero(asked)
-            actions[rows, i] = seat.act(observation, rows)
-        legal = mask[np.arange(copies), actions[:, i]] != 0
-        record.illegal += int(np.count_nonzero(asked & ~legal))
-    return actions
+            actions[rows] = seat.act(observation, rows)
+        if isinstance(seat.actions, spaces.Discrete):
+            mask = np.asarray(observation["action_mask"])
+            legal = mask[np.arange(len(busy)), actions] != 0
+            record.illegal += int(np.count_nonzero(asked & ~legal))
+        chosen[seat.agent] = actions
+    if all(isinstance(seat.actions, spaces.Discrete) for seat in seats):
+        return np.stack(list(chosen.values()), axis=1)
+    return chosen
+
+
+def _any_action(space: spaces.Space[Any], observation: Observation, copies: int) -> Array:
+    """A legal action for each copy: [B, ...]."""
+    if isinstance(space, spaces.Discrete):
+        return np.asarray(observation["action_mask"]).argmax(axis=1)
+    if isinstance(space, spaces.MultiDiscrete):
+        return np.tile(space.start, (copies, *(1,) * space.start.ndim))
+    assert isinstance(space, spaces.Box)
+    nearest = np.clip(np.zeros(space.shape, space.dtype), space.low, space.high)
+    return np.tile(nearest, (copies, *(1,) * nearest.ndim))
 
 
 class _Record:

@@ -15,13 +15,15 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
-from corral.adapters.batch import Batch, BatchStep
+from corral.adapters.batch import BatchStep
+from corral.adapters.zoo import batch_for
 from corral.envs.core import Array, Observation, Rules, generator
 from corral.errors import CheckpointError, NonFiniteError
 from corral.trainers import finite, maths
@@ -51,7 +53,6 @@ __all__ = ["IPPO", "MAPPO", "IPPOSettings", "Learner", "MAPPOSettings"]
 
 CHUNK = 4096
 """Rows that a critic is asked for at once: more would not fit into a processor's cache."""
-
 MakeBatch = Callable[[Any, int, int], Any]
 
 
@@ -73,9 +74,12 @@ class MAPPO:
         policies: Mapping[str, str],
         policies_to_train: Sequence[str],
         steps: int,
-        make_batch: MakeBatch = Batch,
+        make_batch: MakeBatch | None = None,
     ) -> None:
-        """``make_batch(rules, copies, seed)`` gives what is played in: a Batch, or its like.
+        """``rules`` of the suite, of one's own, or of ``corral.adapters.zoo_rules``.
+
+        ``make_batch(rules, copies, seed)`` gives what is played in; default: a Batch, or a ZooBatch
+        for those of ``zoo_rules``.
 
         Raises UnsupportedSpaceError for spaces that have no place in ``corral.trainers.networks``,
         and where agents of one policy differ.
@@ -86,7 +90,7 @@ class MAPPO:
         self.steps = steps
         self.env_steps = 0
         self._policy_of = dict(policies)
-        self._make_batch = make_batch
+        self._make_batch = make_batch or partial(batch_for, workers=settings.workers)
         self._seats = make_seats(rules, policies, settings.agent_id)
         self._device = device_of(settings.device, self._seats)
         self._features = 0

@@ -21,6 +21,7 @@ class IPPOSettings:
     """Of PPO whose critic sees what the actor sees; ValueError names one that is out of range."""
 
     copies: int = setting(32, "copies of the environment, B")
+    workers: int = setting(0, "processes for third-party environments; 0: all in this one")
     n_steps: int = setting(64, "env steps of each copy per rollout, T")
     n_minibatches: int = setting(8, "parts that an epoch takes a rollout in")
     n_epochs: int = setting(4, "passes over a rollout")
@@ -53,7 +54,8 @@ class IPPOSettings:
             _flag(name, getattr(self, name))
         for name in ("copies", "n_steps", "n_minibatches", "n_epochs"):
             whole(name, getattr(self, name), least=1)
-        whole("memory", self.memory)
+        for name in ("memory", "workers"):
+            whole(name, getattr(self, name))
         for name in ("learning_rate", "ent_coef", "kl_coef"):
             amount(name, getattr(self, name))
         if self.ent_coef_end is not None:

@@ -7,12 +7,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
+from corral.adapters.zoo_layout import random_actions
 from corral.envs.core import Array, Observation
 from corral.envs.policy import Decision, Policy
 from corral.errors import ActionError
 
-__all__ = ["Player", "RandomPolicy", "Seat", "as_player", "put_tree", "take_tree"]
+__all__ = [
+    "Player",
+    "RandomPolicy",
+    "Seat",
+    "as_player",
+    "count_rows",
+    "put_tree",
+    "take_tree",
+]
 
 
 @dataclass(frozen=True)
@@ -58,6 +68,10 @@ def _some(names: Iterable[str]) -> str:
 class RandomPolicy:
     """Plays uniformly random legal actions, of any environment; always by chance."""
 
+    def __init__(self, space: spaces.Space[Any] | None = None) -> None:
+        """``space`` of the actions: needed only where they are not Discrete, and have no mask."""
+        self.space = space
+
     def initial_state(self, copies: int) -> Any:
         return None
 
@@ -68,9 +82,11 @@ class RandomPolicy:
         rng: np.random.Generator | None = None,
         deterministic: bool = False,
     ) -> Decision:
-        """One legal action for each mask; needs ``rng``."""
+        """One legal action for each mask, or for each row of a batch; needs ``rng``."""
         if rng is None:
             raise ValueError("the random policy needs rng=, a numpy Generator")
+        if self.space is not None and not isinstance(self.space, spaces.Discrete):
+            return Decision(random_actions(self.space, None, count_rows(observation), rng))
         legal = np.asarray(observation["action_mask"]) != 0
         drawn = np.where(legal, rng.random(legal.shape), -1.0)
         return Decision(drawn.argmax(axis=-1))
@@ -92,7 +108,7 @@ class Seat:
         policy: Policy,
         *,
         copies: int,
-        actions: int,
+        actions: spaces.Space[Any],
         rng: np.random.Generator,
         deterministic: bool,
     ) -> None:
@@ -104,9 +120,10 @@ class Seat:
         self.memory = policy.initial_state(copies)
 
     def act(self, observation: Observation, rows: Array | None = None) -> Array:
-        """Actions int [R] for the given rows of ``observation`` [B, ...]; None: for all.
+        """Actions [R, ...] for the given rows of ``observation`` [B, ...]; None: for all.
 
-        Raises ActionError where the policy gives anything but R whole numbers of 0 .. actions - 1.
+        Raises ActionError where they are of another shape than R actions, and for Discrete actions
+        where they are anything but whole numbers of 0 .. n - 1.
         """
         if rows is None:
             seen, memory = observation, self.memory
@@ -117,7 +134,7 @@ class Seat:
             self.memory = decision.state
         else:
             self.memory = put_tree(self.memory, rows, decision.state)
-        return self._checked(decision.action, len(seen["action_mask"]))
+        return self._checked(decision.action, count_rows(seen))
 
     def forget(self, rows: Array) -> None:
         """Begin anew in the given rows: their episodes are over."""
@@ -125,18 +142,30 @@ class Seat:
 
     def _checked(self, action: Any, count: int) -> Array:
         given = np.asarray(action)
-        if given.dtype.kind not in "iu" or given.shape != (count,):
+        shape = (count, *(self.actions.shape or ()))
+        kinds = "iu" if isinstance(self.actions, spaces.Discrete | spaces.MultiDiscrete) else "fiu"
+        if given.dtype.kind not in kinds or given.shape != shape:
+            what = "integers" if kinds == "iu" else "numbers"
             raise ActionError(
                 f"{self.agent}: the policy's actions are {given.dtype} {given.shape}; "
-                f"give integers of shape {(count,)}"
+                f"give {what} of shape {shape}"
             )
-        if count and (given.min() < 0 or given.max() >= self.actions):
-            wrong = given[(given < 0) | (given >= self.actions)][0]
-            raise ActionError(
-                f"{self.agent}: the policy's action {wrong} is out of range; "
-                f"give 0..{self.actions - 1}"
-            )
+        if isinstance(self.actions, spaces.Discrete) and count:
+            wrong = given[(given < 0) | (given >= self.actions.n)]
+            if len(wrong):
+                raise ActionError(
+                    f"{self.agent}: the policy's action {wrong[0]} is out of range; "
+                    f"give 0..{self.actions.n - 1}"
+                )
         return given
+
+
+def count_rows(observation: Any) -> int:
+    """R of an observation [R, ...]."""
+    if isinstance(observation, Mapping):
+        mask = observation.get("action_mask")
+        return count_rows(next(iter(observation.values())) if mask is None else mask)
+    return len(observation)
 
 
 # --- Trees: None, arrays [B, ...], and tuples, lists and dicts of trees --------------------------

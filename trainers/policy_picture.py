@@ -103,7 +103,7 @@ def _forwarded(
         agent,
         policy,
         copies=len(rows),
-        actions=grid.levels,
+        actions=grid.action_space(agent),
         rng=generator(0, "policy", place),
         deterministic=True,
     )

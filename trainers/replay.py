@@ -265,7 +265,7 @@ def _play(
             agent,
             player.team[agent],
             copies=len(first),
-            actions=rules.levels,
+            actions=rules.action_space(agent),
             rng=generator(seed, "policy", i),
             deterministic=player.deterministic,
         )
