@@ -1,0 +1,190 @@
+"""Late information and costs, on days never seen: in-house and SB3 teams, references, optimum.
+
+    OMP_NUM_THREADS=1 python benchmarks/hard_days.py [TRAINER ...]
+
+The three nodes of an episode are three days of NASA's web server of July 1995 (requests per
+minute), each turned by a random shift, so that their peaks meet at random. Every node can serve 60
+requests a minute, 1.25 times the mean of the month. No second offer, forwarding costs 0.2, a queue
+of 50, 20 requests per link and step, route "spare", reward "team". Every third day is held out:
+teams learn on draws of the other 18 days, and are judged on 40 draws of those 9, in windows of 12
+hours. Cost = lost + 0.2 forwarded, as a share of the arrivals. The optimum is a linear program that
+knows each window beforehand; no policy need reach it.
+
+"Now-casting" is no policy either: each step's spare is known to all senders as they choose, and
+requests are placed by a dispatcher. It knows nothing of the future; what separates it from the rest
+is the value of knowing the present.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import TRACES, machine, save, trained
+from reference_policies import HARD, table
+
+from corral.data import Trace, import_series
+from corral.envs.baselines import PAIRS
+from corral.trainers.replay import replay
+from corral.trainers.report import describe, ordered
+from corral.trainers.run_evaluation import players
+
+SEEDS = (0, 1, 2, 3, 4)
+STEPS = 300_000
+DAY = 1440  # minutes
+WINDOW = 720
+CAPACITY = 60
+DRAWS = {"learn": 120, "judge": 40}
+SHARED: dict[str, Any] = {"gamma": 0.8, "gae_lambda": 0.8}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "mappo": {"copies": 64, **SHARED},
+    "ippo": {"copies": 64, **SHARED},
+    "sb3_ppo": {"copies": 64, "batch_size": 1536, "learning_rate": 1e-3, **SHARED},
+}
+MORE_PAIRS = [
+    *(f"margin/{route}" for route in ("capacity", "shortest", "two")),
+    "patient/spare",
+    "patient-margin/equal",
+]
+
+
+def month() -> np.ndarray[Any, Any]:
+    """Requests per minute: int64 [days, 1440]."""
+    path = TRACES / "nasa_http_1995" / "nasa_http_jul1995_per_minute.csv"
+    load = import_series(path, zone="-04:00").trace.arrivals[:, 0]
+    return load[: len(load) // DAY * DAY].reshape(-1, DAY)
+
+
+def draws(days: np.ndarray[Any, Any], count: int, seed: int) -> np.ndarray[Any, Any]:
+    """``count`` days of three nodes, one after the other: int64 [count * 1440, 3]."""
+    rng = np.random.default_rng(seed)
+    drawn = [
+        np.stack(
+            [np.roll(days[day], rng.integers(DAY)) for day in rng.choice(len(days), 3, False)], 1
+        )
+        for _ in range(count)
+    ]
+    return np.concatenate(drawn)
+
+
+def load() -> tuple[Trace, tuple[int, int]]:
+    """The draws to learn from, then those to be judged on, and the rows of the latter."""
+    days = month()
+    assert round(1.25 * days.mean()) == CAPACITY
+    held_out = np.arange(len(days)) % 3 == 2
+    learned = draws(days[~held_out], DRAWS["learn"], seed=1)
+    judged = draws(days[held_out], DRAWS["judge"], seed=2)
+    both = np.concatenate([learned, judged])
+    trace = Trace(
+        nodes=("node_a", "node_b", "node_c"),
+        arrivals=both,
+        capacity=np.full_like(both, CAPACITY),
+        times=np.arange(len(both)),
+        name="nasa_days",
+    )
+    return trace, (len(learned), len(both))
+
+
+def now_casting(arrivals: np.ndarray[Any, Any], keep: int) -> float:
+    """Cost in %, where each node keeps up to ``keep`` waiting and a dispatcher places the rest.
+
+    ``arrivals`` int64 [W, T, 3]: windows side by side.
+    """
+    queue = np.zeros((len(arrivals), 3), dtype=np.int64)
+    lost = forwarded = 0
+    for t in range(arrivals.shape[1]):
+        work = queue + arrivals[:, t]
+        spare = np.maximum(0, CAPACITY - work)
+        wanted = np.clip(work - CAPACITY - keep, 0, arrivals[:, t])
+        for sender in range(3):
+            for step in (1, 2):
+                other = (sender + step) % 3
+                sent = np.minimum(np.minimum(wanted[:, sender], spare[:, other]), 20)
+                wanted[:, sender] -= sent
+                spare[:, other] -= sent
+                work[:, sender] -= sent
+                forwarded += int(sent.sum())
+        left = np.maximum(0, work - CAPACITY)
+        queue = np.minimum(left, 50)
+        lost += int((left - queue).sum())
+    return 100 * (lost + 0.2 * forwarded) / float(arrivals.sum())
+
+
+def main() -> None:
+    wanted = sys.argv[1:] or list(SETTINGS)
+    trace, rows = load()
+    env = {"trace": trace, "route": "spare", "reward": "team", "max_cycles": 240, **HARD}
+    entries: dict[str, Any] = {pair: pair for pair in (*PAIRS, *MORE_PAIRS)}
+    seconds: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for trainer in wanted:
+            for seed in SEEDS:
+                began = time.perf_counter()
+                run = trained(
+                    "dfaas_v0",
+                    trainer=trainer,
+                    steps=STEPS,
+                    seed=seed,
+                    env=env,
+                    held_out=rows,
+                    out=Path(folder) / f"{trainer}-{seed}",
+                    **SETTINGS[trainer],
+                )
+                label = f"{trainer} {seed}"
+                seconds[label] = time.perf_counter() - began
+                print(f"{label}: {seconds[label]:.0f} s", file=sys.stderr)
+                entries |= {f"{label}, {player.mode}": player for player in players(run)}
+        result = replay(
+            trace,
+            entries,
+            rows=rows,
+            window=WINDOW,
+            optimum_windows=(rows[1] - rows[0]) // WINDOW,
+            **HARD,
+        )
+    windows = trace.arrivals[slice(*rows)].reshape(-1, WINDOW, 3)
+    known = {keep: now_casting(windows, keep) for keep in (50, 40, 30, 20, 10, 0)}
+    best_known = min(known, key=known.__getitem__)
+    lines = [
+        "# Days never seen, late information",
+        "",
+        f"{STEPS:,} env steps of training; the number behind a trainer is its seed.",
+        "",
+        *table(result),
+        "",
+        f"Now-casting, no policy: {known[best_known]:.2f} % cost (keeping up to {best_known} "
+        "waiting).",
+        "",
+        "| trainer | cost %, greedy, mean of the seeds | least to most | sampled | least to most "
+        "| training, s |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for trainer in wanted:
+        cells = []
+        for mode in ("greedy", "sampled"):
+            costs = [
+                100 * score.cost
+                for score in result.scores
+                if score.policy.startswith(f"{trainer} ") and score.mode == mode
+            ]
+            cells += [f"{np.mean(costs):.2f}", f"{min(costs):.2f} to {max(costs):.2f}"]
+        spent = np.mean([value for label, value in seconds.items() if label.startswith(trainer)])
+        lines.append(f"| {trainer} | {' | '.join(cells)} | {spent:.0f} |")
+    lines += ["", *(f"{sentence}  " for sentence in describe(result))]
+    data = {
+        "settings": {**SETTINGS, "steps": STEPS},
+        "seconds": seconds,
+        "now_casting": {str(keep): cost for keep, cost in known.items()},
+        "rows": [dataclasses.asdict(score) for score in ordered(result.scores)],
+    }
+    about = machine("torch", "stable-baselines3", "sb3-contrib", "scipy")
+    save("hard_days", "\n".join(lines), data, about)
+
+
+if __name__ == "__main__":
+    main()
