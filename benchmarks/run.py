@@ -5,6 +5,7 @@ OMP_NUM_THREADS=1 python benchmarks/run.py [NAME ...]
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ from pathlib import Path
 from common import TRACES
 
 HERE = Path(__file__).parent
-NEEDS_TRACES = {"hard_setting", "reference_policies", "trace_statistics"}
+NEEDS_TRACES = {"hard_days", "hard_setting", "reference_policies", "trace_statistics"}
+NEEDS_MPE2 = {"simple_spread"}
 NAMES = (
     "stepping",
     "arena_stepping",
@@ -24,6 +26,10 @@ NAMES = (
     "default_game",
     "sb3_training_time",
     "hard_setting",
+    "hard_days",
+    "arena_learning",
+    "training_speed",
+    "simple_spread",
     "checkpoint_trust",
     "two_step",
 )
@@ -33,6 +39,9 @@ def main() -> None:
     for name in sys.argv[1:] or NAMES:
         if name in NEEDS_TRACES and not TRACES.is_dir():
             print(f"{name}: left out, the public traces are not at CORRAL_TRACES={TRACES}")
+            continue
+        if name in NEEDS_MPE2 and importlib.util.find_spec("mpe2") is None:
+            print(f"{name}: left out, mpe2 is not installed (pip install --no-deps mpe2)")
             continue
         subprocess.run([sys.executable, HERE / f"{name}.py"], check=True)
 
