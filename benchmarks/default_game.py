@@ -10,6 +10,7 @@ are served in every step, whatever the other two forward beyond their overflow.
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 import time
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import machine, save, trained
+from common import RESULTS, machine, save, trained
 
 import corral
 from corral.data import Trace
@@ -97,7 +98,20 @@ def greedy_on_fixed_loads(run: Run) -> dict[str, Any]:
 
 
 def main() -> None:
-    wanted = sys.argv[1:] or list(SEEDS)
+    found: dict[str, Any] = {"edge3": {}, "fixed loads": {}}
+    file = RESULTS / "default_game.json"
+    if sys.argv[1:] and file.exists():  # what is named is done anew, the rest is kept
+        found = json.loads(file.read_text())
+        found.pop("about")
+    with tempfile.TemporaryDirectory() as folder:
+        for trainer in sys.argv[1:] or SEEDS:
+            for seed in SEEDS[trainer]:
+                label = f"{trainer}, seed {seed}"
+                out = Path(folder) / f"{trainer}-{seed}"
+                found["edge3"][label] = on_edge3(trainer, seed, out)
+                fixed = out.with_name(f"fixed-{out.name}")
+                found["fixed loads"][label] = on_fixed_loads(trainer, seed, fixed)
+                print(f"{label}: {found['edge3'][label]}", file=sys.stderr)
     lines = [
         "# The default game of dfaas_v0, learned",
         "",
@@ -107,38 +121,28 @@ def main() -> None:
         "| trainer | seed | env steps | training, s | greedy, of optimum % | sampled | illegal |",
         "|---|--:|--:|--:|--:|--:|--:|",
     ]
-    found: dict[str, Any] = {"edge3": {}, "fixed loads": {}}
-    with tempfile.TemporaryDirectory() as folder:
-        for trainer in wanted:
-            for seed in SEEDS[trainer]:
-                r = on_edge3(trainer, seed, Path(folder) / f"{trainer}-{seed}")
-                found["edge3"][f"{trainer}, seed {seed}"] = r
-                lines.append(
-                    f"| {trainer} | {seed} | {r['env_steps']:,} | {r['seconds']:.0f} "
-                    f"| {100 * r['greedy']:.2f} | {100 * r['sampled']:.2f} "
-                    f"| {r['illegal_actions']} |"
-                )
-                print(lines[-1], file=sys.stderr)
-        lines += [
-            "",
-            f"Fixed loads {LOADS}, capacities {CAPACITIES}, {FIXED_STEPS:,} env steps; a greedy "
-            "episode of 288 steps:",
-            "",
-            "| trainer | seed | observations met | with one action each | served, least to most "
-            "| node 0 forwards at most | all nodes forward, last step |",
-            "|---|--:|--:|--:|--:|--:|--:|",
-        ]
-        for trainer in wanted:
-            for seed in SEEDS[trainer]:
-                f = on_fixed_loads(trainer, seed, Path(folder) / f"fixed-{trainer}-{seed}")
-                found["fixed loads"][f"{trainer}, seed {seed}"] = f
-                low, high = f["served"]
-                lines.append(
-                    f"| {trainer} | {seed} | {f['observations']} | {f['with_one_action_each']} "
-                    f"| {low} to {high} | {f['node_0_forwards_at_most']} "
-                    f"| {f['forwarded_at_last']} |"
-                )
-                print(lines[-1], file=sys.stderr)
+    for label, r in found["edge3"].items():
+        trainer, seed = label.split(", seed ")
+        lines.append(
+            f"| {trainer} | {seed} | {r['env_steps']:,} | {r['seconds']:.0f} "
+            f"| {100 * r['greedy']:.2f} | {100 * r['sampled']:.2f} | {r['illegal_actions']} |"
+        )
+    lines += [
+        "",
+        f"Fixed loads {LOADS}, capacities {CAPACITIES}, {FIXED_STEPS:,} env steps; a greedy "
+        "episode of 288 steps:",
+        "",
+        "| trainer | seed | observations met | with one action each | served, least to most "
+        "| node 0 forwards at most | all nodes forward, last step |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for label, f in found["fixed loads"].items():
+        trainer, seed = label.split(", seed ")
+        low, high = f["served"]
+        lines.append(
+            f"| {trainer} | {seed} | {f['observations']} | {f['with_one_action_each']} "
+            f"| {low} to {high} | {f['node_0_forwards_at_most']} | {f['forwarded_at_last']} |"
+        )
     about = machine("torch", "stable-baselines3", "sb3-contrib", "gymnasium", "pettingzoo")
     save("default_game", "\n".join(lines), found, about)
 
