@@ -28,6 +28,7 @@ SETTINGS: dict[str, Any] = {
     "copies": 16,
     "n_minibatches": 4,
     "learning_rate": 2e-3,
+    "gae_lambda": 0.9,
     "activation": "tanh",
 }
 TRAINERS = ("mappo", "ippo")
