@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from corral.envs.core import Array, Observation
-from corral.envs.policy import Decision, Policy
+from corral.envs.players import RandomPolicy
+from corral.envs.policy import Policy
 from corral.errors import ActionError
 
 __all__ = ["Player", "RandomPolicy", "Seat", "as_player", "put_tree", "take_tree"]
@@ -53,27 +54,6 @@ def as_player(given: Player | Policy | Mapping[str, Policy], agents: Sequence[st
 def _some(names: Iterable[str]) -> str:
     listed = list(names)
     return ", ".join(listed[:4] + ["..."] * (len(listed) > 4))
-
-
-class RandomPolicy:
-    """Plays uniformly random legal actions, of any environment; always by chance."""
-
-    def initial_state(self, copies: int) -> Any:
-        return None
-
-    def act(
-        self,
-        observation: Observation,
-        state: Any = None,
-        rng: np.random.Generator | None = None,
-        deterministic: bool = False,
-    ) -> Decision:
-        """One legal action for each mask; needs ``rng``."""
-        if rng is None:
-            raise ValueError("the random policy needs rng=, a numpy Generator")
-        legal = np.asarray(observation["action_mask"]) != 0
-        drawn = np.where(legal, rng.random(legal.shape), -1.0)
-        return Decision(drawn.argmax(axis=-1))
 
 
 # --- Playing one agent ---------------------------------------------------------------------------
