@@ -20,7 +20,15 @@ from corral.envs.core import Array, Observation, Rules, generator
 from corral.envs.policy import Policy
 from corral.trainers.players import Player, RandomPolicy, Seat, as_player
 
-__all__ = ["Interval", "TeamScore", "bootstrap_ratio", "evaluate_players", "evaluate_team"]
+__all__ = [
+    "Episodes",
+    "Interval",
+    "TeamScore",
+    "bootstrap_ratio",
+    "evaluate_players",
+    "evaluate_team",
+    "play_episodes",
+]
 
 COPIES = 64
 """Episodes that are played side by side, unless told otherwise."""
@@ -112,33 +120,26 @@ def evaluate_team(
         ActionError: a policy gives malformed actions (IllegalActionError: masked ones, where the
             rules are made with ``illegal="raise"``; otherwise these are counted).
     """
-    for name, value in (("episodes", episodes), ("copies", copies)):
-        if value is not None and value < 1:
-            raise ValueError(f"{name}={value}: give 1 or more")
     chosen = as_player(player, rules.agents)
-    batch = Batch(rules, min(episodes, copies or COPIES), seed)
-    seats = [
-        Seat(
-            agent,
-            chosen.team[agent],
-            copies=batch.copies,
-            actions=int(rules.action_space(agent).n),
-            rng=generator(seed, "policy", i),
-            deterministic=chosen.deterministic,
-        )
-        for i, agent in enumerate(rules.agents)
-    ]
-    record = _Record(batch.copies, episodes)
-    observations = batch.reset()
-    while record.left.any():
-        actions = _decide(seats, observations, batch.acting, record)
-        step = batch.step(actions)
-        record.add(step)
-        if step.finished is not None:
-            for seat in seats:
-                seat.forget(step.finished.rows)
-        observations = step.observations
-    return record.score(label, chosen.mode, rules.agents)
+    everyone = dict.fromkeys(rules.agents, chosen.deterministic)
+    played = play_episodes(
+        rules, chosen.team, everyone, episodes=episodes, copies=copies, seed=seed
+    )
+    team = played.returns.sum(axis=1)
+    low, high = bootstrap_ratio(team, np.ones(episodes))
+    each = played.returns.mean(axis=0).tolist()
+    return TeamScore(
+        policy=label,
+        mode=chosen.mode,
+        return_team=float(team.mean()),
+        low=low,
+        high=high,
+        returns=dict(zip(rules.agents, each, strict=True)),
+        episodes=episodes,
+        mean_length=float(played.lengths.mean()),
+        illegal_actions=int(played.illegal.sum()),
+        kpis={key: float(sums.sum(axis=1).mean()) for key, sums in played.kpis.items()},
+    )
 
 
 def evaluate_players(
@@ -158,6 +159,54 @@ def evaluate_players(
     scores = [evaluate_team(rules, one, label=label, **plan) for label, one in named.items()]
     last = evaluate_team(rules, players.get("random", RandomPolicy()), label="random", **plan)
     return [*scores, last if "random" in players else dataclasses.replace(last, mode="")]
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """What E episodes amounted to, agent by agent."""
+
+    returns: Array  # float64 [E, N]
+    lengths: Array  # int64 [E] steps
+    kpis: dict[str, Array]  # float64 [E, N] each info, summed over the steps
+    illegal: Array  # int64 [N] masked actions chosen, over all episodes
+
+
+def play_episodes(
+    rules: Rules[Any],
+    team: Mapping[str, Policy],
+    deterministic: Mapping[str, bool],
+    *,
+    episodes: int,
+    copies: int | None = None,
+    seed: int = 0,
+) -> Episodes:
+    """Play exactly ``episodes`` episodes, each agent greedily or not; see ``evaluate_team``."""
+    for name, value in (("episodes", episodes), ("copies", copies)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name}={value}: give 1 or more")
+    batch = Batch(rules, min(episodes, copies or COPIES), seed)
+    seats = [
+        Seat(
+            agent,
+            team[agent],
+            copies=batch.copies,
+            actions=int(rules.action_space(agent).n),
+            rng=generator(seed, "policy", i),
+            deterministic=deterministic[agent],
+        )
+        for i, agent in enumerate(rules.agents)
+    ]
+    record = _Record(batch.copies, episodes, len(seats))
+    observations = batch.reset()
+    while record.left.any():
+        actions = _decide(seats, observations, batch.acting, record)
+        step = batch.step(actions)
+        record.add(step)
+        if step.finished is not None:
+            for seat in seats:
+                seat.forget(step.finished.rows)
+        observations = step.observations
+    return record.episodes()
 
 
 def _decide(
@@ -183,26 +232,26 @@ def _decide(
             rows = np.flatnonzero(asked)
             actions[rows, i] = seat.act(observation, rows)
         legal = mask[np.arange(copies), actions[:, i]] != 0
-        record.illegal += int(np.count_nonzero(asked & ~legal))
+        record.illegal[i] += np.count_nonzero(asked & ~legal)
     return actions
 
 
 class _Record:
     """Episodes as they end: exactly so many from each copy."""
 
-    def __init__(self, copies: int, episodes: int) -> None:
+    def __init__(self, copies: int, episodes: int, agents: int) -> None:
         # Episodes that each copy has yet to play.
         self.left = episodes // copies + (np.arange(copies) < episodes % copies)
-        self.illegal = 0
-        self._sums: dict[str, Array] = {}  # of the running episodes, [B] each
+        self.illegal = np.zeros(agents, dtype=np.int64)
+        self._sums: dict[str, Array] = {}  # of the running episodes, [B, N] each
         self._returns: list[Array] = []  # [D, N] each
         self._lengths: list[Array] = []  # [D] each
-        self._kpis: list[dict[str, Array]] = []  # [D] each
+        self._kpis: list[dict[str, Array]] = []  # [D, N] each
 
     def add(self, step: BatchStep) -> None:
         for key, values in step.info.items():
-            sums = self._sums.setdefault(key, np.zeros(len(self.left)))
-            sums += values.sum(axis=1)
+            sums = self._sums.setdefault(key, np.zeros(values.shape))
+            sums += values
         if step.finished is None:
             return
         rows = step.finished.rows
@@ -214,21 +263,11 @@ class _Record:
         for sums in self._sums.values():
             sums[rows] = 0.0
 
-    def score(self, label: str, mode: str, agents: tuple[str, ...]) -> TeamScore:
-        returns = np.concatenate(self._returns)  # [E, N]
-        team = returns.sum(axis=1)
-        low, high = bootstrap_ratio(team, np.ones(len(team)))
+    def episodes(self) -> Episodes:
         keys = self._kpis[0]
-        kpis = {key: np.concatenate([part[key] for part in self._kpis]) for key in keys}
-        return TeamScore(
-            policy=label,
-            mode=mode,
-            return_team=float(team.mean()),
-            low=low,
-            high=high,
-            returns=dict(zip(agents, returns.mean(axis=0).tolist(), strict=True)),
-            episodes=len(team),
-            mean_length=float(np.concatenate(self._lengths).mean()),
-            illegal_actions=self.illegal,
-            kpis={key: float(sums.mean()) for key, sums in kpis.items()},
+        return Episodes(
+            returns=np.concatenate(self._returns),
+            lengths=np.concatenate(self._lengths),
+            kpis={key: np.concatenate([part[key] for part in self._kpis]) for key in keys},
+            illegal=self.illegal,
         )
