@@ -25,7 +25,7 @@ from corral.trainers.duels import SeatScore, evaluate_seat
 
 SEEDS = (0, 1, 2)
 EPISODES = 1000
-TICTACTOE_STEPS, RPS_STEPS = 900_000, 16_000
+TICTACTOE_STEPS, RPS_STEPS = 600_000, 16_000
 HEURISTICS = ("beat-last", "copy-last", "always-same")
 BEST = {"beat-last": 1.0, "copy-last": 1.0, "always-same": 0.9 + 0.1 / 3}
 """The share of rounds that the best reply wins; always-same draws a move that nobody knows yet."""
