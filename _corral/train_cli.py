@@ -223,7 +223,8 @@ def evaluate(
 ) -> None:
     """Judge a run, greedy and sampled, beside random, the reference policies and the optimum.
 
-    In dfaas_v0 on the rows that its training did not see.
+    In dfaas_v0 on the rows that its training did not see; in zero-sum games of two seat by seat,
+    against each reference player in the other seat.
     """
     from corral.data import load_trace
     from corral.envs.baselines import PAIRS
