@@ -9,6 +9,7 @@ CorralError
 ├── ResetNeededError (RuntimeError)    step, observe or render before reset
 ├── CheckpointError (ValueError)       a checkpoint is damaged, foreign, or could not be saved
 ├── OptimumError (RuntimeError)        the solver of a linear program found no optimum
+├── InfeasibleError (ValueError)       an exact answer is out of reach at this size
 ├── UnknownNameError (ValueError)      no environment, trace or policy of that name
 ├── UnsupportedSpaceError (TypeError)  an adapter met a space that it does not handle
 ├── MissingExtraError (ImportError)    an optional dependency is not installed
@@ -35,6 +36,7 @@ __all__ = [
     "Fault",
     "IllegalActionError",
     "IllegalActionWarning",
+    "InfeasibleError",
     "MaskError",
     "MissingExtraError",
     "NonFiniteError",
@@ -119,6 +121,10 @@ class CheckpointError(CorralError, ValueError):
 
 class OptimumError(CorralError, RuntimeError):
     """The solver found no optimum; the message holds its status."""
+
+
+class InfeasibleError(CorralError, ValueError):
+    """An exact answer takes too long, or too much memory; the message says where the bound is."""
 
 
 class UnknownNameError(CorralError, ValueError):

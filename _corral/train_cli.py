@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +19,7 @@ from corral.errors import UnknownNameError
 from corral.judging import names, row_range, score_table, watching
 
 if TYPE_CHECKING:
+    from corral.trainers.duels import SeatScore
     from corral.trainers.evaluation import TeamScore
     from corral.trainers.run import Run
     from corral.trainers.trainer import Trainer
@@ -32,6 +33,7 @@ OWN_OPTIONS = (
     "held_out",
     "policies",
     "policies_to_train",
+    "opponent",
     "out",
     "resume",
     "checkpoint_every",
@@ -79,6 +81,13 @@ def train(
     policies_to_train: Annotated[
         str | None, typer.Option(help="Comma-separated; the others only play. Default: all.")
     ] = None,
+    opponent: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="agent=player: a reference player that plays this agent, such as "
+            "player_1=beat-last; may be repeated. For trainers mappo and ippo."
+        ),
+    ] = None,
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="The run's folder; default: one in runs/.")
     ] = None,
@@ -120,6 +129,7 @@ def train(
                 held_out=_held_out(held_out),
                 policies=_mapping(policies),  # type: ignore[arg-type]  # train() checks it
                 policies_to_train=None if policies_to_train is None else _list(policies_to_train),
+                opponents=_opponents(opponent or []),
                 out=out_dir,
                 checkpoint_every=checkpoint_every,
                 keep=keep,
@@ -140,6 +150,7 @@ FIXED = {
     "held_out": "--held-out",
     "policies": "--policies",
     "policies_to_train": "--policies-to-train",
+    "opponent": "--opponent",
     "out_dir": "--out",
 }
 """What a run is once it was begun."""
@@ -151,6 +162,8 @@ def _is_given(context: typer.Context, name: str) -> bool:
 
 
 def _tell(run: Run) -> None:
+    from corral.trainers.duels import is_duel
+
     progress, task = run.progress, run.config.task
     last = progress.iloc[-1]
     rows = ""
@@ -163,12 +176,17 @@ def _tell(run: Run) -> None:
         f"{last['env_steps']:,.0f} env steps in {last['wall_s']:.0f} s "
         f"({last['env_steps'] / max(last['wall_s'], 1e-9):,.0f}/s)"
     )
-    returns = progress["return_team"].dropna()
-    if len(returns):
-        out.print(
-            f"team return of the last 100 episodes: {returns.iloc[-1]:.4g} "
-            f"(at first {returns.iloc[0]:.4g})"
-        )
+    told = {"team return": "return_team"}
+    if is_duel(task.rules()):  # the team's is 0 whatever they play
+        learned = [agent for agent in run.config.policies if agent not in run.config.opponents]
+        told = {f"return of {agent}": f"return_{agent}" for agent in learned}
+    for what, column in told.items():
+        returns = progress[column].dropna()
+        if len(returns):
+            out.print(
+                f"{what} of the last 100 episodes: {returns.iloc[-1]:.4g} "
+                f"(at first {returns.iloc[0]:.4g})"
+            )
     out.print(f"Run: {run.folder}", soft_wrap=True)
     out.print(f"Judge it: corral evaluate {run.folder}", soft_wrap=True)
 
@@ -205,10 +223,12 @@ def evaluate(
 ) -> None:
     """Judge a run, greedy and sampled, beside random, the reference policies and the optimum.
 
-    In dfaas_v0 on the rows that its training did not see.
+    In dfaas_v0 on the rows that its training did not see; in zero-sum games of two seat by seat,
+    against each reference player in the other seat.
     """
     from corral.data import load_trace
     from corral.envs.baselines import PAIRS
+    from corral.trainers.duels import SeatScore
     from corral.trainers.replay import Replay
     from corral.trainers.report import describe, ordered
     from corral.trainers.run import load_run
@@ -232,7 +252,10 @@ def evaluate(
             progress=show,
         )
     if not isinstance(result, Replay):
-        show_table(_team_table(result))
+        if isinstance(result[0], SeatScore):
+            _show_duels(loaded, result)
+        else:
+            show_table(_team_table(result))
         out.print(f"Results: {folder / 'results.json'}", soft_wrap=True)
         return
     show_table(score_table(result, ordered(result.scores)))
@@ -260,6 +283,45 @@ def _team_table(scores: Iterable[TeamScore]) -> Table:
             str(score.illegal_actions),
         )
     return table
+
+
+def _show_duels(run: Run, scores: Sequence[SeatScore]) -> None:
+    """A table for each seat: its players below each other, their opponents side by side."""
+    from corral.envs.players import reference_players
+
+    rules = run.config.task.rules()
+    for seat in dict.fromkeys(score.seat for score in scores):
+        other = next(agent for agent in rules.agents if agent != seat)
+        own = [score for score in scores if score.seat == seat]
+        opponents = dict.fromkeys(score.opponent for score in own)
+        heading = f"{seat}, against"
+        label = max(len(text) for text in (heading, *(score.policy for score in own)))
+        # One line for each player where that fits into 80 columns, else two.
+        for gap in (" ", "\n"):
+            cells = {(s.policy, s.opponent): gap.join(_duel_cell(s)) for s in own}
+            wide = max(len(line) for cell in cells.values() for line in cell.split("\n"))
+            if label + len(opponents) * (wide + 2) <= 80:
+                break
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+        table.add_column(heading, no_wrap=True)
+        for opponent in opponents:
+            table.add_column(opponent, justify="right", no_wrap=True)
+        for policy in dict.fromkeys(score.policy for score in own):
+            table.add_row(policy, *(cells[policy, opponent] for opponent in opponents))
+        show_table(table)
+        for error in reference_players(rules, other)[1].values():
+            out.print(f"{error}", style="dim")
+    episodes, illegal = scores[0].episodes, sum(score.illegal_actions for score in scores)
+    out.print(
+        f"Mean return, then episodes won/drawn/lost, of {episodes}. Illegal actions: {illegal}.",
+        style="dim",
+    )
+
+
+def _duel_cell(score: SeatScore) -> tuple[str, str]:
+    """The mean return, and how many episodes were won, drawn and lost."""
+    counts = (round(share * score.episodes) for share in (score.won, score.drawn, score.lost))
+    return f"{score.return_seat:+.2f}", "/".join(map(str, counts))
 
 
 # --- corral trainers -----------------------------------------------------------------------------
@@ -384,6 +446,19 @@ def _held_out(text: str | None) -> float | tuple[int, int] | None:
 
 def _list(text: str) -> list[str]:
     return [name for name in map(str.strip, text.split(",")) if name]
+
+
+def _opponents(pairs: list[str]) -> dict[str, str]:
+    """agent -> player, of "agent=player"; several may be in one, with commas."""
+    found: dict[str, str] = {}
+    for text in [part for pair in pairs for part in _list(pair)]:
+        agent, equals, player = (part.strip() for part in text.partition("="))
+        if not (agent and equals and player):
+            raise ValueError(f"--opponent {text}: give agent=player, such as player_1=random")
+        if agent in found:
+            raise ValueError(f"--opponent {text}: {agent} has {found[agent]} already; give one")
+        found[agent] = player
+    return found
 
 
 def _mapping(text: str) -> str | Mapping[str, str]:

@@ -32,6 +32,7 @@ NAMES = (
     "simple_spread",
     "checkpoint_trust",
     "two_step",
+    "games_learning",
 )
 
 

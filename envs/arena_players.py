@@ -35,17 +35,27 @@ explorer remembers where it has been, which is its ``Decision.state``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from corral.envs.arena_v0 import ArenaRules
 from corral.envs.core import Array, Observation
+from corral.envs.players import Makers, reference_player
 from corral.envs.policy import Decision, Policy
 from corral.errors import UnknownNameError
 
-__all__ = ["BLOCKERS", "EXPLORERS", "PAIRS", "Chase", "Nearest", "Random", "Still", "arena_team"]
+__all__ = [
+    "BLOCKERS",
+    "EXPLORERS",
+    "PAIRS",
+    "Chase",
+    "Nearest",
+    "Still",
+    "arena_team",
+    "players_of",
+    "teams_of",
+]
 
 FAR = 10**6  # more than any distance on a grid
 ILLEGAL = 10**9
@@ -56,29 +66,6 @@ class Memory(NamedTuple):
 
     visited: Array  # bool [B, H W]
     aim: Array  # int64 [B] the field that its last move led to; -1 before the first
-
-
-class Random:
-    """Uniformly random legal moves."""
-
-    def __init__(self, rules: ArenaRules) -> None:
-        pass
-
-    def initial_state(self, copies: int) -> Any:
-        return None
-
-    def act(
-        self,
-        observation: Observation,
-        state: Any = None,
-        rng: np.random.Generator | None = None,
-        deterministic: bool = False,
-    ) -> Decision:
-        """One legal action for each mask; needs ``rng``."""
-        if rng is None:
-            raise ValueError("the random player needs rng=, a numpy Generator")
-        legal = np.asarray(observation["action_mask"]) != 0
-        return Decision(np.where(legal, rng.random(legal.shape), -1.0).argmax(axis=-1))
 
 
 class Still:
@@ -157,14 +144,23 @@ class Nearest:
         return Decision(action, Memory(visited, ahead[rows, action]))
 
 
-EXPLORERS: dict[str, Callable[[ArenaRules], Policy]] = {"random": Random, "nearest": Nearest}
-BLOCKERS: dict[str, Callable[[ArenaRules], Policy]] = {
-    "random": Random,
-    "still": Still,
-    "chase": Chase,
-}
+EXPLORERS: Makers = {"nearest": Nearest}
+BLOCKERS: Makers = {"still": Still, "chase": Chase}
 
-PAIRS = tuple(f"{explorer}/{blocker}" for explorer in EXPLORERS for blocker in BLOCKERS)
+PAIRS = tuple(
+    f"{explorer}/{blocker}"
+    for explorer in ("random", *EXPLORERS)
+    for blocker in ("random", *BLOCKERS)
+)
+
+
+def players_of(rules: ArenaRules, agent: str) -> Makers:
+    return EXPLORERS if agent == rules.agents[0] else BLOCKERS
+
+
+def teams_of(rules: ArenaRules) -> dict[str, dict[str, Policy]]:
+    """Every pair but random/random, which needs no name of its own."""
+    return {pair: arena_team(pair, rules) for pair in PAIRS if pair != "random/random"}
 
 
 def arena_team(pair: str, rules: ArenaRules) -> dict[str, Policy]:
@@ -172,11 +168,11 @@ def arena_team(pair: str, rules: ArenaRules) -> dict[str, Policy]:
 
     Raises UnknownNameError, with the nearest known name.
     """
-    names = pair.strip().split("/")
-    if len(names) != 2 or names[0] not in EXPLORERS or names[1] not in BLOCKERS:
+    chosen = pair.strip()
+    if chosen not in PAIRS:
         raise UnknownNameError.of("pair of players", pair, PAIRS)
-    explorer, blocker = rules.agents
-    return {explorer: EXPLORERS[names[0]](rules), blocker: BLOCKERS[names[1]](rules)}
+    pairs = zip(rules.agents, chosen.split("/"), strict=True)
+    return {agent: reference_player(name, rules, agent) for agent, name in pairs}
 
 
 def _around(rules: ArenaRules, observation: Observation) -> tuple[Array, Array, Array]:

@@ -22,16 +22,18 @@ what is kept beyond the capacity is lost for certain, what is forwarded may find
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from corral.envs.core import Array, Observation
 from corral.envs.dfaas_v0 import ROUTES, DfaasRules, Route
+from corral.envs.players import Makers
 from corral.envs.policy import Decision, Policy
 from corral.errors import UnknownNameError
 
-__all__ = ["AMOUNTS", "PAIRS", "Baseline", "baseline_team", "split_pair"]
+__all__ = ["AMOUNTS", "PAIRS", "Baseline", "baseline_team", "players_of", "split_pair"]
 
 AMOUNTS = (
     "local",
@@ -124,6 +126,10 @@ class Baseline:
 def baseline_team(amount: str, rules: DfaasRules) -> dict[str, Policy]:
     """The same baseline at every node."""
     return dict.fromkeys(rules.agents, Baseline(amount, rules))
+
+
+def players_of(rules: DfaasRules, agent: str) -> Makers:
+    return {amount: functools.partial(Baseline, amount) for amount in AMOUNTS}
 
 
 def _requests(share: Array, scale: float) -> Array:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import unicodedata
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ __all__ = [
     "path",
     "percent",
     "ring",
+    "sentence",
     "short_count",
 ]
 
@@ -54,6 +56,11 @@ def short_count(number: int, digits: int = 6) -> str:
         return str(number)
     exponent = next(e for e in (3, 6, 9, 12, 15) if number < 999.5 * 10**e or e == 15)
     return f"{number / 10**exponent:.3g}" + {3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}[exponent]
+
+
+def sentence(text: str) -> str:
+    """``text`` with a capital letter, unless it begins with the name of an agent."""
+    return text if "_" in text.split(" ", 1)[0] else text[:1].upper() + text[1:]
 
 
 def percent(part: int, whole: int) -> str:
@@ -327,6 +334,17 @@ class Canvas:
             self._line(np.vstack([point, point[:2]]), 3.0, halo)
         self._line(shaft, thickness, colour)
         self._draw.polygon([tuple(p) for p in (point * OVERSAMPLE).tolist()], fill=colour)
+
+    def line(self, points: Sequence[Point], thickness: float, colour: str) -> None:
+        """Straight lines from point to point, with round ends."""
+        self._line(np.array(points, dtype=np.float64), thickness, colour)
+        for x, y in (points[0], points[-1]):
+            half = thickness / 2
+            self.box((x - half, y - half, x + half, y + half), colour, radius=half)
+
+    def polygon(self, points: Sequence[Point], fill: str) -> None:
+        """A filled polygon."""
+        self._draw.polygon([(x * OVERSAMPLE, y * OVERSAMPLE) for x, y in points], fill=fill)
 
     def _line(self, points: Curve, thickness: float, colour: str) -> None:
         flat = [tuple(p) for p in (points * OVERSAMPLE).tolist()]

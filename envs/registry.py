@@ -36,6 +36,10 @@ class EnvSpec:
     rules: str
     simultaneous: bool
     summary: str
+    players: str | None = None
+    """The module with its reference players, see ``corral.envs.players``."""
+    zero_sum: bool = False
+    """Two players, and what one wins the other loses: they are judged seat by seat."""
 
     @property
     def module(self) -> str:
@@ -50,12 +54,30 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             rules="DfaasRules",
             simultaneous=True,
             summary="N edge servers serve, queue or forward the requests of a load trace",
+            players="baselines",
         ),
         EnvSpec(
             name="arena_v0",
             rules="ArenaRules",
             simultaneous=True,
             summary="an explorer collects new fields of a grid, a blocker runs into it",
+            players="arena_players",
+        ),
+        EnvSpec(
+            name="tictactoe_v0",
+            rules="TicTacToeRules",
+            simultaneous=False,
+            summary="two players in turn: three in a row, or any m,n,k game",
+            players="tictactoe_players",
+            zero_sum=True,
+        ),
+        EnvSpec(
+            name="rps_v0",
+            rules="RpsRules",
+            simultaneous=True,
+            summary="rock-paper-scissors round after round: beat who gives itself away",
+            players="rps_players",
+            zero_sum=True,
         ),
         EnvSpec(
             name="two_step_v0",

@@ -20,9 +20,17 @@ from corral.adapters.batch import BatchStep
 from corral.adapters.zoo import batch_for
 from corral.envs.core import Array, Observation, Rules, generator
 from corral.envs.policy import Policy
-from corral.trainers.players import Player, RandomPolicy, Seat, as_player
+from corral.trainers.players import Player, Seat, as_player, random_policy
 
-__all__ = ["Interval", "TeamScore", "bootstrap_ratio", "evaluate_players", "evaluate_team"]
+__all__ = [
+    "Episodes",
+    "Interval",
+    "TeamScore",
+    "bootstrap_ratio",
+    "evaluate_players",
+    "evaluate_team",
+    "play_episodes",
+]
 
 COPIES = 64
 """Episodes that are played side by side, unless told otherwise."""
@@ -115,42 +123,26 @@ def evaluate_team(
         ActionError: a policy gives malformed actions (IllegalActionError: masked ones, where the
             rules are made with ``illegal="raise"``; otherwise these are counted).
     """
-    for name, value in (("episodes", episodes), ("copies", copies)):
-        if value is not None and value < 1:
-            raise ValueError(f"{name}={value}: give 1 or more")
     chosen = as_player(player, rules.agents)
-    batch = batch_for(rules, min(episodes, copies or COPIES), seed)
-    try:
-        record = _play(batch, rules, chosen, episodes, seed)
-    finally:
-        if hasattr(batch, "close"):
-            batch.close()
-    return record.score(label, chosen.mode, rules.agents)
-
-
-def _play(batch: Any, rules: Rules[Any], chosen: Player, episodes: int, seed: int) -> _Record:
-    seats = [
-        Seat(
-            agent,
-            chosen.team[agent],
-            copies=batch.copies,
-            actions=rules.action_space(agent),
-            rng=generator(seed, "policy", i),
-            deterministic=chosen.deterministic,
-        )
-        for i, agent in enumerate(rules.agents)
-    ]
-    record = _Record(batch.copies, episodes)
-    observations = batch.reset()
-    while record.left.any():
-        actions = _decide(seats, observations, batch.acting, record)
-        step = batch.step(actions)
-        record.add(step)
-        if step.finished is not None:
-            for seat in seats:
-                seat.forget(step.finished.rows)
-        observations = step.observations
-    return record
+    everyone = dict.fromkeys(rules.agents, chosen.deterministic)
+    played = play_episodes(
+        rules, chosen.team, everyone, episodes=episodes, copies=copies, seed=seed
+    )
+    team = played.returns.sum(axis=1)
+    low, high = bootstrap_ratio(team, np.ones(episodes))
+    each = played.returns.mean(axis=0).tolist()
+    return TeamScore(
+        policy=label,
+        mode=chosen.mode,
+        return_team=float(team.mean()),
+        low=low,
+        high=high,
+        returns=dict(zip(rules.agents, each, strict=True)),
+        episodes=episodes,
+        mean_length=float(played.lengths.mean()),
+        illegal_actions=int(played.illegal.sum()),
+        kpis={key: float(sums.sum(axis=1).mean()) for key, sums in played.kpis.items()},
+    )
 
 
 def evaluate_players(
@@ -168,9 +160,61 @@ def evaluate_players(
     named = {label: player for label, player in players.items() if label != "random"}
     plan: dict[str, Any] = {"episodes": episodes, "copies": copies, "seed": seed}
     scores = [evaluate_team(rules, one, label=label, **plan) for label, one in named.items()]
-    chance = {agent: RandomPolicy(rules.action_space(agent)) for agent in rules.agents}
+    chance = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
     last = evaluate_team(rules, players.get("random", chance), label="random", **plan)
     return [*scores, last if "random" in players else dataclasses.replace(last, mode="")]
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """What E episodes amounted to, agent by agent."""
+
+    returns: Array  # float64 [E, N]
+    lengths: Array  # int64 [E] steps
+    kpis: dict[str, Array]  # float64 [E, N] each info, summed over the steps
+    illegal: Array  # int64 [N] masked actions chosen, over all episodes
+
+
+def play_episodes(
+    rules: Rules[Any],
+    team: Mapping[str, Policy],
+    deterministic: Mapping[str, bool],
+    *,
+    episodes: int,
+    copies: int | None = None,
+    seed: int = 0,
+) -> Episodes:
+    """Play exactly ``episodes`` episodes, each agent greedily or not; see ``evaluate_team``."""
+    for name, value in (("episodes", episodes), ("copies", copies)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name}={value}: give 1 or more")
+    batch = batch_for(rules, min(episodes, copies or COPIES), seed)
+    seats = [
+        Seat(
+            agent,
+            team[agent],
+            copies=batch.copies,
+            actions=rules.action_space(agent),
+            rng=generator(seed, "policy", i),
+            deterministic=deterministic[agent],
+        )
+        for i, agent in enumerate(rules.agents)
+    ]
+    record = _Record(batch.copies, episodes, len(seats))
+    try:
+        observations = batch.reset()
+        while record.left.any():
+            actions = _decide(seats, observations, batch.acting, record)
+            step = batch.step(actions)
+            record.add(step)
+            if step.finished is not None:
+                for seat in seats:
+                    seat.forget(step.finished.rows)
+            observations = step.observations
+    finally:
+        if hasattr(batch, "close"):  # worker processes
+            batch.close()
+    return record.episodes()
 
 
 def _decide(
@@ -195,7 +239,7 @@ def _decide(
         if isinstance(seat.actions, spaces.Discrete):
             mask = np.asarray(observation["action_mask"])
             legal = mask[np.arange(len(busy)), actions] != 0
-            record.illegal += int(np.count_nonzero(asked & ~legal))
+            record.illegal[i] += np.count_nonzero(asked & ~legal)
         chosen[seat.agent] = actions
     if all(isinstance(seat.actions, spaces.Discrete) for seat in seats):
         return np.stack(list(chosen.values()), axis=1)
@@ -216,19 +260,19 @@ def _any_action(space: spaces.Space[Any], observation: Observation, copies: int)
 class _Record:
     """Episodes as they end: exactly so many from each copy."""
 
-    def __init__(self, copies: int, episodes: int) -> None:
+    def __init__(self, copies: int, episodes: int, agents: int) -> None:
         # Episodes that each copy has yet to play.
         self.left = episodes // copies + (np.arange(copies) < episodes % copies)
-        self.illegal = 0
-        self._sums: dict[str, Array] = {}  # of the running episodes, [B] each
+        self.illegal = np.zeros(agents, dtype=np.int64)
+        self._sums: dict[str, Array] = {}  # of the running episodes, [B, N] each
         self._returns: list[Array] = []  # [D, N] each
         self._lengths: list[Array] = []  # [D] each
-        self._kpis: list[dict[str, Array]] = []  # [D] each
+        self._kpis: list[dict[str, Array]] = []  # [D, N] each
 
     def add(self, step: BatchStep) -> None:
         for key, values in step.info.items():
-            sums = self._sums.setdefault(key, np.zeros(len(self.left)))
-            sums += values.sum(axis=1)
+            sums = self._sums.setdefault(key, np.zeros(values.shape))
+            sums += values
         if step.finished is None:
             return
         rows = step.finished.rows
@@ -240,21 +284,11 @@ class _Record:
         for sums in self._sums.values():
             sums[rows] = 0.0
 
-    def score(self, label: str, mode: str, agents: tuple[str, ...]) -> TeamScore:
-        returns = np.concatenate(self._returns)  # [E, N]
-        team = returns.sum(axis=1)
-        low, high = bootstrap_ratio(team, np.ones(len(team)))
+    def episodes(self) -> Episodes:
         keys = self._kpis[0]
-        kpis = {key: np.concatenate([part[key] for part in self._kpis]) for key in keys}
-        return TeamScore(
-            policy=label,
-            mode=mode,
-            return_team=float(team.mean()),
-            low=low,
-            high=high,
-            returns=dict(zip(agents, returns.mean(axis=0).tolist(), strict=True)),
-            episodes=len(team),
-            mean_length=float(np.concatenate(self._lengths).mean()),
-            illegal_actions=self.illegal,
-            kpis={key: float(sums.mean()) for key, sums in kpis.items()},
+        return Episodes(
+            returns=np.concatenate(self._returns),
+            lengths=np.concatenate(self._lengths),
+            kpis={key: np.concatenate([part[key] for part in self._kpis]) for key in keys},
+            illegal=self.illegal,
         )

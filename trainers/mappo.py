@@ -25,6 +25,7 @@ import torch
 from corral.adapters.batch import BatchStep
 from corral.adapters.zoo import batch_for
 from corral.envs.core import Array, Observation, Rules, generator
+from corral.envs.policy import Policy
 from corral.errors import CheckpointError, NonFiniteError
 from corral.trainers import finite, maths
 from corral.trainers.checkpoint import Content, require_arrays
@@ -35,6 +36,7 @@ from corral.trainers.mappo_settings import IPPOSettings, MAPPOSettings
 from corral.trainers.minibatches import Means, Views
 from corral.trainers.network_policy import NetworkPolicy
 from corral.trainers.networks import Network, Parts, describe
+from corral.trainers.opponents import Opponents
 from corral.trainers.players import take_tree
 from corral.trainers.rollout import (
     Accounts,
@@ -64,6 +66,7 @@ class MAPPO:
 
     name: ClassVar[str] = "mappo"
     Settings: ClassVar[type] = MAPPOSettings
+    plays_opponents: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -74,12 +77,14 @@ class MAPPO:
         policies: Mapping[str, str],
         policies_to_train: Sequence[str],
         steps: int,
+        opponents: Mapping[str, str] | None = None,
         make_batch: MakeBatch | None = None,
     ) -> None:
         """``rules`` of the suite, of one's own, or of ``corral.adapters.zoo_rules``.
 
-        ``make_batch(rules, copies, seed)`` gives what is played in; default: a Batch, or a ZooBatch
-        for those of ``zoo_rules``.
+        ``opponents`` names the reference players of agents that have no policy, see
+        ``corral.trainers.opponents``. ``make_batch(rules, copies, seed)`` gives what is played in;
+        default: a Batch, or a ZooBatch for those of ``zoo_rules``.
 
         Raises UnsupportedSpaceError for spaces that have no place in ``corral.trainers.networks``,
         and where agents of one policy differ.
@@ -91,7 +96,11 @@ class MAPPO:
         self.env_steps = 0
         self._policy_of = dict(policies)
         self._make_batch = make_batch or partial(batch_for, workers=settings.workers)
-        self._seats = make_seats(rules, policies, settings.agent_id)
+        self._opponents = Opponents(rules, opponents or {}, copies=settings.copies, seed=seed)
+        # Seats of opponents come last, one each: critics may be shown what they see and do.
+        beside = {agent: f"opponent {agent}" for agent in opponents or ()}
+        self._seats = make_seats(rules, {**policies, **beside}, settings.agent_id)
+        self._learning = [seat for seat in self._seats if not self._is_opponent(seat)]
         self._device = device_of(settings.device, self._seats)
         self._features = 0
         if self.critic_input == "state":
@@ -104,7 +113,7 @@ class MAPPO:
             )
         self._learners = {
             seat.policy: self._learner(seat, place, seat.policy in policies_to_train)
-            for place, seat in enumerate(self._seats)
+            for place, seat in enumerate(self._learning)
         }
         self._chance = torch.Generator().manual_seed(_number(seed, "policy", 0))
         self._shuffles = generator(seed, "minibatch", 0)
@@ -116,7 +125,7 @@ class MAPPO:
                 kind: np.zeros((settings.copies * len(seat.agents), settings.memory), np.float32)
                 for kind in ("actor", "critic")
             }
-            for seat in self._seats
+            for seat in self._learning
         }
         self._batch: Any = None
         self._seen: Any = None  # observations for the next decision
@@ -133,10 +142,17 @@ class MAPPO:
         sees = critic_sees(seat, self._seats, self.critic_input, self._features)
         return Learner(seat, self.settings, sees, rng=rng, device=self._device, trained=trained)
 
+    def _is_opponent(self, seat: Seat) -> bool:
+        return seat.agents[0] in self._opponents
+
     @property
-    def policies(self) -> dict[str, NetworkPolicy]:
+    def policies(self) -> dict[str, Policy]:
+        """Those that are learned, and the opponents."""
+        known = self._opponents.policies
         return {
-            agent: NetworkPolicy(self._learners[self._policy_of[agent]], agent)
+            agent: known[agent]
+            if agent in known
+            else NetworkPolicy(self._learners[self._policy_of[agent]], agent)
             for agent in self.rules.agents
         }
 
@@ -212,7 +228,9 @@ class MAPPO:
         if self.critic_input == "observations+actions":
             for i, track in enumerate(rollout.tracks):
                 wanted = rollout.acting[:, track.seat.places]
-                track.next_action[...] = self._would_play(i, track, self.settings.n_steps, wanted)
+                track.next_action[...] = self._would_play(
+                    i, track, self.settings.n_steps, wanted, self._seen
+                )
         seconds["inference"] += time.perf_counter() - clock
         return rollout, episodes, seconds
 
@@ -228,6 +246,10 @@ class MAPPO:
         for track in rollout.tracks:
             seat = track.seat
             own = acted[:, seat.columns].reshape(-1)  # [C]
+            if self._is_opponent(seat):
+                (agent,) = seat.agents
+                track.action[t][:, 0] = self._opponents.act(agent, self._seen[agent], own)
+                continue
             rows = None if own.all() else np.flatnonzero(own)
             action, log_prob = track.action[t], track.log_prob[t]  # views [B, P, ...]
             if rows is not None:
@@ -287,15 +309,25 @@ class MAPPO:
                     wanted |= rollout.truncated[t][copies][:, frames.seat.places]
                     if frames.seat.layout.masked:
                         wanted &= frames.mask.any(axis=-1)
-                    action[...] = self._would_play(i, frames, ..., wanted, copies)
+                    action[...] = self._would_play(i, frames, ..., wanted, seen, copies)
                 rollout.final_action[i].append(action)
                 rollout.final_acts[i].append(wanted)
 
     def _would_play(
-        self, i: int, frames: Frames, at: Any, wanted: Array, copies: Array | None = None
+        self,
+        i: int,
+        frames: Frames,
+        at: Any,
+        wanted: Array,
+        observations: Mapping[str, Observation],
+        copies: Array | None = None,
     ) -> Array:
         """Actions drawn for a moment that is not played on, where ``wanted`` bool [D, P]."""
         seat = frames.seat
+        if self._is_opponent(seat):
+            (agent,) = seat.agents
+            seen, acts = observations[agent], wanted[:, 0]
+            return self._opponents.would_play(agent, seen, acts, copies)[:, None]
         learner, kept = self._learners[seat.policy], self._memory[seat.policy]["actor"]
         action = np.zeros((*wanted.shape, *seat.actions.shape), seat.actions.dtype)
         rows = np.flatnonzero(wanted)
@@ -312,8 +344,9 @@ class MAPPO:
 
     def _forget(self, copies: Array) -> None:
         """Actors begin anew in ``copies``, whose episodes are over."""
+        self._opponents.forget(copies)
         if self.settings.memory:
-            for seat in self._seats:
+            for seat in self._learning:
                 kept = self._memory[seat.policy]["actor"]
                 kept.reshape(-1, len(seat.agents), kept.shape[-1])[copies] = 0
 
@@ -436,8 +469,8 @@ class MAPPO:
         figures: dict[str, float] = {}
         # All is judged before anything is learned: the actions and values are of one moment.
         for i, track in enumerate(rollout.tracks):
-            learner = self._learners[track.seat.policy]
-            if not learner.trained:
+            learner = self._learners.get(track.seat.policy)
+            if learner is None or not learner.trained:
                 continue
             prefix = f"{track.seat.policy}/" if len(self._learners) > 1 else ""
             for key, value in self._improve(rollout, i, learner).items():
@@ -578,6 +611,8 @@ class MAPPO:
             arrays["environment"] = snapshot.pop("arrays")
             document["environment"] = snapshot
             arrays["accounts"] = {key: sums.copy() for key, sums in self._accounts.sums.items()}
+            if self._opponents.policies:
+                document["opponents"], arrays["opponents"] = self._opponents.save()
             if self.settings.memory:
                 arrays["memory"] = {
                     f"{name}.{kind}": values.copy()
@@ -602,6 +637,9 @@ class MAPPO:
             if exact and self.settings.memory:
                 shapes = {key: (a.shape, a.dtype) for key, a in memory.items()}
                 require_arrays("memory", arrays["memory"], shapes)
+            remembered = arrays.get("opponents", {})
+            if exact:
+                self._opponents.require(remembered)
             for name, learner in self._learners.items():
                 load_policy(name, learner, arrays)
                 learner.kl_coef = float(document["kl_coef"][name])
@@ -614,6 +652,10 @@ class MAPPO:
                 self._resumed = {**document["environment"], "arrays": arrays["environment"]}
                 sums = arrays["accounts"]
                 self._accounts.sums = {key: values.copy() for key, values in sums.items()}
+                if self._opponents.policies:
+                    self._opponents.load(document["opponents"], remembered)
+            else:
+                self._opponents.restart()
             for key, values in memory.items():
                 saved = arrays["memory"][key] if exact and self.settings.memory else 0.0
                 values[...] = saved
@@ -658,12 +700,12 @@ class MAPPO:
 
         Critics with memory begin an episode with it; those that see actions are shown none.
         """
-        first = next(iter(self._seats))
+        first = self._seats[0]
         rows = len(_any_array(observations[first.agents[0]]))
         looked = Rollout(self._seats, 1, rows, self.rules.agents, self._features)
         looked.see(0, observations, state)
         found: dict[str, Array] = {}
-        for i, seat in enumerate(self._seats):
+        for i, seat in enumerate(self._learning):  # they stand first among all seats
             learner = self._learners[seat.policy]
             parts = [part[0].flatten(0, 1) for part in self._critic_sees(looked, i)]
             with torch.inference_mode():

@@ -11,16 +11,19 @@ from gymnasium import spaces
 
 from corral.adapters.zoo_layout import random_actions
 from corral.envs.core import Array, Observation
+from corral.envs.players import RandomPolicy
 from corral.envs.policy import Decision, Policy
 from corral.errors import ActionError
 
 __all__ = [
     "Player",
+    "RandomActions",
     "RandomPolicy",
     "Seat",
     "as_player",
     "count_rows",
     "put_tree",
+    "random_policy",
     "take_tree",
 ]
 
@@ -65,11 +68,15 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(listed[:4] + ["..."] * (len(listed) > 4))
 
 
-class RandomPolicy:
-    """Plays uniformly random legal actions, of any environment; always by chance."""
+def random_policy(space: spaces.Space[Any]) -> Policy:
+    """What plays uniformly random legal actions of ``space``."""
+    return RandomPolicy() if isinstance(space, spaces.Discrete) else RandomActions(space)
 
-    def __init__(self, space: spaces.Space[Any] | None = None) -> None:
-        """``space`` of the actions: needed only where they are not Discrete, and have no mask."""
+
+class RandomActions:
+    """Plays uniformly random actions of a space that has no mask; always by chance."""
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
         self.space = space
 
     def initial_state(self, copies: int) -> Any:
@@ -82,14 +89,10 @@ class RandomPolicy:
         rng: np.random.Generator | None = None,
         deterministic: bool = False,
     ) -> Decision:
-        """One legal action for each mask, or for each row of a batch; needs ``rng``."""
+        """An action for each row of a batch; needs ``rng``."""
         if rng is None:
             raise ValueError("the random policy needs rng=, a numpy Generator")
-        if self.space is not None and not isinstance(self.space, spaces.Discrete):
-            return Decision(random_actions(self.space, None, count_rows(observation), rng))
-        legal = np.asarray(observation["action_mask"]) != 0
-        drawn = np.where(legal, rng.random(legal.shape), -1.0)
-        return Decision(drawn.argmax(axis=-1))
+        return Decision(random_actions(self.space, None, count_rows(observation), rng))
 
 
 # --- Playing one agent ---------------------------------------------------------------------------

@@ -11,4 +11,15 @@ PRESETS: dict[str, dict[str, Any]] = {
     # neighbours report, of the next few. With a longer horizon the load to come, which nobody
     # moves, is noise in every advantage: see "Discounting dfaas_v0" in benchmarks/LOG.md.
     "dfaas_v0": {"gamma": 0.5},
+    # A game is paid for at its end, which is certain to come: nothing to discount. A large bonus
+    # for entropy keeps self-play in all positions: where it fades to 0, the greedy policy is beaten
+    # in games that it no longer meets. See "Self-play in tictactoe_v0" in benchmarks/LOG.md.
+    "tictactoe_v0": {
+        "copies": 256,
+        "n_steps": 32,
+        "gamma": 1.0,
+        "ent_coef": 0.3,
+        "ent_coef_end": 0.1,
+        "net_arch": (128, 128),
+    },
 }

@@ -23,7 +23,7 @@ import importlib
 import os
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -44,17 +44,20 @@ Row = dict[str, float | int | None]
 class Statistics:
     """Means of the last episodes, and the clock of a run; goes into its checkpoints."""
 
-    def __init__(self, policies: Mapping[str, str]) -> None:
+    def __init__(self, policies: Mapping[str, str], opponents: Collection[str] = ()) -> None:
+        """``policies`` names each agent's; ``opponents`` are agents that do not learn."""
         self.policies = policies
+        self.learned = [agent for agent in policies if agent not in opponents]
         self.updates = 0
         self.episodes = 0
         self.wall_s = 0.0
-        self.best: float | None = None  # team return at the best checkpoint so far
+        self.best: float | None = None  # return_learned at the best checkpoint so far
         self.recent: deque[Episode] = deque(maxlen=RECENT)
 
     def improved(self) -> bool:
-        """Whether the team returns more of late than at any checkpoint before; then remember it."""
-        now = self.return_team
+        """Whether those that are not opponents return more of late than at any checkpoint before;
+        then remember it."""
+        now = self.return_learned
         if now is None or (self.best is not None and now <= self.best):
             return False
         self.best = now
@@ -63,9 +66,12 @@ class Statistics:
     @property
     def return_team(self) -> float | None:
         """Mean over the last episodes; None before the first."""
-        if not self.recent:
-            return None
-        return float(np.mean([sum(episode.returns.values()) for episode in self.recent]))
+        return self._mean([sum(episode.returns.values()) for episode in self.recent])
+
+    @property
+    def return_learned(self) -> float | None:
+        """The same without the opponents: who learns against one cares for the own return."""
+        return self._mean([sum(e.returns[a] for a in self.learned) for e in self.recent])
 
     def row(self, update: Update, env_steps: int, seconds: float) -> Row:
         """The row of an ``update`` that took ``seconds`` for ``env_steps`` more steps."""
@@ -231,8 +237,9 @@ class Bar:
             self._task = self._bar.add_task("", total=steps, speed="-", team="-")
             self._bar.start()
 
-    def show(self, row: Row) -> None:
-        done, team = int(row["env_steps"] or 0), row["return_team"]
+    def show(self, row: Row, team: float | None) -> None:
+        """A ``row`` of progress.csv, and the return to show with it."""
+        done = int(row["env_steps"] or 0)
         speed = f"{row['env_steps_per_s']:,.0f}"
         text = "-" if team is None else f"{team:.4g}"
         if self._bar is not None:

@@ -16,7 +16,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -48,9 +48,10 @@ class RunConfig:
     settings: dict[str, Any]
     seed: int
     steps: int  # env steps asked for
-    policies: dict[str, str]  # agent -> name of its policy
+    policies: dict[str, str]  # agent -> name of its policy, or of its reference player
     policies_to_train: tuple[str, ...]
     versions: dict[str, str]
+    opponents: dict[str, str] = field(default_factory=dict)  # agent -> name of a reference player
 
     def write(self, folder: Path) -> None:
         """config.json, whole or not at all."""
@@ -86,6 +87,7 @@ class RunConfig:
                 "install a newer one"
             )
         try:
+            values.setdefault("opponents", {})  # runs of earlier versions have none
             _require_kinds(values)
             return cls(
                 task=Task.read(values, folder, rules),
@@ -96,6 +98,7 @@ class RunConfig:
                 policies=values["policies"],
                 policies_to_train=tuple(values["policies_to_train"]),
                 versions=values["versions"],
+                opponents=values["opponents"],
             )
         except CorralError:
             raise
@@ -105,13 +108,20 @@ class RunConfig:
     def make_trainer(self) -> Trainer:
         """The trainer as it begins. Raises what its class, settings and rules raise."""
         kind = trainer_class(self.trainer)
+        given: dict[str, Any] = {"opponents": self.opponents} if self.opponents else {}
+        if given and not getattr(kind, "plays_opponents", False):
+            raise ValueError(
+                f"trainer {self.trainer} plays no opponents={self.opponents}; give mappo or ippo"
+            )
+        learned = {a: name for a, name in self.policies.items() if a not in self.opponents}
         return kind(
             self.task.rules(),
             make_settings(kind, self.settings),
             seed=self.seed,
-            policies=self.policies,
+            policies=learned,
             policies_to_train=self.policies_to_train,
             steps=self.steps,
+            **given,
         )
 
 
@@ -190,11 +200,13 @@ def _require_kinds(values: Mapping[str, Any]) -> None:
         "policies": (dict,),
         "policies_to_train": (list, tuple),
         "versions": (dict,),
+        "opponents": (dict,),
     }
     for name, allowed in kinds.items():
         if not isinstance(values[name], allowed) or isinstance(values[name], bool):
             raise TypeError(f"{name} is {values[name]!r:.40}")
-    for name in [*values["policies"].values(), *values["policies_to_train"]]:
+    played = values["opponents"].values()
+    for name in [*values["policies"].values(), *values["policies_to_train"], *played]:
         if not isinstance(name, str):
             raise TypeError(f"a policy is called {name!r:.40}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import os
@@ -13,7 +14,9 @@ from typing import Any
 from corral.data import Trace, load_trace
 from corral.envs.baselines import PAIRS, baseline_team
 from corral.envs.dfaas_v0 import DfaasRules
-from corral.trainers.evaluation import TeamScore, evaluate_players
+from corral.envs.players import reference_teams
+from corral.trainers.duels import SeatScore, evaluate_seats, is_duel
+from corral.trainers.evaluation import TeamScore, evaluate_players, evaluate_team
 from corral.trainers.players import Player
 from corral.trainers.policy_picture import team_pictures
 from corral.trainers.replay import OWN, Replay, replay
@@ -49,13 +52,14 @@ def evaluate(
     optimum_windows: int = 8,
     out: str | Path | None = None,
     progress: Progress = lambda what, done, total: None,
-) -> Replay | list[TeamScore]:
+) -> Replay | list[TeamScore] | list[SeatScore]:
     """What the team of ``run`` earns, greedily and with sampled actions, beside the others.
 
     A run of dfaas_v0 is replayed over the rows that its training did not see, in windows of a day,
     beside the ``references`` and the optimum, and gets a report. Any other environment is played
-    for ``episodes`` episodes on fixed seeds, beside random play. results.json and the report go
-    to ``out``; default: the run's folder.
+    for ``episodes`` episodes on fixed seeds, beside its teams of reference players and random play;
+    a zero-sum game of two seat by seat, against each reference player in the other seat, see
+    ``corral.trainers.duels``. results.json and the report go to ``out``; default: the run's folder.
 
     Args:
         references: pairs of ``corral.envs.baselines``, for dfaas_v0.
@@ -63,7 +67,7 @@ def evaluate(
             of the run.
         rows: (low, high), other rows than those held out.
         window: steps of a window; default: a day.
-        episodes: for other environments than dfaas_v0.
+        episodes: for other environments than dfaas_v0; of each row.
         seed: of random policies, sampled actions, and other environments' episodes.
         optimum_windows: see ``corral.trainers.replay.replay``.
 
@@ -81,7 +85,17 @@ def evaluate(
                     f"{name}={value}: {task.environment} replays no load; give episodes"
                 )
         teams = {f"{label}, {p.mode}": p for p in players(given)}
+        if is_duel(rules):
+            learned = [agent for agent in rules.agents if agent not in given.config.opponents]
+            duels = evaluate_seats(rules, teams, seats=learned, episodes=episodes, seed=seed)
+            _write_scores(given, duels, folder)
+            return duels
         scores = evaluate_players(rules, teams, episodes=episodes, seed=seed)
+        known = [
+            evaluate_team(rules, Player(team, False), episodes=episodes, seed=seed, label=name)
+            for name, team in reference_teams(rules).items()
+        ]
+        scores[-1:-1] = [dataclasses.replace(score, mode="") for score in known]  # random is last
         _write_scores(given, scores, folder)
         return scores
     # The references play by the scales of the run too, unless those are the load's own anyway.
@@ -199,7 +213,7 @@ def _but_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value != defaults[key].default}
 
 
-def _write_scores(run: Run, scores: Sequence[TeamScore], folder: Path) -> None:
+def _write_scores(run: Run, scores: Sequence[TeamScore | SeatScore], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     values = {
         "environment": run.config.task.environment,

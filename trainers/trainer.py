@@ -51,6 +51,9 @@ class Trainer(Protocol):
 
     ``Settings`` is a frozen dataclass of JSON values, with a ``help`` in each field's metadata: the
     options of ``corral train`` are made of it.
+
+    A trainer that lets reference players play some agents says ``plays_opponents = True``; it is
+    then given ``opponents=``, agent -> name, where there are any, and ``policies`` leave them out.
     """
 
     name: ClassVar[str]

@@ -61,6 +61,7 @@ def train(
     held_out: float | tuple[int, int] | None = None,
     policies: Literal["shared", "separate"] | Mapping[str, str] = "shared",
     policies_to_train: Sequence[str] | None = None,
+    opponents: Mapping[str, str] | None = None,
     out: str | Path | None = None,
     checkpoint_every: int | None = None,
     keep: int = 3,
@@ -83,6 +84,9 @@ def train(
         policies: one policy "shared" by all agents, "separate" ones named like their agents, or
             agent -> name of its policy.
         policies_to_train: those that learn; the others only play. Default: all.
+        opponents: agents that reference players play, agent -> name, such as
+            {"player_1": "beat-last"}; see ``corral.envs.players``. They have no policy and do not
+            learn. For trainers mappo and ippo.
         out: the run's folder, empty or new; default: one in ``runs``.
         checkpoint_every: env steps between checkpoints; default: a tenth of ``steps``. There is
             always one at the end.
@@ -105,7 +109,15 @@ def train(
         if name in kind.Settings.__dataclass_fields__  # type: ignore[attr-defined]
     }
     agents = task.rules().agents
-    named = _policy_of_each(policies, agents)
+    played = _played_by_references(opponents, agents)
+    learned = _policy_of_each(policies, [agent for agent in agents if agent not in played])
+    if both := set(learned.values()) & set(played.values()):
+        raise ValueError(
+            f"{', '.join(sorted(both))} is a policy and a reference player; call the policy "
+            "something else"
+        )
+    everybody = {**learned, **played}
+    named = {agent: everybody[agent] for agent in agents}
     config = RunConfig(
         task=task,
         trainer=trainer,
@@ -113,14 +125,15 @@ def train(
         seed=seed,
         steps=steps,
         policies=named,
-        policies_to_train=_learning(policies_to_train, named),
+        policies_to_train=_learning(policies_to_train, learned),
         versions=_versions(),
+        opponents=played,
     )
     learner = config.make_trainer()  # what is wrong with the settings shows before a folder is made
     folder = _empty_folder(out, f"{task.environment}-{trainer}-seed{seed}")
     config.write(folder)
     run = Run(folder, config)
-    return _drive(run, learner, Statistics(named), checkpoint_every, keep, progress)
+    return _drive(run, learner, Statistics(named, played), checkpoint_every, keep, progress)
 
 
 def resume(
@@ -147,7 +160,7 @@ def resume(
         whole("steps", steps, least=1)
         run.config = dataclasses.replace(run.config, steps=steps)
     learner = run.begun()
-    statistics = Statistics(run.config.policies)
+    statistics = Statistics(run.config.policies, run.config.opponents)
     if any((run.folder / CHECKPOINTS).glob("*")):
         content = load_checkpoint(latest_checkpoint(run.folder / CHECKPOINTS))
         learner.load(content)
@@ -194,7 +207,7 @@ def _drive(
                 row = statistics.row(update, update.env_steps - done, now - clock)
                 clock, done = now, update.env_steps
                 log.write(row)
-                bar.show(row)
+                bar.show(row, statistics.return_learned)
                 if stop.is_set() or done // every > saved // every:
                     _save(run, learner, statistics, keep)
                     saved = done
@@ -266,6 +279,18 @@ def _signals() -> Iterator[_Stop]:
 
 
 # --- Parts ---------------------------------------------------------------------------------------
+
+
+def _played_by_references(
+    opponents: Mapping[str, str] | None, agents: Sequence[str]
+) -> dict[str, str]:
+    given = dict(opponents or {})
+    for agent in given:
+        if agent not in agents:
+            raise ValueError(f"opponents name {agent!r}; the agents are {list(agents)}")
+    if len(given) == len(agents):
+        raise ValueError(f"opponents={given} play all agents; leave one of them out, to learn")
+    return {agent: given[agent] for agent in agents if agent in given}
 
 
 def _policy_of_each(policies: str | Mapping[str, str], agents: Sequence[str]) -> dict[str, str]:

@@ -11,9 +11,10 @@ import pytest
 
 from corral.adapters.batch import Batch, make_batch
 from corral.envs import arena_v0
-from corral.envs.arena_players import PAIRS, Nearest, Random, arena_team
+from corral.envs.arena_players import PAIRS, Nearest, arena_team
 from corral.envs.arena_v0 import ArenaRules, ArenaState
 from corral.envs.core import copy_rows, generator, put_rows
+from corral.envs.players import RandomPolicy
 from corral.errors import ActionError, IllegalActionError, UnknownNameError
 from corral.trainers.evaluation import TeamScore, evaluate_team
 from support.arena_scalar import INFO_KEYS, PlainArena, ScalarArena
@@ -352,7 +353,7 @@ def test_players_play_single_observations_like_batches(pair: str, kwargs: dict[s
         actions = {}
         for agent, policy in team.items():
             seen = observations[agent]
-            if isinstance(policy, Random):
+            if isinstance(policy, RandomPolicy):
                 actions[agent] = policy.act(seen, rng=batch._rngs[0]).action
                 continue
             decision = policy.act(seen, states[agent])
@@ -382,7 +383,7 @@ def test_the_explorer_does_not_change_the_memory_it_was_given() -> None:
 def test_the_random_player_needs_a_generator() -> None:
     seen = Batch(ArenaRules(), 2, 0).reset()[EXPLORER]
     with pytest.raises(ValueError, match="needs rng="):
-        Random(ArenaRules()).act(seen)
+        arena_team("random/random", ArenaRules())[EXPLORER].act(seen)
 
 
 @pytest.mark.parametrize("pair", ["nearest", "nearest/stil", "chase/still", "a/b/c", ""])

@@ -29,7 +29,7 @@ SHORT: dict[str, dict[str, Any]] = {
 }
 """Arguments that make an environment's episodes short; those not named are short anyway."""
 
-SURE: frozenset[str] = frozenset({"two_step_v0"})
+SURE: frozenset[str] = frozenset({"two_step_v0", "tictactoe_v0", "rps_v0"})
 """Environments without chance: all seeds give the same episode."""
 
 

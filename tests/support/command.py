@@ -1,4 +1,4 @@
-"""Run the ``corral`` command as a user does: in a process of its own, 80 columns, no colour."""
+"""Run the ``corral`` command as a user does: in its own process or in this one, 80 columns."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+
+from typer.testing import CliRunner
 
 ENVIRONMENT = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "PYTHONUTF8": "1"}
 
@@ -26,3 +28,12 @@ def run(
     assert done.returncode == code, output
     assert "Traceback" not in output
     return output
+
+
+def within(*arguments: str | Path, code: int = 0) -> str:
+    """The same in this process, which needs no new imports."""
+    from corral.cli import app
+
+    result = CliRunner().invoke(app, [*map(str, arguments)], terminal_width=80)
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.output

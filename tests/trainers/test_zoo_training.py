@@ -18,7 +18,7 @@ from corral.adapters.zoo import batch_for
 from corral.envs.registry import make_rules
 from corral.errors import UnsupportedSpaceError
 from corral.trainers.evaluation import TeamScore, evaluate_players, evaluate_team
-from corral.trainers.players import RandomPolicy
+from corral.trainers.players import random_policy
 from corral.trainers.run import Run, load_run
 from support.zoo_envs import MixedEnv, RingEnv
 
@@ -83,7 +83,7 @@ def test_the_trainers_over_sb3_say_that_they_cannot(tmp_path: Path) -> None:
 
 def test_random_play_is_within_every_space() -> None:
     rules = zoo_rules(MixedEnv)
-    team = {agent: RandomPolicy(rules.action_space(agent)) for agent in rules.agents}
+    team = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
     score = evaluate_team(rules, team, episodes=9, copies=4, seed=3)  # type: ignore[arg-type]
     again = evaluate_team(rules, team, episodes=9, copies=4, seed=3)  # type: ignore[arg-type]
     assert score == again
