@@ -58,6 +58,12 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             summary="an explorer collects new fields of a grid, a blocker runs into it",
         ),
         EnvSpec(
+            name="tiles_v0",
+            rules="TilesRules",
+            simultaneous=False,
+            summary="one picks tiles of an image, one how finely they are sent, under a budget",
+        ),
+        EnvSpec(
             name="two_step_v0",
             rules="TwoStepRules",
             simultaneous=True,
