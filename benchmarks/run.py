@@ -16,6 +16,8 @@ NEEDS_TRACES = {"hard_setting", "reference_policies", "trace_statistics"}
 NAMES = (
     "stepping",
     "arena_stepping",
+    "tiles_stepping",
+    "tiles_accuracy",
     "sb3_vec_envs",
     "trace_reading",
     "replay_year",
@@ -26,6 +28,7 @@ NAMES = (
     "hard_setting",
     "checkpoint_trust",
     "two_step",
+    "tiles_learning",
 )
 
 

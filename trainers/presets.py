@@ -11,4 +11,17 @@ PRESETS: dict[str, dict[str, Any]] = {
     # neighbours report, of the next few. With a longer horizon the load to come, which nobody
     # moves, is noise in every advantage: see "Discounting dfaas_v0" in benchmarks/LOG.md.
     "dfaas_v0": {"gamma": 0.5},
+    # An image is taken in tile by tile (layers of 3 x 3 take ten times as long); gamma below 1
+    # rewards to be done soon, and an entropy bonus that fades keeps the team from settling for
+    # many small tiles: see "Learning tiles_v0" in benchmarks/LOG.md.
+    "tiles_v0": {
+        "copies": 64,
+        "n_steps": 32,
+        "n_minibatches": 4,
+        "gamma": 0.95,
+        "ent_coef": 0.01,
+        "ent_coef_end": 0.0,
+        "cnn_arch": (8, 16),
+        "cnn_patch": 8,
+    },
 }

@@ -91,7 +91,7 @@ def test_families_differ_in_two_tiles_alone_and_hardly_in_their_means() -> None:
     coarse, fine = np.array(visible).T  # of even and of odd families, by level
     assert coarse[1] > 0.7  # half a tile's blocks show coarse details,
     assert fine[0] < 0.35  # and not even these show fine ones
-    assert fine[1] < 0.5 * coarse[1]
+    assert fine[1] < 0.6 * coarse[1]
     assert fine[2] > 2 * fine[0]
 
 
@@ -246,8 +246,8 @@ def test_a_level_selector_with_nothing_to_choose() -> None:
     env.reset(seed=0)
     rng = np.random.default_rng(0)
     values = 0
-    for agent in env.agent_iter():
-        seen, _, ended, cut, _ = env.last()
+    for _ in env.agent_iter():
+        seen, _reward, ended, cut, _info = env.last()
         done = ended or cut
         env.step(None if done else int(rng.choice(np.flatnonzero(seen["action_mask"]))))
         values += 0 if done else env.infos[LEVEL]["values"]
