@@ -23,6 +23,19 @@ noise, a lower bound is
 with the Bhattacharyya distance, the tightest of their lower bounds for equal covariances). It is
 exact where classes are either told apart for certain or not at all.
 
+What they get in the default game (benchmarks/tiles_accuracy.py, 4096 episodes; 95 % intervals of
+the share that is right at the end are within 1.5):
+
+| team | right, % | values sent | tiles | log P(true class) | return |
+|---|--:|--:|--:|--:|--:|
+| random | 70.0 | 323.8 | 9.6 | -0.845 | 3.113 |
+| raster-0 | 42.5 | 47.5 | 15.8 | -1.602 | 2.908 |
+| raster-1 | 84.3 | 152.7 | 12.7 | -0.472 | 3.828 |
+| raster-2 | 62.1 | 285.4 | 5.9 | -0.997 | 3.038 |
+| raster-3 | 26.1 | 362.2 | 1.9 | -1.966 | 1.915 |
+| greedy | 97.0 | 64.0 | 3.9 | -0.105 | 4.373 |
+| greedy, price 0.002 | 98.8 | 137.4 | 2.5 | -0.053 | 4.277 |
+
 Both agents see what the receiver knows, so that level_0 comes to the level that tile_0 had in mind.
 """
 

@@ -92,7 +92,7 @@ def test_families_differ_in_two_tiles_alone_and_hardly_in_their_means() -> None:
     assert coarse[1] > 0.7  # half a tile's blocks show coarse details,
     assert fine[0] < 0.35  # and not even these show fine ones
     assert fine[1] < 0.6 * coarse[1]
-    assert fine[2] > 2 * fine[0]
+    assert fine[2] > 1.3 * fine[0]
 
 
 def test_classes_are_low_frequency_patterns_in_every_tile() -> None:
