@@ -18,6 +18,8 @@ NEEDS_MPE2 = {"simple_spread"}
 NAMES = (
     "stepping",
     "arena_stepping",
+    "tiles_stepping",
+    "tiles_accuracy",
     "sb3_vec_envs",
     "trace_reading",
     "replay_year",
@@ -33,6 +35,7 @@ NAMES = (
     "checkpoint_trust",
     "two_step",
     "games_learning",
+    "tiles_learning",
 )
 
 

@@ -265,6 +265,17 @@ class Canvas:
                 middle = centre((start, top, end, bottom))
                 self.text(middle, text, numbers, fill="#ffffff", anchor="mm")
 
+    def picture(self, box: Box, pixels: npt.NDArray[np.uint8]) -> None:
+        """``pixels`` uint8 [H, W, 3] stretched over ``box``, with sharp edges."""
+        left, top, right, bottom = (round(value * OVERSAMPLE) for value in box)
+        if right <= left or bottom <= top:
+            return
+        across = (np.arange(right - left) * pixels.shape[1]) // (right - left)
+        down = (np.arange(bottom - top) * pixels.shape[0]) // (bottom - top)
+        image = require("PIL.Image", extra="render", purpose="draw rgb_array pictures")
+        large = np.ascontiguousarray(pixels[down[:, None], across])
+        self._image.paste(image.fromarray(large), (left, top))
+
     def text_width(self, text: str, size: float, *, bold: bool = False) -> float:
         """How many pixels wide ``text`` comes out."""
         length = _font(round(size * OVERSAMPLE)).getlength(_printable(text))

@@ -80,6 +80,12 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             zero_sum=True,
         ),
         EnvSpec(
+            name="tiles_v0",
+            rules="TilesRules",
+            simultaneous=False,
+            summary="one picks tiles of an image, one how finely they are sent, under a budget",
+        ),
+        EnvSpec(
             name="two_step_v0",
             rules="TwoStepRules",
             simultaneous=True,

@@ -51,6 +51,8 @@ class Learner(nn.Module):
                 net_arch=settings.net_arch,
                 activation=settings.activation,
                 memory=settings.memory,
+                cnn_arch=settings.cnn_arch,
+                cnn_patch=settings.cnn_patch,
                 generator=rng,
             )
 

@@ -675,6 +675,8 @@ class MAPPO:
                 "agents": list(learner.seat.agents),
                 "agent_id": bool(learner.seat.identities),
                 "net_arch": list(self.settings.net_arch),
+                "cnn_arch": list(self.settings.cnn_arch or ()) or None,
+                "cnn_patch": self.settings.cnn_patch,
                 "activation": self.settings.activation,
                 "memory": self.settings.memory,
                 **describe(learner.seat.layout, learner.seat.actions),

@@ -41,6 +41,10 @@ class IPPOSettings:
     target_kl: float | None = setting(None, "what that weight is adapted to; None: it stays")
     kl_stop: float | None = setting(None, "end an update's epochs beyond this divergence")
     net_arch: tuple[int, ...] = setting((64, 64), "units of the hidden layers, actor and critic")
+    cnn_arch: tuple[int, ...] | None = setting(
+        None, "of images: filters of each layer, then units after them; None: by the image's size"
+    )
+    cnn_patch: int = setting(0, "side of the squares that an image is first taken in; 0: layers")
     activation: str = setting("relu", "'relu' or 'tanh'")
     memory: int = setting(0, "units of a GRU in actor and critic, for games to remember; 0: none")
     action_std: float = setting(0.6, "of continuous actions at first; 1: half of the space")
@@ -54,7 +58,7 @@ class IPPOSettings:
             _flag(name, getattr(self, name))
         for name in ("copies", "n_steps", "n_minibatches", "n_epochs"):
             whole(name, getattr(self, name), least=1)
-        for name in ("memory", "workers"):
+        for name in ("memory", "workers", "cnn_patch"):
             whole(name, getattr(self, name))
         for name in ("learning_rate", "ent_coef", "kl_coef"):
             amount(name, getattr(self, name))
@@ -77,10 +81,16 @@ class IPPOSettings:
                 f"target_kl={self.target_kl} adapts a penalty that kl_coef=0 leaves out: give "
                 "kl_coef, such as 0.2, or kl_stop to end the epochs of an update early"
             )
-        if not isinstance(self.net_arch, tuple):
-            raise ValueError(f"net_arch={self.net_arch!r}: give a tuple of numbers of units")
-        for units in self.net_arch:
-            whole("net_arch", units, least=1)
+        for name in ("net_arch", "cnn_arch"):
+            sizes = getattr(self, name)
+            if sizes is None and name == "cnn_arch":
+                continue
+            if not isinstance(sizes, tuple):
+                raise ValueError(f"{name}={sizes!r}: give a tuple of numbers of units")
+            for units in sizes:
+                whole(name, units, least=1)
+        if self.cnn_arch is not None and len(self.cnn_arch) < 2:
+            raise ValueError(f"cnn_arch={self.cnn_arch}: give filters and units, such as (32, 128)")
 
 
 @dataclass(frozen=True)

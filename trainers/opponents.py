@@ -45,7 +45,7 @@ class Opponents:
                 agent,
                 player,
                 copies=copies,
-                actions=int(actions.n),
+                actions=actions,
                 rng=generator(seed, "policy", 1 + rules.agents.index(agent)),
                 deterministic=False,
             )

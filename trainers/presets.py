@@ -22,4 +22,17 @@ PRESETS: dict[str, dict[str, Any]] = {
         "ent_coef_end": 0.1,
         "net_arch": (128, 128),
     },
+    # An image is taken in tile by tile (layers of 3 x 3 take ten times as long); gamma below 1
+    # rewards to be done soon, and an entropy bonus that fades keeps the team from settling for
+    # many small tiles: see "Learning tiles_v0" in benchmarks/LOG.md.
+    "tiles_v0": {
+        "copies": 64,
+        "n_steps": 32,
+        "n_minibatches": 4,
+        "gamma": 0.95,
+        "ent_coef": 0.01,
+        "ent_coef_end": 0.0,
+        "cnn_arch": (8, 16),
+        "cnn_patch": 8,
+    },
 }

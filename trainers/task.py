@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from corral.data import Trace, bundled, load_trace, read_trace, write_trace
-from corral.envs.core import Rules
+from corral.envs.core import Array, Rules
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.registry import REGISTERED, env_spec, make_rules, rules_class
 from corral.errors import Fault, RunError, TraceError
@@ -21,6 +24,9 @@ HELD_OUT = 0.3
 """The share of a trace's rows, its last ones, that training does not see."""
 
 TRACE_FILE = "trace.csv.gz"
+
+ARRAYS = frozenset({"templates"})
+"""Arguments that are arrays, as the rules hold them: a run keeps them in files of their own."""
 
 GIVEN_BY_TRAINING = {"illegal": "raise", "keep_flow": False}
 """A trainer that plays an illegal action has lost a mask: that must end it, not be counted."""
@@ -70,6 +76,9 @@ class Task:
         if not isinstance(rules, DfaasRules):
             if held_out is not None:
                 raise ValueError(f"held_out={held_out}: {environment} has no rows to hold out")
+            for name in ARRAYS & set(given):
+                if given[name] is not None:  # a file of them may change, or go
+                    arguments[name] = getattr(rules, name)
             return cls(environment, arguments)
         train, test = _split(rules, given.get("rows"), held_out)
         arguments |= {
@@ -106,6 +115,13 @@ class Task:
                     write_trace(self.trace, folder / TRACE_FILE)
                 named["file"] = TRACE_FILE
             arguments["trace"] = named
+        for name in ARRAYS & set(arguments):
+            if arguments[name] is not None:
+                array = np.ascontiguousarray(arguments[name])
+                file = f"{name}.npy"
+                if not (folder / file).exists():
+                    np.save(folder / file, array, allow_pickle=False)
+                arguments[name] = {"file": file, "digest": _digest(array)}
         return {
             "environment": self.environment,
             "arguments": arguments,
@@ -143,10 +159,31 @@ class Task:
                 )
                 raise TraceError([Fault(file=file, rule=rule)])
             arguments["trace"] = dataclasses.replace(trace, name=named["name"])
+        for name in ARRAYS & set(arguments):
+            if isinstance(named := arguments[name], dict):
+                arguments[name] = _read_array(folder / named["file"], named["digest"])
         for place in (arguments, held_out := dict(saved["held_out"])):
             if place.get("rows") is not None:
                 place["rows"] = tuple(place["rows"])
         return cls(environment, arguments, held_out)
+
+
+def _digest(array: Array) -> str:
+    return hashlib.sha256(array.tobytes()).hexdigest()
+
+
+def _read_array(path: Path, digest: str) -> Array:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} cannot be read: {error}. The run needs it") from error
+    found = _digest(np.ascontiguousarray(array))
+    if found != digest:
+        raise RunError(
+            f"{path} is not what the run was trained on: its digest is {found[:12]}..., the run's "
+            f"{digest[:12]}..."
+        )
+    return np.asarray(array)
 
 
 def _given_by_training(environment: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -337,6 +338,62 @@ def test_images_of_every_size_reach_all_layers(image: Any, features: int) -> Non
         assert values.grad.abs().sum() > 0, name
     darker = made([torch.ones(5, 2), pixels // 2])
     assert not torch.equal(outputs, darker)
+
+
+@pytest.mark.parametrize(
+    ("image", "arch", "patch", "weights", "features"),
+    [
+        ((3, 32, 32), (8, 16), 8, [(8, 3, 8, 8), (16, 8 * 16)], 16),
+        ((1, 12, 8), (4, 6, 10), 4, [(4, 1, 4, 4), (6, 4, 3, 3), (10, 6 * 6)], 10),
+        ((3, 32, 32), None, 16, [(32, 3, 16, 16), (128, 32 * 4)], 128),
+        (
+            *((3, 16, 16), (4, 5, 6, 7), 0),
+            *([(4, 3, 3, 3), (5, 4, 3, 3), (6, 5, 3, 3), (7, 6 * 4)], 7),
+        ),
+        ((3, 8, 8), (4, 5, 7), 0, [(4, 3, 3, 3), (5, 4, 3, 3), (7, 5 * 64)], 7),
+        (
+            *((3, 36, 36), (4, 5, 6, 7), 0),
+            *([(4, 3, 8, 8), (5, 4, 4, 4), (6, 5, 3, 3), (7, 6)], 7),
+        ),
+    ],
+)
+def test_a_cnn_can_be_given(
+    image: Any, arch: Any, patch: int, weights: list[tuple[int, ...]], features: int
+) -> None:
+    made = network(width=2, images=[image], cnn_arch=arch, cnn_patch=patch)
+    found = [tuple(w.shape) for name, w in made.cnns[0].named_parameters() if "weight" in name]
+    assert found == weights
+    assert made.layers[0].in_features == 2 + features
+    pixels = torch.randint(0, 256, (5, *image), dtype=torch.uint8, generator=random_numbers())
+    outputs = made([torch.ones(5, 2), pixels])
+    outputs.square().sum().backward()
+    assert outputs.shape == (5, 4)
+    assert all(w.grad is not None and w.grad.abs().sum() > 0 for w in made.cnns.parameters())
+
+
+def test_squares_of_an_image_are_taken_in_apart() -> None:
+    """What one square shows changes the features of that square alone."""
+    made = network(width=0, images=[(3, 32, 32)], cnn_arch=(8, 16), cnn_patch=8)
+    image = torch.zeros(1, 3, 32, 32)
+    other = image.clone()
+    other[0, 1, 9, 17] = 1.0  # in the square of row 1, column 2
+    with torch.inference_mode():
+        change = (made.cnns[0][0](other) - made.cnns[0][0](image)).abs().sum(dim=1)[0]
+    assert change.shape == (4, 4)
+    assert change.nonzero().tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("image", "given", "message"),
+    [
+        ((3, 32, 32), {"cnn_patch": 5}, "cnn_patch=5: images of 32 x 32 pixels do not fall into"),
+        ((3, 32, 32), {"cnn_arch": (8, 16)}, "such as (32, 64, 64, 128)"),
+        ((3, 8, 8), {"cnn_arch": (8, 16, 16, 8)}, "give 3 numbers"),
+    ],
+)
+def test_a_cnn_that_does_not_fit_is_named(image: Any, given: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        network(images=[image], **given)
 
 
 def test_images_are_shown_between_zero_and_one() -> None:

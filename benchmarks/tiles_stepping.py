@@ -1,0 +1,123 @@
+"""How fast tiles_v0 steps: Batch by the number of copies, and a scalar loop.
+
+    OMP_NUM_THREADS=1 python benchmarks/tiles_stepping.py
+
+An env step is one agent's move in one copy; every second one sends a tile. Random legal play sends
+many values; "raster-1" sends tiles as four means, as learned teams mostly do. The plain loop is the
+scalar re-statement of the rules in tests/support, which draws no images and shows nothing. All are
+timed in turn, in several rounds, and the ratios are taken within a round.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from common import machine, ratio, save, speed_table
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from corral.adapters import make_batch
+from corral.envs import tiles_v0
+from corral.envs.tiles_v0 import TilesRules
+from support.tiles_scalar import ScalarTiles
+
+ROUNDS = 5
+SECONDS = 0.6  # per measurement
+COPIES = (1, 16, 64, 256, 1024)
+
+
+def env_steps_per_second(step: Callable[[], int]) -> float:
+    step()
+    count, began = 0, time.perf_counter()
+    while (spent := time.perf_counter() - began) < SECONDS:
+        count += step()
+    return count / spent
+
+
+def batch(copies: int) -> Callable[[], int]:
+    games = make_batch("tiles_v0", copies=copies, seed=0)
+    games.reset()
+    rng = np.random.default_rng(0)
+
+    def step() -> int:
+        games.step(games.sample_actions(rng))
+        return copies
+
+    return step
+
+
+def raster(copies: int) -> Callable[[], int]:
+    games = make_batch("tiles_v0", copies=copies, seed=0)
+    observations = games.reset()
+
+    def step() -> int:
+        nonlocal observations
+        tile = observations["tile_0"]["action_mask"].argmax(axis=1)
+        level = observations["level_0"]["action_mask"][:, 1]
+        observations = games.step(np.stack([tile, level], axis=1)).observations
+        return copies
+
+    return step
+
+
+def single() -> Callable[[], int]:
+    """One AEC environment, played as a PettingZoo user would."""
+    env = tiles_v0.env()
+    rng = np.random.default_rng(0)
+    env.reset(seed=0)
+
+    def step() -> int:
+        seen, _, ended, cut, _ = env.last()
+        if ended or cut:
+            env.reset()
+            return 0
+        env.step(int(rng.choice(np.flatnonzero(seen["action_mask"]))))
+        return 1
+
+    return step
+
+
+def plain_loop() -> Callable[[], int]:
+    rules = TilesRules()
+    state = rules.start([np.random.default_rng(0)])
+    picture = state.image[0].reshape(4, 4, 3, 8, 8).transpose(2, 0, 3, 1, 4).reshape(3, 32, 32)
+    scalar = ScalarTiles(rules.templates.tolist())
+    scalar.reset(int(state.truth[0]), picture.tolist())
+    rng = np.random.default_rng(0)
+
+    def step() -> int:
+        if scalar.over:
+            scalar.reset(scalar.truth, scalar.image)
+        scalar.step(int(rng.choice(np.flatnonzero(scalar.mask(scalar.turn)))))
+        return 1
+
+    return step
+
+
+def main() -> None:
+    contestants: dict[str, Callable[[], int]] = {
+        "plain scalar loop, one copy": plain_loop(),
+        "PettingZoo, one copy": single(),
+        **{f"Batch, {copies} copies": batch(copies) for copies in COPIES},
+        **{f"Batch, {copies} copies, raster-1": raster(copies) for copies in (64, 1024)},
+    }
+    speeds: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(ROUNDS):
+        for name, step in contestants.items():
+            speeds[name].append(env_steps_per_second(step))
+    ratios = {
+        f"Batch, {copies} copies, over {theirs}": ratio(speeds, f"Batch, {copies} copies", theirs)
+        for theirs in ("PettingZoo, one copy", "plain scalar loop, one copy")
+        for copies in (64, 1024)
+    }
+    text = speed_table("Stepping tiles_v0", speeds, ratios)
+    about = machine("pettingzoo", "gymnasium")
+    save("tiles_stepping", text, {"env_steps_per_second": speeds, "ratios": ratios}, about)
+
+
+if __name__ == "__main__":
+    main()
