@@ -1,0 +1,536 @@
+"""What a single call of reset or step may not show: one look at each view of a game.
+
+``Looks`` is the watcher of a game (``corral.envs.conformance_play``). It remembers of earlier steps
+what it must: who has left, the keys of infos, what was handed out, rewards not yet told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from corral.envs.conformance_play import (
+    MASK,
+    BadAnswer,
+    Game,
+    View,
+    brief,
+    fingerprint,
+    mask_of,
+)
+from corral.envs.conformance_report import Findings, Severity
+
+__all__ = ["Looks", "look_at_spaces"]
+
+
+class Looks:
+    """The watcher of one episode with ``seed``."""
+
+    def __init__(self, findings: Findings, seed: int | None) -> None:
+        self.findings = findings
+        self.seed = seed
+        self.masked = False  # whether a mask was seen
+        self._step = 0
+        self._known: set[Any] = set()  # possible_agents
+        self._gone: set[Any] = set()
+        self._info_keys: dict[Any, set[Any]] = {}
+        self._handed_out: list[tuple[str, Any, int, Any, str]] = []
+        self._owed: dict[Any, float] = {}  # AEC: rewards since the agent's last action
+        self._dead = False  # AEC: the selected agent's episode is over
+
+    def see(self, game: Game, view: View) -> None:
+        self._step = view.step
+        if view.step == 0:
+            self._known = set(getattr(game.env, "possible_agents", ()) or view.agents)
+        self._agents(game, view)
+        for agent, observation in view.observations.items():
+            if agent in self._known and not (observation is None and self._is_over(view, agent)):
+                self._observation(game, agent, observation)
+        for agent in view.agents:
+            if agent in view.observations and not self._is_over(view, agent):
+                self._mask(game, view, agent)
+        for table in (view.rewards, {} if view.last is None else {view.selection: view.last[0]}):
+            for agent, reward in table.items():
+                self._reward(agent, reward)
+        self._ends(view)
+        for agent, info in view.infos.items():
+            if not game.turns or agent == view.selection:
+                self._info(agent, info)
+        if game.turns:
+            self._turn(game, view)
+        self._changes(game, view)
+        for agent in view.agents:
+            look_at_spaces(game, agent, self.findings, f"at step {view.step}")
+
+    def _add(self, check: str, cause: str, severity: Severity = "error", **told: Any) -> None:
+        self.findings.add(check, cause, severity, seed=self.seed, step=self._step, **told)
+
+    @staticmethod
+    def _is_over(view: View, agent: Any) -> bool:
+        return bool(view.terminations.get(agent) or view.truncations.get(agent))
+
+    # --- Agents ----------------------------------------------------------------------------------
+
+    def _agents(self, game: Game, view: View) -> None:
+        live, before = view.agents, view.before
+        if view.step == 0 and not live:
+            self._add(
+                "api",
+                "nobody lives",
+                seen="agents is empty after reset()",
+                expected="the agents that begin the episode",
+                advice="set self.agents in reset()",
+            )
+        for agent in live:
+            if agent not in self._known:
+                self._unknown(agent, "agents")
+            if agent in self._gone:
+                self._add(
+                    "agents",
+                    "revived",
+                    agent=agent,
+                    seen="it is in agents again after it had left",
+                    expected="an agent that has ended stays away until the next reset",
+                    advice="give an agent that joins a name of its own, or do not end it",
+                )
+        if len(set(live)) < len(live):
+            self._add(
+                "agents",
+                "twice",
+                seen=f"agents are {live}",
+                expected="every agent once",
+                advice="add an agent only where it is not in agents",
+            )
+        tables: dict[str, Mapping[Any, Any]] = {"infos": view.infos}
+        if not game.turns:
+            tables["observations"] = view.observations
+        if game.turns or view.step > 0:
+            tables["rewards"] = view.rewards
+            tables["terminations"] = view.terminations
+            tables["truncations"] = view.truncations
+        expected = live if game.turns else [*before, *(a for a in live if a not in before)]
+        for name, table in tables.items():
+            for agent in table:
+                if agent not in self._known:
+                    self._unknown(agent, name)
+                elif agent not in expected and not game.turns:
+                    self._add(
+                        "agents",
+                        f"{name} of the absent",
+                        agent=agent,
+                        seen=f"{name} have an entry of it, and it was not live",
+                        expected=f"{name} of the agents that lived before the step, or join in it",
+                        advice=f"build {name} from self.agents as it was before the step",
+                    )
+            for agent in expected:
+                if agent not in table:
+                    self._add(
+                        "agents",
+                        f"{name} missing",
+                        "warning" if name == "infos" else "error",
+                        agent=agent,
+                        seen=f"{name} have no entry of it, and it is live",
+                        expected=f"{name} of every live agent, also of one that ends in this step",
+                        advice=f"build {name} from self.agents as it was before the step",
+                    )
+        if not game.turns:
+            self._departures(view)
+        self._gone |= set(before) - set(live)
+
+    def _unknown(self, agent: Any, name: str) -> None:
+        self._add(
+            "agents",
+            f"{name} of strangers",
+            agent=agent,
+            seen=f"{name} have it, and possible_agents do not",
+            expected="agents of possible_agents only",
+            advice="name every agent that may come in possible_agents, or leave it out",
+        )
+
+    def _departures(self, view: View) -> None:
+        """In a parallel environment who ends leaves in that step, and nobody else does."""
+        for agent in view.before:
+            over = self._is_over(view, agent)
+            if over and agent in view.agents:
+                self._add(
+                    "agents",
+                    "stays",
+                    agent=agent,
+                    seen="it was terminated or truncated, and is still in agents",
+                    expected="who ends in a step is not in agents after it",
+                    advice="remove it from self.agents in the step that ends it",
+                )
+            if not over and agent not in view.agents:
+                self._add(
+                    "agents",
+                    "left",
+                    agent=agent,
+                    seen="it left agents, neither terminated nor truncated",
+                    expected="an agent leaves in the step that ends its episode",
+                    advice="set its termination, or its truncation, in the step in which it leaves",
+                )
+
+    # --- Observations and masks ------------------------------------------------------------------
+
+    def _observation(self, game: Game, agent: Any, observation: Any) -> None:
+        space = game.space("observation", agent)
+        for misfit in misfits(space, observation, top=True):
+            where = f" in {misfit.path}" if misfit.path else ""
+            self._add(
+                "observation",
+                misfit.cause,
+                misfit.severity,
+                agent=agent,
+                seen=misfit.seen + where,
+                expected=misfit.expected,
+                advice=misfit.advice,
+            )
+
+    def _mask(self, game: Game, view: View, agent: Any) -> None:
+        observation, info = view.observations.get(agent), view.infos.get(agent)
+        mask, space = mask_of(observation, info), game.space("action", agent)
+        if mask is None:
+            declared = game.space("observation", agent)
+            if isinstance(declared, spaces.Dict) and MASK in declared.spaces:
+                self._bad_mask(agent, "missing", f"no {MASK} in the observation", "its mask")
+            return
+        self.masked = True
+        if not isinstance(space, spaces.Discrete):
+            return  # said once in a note: there is no one form of masks for other spaces
+        want = f"an int8 array of shape ({space.n},), of 0 and 1"
+        if not isinstance(mask, np.ndarray):
+            self._bad_mask(agent, "type", f"a {type(mask).__name__}: {brief(mask)}", want)
+            return
+        if mask.shape != (int(space.n),):
+            self._bad_mask(agent, "shape", f"a mask of shape {mask.shape}", want)
+            return
+        if mask.dtype != np.int8:
+            self._bad_mask(agent, "dtype", f"a mask of {mask.dtype}", want)
+        if not np.isin(mask, (0, 1)).all():
+            self._bad_mask(agent, "values", f"a mask with {brief(np.unique(mask))}", want)
+        if not mask.any() and not self._waits(game, view):
+            self._bad_mask(
+                agent, "all zero", "an all-zero mask, and it has to act", "one legal action or more"
+            )
+        both = isinstance(observation, Mapping) and MASK in observation
+        if both and isinstance(info, Mapping) and info.get(MASK) is not None:
+            other = np.asarray(info[MASK])
+            if other.shape != mask.shape or (other != mask).any():
+                self._bad_mask(
+                    agent, "two masks", "one mask in the observation, another in info", "one mask"
+                )
+
+    def _bad_mask(self, agent: Any, cause: str, seen: str, expected: str) -> None:
+        advice = {
+            "all zero": "end the episode where nothing can be done, or add an action that passes",
+            "two masks": "keep the mask in one place",
+        }.get(cause, "action_space.sample(mask) and learners rely on it; build it with np.int8")
+        self._add("mask", cause, agent=agent, seen=seen, expected=expected, advice=advice)
+
+    @staticmethod
+    def _waits(game: Game, view: View) -> bool:
+        """Whether a mask may be all zero: turns played as a ParallelEnv, and another can act."""
+        in_turns = not game.env.metadata.get("is_parallelizable", True)
+        masks = (mask_of(view.observations.get(a), view.infos.get(a)) for a in view.agents)
+        return not game.turns and in_turns and any(np.any(mask) for mask in masks)
+
+    # --- Rewards, ends, infos --------------------------------------------------------------------
+
+    def _reward(self, agent: Any, reward: Any) -> None:
+        number = _number(reward)
+        if number is not None and math.isfinite(number):
+            return
+        self._add(
+            "reward",
+            "no number" if number is None else "not finite",
+            agent=agent,
+            seen=f"a reward of {brief(reward)}" + (f", {type(reward).__name__}" * (number is None)),
+            expected="a finite number",
+            advice="look for a division by 0, a log of 0, or an array where a number belongs",
+        )
+
+    def _ends(self, view: View) -> None:
+        for agent, terminated in view.terminations.items():
+            truncated = view.truncations.get(agent, False)
+            for end in (terminated, truncated):
+                if not isinstance(end, bool | np.bool_):
+                    self._add(
+                        "ends",
+                        "no bool",
+                        "warning",
+                        agent=agent,
+                        seen=f"an end of {brief(end)}, {type(end).__name__}",
+                        expected="terminations and truncations of True and False",
+                        advice="wrap it in bool()",
+                    )
+            if terminated is not False and truncated is not False and terminated and truncated:
+                self._add(
+                    "ends",
+                    "both",
+                    "warning",
+                    agent=agent,
+                    seen="both terminated and truncated",
+                    expected="terminated where the game is over, else truncated where time is up",
+                    advice="set truncated only where not terminated: learners bootstrap from it",
+                )
+
+    def _info(self, agent: Any, info: Any) -> None:
+        if not isinstance(info, Mapping):
+            self._add(
+                "info",
+                "no dict",
+                agent=agent,
+                seen=f"an info of {brief(info)}",
+                expected="a dict",
+                advice="give {} where there is nothing to say",
+            )
+            return
+        keys = set(info)
+        known = self._info_keys.setdefault(agent, keys)
+        if keys != known:
+            changes = [("without", known - keys), ("with", keys - known)]
+            told = [f"{word} {', '.join(sorted(map(str, k)))}" for word, k in changes if k]
+            self._add(
+                "info",
+                "keys",
+                "warning",
+                agent=agent,
+                seen=f"an info {' and '.join(told)}, unlike its first",
+                expected="the same keys at reset and at every step",
+                advice="give every key from reset on, 0 where there is nothing to count: loggers "
+                "and TorchRL rely on it",
+            )
+
+    # --- What was handed out ---------------------------------------------------------------------
+
+    def _changes(self, game: Game, view: View) -> None:
+        """Compare what the call before handed out with what it was then; remember this call's."""
+        for what, agent, step, thing, was in self._handed_out:
+            if fingerprint(thing) == was:
+                continue
+            self._add(
+                "aliasing",
+                what,
+                "error" if what == "observation" else "warning",
+                agent=agent,
+                seen=f"the {what} handed out at step {step} is another one after step {view.step}",
+                expected="what was handed out stays as it was: buffers keep it",
+                advice="return a copy, and not the array or dict that the next step writes to",
+            )
+        given = [("observation", agent, seen) for agent, seen in view.observations.items()]
+        if not game.turns:
+            given += [("info", agent, info) for agent, info in view.infos.items()]
+            tables = (view.rewards, view.terminations, view.truncations)
+            names = ("dict of rewards", "dict of terminations", "dict of truncations")
+            given += [(name, None, table) for name, table in zip(names, tables, strict=True)]
+        self._handed_out = [
+            (what, agent, view.step, thing, fingerprint(thing)) for what, agent, thing in given
+        ]
+
+    # --- AEC -------------------------------------------------------------------------------------
+
+    def _turn(self, game: Game, view: View) -> None:
+        agents = view.agents
+        if agents and view.last is None:
+            self._add(
+                "selection",
+                "not live",
+                agent=view.selection,
+                seen=f"agent_selection is {view.selection!r}, and agents are {brief(agents)}",
+                expected="one of agents",
+                advice="move agent_selection on when an agent leaves",
+            )
+        self._dead_step(view)
+        paid = getattr(game.env, "_cumulative_rewards", {})
+        for agent in view.agents:
+            if view.step == 0 or agent not in self._owed:
+                self._owed[agent] = _number(paid.get(agent)) or 0.0
+                continue
+            if agent in view.acted and not self._dead:
+                self._owed[agent] = 0.0
+            self._owed[agent] += _number(view.rewards.get(agent)) or 0.0
+        if view.last is None:
+            self._dead = False
+            return
+        agent, (total, *ends, info) = view.selection, view.last
+        self._dead = any(map(bool, ends))
+        told = _number(total)
+        owed = self._owed[agent]
+        if told is not None and not math.isclose(told, owed, rel_tol=1e-5, abs_tol=1e-6):
+            if math.isfinite(told) and math.isfinite(owed):
+                self._add(
+                    "cumulative-rewards",
+                    "sum",
+                    agent=agent,
+                    seen=f"last() pays {told:g}; since its last action rewards came to {owed:g}",
+                    expected="the sum of rewards[agent] after each step since it acted",
+                    advice="in step(): set _cumulative_rewards[agent_selection] = 0, fill "
+                    "self.rewards anew, call _accumulate_rewards() once",
+                )
+            self._owed[agent] = told
+        again = game.env.observe(agent)
+        pairs = {
+            "observation": (view.observations[agent], again),
+            "termination": (ends[0], view.terminations.get(agent)),
+            "truncation": (ends[1], view.truncations.get(agent)),
+            "info": (info, view.infos.get(agent)),
+        }
+        for name, (one, two) in pairs.items():
+            if fingerprint(one) != fingerprint(two):
+                self._add(
+                    "last",
+                    name,
+                    agent=agent,
+                    seen=f"the {name} of last() is {brief(one)}; asked again it is {brief(two)}",
+                    expected="last() tells what observe(agent), terminations, truncations and "
+                    "infos tell, at every call",
+                    advice="leave last() as AECEnv has it, and let observe() change nothing",
+                )
+
+    def _dead_step(self, view: View) -> None:
+        left = [agent for agent in view.before if agent not in view.agents]
+        stepped = [agent for agent in view.acted if self._dead]
+        for agent in stepped:
+            if agent in view.agents:
+                self._add(
+                    "dead-step",
+                    "stays",
+                    agent=agent,
+                    seen="it has ended and took its None, and is still in agents",
+                    expected="step(None) of an agent that has ended removes it from agents",
+                    advice="begin step() with: if terminations[agent_selection] or "
+                    "truncations[agent_selection]: return self._was_dead_step(action)",
+                )
+        for agent in left:
+            if agent not in stepped:
+                self._add(
+                    "dead-step",
+                    "left",
+                    agent=agent,
+                    seen="it left agents without a turn of its own after its end",
+                    expected="who has ended is selected once more, so that its last reward and "
+                    "observation are seen, and takes None",
+                    advice="set terminations or truncations and leave agents to _was_dead_step",
+                )
+
+
+def _number(value: Any) -> float | None:
+    """A reward as a float; None where it is no number."""
+    if isinstance(value, int | float | np.integer | np.floating | np.bool_):
+        return float(value)
+    if isinstance(value, np.ndarray) and value.shape == () and value.dtype.kind in "biuf":
+        return float(value)
+    return None
+
+
+# --- Spaces --------------------------------------------------------------------------------------
+
+
+def look_at_spaces(game: Game, agent: Any, findings: Findings, when: str) -> bool:
+    """See that an agent's spaces are the objects that they were at first; whether it has any."""
+    for kind in ("observation", "action"):
+        ask: Callable[[Any], Any] = getattr(game.env, f"{kind}_space")
+        try:
+            first, now = game.space(kind, agent), ask(agent)  # type: ignore[arg-type]
+            if not isinstance(first, spaces.Space):
+                raise BadAnswer(f"{brief(first)} is no gymnasium space")
+        except Exception as error:  # whatever the environment raises
+            findings.add(
+                "spaces",
+                f"{kind} raises",
+                agent=agent,
+                seen=f"{kind}_space({agent!r}) {when}: {type(error).__name__}: {error}",
+                expected="a space, for every one of possible_agents, at any time",
+                advice="build the spaces in the constructor",
+            )
+            return False
+        if now is first:
+            continue
+        equal = now == first
+        findings.add(
+            "spaces",
+            f"{kind} {'object' if equal else 'changed'}",
+            agent=agent,
+            seen=f"{kind}_space({agent!r}) is "
+            + ("another object at each call" if equal else f"{now} {when}, at first {first}"),
+            expected="the same object at every call"
+            + (": seeding a space that is made anew has no effect" if equal else ""),
+            advice="build spaces once, in the constructor, or cache the method with lru_cache",
+        )
+    return True
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """One way in which a value is not of its space."""
+
+    cause: str
+    seen: str
+    expected: str
+    advice: str
+    path: str = ""
+    severity: Severity = "error"
+
+
+def misfits(space: Any, value: Any, path: str = "", top: bool = False) -> Iterator[Misfit]:
+    """How ``value`` is not of ``space``; the mask, at the ``top`` of a Dict, is left out."""
+    if isinstance(space, spaces.Dict):
+        if not isinstance(value, Mapping):
+            yield _misfit("type", f"a {type(value).__name__}", "a dict", path)
+            return
+        if set(value) != set(space.spaces):
+            keys = [sorted(map(str, keys)) for keys in (value, space.spaces)]
+            yield _misfit("keys", f"keys {keys[0]}", f"keys {keys[1]}", path)
+        for key, part in space.spaces.items():
+            if key in value and not (top and key == MASK):
+                yield from misfits(part, value[key], f"{path}[{key!r}]")
+    elif isinstance(space, spaces.Tuple):
+        if not isinstance(value, tuple) or len(value) != len(space.spaces):
+            yield _misfit("type", brief(value), f"a tuple of {len(space.spaces)}", path)
+            return
+        for i, part in enumerate(space.spaces):
+            yield from misfits(part, value[i], f"{path}[{i}]")
+    elif isinstance(space, spaces.Box | spaces.MultiBinary | spaces.MultiDiscrete):
+        yield from _array_misfits(space, value, path)
+    elif not space.contains(value):
+        yield _misfit("outside", brief(value), f"a value of {space}", path)
+
+
+def _array_misfits(space: Any, value: Any, path: str) -> Iterator[Misfit]:
+    if not isinstance(value, np.ndarray | np.generic):
+        yield _misfit("type", f"a {type(value).__name__}, {brief(value)}", "an array", path)
+    elif value.shape != space.shape:
+        yield _misfit("shape", f"shape {value.shape}", f"shape {space.shape}", path)
+    elif not np.can_cast(value.dtype, space.dtype):
+        yield _misfit("dtype", f"dtype {value.dtype}", f"dtype {space.dtype}", path)
+    else:
+        if value.dtype != space.dtype:
+            advice = f"make it with dtype np.{space.dtype}: buffers have the space's dtype"
+            seen, expected = f"dtype {value.dtype}", f"dtype {space.dtype}"
+            yield Misfit("other dtype", seen, expected, advice, path, "warning")
+        array = np.asarray(value)
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            yield _misfit("NaN", f"NaN in {brief(array)}", "numbers", path)
+        elif isinstance(space, spaces.Box):
+            outside = (array < space.low) | (array > space.high)
+            if outside.any():
+                place = tuple(int(i) for i in np.argwhere(outside)[0])
+                low, high = space.low[place], space.high[place]
+                at = f" at index {', '.join(map(str, place))}" if place else ""
+                yield _misfit("outside", f"{array[place]}{at}", f"{low} to {high}", path)
+        elif not space.contains(array.astype(space.dtype)):
+            yield _misfit("outside", brief(value), f"a value of {space}", path)
+
+
+def _misfit(cause: str, seen: str, expected: str, path: str) -> Misfit:
+    advice = {
+        "outside": "widen the space, or clip or scale what is observed",
+        "dtype": "make it with the space's dtype, or declare the dtype that it has",
+        "NaN": "look for a division by 0, or for an array that was never filled",
+    }.get(cause, "make the space and what is observed agree")
+    return Misfit(cause, f"an observation: {seen}", f"in the space: {expected}", advice, path)

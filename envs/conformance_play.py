@@ -1,0 +1,499 @@
+"""Playing any PettingZoo environment, parallel or AEC, and writing down what it shows.
+
+A ``Game`` brings both kinds to the same terms. A step is one call of ``step``: of all live agents
+in a parallel environment, of the one whose turn it is in an AEC environment (``step(None)`` of an
+agent whose episode is over is a step too). Agents play random actions, legal ones where they have a
+mask. An agent's actions are drawn from a stream of its own, so that they do not depend on the order
+of agents: two games that show the same masks play the same actions.
+
+What is shown becomes a ``Trace`` of fingerprints, texts that are equal in every process where the
+values are. ``first_difference`` says where two of them part.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import pickle
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from gymnasium import spaces
+from pettingzoo import AECEnv, ParallelEnv
+
+from corral.envs.core import Array
+
+__all__ = [
+    "MASK",
+    "SHORT",
+    "BadAnswer",
+    "Broke",
+    "Difference",
+    "Frame",
+    "Game",
+    "Make",
+    "NotOurs",
+    "Trace",
+    "View",
+    "Watcher",
+    "brief",
+    "fingerprint",
+    "first_difference",
+    "game_of",
+    "make_game",
+    "mask_of",
+    "play_on",
+    "record",
+    "usable_mask",
+]
+
+MASK = "action_mask"
+SHORT = 200  # steps of further episodes, once one did not end within the limit
+
+Make = Callable[[], Any]
+"""Makes a fresh environment, a ParallelEnv or an AECEnv."""
+
+
+class BadAnswer(Exception):
+    """The environment answered a call with something that cannot be read."""
+
+
+class NotOurs(Exception):
+    """``make`` gave no PettingZoo environment."""
+
+
+# --- What was shown ------------------------------------------------------------------------------
+
+
+@dataclass
+class Frame:
+    """Everything that one call showed, as fingerprints by (what, agent or "")."""
+
+    step: int  # calls of step so far; 0 is the reset
+    parts: dict[tuple[str, str], str]
+
+
+Trace = list[Frame]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where two traces part."""
+
+    step: int
+    what: str
+    agent: str | None
+    one: str
+    two: str
+
+    def __str__(self) -> str:
+        """ "the reward of a differs: 0.5 against 0.25", for values that are short enough."""
+        whose = f" of {self.agent}" if self.agent else ""
+        values = f": {self.one} against {self.two}" if len(self.one + self.two) < 100 else ""
+        return f"the {self.what}{whose} differs{values}"
+
+
+def first_difference(one: Trace, two: Trace, ignore: Iterable[str] = ()) -> Difference | None:
+    """Where ``two`` first differs from ``one``; None where it does not.
+
+    ``ignore``: kinds of parts that may differ.
+    """
+    for a, b in zip(one, two, strict=False):
+        for key in [*a.parts, *(key for key in b.parts if key not in a.parts)]:
+            seen = a.parts.get(key, "nothing"), b.parts.get(key, "nothing")
+            if key[0] not in ignore and seen[0] != seen[1]:
+                return Difference(a.step, key[0], key[1] or None, *seen)
+    if len(one) != len(two):
+        shorter = min(one, two, key=len)
+        step = shorter[-1].step if shorter else 0
+        ends = [str(trace[-1].step) if trace else "none" for trace in (one, two)]
+        return Difference(step, "last step", None, *ends)
+    return None
+
+
+def fingerprint(value: Any) -> str:
+    """A text that is equal for equal values, in every process. The keys of dicts have no order."""
+    if isinstance(value, np.ndarray):
+        if value.dtype == object:
+            return f"object{value.shape}{fingerprint(value.tolist())}"
+        if value.size <= 4:
+            return f"{value.dtype}{value.tolist()}"
+        digest = hashlib.blake2b(np.ascontiguousarray(value).tobytes(), digest_size=8)
+        return f"{value.dtype}{value.shape}#{digest.hexdigest()}"
+    if isinstance(value, np.generic):
+        return repr(value.item())
+    if isinstance(value, Mapping):
+        entries = sorted((str(key), fingerprint(entry)) for key, entry in value.items())
+        return "{" + ", ".join(f"{key}: {entry}" for key, entry in entries) + "}"
+    if isinstance(value, set | frozenset):
+        return "{" + ", ".join(sorted(map(fingerprint, value))) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(fingerprint, value)) + "]"
+    text = repr(value)
+    return type(value).__qualname__ if " at 0x" in text else text  # an address says nothing
+
+
+def brief(value: Any, most: int = 60) -> str:
+    """A value in a few words, for a report."""
+    if isinstance(value, np.ndarray) and value.size > 8:
+        return f"{value.dtype} array of shape {value.shape}"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+# --- A game --------------------------------------------------------------------------------------
+
+
+@dataclass
+class View:
+    """What there is to see after one call of reset or step, as the environment handed it out."""
+
+    step: int
+    before: list[Any]  # agents that were live before the call; none before a reset
+    agents: list[Any]  # those that are live after it
+    acted: Mapping[Any, Any]  # what was played
+    observations: Mapping[Any, Any]  # AEC: of the selected agent alone
+    rewards: Mapping[Any, Any]
+    terminations: Mapping[Any, Any]
+    truncations: Mapping[Any, Any]
+    infos: Mapping[Any, Any]
+    # AEC only: who is selected, and what last() said of it but for the observation.
+    selection: Any = None
+    last: tuple[Any, Any, Any, Any] | None = None  # reward, terminated, truncated, info
+
+
+@dataclass
+class Broke:
+    """An exception that the environment raised."""
+
+    call: Literal["reset", "step"]
+    error: Exception
+    actions: Mapping[Any, Any]
+
+    def __str__(self) -> str:
+        text = " ".join(str(self.error).split())
+        text = text if len(text) <= 200 else text[:197] + "..."
+        return f"{type(self.error).__name__}: {text}" if text else type(self.error).__name__
+
+
+class Watcher(Protocol):
+    """Is shown every view of a game."""
+
+    def see(self, game: Game, view: View) -> None: ...
+
+
+class Game(ABC):
+    """One environment being played.
+
+    ``asked`` holds the agents that must act now, each with its mask (bool [A]) or None; ``broke``
+    what the environment raised, after which the episode counts as over.
+    """
+
+    turns: bool  # an AECEnv
+
+    def __init__(self, env: Any, watcher: Watcher | None = None) -> None:
+        self.env = env
+        self.watcher = watcher
+        self.step = 0
+        self.over = True
+        self.broke: Broke | None = None
+        self.trace: Trace = []
+        self.played: list[Mapping[Any, Any]] = []
+        self.asked: dict[Any, Array | None] = {}
+        self.total_steps = 0  # of all episodes
+        self._stream = 0
+        self._chances: dict[str, np.random.Generator] = {}
+        self._spaces: dict[Any, Any] = {}
+
+    def begin(self, seed: int | None, stream: int = 0) -> None:
+        """Reset the environment, with no argument where ``seed`` is None.
+
+        ``stream``: the number of the streams of random actions.
+        """
+        self.step, self.over, self.broke = 0, False, None
+        self.trace, self.played, self.asked = [], [], {}
+        self._stream, self._chances = stream, {}
+        try:
+            view = self._reset({} if seed is None else {"seed": seed})
+        except Exception as error:  # whatever an environment raises is a finding
+            self._break("reset", error, {})
+        else:
+            self._see(view)
+
+    def choose(self) -> dict[Any, Any]:
+        """Random actions of the agents in ``asked``; None for one whose episode is over."""
+        return {agent: self._action(agent, mask) for agent, mask in self.asked.items()}
+
+    def play(self, actions: Mapping[Any, Any]) -> None:
+        """Play one step."""
+        self.played.append(actions)
+        self.step += 1
+        self.total_steps += 1
+        try:
+            view = self._step(actions)
+        except Exception as error:
+            self._break("step", error, actions)
+        else:
+            self._see(view)
+
+    def fork(self, how: Literal["deepcopy", "pickle"]) -> Game:
+        """A copy of the game that goes on from here, unwatched. Raises what copying raises."""
+        twin: Game = object.__new__(type(self))
+        parts = {k: v for k, v in vars(self).items() if k not in ("env", "watcher", "trace")}
+        twin.__dict__.update(copy.deepcopy(parts))
+        twin.watcher, twin.trace, twin.total_steps = None, list(self.trace), 0
+        clone = copy.deepcopy if how == "deepcopy" else lambda env: pickle.loads(pickle.dumps(env))
+        twin.env = clone(self.env)
+        return twin
+
+    def alternatives(self, agent: Any, mask: Array) -> tuple[list[Any], list[Any]]:
+        """Some legal and some illegal actions: of each, the first, the last and one between."""
+        space = self.space("action", agent)
+        numbers = [np.flatnonzero(mask), np.flatnonzero(~mask)]
+        some = [
+            sorted({int(n[i]) for i in (0, len(n) // 2, -1)} if len(n) else ()) for n in numbers
+        ]
+        legal, illegal = ([np.int64(space.start + number) for number in part] for part in some)
+        return legal, illegal
+
+    def space(self, kind: Literal["observation", "action"], agent: Any) -> Any:
+        """The space of an agent as it was when it was first asked for."""
+        key = (kind, agent)
+        if key not in self._spaces:
+            found = self.env.observation_space if kind == "observation" else self.env.action_space
+            self._spaces[key] = found(agent)
+        return self._spaces[key]
+
+    def close(self) -> None:
+        if hasattr(self.env, "close"):
+            self.env.close()
+
+    @abstractmethod
+    def _reset(self, kwargs: dict[str, Any]) -> View: ...
+
+    @abstractmethod
+    def _step(self, actions: Mapping[Any, Any]) -> View: ...
+
+    @abstractmethod
+    def _parts(self, view: View) -> dict[tuple[str, str], str]:
+        """What the view shows, for the trace."""
+
+    def _break(self, call: Literal["reset", "step"], error: Exception, actions: Any) -> None:
+        self.broke = Broke(call, error, actions)
+        self.over, self.asked = True, {}
+        # Only the type: messages may hold addresses, or the order of a set.
+        self.trace.append(Frame(self.step, {("exception", ""): type(error).__name__}))
+
+    def _see(self, view: View) -> None:
+        parts = {("agents", ""): fingerprint(view.agents), **self._parts(view)}
+        self.trace.append(Frame(self.step, parts))
+        self.over = not view.agents
+        try:
+            self.asked = {} if self.over else self._asked(view)
+        except Exception as error:  # its action_space, or a selection of nobody
+            self._break("step" if self.step else "reset", error, {})
+        if self.watcher is not None:
+            self.watcher.see(self, view)
+
+    @abstractmethod
+    def _asked(self, view: View) -> dict[Any, Array | None]: ...
+
+    def _mask(self, view: View, agent: Any) -> Array | None:
+        observation, info = view.observations.get(agent), view.infos.get(agent)
+        return usable_mask(self.space("action", agent), mask_of(observation, info))
+
+    def _action(self, agent: Any, mask: Array | None) -> Any:
+        name = str(agent)
+        if name not in self._chances:
+            self._chances[name] = np.random.default_rng([self._stream, zlib.crc32(name.encode())])
+        rng = self._chances[name]
+        space = self.space("action", agent)
+        if isinstance(space, spaces.Discrete):
+            legal = np.arange(space.n) if mask is None or not mask.any() else np.flatnonzero(mask)
+            return np.int64(space.start + legal[rng.integers(len(legal))])
+        own = copy.deepcopy(space)  # seeding the environment's own would change its game
+        own.seed(int(rng.integers(2**31)))
+        return own.sample()
+
+
+class ParallelGame(Game):
+    """A ParallelEnv: a step plays the actions of all live agents."""
+
+    turns = False
+
+    def _reset(self, kwargs: dict[str, Any]) -> View:
+        answer = self.env.reset(**kwargs)
+        if not (isinstance(answer, tuple) and len(answer) == 2):
+            raise BadAnswer(f"reset() returned {brief(answer)}, not (observations, infos)")
+        _require_dicts("reset()", ("observations", "infos"), answer)
+        agents = list(self.env.agents)
+        return View(0, [], agents, {}, answer[0], {}, {}, {}, answer[1])
+
+    def _step(self, actions: Mapping[Any, Any]) -> View:
+        before = list(self.env.agents)
+        answer = self.env.step(dict(actions))
+        names = ("observations", "rewards", "terminations", "truncations", "infos")
+        if not (isinstance(answer, tuple) and len(answer) == len(names)):
+            raise BadAnswer(f"step() returned {brief(answer)}, not ({', '.join(names)})")
+        _require_dicts("step()", names, answer)
+        return View(self.step, before, list(self.env.agents), actions, *answer)
+
+    def _parts(self, view: View) -> dict[tuple[str, str], str]:
+        given = {
+            "observation": view.observations,
+            "reward": view.rewards,
+            "termination": view.terminations,
+            "truncation": view.truncations,
+            "info": view.infos,
+        }
+        parts = {
+            (kind, str(agent)): fingerprint(value)
+            for kind, table in given.items()
+            for agent, value in table.items()
+        }
+        order = fingerprint([list(table) for table in given.values()])
+        return {**parts, ("order of the dicts", ""): order}
+
+    def _asked(self, view: View) -> dict[Any, Array | None]:
+        return {agent: self._mask(view, agent) for agent in view.agents}
+
+
+class TurnGame(Game):
+    """An AECEnv: a step plays the action of the selected agent."""
+
+    turns = True
+
+    def _reset(self, kwargs: dict[str, Any]) -> View:
+        self.env.reset(**kwargs)
+        return self._look([], {})
+
+    def _step(self, actions: Mapping[Any, Any]) -> View:
+        before = list(self.env.agents)
+        (action,) = actions.values()
+        self.env.step(action)
+        return self._look(before, actions)
+
+    def _look(self, before: list[Any], acted: Mapping[Any, Any]) -> View:
+        env = self.env
+        tables = (env.rewards, env.terminations, env.truncations, env.infos)
+        _require_dicts("env", ("rewards", "terminations", "truncations", "infos"), tables)
+        agents = list(env.agents)
+        view = View(self.step, before, agents, acted, {}, *map(dict, tables))
+        if agents:
+            view.selection = env.agent_selection
+            if view.selection in agents:
+                answer = env.last()
+                if not (isinstance(answer, tuple) and len(answer) == 5):
+                    raise BadAnswer(f"last() returned {brief(answer)}, not five values")
+                view.observations = {view.selection: answer[0]}
+                view.last = answer[1:]
+        return view
+
+    def _parts(self, view: View) -> dict[tuple[str, str], str]:
+        given = {
+            "reward": view.rewards,
+            "termination": view.terminations,
+            "truncation": view.truncations,
+            "observation": view.observations,
+        }
+        parts = {
+            (kind, str(agent)): fingerprint(value)
+            for kind, table in given.items()
+            for agent, value in table.items()
+        }
+        parts["agent_selection", ""] = fingerprint(view.selection)
+        if view.last is not None:
+            parts["reward of last()", str(view.selection)] = fingerprint(view.last[0])
+            parts["info", str(view.selection)] = fingerprint(view.last[3])
+        return parts
+
+    def _asked(self, view: View) -> dict[Any, Array | None]:
+        if view.last is None:
+            raise BadAnswer(f"agent_selection is {view.selection!r}, and agents are {view.agents}")
+        return {view.selection: self._mask(view, view.selection)}
+
+    def choose(self) -> dict[Any, Any]:
+        return dict.fromkeys(self.asked) if self.dead else super().choose()
+
+    @property
+    def dead(self) -> bool:
+        """Whether the selected agent's episode is over, so that None is its only action."""
+        return any(
+            table.get(agent)
+            for agent in self.asked
+            for table in (self.env.terminations, self.env.truncations)
+        )
+
+
+def game_of(env: Any, watcher: Watcher | None = None) -> Game:
+    """The game of a ParallelEnv or an AECEnv. Raises NotOurs for anything else."""
+    if isinstance(env, AECEnv):
+        return TurnGame(env, watcher)
+    if isinstance(env, ParallelEnv):
+        return ParallelGame(env, watcher)
+    raise NotOurs(f"make() gave {brief(env)}, which is neither a ParallelEnv nor an AECEnv")
+
+
+def make_game(make: Make, watcher: Watcher | None = None) -> Game:
+    return game_of(make(), watcher)
+
+
+def play_on(game: Game, limit: int) -> bool:
+    """Play to the end of the episode, or to ``limit`` steps; whether it ended."""
+    while not game.over and game.step < limit:
+        game.play(game.choose())
+    return game.over
+
+
+def record(make: Make, seeds: Sequence[int], limit: int) -> list[Trace]:
+    """A whole episode per seed, each of a fresh environment; seed k plays with action stream k.
+
+    ``limit``: steps of all agents after which an episode is cut. Once one was, ``SHORT`` is.
+    """
+    traces = []
+    for stream, seed in enumerate(seeds):
+        game = make_game(make)
+        game.begin(seed, stream)
+        if not play_on(game, steps_of(game, limit)):
+            limit = min(limit, SHORT)
+        traces.append(game.trace)
+        game.close()
+    return traces
+
+
+def steps_of(game: Game, limit: int) -> int:
+    """``limit`` in calls of step: in an AEC environment each agent makes one of its own."""
+    agents = getattr(game.env, "possible_agents", None) or game.env.agents
+    return limit * max(1, len(agents)) if game.turns else limit
+
+
+# --- Masks ---------------------------------------------------------------------------------------
+
+
+def mask_of(observation: Any, info: Any) -> Any:
+    """The action mask, from the observation Dict or else from info; None where there is none."""
+    for place in (observation, info):
+        if isinstance(place, Mapping) and place.get(MASK) is not None:
+            return place[MASK]
+    return None
+
+
+def usable_mask(space: Any, mask: Any) -> Array | None:
+    """A mask as bool [A]; None where there is none, or none that fits the action space."""
+    if not isinstance(space, spaces.Discrete) or mask is None:
+        return None
+    try:
+        array = np.asarray(mask).astype(bool)
+    except (TypeError, ValueError):
+        return None
+    return array if array.shape == (int(space.n),) else None
+
+
+def _require_dicts(call: str, names: Sequence[str], tables: Sequence[Any]) -> None:
+    for name, table in zip(names, tables, strict=True):
+        if not isinstance(table, Mapping):
+            raise BadAnswer(f"{call}: {name} are {brief(table)}, not a dict by agent")
