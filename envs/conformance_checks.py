@@ -29,12 +29,15 @@ from corral.envs.conformance_play import (
     play_on,
     steps_of,
 )
-from corral.envs.conformance_report import Findings
+from corral.envs.conformance_report import Findings, Severity
 
 __all__ = ["ALL", "COMPARISONS", "Session", "begin"]
 
 COMPARISONS = ("other-seeds", "reset", "shared-state", "copies", "processes", "hashing")
 """What stands on it that the same seed gives the same episode."""
+
+STREAMS = 3
+"""Lines of play in which other seeds are tried."""
 
 UNSEEDED = (
     "draw all chance from one generator of the environment's own, made in reset: "
@@ -54,7 +57,8 @@ class Session:
     name: str = ""
     turns: bool = False
     masked: bool = False
-    traces: list[Trace] = field(default_factory=list)  # of ``seeds``, played without being watched
+    games: list[Game] = field(default_factory=list)  # those of the watched episodes, by seed
+    traces: list[Trace] = field(default_factory=list)  # of ``seeds``
     ignore: tuple[str, ...] = ()  # kinds of parts that are known not to be repeatable
     fork: Literal["deepcopy", "pickle"] | None = None  # how a game can be copied
     episodes: int = 0
@@ -182,6 +186,7 @@ def whole_episodes(session: Session) -> None:
     """Watched episodes of every seed, to their end; and who breaks them."""
     for stream, seed in enumerate(session.seeds):
         game = session.episode(seed, stream, watch=True)
+        session.games.append(game)
         if game.broke is not None:
             told_broken(session, game, seed)
 
@@ -236,60 +241,76 @@ def told_broken(session: Session, game: Game, seed: int | None, check: str = "cr
 
 def same_seed(session: Session) -> None:
     """Two fresh environments, the same seed and the same actions: the same whole episode."""
-    add = session.findings.add
-    ends = []
-    for stream, seed in enumerate(session.seeds):
-        one = session.episode(seed, stream)
-        two = session.episode(seed, stream)
-        session.traces.append(one.trace)
-        ends.append((seed, one, two))
-        difference = first_difference(one.trace, two.trace, ignore=("info",))
-        if difference is not None:
-            add(
-                "seed",
-                "differs",
-                seed=seed,
-                step=difference.step,
-                agent=difference.agent,
-                seen=f"two fresh environments, the same seed and actions: {difference}",
-                expected="the same whole episode",
-                advice=UNSEEDED,
-            )
+    for stream, (seed, watched) in enumerate(zip(session.seeds, session.games, strict=True)):
+        game = session.episode(seed, stream)
+        session.traces.append(game.trace)
+        length = len(game.trace) if session.findings.has("endless") else None
+        difference = first_difference(watched.trace[:length], game.trace, ignore=("info",))
+        if difference is None:
+            difference = first_difference(watched.trace[:length], game.trace)
+            if difference is not None:
+                session.ignore = ("info",)
+                _differs(session, "info differs", "warning", seed, difference)
+        elif session.turns and not _looking_matters_not(session, seed, stream, difference):
             continue
-        difference = first_difference(one.trace, two.trace)
-        if difference is not None:
-            session.ignore = ("info",)
-            add(
-                "seed",
-                "info differs",
-                "warning",
-                seed=seed,
-                step=difference.step,
-                agent=difference.agent,
-                seen=f"two fresh environments, the same seed and actions: {difference}",
-                expected="the same infos",
-                advice="keep times and memory addresses out of infos",
-            )
+        else:
+            _differs(session, "differs", "error", seed, difference)
     if session.findings.has("seed"):
         session.findings.skip(COMPARISONS, "the same seed gives different episodes, see seed")
         return
-    for seed, one, two in ends:
-        session.episode(None, 1, game=one)
-        session.episode(None, 1, game=two)
-        difference = session.differs(one.trace, two.trace)
-        if difference is not None:
-            add(
-                "seed",
-                "later episodes",
-                "warning",
-                seed=seed,
-                step=difference.step,
-                agent=difference.agent,
-                seen="the same seed, one episode, then reset() without a seed, the same actions: "
-                f"{difference}",
-                expected="the same second episode: training seeds its first reset alone",
-                advice="let reset(seed=None) go on with the generator that it has",
-            )
+    # Without a seed the next episode goes on with the same generator.
+    seed = session.seeds[0]
+    one, two = (
+        session.episode(None, 1, game=session.episode(seed, 0)).trace for _ in ("one", "two")
+    )
+    difference = session.differs(one, two)
+    if difference is not None:
+        session.findings.add(
+            "seed",
+            "later episodes",
+            "warning",
+            seed=seed,
+            step=difference.step,
+            agent=difference.agent,
+            seen="the same seed, one episode, then reset() without a seed, the same actions: "
+            f"{difference}",
+            expected="the same second episode: training seeds its first reset alone",
+            advice="let reset(seed=None) go on with the generator that it has",
+        )
+
+
+def _differs(
+    session: Session, cause: str, severity: Severity, seed: int, difference: Difference
+) -> None:
+    what = "infos" if severity == "warning" else "whole episode"
+    session.findings.add(
+        "seed",
+        cause,
+        severity,
+        seed=seed,
+        step=difference.step,
+        agent=difference.agent,
+        seen=f"two fresh environments, the same seed and actions: {difference}",
+        expected=f"the same {what}",
+        advice=UNSEEDED if what != "infos" else "keep times and memory addresses out of infos",
+    )
+
+
+def _looking_matters_not(session: Session, seed: int, stream: int, difference: Difference) -> bool:
+    """False, and a finding, where the episode differed because observe() was called once more."""
+    if session.differs(session.traces[stream], session.episode(seed, stream).trace) is not None:
+        return True
+    session.findings.add(
+        "last",
+        "observe changes the game",
+        seed=seed,
+        step=difference.step,
+        agent=difference.agent,
+        seen=f"observe() was called twice a step instead of once, all else equal: {difference}",
+        expected="looking changes nothing",
+        advice="draw noise in step() and keep it; let observe() and last() only tell",
+    )
+    return False
 
 
 def other_seeds(session: Session) -> None:
@@ -300,20 +321,26 @@ def other_seeds(session: Session) -> None:
         session.findings.skip(["other-seeds"], "one seed was given; give two or more")
         return
     first, *others = (seed for seed in dict.fromkeys(session.seeds))
-    one = session.episode(first, 0).trace
-    alike = [seed for seed in others if not session.differs(one, session.episode(seed, 0).trace)]
+    alike = others
+    # Chance may matter in some lines of play only: several are tried.
+    for stream in range(STREAMS):
+        one = session.traces[0] if stream == 0 else session.episode(first, stream).trace
+        alike = [
+            seed for seed in alike if not session.differs(one, session.episode(seed, stream).trace)
+        ]
+        if len(alike) < len(others):
+            break
     seeds = ", ".join(map(str, [first, *others]))
-    if len(alike) == len(others) and session.stochastic is not False:
-        if session.stochastic is None:
-            session.findings.notes.append(
-                f"seeds {seeds} give the same episode: right for a game without chance; state "
-                "stochastic=True (--stochastic) where there should be some"
-            )
-            return
+    if len(alike) == len(others) and session.stochastic is None:
+        session.findings.notes.append(
+            f"seeds {seeds} gave the same episodes: right for a game without chance; state "
+            "stochastic=True (--stochastic) where there should be some"
+        )
+    if len(alike) == len(others) and session.stochastic:
         session.findings.add(
             "other-seeds",
             "alike",
-            seen=f"seeds {seeds} give the same episode under the same actions",
+            seen=f"seeds {seeds} give the same episodes under the same actions",
             expected="different episodes, of an environment that is stated to be stochastic",
             advice="make the generator from the seed that reset is given",
         )
@@ -331,15 +358,17 @@ def other_seeds(session: Session) -> None:
 
 def resets(session: Session) -> None:
     """Reset without a seed works; reset with one forgets what was, also in mid-episode."""
-    game = session.episode(None, 0)
-    told_broken(session, game, None, "reset")
+    game = session.episode(None, 1)
+    if not session.findings.has("crash", "api", "dead-step", "selection"):
+        told_broken(session, game, None, "reset")
     if session.findings.has("seed", "reset"):
         return
     seed, alone = session.seeds[0], session.traces[0]
-    for place, cut in (("after an episode", None), ("in mid-episode", _middle(alone))):
-        game = session.game()
-        game.begin(seed + 1, 1)  # another episode, other actions
-        play_on(game, session.limit_of(game) if cut is None else cut)
+    for place in ("after an episode", "in mid-episode"):
+        if place == "in mid-episode":
+            game = session.game()
+            game.begin(seed + 1, 1)  # another episode, other actions
+            play_on(game, _middle(alone))
         session.episode(seed, 0, game=game)
         difference = session.differs(alone, game.trace)
         if difference is None:
@@ -399,7 +428,8 @@ def copied(session: Session) -> None:
     ways: tuple[Literal["pickle", "deepcopy"], ...] = ("pickle", "deepcopy")
     for how in ways:
         sound = True
-        for cut in sorted({0, _middle(alone)}):
+        middle = _middle(alone)
+        for cut in sorted({0, middle} if how == "pickle" else {middle}):
             game = session.game()
             game.begin(session.seeds[0], 0)
             play_on(game, cut)

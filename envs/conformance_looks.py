@@ -354,7 +354,7 @@ class Looks:
             if agent in view.acted and not self._dead:
                 self._owed[agent] = 0.0
             self._owed[agent] += _number(view.rewards.get(agent)) or 0.0
-        if view.last is None:
+        if view.last is None or view.stuck:
             self._dead = False
             return
         agent, (total, *ends, info) = view.selection, view.last

@@ -28,7 +28,7 @@ from corral.envs.conformance_play import Broke, Game, fingerprint, play_on
 
 __all__ = ["try_masks"]
 
-MOMENTS = 8  # of each episode
+MOMENTS = 5  # of each episode
 COUNTER = re.compile(r"(illegal|invalid)[_ ]?(action|move)", re.IGNORECASE)
 
 TRUTH = "whatever the mask allows is legal, whatever it forbids is not"
@@ -83,8 +83,8 @@ def _tried(session: Session, seed: int, stream: int) -> Iterator[Try]:
         if game.over:
             break
         for agent, mask in list(game.asked.items()):
-            if mask is None or mask.all() or not mask.any():
-                continue  # nothing to compare, nothing that the game asks for
+            if mask is None or not mask.any():
+                continue  # nothing that the game asks for
             legal, illegal = game.alternatives(agent, mask)
             for action in (*legal, *illegal):
                 twin = _twin(session, game, seed, stream)
@@ -104,7 +104,7 @@ def _at_the_break(session: Session, game: Game, seed: int, stream: int) -> Itera
     for agent, action in broke.actions.items():
         situation = _replayed(session, game.played[:-1], seed, stream)
         mask = situation.asked.get(agent)
-        if mask is None or mask.all():
+        if mask is None:
             continue
         legal, _ = situation.alternatives(agent, mask)
         for other in {int(action), *map(int, legal)}:
@@ -171,9 +171,13 @@ class _Last:
                     tried.counted = bool(value) or bool(tried.counted)
         over = view.terminations.get(agent) or view.truncations.get(agent)
         if over and tried.ended is None:
-            tables = (view.rewards, view.terminations, view.truncations)
-            tried.ended = fingerprint(tables)
             reward = view.rewards.get(agent)
+            ends = view.terminations.get(agent), view.truncations.get(agent)
+            everyone = all(
+                view.terminations.get(other) or view.truncations.get(other)
+                for other in view.terminations
+            )
+            tried.ended = fingerprint([reward, *ends, everyone])
             tried.penalty = isinstance(reward, int | float | np.number) and bool(reward < 0)
 
 
@@ -212,6 +216,9 @@ class _Judge:
             action = f"action {each.action} is legal by the mask"
             if each.broke is not None:
                 if each.moment in played:
+                    # This is why play broke, too: it is told once.
+                    kind = f"step {type(each.broke.error).__name__}"
+                    self.session.findings.found.pop(("crash", kind), None)
                     self._add(
                         "allowed, raises",
                         "error",
@@ -265,9 +272,9 @@ class _Judge:
                     each,
                     f"{action}, and the game went on, while others end it with a penalty",
                 )
-        if not self.illegal:
+        if not self.illegal and not self.session.findings.has("mask-lies"):
             note = "the masks that were seen forbid nothing: there was nothing to try"
-        elif not (self.counting or self.raising or some_end):
+        elif self.illegal and not (self.counting or self.raising or some_end):
             note = (
                 "what the environment makes of illegal actions cannot be seen: it raises nothing, "
                 "counts none in info and does not end; masks were checked for legal ones only"

@@ -53,6 +53,7 @@ __all__ = [
 
 MASK = "action_mask"
 SHORT = 200  # steps of further episodes, once one did not end within the limit
+PLAIN = frozenset({bool, int, float, str, bytes, type(None)})
 
 Make = Callable[[], Any]
 """Makes a fresh environment, a ParallelEnv or an AECEnv."""
@@ -117,18 +118,20 @@ def first_difference(one: Trace, two: Trace, ignore: Iterable[str] = ()) -> Diff
 
 def fingerprint(value: Any) -> str:
     """A text that is equal for equal values, in every process. The keys of dicts have no order."""
+    if type(value) in PLAIN:
+        return repr(value)
     if isinstance(value, np.ndarray):
         if value.dtype == object:
             return f"object{value.shape}{fingerprint(value.tolist())}"
         if value.size <= 4:
-            return f"{value.dtype}{value.tolist()}"
-        digest = hashlib.blake2b(np.ascontiguousarray(value).tobytes(), digest_size=8)
-        return f"{value.dtype}{value.shape}#{digest.hexdigest()}"
+            return f"{value.dtype.str}{value.tolist()}"
+        digest = hashlib.blake2b(value.tobytes(), digest_size=8)
+        return f"{value.dtype.str}{value.shape}#{digest.hexdigest()}"
     if isinstance(value, np.generic):
         return repr(value.item())
     if isinstance(value, Mapping):
-        entries = sorted((str(key), fingerprint(entry)) for key, entry in value.items())
-        return "{" + ", ".join(f"{key}: {entry}" for key, entry in entries) + "}"
+        keys = sorted(value, key=str)
+        return "{" + ", ".join([f"{key}: {fingerprint(value[key])}" for key in keys]) + "}"
     if isinstance(value, set | frozenset):
         return "{" + ", ".join(sorted(map(fingerprint, value))) + "}"
     if isinstance(value, list | tuple):
@@ -164,6 +167,7 @@ class View:
     # AEC only: who is selected, and what last() said of it but for the observation.
     selection: Any = None
     last: tuple[Any, Any, Any, Any] | None = None  # reward, terminated, truncated, info
+    stuck: bool = False  # an agent that has ended took its None, and did not leave
 
 
 @dataclass
@@ -243,22 +247,24 @@ class Game(ABC):
     def fork(self, how: Literal["deepcopy", "pickle"]) -> Game:
         """A copy of the game that goes on from here, unwatched. Raises what copying raises."""
         twin: Game = object.__new__(type(self))
-        parts = {k: v for k, v in vars(self).items() if k not in ("env", "watcher", "trace")}
-        twin.__dict__.update(copy.deepcopy(parts))
-        twin.watcher, twin.trace, twin.total_steps = None, list(self.trace), 0
+        twin.__dict__.update(vars(self))
+        twin.watcher, twin.total_steps = None, 0
+        twin.trace, twin.played = list(self.trace), list(self.played)
+        twin.asked, twin._spaces = dict(self.asked), dict(self._spaces)
+        twin._chances = copy.deepcopy(self._chances)
         clone = copy.deepcopy if how == "deepcopy" else lambda env: pickle.loads(pickle.dumps(env))
         twin.env = clone(self.env)
         return twin
 
     def alternatives(self, agent: Any, mask: Array) -> tuple[list[Any], list[Any]]:
-        """Some legal and some illegal actions: of each, the first, the last and one between."""
-        space = self.space("action", agent)
-        numbers = [np.flatnonzero(mask), np.flatnonzero(~mask)]
-        some = [
-            sorted({int(n[i]) for i in (0, len(n) // 2, -1)} if len(n) else ()) for n in numbers
-        ]
-        legal, illegal = ([np.int64(space.start + number) for number in part] for part in some)
-        return legal, illegal
+        """Some legal and some illegal actions: of each the first, the last and two between."""
+        start = self.space("action", agent).start
+
+        def some(numbers: Array) -> list[Any]:
+            places = np.linspace(0, len(numbers) - 1, min(len(numbers), 4)).astype(int)
+            return [np.int64(start + number) for number in numbers[places]]
+
+        return some(np.flatnonzero(mask)), some(np.flatnonzero(~mask))
 
     def space(self, kind: Literal["observation", "action"], agent: Any) -> Any:
         """The space of an agent as it was when it was first asked for."""
@@ -291,7 +297,7 @@ class Game(ABC):
     def _see(self, view: View) -> None:
         parts = {("agents", ""): fingerprint(view.agents), **self._parts(view)}
         self.trace.append(Frame(self.step, parts))
-        self.over = not view.agents
+        self.over = not view.agents or view.stuck
         try:
             self.asked = {} if self.over else self._asked(view)
         except Exception as error:  # its action_space, or a selection of nobody
@@ -372,10 +378,12 @@ class TurnGame(Game):
         return self._look([], {})
 
     def _step(self, actions: Mapping[Any, Any]) -> View:
-        before = list(self.env.agents)
-        (action,) = actions.values()
+        before, was_dead = list(self.env.agents), self.dead
+        ((agent, action),) = actions.items()
         self.env.step(action)
-        return self._look(before, actions)
+        view = self._look(before, actions)
+        view.stuck = was_dead and agent in view.agents
+        return view
 
     def _look(self, before: list[Any], acted: Mapping[Any, Any]) -> View:
         env = self.env
@@ -414,7 +422,9 @@ class TurnGame(Game):
     def _asked(self, view: View) -> dict[Any, Array | None]:
         if view.last is None:
             raise BadAnswer(f"agent_selection is {view.selection!r}, and agents are {view.agents}")
-        return {view.selection: self._mask(view, view.selection)}
+        agent = view.selection
+        dead = view.terminations.get(agent) or view.truncations.get(agent)
+        return {agent: None if dead else self._mask(view, agent)}
 
     def choose(self) -> dict[Any, Any]:
         return dict.fromkeys(self.asked) if self.dead else super().choose()
