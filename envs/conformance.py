@@ -13,11 +13,14 @@ docs/conformance.md lists the checks.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
 
 from corral.envs.arguments import whole
 from corral.envs.conformance_checks import ALL, Session, begin
@@ -26,7 +29,27 @@ from corral.envs.conformance_play import Make
 from corral.envs.conformance_processes import Processes
 from corral.envs.conformance_report import CHECKS, CheckResult, Finding, Findings
 
-__all__ = ["CHECKS", "CheckResult", "Finding", "check_env"]
+__all__ = ["CHECKS", "CheckResult", "Finding", "Named", "check_env"]
+
+
+@dataclass(frozen=True)
+class Named:
+    """Makes the environment of ``module:function``; pickles, whatever the function is."""
+
+    module: str
+    function: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self) -> Any:
+        return self.find()(**self.arguments)
+
+    def find(self) -> Any:
+        """The function. Raises ImportError or AttributeError where there is none."""
+        found: Any = importlib.import_module(self.module)
+        for part in self.function.split("."):
+            found = getattr(found, part)
+        return found
+
 
 TURNS_ONLY = ("selection", "last", "dead-step", "cumulative-rewards")
 
@@ -46,7 +69,7 @@ def check_env(
 
     Args:
         make: builds a fresh environment at every call. To be checked in other processes too it
-            must pickle: a function of a module, or ``functools.partial`` of one.
+            must pickle: a function of a module, ``functools.partial`` of one, or ``Named``.
         seeds: of the episodes; two or more, 0 or larger.
         limit: steps of each agent within which every episode must end.
         stochastic: whether seeds must give different episodes (True), or all the same (False);

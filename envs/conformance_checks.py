@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gymnasium import spaces
+from gymnasium.utils import EzPickle
 
 from corral.envs.conformance_looks import Looks, look_at_spaces
 from corral.envs.conformance_play import (
@@ -360,7 +361,8 @@ def resets(session: Session) -> None:
     """Reset without a seed works; reset with one forgets what was, also in mid-episode."""
     game = session.episode(None, 1)
     if not session.findings.has("crash", "api", "dead-step", "selection"):
-        told_broken(session, game, None, "reset")
+        began = game.broke is None or game.broke.call == "step"
+        told_broken(session, game, None, "crash" if began else "reset")
     if session.findings.has("seed", "reset"):
         return
     seed, alone = session.seeds[0], session.traces[0]
@@ -472,15 +474,20 @@ def _copied_at(session: Session, game: Game, how: Literal["pickle", "deepcopy"])
         difference = session.differs(alone[: len(each.trace)], each.trace)
         if difference is not None:
             sound = False
+            anew = who == "the copy" and isinstance(game.env.unwrapped, EzPickle)
             add(
                 "copies",
-                f"{how}: {who}",
+                "EzPickle" if anew else f"{how}: {who}",
+                "warning" if anew else "error",
                 seed=seed,
                 step=difference.step,
                 agent=difference.agent,
                 seen=f"{call}, then both stepped in turn: in {who} {difference}",
                 expected="both go on as if there had been no copy",
-                advice="see what __getstate__, __setstate__, __reduce__ or __deepcopy__ leave out "
+                advice="EzPickle makes a new environment, without the state of the game: save "
+                "that too in __getstate__, or copy before the first reset only"
+                if anew
+                else "see what __getstate__, __setstate__, __reduce__ or __deepcopy__ leave out "
                 "or share",
             )
             break  # of the original there would be nothing new to say

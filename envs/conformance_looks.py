@@ -436,7 +436,7 @@ def look_at_spaces(game: Game, agent: Any, findings: Findings, when: str) -> boo
     for kind in ("observation", "action"):
         ask: Callable[[Any], Any] = getattr(game.env, f"{kind}_space")
         try:
-            first, now = game.space(kind, agent), ask(agent)  # type: ignore[arg-type]
+            first, now = game.space(kind, agent), ask(agent)
             if not isinstance(first, spaces.Space):
                 raise BadAnswer(f"{brief(first)} is no gymnasium space")
         except Exception as error:  # whatever the environment raises

@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 
 from corral.envs.conformance_checks import Session
-from corral.envs.conformance_play import Broke, Game, fingerprint, play_on
+from corral.envs.conformance_play import EXCEPTION, Broke, Game, fingerprint, play_on
 
 __all__ = ["try_masks"]
 
-MOMENTS = 5  # of each episode
+TRIES = 120  # about as many in each episode, at 12 moments or fewer
 COUNTER = re.compile(r"(illegal|invalid)[_ ]?(action|move)", re.IGNORECASE)
 
 TRUTH = "whatever the mask allows is legal, whatever it forbids is not"
@@ -75,9 +75,12 @@ def _tried(session: Session, seed: int, stream: int) -> Iterator[Try]:
     """What comes of some actions at some moments of the episode."""
     trace = session.traces[stream]
     last = trace[-1].step if trace else 0
-    moments = sorted({int(step) for step in np.linspace(0, max(0, last - 1), MOMENTS)})
     game = session.game()
     game.begin(seed, stream)
+    masks = [mask for mask in game.asked.values() if mask is not None]
+    at_once = sum(min(4, mask.sum()) + min(4, (~mask).sum()) for mask in masks)
+    count = int(np.clip(TRIES // max(1, at_once), 2, 12))
+    moments = sorted({int(step) for step in np.linspace(0, max(0, last - 1), count)})
     for moment in moments:
         play_on(game, moment)
         if game.over:
@@ -91,7 +94,8 @@ def _tried(session: Session, seed: int, stream: int) -> Iterator[Try]:
                 allowed = any(action == each for each in legal)
                 yield _outcome(twin, Try(seed, game.step, agent, action, allowed))
                 session.count(twin)
-    if game.broke is not None:  # where it broke, which a lie of the mask may have done
+    if trace and EXCEPTION in trace[-1].parts:  # a lie of the mask may have broken it
+        play_on(game, last)
         yield from _at_the_break(session, game, seed, stream)
     session.count(game)
 
@@ -273,7 +277,7 @@ class _Judge:
                     f"{action}, and the game went on, while others end it with a penalty",
                 )
         if not self.illegal and not self.session.findings.has("mask-lies"):
-            note = "the masks that were seen forbid nothing: there was nothing to try"
+            note = "at the moments that were tried masks forbade nothing: there was nothing to try"
         elif self.illegal and not (self.counting or self.raising or some_end):
             note = (
                 "what the environment makes of illegal actions cannot be seen: it raises nothing, "

@@ -28,6 +28,7 @@ from pettingzoo import AECEnv, ParallelEnv
 from corral.envs.core import Array
 
 __all__ = [
+    "EXCEPTION",
     "MASK",
     "SHORT",
     "BadAnswer",
@@ -53,6 +54,7 @@ __all__ = [
 
 MASK = "action_mask"
 SHORT = 200  # steps of further episodes, once one did not end within the limit
+EXCEPTION = ("exception", "")  # the only part of a frame in which the environment raised
 PLAIN = frozenset({bool, int, float, str, bytes, type(None)})
 
 Make = Callable[[], Any]
@@ -92,10 +94,10 @@ class Difference:
     two: str
 
     def __str__(self) -> str:
-        """ "the reward of a differs: 0.5 against 0.25", for values that are short enough."""
+        """Such as: another reward of a: 0.5 against 0.25; with values that are short enough."""
         whose = f" of {self.agent}" if self.agent else ""
         values = f": {self.one} against {self.two}" if len(self.one + self.two) < 100 else ""
-        return f"the {self.what}{whose} differs{values}"
+        return f"another {self.what}{whose}{values}"
 
 
 def first_difference(one: Trace, two: Trace, ignore: Iterable[str] = ()) -> Difference | None:
@@ -104,6 +106,9 @@ def first_difference(one: Trace, two: Trace, ignore: Iterable[str] = ()) -> Diff
     ``ignore``: kinds of parts that may differ.
     """
     for a, b in zip(one, two, strict=False):
+        if (EXCEPTION in a.parts) != (EXCEPTION in b.parts):
+            seen = a.parts.get(EXCEPTION, "none"), b.parts.get(EXCEPTION, "none")
+            return Difference(a.step, "end by an exception", None, *seen)
         for key in [*a.parts, *(key for key in b.parts if key not in a.parts)]:
             seen = a.parts.get(key, "nothing"), b.parts.get(key, "nothing")
             if key[0] not in ignore and seen[0] != seen[1]:
@@ -252,8 +257,9 @@ class Game(ABC):
         twin.trace, twin.played = list(self.trace), list(self.played)
         twin.asked, twin._spaces = dict(self.asked), dict(self._spaces)
         twin._chances = copy.deepcopy(self._chances)
-        clone = copy.deepcopy if how == "deepcopy" else lambda env: pickle.loads(pickle.dumps(env))
-        twin.env = clone(self.env)
+        twin.env = (
+            copy.deepcopy(self.env) if how == "deepcopy" else pickle.loads(pickle.dumps(self.env))
+        )
         return twin
 
     def alternatives(self, agent: Any, mask: Array) -> tuple[list[Any], list[Any]]:
@@ -292,10 +298,10 @@ class Game(ABC):
         self.broke = Broke(call, error, actions)
         self.over, self.asked = True, {}
         # Only the type: messages may hold addresses, or the order of a set.
-        self.trace.append(Frame(self.step, {("exception", ""): type(error).__name__}))
+        self.trace.append(Frame(self.step, {EXCEPTION: type(error).__name__}))
 
     def _see(self, view: View) -> None:
-        parts = {("agents", ""): fingerprint(view.agents), **self._parts(view)}
+        parts = {("list of agents", ""): fingerprint(view.agents), **self._parts(view)}
         self.trace.append(Frame(self.step, parts))
         self.over = not view.agents or view.stuck
         try:
@@ -372,13 +378,14 @@ class TurnGame(Game):
     """An AECEnv: a step plays the action of the selected agent."""
 
     turns = True
+    _dead = False  # the selected agent's episode is over: None is its only action
 
     def _reset(self, kwargs: dict[str, Any]) -> View:
         self.env.reset(**kwargs)
         return self._look([], {})
 
     def _step(self, actions: Mapping[Any, Any]) -> View:
-        before, was_dead = list(self.env.agents), self.dead
+        before, was_dead = list(self.env.agents), self._dead
         ((agent, action),) = actions.items()
         self.env.step(action)
         view = self._look(before, actions)
@@ -390,7 +397,8 @@ class TurnGame(Game):
         tables = (env.rewards, env.terminations, env.truncations, env.infos)
         _require_dicts("env", ("rewards", "terminations", "truncations", "infos"), tables)
         agents = list(env.agents)
-        view = View(self.step, before, agents, acted, {}, *map(dict, tables))
+        rewards, terminations, truncations, infos = map(dict, tables)
+        view = View(self.step, before, agents, acted, {}, rewards, terminations, truncations, infos)
         if agents:
             view.selection = env.agent_selection
             if view.selection in agents:
@@ -423,20 +431,11 @@ class TurnGame(Game):
         if view.last is None:
             raise BadAnswer(f"agent_selection is {view.selection!r}, and agents are {view.agents}")
         agent = view.selection
-        dead = view.terminations.get(agent) or view.truncations.get(agent)
-        return {agent: None if dead else self._mask(view, agent)}
+        self._dead = bool(view.terminations.get(agent) or view.truncations.get(agent))
+        return {agent: None if self._dead else self._mask(view, agent)}
 
     def choose(self) -> dict[Any, Any]:
-        return dict.fromkeys(self.asked) if self.dead else super().choose()
-
-    @property
-    def dead(self) -> bool:
-        """Whether the selected agent's episode is over, so that None is its only action."""
-        return any(
-            table.get(agent)
-            for agent in self.asked
-            for table in (self.env.terminations, self.env.truncations)
-        )
+        return dict.fromkeys(self.asked) if self._dead else super().choose()
 
 
 def game_of(env: Any, watcher: Watcher | None = None) -> Game:

@@ -60,7 +60,7 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """ "agent_0, seed 0, step 3 (12 times, also agent_1)"."""
+        """Such as: agent_0, seed 0, step 3 (12 times, also agent_1)."""
         parts = [] if self.agent is None else [self.agent]
         parts += [] if self.seed is None else [f"seed {self.seed}"]
         parts += [] if self.step is None else ["reset" if self.step == 0 else f"step {self.step}"]

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.utils import EzPickle
 from pettingzoo import AECEnv, ParallelEnv
 
 
@@ -88,6 +89,14 @@ class Walk(ParallelEnv[str, Any, int]):  # type: ignore[misc]
 
     def infos(self) -> dict[str, Any]:
         return {a: {"illegal_actions": self.illegal[a], "t": self.t} for a in self.agents}
+
+
+class Prints(Walk):
+    """Sound, but it prints."""
+
+    def step(self, actions: Mapping[str, int]) -> tuple[Any, Any, Any, Any, Any]:
+        print("a step")
+        return super().step(actions)
 
 
 # --- What one call shows -------------------------------------------------------------------------
@@ -298,11 +307,9 @@ class Punishing(Walk):
 
 
 class AllowsWhatEndsTheGame(Punishing):
-    """Only of the one who leaves: the other's mask is true, and shows what the penalty is."""
+    """Forbids one end of the fields only, where one sees what the penalty is."""
 
-    def mask(self, agent: str) -> Any:
-        too_much = AllowsTooMuch.mask(self, agent)  # type: ignore[arg-type]
-        return too_much if agent == "early" else self.legal(agent)
+    mask = AllowsTooMuch.mask
 
 
 class ForbidsWhatGoesOn(Punishing):
@@ -398,6 +405,14 @@ class LosesItsGenerator(Walk):
         twin.rng.bit_generator.state = self.rng.bit_generator.state
         twin.place, twin.illegal = dict(self.place), dict(self.illegal)
         return twin
+
+
+class RebuiltByEzPickle(EzPickle, Walk):
+    """A copy is a new environment, without the state of the game."""
+
+    def __init__(self) -> None:
+        EzPickle.__init__(self)
+        Walk.__init__(self)
 
 
 class SharesWithItsCopy(Walk):
