@@ -26,6 +26,7 @@ NAMES = (
     "hard_setting",
     "checkpoint_trust",
     "two_step",
+    "conformance",
 )
 
 

@@ -48,11 +48,18 @@ class Looks:
         if view.step == 0:
             self._known = set(getattr(game.env, "possible_agents", ()) or view.agents)
         self._agents(game, view)
+        when = f"at step {view.step}"
+        shown = {*view.agents, *(agent for agent in view.observations if agent in self._known)}
+        sound = {
+            agent
+            for agent in sorted(shown, key=str)
+            if look_at_spaces(game, agent, self.findings, when)
+        }
         for agent, observation in view.observations.items():
-            if agent in self._known and not (observation is None and self._is_over(view, agent)):
+            if agent in sound and not (observation is None and self._is_over(view, agent)):
                 self._observation(game, agent, observation)
         for agent in view.agents:
-            if agent in view.observations and not self._is_over(view, agent):
+            if agent in sound and agent in view.observations and not self._is_over(view, agent):
                 self._mask(game, view, agent)
         for table in (view.rewards, {} if view.last is None else {view.selection: view.last[0]}):
             for agent, reward in table.items():
@@ -64,8 +71,6 @@ class Looks:
         if game.turns:
             self._turn(game, view)
         self._changes(game, view)
-        for agent in view.agents:
-            look_at_spaces(game, agent, self.findings, f"at step {view.step}")
 
     def _add(self, check: str, cause: str, severity: Severity = "error", **told: Any) -> None:
         self.findings.add(check, cause, severity, seed=self.seed, step=self._step, **told)
@@ -235,7 +240,8 @@ class Looks:
     @staticmethod
     def _waits(game: Game, view: View) -> bool:
         """Whether a mask may be all zero: turns played as a ParallelEnv, and another can act."""
-        in_turns = not game.env.metadata.get("is_parallelizable", True)
+        metadata = getattr(game.env, "metadata", None) or {}
+        in_turns = not metadata.get("is_parallelizable", True)
         masks = (mask_of(view.observations.get(a), view.infos.get(a)) for a in view.agents)
         return not game.turns and in_turns and any(np.any(mask) for mask in masks)
 
@@ -373,7 +379,10 @@ class Looks:
                     "self.rewards anew, call _accumulate_rewards() once",
                 )
             self._owed[agent] = told
-        again = game.env.observe(agent)
+        try:
+            again = game.env.observe(agent)
+        except Exception as error:  # whatever it raises: last() could observe a moment ago
+            again = f"{type(error).__name__}: {error}"
         pairs = {
             "observation": (view.observations[agent], again),
             "termination": (ends[0], view.terminations.get(agent)),

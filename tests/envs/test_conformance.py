@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -266,3 +267,9 @@ def test_global_generators_and_warnings_are_left_alone(recwarn: pytest.WarningsR
     )
     assert result.findings == ()
     assert len(recwarn) == 0
+
+
+def test_the_page_lists_the_checks() -> None:
+    page = Path(__file__).parents[2] / "docs" / "conformance.md"
+    for name, kept in CHECKS.items():
+        assert f"| `{name}` | {kept} |\n" in page.read_text(encoding="utf-8")
