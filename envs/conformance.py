@@ -23,11 +23,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from corral.envs.arguments import whole
-from corral.envs.conformance_checks import ALL, Session, begin
+from corral.envs.conformance_checks import ALL, begin
 from corral.envs.conformance_masks import try_masks
 from corral.envs.conformance_play import Make
 from corral.envs.conformance_processes import Processes
 from corral.envs.conformance_report import CHECKS, CheckResult, Finding, Findings
+from corral.envs.conformance_session import Session
 
 __all__ = ["CHECKS", "CheckResult", "Finding", "Named", "check_env"]
 

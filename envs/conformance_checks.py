@@ -8,31 +8,18 @@ failed, is entered as not run, with the reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from gymnasium import spaces
-from gymnasium.utils import EzPickle
 
-from corral.envs.conformance_looks import Looks, look_at_spaces
-from corral.envs.conformance_play import (
-    SHORT,
-    BadAnswer,
-    Difference,
-    Game,
-    Make,
-    NotOurs,
-    Trace,
-    Watcher,
-    brief,
-    first_difference,
-    game_of,
-    play_on,
-    steps_of,
-)
-from corral.envs.conformance_report import Findings, Severity
+from corral.envs.conformance_copies import copied, interleaved
+from corral.envs.conformance_play import BadAnswer, Game, NotOurs, game_of, play_on
+from corral.envs.conformance_report import Severity
+from corral.envs.conformance_session import Session, middle_of
+from corral.envs.conformance_spaces import look_at_spaces
+from corral.envs.conformance_trace import Difference, brief, first_difference
 
-__all__ = ["ALL", "COMPARISONS", "Session", "begin"]
+__all__ = ["ALL", "begin"]
 
 COMPARISONS = ("other-seeds", "reset", "shared-state", "copies", "processes", "hashing")
 """What stands on it that the same seed gives the same episode."""
@@ -44,77 +31,6 @@ UNSEEDED = (
     "draw all chance from one generator of the environment's own, made in reset: "
     "if seed is not None: self.rng = np.random.default_rng(seed)"
 )
-
-
-@dataclass
-class Session:
-    """One check of one environment: what to play, what was played, what was found."""
-
-    make: Make
-    findings: Findings
-    seeds: tuple[int, ...]
-    limit: int
-    stochastic: bool | None
-    name: str = ""
-    turns: bool = False
-    masked: bool = False
-    games: list[Game] = field(default_factory=list)  # those of the watched episodes, by seed
-    traces: list[Trace] = field(default_factory=list)  # of ``seeds``
-    ignore: tuple[str, ...] = ()  # kinds of parts that are known not to be repeatable
-    fork: Literal["deepcopy", "pickle"] | None = None  # how a game can be copied
-    episodes: int = 0
-    steps: int = 0
-
-    def game(self, watcher: Watcher | None = None) -> Game:
-        return game_of(self.make(), watcher)
-
-    def limit_of(self, game: Game) -> int:
-        return steps_of(game, self.limit)
-
-    def episode(
-        self, seed: int | None, stream: int, *, game: Game | None = None, watch: bool = False
-    ) -> Game:
-        """A game, fresh unless given, after an episode."""
-        watcher = Looks(self.findings, seed) if watch else None
-        played = game or self.game(watcher)
-        played.begin(seed, stream)
-        ended = play_on(played, self.limit_of(played))
-        if not ended and self.limit > SHORT:
-            self.findings.add(
-                "endless",
-                "limit",
-                seed=seed,
-                step=played.step,
-                seen=f"an episode did not end within {played.step:,} steps",
-                expected="a termination or a truncation of every agent",
-                advice="give the environment a time limit; or, if its episodes are that long, "
-                f"raise the check's limit, {self.limit:,}",
-            )
-            self.limit = SHORT
-        if watcher is not None:
-            self.masked |= watcher.masked
-        self.count(played)
-        return played
-
-    def count(self, game: Game) -> None:
-        """Add a game that was played to the totals, and close it."""
-        self.episodes += 1
-        self.steps += game.total_steps
-        game.total_steps = 0
-        try:
-            game.close()
-        except Exception as error:  # whatever it raises
-            self.findings.add(
-                "api",
-                "close",
-                "warning",
-                seen=f"close() raised {type(error).__name__}: {error}",
-                expected="close() may be called at any time",
-                advice="release only what is there",
-            )
-
-    def differs(self, one: Trace, two: Trace) -> Difference | None:
-        return first_difference(one, two, self.ignore)
 
 
 # --- Before anything is played -------------------------------------------------------------------
@@ -370,7 +286,7 @@ def resets(session: Session) -> None:
         if place == "in mid-episode":
             game = session.game()
             game.begin(seed + 1, 1)  # another episode, other actions
-            play_on(game, _middle(alone))
+            play_on(game, middle_of(alone))
         session.episode(seed, 0, game=game)
         difference = session.differs(alone, game.trace)
         if difference is None:
@@ -385,128 +301,6 @@ def resets(session: Session) -> None:
             expected="the same episode: reset with a seed forgets all that was",
             advice="set every attribute that an episode changes in reset()",
         )
-
-
-def interleaved(session: Session) -> None:
-    """Two environments stepped in turn play what each plays alone."""
-    if session.findings.has("seed"):
-        return
-    streams = (0, len(session.seeds) - 1)
-    games = [session.game() for _ in streams]
-    for game, stream in zip(games, streams, strict=True):
-        game.begin(session.seeds[stream], stream)
-    while any(not game.over and game.step < session.limit_of(game) for game in games):
-        for game in games:
-            if not game.over:
-                game.play(game.choose())
-    for game, stream in zip(games, streams, strict=True):
-        session.count(game)
-        difference = session.differs(session.traces[stream][: len(game.trace)], game.trace)
-        if difference is None:
-            continue
-        session.findings.add(
-            "shared-state",
-            "interleaved",
-            seed=session.seeds[stream],
-            step=difference.step,
-            agent=difference.agent,
-            seen="another environment was stepped in turn with this one, against alone: "
-            f"{difference}",
-            expected="environments of one process know nothing of each other",
-            advice="keep nothing in class attributes, module globals or global generators "
-            "(np.random.seed, random.seed)",
-        )
-
-
-def copied(session: Session) -> None:
-    """Pickled and deep copies, in turn with their original, go on as it does."""
-    if session.findings.has("seed"):
-        _try_deepcopy(session)
-        return
-    if session.findings.has("shared-state"):
-        session.findings.skip(["copies"], "environments share state, see shared-state")
-        return
-    alone = session.traces[0]
-    ways: tuple[Literal["pickle", "deepcopy"], ...] = ("pickle", "deepcopy")
-    for how in ways:
-        sound = True
-        middle = _middle(alone)
-        for cut in sorted({0, middle} if how == "pickle" else {middle}):
-            game = session.game()
-            game.begin(session.seeds[0], 0)
-            play_on(game, cut)
-            if game.over:
-                session.count(game)
-                continue
-            sound &= _copied_at(session, game, how)
-        if sound:
-            session.fork = how  # deepcopy, the last, is preferred
-
-
-def _copied_at(session: Session, game: Game, how: Literal["pickle", "deepcopy"]) -> bool:
-    """Copy a game that is being played and end both; whether the copy is as good as it."""
-    add, seed, alone = session.findings.add, session.seeds[0], session.traces[0]
-    call = "pickle.loads(pickle.dumps(env))" if how == "pickle" else "copy.deepcopy(env)"
-    try:
-        twin = game.fork(how)
-    except Exception as error:  # whatever copying raises
-        session.count(game)
-        add(
-            "copies",
-            f"{how} raises",
-            "warning",
-            seed=seed,
-            step=game.step,
-            seen=f"{call} raised {type(error).__name__}: {error}",
-            expected="a copy: worker processes, tree search and snapshots rely on it",
-            advice="keep windows, files, lambdas and generators (yield) out of attributes, or "
-            "leave them out in __getstate__",
-        )
-        return False
-    while not (game.over and twin.over):
-        for each in (twin, game):
-            if not each.over:
-                each.play(each.choose())
-                each.over |= each.step >= session.limit_of(each)
-    sound = True
-    for each, who in ((twin, "the copy"), (game, "the original, once copied")):
-        session.count(each)
-        difference = session.differs(alone[: len(each.trace)], each.trace)
-        if difference is not None:
-            sound = False
-            anew = who == "the copy" and isinstance(game.env.unwrapped, EzPickle)
-            add(
-                "copies",
-                "EzPickle" if anew else f"{how}: {who}",
-                "warning" if anew else "error",
-                seed=seed,
-                step=difference.step,
-                agent=difference.agent,
-                seen=f"{call}, then both stepped in turn: in {who} {difference}",
-                expected="both go on as if there had been no copy",
-                advice="EzPickle makes a new environment, without the state of the game: save "
-                "that too in __getstate__, or copy before the first reset only"
-                if anew
-                else "see what __getstate__, __setstate__, __reduce__ or __deepcopy__ leave out "
-                "or share",
-            )
-            break  # of the original there would be nothing new to say
-    return sound
-
-
-def _try_deepcopy(session: Session) -> None:
-    """Where nothing is repeatable copies cannot be compared; they serve to try out masks."""
-    game = session.game()
-    game.begin(session.seeds[0], 0)
-    try:
-        game.fork("deepcopy")
-    except Exception:  # whatever copying raises: then there is no fork
-        return
-    session.fork = "deepcopy"
-
-
-def _middle(trace: Trace) -> int:
-    return trace[-1].step // 2 if trace else 0
 
 
 ALL: Sequence[Callable[[Session], Any]] = (

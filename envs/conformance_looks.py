@@ -7,25 +7,19 @@ what it must: who has left, the keys of infos, what was handed out, rewards not 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
-from corral.envs.conformance_play import (
-    MASK,
-    BadAnswer,
-    Game,
-    View,
-    brief,
-    fingerprint,
-    mask_of,
-)
+from corral.envs.conformance_play import MASK, Game, View, mask_of
 from corral.envs.conformance_report import Findings, Severity
+from corral.envs.conformance_spaces import look_at_spaces, misfits
+from corral.envs.conformance_trace import brief, fingerprint
+from corral.envs.conformance_turns import TurnLooks, number_of
 
-__all__ = ["Looks", "look_at_spaces"]
+__all__ = ["Looks"]
 
 
 class Looks:
@@ -40,8 +34,7 @@ class Looks:
         self._gone: set[Any] = set()
         self._info_keys: dict[Any, set[Any]] = {}
         self._handed_out: list[tuple[str, Any, int, Any, str]] = []
-        self._owed: dict[Any, float] = {}  # AEC: rewards since the agent's last action
-        self._dead = False  # AEC: the selected agent's episode is over
+        self._turns = TurnLooks(self._add)
 
     def see(self, game: Game, view: View) -> None:
         self._step = view.step
@@ -69,7 +62,7 @@ class Looks:
             if not game.turns or agent == view.selection:
                 self._info(agent, info)
         if game.turns:
-            self._turn(game, view)
+            self._turns.see(game, view)
         self._changes(game, view)
 
     def _add(self, check: str, cause: str, severity: Severity = "error", **told: Any) -> None:
@@ -248,7 +241,7 @@ class Looks:
     # --- Rewards, ends, infos --------------------------------------------------------------------
 
     def _reward(self, agent: Any, reward: Any) -> None:
-        number = _number(reward)
+        number = number_of(reward)
         if number is not None and math.isfinite(number):
             return
         self._add(
@@ -337,209 +330,3 @@ class Looks:
         self._handed_out = [
             (what, agent, view.step, thing, fingerprint(thing)) for what, agent, thing in given
         ]
-
-    # --- AEC -------------------------------------------------------------------------------------
-
-    def _turn(self, game: Game, view: View) -> None:
-        agents = view.agents
-        if agents and view.last is None:
-            self._add(
-                "selection",
-                "not live",
-                agent=view.selection,
-                seen=f"agent_selection is {view.selection!r}, and agents are {brief(agents)}",
-                expected="one of agents",
-                advice="move agent_selection on when an agent leaves",
-            )
-        self._dead_step(view)
-        paid = getattr(game.env, "_cumulative_rewards", {})
-        for agent in view.agents:
-            if view.step == 0 or agent not in self._owed:
-                self._owed[agent] = _number(paid.get(agent)) or 0.0
-                continue
-            if agent in view.acted and not self._dead:
-                self._owed[agent] = 0.0
-            self._owed[agent] += _number(view.rewards.get(agent)) or 0.0
-        if view.last is None or view.stuck:
-            self._dead = False
-            return
-        agent, (total, *ends, info) = view.selection, view.last
-        self._dead = any(map(bool, ends))
-        told = _number(total)
-        owed = self._owed[agent]
-        if told is not None and not math.isclose(told, owed, rel_tol=1e-5, abs_tol=1e-6):
-            if math.isfinite(told) and math.isfinite(owed):
-                self._add(
-                    "cumulative-rewards",
-                    "sum",
-                    agent=agent,
-                    seen=f"last() pays {told:g}; since its last action rewards came to {owed:g}",
-                    expected="the sum of rewards[agent] after each step since it acted",
-                    advice="in step(): set _cumulative_rewards[agent_selection] = 0, fill "
-                    "self.rewards anew, call _accumulate_rewards() once",
-                )
-            self._owed[agent] = told
-        try:
-            again = game.env.observe(agent)
-        except Exception as error:  # whatever it raises: last() could observe a moment ago
-            again = f"{type(error).__name__}: {error}"
-        pairs = {
-            "observation": (view.observations[agent], again),
-            "termination": (ends[0], view.terminations.get(agent)),
-            "truncation": (ends[1], view.truncations.get(agent)),
-            "info": (info, view.infos.get(agent)),
-        }
-        for name, (one, two) in pairs.items():
-            if fingerprint(one) != fingerprint(two):
-                self._add(
-                    "last",
-                    name,
-                    agent=agent,
-                    seen=f"the {name} of last() is {brief(one)}; asked again it is {brief(two)}",
-                    expected="last() tells what observe(agent), terminations, truncations and "
-                    "infos tell, at every call",
-                    advice="leave last() as AECEnv has it, and let observe() change nothing",
-                )
-
-    def _dead_step(self, view: View) -> None:
-        left = [agent for agent in view.before if agent not in view.agents]
-        stepped = [agent for agent in view.acted if self._dead]
-        for agent in stepped:
-            if agent in view.agents:
-                self._add(
-                    "dead-step",
-                    "stays",
-                    agent=agent,
-                    seen="it has ended and took its None, and is still in agents",
-                    expected="step(None) of an agent that has ended removes it from agents",
-                    advice="begin step() with: if terminations[agent_selection] or "
-                    "truncations[agent_selection]: return self._was_dead_step(action)",
-                )
-        for agent in left:
-            if agent not in stepped:
-                self._add(
-                    "dead-step",
-                    "left",
-                    agent=agent,
-                    seen="it left agents without a turn of its own after its end",
-                    expected="who has ended is selected once more, so that its last reward and "
-                    "observation are seen, and takes None",
-                    advice="set terminations or truncations and leave agents to _was_dead_step",
-                )
-
-
-def _number(value: Any) -> float | None:
-    """A reward as a float; None where it is no number."""
-    if isinstance(value, int | float | np.integer | np.floating | np.bool_):
-        return float(value)
-    if isinstance(value, np.ndarray) and value.shape == () and value.dtype.kind in "biuf":
-        return float(value)
-    return None
-
-
-# --- Spaces --------------------------------------------------------------------------------------
-
-
-def look_at_spaces(game: Game, agent: Any, findings: Findings, when: str) -> bool:
-    """See that an agent's spaces are the objects that they were at first; whether it has any."""
-    for kind in ("observation", "action"):
-        ask: Callable[[Any], Any] = getattr(game.env, f"{kind}_space")
-        try:
-            first, now = game.space(kind, agent), ask(agent)
-            if not isinstance(first, spaces.Space):
-                raise BadAnswer(f"{brief(first)} is no gymnasium space")
-        except Exception as error:  # whatever the environment raises
-            findings.add(
-                "spaces",
-                f"{kind} raises",
-                agent=agent,
-                seen=f"{kind}_space({agent!r}) {when}: {type(error).__name__}: {error}",
-                expected="a space, for every one of possible_agents, at any time",
-                advice="build the spaces in the constructor",
-            )
-            return False
-        if now is first:
-            continue
-        equal = now == first
-        findings.add(
-            "spaces",
-            f"{kind} {'object' if equal else 'changed'}",
-            agent=agent,
-            seen=f"{kind}_space({agent!r}) is "
-            + ("another object at each call" if equal else f"{now} {when}, at first {first}"),
-            expected="the same object at every call"
-            + (": seeding a space that is made anew has no effect" if equal else ""),
-            advice="build spaces once, in the constructor, or cache the method with lru_cache",
-        )
-    return True
-
-
-@dataclass(frozen=True)
-class Misfit:
-    """One way in which a value is not of its space."""
-
-    cause: str
-    seen: str
-    expected: str
-    advice: str
-    path: str = ""
-    severity: Severity = "error"
-
-
-def misfits(space: Any, value: Any, path: str = "", top: bool = False) -> Iterator[Misfit]:
-    """How ``value`` is not of ``space``; the mask, at the ``top`` of a Dict, is left out."""
-    if isinstance(space, spaces.Dict):
-        if not isinstance(value, Mapping):
-            yield _misfit("type", f"a {type(value).__name__}", "a dict", path)
-            return
-        if set(value) != set(space.spaces):
-            keys = [sorted(map(str, keys)) for keys in (value, space.spaces)]
-            yield _misfit("keys", f"keys {keys[0]}", f"keys {keys[1]}", path)
-        for key, part in space.spaces.items():
-            if key in value and not (top and key == MASK):
-                yield from misfits(part, value[key], f"{path}[{key!r}]")
-    elif isinstance(space, spaces.Tuple):
-        if not isinstance(value, tuple) or len(value) != len(space.spaces):
-            yield _misfit("type", brief(value), f"a tuple of {len(space.spaces)}", path)
-            return
-        for i, part in enumerate(space.spaces):
-            yield from misfits(part, value[i], f"{path}[{i}]")
-    elif isinstance(space, spaces.Box | spaces.MultiBinary | spaces.MultiDiscrete):
-        yield from _array_misfits(space, value, path)
-    elif not space.contains(value):
-        yield _misfit("outside", brief(value), f"a value of {space}", path)
-
-
-def _array_misfits(space: Any, value: Any, path: str) -> Iterator[Misfit]:
-    if not isinstance(value, np.ndarray | np.generic):
-        yield _misfit("type", f"a {type(value).__name__}, {brief(value)}", "an array", path)
-    elif value.shape != space.shape:
-        yield _misfit("shape", f"shape {value.shape}", f"shape {space.shape}", path)
-    elif not np.can_cast(value.dtype, space.dtype):
-        yield _misfit("dtype", f"dtype {value.dtype}", f"dtype {space.dtype}", path)
-    else:
-        if value.dtype != space.dtype:
-            advice = f"make it with dtype np.{space.dtype}: buffers have the space's dtype"
-            seen, expected = f"dtype {value.dtype}", f"dtype {space.dtype}"
-            yield Misfit("other dtype", seen, expected, advice, path, "warning")
-        array = np.asarray(value)
-        if array.dtype.kind == "f" and np.isnan(array).any():
-            yield _misfit("NaN", f"NaN in {brief(array)}", "numbers", path)
-        elif isinstance(space, spaces.Box):
-            outside = (array < space.low) | (array > space.high)
-            if outside.any():
-                place = tuple(int(i) for i in np.argwhere(outside)[0])
-                low, high = space.low[place], space.high[place]
-                at = f" at index {', '.join(map(str, place))}" if place else ""
-                yield _misfit("outside", f"{array[place]}{at}", f"{low} to {high}", path)
-        elif not space.contains(array.astype(space.dtype)):
-            yield _misfit("outside", brief(value), f"a value of {space}", path)
-
-
-def _misfit(cause: str, seen: str, expected: str, path: str) -> Misfit:
-    advice = {
-        "outside": "widen the space, or clip or scale what is observed",
-        "dtype": "make it with the space's dtype, or declare the dtype that it has",
-        "NaN": "look for a division by 0, or for an array that was never filled",
-    }.get(cause, "make the space and what is observed agree")
-    return Misfit(cause, f"an observation: {seen}", f"in the space: {expected}", advice, path)

@@ -23,8 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from corral.envs.conformance_checks import Session
-from corral.envs.conformance_play import EXCEPTION, Broke, Game, fingerprint, play_on
+from corral.envs.conformance_play import Broke, Game, play_on
+from corral.envs.conformance_session import Session
+from corral.envs.conformance_trace import EXCEPTION, fingerprint
 
 __all__ = ["try_masks"]
 

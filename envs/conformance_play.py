@@ -6,18 +6,16 @@ agent whose episode is over is a step too). Agents play random actions, legal on
 mask. An agent's actions are drawn from a stream of its own, so that they do not depend on the order
 of agents: two games that show the same masks play the same actions.
 
-What is shown becomes a ``Trace`` of fingerprints, texts that are equal in every process where the
-values are. ``first_difference`` says where two of them part.
+What is shown becomes a ``Trace`` of fingerprints (``corral.envs.conformance_trace``).
 """
 
 from __future__ import annotations
 
 import copy
-import hashlib
 import pickle
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -25,37 +23,30 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
 
+from corral.envs.conformance_trace import EXCEPTION, Frame, Trace, brief, fingerprint
 from corral.envs.core import Array
 
 __all__ = [
-    "EXCEPTION",
     "MASK",
     "SHORT",
     "BadAnswer",
     "Broke",
-    "Difference",
-    "Frame",
     "Game",
     "Make",
     "NotOurs",
-    "Trace",
     "View",
     "Watcher",
-    "brief",
-    "fingerprint",
-    "first_difference",
     "game_of",
     "make_game",
     "mask_of",
     "play_on",
     "record",
+    "steps_of",
     "usable_mask",
 ]
 
 MASK = "action_mask"
 SHORT = 200  # steps of further episodes, once one did not end within the limit
-EXCEPTION = ("exception", "")  # the only part of a frame in which the environment raised
-PLAIN = frozenset({bool, int, float, str, bytes, type(None)})
 
 Make = Callable[[], Any]
 """Makes a fresh environment, a ParallelEnv or an AECEnv."""
@@ -67,90 +58,6 @@ class BadAnswer(Exception):
 
 class NotOurs(Exception):
     """``make`` gave no PettingZoo environment."""
-
-
-# --- What was shown ------------------------------------------------------------------------------
-
-
-@dataclass
-class Frame:
-    """Everything that one call showed, as fingerprints by (what, agent or "")."""
-
-    step: int  # calls of step so far; 0 is the reset
-    parts: dict[tuple[str, str], str]
-
-
-Trace = list[Frame]
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Where two traces part."""
-
-    step: int
-    what: str
-    agent: str | None
-    one: str
-    two: str
-
-    def __str__(self) -> str:
-        """Such as: another reward of a: 0.5 against 0.25; with values that are short enough."""
-        whose = f" of {self.agent}" if self.agent else ""
-        values = f": {self.one} against {self.two}" if len(self.one + self.two) < 100 else ""
-        return f"another {self.what}{whose}{values}"
-
-
-def first_difference(one: Trace, two: Trace, ignore: Iterable[str] = ()) -> Difference | None:
-    """Where ``two`` first differs from ``one``; None where it does not.
-
-    ``ignore``: kinds of parts that may differ.
-    """
-    for a, b in zip(one, two, strict=False):
-        if (EXCEPTION in a.parts) != (EXCEPTION in b.parts):
-            seen = a.parts.get(EXCEPTION, "none"), b.parts.get(EXCEPTION, "none")
-            return Difference(a.step, "end by an exception", None, *seen)
-        for key in [*a.parts, *(key for key in b.parts if key not in a.parts)]:
-            seen = a.parts.get(key, "nothing"), b.parts.get(key, "nothing")
-            if key[0] not in ignore and seen[0] != seen[1]:
-                return Difference(a.step, key[0], key[1] or None, *seen)
-    if len(one) != len(two):
-        shorter = min(one, two, key=len)
-        step = shorter[-1].step if shorter else 0
-        ends = [str(trace[-1].step) if trace else "none" for trace in (one, two)]
-        return Difference(step, "last step", None, *ends)
-    return None
-
-
-def fingerprint(value: Any) -> str:
-    """A text that is equal for equal values, in every process. The keys of dicts have no order."""
-    if type(value) in PLAIN:
-        return repr(value)
-    if isinstance(value, np.ndarray):
-        if value.dtype == object:
-            return f"object{value.shape}{fingerprint(value.tolist())}"
-        if value.size <= 4:
-            return f"{value.dtype.str}{value.tolist()}"
-        digest = hashlib.blake2b(value.tobytes(), digest_size=8)
-        return f"{value.dtype.str}{value.shape}#{digest.hexdigest()}"
-    if isinstance(value, np.generic):
-        return repr(value.item())
-    if isinstance(value, Mapping):
-        keys = sorted(value, key=str)
-        return "{" + ", ".join([f"{key}: {fingerprint(value[key])}" for key in keys]) + "}"
-    if isinstance(value, set | frozenset):
-        return "{" + ", ".join(sorted(map(fingerprint, value))) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(fingerprint, value)) + "]"
-    text = repr(value)
-    return type(value).__qualname__ if " at 0x" in text else text  # an address says nothing
-
-
-def brief(value: Any, most: int = 60) -> str:
-    """A value in a few words, for a report."""
-    if isinstance(value, np.ndarray) and value.size > 8:
-        return f"{value.dtype} array of shape {value.shape}"
-    text = " ".join(repr(value).split())
-    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 # --- A game --------------------------------------------------------------------------------------

@@ -11,8 +11,9 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from corral.envs.conformance_checks import Session
-from corral.envs.conformance_play import Make, Trace, record
+from corral.envs.conformance_play import Make, record
+from corral.envs.conformance_session import Session
+from corral.envs.conformance_trace import Trace
 
 __all__ = ["Processes", "child"]
 
