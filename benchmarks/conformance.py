@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import copy
 import importlib
+import pickle
 import warnings
 from collections.abc import Callable
 from importlib import metadata
 from typing import Any
 
+import numpy as np
 from common import machine, save
 
 from corral.envs import PROBES, check_env
@@ -53,24 +55,40 @@ def ours() -> list[tuple[str, Named]]:
 # --- By hand -------------------------------------------------------------------------------------
 
 
-def copy_is_fresh() -> bool:
-    """A deep copy of tictactoe in mid-game has no game in it, nor has one of simple_spread."""
+def copies_are_fresh() -> bool:
+    """A copy of tictactoe has an empty board; one of simple_spread cannot be stepped."""
     tictactoe = importlib.import_module("pettingzoo.classic.tictactoe_v3").env()
     tictactoe.reset(seed=0)
     tictactoe.step(0)
-    twin = copy.deepcopy(tictactoe)
-    no_agents = not hasattr(twin.unwrapped, "agents")
+    twins = copy.deepcopy(tictactoe), pickle.loads(pickle.dumps(tictactoe))
+    fresh = all(not any(twin.unwrapped.board.squares) for twin in twins)
     spread = importlib.import_module("mpe2.simple_spread_v3").parallel_env()
     spread.reset(seed=0)
-    actions = dict.fromkeys(spread.agents, 0)
     try:
-        copy.deepcopy(spread).step(actions)
+        copy.deepcopy(spread).step(dict.fromkeys(spread.agents, 0))
     except AttributeError:
-        return no_agents
+        return fresh and any(tictactoe.unwrapped.board.squares)
     return False
 
 
-REPRODUCED: dict[tuple[str, str], Callable[[], bool]] = {("copies", "EzPickle"): copy_is_fresh}
+def chess_infos_grow() -> bool:
+    """At the end of a game of chess infos have a key that they had not at reset."""
+    env = importlib.import_module("pettingzoo.classic.chess_v6").env()
+    env.reset(seed=0)
+    rng = np.random.default_rng(0)
+    first = {agent: set(info) for agent, info in env.infos.items()}
+    while env.agents:
+        observation, _, terminated, truncated, info = env.last()
+        if terminated or truncated:
+            return set(info) != first[env.agent_selection]
+        env.step(rng.choice(np.flatnonzero(observation["action_mask"])))
+    return False
+
+
+REPRODUCED: dict[tuple[str, str], Callable[[], bool]] = {
+    ("copies", "EzPickle"): copies_are_fresh,
+    ("info", "keys"): chess_infos_grow,
+}
 """Kinds of findings, by check and cause, and a demonstration without corral."""
 
 

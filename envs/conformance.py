@@ -41,6 +41,9 @@ class Named:
     function: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        return f"{self.module}:{self.function}"
+
     def __call__(self) -> Any:
         return self.find()(**self.arguments)
 
@@ -102,9 +105,12 @@ def check_env(
         run = ["api", "spaces"]
         why = "the environment cannot be played, see above"
         found.skip([name for name in order if name not in run], why)
+    form = "AEC" if session.turns else "parallel"
+    if not session.name:
+        form = "not made"
     return CheckResult(
-        environment=session.name or getattr(make, "__name__", type(make).__name__),
-        form="AEC" if session.turns else "parallel",
+        environment=session.name or getattr(make, "__name__", str(make)),
+        form=form,
         findings=tuple(ranked),
         not_run=dict(found.not_run),
         notes=tuple(dict.fromkeys(found.notes)),

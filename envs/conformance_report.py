@@ -121,7 +121,7 @@ class CheckResult:
     """What ``check_env`` found, errors first; the order within a severity is that of ``CHECKS``."""
 
     environment: str
-    form: str  # "parallel" or "AEC"
+    form: str  # "parallel" or "AEC"; "not made" where that failed
     findings: tuple[Finding, ...]
     not_run: dict[str, str]  # checks that could not be run, and why
     notes: tuple[str, ...]

@@ -14,6 +14,7 @@ import pytest
 
 import corral
 from corral.envs import PROBES, check_env
+from corral.envs.conformance import Named
 from corral.envs.conformance_report import CHECKS, CheckResult
 from corral.envs.registry import REGISTERED, _load
 from corral.errors import ConformanceError
@@ -239,6 +240,13 @@ def test_what_cannot_be_played_is_one_finding(make: Any, told: str) -> None:
     assert (finding.check, finding.severity) == ("api", "error")
     assert told in finding.seen
     assert set(result.not_run) | set(result.checks) == set(CHECKS)
+    assert result.text().startswith(f"{result.environment} (")
+
+
+def test_an_environment_by_name_is_called_by_it_where_it_cannot_be_made() -> None:
+    result = check_env(Named("support.faulty_envs", "Walk", {"size": 3}))
+    assert (result.environment, result.form) == ("support.faulty_envs:Walk", "not made")
+    assert "unexpected keyword argument 'size'" in result.findings[0].seen
 
 
 def test_require_raises_the_report() -> None:
