@@ -16,6 +16,7 @@ CorralError
 ├── RunError (ValueError)              a folder holds no run, or cannot take one
 ├── NonFiniteError (RuntimeError)      training met a number that is not finite
 ├── EnvironmentFault (RuntimeError)    a third-party environment breaks PettingZoo's rules
+├── ConformanceError (AssertionError)  check_env found errors in an environment
 └── WorkerError (RuntimeError)         a worker process failed, died or hung
 
 IllegalActionWarning (UserWarning)     a policy ignores its action mask
@@ -31,6 +32,7 @@ from dataclasses import dataclass
 __all__ = [
     "ActionError",
     "CheckpointError",
+    "ConformanceError",
     "CorralError",
     "EnvironmentFault",
     "Fault",
@@ -157,6 +159,10 @@ class NonFiniteError(CorralError, RuntimeError):
 
 class EnvironmentFault(CorralError, RuntimeError):
     """A third-party environment breaks PettingZoo's rules, or its own spaces."""
+
+
+class ConformanceError(CorralError, AssertionError):
+    """``check_env`` found errors in an environment; the message is the whole report."""
 
 
 class WorkerError(CorralError, RuntimeError):

@@ -7,6 +7,7 @@ Every environment is a module ``corral.envs.<name>`` with ``parallel_env`` (wher
 once), ``env`` and ``raw_env``; its docstring is its manual. ``make`` builds one by name.
 """
 
+from corral.envs.conformance import check_env
 from corral.envs.registry import (
     ENVIRONMENTS,
     PROBES,
@@ -16,6 +17,6 @@ from corral.envs.registry import (
     register_with_pettingzoo,
 )
 
-__all__ = ["ENVIRONMENTS", "PROBES", "EnvSpec", "make", "make_rules"]
+__all__ = ["ENVIRONMENTS", "PROBES", "EnvSpec", "check_env", "make", "make_rules"]
 
 register_with_pettingzoo()

@@ -154,9 +154,6 @@ def test_state(name: str) -> None:
         state_test(env, make["parallel_env"](), num_cycles=400)
     else:  # the part of it that needs no parallel environment
         importlib.import_module("pettingzoo.test.state_test").test_state(env, num_cycles=400)
-    else:  # what that test does of an AECEnv
-        state_tests.test_state_space(env)
-        state_tests.test_state(env, num_cycles=400)
     assert env.agents == []
 
 

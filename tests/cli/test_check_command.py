@@ -1,0 +1,114 @@
+"""``corral check``: the report at 80 columns, exit status, JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from corral.envs.conformance_report import CHECKS
+from support.command import ENVIRONMENT, run
+
+TESTS = Path(__file__).parents[1]
+QUICK = ("--no-processes", "--seeds", "0,1")
+
+
+def check(*arguments: str, code: int = 0, columns: str = "80") -> str:
+    """Run in the folder of the tests, where the module ``support.faulty_envs`` is found."""
+    return run("check", *arguments, code=code, folder=TESTS, columns=columns)
+
+
+def test_one_of_ours_is_checked_in_both_forms() -> None:
+    output = check("two_step_v0")
+    assert "two_step_v0 (parallel): " in output
+    assert "two_step_v0 (AEC): " in output
+    assert output.count("0 errors, 0 warnings; ") == 2
+    assert "0 errors, 0 warnings; 23 checks run" in output
+    assert "NOT RUN" not in output
+    assert max(map(len, output.splitlines())) <= 80
+
+
+def test_the_report_of_a_fault_word_for_word() -> None:
+    output = check("support.faulty_envs:NanReward", *QUICK, code=1)
+    head, _, rest = output.partition("\n")
+    assert head.startswith("walk_v0 (parallel): ")
+    assert (
+        rest
+        == """
+ERROR reward: early, seed 0, step 3 (4 times, also late)
+  seen     a reward of nan
+  expected a finite number
+  advice   look for a division by 0, a log of 0, or an array where a number
+           belongs
+
+NOT RUN
+  processes, hashing: processes=False
+
+1 error, 0 warnings; 17 checks run, 2 NOT RUN (see above)
+"""
+    )
+
+
+@pytest.mark.parametrize("columns", ["60", "100"])
+def test_the_report_fits_the_terminal(columns: str) -> None:
+    output = check("support.faulty_envs:AllowsWhatRaises", *QUICK, code=1, columns=columns)
+    assert "mask-lies" in output
+    assert max(map(len, output.splitlines())) <= int(columns)
+
+
+def test_warnings_alone_end_with_0() -> None:
+    output = check("support.faulty_envs:InfoGrows", *QUICK)
+    assert "WARNING info: early, seed 0, step 1" in output
+    assert "0 errors, 1 warning; " in output
+
+
+def test_json_is_all_there_is_on_stdout() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "corral", "check", "support.faulty_envs:Prints", "--json", *QUICK],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        cwd=TESTS,
+    )
+    assert done.returncode == 0, done.stderr
+    [result] = json.loads(done.stdout)["results"]
+    assert (result["errors"], result["warnings"], result["findings"]) == (0, 0, [])
+    assert result["seeds"] == [0, 1]
+    assert set(result["checks"]) | set(result["not_run"]) <= set(CHECKS)
+    assert "a step" in done.stderr
+
+
+def test_arguments_reach_the_environment() -> None:
+    output = check("arena_v0", "--arg", "width=2", "--arg", "max_cycles=5", *QUICK)
+    assert "NOT RUN" in output
+    steps = [int(word.split()[0]) for word in output.split("episodes, ")[1:]]
+    assert all(0 < count < 2_000 for count in steps)  # 100 steps an episode would be more
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("dfaas_v1",), "did you mean 'dfaas_v0'"),
+        (("no_such_module:env",), "No module named 'no_such_module'"),
+        (("support.faulty_envs:Wlak",), "has no attribute 'Wlak'"),
+        (("support.faulty_envs:__doc__",), "is no function, but a str"),
+        (("arena_v0", "--arg", "widht=3"), "did you mean 'width'"),
+        (("arena_v0", "--arg", "width=0"), "give a whole number, 1 or more"),
+        (("arena_v0", "--arg", "width"), "give key=value"),
+        (("arena_v0", "--seeds", "a"), "give whole numbers"),
+        ((), "name an environment"),
+    ],
+)
+def test_mistakes_of_the_user_are_told_in_a_line(arguments: tuple[str, ...], told: str) -> None:
+    output = check(*arguments, code=2)
+    assert output.startswith("corral: ")
+    assert told in output
+
+
+def test_the_checks_are_listed() -> None:
+    lines = check("--list").splitlines()
+    assert [line.split()[0] for line in lines if line[0] != " "] == list(CHECKS)
+    assert max(map(len, lines)) <= 80
