@@ -84,6 +84,7 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             rules="TilesRules",
             simultaneous=False,
             summary="one picks tiles of an image, one how finely they are sent, under a budget",
+            players="tiles_players",
         ),
         EnvSpec(
             name="two_step_v0",

@@ -47,6 +47,7 @@ from typing import Any
 import numpy as np
 
 from corral.envs.core import Array, Observation
+from corral.envs.players import Makers, reference_player
 from corral.envs.policy import Decision, Policy
 from corral.envs.tiles_templates import PIXELS, TILES, VALUES
 from corral.envs.tiles_v0 import TilesRules
@@ -55,7 +56,6 @@ from corral.errors import UnknownNameError
 __all__ = [
     "Greedy",
     "InOrder",
-    "Random",
     "SameLevel",
     "expected_information",
     "players_of",
@@ -67,29 +67,6 @@ PRICE = 0.01
 """What greedy counts for each value, in nats; the reward counts 0.002."""
 
 OUT = -np.inf
-
-
-class Random:
-    """Uniformly random legal actions."""
-
-    def __init__(self, rules: TilesRules) -> None:
-        pass
-
-    def initial_state(self, copies: int) -> Any:
-        return None
-
-    def act(
-        self,
-        observation: Observation,
-        state: Any = None,
-        rng: np.random.Generator | None = None,
-        deterministic: bool = False,
-    ) -> Decision:
-        """One legal action for each mask; needs ``rng``."""
-        if rng is None:
-            raise ValueError("the random player needs rng=, a numpy Generator")
-        legal = np.asarray(observation["action_mask"]) != 0
-        return Decision(np.where(legal, rng.random(legal.shape), -1.0).argmax(axis=-1))
 
 
 class InOrder:
@@ -193,12 +170,9 @@ def _overlaps(rules: TilesRules) -> Array:
 
 # --- By name -------------------------------------------------------------------------------------
 
-Makers = dict[str, Callable[[TilesRules], Policy]]
-
 
 def players_of(rules: TilesRules, agent: str) -> Makers:
-    """What can play ``agent``, by name: what makes it from the rules."""
-    makers: Makers = {"random": Random}
+    makers: dict[str, Callable[[Any], Policy]] = {}
     for level in range(rules.levels):
         player: Any = InOrder if agent == rules.agents[0] else _same_level(level)
         makers[f"raster-{level}"] = player
@@ -211,8 +185,7 @@ def _same_level(level: int) -> Callable[[TilesRules], Policy]:
 
 def teams_of(rules: TilesRules) -> dict[str, dict[str, Policy]]:
     """Every team but random, which needs no name of its own."""
-    names = players_of(rules, rules.agents[0])
-    return {name: tiles_team(name, rules) for name in names if name != "random"}
+    return {name: tiles_team(name, rules) for name in players_of(rules, rules.agents[0])}
 
 
 def tiles_team(name: str, rules: TilesRules) -> dict[str, Policy]:
@@ -220,7 +193,7 @@ def tiles_team(name: str, rules: TilesRules) -> dict[str, Policy]:
 
     Raises UnknownNameError, with the nearest known name.
     """
-    known = players_of(rules, rules.agents[0])
+    known = ["random", *players_of(rules, rules.agents[0])]
     if name not in known:
         raise UnknownNameError.of("reference team", name, known)
-    return {agent: players_of(rules, agent)[name](rules) for agent in rules.agents}
+    return {agent: reference_player(name, rules, agent) for agent in rules.agents}

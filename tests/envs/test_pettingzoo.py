@@ -14,7 +14,7 @@ import pytest
 from pettingzoo.utils.conversions import aec_to_parallel, parallel_to_aec
 
 import corral
-from corral.envs import ENVIRONMENTS, EnvSpec, dfaas_v0, make_rules, registry
+from corral.envs import ENVIRONMENTS, dfaas_v0, make_rules, registry
 from corral.envs.shells import ParallelShell
 from corral.errors import UnknownNameError
 from support.loads import small_trace
@@ -238,7 +238,8 @@ def test_unknown_names_are_answered_with_the_nearest(make: Any, name: str, hint:
 
 def test_the_registry_names_what_is_there() -> None:
     for name, spec in ENVIRONMENTS.items():
-        assert spec == EnvSpec(name, spec.rules, spec.simultaneous, spec.summary)
+        assert spec.name == name
+        assert spec.summary
         module = importlib.import_module(spec.module)
         assert getattr(module, spec.rules).name == name
         assert hasattr(module, "parallel_env") is spec.simultaneous
