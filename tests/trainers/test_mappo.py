@@ -828,7 +828,7 @@ def test_agents_of_one_policy_must_be_alike() -> None:
         ({"net_arch": (16, 0)}, "net_arch=0: give a whole number, 1 or more"),
         ({"cnn_arch": 16}, "cnn_arch=16: give a tuple"),
         ({"cnn_arch": (16, 0)}, "cnn_arch=0: give a whole number, 1 or more"),
-        ({"cnn_arch": (16,)}, "cnn_arch=(16,): give filters and units"),
+        ({"cnn_arch": (16,)}, "give filters and units, such as"),
         ({"cnn_patch": -1}, "cnn_patch=-1: give a whole number, 0 or more"),
         ({"activation": "rely"}, "did you mean 'relu'"),
         ({"critic_input": "stat"}, "did you mean 'state'"),
