@@ -170,6 +170,11 @@ class Batch:
         self._require_reset()
         return self.rules.global_state(self._state)
 
+    def first_info(self, rows: Array | slice = slice(None)) -> dict[str, Array]:
+        """The info of copies whose episodes have just begun: the keys of a step's, [R, N] each."""
+        self._require_reset()
+        return self.rules.info(copy_rows(self._state, rows))
+
     def sample_actions(self, rng: np.random.Generator) -> Array:
         """Uniformly random legal actions, int64 [B, N]; 0 for agents that do not act."""
         self._require_reset()

@@ -261,11 +261,11 @@ class ArenaRules:
 
     def observe(self, state: ArenaState) -> dict[str, Observation]:
         b, features = len(state.t), self._features
-        seen = np.zeros(2 * features * b, dtype=np.float32)
+        flat = np.zeros(2 * features * b, dtype=np.float32)
         ones = state.position.T.take(OWN_AND_OTHER, axis=0)  # [4, B]
         ones += self._within(b).ones
-        seen[ones] = 1.0
-        seen = seen.reshape(b, 2, features)
+        flat[ones] = 1.0
+        seen = flat.reshape(b, 2, features)
         if self.observation == "visited":
             seen[..., 2 * self.fields :] = (state.entered > 0)[:, None]
         if self.walls == "mask":
