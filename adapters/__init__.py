@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from corral.adapters.batch import Batch, BatchStep, Finished, make_batch
+from corral.adapters.gymnasium import BatchVectorEnv, SeatEnv, register_with_gymnasium
 from corral.adapters.zoo import ZooBatch, make_zoo_batch, zoo_rules
 from corral.extras import require
 
@@ -26,10 +27,12 @@ __all__ = [
     "Batch",
     "BatchStep",
     "BatchVecEnv",
+    "BatchVectorEnv",
     "FeaturesWithoutMask",
     "Finished",
     "MaskablePolicy",
     "MaskedPolicy",
+    "SeatEnv",
     "ZooBatch",
     "make_batch",
     "make_vec_env",
@@ -55,3 +58,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     require("stable_baselines3", extra="sb3", purpose="make environments for Stable-Baselines3")
     return getattr(importlib.import_module(_ON_DEMAND[name]), name)
+
+
+register_with_gymnasium()

@@ -103,6 +103,8 @@ class Batch:
         sizes = [int(rules.action_space(agent).n) for agent in rules.agents]
         self._sizes = np.array(sizes if len(set(sizes)) > 1 else sizes[:1], dtype=np.uint64)  # [N]
         self._alike = len({str(rules.observation_space(agent)) for agent in rules.agents}) == 1
+        self._masks: Array | None = None  # [B, N, A] of like agents, or
+        self._each_mask: list[Array] = []  # [B, A] of each
         self._row, self._column = np.ogrid[:copies, : len(rules.agents)]
         self._identity = str(getattr(rules, "identity", rules.name))
         self._state: Any = None
@@ -118,7 +120,8 @@ class Batch:
             self._rngs = [generator(chosen, "env", row) for row in range(self.copies)]
             self.seed = chosen
         self._state = self.rules.start(self._rngs)
-        self._elapsed = np.zeros(self.copies, dtype=np.int64)
+        self._began = np.zeros(self.copies, dtype=np.int64)
+        self._clock, self._alarm = 0, self._limit
         self._ended = np.zeros((self.copies, len(self.agents)), dtype=bool)
         self._returns = np.zeros((self.copies, len(self.agents)), dtype=np.float64)
         self._look()
@@ -132,15 +135,15 @@ class Batch:
         """
         outcome = self.rules.step(self._state, self._checked(actions))
         self._state = outcome.state
-        self._elapsed += 1
+        self._clock += 1
         self._returns += outcome.reward
         if not self._warned:
             self._warned = warn_illegal(self.rules, outcome.info)
 
-        time_is_up = self._elapsed >= self._limit
         terminated = truncated = np.zeros(outcome.terminated.shape, dtype=bool)
         reward, info, finished = outcome.reward, outcome.info, None
-        if np.count_nonzero(time_is_up) or np.count_nonzero(outcome.terminated):
+        if self._clock >= self._alarm or np.count_nonzero(outcome.terminated):
+            time_is_up = self._elapsed >= self._limit
             ended = outcome.terminated | self._ended
             terminated = ended & ~self._ended
             truncated = time_is_up[:, None] & ~ended
@@ -166,6 +169,11 @@ class Batch:
         """What a centralised critic may see now: float32 [B, G]."""
         self._require_reset()
         return self.rules.global_state(self._state)
+
+    def first_info(self, rows: Array | slice = slice(None)) -> dict[str, Array]:
+        """The info of copies whose episodes have just begun: the keys of a step's, [R, N] each."""
+        self._require_reset()
+        return self.rules.info(copy_rows(self._state, rows))
 
     def sample_actions(self, rng: np.random.Generator) -> Array:
         """Uniformly random legal actions, int64 [B, N]; 0 for agents that do not act."""
@@ -234,23 +242,39 @@ class Batch:
         except (KeyError, TypeError) as error:
             raise ValueError(f"snapshot: no state of a generator: {error!r}") from error
         self._rngs, self._state = rngs, state
-        self._elapsed, self._ended = expected["elapsed"], expected["ended"]
-        self._returns = expected["returns"]
+        self._clock, self._began = 0, -expected["elapsed"]
+        self._ended, self._returns = expected["ended"], expected["returns"]
+        self._set_alarm()
         self._look()
         return self._observations
 
     # --- Parts -----------------------------------------------------------------------------------
 
+    @property
+    def _elapsed(self) -> Array:
+        """Steps since each copy's episode began: int64 [B]."""
+        return self._clock - self._began
+
+    def _set_alarm(self) -> None:
+        """Note when the next episode runs out of time: no need to ask each copy in each step."""
+        self._alarm = int(self._began.min()) + self._limit
+
     def _look(self) -> None:
         """Take the observations of the present state, and who acts on them."""
         self._observations = self.rules.observe(self._state)
         self.acting = self.rules.acting(self._state)
-        if np.count_nonzero(self._ended):
+        some_ended = np.count_nonzero(self._ended) > 0
+        if some_ended:
             self.acting = self.acting & ~self._ended
-        self._all_act = np.count_nonzero(self.acting) == self.acting.size
-        self._masks = stack_agents(self._observations, "action_mask") if self._alike else None
+        if self.rules.simultaneous:
+            self._all_act = not some_ended
+        else:
+            self._all_act = np.count_nonzero(self.acting) == self.acting.size
         # Kept apart: the dicts of the observations are the caller's, to change at will.
-        self._each_mask = [self._observations[agent]["action_mask"] for agent in self.agents]
+        if self._alike:
+            self._masks = stack_agents(self._observations, "action_mask")
+        else:
+            self._each_mask = [self._observations[agent]["action_mask"] for agent in self.agents]
 
     def _restart(self, rows: Array) -> Finished:
         """Keep what ended, and begin new episodes in its place."""
@@ -263,14 +287,15 @@ class Batch:
             lengths=self._elapsed[rows],
         )
         put_rows(self._state, rows, self.rules.start([self._rngs[row] for row in rows]))
-        self._elapsed[rows] = 0
+        self._began[rows] = self._clock
+        self._set_alarm()
         self._returns[rows] = 0.0
         self._ended[rows] = False
         return finished
 
     def _mask(self, column: int) -> Array:
         """The present action mask of one agent: int8 [B, A]."""
-        return np.asarray(self._each_mask[column])
+        return self._each_mask[column] if self._masks is None else self._masks[:, column]
 
     def _legal(self, actions: Array) -> Array:
         """Whether each action is legal, bool [B, N]; True where an agent does not act."""
@@ -318,7 +343,9 @@ class Batch:
 def _pick(masks: Array, rng: np.random.Generator) -> Array:
     """A uniformly random legal action for each of ``masks`` [R, A]; 0 where none is legal."""
     if np.count_nonzero(masks.view(np.bool_)) == masks.size:  # as always in some games
-        return np.asarray(rng.random(len(masks)) * masks.shape[1]).astype(np.int64)
+        draws = rng.random(len(masks))
+        draws *= masks.shape[1]
+        return draws.astype(np.int64)
     counts = np.add.reduce(masks, axis=1, dtype=np.int64)  # [R]
     rank: Array = (rng.random(len(masks)) * counts).astype(np.int64)
     # Mostly the legal actions are 0 .. count - 1, and the rank among them is the action itself.

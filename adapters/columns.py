@@ -2,13 +2,7 @@
 
     column = copy * N + agent                     C = B * N columns
 
-An observation is one level of Dict, since Stable-Baselines3 refuses nested ones:
-
-| entry | space |
-|---|---|
-| ``observation`` | the environment's own; where that is a Dict: ``observation_<key>`` for each |
-| ``action_mask`` | Box int8 [A], 1 where an action is legal |
-| ``agent`` | Box float32 [N], one-hot; only with ``agent_id`` and more than one agent |
+Observations are one level of Dict: see ``corral.adapters.layout``.
 
 ``step`` begins the next episode in the step that ends one. Then, and only then, ``infos[c]`` holds
 
@@ -25,117 +19,21 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 
+from corral.adapters.layout import Layout
 from corral.envs.core import Array
-from corral.errors import ActionError, ResetNeededError, UnsupportedSpaceError
+from corral.errors import ActionError, ResetNeededError
 
-__all__ = ["ColumnVecEnv", "Layout", "refuse_death", "refuse_turns"]
+__all__ = ["ColumnVecEnv"]
 
 Indices = int | Iterable[int] | None
-
-
-def refuse_turns(name: str) -> None:
-    """Turn-based games: some agents have nothing to choose, and their columns would be noise."""
-    raise UnsupportedSpaceError(
-        f"{name} is turn-based, and a VecEnv has every agent act in every step. Step it with "
-        "corral.adapters.make_batch, whose steps say who acts"
-    )
-
-
-def refuse_death(name: str, agents: Sequence[str]) -> None:
-    """Agents that leave before the others: a column cannot rest until the next episode."""
-    raise UnsupportedSpaceError(
-        f"{name}: {', '.join(agents)} ended before the others, and a VecEnv has every agent act "
-        "until the episode ends. Use vectorize(corral.adapters.homogenize.homogenize(env), ...), "
-        "which keeps ended agents in place, or step it with corral.adapters.make_batch"
-    )
-
-
-# --- Spaces --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The columns' spaces, and how an agent's observation is brought into them."""
-
-    name: str  # of the environment
-    agents: tuple[str, ...]
-    observation_space: spaces.Dict
-    action_space: spaces.Discrete
-    masked: bool  # whether the environment gives masks; else all actions are legal
-    names: dict[str, str] | None  # entry of the environment's Dict observation -> name here
-    identities: Array | None  # float32 [N, N] one row per agent
-
-    @classmethod
-    def of(cls, env: Any, name: str, agents: Sequence[str], agent_id: bool) -> Layout:
-        """The layout for a ParallelEnv or for Rules.
-
-        Raises UnsupportedSpaceError where agents differ, actions are not Discrete from 0, or an
-        observation is neither plain nor one level of Dict.
-        """
-        seen, action = env.observation_space(agents[0]), env.action_space(agents[0])
-        for agent in agents[1:]:
-            for first, own in (
-                (seen, env.observation_space(agent)),
-                (action, env.action_space(agent)),
-            ):
-                if own != first:
-                    raise UnsupportedSpaceError(
-                        f"{name}: {agents[0]} has {first}, {agent} has {own}, and the columns of "
-                        "a VecEnv are alike. Use "
-                        "vectorize(corral.adapters.homogenize.homogenize(env), ...), which pads "
-                        "them, or step it with corral.adapters.make_batch"
-                    )
-        if not isinstance(action, spaces.Discrete) or action.start != 0:
-            raise UnsupportedSpaceError(
-                f"{name}: action space {action}; masks need Discrete, counted from 0"
-            )
-        masked = isinstance(seen, spaces.Dict) and "action_mask" in seen.spaces
-        inner = seen.spaces["observation"] if masked else seen
-        names, entries = None, {"observation": inner}
-        if isinstance(inner, spaces.Dict):
-            # Stable-Baselines3 makes the names those of torch modules, which may hold no dots.
-            names = {key: "observation_" + str(key).replace(".", "_") for key in inner.spaces}
-            entries = {names[key]: part for key, part in inner.spaces.items()}
-            if len(entries) != len(names):
-                raise UnsupportedSpaceError(f"{name}: {list(names)} differ in dots only")
-        for key, part in entries.items():
-            if not isinstance(
-                part, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
-            ):
-                raise UnsupportedSpaceError(
-                    f"{name}: {key} is {part}; Stable-Baselines3 takes arrays and numbers, in one "
-                    "level of Dict"
-                )
-        entries["action_mask"] = spaces.Box(0, 1, (int(action.n),), np.int8)
-        identities = None
-        if agent_id and len(agents) > 1:
-            identities = np.eye(len(agents), dtype=np.float32)
-            entries["agent"] = spaces.Box(0.0, 1.0, (len(agents),), np.float32)
-        return cls(name, tuple(agents), spaces.Dict(entries), action, masked, names, identities)
-
-    def flat(self, observation: Any, rows: tuple[int, ...] = ()) -> dict[str, Array]:
-        """An observation, of one agent or of blocks [*rows, ...], without nesting or agent."""
-        seen, mask = observation, None
-        if self.masked:
-            seen, mask = observation["observation"], observation["action_mask"]
-        if self.names is None:
-            entries = {"observation": np.asarray(seen)}
-        else:
-            entries = {name: np.asarray(seen[key]) for key, name in self.names.items()}
-        if mask is None:
-            mask = np.ones((*rows, int(self.action_space.n)), dtype=np.int8)
-        entries["action_mask"] = np.asarray(mask, dtype=np.int8)
-        return entries
 
 
 # --- The VecEnv ----------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from corral.adapters.batch import Batch, BatchStep, make_batch
-from corral.adapters.columns import ColumnVecEnv, Layout, refuse_death, refuse_turns
-from corral.envs.core import Array, Observation, Rules, generator, stack_agents
+from corral.adapters.columns import ColumnVecEnv
+from corral.adapters.layout import Layout, refuse_death, refuse_turns
+from corral.envs.core import Array, Rules, generator
 
 __all__ = ["BatchVecEnv", "make_vec_env"]
 
@@ -75,7 +76,7 @@ class BatchVecEnv(ColumnVecEnv):
             sums[...] = 0
         self._info = None
         self._reset_options()
-        return self._shown(self._flat(observations))
+        return self._shown(self.layout.columns(observations))
 
     def step_wait(
         self,
@@ -92,7 +93,7 @@ class BatchVecEnv(ColumnVecEnv):
             self._require_common_end(step, ended)
             self._tell_ends(step, infos)
         return (
-            self._shown(self._flat(step.observations)),
+            self._shown(self.layout.columns(step.observations)),
             np.array(step.reward, dtype=np.float32).reshape(-1),  # [C]; SB3 adds to it in place
             ended.reshape(-1),  # [C]
             infos,
@@ -123,30 +124,9 @@ class BatchVecEnv(ColumnVecEnv):
         observations = self.batch.restore({**snapshot, "arrays": arrays})
         self._kpis = {key: given.copy() for key, given in sums.items()}
         self._next_seed, self._info = None, None
-        return self._shown(self._flat(observations))
+        return self._shown(self.layout.columns(observations))
 
     # --- Parts -----------------------------------------------------------------------------------
-
-    def _flat(self, observations: dict[str, Observation]) -> dict[str, Array]:
-        """Batched observations by agent as entries [C, ...]."""
-        first = observations[self.batch.agents[0]]
-        # A copy: what is handed out may be written to, and Batch judges actions by its own masks.
-        blocks: dict[str, Any] = {"action_mask": stack_agents(observations, "action_mask").copy()}
-        if self.layout.names is None:
-            blocks["observation"] = stack_agents(observations, "observation")
-        else:
-            parts = [observations[agent]["observation"] for agent in self.batch.agents]
-            blocks["observation"] = {
-                key: np.stack([part[key] for part in parts], axis=1) for key in first["observation"]
-            }
-        entries = {
-            key: block.reshape(-1, *block.shape[2:])  # [B, N, ...] -> [B * N, ...]
-            for key, block in self.layout.flat(blocks).items()
-        }
-        if self.layout.identities is not None:
-            copies = len(first["action_mask"])
-            entries["agent"] = np.tile(self.layout.identities, (copies, 1))  # [B * N, N]
-        return entries
 
     def _require_common_end(self, step: BatchStep, ended: Array) -> None:
         early = ended & ~step.over[:, None]
@@ -158,7 +138,7 @@ class BatchVecEnv(ColumnVecEnv):
         """Fill in the infos of the columns whose episodes ended, and begin their sums anew."""
         finished = step.finished
         assert finished is not None  # an early end was refused
-        last = self._flat(finished.observations)  # [D * N, ...]
+        last = self.layout.columns(finished.observations)  # [D * N, ...]
         n = len(self.batch.agents)
         for d, row in enumerate(finished.rows.tolist()):
             for i in range(n):

@@ -27,7 +27,8 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
 
-from corral.adapters.columns import ColumnVecEnv, Layout, refuse_death, refuse_turns
+from corral.adapters.columns import ColumnVecEnv
+from corral.adapters.layout import Layout, refuse_death, refuse_turns
 from corral.envs.core import Array, generator
 from corral.envs.shells import ParallelShell
 from corral.errors import UnsupportedSpaceError

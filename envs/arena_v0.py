@@ -53,7 +53,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -74,6 +74,68 @@ REWARDS = np.array(  # [3, N] explorer, blocker
 )
 
 INFO = ("new_field", "fields_visited", "collision", "illegal_actions")
+
+# Seven yes-or-no facts about two moves decide all that follows from them. As the bits of a number,
+# the first the lowest, they name one of 128 cases.
+FACTS = (
+    "explorer_onto",  # the explorer's move leads onto the field where the blocker stood
+    "blocker_onto",  # the blocker's onto the explorer's
+    "clash",  # both lead onto the same field
+    "blocker_first",  # the blocker moves first
+    "unvisited",  # the explorer's leads onto a field that it never entered
+    "explorer_off",  # the explorer's leads off the grid, and is illegal
+    "blocker_off",  # the blocker's is
+)
+BITS = np.array([1 << place for place in range(len(FACTS))], dtype=np.uint8)
+
+
+@dataclass(frozen=True)
+class Cases:
+    """What follows from each of the C cases; agents N: explorer, blocker."""
+
+    stays: Array  # bool [N, C] ran into the other
+    enters: Array  # bool [C] the explorer enters a field for the first time
+    reward: Array  # float32 [C, N]
+    info: Array  # int64 [len(INFO), C, N]
+
+
+def _what_follows() -> Cases:
+    """The rules of a step, case by case."""
+    cases = np.arange(1 << len(FACTS))
+    facts = dict(zip(FACTS, (cases >> place & 1 > 0 for place in range(len(FACTS))), strict=True))
+    explorer_onto, blocker_onto, clash = (facts[name] for name in FACTS[:3])
+
+    # Who moves first collides with the other where it stood. So does who moves second, if a
+    # collision stopped the first; else it collides with the other where that has gone.
+    explorer_stays = np.where(facts["blocker_first"] & ~blocker_onto, clash, explorer_onto)
+    blocker_stays = np.where(facts["blocker_first"] | explorer_onto, blocker_onto, clash)
+    stays = np.stack([explorer_stays, blocker_stays])
+
+    enters = facts["unvisited"] & ~explorer_stays & ~facts["explorer_off"]
+    outcome = np.where(stays.any(axis=0), COLLISION, np.where(enters, NEW_FIELD, NOTHING))
+    nobody = np.zeros_like(enters)
+    info = {
+        "new_field": (outcome == NEW_FIELD, nobody),
+        "fields_visited": (enters, nobody),
+        "collision": (explorer_stays, blocker_stays),
+        "illegal_actions": (facts["explorer_off"], facts["blocker_off"]),
+    }
+    table = np.array([info[key] for key in INFO], dtype=np.int64)  # [len(INFO), N, C]
+    return Cases(stays, enters, REWARDS[outcome], table.transpose(0, 2, 1).copy())
+
+
+CASES = _what_follows()
+
+OWN_AND_OTHER = np.array([0, 1, 1, 0])  # whose positions are shown: to the explorer, the blocker
+ONE, FOUR = np.array(1), np.array(len(MOVES))  # arrays spare NumPy the conversion in each step
+
+
+class Offsets(NamedTuple):
+    """Where the part of each copy begins in flat views of arrays [B, ...]."""
+
+    field: Array  # int64 [B] in ``entered``
+    moment: Array  # int64 [B] in ``first``
+    ones: Array  # int64 [4, B] in the observations: own and other's position, for both agents
 
 
 @dataclass
@@ -138,10 +200,8 @@ class ArenaRules:
         inside = (row >= 0) & (row < self.height) & (column >= 0) & (column < self.width)
         self.target = np.where(inside, row * self.width + column, np.arange(self.fields)[:, None])
         self.inside = inside
-        # Where the ones of an observation stand: own, then other's position, for both agents.
-        features = self._features
-        self._ones = np.array([0, self.fields, features, features + self.fields])
-        self._whose = np.array([0, 1, 1, 0])
+        self._target, self._inside = self.target.reshape(-1), inside.reshape(-1)
+        self._offsets = self._offsets_of(1)
 
     def distance(self, one: Array, other: Array) -> Array:
         """Moves between fields, given by number, on an empty grid; the two are broadcast."""
@@ -184,23 +244,28 @@ class ArenaRules:
         drawn = np.empty((b, self.max_cycles))
         for rng, row in zip(rngs, drawn, strict=True):
             rng.random(out=row)  # a fifth of the time of rng.integers
-        corners = np.array([0, self.fields - 1], dtype=np.int64)
         return ArenaState(
             t=np.zeros(b, dtype=np.int64),
             first=drawn >= 0.5,
-            position=np.tile(corners, (b, 1)),
-            before=np.tile(corners, (b, 1)),
+            position=self._corners(b),
+            before=self._corners(b),
             entered=np.zeros((b, self.fields), dtype=np.int32),
             score=np.zeros((b, 2), dtype=np.float32),
         )
 
+    def _corners(self, copies: int) -> Array:
+        """Where both begin, [B, N]; each agent's numbers lie side by side, for speed."""
+        corners = np.empty((2, copies), dtype=np.int64)
+        corners[0], corners[1] = 0, self.fields - 1
+        return corners.T
+
     def observe(self, state: ArenaState) -> dict[str, Observation]:
         b, features = len(state.t), self._features
-        seen = np.zeros((b, 2, features), dtype=np.float32)
-        ones = state.position.take(self._whose, axis=1)  # [B, 4] own, other; own, other
-        ones += self._ones
-        ones += np.arange(0, 2 * b * features, 2 * features)[:, None]
-        seen.reshape(-1)[ones] = 1.0
+        flat = np.zeros(2 * features * b, dtype=np.float32)
+        ones = state.position.T.take(OWN_AND_OTHER, axis=0)  # [4, B]
+        ones += self._within(b).ones
+        flat[ones] = 1.0
+        seen = flat.reshape(b, 2, features)
         if self.observation == "visited":
             seen[..., 2 * self.fields :] = (state.entered > 0)[:, None]
         if self.walls == "mask":
@@ -213,44 +278,49 @@ class ArenaRules:
         return np.ones(state.position.shape, dtype=bool)
 
     def step(self, state: ArenaState, action: Array) -> Outcome[ArenaState]:
-        rows = np.arange(len(action))
-        before = state.position
-        chosen = before * len(MOVES) + action
-        target = self.target.take(chosen)  # [B, 2]; the own field where a move leads off the grid
-
-        # Who moves first collides with the other where it stood. So does who moves second, if a
-        # collision stopped the first; else it collides with the other where that has gone.
-        blocker_first = state.first[rows, state.t]  # [B]
-        explorer_onto = target[:, 0] == before[:, 1]
-        blocker_onto = target[:, 1] == before[:, 0]
-        clash = target[:, 0] == target[:, 1]
-        collided = np.empty(action.shape, dtype=bool)
-        collided[:, 0] = np.where(blocker_first & ~blocker_onto, clash, explorer_onto)
-        collided[:, 1] = np.where(blocker_first | explorer_onto, blocker_onto, clash)
-        position = np.where(collided, before, target)
-
-        info = np.zeros((len(INFO), *action.shape), dtype=np.int64)
-        new_field, fields_visited, collision, illegal_actions = info
-        place = rows * self.fields + position[:, 0]
+        b = len(action)
+        offsets = self._within(b)
+        before = state.position.T  # [N, B]
+        chosen = before * FOUR
+        chosen += action.T
+        target = self._target[chosen]  # the own field where a move leads off the grid
+        place = offsets.field + target[0]
         entered = state.entered.reshape(-1)  # a view
-        seen = entered.take(place)
-        fresh = (seen == 0) & ~collided[:, 0]
-        if self.walls == "mask":
-            legal = self.inside.take(chosen)
-            fresh &= legal[:, 0]
-            illegal_actions[...] = ~legal
-        outcome = np.where(collided[:, 0] | collided[:, 1], COLLISION, fresh)  # [B] see REWARDS
-        reward = REWARDS.take(outcome, axis=0)
+        when = entered[place]
 
-        new_field[:, 0] = outcome == NEW_FIELD
-        fields_visited[:, 0] = fresh
-        collision[...] = collided
-        state.t += 1
-        state.before, state.position = before, position
-        entered[place] = np.where(fresh, state.t, seen)
+        facts = np.zeros((len(FACTS), b), dtype=bool)
+        np.equal(target, before[::-1], out=facts[:2])
+        np.equal(target[0], target[1], out=facts[2])
+        facts[3] = state.first.reshape(-1)[offsets.moment + state.t]
+        np.logical_not(when, out=facts[4])
+        if self.walls == "mask":
+            np.logical_not(self._inside[chosen], out=facts[5:])
+        case = (BITS @ facts.view(np.uint8)).astype(np.int64)  # [B]
+
+        position = np.where(CASES.stays.take(case, axis=1), before, target)
+        reward = CASES.reward.take(case, axis=0)
+        info = CASES.info.take(case, axis=1)
+        state.t += ONE
         state.score += reward
-        terminated = np.zeros(action.shape, dtype=bool)
+        state.before, state.position = state.position, position.T
+        np.copyto(when, state.t, where=CASES.enters[case])
+        entered[place] = when
+        terminated = np.zeros((b, 2), dtype=bool)
         return Outcome(state, reward, terminated, dict(zip(INFO, info, strict=True)))
+
+    def _within(self, copies: int) -> Offsets:
+        """The offsets for so many copies; those for the most copies so far are kept."""
+        if copies > len(self._offsets.field):
+            self._offsets = self._offsets_of(copies)
+        field, moment, ones = self._offsets
+        if copies == len(field):
+            return self._offsets
+        return Offsets(field[:copies], moment[:copies], ones[:, :copies])
+
+    def _offsets_of(self, copies: int) -> Offsets:
+        rows, fields, features = np.arange(copies), self.fields, self._features
+        parts = np.array([0, fields, features, features + fields])[:, None]  # own, other, twice
+        return Offsets(rows * fields, rows * self.max_cycles, rows * 2 * features + parts)
 
     def info(self, state: ArenaState) -> dict[str, Array]:
         return {key: np.zeros_like(state.position) for key in INFO}

@@ -166,8 +166,8 @@ class AgentViews(dict[str, Observation]):
     """Like agents' observations as views of shared ``blocks`` [B, N, ...]."""
 
     def __init__(self, agents: Sequence[str], blocks: Mapping[str, Array]) -> None:
-        views = ({key: block[:, i] for key, block in blocks.items()} for i in range(len(agents)))
-        super().__init__(zip(agents, views, strict=True))
+        for i, agent in enumerate(agents):
+            self[agent] = {key: block[:, i] for key, block in blocks.items()}
         self.blocks = blocks
 
 

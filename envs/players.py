@@ -17,10 +17,8 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
-from corral.envs.core import Observation, Rules
-from corral.envs.policy import Decision, Policy
+from corral.envs.core import Rules
+from corral.envs.policy import Policy, RandomPolicy
 from corral.envs.registry import REGISTERED
 from corral.errors import InfeasibleError, UnknownNameError
 
@@ -34,27 +32,6 @@ __all__ = [
 
 Makers = Mapping[str, Callable[[Any], Policy]]
 """name -> what makes that player for given rules."""
-
-
-class RandomPolicy:
-    """Plays uniformly random legal actions, of any environment; always by chance."""
-
-    def initial_state(self, copies: int) -> Any:
-        return None
-
-    def act(
-        self,
-        observation: Observation,
-        state: Any = None,
-        rng: np.random.Generator | None = None,
-        deterministic: bool = False,
-    ) -> Decision:
-        """One legal action for each mask; needs ``rng``."""
-        if rng is None:
-            raise ValueError("the random policy needs rng=, a numpy Generator")
-        legal = np.asarray(observation["action_mask"]) != 0
-        drawn = np.where(legal, rng.random(legal.shape), -1.0)
-        return Decision(drawn.argmax(axis=-1))
 
 
 def reference_player(name: str, rules: Rules[Any], agent: str) -> Policy:

@@ -9,7 +9,7 @@ import numpy as np
 
 from corral.envs.core import Array, Observation
 
-__all__ = ["Decision", "Policy"]
+__all__ = ["Decision", "Policy", "RandomPolicy"]
 
 
 @dataclass(frozen=True)
@@ -40,3 +40,24 @@ class Policy(Protocol):
     ) -> Decision:
         """Choose legal actions; ``rng`` serves policies that draw them."""
         ...
+
+
+class RandomPolicy:
+    """Plays uniformly random legal actions, of any environment; always by chance."""
+
+    def initial_state(self, copies: int) -> Any:
+        return None
+
+    def act(
+        self,
+        observation: Observation,
+        state: Any = None,
+        rng: np.random.Generator | None = None,
+        deterministic: bool = False,
+    ) -> Decision:
+        """One legal action for each mask; needs ``rng``."""
+        if rng is None:
+            raise ValueError("the random policy needs rng=, a numpy Generator")
+        legal = np.asarray(observation["action_mask"]) != 0
+        drawn = np.where(legal, rng.random(legal.shape), -1.0)
+        return Decision(drawn.argmax(axis=-1))

@@ -26,7 +26,8 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.logger import Logger
 
 from corral.adapters.batch import make_batch
-from corral.adapters.columns import ColumnVecEnv, Layout, refuse_turns
+from corral.adapters.columns import ColumnVecEnv
+from corral.adapters.layout import Layout, refuse_turns
 from corral.adapters.sb3 import BatchVecEnv
 from corral.adapters.sb3_policies import MaskablePolicy, MaskedPolicy
 from corral.adapters.supersuit import vectorize

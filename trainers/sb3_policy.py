@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from corral.adapters.columns import Layout
+from corral.adapters.layout import Layout
 from corral.envs.core import Observation
 from corral.envs.policy import Decision
 

@@ -16,7 +16,6 @@ from corral.envs import tiles_v0
 from corral.envs.core import copy_rows, generator, put_rows, state_arrays
 from corral.envs.tiles_players import (
     Greedy,
-    Random,
     expected_information,
     teams_of,
     tiles_team,
@@ -597,8 +596,3 @@ def test_levels_that_are_not_there_have_no_raster() -> None:
     assert list(teams_of(rules)) == ["raster-0", "raster-1", "greedy"]
     with pytest.raises(UnknownNameError, match="did you mean 'raster-1'"):
         tiles_team("raster-2", rules)
-
-
-def test_the_random_player_needs_a_generator() -> None:
-    with pytest.raises(ValueError, match="needs rng="):
-        Random(TilesRules()).act(Batch(TilesRules(), 2, 0).reset()[TILE])
