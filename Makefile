@@ -14,9 +14,10 @@ ALONE  := tests/data tests/envs tests/adapters tests/replay tests/cli
 .PHONY: demo test lint types tests test-slow wheel oldest bench clean
 
 demo: $(VENV)/installed
-	rm -rf runs/demo
+	rm -rf runs/demo runs/demo-mappo
 	OMP_NUM_THREADS=1 $(BIN)/corral train dfaas_v0 --trace edge3 --steps 60000 --seed 1 --out runs/demo
-	OMP_NUM_THREADS=1 $(BIN)/corral evaluate runs/demo
+	OMP_NUM_THREADS=1 $(BIN)/corral train dfaas_v0 --trace edge3 --trainer mappo --steps 150000 --seed 1 --out runs/demo-mappo
+	OMP_NUM_THREADS=1 $(BIN)/corral evaluate runs/demo runs/demo-mappo
 
 test: lint types tests
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 import textwrap
 from typing import Annotated, Any
@@ -12,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from corral.console import err, out, reported
-from corral.train_cli import _value
+from corral.third_party import is_third_party, named
+from corral.values import arguments_of
 
 __all__ = ["add_to"]
 
@@ -61,9 +61,8 @@ def check(
         return
     if environment is None:
         raise ValueError("name an environment (see corral envs), or module:function")
-    sys.path.insert(0, os.getcwd())  # as python -m does: the module may be one of the folder's
     results = []
-    for make in _makes(environment, _arguments(arg or [])):
+    for make in _makes(environment, arguments_of(arg or [])):
         # What an environment prints is no part of the report.
         with contextlib.redirect_stdout(sys.stderr):
             result = check_env(
@@ -96,19 +95,8 @@ def _makes(environment: str, arguments: dict[str, Any]) -> list[Any]:
     from corral.envs.conformance import Named
     from corral.envs.registry import PROBES, env_spec, rules_class
 
-    module, colon, function = environment.partition(":")
-    if colon:
-        make = Named(module, function, arguments)
-        try:
-            found = make.find()
-        except (ImportError, AttributeError) as error:
-            raise ValueError(
-                f"{environment}: {error}; give module:function, such as "
-                "pettingzoo.classic.tictactoe_v3:env"
-            ) from error
-        if not callable(found):
-            raise ValueError(f"{environment} is no function, but a {type(found).__name__}")
-        return [make]
+    if is_third_party(environment):
+        return [named(environment, arguments)]
     spec = env_spec(environment)
     try:
         known_arguments(rules_class(environment), arguments)
@@ -120,16 +108,6 @@ def _makes(environment: str, arguments: dict[str, Any]) -> list[Any]:
     makes = [Named(spec.module, kind, arguments) for kind in kinds]
     makes[0]()  # an argument out of range is the user's mistake, not the environment's
     return makes
-
-
-def _arguments(pairs: list[str]) -> dict[str, Any]:
-    arguments = {}
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        if not equals or not key.isidentifier():
-            raise ValueError(f"--arg {pair}: give key=value")
-        arguments[key] = _value(text)
-    return arguments
 
 
 def _seeds(text: str) -> list[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,8 @@ from rich.table import Table
 from corral.console import check_new, in_options, out, reported, show_table
 from corral.errors import UnknownNameError
 from corral.judging import names, row_range, score_table, watching
+from corral.third_party import is_third_party, third_party_rules
+from corral.values import value_of
 
 if TYPE_CHECKING:
     from corral.trainers.duels import SeatScore
@@ -58,7 +59,11 @@ def add_to(app: typer.Typer) -> None:
 def train(
     context: typer.Context,
     environment: Annotated[
-        str | None, typer.Argument(help="An environment, see corral envs; not with --resume.")
+        str | None,
+        typer.Argument(
+            help="An environment, see corral envs, or module:function of any PettingZoo one; with "
+            "--resume only the latter."
+        ),
     ] = None,
     trainer: Annotated[str, typer.Option(help="See corral trainers.")] = "sb3_ppo",
     steps: Annotated[
@@ -88,6 +93,10 @@ def train(
             "player_1=beat-last; may be repeated. For trainers mappo and ippo."
         ),
     ] = None,
+    arg: Annotated[
+        list[str] | None,
+        typer.Option(help="key=value, an argument of a module:function; may be repeated."),
+    ] = None,
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="The run's folder; default: one in runs/.")
     ] = None,
@@ -106,14 +115,24 @@ def train(
     """
     from corral.trainers import training
 
+    theirs = None
+    if environment is not None and is_third_party(environment):
+        theirs = third_party_rules(environment, arg or [])
+    elif arg:
+        raise ValueError("--arg is for module:function; give --name value for environments of ours")
     if resume is not None:
-        told = [environment] if environment is not None else []
+        told = [environment] if environment is not None and theirs is None else []
         told += context.args[:1]
         told += [option for name, option in FIXED.items() if _is_given(context, name)]
         if told:
             raise ValueError(f"--resume goes on with what the run is; leave out {told[0]}")
         run = training.resume(
-            resume, steps=steps, checkpoint_every=checkpoint_every, keep=keep, progress=True
+            resume,
+            steps=steps,
+            rules=theirs,  # type: ignore[arg-type]  # played by the trainers all the same
+            checkpoint_every=checkpoint_every,
+            keep=keep,
+            progress=True,
         )
     else:
         if environment is None or environment.startswith("-"):
@@ -121,7 +140,7 @@ def train(
         env, settings = _told_apart(context.args, environment, trainer)
         try:
             run = training.train(
-                environment,
+                environment if theirs is None else theirs,  # type: ignore[arg-type]
                 trainer=trainer,
                 steps=100_000 if steps is None else steps,
                 seed=seed,
@@ -196,7 +215,9 @@ def _tell(run: Run) -> None:
 
 @reported
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="The folder of a run, and of others to judge beside it.")
+    ],
     policies: Annotated[
         str | None,
         typer.Option(help="Reference policies, comma-separated pairs; default: 13 of them."),
@@ -217,6 +238,14 @@ def evaluate(
         int, typer.Option(help="Windows that get a linear program, where one is needed.")
     ] = 8,
     seed: Annotated[int, typer.Option(help="Of random play and sampled actions.")] = 0,
+    environment: Annotated[
+        str | None,
+        typer.Option(help="module:function, for runs of a third-party environment."),
+    ] = None,
+    arg: Annotated[
+        list[str] | None,
+        typer.Option(help="key=value, an argument of module:function; may be repeated."),
+    ] = None,
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Folder of the report; default: the run's.")
     ] = None,
@@ -234,13 +263,15 @@ def evaluate(
     from corral.trainers.run import load_run
     from corral.trainers.run_evaluation import evaluate as judge
 
-    loaded = load_run(run)
+    theirs: Any = None if environment is None else third_party_rules(environment, arg or [])
+    loaded, *others = (load_run(run, theirs) for run in runs)
     folder = loaded.folder if out_dir is None else out_dir
     check_new(folder, folder=True)
     load = loaded.config.task.trace if trace is None else load_trace(trace)
     with watching() as show:
         result = judge(
             loaded,
+            beside=others,
             references=PAIRS if policies is None else names(policies, lambda name: False),
             trace=None if trace is None else load,
             rows=None if load is None else row_range(rows, None, len(load)),
@@ -371,11 +402,10 @@ def _told_apart(
     words: list[str], environment: str, trainer: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Arguments of the environment, and settings of the trainer, from --name value pairs."""
-    from corral.envs.registry import rules_class
     from corral.trainers.task import GIVEN_BY_TRAINING
     from corral.trainers.trainer import trainer_class
 
-    arguments = inspect.signature(rules_class(environment)).parameters
+    arguments = _arguments_of(environment)
     kinds = {field.name: str(field.type) for field in _settings(trainer_class(trainer))}
     env: dict[str, Any] = {}
     settings: dict[str, Any] = {}
@@ -385,11 +415,11 @@ def _told_apart(
         if switched_off and (key.removeprefix("no_") in arguments or key[3:] in kinds):
             key, text = key.removeprefix("no_"), "false"
         if key in kinds:
-            value = _value(text)
+            value = value_of(text)
             wrap = kinds[key].startswith("tuple") and not isinstance(value, tuple)
             settings[key] = (value,) if wrap else value
         elif key in arguments:
-            env[key] = text if key == "trace" else _value(text)
+            env[key] = text if key == "trace" else value_of(text)
         else:
             known = [*OWN_OPTIONS, *kinds, *(set(arguments) - set(GIVEN_BY_TRAINING))]
             options = ["--" + each.replace("_", "-") for each in known]
@@ -397,12 +427,20 @@ def _told_apart(
     return env, settings
 
 
+def _arguments_of(environment: str) -> Mapping[str, Any]:
+    """The arguments of an environment of ours; others are given by --arg."""
+    from corral.envs.registry import rules_class
+
+    if is_third_party(environment):
+        return {}
+    return inspect.signature(rules_class(environment)).parameters
+
+
 def _options(environment: str, trainer: str) -> list[str]:
     """All arguments of the environment, and settings of the trainer."""
-    from corral.envs.registry import rules_class
     from corral.trainers.trainer import trainer_class
 
-    arguments = inspect.signature(rules_class(environment)).parameters
+    arguments = _arguments_of(environment)
     return [*arguments, *(field.name for field in _settings(trainer_class(trainer)))]
 
 
@@ -422,23 +460,8 @@ def _pairs(words: list[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-def _value(text: str) -> Any:
-    """A number, true, false, none, LOW:HIGH, numbers with commas, JSON; else the text itself."""
-    words = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    if re.fullmatch(r"\d+:\d+", text):
-        return tuple(int(part) for part in text.split(":"))
-    if re.fullmatch(r"\d+(,\d+)*,?", text) and "," in text:
-        return tuple(int(part) for part in text.split(",") if part)
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
 def _held_out(text: str | None) -> float | tuple[int, int] | None:
-    value = None if text is None else _value(text)
+    value = None if text is None else value_of(text)
     if value is None or isinstance(value, int | float | tuple):
         return value
     raise ValueError(f"--held-out {text}: give a share such as 0.3, or rows LOW:HIGH")

@@ -5,19 +5,19 @@
 | all | random |
 | ``dfaas_v0`` | amounts of ``corral.envs.baselines``: overflow, local, ...; or overflow/two, |
 | | where ``two`` is the route that the environment was made with |
-| ``arena_v0`` | pairs of ``corral.envs.arena_players``: nearest/still, random/chase, ... |
+| others | their teams: nearest/still in ``arena_v0``, greedy in ``tiles_v0``, ...; or a |
+| | reference player that can play every agent: beat-last in ``rps_v0`` |
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from corral.envs.arena_players import PAIRS, arena_team
-from corral.envs.arena_v0 import ArenaRules
 from corral.envs.baselines import AMOUNTS, baseline_team, split_pair
 from corral.envs.core import Rules
 from corral.envs.dfaas_v0 import DfaasRules
-from corral.envs.policy import Policy, RandomPolicy
+from corral.envs.players import reference_players, reference_teams
+from corral.envs.policy import Policy
 from corral.errors import UnknownNameError
 
 __all__ = ["reference_team", "team_names"]
@@ -25,11 +25,7 @@ __all__ = ["reference_team", "team_names"]
 
 def team_names(rules: Rules[Any]) -> tuple[str, ...]:
     """The names that ``reference_team`` knows for these rules."""
-    if isinstance(rules, ArenaRules):
-        return ("random", *PAIRS)
-    if isinstance(rules, DfaasRules):
-        return tuple(AMOUNTS)
-    return ("random",)
+    return tuple(AMOUNTS) if isinstance(rules, DfaasRules) else tuple(_teams(rules))
 
 
 def reference_team(name: str, rules: Rules[Any]) -> dict[str, Policy]:
@@ -47,8 +43,17 @@ def reference_team(name: str, rules: Rules[Any]) -> dict[str, Policy]:
                 f"route={route!r}, or give {amount!r}"
             )
         return baseline_team(amount, rules)
-    if wanted == "random":
-        return dict.fromkeys(rules.agents, RandomPolicy())
-    if isinstance(rules, ArenaRules) and wanted in PAIRS:
-        return arena_team(wanted, rules)
-    raise UnknownNameError.of(f"team for {rules.name}", wanted, team_names(rules))
+    teams = _teams(rules)
+    if wanted not in teams:
+        raise UnknownNameError.of(f"team for {rules.name}", wanted, teams)
+    return teams[wanted]
+
+
+def _teams(rules: Rules[Any]) -> dict[str, dict[str, Policy]]:
+    """All of them; "random" is the first."""
+    players = {agent: reference_players(rules, agent)[0] for agent in rules.agents}
+    shared = [
+        name for name in players[rules.agents[0]] if all(name in own for own in players.values())
+    ]
+    alike = {name: {agent: players[agent][name] for agent in rules.agents} for name in shared}
+    return alike | reference_teams(rules)

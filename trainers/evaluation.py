@@ -249,7 +249,8 @@ def _decide(
 def _any_action(space: spaces.Space[Any], observation: Observation, copies: int) -> Array:
     """A legal action for each copy: [B, ...]."""
     if isinstance(space, spaces.Discrete):
-        return np.asarray(observation["action_mask"]).argmax(axis=1)
+        first: Array = np.asarray(observation["action_mask"]).argmax(axis=1)
+        return first
     if isinstance(space, spaces.MultiDiscrete):
         return np.tile(space.start, (copies, *(1,) * space.start.ndim))
     assert isinstance(space, spaces.Box)

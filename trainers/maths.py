@@ -162,7 +162,10 @@ def value_loss(
     def loss(predicted: torch.Tensor) -> torch.Tensor:
         if huber_delta is None:
             return 0.5 * (predicted - target).square()
-        return nn.functional.huber_loss(predicted, target, reduction="none", delta=huber_delta)
+        found: torch.Tensor = nn.functional.huber_loss(
+            predicted, target, reduction="none", delta=huber_delta
+        )
+        return found
 
     if clip_range is None:
         return loss(value)

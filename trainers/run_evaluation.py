@@ -43,6 +43,7 @@ NOT_OF_THE_GAME = {"trace", "rows", "start", "max_cycles", "capacity", "reward",
 def evaluate(
     run: str | Path | Run,
     *,
+    beside: Sequence[str | Path | Run] = (),
     references: Sequence[str] = PAIRS,
     trace: str | Path | Trace | None = None,
     rows: tuple[int, int] | None = None,
@@ -62,6 +63,7 @@ def evaluate(
     ``corral.trainers.duels``. results.json and the report go to ``out``; default: the run's folder.
 
     Args:
+        beside: other runs of the same environment, to be judged beside this one.
         references: pairs of ``corral.envs.baselines``, for dfaas_v0.
         trace: another load with capacity, all of it unless ``rows`` are given; scales stay those
             of the run.
@@ -72,19 +74,22 @@ def evaluate(
         optimum_windows: see ``corral.trainers.replay.replay``.
 
     Raises what ``load_run`` and ``replay`` raise, and ValueError for trace, rows or window where
-    the environment replays no load.
+    the environment replays no load, and for runs ``beside`` of another game.
     """
-    given = run if isinstance(run, Run) else load_run(run)
+    given, *others = (each if isinstance(each, Run) else load_run(each) for each in (run, *beside))
     folder = Path(out) if out is not None else given.folder
-    label = given.config.trainer
     task = given.config.task
+    for other in others:
+        _require_same_game(given, other)
+    labels = run_labels([given, *others])
+    label = next(iter(labels))
     if not isinstance(rules := task.rules(), DfaasRules):
         for name, value in (("trace", trace), ("rows", rows), ("window", window)):
             if value is not None:
                 raise ValueError(
                     f"{name}={value}: {task.environment} replays no load; give episodes"
                 )
-        teams = {f"{label}, {p.mode}": p for p in players(given)}
+        teams = seats(labels)
         if is_duel(rules):
             learned = [agent for agent in rules.agents if agent not in given.config.opponents]
             duels = evaluate_seats(rules, teams, seats=learned, episodes=episodes, seed=seed)
@@ -111,7 +116,7 @@ def evaluate(
         rows = rows or task.held_out["rows"]
     result = replay(
         load,
-        {**{pair: pair for pair in references}, **seats({label: given})},
+        {**{pair: pair for pair in references}, **seats(labels)},
         rows=rows,
         window=window,
         seed=seed,
@@ -122,11 +127,31 @@ def evaluate(
     write_report(
         result,
         folder,
-        learning=learning_curves({label: given}),
+        learning=learning_curves(labels),
         levels=_levels(rules),
         pictures=team_pictures(rules, given.policies, label=label),
     )
     return result
+
+
+def _require_same_game(run: Run, other: Run) -> None:
+    """Raise ValueError where what one was trained on could not be played by the other."""
+    tasks = [each.config.task for each in (run, other)]
+    names = [task.environment for task in tasks]
+    if names[0] != names[1]:
+        raise ValueError(f"{run.folder} is of {names[0]}, {other.folder} of {names[1]}")
+    rules, theirs = (task.rules() for task in tasks)
+    for agent in rules.agents:
+        for kind in ("observation_space", "action_space"):
+            if agent not in theirs.agents or getattr(rules, kind)(agent) != getattr(theirs, kind)(
+                agent
+            ):
+                raise ValueError(
+                    f"{run.folder} and {other.folder}: the {kind.replace('_', ' ')} of {agent} "
+                    "differs; they play games of different sizes"
+                )
+    if isinstance(rules, DfaasRules):
+        as_trained([run, other], {})
 
 
 def players(run: Run) -> tuple[Player, Player]:
