@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from corral.trainers.run import Run
     from corral.trainers.trainer import Trainer
 
-__all__ = ["add_to"]
+__all__ = ["ANY_OPTION", "add_to", "argument_value", "named_options"]
 
 OWN_OPTIONS = (
     "trainer",
@@ -317,17 +317,17 @@ def _told_apart(
     kinds = {field.name: str(field.type) for field in _settings(trainer_class(trainer))}
     env: dict[str, Any] = {}
     settings: dict[str, Any] = {}
-    for name, text in _pairs(words):
+    for name, text in named_options(words):
         key = name.replace("-", "_")
         switched_off = key.startswith("no_") and text == "true"
         if switched_off and (key.removeprefix("no_") in arguments or key[3:] in kinds):
             key, text = key.removeprefix("no_"), "false"
         if key in kinds:
-            value = _value(text)
+            value = argument_value(text)
             wrap = kinds[key].startswith("tuple") and not isinstance(value, tuple)
             settings[key] = (value,) if wrap else value
         elif key in arguments:
-            env[key] = text if key == "trace" else _value(text)
+            env[key] = text if key == "trace" else argument_value(text)
         else:
             known = [*OWN_OPTIONS, *kinds, *(set(arguments) - set(GIVEN_BY_TRAINING))]
             options = ["--" + each.replace("_", "-") for each in known]
@@ -344,7 +344,7 @@ def _options(environment: str, trainer: str) -> list[str]:
     return [*arguments, *(field.name for field in _settings(trainer_class(trainer)))]
 
 
-def _pairs(words: list[str]) -> list[tuple[str, str]]:
+def named_options(words: list[str]) -> list[tuple[str, str]]:
     """(name, text) of "--name text", "--name=text" and "--name" alone, which is "true"."""
     pairs: list[tuple[str, str]] = []
     rest = list(words)
@@ -360,7 +360,7 @@ def _pairs(words: list[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-def _value(text: str) -> Any:
+def argument_value(text: str) -> Any:
     """A number, true, false, none, LOW:HIGH, numbers with commas, JSON; else the text itself."""
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
@@ -376,7 +376,7 @@ def _value(text: str) -> Any:
 
 
 def _held_out(text: str | None) -> float | tuple[int, int] | None:
-    value = None if text is None else _value(text)
+    value = None if text is None else argument_value(text)
     if value is None or isinstance(value, int | float | tuple):
         return value
     raise ValueError(f"--held-out {text}: give a share such as 0.3, or rows LOW:HIGH")
