@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from corral.trainers.run import load_run
     from corral.trainers.run_evaluation import evaluate
     from corral.trainers.training import resume, train
+    from corral.trainers.watch import watch
 
-__all__ = ["__version__", "evaluate", "load_run", "make", "resume", "train"]
+__all__ = ["__version__", "evaluate", "load_run", "make", "resume", "train", "watch"]
 
 __version__ = metadata.version("corral")
 
@@ -28,6 +29,7 @@ _ON_DEMAND = {
     "make": "corral.envs",
     "resume": "corral.trainers.training",
     "train": "corral.trainers.training",
+    "watch": "corral.trainers.watch",
 }
 
 

@@ -14,7 +14,7 @@ from rich.markdown import Markdown
 from rich.table import Table
 
 import corral
-from corral import check_cli, trace_cli, train_cli
+from corral import check_cli, trace_cli, train_cli, watch_cli
 from corral.console import check_new, out, reported, show_table
 from corral.judging import names, row_range, score_table, watching
 
@@ -34,6 +34,7 @@ app = typer.Typer(
 app.add_typer(trace_cli.app, name="trace")
 train_cli.add_to(app)
 check_cli.add_to(app)
+watch_cli.add_to(app)
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from corral.trainers.run import Run
     from corral.trainers.trainer import Trainer
 
-__all__ = ["add_to"]
+__all__ = ["ANY_OPTION", "add_to", "named_options"]
 
 OWN_OPTIONS = (
     "trainer",
@@ -409,7 +409,7 @@ def _told_apart(
     kinds = {field.name: str(field.type) for field in _settings(trainer_class(trainer))}
     env: dict[str, Any] = {}
     settings: dict[str, Any] = {}
-    for name, text in _pairs(words):
+    for name, text in named_options(words):
         key = name.replace("-", "_")
         switched_off = key.startswith("no_") and text == "true"
         if switched_off and (key.removeprefix("no_") in arguments or key[3:] in kinds):
@@ -444,7 +444,7 @@ def _options(environment: str, trainer: str) -> list[str]:
     return [*arguments, *(field.name for field in _settings(trainer_class(trainer)))]
 
 
-def _pairs(words: list[str]) -> list[tuple[str, str]]:
+def named_options(words: list[str]) -> list[tuple[str, str]]:
     """(name, text) of "--name text", "--name=text" and "--name" alone, which is "true"."""
     pairs: list[tuple[str, str]] = []
     rest = list(words)

@@ -1,4 +1,4 @@
-"""Draw the pictures of the README: docs/dfaas.png and docs/replay.svg.
+"""Draw the pictures of the README: docs/dfaas.png, docs/replay.svg and docs/arena.gif.
 
 python docs/make_pictures.py
 """
@@ -15,6 +15,7 @@ from corral.envs.baselines import Baseline
 from corral.trainers.charts import Bar, bar_chart
 from corral.trainers.replay import replay
 from corral.trainers.report import ordered
+from corral.trainers.watch import watch
 
 HERE = Path(__file__).parent
 
@@ -46,6 +47,7 @@ POLICIES = ["overflow/equal", "threshold/equal", "static/equal", "random/equal",
 def main() -> None:
     Image.fromarray(a_busy_step()).save(HERE / "dfaas.png", optimize=True)
     (HERE / "replay.svg").write_text(bars())
+    watch("arena_v0", policies="nearest/chase", out=HERE / "arena.gif", steps=40)
 
 
 if __name__ == "__main__":

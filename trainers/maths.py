@@ -183,7 +183,8 @@ def shorten_gradient(parameters: Sequence[nn.Parameter], longest: float) -> torc
     networks.
     """
     gradients = [each.grad for each in parameters if each.grad is not None]
-    norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradients]))
+    lengths = torch.stack([torch.linalg.vector_norm(each) for each in gradients])
+    norm: torch.Tensor = torch.linalg.vector_norm(lengths)
     scale = (longest / (norm + 1e-6)).clamp(max=1.0)
     for gradient in gradients:
         gradient.mul_(scale)
