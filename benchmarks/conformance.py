@@ -153,7 +153,7 @@ def _page(
         state = {True: "reproduced by hand", False: "NOT REPRODUCED", None: "not tried by hand"}
         lines += [
             f"- **{check}**, {finding.severity} ({state[shown.get((check, cause))]}). "
-            f"Seen: {finding.seen}. Expected: {finding.expected}. To do: {finding.advice}.",
+            f"Seen first: {finding.seen}. Expected: {finding.expected}. To do: {finding.advice}.",
             f"  In {len(where)}: {', '.join(where)}.",
         ]
     if not kinds:
