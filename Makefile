@@ -1,4 +1,4 @@
-# make demo    installs into .venv, trains a team, prints a table and the path of a report
+# make demo    installs into .venv, trains two teams, prints a table and the path of a report
 # make test    installs into .venv, then lint, types and all tests but the slow ones
 # make test-slow   the tests that learn for longer
 # make wheel   builds wheel and sdist, and tests the wheel bare: without torch, without extras
