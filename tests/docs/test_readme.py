@@ -117,11 +117,14 @@ def test_the_names_of_the_two_commands_exist() -> None:
 def test_the_figures_are_those_of_the_benchmarks() -> None:
     results = ROOT / "benchmarks" / "results"
     stepping = json.loads((results / "stepping.json").read_text())["ratios"]
+    arena = json.loads((results / "arena_stepping.json").read_text())["ratios"]
     columns = json.loads((results / "sb3_vec_envs.json").read_text())["ratios"]
     year = json.loads((results / "replay_year.json").read_text())["seconds"]
     for row, figure in (
         ("random legal actions, 64 copies", stepping["Batch over SuperSuit, 64 copies"]),
         ("the same with 1024 copies", stepping["Batch over SuperSuit, 1024 copies"]),
+        ("arena_v0, Batch over", arena["Batch, 64 copies, over SuperSuit, 64 copies"]),
+        ("arena_v0, Batch of 1024", arena["Batch, 1024 copies, over SuperSuit, 64 copies"]),
         ("the same over SuperSuit, 64 copies", columns["Batch over vectorize, cpus=0"]),
         ("13 policies, with the optimum", year["replay"]),
     ):
