@@ -36,6 +36,7 @@ NAMES = (
     "two_step",
     "games_learning",
     "tiles_learning",
+    "seat_learning",
     "conformance",
 )
 
