@@ -49,6 +49,7 @@ class Try:
     counted: bool | None = None  # as illegal, in info; None: info has no such key
     ended: str | None = None  # how the agent's episode ended with it, as a fingerprint
     penalty: bool = False  # it ended with a negative reward
+    at_once: bool = False  # it ended with this action, not with what others did after it
 
     @property
     def moment(self) -> tuple[int, int, str]:
@@ -144,6 +145,7 @@ def _outcome(game: Game, tried: Try, actions: Mapping[Any, Any] | None = None) -
     game.watcher = view
     game.play(actions or {**game.choose(), agent: tried.action})
     view.note(tried)
+    tried.at_once = tried.ended is not None
     rounds = 2 * len(view.agents)
     while game.turns and not game.over and rounds and agent not in game.asked:
         game.play(game.choose())
@@ -237,7 +239,12 @@ class _Judge:
                     each,
                     f"{action}, and info counted it as illegal",
                 )
-            elif self.penalty and each.ended == self.penalty and each.moment in harmless:
+            elif (
+                self.penalty
+                and each.at_once
+                and each.ended == self.penalty
+                and each.moment in harmless
+            ):
                 self._add(
                     "allowed, punished",
                     "warning",

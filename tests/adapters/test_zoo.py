@@ -350,7 +350,7 @@ def tictactoe_parallel() -> Any:
 
 
 def test_mpe2_plays_like_a_plain_loop() -> None:
-    spread = pytest.importorskip("mpe2", reason="mpe2 is not installed").simple_spread_v3
+    spread = pytest.importorskip("mpe2.simple_spread_v3", reason="mpe2 is not installed")
     batch = make_zoo_batch(functools.partial(spread.parallel_env, max_cycles=6), 2, seed=4)
     batch.reset()
     env = spread.parallel_env(max_cycles=6)

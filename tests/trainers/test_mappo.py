@@ -719,8 +719,8 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(
     whole = run_of(tmp_path / "whole", **given)
     show = training.Bar.show
 
-    def and_stop(bar: Any, row: Any) -> None:
-        show(bar, row)
+    def and_stop(bar: Any, row: Any, *shown: Any) -> None:
+        show(bar, row, *shown)
         if row["env_steps"] == 2 * ROLLOUT:
             signal.raise_signal(signal.SIGINT)
 

@@ -103,8 +103,8 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, env_steps: int, number: int = signa
     """Raise a signal when so many env steps are done."""
     show = training.Bar.show
 
-    def and_stop(bar: Any, row: Any) -> None:
-        show(bar, row)
+    def and_stop(bar: Any, row: Any, *shown: Any) -> None:
+        show(bar, row, *shown)
         if row["env_steps"] == env_steps:
             signal.raise_signal(number)
 
