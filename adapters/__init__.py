@@ -9,7 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from corral.adapters.batch import Batch, BatchStep, Finished, make_batch
-from corral.adapters.gymnasium import BatchVectorEnv, SeatEnv, register_with_gymnasium
+from corral.adapters.gymnasium import SeatEnv, register_with_gymnasium
+from corral.adapters.gymnasium_vector import BatchVectorEnv
 from corral.adapters.zoo import ZooBatch, make_zoo_batch, zoo_rules
 from corral.extras import require
 

@@ -72,6 +72,8 @@ def play(env: SeatEnv, seed: int | None, chooser: np.random.Generator) -> list[A
 # The checker samples without the mask, of which the environments rightly warn.
 @pytest.mark.filterwarnings("ignore::corral.errors.IllegalActionWarning")
 def test_gymnasium_finds_no_fault(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("PIL", "pygame"):
+        pytest.importorskip(module, reason="the checker asks for pictures: needs the extra render")
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     kwargs = SHORT.get(name, {})
     env = gymnasium.make("corral/" + name.replace("_v", "-v"), **kwargs)
@@ -329,9 +331,13 @@ def test_columns_play_the_batch(game: str) -> None:
             assert all(not infos[key].any() for key in step.info)  # new episodes
         observations = step.observations
     assert ends >= 2
-    assert envs.metadata["autoreset_mode"] is gymnasium.vector.AutoresetMode.SAME_STEP
+    mode = envs.metadata["autoreset_mode"]
+    assert getattr(mode, "value", mode) == "SameStep"  # gymnasium has the enumeration from 1.1 on
 
 
+@pytest.mark.skipif(
+    not hasattr(gymnasium.vector, "AutoresetMode"), reason="gymnasium 1.0 knows one mode only"
+)
 def test_a_seat_of_many_copies_plays_like_gymnasiums_own_vector_of_seats() -> None:
     """two_step_v0 knows no chance: everything must be the same, infos too."""
     kwargs = {"seat": "agent_1", "opponents": lambda seen: int(seen["observation"].argmax() % 2)}
