@@ -5,7 +5,7 @@
 Reference players play the other seats. Stable-Baselines3's own loop runs on eight copies, with
 ``MaskablePolicy``; the environments run with illegal="raise", so that one lost mask would end it.
 The curve is the learner's return, mean of its last 100 episodes; judged is the greedy policy over
-500 episodes, beside random play in the same seat.
+200 episodes, beside random play in the same seat.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from corral.adapters import MaskablePolicy, SeatEnv
 SEEDS = (0, 1)
 COPIES = 8
 POINTS = 10  # of a curve
-EPISODES = 500
+EPISODES = 200
 GAMES: dict[str, dict[str, Any]] = {
     "arena_v0, explorer beside a random blocker": {
         "env": ("arena_v0", "agent_1", "random"),
-        "steps": 60_000,
+        "steps": 30_000,
         "settings": {"learning_rate": 1e-3, "gamma": 0.99},
     },
     "tictactoe_v0, player_1 against random": {
         "env": ("tictactoe_v0", "player_1", "random"),
-        "steps": 40_000,
+        "steps": 30_000,
         "settings": {"learning_rate": 1e-3, "gamma": 1.0, "ent_coef": 0.02},
     },
     "rps_v0, player_0 against beat-last": {
         "env": ("rps_v0", "player_0", "beat-last"),
-        "steps": 16_000,
+        "steps": 12_000,
         "settings": {"learning_rate": 1e-3, "gamma": 0.5},
     },
     "tiles_v0, tile_0 beside raster-1's level_0": {
         "env": ("tiles_v0", "tile_0", "raster-1"),
-        "steps": 16_000,
+        "steps": 12_000,
         "settings": {"learning_rate": 1e-3, "gamma": 0.95},
     },
 }

@@ -138,6 +138,9 @@ def test_the_figures_of_learning_are_those_of_the_benchmarks() -> None:
     shares = [100 * found["greedy"] for found in game.values()]
     assert len(shares) == 16
     assert f"| {min(shares):.2f} to {max(shares):.2f} % |" in README
+    arena = json.loads((results / "arena_learning.json").read_text())["mappo, median"]
+    steps, seconds = arena["marks"]["20.9"]
+    assert f"| {steps:,.0f} env steps, {seconds:.1f} s |" in README
     times = json.loads((results / "sb3_training_time.json").read_text())["sb3_ppo"]
     assert times["same_weights"]
     assert f"| {times['ratio']:.1f} times as fast |" in README
