@@ -33,6 +33,7 @@ NAMES = (
     "training_speed",
     "simple_spread",
     "checkpoint_trust",
+    "resume_kills",
     "two_step",
     "games_learning",
     "tiles_learning",

@@ -273,7 +273,7 @@ def test_a_signal_to_the_group_ends_all(number: signal.Signals, code: int) -> No
     time.sleep(0.3)
     begun = time.monotonic()
     os.killpg(running.pid, number)
-    errors = running.communicate(timeout=10)[1]
+    errors = running.communicate(timeout=60)[1]
     assert gone(pids, 5.0)
     assert time.monotonic() - begun < 5.0
     assert running.returncode == code
@@ -285,7 +285,7 @@ def test_a_signal_to_the_group_ends_all(number: signal.Signals, code: int) -> No
 
 def test_a_program_that_does_not_close_ends_all_the_same() -> None:
     running, pids = script("end", 0)
-    errors = running.communicate(timeout=10)[1]
+    errors = running.communicate(timeout=60)[1]
     assert (running.returncode, errors) == (0, "")
     assert gone(pids, 1.0)
 
@@ -296,7 +296,7 @@ def test_closing_does_not_wait_for_steps_without_end() -> None:
     time.sleep(0.3)
     begun = time.monotonic()
     os.kill(running.pid, signal.SIGINT)
-    running.communicate(timeout=10)
+    running.communicate(timeout=60)
     assert time.monotonic() - begun < 5.0
     assert gone(pids, 1.0)
 

@@ -156,7 +156,7 @@ def test_an_interrupt_ends_a_replay_cleanly(tmp_path: Path) -> None:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    time.sleep(1.0)  # of a replay that takes many times as long
+    time.sleep(0.3)  # of a replay that takes many times as long
     process.send_signal(signal.SIGINT)
     output = "".join(process.communicate(timeout=20))
     assert process.returncode == 130

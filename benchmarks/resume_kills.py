@@ -1,0 +1,126 @@
+"""Runs that are killed at random moments and resumed, against runs that never stopped.
+
+    OMP_NUM_THREADS=1 python benchmarks/resume_kills.py
+
+SIGKILL, 20 times, at a random moment after training has begun or gone on, the time in which a
+checkpoint is written included; episodes are 30 steps long and rollouts 16, so that most stops are
+in the middle of one. In the end weights, optimisers, generators and the environment's state are
+compared by a hash over every byte, and progress.csv row by row, but for clocks.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from common import machine, save
+
+from corral.trainers.checkpoint import latest_checkpoint, load_checkpoint
+
+KILLS = 20
+UPDATES = 300
+ROLLOUT = 64  # env steps: 4 copies x 16
+TRAINERS = {
+    "mappo": {},
+    "mappo with memory": {"memory": 8},
+    "ippo": {},
+    "sb3_ppo": {"batch_size": 64},
+}
+CLOCKS = {"wall_s", "env_steps_per_s", "share_env", "share_inference", "share_learning"}
+
+BEGIN = """
+import corral
+print("begun", flush=True)
+corral.train("dfaas_v0", trainer={trainer!r}, steps={steps}, seed=3, out={folder!r}, copies=4,
+             n_steps=16, n_epochs=2, net_arch=(16,), checkpoint_every=64, progress=False,
+             env={{"max_cycles": 30}}, **{settings!r})
+"""
+GO_ON = """
+import corral, corral.trainers.training
+print("begun", flush=True)
+corral.resume({folder!r}, checkpoint_every=64, progress=False)
+"""
+
+
+def started(code: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def fingerprint(folder: Path) -> tuple[str, list[dict[str, str]]]:
+    """A hash of all that the last checkpoint holds, and the log without clocks."""
+    content = load_checkpoint(latest_checkpoint(folder / "checkpoints"))
+    digest = hashlib.sha256()
+    for file in sorted(content.arrays):
+        for name in sorted(content.arrays[file]):
+            array = content.arrays[file][name]
+            digest.update(f"{file}.{name} {array.dtype} {array.shape}".encode())
+            digest.update(array.tobytes())
+    trainer = content.documents["trainer"]
+    digest.update(repr(sorted(trainer.items(), key=lambda item: item[0])).encode())
+    with (folder / "progress.csv").open(newline="") as file:
+        rows = [{k: v for k, v in row.items() if k not in CLOCKS} for row in csv.DictReader(file)]
+    return digest.hexdigest(), rows
+
+
+def tried(name: str, folder: Path) -> dict[str, Any]:
+    given = {
+        "trainer": name.split()[0],
+        "steps": UPDATES * ROLLOUT,
+        "settings": TRAINERS[name],
+    }
+    whole, killed = folder / f"{name} whole", folder / f"{name} killed"
+    assert started(BEGIN.format(folder=str(whole), **given)).wait() == 0
+    rng = random.Random(0)
+    process = started(BEGIN.format(folder=str(killed), **given))
+    kills = 0
+    while True:
+        time.sleep(rng.uniform(0.1, 0.5))
+        if kills == KILLS or process.poll() is not None:
+            break
+        process.kill()
+        kills += process.wait() == -9
+        if not (killed / "config.json").exists():  # before there was anything to go on with
+            shutil.rmtree(killed, ignore_errors=True)
+            process = started(BEGIN.format(folder=str(killed), **given))
+        else:
+            process = started(GO_ON.format(folder=str(killed)))
+    assert process.wait() == 0
+    return {"kills": kills, "equal": fingerprint(whole) == fingerprint(killed)}
+
+
+def main() -> None:
+    lines = [
+        "# Killed and resumed",
+        "",
+        f"{UPDATES} updates of {ROLLOUT} env steps of dfaas_v0, a checkpoint after each.",
+        "",
+        "| trainer | kills survived | the same bytes as without a stop |",
+        "|---|--:|---|",
+    ]
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in TRAINERS:
+            r = found[name] = tried(name, Path(folder))
+            lines.append(f"| {name} | {r['kills']} | {'yes' if r['equal'] else 'NO'} |")
+            print(lines[-1], file=sys.stderr)
+    save("resume_kills", "\n".join(lines), found, machine("torch", "stable-baselines3"))
+
+
+if __name__ == "__main__":
+    main()
