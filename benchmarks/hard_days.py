@@ -34,7 +34,7 @@ from corral.trainers.report import describe, ordered
 from corral.trainers.run_evaluation import players
 
 SEEDS = (0, 1, 2, 3, 4)
-STEPS = 150_000
+STEPS = 400_000
 DAY = 1440  # minutes
 WINDOW = 720
 CAPACITY = 60
