@@ -187,9 +187,9 @@ def _event_writer(folder: Path, rows: Sequence[Mapping[str, str]]) -> Any:
         tensorboard = importlib.import_module("torch.utils.tensorboard")
     except ImportError:
         return None
-    # TensorBoard reads event files by name, and the name begins with the second of its making:
-    # a second file of that second might be read as the first, and purge what came before.
-    while any(int(f.name.split(".")[3]) == int(time.time()) for f in folder.glob(EVENT_FILES)):
+    # TensorBoard reads event files by name: the second of its making, the process, and a counter in
+    # it, 10 before 9. The first would be read as the second, and purge what came before.
+    while any(_made(file) == (int(time.time()), os.getpid()) for file in folder.glob(EVENT_FILES)):
         time.sleep(0.05)
     # Events after the checkpoint that is resumed from are hidden by their repetition.
     purge = int(float(rows[-1]["env_steps"])) + 1 if rows else 0
@@ -197,6 +197,11 @@ def _event_writer(folder: Path, rows: Sequence[Mapping[str, str]]) -> Any:
 
 
 EVENT_FILES = "events.out.tfevents.*"
+
+
+def _made(file: Path) -> tuple[int, int]:
+    """When and by which process: events.out.tfevents.<second>.<host>.<process>.<counter>."""
+    return int(file.name.split(".")[3]), int(file.name.rsplit(".", 2)[1])
 
 
 def _tag(name: str) -> str:
