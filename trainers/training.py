@@ -161,7 +161,8 @@ def resume(
         run.config = dataclasses.replace(run.config, steps=steps)
     learner = run.begun()
     statistics = Statistics(run.config.policies, run.config.opponents)
-    if any((run.folder / CHECKPOINTS).glob("*")):
+    # What a kill left half written is hidden, and no checkpoint.
+    if any((run.folder / CHECKPOINTS).glob("[!.]*")):
         content = load_checkpoint(latest_checkpoint(run.folder / CHECKPOINTS))
         learner.load(content)
         try:

@@ -252,6 +252,20 @@ def test_a_run_killed_before_its_first_checkpoint_begins_anew(
     assert rows(run) == rows(never)
 
 
+def test_a_run_killed_while_it_wrote_its_first_checkpoint_begins_anew(tmp_path: Path) -> None:
+    never = small_run(tmp_path / "never")
+    run = small_run(tmp_path / "run")
+    checkpoint = next((run.folder / "checkpoints").glob("step_*"))
+    unfinished = checkpoint.with_name(f".writing-1-{checkpoint.name}")
+    shutil.move(checkpoint, unfinished)
+    (unfinished / "manifest.json").unlink()
+    for left in (run.folder / "checkpoints").iterdir():
+        if left != unfinished:
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+    resume(run.folder)
+    assert everything(run) == everything(never)
+
+
 # --- Checkpoints ---------------------------------------------------------------------------------
 
 
