@@ -6,6 +6,7 @@ what is wrong. Neither stands on corral's shells: they are what anybody might ha
 
 from __future__ import annotations
 
+import abc
 import os
 import random
 import time
@@ -147,7 +148,7 @@ class ArrayReward(Walk):
         return np.array([super().reward(agent)])
 
 
-class Edited(Walk):
+class Edited(Walk, abc.ABC):
     """What a step answers, edited by a subclass."""
 
     def step(self, actions: Mapping[str, int]) -> tuple[Any, Any, Any, Any, Any]:
@@ -155,10 +156,10 @@ class Edited(Walk):
         self.edit(*answer)
         return answer
 
+    @abc.abstractmethod
     def edit(
         self, seen: Any, rewards: Any, terminations: Any, truncations: Any, infos: Any
-    ) -> None:
-        raise NotImplementedError
+    ) -> None: ...
 
 
 class PaysStrangers(Edited):
