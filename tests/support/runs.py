@@ -150,19 +150,25 @@ def kill_training(folder: str, trace: str, updates: int, kills: int, seed: int) 
     if child == 0:
         go_on(place.with_name("timed"), trace, updates)
     os.waitpid(child, 0)
-    whole = time.perf_counter() - began
+    update = (time.perf_counter() - began) / updates
     killed = before_any_checkpoint = 0
-    for _ in range(kills):
+    for kill in range(kills):
+        known = updates_logged(place)
         child = os.fork()
         if child == 0:
             go_on(place, trace, updates)
-        # Short of the end however fast the machine is; some meet the very beginning.
-        time.sleep(rng.uniform(0.0, 1.0) * whole / kills)
+        if kill % 4:  # in the midst of updates and of checkpoints
+            deadline = time.monotonic() + 30
+            while updates_logged(place) <= known and time.monotonic() < deadline:
+                time.sleep(0.002)
+            time.sleep(rng.uniform(0.0, 2.0) * update)
+        else:  # some meet the very beginning
+            time.sleep(rng.uniform(0.0, 5.0) * update)
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         killed += os.WIFSIGNALED(status)
         before_any_checkpoint += not (place / "checkpoints" / "latest").exists()
-    at = len(rows(place)) if (place / "progress.csv").exists() else 0
+    at = updates_logged(place)
     child = os.fork()
     if child == 0:
         go_on(place, trace, updates)
@@ -173,6 +179,14 @@ def kill_training(folder: str, trace: str, updates: int, kills: int, seed: int) 
         "updates before the end": at,
         "end": os.waitstatus_to_exitcode(status),
     }
+
+
+def updates_logged(place: Path) -> int:
+    """Whole rows of progress.csv; 0 where there is none yet."""
+    try:
+        return max(0, (place / "progress.csv").read_text().count("\n") - 1)
+    except FileNotFoundError:
+        return 0
 
 
 def go_on(place: Path, trace: str, updates: int) -> None:
@@ -196,9 +210,12 @@ def go_on(place: Path, trace: str, updates: int) -> None:
 
 def warm_up(place: Path, trace: str) -> None:
     """Import what training imports, without a thread of torch's that a fork would lose."""
+    from torch.utils import tensorboard
+
     from corral.trainers.run import RunConfig
     from corral.trainers.task import Task
 
+    assert tensorboard.SummaryWriter
     task = Task.of("dfaas_v0", {"trace": trace})
     everyone = dict.fromkeys(task.rules().agents, "shared")
     RunConfig(task, "sb3_ppo", {}, 0, 1, everyone, ("shared",), {}).make_trainer()
