@@ -16,6 +16,7 @@ from corral.extras import require
 
 if TYPE_CHECKING:
     from corral.adapters.sb3 import BatchVecEnv, make_vec_env
+    from corral.adapters.sb3_dqn import MaskedDQN, MaskedQPolicy
     from corral.adapters.sb3_policies import (
         FeaturesWithoutMask,
         MaskablePolicy,
@@ -32,7 +33,9 @@ __all__ = [
     "FeaturesWithoutMask",
     "Finished",
     "MaskablePolicy",
+    "MaskedDQN",
     "MaskedPolicy",
+    "MaskedQPolicy",
     "SeatEnv",
     "ZooBatch",
     "make_batch",
@@ -47,7 +50,9 @@ _ON_DEMAND = {
     "BatchVecEnv": "corral.adapters.sb3",
     "FeaturesWithoutMask": "corral.adapters.sb3_policies",
     "MaskablePolicy": "corral.adapters.sb3_policies",
+    "MaskedDQN": "corral.adapters.sb3_dqn",
     "MaskedPolicy": "corral.adapters.sb3_policies",
+    "MaskedQPolicy": "corral.adapters.sb3_dqn",
     "make_vec_env": "corral.adapters.sb3",
     "normalize": "corral.adapters.sb3_policies",
     "vectorize": "corral.adapters.supersuit",

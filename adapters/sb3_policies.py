@@ -9,6 +9,8 @@
 | ``MaskedPolicy`` | PPO, A2C | ``action_mask`` of the observation |
 | ``MaskablePolicy`` | MaskablePPO of sb3_contrib | ``action_masks``, else the observation |
 
+(DQN: see ``corral.adapters.sb3_dqn``.)
+
 Both take the ``policy_kwargs`` of Stable-Baselines3's MultiInputPolicy, and mask in training as in
 play. The mask reaches the logits alone, never the features: see ``FeaturesWithoutMask``.
 """
@@ -71,7 +73,7 @@ def _require_mask_space(space: spaces.Space[Any]) -> None:
         )
 
 
-def _require_masked_choice(seen: spaces.Space[Any], action: spaces.Space[Any]) -> None:
+def require_masked_choice(seen: spaces.Space[Any], action: spaces.Space[Any]) -> None:
     """Raise UnsupportedSpaceError unless ``seen`` holds a mask for Discrete actions from 0."""
     if not isinstance(action, spaces.Discrete) or action.start != 0:
         raise UnsupportedSpaceError(f"action space {action}: masks need Discrete, counted from 0")
@@ -89,7 +91,7 @@ def _require_masked_choice(seen: spaces.Space[Any], action: spaces.Space[Any]) -
         )
 
 
-def _as_mask(mask: torch.Tensor) -> torch.Tensor:
+def as_mask(mask: torch.Tensor) -> torch.Tensor:
     """A mask of numbers as bool. Raises UnsupportedSpaceError where they are not all 0 or 1."""
     if mask.dtype is torch.bool:
         return mask
@@ -120,7 +122,7 @@ class MaskedDistribution(CategoricalDistribution, MaskableDistribution):
         if masks is None:
             mask = torch.ones_like(logits, dtype=torch.bool)
         else:
-            mask = _as_mask(torch.as_tensor(masks, device=logits.device))
+            mask = as_mask(torch.as_tensor(masks, device=logits.device))
             if mask.numel() != logits.numel():
                 raise MaskError(
                     f"masks of shape {tuple(mask.shape)} for logits of shape "
@@ -152,7 +154,7 @@ class MaskedPolicy(MultiInputActorCriticPolicy):
         features_extractor_class: type[BaseFeaturesExtractor] | None = None,
         **kwargs: Any,
     ) -> None:
-        _require_masked_choice(observation_space, action_space)
+        require_masked_choice(observation_space, action_space)
         kwargs["features_extractor_class"] = features_extractor_class or FeaturesWithoutMask
         super().__init__(observation_space, action_space, *args, **kwargs)  # type: ignore[arg-type]
 
@@ -194,7 +196,7 @@ class MaskablePolicy(MaskableMultiInputActorCriticPolicy):
         features_extractor_class: type[BaseFeaturesExtractor] | None = None,
         **kwargs: Any,
     ) -> None:
-        _require_masked_choice(observation_space, action_space)
+        require_masked_choice(observation_space, action_space)
         kwargs["features_extractor_class"] = features_extractor_class or FeaturesWithoutMask
         super().__init__(observation_space, action_space, *args, **kwargs)  # type: ignore[arg-type]
 
@@ -297,7 +299,7 @@ class FeaturesWithoutMask(CombinedExtractor):
     def forward(self, observations: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Features [C, features_dim] of preprocessed observations [C, ...]."""
         if "action_mask" in observations:
-            _as_mask(observations["action_mask"])
+            as_mask(observations["action_mask"])
         return super().forward(observations)  # type: ignore[arg-type]
 
 
