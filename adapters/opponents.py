@@ -9,7 +9,7 @@ import numpy as np
 
 from corral.adapters.seats import Seat
 from corral.envs.core import Observation, Rules, generator
-from corral.envs.policy import Decision, Policy, RandomPolicy
+from corral.envs.policy import Decision, Memoryless, Policy, RandomPolicy
 from corral.envs.registry import make_rules
 from corral.envs.teams import reference_team
 from corral.errors import UnknownNameError
@@ -87,14 +87,11 @@ def _policy(given: Policy | Chooser) -> Policy:
     return cast("Policy", given) if hasattr(given, "act") else _Chosen(given)
 
 
-class _Chosen:
+class _Chosen(Memoryless):
     """A function of one observation as a policy."""
 
     def __init__(self, choose: Chooser) -> None:
         self.choose = choose
-
-    def initial_state(self, copies: int) -> Any:
-        return None
 
     def act(
         self,

@@ -38,6 +38,8 @@ NAMES = (
     "games_learning",
     "tiles_learning",
     "seat_learning",
+    "learning_curves",
+    "zoo_workers",
     "conformance",
 )
 

@@ -42,7 +42,7 @@ import numpy as np
 from corral.envs.arena_v0 import ArenaRules
 from corral.envs.core import Array, Observation
 from corral.envs.players import Makers, reference_player
-from corral.envs.policy import Decision, Policy
+from corral.envs.policy import Decision, Memoryless, Policy
 from corral.errors import UnknownNameError
 
 __all__ = [
@@ -68,14 +68,11 @@ class Memory(NamedTuple):
     aim: Array  # int64 [B] the field that its last move led to; -1 before the first
 
 
-class Still:
+class Still(Memoryless):
     """A blocker that stays where it is, as far as it can."""
 
     def __init__(self, rules: ArenaRules) -> None:
         self.rules = rules
-
-    def initial_state(self, copies: int) -> Any:
-        return None
 
     def act(
         self,
@@ -88,14 +85,11 @@ class Still:
         return Decision(_least(self.rules.distance(ahead, own[:, None]), observation))
 
 
-class Chase:
+class Chase(Memoryless):
     """A blocker that takes the shortest way to the explorer."""
 
     def __init__(self, rules: ArenaRules) -> None:
         self.rules = rules
-
-    def initial_state(self, copies: int) -> Any:
-        return None
 
     def act(
         self,

@@ -30,7 +30,7 @@ import numpy as np
 from corral.envs.core import Array, Observation
 from corral.envs.dfaas_v0 import ROUTES, DfaasRules, Route
 from corral.envs.players import Makers
-from corral.envs.policy import Decision, Policy
+from corral.envs.policy import Decision, Memoryless, Policy
 from corral.errors import UnknownNameError
 
 __all__ = ["AMOUNTS", "PAIRS", "Baseline", "baseline_team", "players_of", "split_pair"]
@@ -71,7 +71,7 @@ def split_pair(pair: str) -> tuple[str, Route]:
     raise UnknownNameError.of("route", route, ROUTES)
 
 
-class Baseline:
+class Baseline(Memoryless):
     """One amount of the table above, for a node of dfaas_v0."""
 
     def __init__(self, amount: str, rules: DfaasRules) -> None:
@@ -82,9 +82,6 @@ class Baseline:
         self.capacity_scale = rules.capacity_scale
         self.queue = rules.queue
         self.unit = rules.unit
-
-    def initial_state(self, copies: int) -> Any:
-        return None
 
     def act(
         self,

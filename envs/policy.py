@@ -9,7 +9,7 @@ import numpy as np
 
 from corral.envs.core import Array, Observation
 
-__all__ = ["Decision", "Policy", "RandomPolicy"]
+__all__ = ["Decision", "Memoryless", "Policy", "RandomPolicy"]
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,16 @@ class Policy(Protocol):
         ...
 
 
-class RandomPolicy:
-    """Plays uniformly random legal actions, of any environment; always by chance."""
+class Memoryless:
+    """What policies have in common that remember nothing from one step to the next."""
 
-    def initial_state(self, copies: int) -> Any:
+    def initial_state(self, copies: int) -> None:
+        """None: there is nothing to remember."""
         return None
+
+
+class RandomPolicy(Memoryless):
+    """Plays uniformly random legal actions, of any environment; always by chance."""
 
     def act(
         self,

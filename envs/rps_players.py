@@ -20,7 +20,7 @@ import numpy as np
 from corral.envs.arguments import one_of
 from corral.envs.core import Array, Observation
 from corral.envs.players import Makers
-from corral.envs.policy import Decision
+from corral.envs.policy import Decision, Memoryless
 from corral.envs.rps_v0 import MOVES, RpsRules
 
 __all__ = ["AlwaysSame", "LastMove", "players_of"]
@@ -63,7 +63,7 @@ class AlwaysSame:
         return Decision(kept.reshape(shape), kept)
 
 
-class LastMove:
+class LastMove(Memoryless):
     """Shows what is ``ahead`` moves after the other's last one: 0 copies it, 1 beats it.
 
     Before the first round it shows rock.
@@ -71,9 +71,6 @@ class LastMove:
 
     def __init__(self, ahead: int) -> None:
         self.ahead = ahead
-
-    def initial_state(self, copies: int) -> None:
-        return None
 
     def act(
         self,

@@ -21,7 +21,7 @@ import numpy as np
 
 from corral.envs.core import Array, Observation
 from corral.envs.players import Makers
-from corral.envs.policy import Decision
+from corral.envs.policy import Decision, Memoryless
 from corral.envs.tictactoe_v0 import TicTacToeRules, all_lines
 from corral.errors import InfeasibleError
 
@@ -88,7 +88,7 @@ def solved(rows: int, columns: int, line: int) -> Solution:
     return Solution(position[order], np.concatenate(values)[order], np.concatenate(best)[order])
 
 
-class Perfect:
+class Perfect(Memoryless):
     """Plays a best move of every position.
 
     Raises InfeasibleError where the board is too large; see ``LARGEST_BOARD``.
@@ -97,9 +97,6 @@ class Perfect:
     def __init__(self, rules: TicTacToeRules) -> None:
         self.solution = solved(rules.rows, rules.columns, rules.line)
         self._power = 3 ** np.arange(rules.fields)
-
-    def initial_state(self, copies: int) -> None:
-        return None
 
     def value(self, observation: Observation) -> Array:
         """+1, 0 or -1 for the player to move: int64 [B], or a single one."""

@@ -48,7 +48,7 @@ import numpy as np
 
 from corral.envs.core import Array, Observation
 from corral.envs.players import Makers, reference_player
-from corral.envs.policy import Decision, Policy
+from corral.envs.policy import Decision, Memoryless, Policy
 from corral.envs.tiles_templates import PIXELS, TILES, VALUES
 from corral.envs.tiles_v0 import TilesRules
 from corral.errors import UnknownNameError
@@ -69,14 +69,11 @@ PRICE = 0.01
 OUT = -np.inf
 
 
-class InOrder:
+class InOrder(Memoryless):
     """A tile selector that goes row by row, from left to right."""
 
     def __init__(self, rules: TilesRules) -> None:
         pass
-
-    def initial_state(self, copies: int) -> Any:
-        return None
 
     def act(
         self,
@@ -88,14 +85,11 @@ class InOrder:
         return Decision(np.asarray(observation["action_mask"]).argmax(axis=-1))
 
 
-class SameLevel:
+class SameLevel(Memoryless):
     """A resolution selector that always takes ``level``, or the finest that can be paid."""
 
     def __init__(self, level: int) -> None:
         self.level = level
-
-    def initial_state(self, copies: int) -> Any:
-        return None
 
     def act(
         self,
@@ -108,16 +102,13 @@ class SameLevel:
         return Decision(np.minimum(self.level, legal - 1))
 
 
-class Greedy:
+class Greedy(Memoryless):
     """Either agent of the greedy team; ``price`` in nats for each value sent."""
 
     def __init__(self, rules: TilesRules, price: float = PRICE) -> None:
         self.rules = rules
         self.price = price
         self.overlap = _overlaps(rules)
-
-    def initial_state(self, copies: int) -> Any:
-        return None
 
     def act(
         self,

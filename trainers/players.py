@@ -12,7 +12,7 @@ from gymnasium import spaces
 from corral.adapters.seats import Seat, count_rows, put_tree, take_tree
 from corral.adapters.zoo_layout import random_actions
 from corral.envs.core import Observation
-from corral.envs.policy import Decision, Policy, RandomPolicy
+from corral.envs.policy import Decision, Memoryless, Policy, RandomPolicy
 
 __all__ = [
     "Player",
@@ -72,14 +72,11 @@ def random_policy(space: spaces.Space[Any]) -> Policy:
     return RandomPolicy() if isinstance(space, spaces.Discrete) else RandomActions(space)
 
 
-class RandomActions:
+class RandomActions(Memoryless):
     """Plays uniformly random actions of a space that has no mask; always by chance."""
 
     def __init__(self, space: spaces.Space[Any]) -> None:
         self.space = space
-
-    def initial_state(self, copies: int) -> Any:
-        return None
 
     def act(
         self,

@@ -9,21 +9,18 @@ import torch
 
 from corral.adapters.layout import Layout
 from corral.envs.core import Observation
-from corral.envs.policy import Decision
+from corral.envs.policy import Decision, Memoryless
 
 __all__ = ["SB3Policy"]
 
 
-class SB3Policy:
+class SB3Policy(Memoryless):
     """A policy of Stable-Baselines3 that plays one agent. See ``corral.envs.policy``."""
 
     def __init__(self, policy: Any, layout: Layout, place: int) -> None:
         self.policy = policy
         self.layout = layout
         self.place = place  # of the agent
-
-    def initial_state(self, copies: int) -> Any:
-        return None
 
     def act(
         self,
