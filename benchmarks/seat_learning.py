@@ -43,8 +43,8 @@ GAMES: dict[str, dict[str, Any]] = {
         "steps": 12_000,
         "settings": {"learning_rate": 1e-3, "gamma": 0.5},
     },
-    "tiles_v0, tile_0 beside raster-1's level_0": {
-        "env": ("tiles_v0", "tile_0", "raster-1"),
+    "tiles_v0, level_0 beside greedy's tile_0": {
+        "env": ("tiles_v0", "level_0", "greedy"),
         "steps": 12_000,
         "settings": {"learning_rate": 1e-3, "gamma": 0.95},
     },
