@@ -38,7 +38,9 @@ def write_trace(trace: Trace, path: str | Path, *, overwrite: bool = False) -> N
     if path.name.endswith(".gz"):
         packed = io.BytesIO()
         # No name and no time in the gzip header: the bytes depend on the trace alone.
-        with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as file:
+        with gzip.GzipFile(
+            filename="", mode="wb", fileobj=packed, mtime=0, compresslevel=6
+        ) as file:
             file.write(content)
         content = packed.getvalue()
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")

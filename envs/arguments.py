@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
 from typing import Any
 
-__all__ = ["amount", "known_arguments", "one_of", "whole"]
+__all__ = ["amount", "known_arguments", "one_of", "whole", "yes_or_no"]
 
 
 def whole(name: str, value: Any, least: int = 0) -> int:
@@ -30,6 +30,13 @@ def amount(name: str, value: Any) -> float:
     if not (math.isfinite(number) and number >= 0):
         raise ValueError(f"{name}={value!r}: give a finite number, 0 or more")
     return number
+
+
+def yes_or_no(name: str, value: Any) -> bool:
+    """``value`` as a bool, NumPy's included and 0 and 1, or ValueError."""
+    if value is None or isinstance(value, str) or value not in (False, True):
+        raise ValueError(f"{name}={value!r}: give True or False")
+    return bool(value)
 
 
 def one_of(name: str, value: Any, known: Sequence[Any]) -> Any:

@@ -194,10 +194,13 @@ def adjacency(
     """links[i, j], bool [N, N]: agent i can forward to agent j. None: each to every other.
 
     ``neighbours`` calls them by their names as ``agents`` or, in the trace, as ``nodes``. Raises
-    UnknownNameError for any other name, ValueError for a link of an agent to itself.
+    UnknownNameError for any other name, ValueError for a link of an agent to itself
+    and for what is no mapping to lists.
     """
     if neighbours is None:
         return ~np.eye(len(agents), dtype=bool)
+    if not isinstance(neighbours, Mapping):
+        raise ValueError(f"neighbours={neighbours!r}: give agent -> list of agents, or None")
     links = np.zeros((len(agents), len(agents)), dtype=bool)
     index = {name: i for names in (nodes, agents) for i, name in enumerate(names)}
     for agent, others in neighbours.items():

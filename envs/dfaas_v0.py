@@ -64,7 +64,7 @@ import numpy as np
 from pettingzoo import AECEnv
 
 from corral.data import Trace, load_trace
-from corral.envs.arguments import amount, known_arguments, one_of, whole
+from corral.envs.arguments import amount, known_arguments, one_of, whole, yes_or_no
 from corral.envs.core import Array, Observation, Outcome, agent_views
 from corral.envs.dfaas_network import ROUTES, Network, Route, adjacency
 from corral.envs.dfaas_render import Frame, ansi, draw
@@ -165,7 +165,7 @@ class DfaasRules:
         self.route = one_of("route", route, ROUTES)
         self.reward = one_of("reward", reward, ("own", "team"))
         self.illegal = one_of("illegal", illegal, ("penalise", "raise"))
-        self.second_offer = bool(second_offer)
+        self.second_offer = yes_or_no("second_offer", second_offer)
         self.keep_flow = bool(keep_flow)
 
         self.agents = tuple(f"node_{i}" for i in range(len(self.trace.nodes)))
