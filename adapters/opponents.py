@@ -11,7 +11,6 @@ from corral.adapters.seats import Seat
 from corral.envs.core import Observation, Rules, generator
 from corral.envs.policy import Decision, Memoryless, Policy, RandomPolicy
 from corral.envs.registry import make_rules
-from corral.envs.teams import reference_team
 from corral.errors import UnknownNameError
 
 __all__ = ["Chooser", "Opponents", "other_seats", "reseed", "rules_of", "seat_of"]
@@ -52,6 +51,8 @@ def other_seats(
     if opponents is None:
         team = dict.fromkeys(rules.agents, RandomPolicy())
     elif isinstance(opponents, str):
+        from corral.envs.teams import reference_team  # brings pandas, which takes its time
+
         team = reference_team(opponents, rules)
     elif isinstance(opponents, Mapping):
         team = opponents

@@ -27,6 +27,12 @@ def test_importing_the_environments_brings_nothing_heavy(module: str) -> None:
     assert heavy == []
 
 
+def test_importing_the_adapters_leaves_the_traces_alone() -> None:
+    """pandas, which only dfaas_v0 needs, takes longer to import than all the rest."""
+    code = "import sys, corral.adapters; assert 'pandas' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def _of_pettingzoo() -> set[str]:
     """What PettingZoo itself imports, which corral cannot help."""
     code = "import sys, pettingzoo; print(*sorted(sys.modules))"
