@@ -12,7 +12,6 @@ import pytest
 
 pytest.importorskip("torch", reason="needs the extra mappo")
 
-import torch
 from gymnasium import spaces
 
 import corral
@@ -46,14 +45,6 @@ SMALL: dict[str, Any] = {
     "device": "cpu",
 }
 ROLLOUT = 64
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def run_of(folder: Path, environment: str = "rps_v0", updates: int = 3, **changes: Any) -> Any:
