@@ -1,6 +1,9 @@
 """Late information and costs, on days never seen: in-house and SB3 teams, references, optimum.
 
-    OMP_NUM_THREADS=1 python benchmarks/hard_days.py [TEAM ...]
+    OMP_NUM_THREADS=1 python benchmarks/hard_days.py [--runs FOLDER] [TEAM ...]
+
+(About two hours. With a folder for the runs, those that are there are not trained again, so that
+it can be stopped and started.)
 
 The three nodes of an episode are three days of NASA's web server of July 1995 (requests per
 minute), each turned by a random shift, so that their peaks meet at random. Every node can serve 60
@@ -17,7 +20,9 @@ is the value of knowing the present.
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -27,6 +32,7 @@ import numpy as np
 from common import TRACES, machine, save, trained
 from reference_policies import HARD, table
 
+import corral
 from corral.data import Trace, import_series
 from corral.envs.baselines import PAIRS
 from corral.trainers.replay import replay
@@ -121,24 +127,41 @@ def now_casting(arrivals: np.ndarray[Any, Any], keep: int) -> float:
     return 100 * (lost + 0.2 * forwarded) / float(arrivals.sum())
 
 
+def finished(folder: Path) -> bool:
+    """Whether a run is there, and trained to its end."""
+    if not (folder / "checkpoints" / "latest").exists():
+        return False
+    steps = int(corral.load_run(folder).progress["env_steps"].iloc[-1])
+    return steps > STEPS - 20_000  # the last rollout that would exceed STEPS is not played
+
+
 def main() -> None:
-    wanted = sys.argv[1:] or list(TEAMS)
+    given = argparse.ArgumentParser()
+    given.add_argument("--runs", type=Path)
+    given.add_argument("teams", nargs="*", metavar="TEAM")
+    told = given.parse_args()
+    wanted = told.teams or list(TEAMS)
     trace, rows = load()
     env = {"trace": trace, "route": "spare", "reward": "team", "max_cycles": 240, **HARD}
     entries: dict[str, Any] = {pair: pair for pair in (*PAIRS, *MORE_PAIRS)}
     seconds: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
+        runs = told.runs or Path(folder)
         for team in wanted:
             for seed in SEEDS:
-                run = trained(
-                    "dfaas_v0",
-                    steps=STEPS,
-                    seed=seed,
-                    env=env,
-                    held_out=rows,
-                    out=Path(folder) / f"{team}-{seed}",
-                    **TEAMS[team],
-                )
+                own = runs / f"{team}-{seed}"
+                if not finished(own):
+                    shutil.rmtree(own, ignore_errors=True)
+                    trained(
+                        "dfaas_v0",
+                        steps=STEPS,
+                        seed=seed,
+                        env=env,
+                        held_out=rows,
+                        out=own,
+                        **TEAMS[team],
+                    )
+                run = corral.load_run(own)
                 label = f"{team} {seed}"
                 seconds[label] = float(run.progress["wall_s"].iloc[-1])
                 print(f"{label}: {seconds[label]:.0f} s", file=sys.stderr)
