@@ -3,6 +3,7 @@
 # make test-slow   the tests that learn for longer
 # make wheel   builds wheel and sdist, and tests the wheel bare: without torch, without extras
 # make oldest  tests with the oldest supported versions of what corral stands on
+# make test-frameworks   the bridges to other frameworks, each in an environment of its own
 # make bench   runs the benchmarks
 
 PYTHON ?= python3
@@ -10,8 +11,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 BARE   := .venv-bare
 ALONE  := tests/data tests/envs tests/adapters tests/replay tests/cli
+FRAMEWORKS := cleanrl tianshou torchrl rllib agilerl benchmarl
 
-.PHONY: demo test lint types tests test-slow wheel oldest bench clean
+.PHONY: demo test lint types tests test-slow wheel oldest test-frameworks list-frameworks bench clean
 
 demo: $(VENV)/installed
 	rm -rf runs/demo runs/demo-mappo
@@ -53,6 +55,23 @@ oldest:
 	.venv-oldest/bin/pip install --quiet --constraint tests/oldest.txt . scipy pillow pytest pytest-xdist hypothesis
 	.venv-oldest/bin/pytest -n 2 $(ALONE)
 
+test-frameworks: $(addprefix framework-,$(FRAMEWORKS))
+
+list-frameworks:
+	@echo $(FRAMEWORKS)
+
+# One virtual environment each, since what they pin excludes each other. torch comes first, so that
+# none of them brings another one. An example that needs no framework takes the extra of its trainer.
+framework-%: EXTRA = $*
+framework-cleanrl: EXTRA = mappo
+framework-%:
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/pip install --quiet --upgrade pip
+	.venv-$*/bin/pip install --quiet --constraint constraints.txt torch
+	.venv-$*/bin/pip install --quiet --constraint constraints.txt '.[$(EXTRA)]' pytest pytest-timeout
+	OMP_NUM_THREADS=1 .venv-$*/bin/pytest --timeout 600 tests/frameworks/test_$*.py \
+		$(wildcard tests/frameworks/test_$*_*.py)
+
 bench: $(VENV)/installed
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run.py
 
@@ -65,4 +84,4 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf build dist runs .venv .venv-bare .venv-oldest .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist runs .venv .venv-* .mypy_cache .pytest_cache .ruff_cache
