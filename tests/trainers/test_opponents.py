@@ -33,18 +33,9 @@ from corral.trainers.run import load_run
 from corral.trainers.training import resume, train
 from support.command import run as command
 from support.command import within
+from support.mappo_teams import ROLLOUT, SMALL
 from support.runs import everything, kept, rows
 from support.steady_rules import SteadyRules
-
-SMALL: dict[str, Any] = {
-    "copies": 4,
-    "n_steps": 16,
-    "n_minibatches": 2,
-    "n_epochs": 2,
-    "net_arch": (16,),
-    "device": "cpu",
-}
-ROLLOUT = 64
 
 
 def run_of(folder: Path, environment: str = "rps_v0", updates: int = 3, **changes: Any) -> Any:
