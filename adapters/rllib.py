@@ -13,7 +13,7 @@
 
 The policy that goes with it, and reads the mask, is ``corral.adapters.rllib_modules``.
 
-RLlib asks for care in five places, and ``RLlibEnv`` takes it:
+RLlib asks for care in six places, and ``RLlibEnv`` takes it:
 
 * **Rewards.** RLlib drops a reward that comes with an agent's first observation, or before it, and
   its own AECEnv wrapper pays just so. Here an agent is paid with its next observation what it
@@ -27,6 +27,7 @@ RLlib asks for care in five places, and ``RLlibEnv`` takes it:
   the runner's index is a part of the seed.
 * **Whole episodes.** With ``batch_mode="complete_episodes"`` RLlib resets with the same seed before
   each sample, and would play the same episodes for ever. In its runners the first seed counts.
+* **Errors** of an environment in a remote runner end in a log: see ``faults``.
 """
 
 from __future__ import annotations
@@ -49,10 +50,11 @@ from corral.envs.registry import make_rules
 from corral.envs.shells import ParallelShell, TurnShell
 from corral.errors import ResetNeededError
 
-__all__ = ["EPISODES", "EpisodeReturns", "FinishedEpisode", "RLlibEnv"]
+__all__ = ["EPISODES", "FAULTS", "EpisodeReturns", "FinishedEpisode", "RLlibEnv"]
 
 EPISODES = "corral_episodes"
-"""Where ``EpisodeReturns`` leaves the episodes, among the metrics of env runners."""
+FAULTS = "corral_faults"
+"""Where ``EpisodeReturns`` leaves episodes, and what was raised, among metrics of env runners."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +92,16 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
     | ``state`` | show the global state; default: False |
     | ``agent_id`` | show which agent it is; default: False |
     | ``early_rewards`` | what is paid before an agent's first turn: see below |
+    | ``faults`` | what to do where the environment raises: see below |
 
     ``early_rewards="first_move"`` (default) pays it with the agent's first move, so that RLlib's
     own returns are right; with ``"return_only"`` it is in ``finished.returns`` alone, and no value
     is learned from it.
+
+    RLlib restarts a runner in which an environment raised, an illegal action among the reasons, and
+    trains on as if nothing had happened. With ``faults="tell"`` such an episode is cut instead, and
+    ``EpisodeReturns`` leaves what was raised in ``results["env_runners"][FAULTS]``: end training
+    there. The default, ``"raise"``, is right with ``restart_failed_env_runners=False``.
 
     ``finished`` is the last episode that ended.
 
@@ -122,6 +130,7 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
         self.action_spaces = {a: self.layout.action_space(a) for a in self.possible_agents}
         self.finished: FinishedEpisode | None = None
         self._seeded = False
+        self.fault: str | None = None
         self._ready: Look | None = None  # of an episode that has begun, and nobody has seen
         self._over = True
         super().__init__()
@@ -159,8 +168,8 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
         self._untold: dict[int, _End] = {}
         self._kpis: dict[str, float] = {}
         self.agents = list(self.possible_agents)
-        acting = map(int, np.flatnonzero(look.acting))
-        return {self.possible_agents[i]: self._show(look, i) for i in acting}, {}
+        self._last = {int(i): self._show(look, i) for i in np.flatnonzero(look.acting)}
+        return {self.possible_agents[i]: seen for i, seen in self._last.items()}, {}
 
     def step(
         self, action_dict: Mapping[str, Any]
@@ -171,7 +180,12 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
         """
         if self._over:
             raise ResetNeededError(f"{self.layout.name}: call reset() before step()")
-        moved = self._copy.step(dict(action_dict))
+        try:
+            moved = self._copy.step(dict(action_dict))
+        except Exception as error:
+            if self._options.faults == "raise":
+                raise
+            return self._end_with(error)
         self._owed += moved.reward
         for key, values in moved.info.items():
             self._kpis[key] = self._kpis.get(key, 0.0) + float(values.sum())
@@ -190,6 +204,15 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
     def close(self) -> None:
         self._copy.close()
 
+    def _end_with(self, error: Exception) -> Any:
+        """Cut the episode where the environment raised."""
+        self.fault = f"{type(error).__name__}: {error}"
+        self._over = True
+        seen = {
+            self.possible_agents[i]: self._last[i] for i in np.flatnonzero(self._met & ~self._told)
+        }
+        return seen, dict.fromkeys(seen, 0.0), {"__all__": False}, {"__all__": True}, {}
+
     def _tell(self, look: Look) -> Any:
         """What RLlib is told of a step."""
         told = self._untold if self._over else self._tellable()
@@ -205,6 +228,7 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
         for i in sorted(observations):
             agent = self.possible_agents[i]
             seen[agent], rewards[agent] = observations[i], self._pay(i)
+        self._last |= observations
         self._untold = {i: end for i, end in self._untold.items() if i not in told}
         return seen, rewards, terminateds, truncateds, {}
 
@@ -245,8 +269,11 @@ class EpisodeReturns(RLlibCallback):  # type: ignore[misc]
     def on_episode_end(
         self, *, env: Any, env_index: int, metrics_logger: Any, **kwargs: Any
     ) -> None:
-        finished = env.envs[env_index].unwrapped.finished
-        metrics_logger.log_value(EPISODES, asdict(finished), reduce="item_series")
+        ended = env.envs[env_index].unwrapped
+        if ended.fault is not None:
+            metrics_logger.log_value(FAULTS, ended.fault, reduce="item_series")
+        else:
+            metrics_logger.log_value(EPISODES, asdict(ended.finished), reduce="item_series")
 
 
 # --- Parts ---------------------------------------------------------------------------------------
@@ -260,8 +287,10 @@ class _Options:
     state: bool = False
     agent_id: bool = False
     early_rewards: str = "first_move"
+    faults: str = "raise"
 
     def __post_init__(self) -> None:
+        one_of("faults", self.faults, ("raise", "tell"))
         one_of("early_rewards", self.early_rewards, ("first_move", "return_only"))
 
 
