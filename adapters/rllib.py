@@ -48,7 +48,7 @@ from corral.envs.arguments import known_arguments, one_of
 from corral.envs.core import generator
 from corral.envs.registry import make_rules
 from corral.envs.shells import ParallelShell, TurnShell
-from corral.errors import ResetNeededError
+from corral.errors import ActionError, ResetNeededError
 
 __all__ = ["EPISODES", "FAULTS", "EpisodeReturns", "FinishedEpisode", "RLlibEnv"]
 
@@ -168,6 +168,7 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
         self._untold: dict[int, _End] = {}
         self._kpis: dict[str, float] = {}
         self.agents = list(self.possible_agents)
+        self._asked = self._acting(look)
         self._last = {int(i): self._show(look, i) for i in np.flatnonzero(look.acting)}
         return {self.possible_agents[i]: seen for i, seen in self._last.items()}, {}
 
@@ -181,7 +182,10 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
         if self._over:
             raise ResetNeededError(f"{self.layout.name}: call reset() before step()")
         try:
-            moved = self._copy.step(dict(action_dict))
+            for agent in self._asked:
+                if agent not in action_dict:
+                    raise ActionError(f"no action for {agent}; act for {', '.join(self._asked)}")
+            moved = self._copy.step({agent: action_dict[agent] for agent in self._asked})
         except Exception as error:
             if self._options.faults == "raise":
                 raise
@@ -229,6 +233,7 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
             agent = self.possible_agents[i]
             seen[agent], rewards[agent] = observations[i], self._pay(i)
         self._last |= observations
+        self._asked = [] if self._over else self._acting(look)
         self._untold = {i: end for i, end in self._untold.items() if i not in told}
         return seen, rewards, terminateds, truncateds, {}
 
@@ -240,6 +245,9 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
             return {}
         self._told[list(self._untold)] = True
         return dict(self._untold)
+
+    def _acting(self, look: Look) -> list[str]:
+        return [self.possible_agents[i] for i in np.flatnonzero(look.acting)]
 
     def _pay(self, i: int) -> float:
         """The reward that goes with the next observation of agent ``i``."""

@@ -17,7 +17,9 @@ what an agent is paid before its first turn.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -55,6 +57,9 @@ FIGURES = {
     "default_optimizer_learning_rate": "learning_rate",
 }
 """What RLlib calls them -> what the other trainers call them."""
+
+RETRY = 0.5
+"""Seconds after which runners are asked again."""
 
 OBJECT_STORE = 256 * 2**20
 """Bytes of shared memory for a Ray of our own: episodes and weights on their way."""
@@ -139,6 +144,10 @@ class RLlibPPO:
 
     def check(self) -> None:
         """Raise MissingExtraError where Ray is not installed, which only learning needs."""
+        if self.settings.address == "local" and "ray" not in sys.modules:
+            # A Ray of our own listens on the loopback interface alone. It takes 127.0.0.1 for a
+            # mistake, but on systems for which it has this variable; it is read once.
+            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         require("ray.rllib", extra="rllib", purpose="train with rllib_ppo")
 
     def learn(self) -> Iterator[Update]:
@@ -161,8 +170,8 @@ class RLlibPPO:
             played = result.get("env_runners", {})
             if faults := played.get("corral_faults"):
                 raise WorkerError(f"{self.rules.name}, in a runner: {faults[0]}")
-            steps = int(played.get("num_env_steps_sampled", 0) or 0)
-            if not steps:
+            steps = played.get("num_env_steps_sampled", 0)
+            if not steps or math.isnan(steps):  # NaN: all runners were lost, or are being restarted
                 silent = time.monotonic() - heard
                 if silent > self.settings.patience:
                     raise WorkerError(
@@ -170,10 +179,11 @@ class RLlibPPO:
                         f"{self.settings.patience:g}): look at the cluster with 'ray status', and "
                         "go on with corral train --resume"
                     )
+                time.sleep(RETRY)
                 continue
             heard = time.monotonic()
             self._fetch()
-            self.env_steps += steps
+            self.env_steps += int(steps)
             episodes = [Episode(**episode) for episode in played.get("corral_episodes") or ()]
             seconds = {"rllib": time.perf_counter() - clock}
             yield Update(self.env_steps, episodes, self._figures(result), seconds)
