@@ -76,7 +76,11 @@ class MaskedActorCritic(nn.Module):
             shape = observation_space[MASK].shape
             if shape != (actions,):
                 raise UnsupportedSpaceError(f"a mask of shape {shape} for {actions} actions")
-        given = {"net_arch": net_arch, "activation": activation, "cnn_arch": cnn_arch}
+        given: dict[str, Any] = {
+            "net_arch": net_arch,
+            "activation": activation,
+            "cnn_arch": cnn_arch,
+        }
         self.actor = Network(observation_space, (MASK, STATE), actions, 0.01, **given)
         self.critic = Network(observation_space, (MASK,), 1, 1.0, **given)
 
@@ -123,7 +127,7 @@ class Network(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Conv2d):
                 nn.init.orthogonal_(module.weight, gain if module is self.head else math.sqrt(2))
-                nn.init.zeros_(module.bias)
+                nn.init.zeros_(module.bias)  # type: ignore[arg-type]  # it is there
 
     def forward(self, observation: Any) -> torch.Tensor:
         """Outputs [R, outputs] for entries [R, ...]."""

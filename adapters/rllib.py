@@ -45,7 +45,7 @@ from ray.rllib.env.multi_agent_env import MultiAgentEnv
 from corral.adapters.zoo_copies import Look, make_copy
 from corral.adapters.zoo_layout import Layout
 from corral.envs.arguments import known_arguments, one_of
-from corral.envs.core import generator
+from corral.envs.core import Array, generator
 from corral.envs.registry import make_rules
 from corral.envs.shells import ParallelShell, TurnShell
 from corral.errors import ActionError, ResetNeededError
@@ -55,6 +55,10 @@ __all__ = ["EPISODES", "FAULTS", "EpisodeReturns", "FinishedEpisode", "RLlibEnv"
 EPISODES = "corral_episodes"
 FAULTS = "corral_faults"
 """Where ``EpisodeReturns`` leaves episodes, and what was raised, among metrics of env runners."""
+
+
+Told = tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Any]]
+"""Observations, rewards, terminateds, truncateds and infos."""
 
 
 @dataclass(frozen=True)
@@ -169,12 +173,10 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
         self._kpis: dict[str, float] = {}
         self.agents = list(self.possible_agents)
         self._asked = self._acting(look)
-        self._last = {int(i): self._show(look, i) for i in np.flatnonzero(look.acting)}
+        self._last = {i: self._show(look, i) for i in _places(look.acting)}
         return {self.possible_agents[i]: seen for i, seen in self._last.items()}, {}
 
-    def step(
-        self, action_dict: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Any]]:
+    def step(self, action_dict: Mapping[str, Any]) -> Told:
         """Play the actions of all who were in the last observations.
 
         Raises ActionError or IllegalActionError as the environment does, and ResetNeededError.
@@ -196,8 +198,8 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
         self._over = moved.final is not None
         look = moved.look if moved.final is None else moved.final.look
         ends = moved.terminated | moved.truncated
-        for i in np.flatnonzero(ends & self._met):
-            self._untold[int(i)] = _End(self._show(look, i), bool(moved.terminated[i]))
+        for i in _places(ends & self._met):
+            self._untold[i] = _End(self._show(look, i), bool(moved.terminated[i]))
         self.agents = [agent for agent in self.agents if not ends[self._place[agent]]]
         if moved.final is not None:
             returns = dict(zip(self.possible_agents, moved.final.returns.tolist(), strict=True))
@@ -208,16 +210,14 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
     def close(self) -> None:
         self._copy.close()
 
-    def _end_with(self, error: Exception) -> Any:
+    def _end_with(self, error: Exception) -> Told:
         """Cut the episode where the environment raised."""
         self.fault = f"{type(error).__name__}: {error}"
         self._over = True
-        seen = {
-            self.possible_agents[i]: self._last[i] for i in np.flatnonzero(self._met & ~self._told)
-        }
+        seen = {self.possible_agents[i]: self._last[i] for i in _places(self._met & ~self._told)}
         return seen, dict.fromkeys(seen, 0.0), {"__all__": False}, {"__all__": True}, {}
 
-    def _tell(self, look: Look) -> Any:
+    def _tell(self, look: Look) -> Told:
         """What RLlib is told of a step."""
         told = self._untold if self._over else self._tellable()
         cut = [i for i, end in told.items() if not end.terminated]
@@ -227,7 +227,7 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
         truncateds["__all__"] = self._over and bool(cut)
         observations = {i: end.observation for i, end in told.items()}
         if not self._over:
-            observations |= {i: self._show(look, i) for i in np.flatnonzero(look.acting)}
+            observations |= {i: self._show(look, i) for i in _places(look.acting)}
         seen, rewards = {}, {}
         for i in sorted(observations):
             agent = self.possible_agents[i]
@@ -247,7 +247,7 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
         return dict(self._untold)
 
     def _acting(self, look: Look) -> list[str]:
-        return [self.possible_agents[i] for i in np.flatnonzero(look.acting)]
+        return [self.possible_agents[i] for i in _places(look.acting)]
 
     def _pay(self, i: int) -> float:
         """The reward that goes with the next observation of agent ``i``."""
@@ -300,6 +300,12 @@ class _Options:
     def __post_init__(self) -> None:
         one_of("faults", self.faults, ("raise", "tell"))
         one_of("early_rewards", self.early_rewards, ("first_move", "return_only"))
+
+
+def _places(which: Array) -> list[int]:
+    """Where a bool array [N] is True."""
+    found: list[int] = np.flatnonzero(which).tolist()
+    return found
 
 
 def _make(env: Any, arguments: Mapping[str, Any]) -> Any:
