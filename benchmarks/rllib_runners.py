@@ -9,6 +9,7 @@ alone, and whole updates of trainer rllib_ppo, in rounds that alternate between 
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 import time
@@ -48,12 +49,15 @@ def sampled(learner: RLlibPPO, runners: int) -> float:
     group.foreach_env_runner(
         lambda runner: len(runner.sample(num_timesteps=each)), local_env_runner=False
     )
-    return BATCH / (time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    group.foreach_env_runner(lambda runner: runner.get_metrics(), local_env_runner=False)
+    return BATCH / seconds  # its steps are taken out of the metrics, and out of the next update's
 
 
 def main() -> None:
     import ray
 
+    os.environ |= {"RAY_worker_niceness": "0"}  # else whatever runs beside would be measured
     ray.init(num_cpus=sum(RUNNERS), include_dashboard=False, object_store_memory=200 * 2**20)
     learners = {runners: trainer(runners) for runners in RUNNERS}
     updates = {runners: learner.learn() for runners, learner in learners.items()}
@@ -67,6 +71,7 @@ def main() -> None:
             began, before = time.perf_counter(), learners[runners].env_steps
             next(updates[runners])
             steps = learners[runners].env_steps - before
+            assert steps == BATCH, steps
             training[runners].append(steps / (time.perf_counter() - began))
         print(f"round {turn + 1} of {ROUNDS}", file=sys.stderr)
     for learner in learners.values():

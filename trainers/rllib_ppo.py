@@ -58,6 +58,16 @@ FIGURES = {
 }
 """What RLlib calls them -> what the other trainers call them."""
 
+OWN_RAY = {
+    # It listens on the loopback interface alone. Ray takes 127.0.0.1 for a mistake, but on systems
+    # for which it has this variable.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    # 15 by itself: beside anything else runners would starve.
+    "RAY_worker_niceness": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+"""Of a Ray that is started here, where Ray has not been imported before: it reads them once."""
+
 RETRY = 0.5
 """Seconds after which runners are asked again."""
 
@@ -145,9 +155,8 @@ class RLlibPPO:
     def check(self) -> None:
         """Raise MissingExtraError where Ray is not installed, which only learning needs."""
         if self.settings.address == "local" and "ray" not in sys.modules:
-            # A Ray of our own listens on the loopback interface alone. It takes 127.0.0.1 for a
-            # mistake, but on systems for which it has this variable; it is read once.
-            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+            for name, value in OWN_RAY.items():
+                os.environ.setdefault(name, value)
         require("ray.rllib", extra="rllib", purpose="train with rllib_ppo")
 
     def learn(self) -> Iterator[Update]:
@@ -194,7 +203,6 @@ class RLlibPPO:
 
         if ray.is_initialized():  # whoever did it has decided where
             return
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         given: dict[str, Any] = {"log_to_driver": False, "logging_level": "warning"}
         if self.settings.address == "local":
             given |= {
@@ -216,7 +224,15 @@ class RLlibPPO:
 
     def _build(self) -> Any:
         """RLlib's algorithm, with the weights of the networks."""
-        algorithm = self._config().build_algo()
+        try:
+            algorithm = self._config().build_algo()
+        except Exception as error:
+            if not self.settings.runners:
+                raise
+            raise WorkerError(
+                f"the runners do not start: {error!r}. Each node needs this version of corral, and "
+                "the module of rules of one's own; what they said is in Ray's logs"
+            ) from error
         weights = {
             name: {key: value.numpy() for key, value in networks.state_dict().items()}
             for name, networks in self._networks.items()
