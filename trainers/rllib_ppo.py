@@ -17,8 +17,10 @@ what an agent is paid before its first turn.
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import os
+import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -67,6 +69,9 @@ OWN_RAY = {
     "RAY_USAGE_STATS_ENABLED": "0",
 }
 """Of a Ray that is started here, where Ray has not been imported before: it reads them once."""
+
+ANSWER = 5.0
+"""Seconds within which a cluster's address must answer."""
 
 RETRY = 0.5
 """Seconds after which runners are asked again."""
@@ -153,11 +158,18 @@ class RLlibPPO:
     # --- Training --------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise MissingExtraError where Ray is not installed, which only learning needs."""
+        """Raise MissingExtraError where Ray is not installed, which only learning needs, and
+        WorkerError where nothing answers at the address."""
         if self.settings.address == "local" and "ray" not in sys.modules:
             for name, value in OWN_RAY.items():
                 os.environ.setdefault(name, value)
         require("ray.rllib", extra="rllib", purpose="train with rllib_ppo")
+        host, colon, port = self.settings.address.rpartition(":")
+        if colon and port.isdecimal():  # Ray itself tries for minutes
+            try:
+                socket.create_connection((host, int(port)), timeout=ANSWER).close()
+            except (OSError, OverflowError) as error:
+                raise self._no_cluster(error) from error
 
     def learn(self) -> Iterator[Update]:
         """Updates as long as whole ones fit into ``steps``, at least one.
@@ -169,6 +181,7 @@ class RLlibPPO:
         last = max(1, self.steps // size) * size
         if self._algorithm is None:
             self._start_ray()
+            self._deterministic = torch.are_deterministic_algorithms_enabled()
             with self._generators:
                 self._algorithm = self._build()
         heard = time.monotonic()
@@ -201,6 +214,8 @@ class RLlibPPO:
         """Connect to the cluster, or start a Ray of our own on this machine."""
         import ray
 
+        for name in ("ray.rllib", "ray.tune"):  # they warn of what is as it should be
+            logging.getLogger(name).setLevel(logging.ERROR)
         if ray.is_initialized():  # whoever did it has decided where
             return
         given: dict[str, Any] = {"log_to_driver": False, "logging_level": "warning"}
@@ -216,11 +231,14 @@ class RLlibPPO:
         try:
             ray.init(address=self.settings.address, **given)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise WorkerError(
-                f"address={self.settings.address}: no Ray cluster answers there: {error}. Start "
-                "one with 'ray start --head'; see docs/scaling.md"
-            ) from error
+            raise self._no_cluster(error) from error
         self._own_ray = True
+
+    def _no_cluster(self, error: Exception) -> WorkerError:
+        return WorkerError(
+            f"address={self.settings.address}: no Ray cluster answers there: {error}. Start one "
+            "with 'ray start --head'; see docs/scaling.md"
+        )
 
     def _build(self) -> Any:
         """RLlib's algorithm, with the weights of the networks."""
@@ -397,6 +415,7 @@ class RLlibPPO:
             algorithm.stop()
             with contextlib.suppress(OSError):
                 os.rmdir(algorithm.logdir)  # RLlib makes it, and nothing came into it
+            torch.use_deterministic_algorithms(self._deterministic)  # RLlib sets it for all
         if self._own_ray:
             import ray
 

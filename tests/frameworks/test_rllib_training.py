@@ -23,6 +23,7 @@ from corral.trainers.checkpoint import latest_checkpoint, load_checkpoint
 from corral.trainers.rllib_ppo import RLlibPPO
 from corral.trainers.run import Run
 from support.breaking_rules import BreaksLater
+from support.gift_env import Gift
 from support.held_out import random_returns, team_returns, upper_end
 from support.zoo_envs import MixedEnv
 
@@ -214,11 +215,39 @@ def test_what_the_environment_raises_in_a_runner_ends_training(tmp_path: Path) -
         trained(BreaksLater(), tmp_path / "run", runners=1)
 
 
+def test_third_party_environments_train(tmp_path: Path) -> None:
+    """As whatever function gives a PettingZoo environment: here an AECEnv with masks."""
+    run = trained(corral.adapters.zoo_rules(Gift), tmp_path / "run")
+    last = run.progress.iloc[-1]
+    assert (last["return_giver"], last["return_taker"]) == (0, 1.5)
+
+
+def test_training_ends_where_no_runner_plays_any_more() -> None:
+    class Silent:
+        def train(self) -> dict[str, Any]:
+            return {"env_runners": {"num_env_steps_sampled": float("nan")}}
+
+    rules = corral.envs.registry.make_rules("probe_p15_v0")
+    learner = RLlibPPO(
+        rules,
+        RLlibPPO.Settings(**SMALL, patience=1.0),
+        seed=0,
+        policies=dict.fromkeys(rules.agents, "shared"),
+        policies_to_train=["shared"],
+        steps=1000,
+    )
+    learner._algorithm = Silent()
+    with pytest.raises(WorkerError, match="no runner has played for"):
+        next(learner.learn())
+
+
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedSpaceError, match="Discrete"):
         trained(corral.adapters.zoo_rules(MixedEnv), tmp_path / "a", policies="separate")
     with pytest.raises(ValueError, match="batch_size"):
         trained("dfaas_v0", tmp_path / "b", batch_size=4096)
+    with pytest.raises(WorkerError, match="no Ray cluster answers there"):
+        trained("dfaas_v0", tmp_path / "b", address="127.0.0.1:9")
     with pytest.raises(ValueError, match="critic_input"):
         trained("dfaas_v0", tmp_path / "c", critic_input="all")
     assert list(tmp_path.iterdir()) == []
