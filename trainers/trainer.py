@@ -52,6 +52,9 @@ class Trainer(Protocol):
     ``Settings`` is a frozen dataclass of JSON values, with a ``help`` in each field's metadata: the
     options of ``corral train`` are made of it.
 
+    A trainer that needs more to learn than to play has ``check()``, which raises what is missing:
+    it is called before a new run gets its folder.
+
     A trainer that lets reference players play some agents says ``plays_opponents = True``; it is
     then given ``opponents=``, agent -> name, where there are any, and ``policies`` leave them out.
     """
@@ -151,6 +154,13 @@ BUILT_IN = {
             "IPPO",
             ("torch", "mappo"),
             "the same with a critic that sees what its agent sees",
+        ),
+        TrainerSpec(
+            "rllib_ppo",
+            "corral.trainers.rllib_ppo",
+            "RLlibPPO",
+            ("torch", "rllib"),  # to play; to learn, its check() asks for Ray
+            "RLlib's PPO, for clusters: played by processes on any number of machines",
         ),
     )
 }

@@ -130,6 +130,7 @@ def train(
         opponents=played,
     )
     learner = config.make_trainer()  # what is wrong with the settings shows before a folder is made
+    getattr(learner, "check", lambda: None)()
     folder = _empty_folder(out, f"{task.environment}-{trainer}-seed{seed}")
     config.write(folder)
     run = Run(folder, config)
@@ -344,7 +345,7 @@ def _empty_folder(out: str | Path | None, name: str) -> Path:
 
 def _versions() -> dict[str, str]:
     found = versions()
-    for package in ("torch", "stable-baselines3", "sb3-contrib", "supersuit"):
+    for package in ("torch", "stable-baselines3", "sb3-contrib", "supersuit", "ray"):
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
     if "torch" in sys.modules:

@@ -1,0 +1,403 @@
+"""RLlibEnv against RLlib's own episodes, and the masked RLModule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("ray")
+
+from gymnasium import spaces
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorical
+from ray.rllib.env.env_context import EnvContext
+from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
+from ray.rllib.env.wrappers.pettingzoo_env import PettingZooEnv
+
+import corral
+from corral.adapters.masked_networks import masked_logits
+from corral.adapters.rllib import RLlibEnv
+from corral.adapters.rllib_modules import MaskedRLModule
+from corral.envs.registry import make_rules
+from corral.errors import (
+    ActionError,
+    IllegalActionError,
+    ResetNeededError,
+    UnsupportedSpaceError,
+)
+from support.gift_env import Gift
+from support.zoo_envs import MixedEnv
+
+pytestmark = pytest.mark.filterwarnings("default")
+
+KINDS: dict[str, dict[str, Any]] = {
+    "dfaas_v0": {"trace": "edge3", "max_cycles": 48},  # parallel
+    "tictactoe_v0": {},  # turn-based
+    "tiles_v0": {},  # turn-based, unlike agents, an image and a vector
+    "probe_p10_v0": {},  # agents that end early
+    "probe_p12_v0": {"replies": 2},  # rewards between turns
+    "probe_p13_v0": {},  # a reward before the first turn
+}
+
+
+def made(name: str, **options: Any) -> RLlibEnv:
+    return RLlibEnv({"env": name, "arguments": {**KINDS[name], "illegal": "raise"}, **options})
+
+
+def drawn(seen: Mapping[str, Any], rng: np.random.Generator) -> dict[str, int]:
+    return {a: int(rng.choice(np.flatnonzero(o["action_mask"]))) for a, o in seen.items()}
+
+
+def episode_of(env: Any, seed: int, mask: bool = True) -> MultiAgentEpisode:
+    """What RLlib's env runner makes of an episode of random play."""
+    rng = np.random.default_rng(seed)
+    episode = MultiAgentEpisode(
+        observation_space=env.observation_spaces, action_space=env.action_spaces
+    )
+    seen, infos = env.reset(seed=seed)
+    episode.add_env_reset(observations=seen, infos=infos)
+    while not episode.is_done:
+        asked = episode.get_agents_to_act()
+        actions = drawn({a: each for a, each in seen.items() if a in asked}, rng)
+        seen, rewards, terminateds, truncateds, infos = env.step(actions)
+        episode.add_env_step(
+            seen, actions, rewards, infos, terminateds=terminateds, truncateds=truncateds
+        )
+    return episode
+
+
+def plain_returns(env: Any, seed: int) -> dict[str, float]:
+    """Sums of all rewards of the same random play, by PettingZoo's own loop."""
+    rng = np.random.default_rng(seed)
+    env.reset(seed=seed)
+    returns = dict.fromkeys(env.possible_agents, 0.0)
+    for agent in env.agent_iter():
+        seen, reward, terminated, truncated, _ = env.last()
+        returns[agent] += reward
+        over = terminated or truncated
+        env.step(None if over else drawn({agent: seen}, rng)[agent])
+    return returns
+
+
+# --- The environment -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_each_kind_plays_with_its_masks_and_in_its_spaces(name: str) -> None:
+    env = made(name, state=True, agent_id=True)
+    rng = np.random.default_rng(1)
+    order = list(make_rules(name, **KINDS[name]).agents)
+    assert env.possible_agents == order
+    steps = ends = 0
+    while steps < 200:
+        seen, infos = env.reset(seed=steps)
+        assert infos == {}
+        over = False
+        while not over:
+            for agent, observation in seen.items():
+                assert env.observation_spaces[agent].contains(observation)
+                assert observation["action_mask"].any()  # whoever is asked can answer
+            assert list(seen) == [agent for agent in order if agent in seen]
+            seen, rewards, terminateds, truncateds, _ = env.step(drawn(seen, rng))
+            assert set(rewards) == set(seen)
+            over = terminateds["__all__"] or truncateds["__all__"]
+            done = {a for a in order if terminateds.get(a) or truncateds.get(a)}
+            ends += len(done)
+            if not over:
+                seen = {agent: each for agent, each in seen.items() if agent not in done}
+            steps += 1
+        with pytest.raises(ResetNeededError):
+            env.step({})
+    assert ends or name == "dfaas_v0"
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_rllib_pays_what_the_environment_paid(name: str) -> None:
+    for seed in range(5):
+        env = made(name)
+        episode = episode_of(env, seed)
+        aec = corral.envs.registry._load(name, "env")
+        kwargs = {**KINDS[name], "illegal": "raise"}
+        plain = plain_returns(aec(name, **kwargs) if "probe" in name else aec(**kwargs), seed)
+        assert env.finished is not None
+        assert env.finished.returns == pytest.approx(plain, abs=1e-6)
+        told = {agent: each.get_return() for agent, each in episode.agent_episodes.items()}
+        assert told == pytest.approx(plain, abs=1e-6)
+
+
+def test_rllibs_own_wrapper_loses_what_comes_with_a_first_observation() -> None:
+    """0.5 of 1.5; should this fail, RLlib has been mended."""
+    theirs = PettingZooEnv(Gift())
+    lost = episode_of(theirs, 0)
+    assert lost.agent_episodes["taker"].get_return() == 1.0
+
+    ours = RLlibEnv({"env": Gift})
+    kept = episode_of(ours, 0)
+    assert kept.agent_episodes["taker"].get_return() == 1.5
+    assert ours.finished is not None
+    assert ours.finished.returns == {"giver": 0.0, "taker": 1.5}
+
+    strict = RLlibEnv({"env": Gift, "early_rewards": "return_only"})
+    learned = episode_of(strict, 0)
+    assert learned.agent_episodes["taker"].get_return() == 1.0  # what its move earned
+    assert strict.finished is not None
+    assert strict.finished.returns == {"giver": 0.0, "taker": 1.5}
+
+
+def test_an_end_before_the_others_first_turn_does_not_end_the_episode() -> None:
+    """RLlib takes an episode for over once all agents that it has seen are done."""
+    env = RLlibEnv({"env": lambda: Gift(giver_ends=True)})
+    episode = episode_of(env, 0)
+    assert episode.agent_episodes["taker"].get_return() == 1.5
+    assert len(episode.agent_episodes["giver"]) == len(episode.agent_episodes["taker"]) == 1
+    assert all(each.is_terminated for each in episode.agent_episodes.values())
+
+
+def test_the_time_limit_truncates_and_the_rules_terminate() -> None:
+    cut = episode_of(made("dfaas_v0"), 0)
+    assert len(cut) == 48
+    for each in cut.agent_episodes.values():
+        assert each.is_truncated
+        assert not each.is_terminated  # as it would be, were RLlib told of each agent
+        assert len(each) == 48
+    over = episode_of(made("tictactoe_v0"), 0)
+    assert all(each.is_terminated for each in over.agent_episodes.values())
+
+
+def test_agents_that_end_early_have_just_their_own_steps() -> None:
+    env = made("probe_p10_v0")
+    episode = episode_of(env, 0)
+    assert {agent: len(e) for agent, e in episode.agent_episodes.items()} == {
+        "agent_0": 2,
+        "agent_1": 4,
+    }
+    assert all(each.is_terminated for each in episode.agent_episodes.values())
+
+
+def test_a_cut_beside_an_end() -> None:
+    """In probe 9 one agent is cut by the limit where the other's episode ends."""
+    env = RLlibEnv({"env": "probe_p09_v0", "arguments": {"illegal": "raise"}})
+    first, second = episode_of(env, 0).agent_episodes.values()
+    assert (first.is_terminated, first.is_truncated) == (False, True)
+    assert second.is_terminated
+
+
+def test_a_seed_plays_what_pettingzoo_plays() -> None:
+    env = made("dfaas_v0")
+    plain = corral.make("dfaas_v0", **KINDS["dfaas_v0"], illegal="raise")
+    seen, _ = env.reset(seed=3)
+    expected, _ = plain.reset(seed=3)
+    rng = np.random.default_rng(0)
+    for _ in range(48):
+        for agent, observation in expected.items():
+            np.testing.assert_array_equal(seen[agent]["observation"], observation["observation"])
+            np.testing.assert_array_equal(seen[agent]["action_mask"], observation["action_mask"])
+        actions = drawn(expected, rng)
+        seen, ours, *_ = env.step(actions)
+        expected, theirs, *_ = plain.step(actions)
+        assert ours == pytest.approx(theirs)
+
+
+def first_look(worker: int, copy: int, seed: int = 7) -> bytes:
+    """What copy ``copy`` of runner ``worker`` sees first, seeded as RLlib does."""
+    given = {"env": "dfaas_v0", "arguments": {**KINDS["dfaas_v0"], "illegal": "raise"}}
+    env = RLlibEnv(EnvContext(given, worker_index=worker))
+    seen, _ = env.reset(seed=seed + worker + copy)
+    return b"".join(seen[agent]["observation"].tobytes() for agent in seen)
+
+
+def test_every_copy_of_every_runner_plays_episodes_of_its_own() -> None:
+    """RLlib gives copy 1 of runner 1 the seed of copy 0 of runner 2."""
+    looks = [first_look(worker, copy) for worker in range(1, 5) for copy in range(4)]
+    assert len(set(looks)) == len(looks)
+    again = [first_look(worker, copy) for worker in range(1, 5) for copy in range(4)]
+    assert again == looks
+
+
+def test_a_runner_that_is_reset_with_one_seed_again_goes_on() -> None:
+    """As RLlib does before each sample of whole episodes."""
+    given = {"env": "dfaas_v0", "arguments": KINDS["dfaas_v0"]}
+    env = RLlibEnv(EnvContext(given, worker_index=1))
+    seen = [env.reset(seed=5)[0]["node_0"]["observation"].tobytes() for _ in range(5)]
+    assert len(set(seen)) > 1
+    outside = RLlibEnv(given)
+    seen = [outside.reset(seed=5)[0]["node_0"]["observation"].tobytes() for _ in range(5)]
+    assert len(set(seen)) == 1
+
+
+def test_third_party_environments_play_too() -> None:
+    """Without masks, with unlike actions, an agent that comes late and is paid with its first
+    observation, and one that ends early."""
+    env = RLlibEnv({"env": MixedEnv, "state": True, "early_rewards": "first_move"})
+    for agent in env.action_spaces.values():
+        agent.seed(0)
+    episode = MultiAgentEpisode(
+        observation_space=env.observation_spaces, action_space=env.action_spaces
+    )
+    seen, _ = env.reset(seed=0)
+    assert list(seen) == ["walker", "picker"]
+    episode.add_env_reset(observations=seen)
+    while not episode.is_done:
+        actions = {a: env.action_spaces[a].sample() for a in seen if a in env.agents}
+        seen, rewards, terminateds, truncateds, _ = env.step(actions)
+        for agent, observation in seen.items():
+            assert env.observation_spaces[agent].contains(observation)
+        episode.add_env_step(seen, actions, rewards, terminateds=terminateds, truncateds=truncateds)
+    assert env.finished is not None
+    assert env.finished.length == 8
+    told = {agent: each.get_return() for agent, each in episode.agent_episodes.items()}
+    assert told == pytest.approx(env.finished.returns)
+    ended = {agent: each.is_terminated for agent, each in episode.agent_episodes.items()}
+    assert ended == {"walker": False, "picker": True, "late": False}
+
+
+def test_illegal_actions_are_raised_or_told() -> None:
+    seen, _ = (env := made("tictactoe_v0")).reset(seed=0)
+    (first,) = seen
+    (second,) = env.step({first: 0})[0]
+    with pytest.raises(IllegalActionError):
+        env.step({second: 0})
+    with pytest.raises(ActionError, match=f"no action for {second}"):
+        env.step({first: 1})
+
+    (env := made("tictactoe_v0", faults="tell")).reset(seed=0)
+    env.step({first: 0})
+    last, _, _, truncateds, _ = env.step({second: 0})
+    assert env.fault is not None
+    assert env.fault.startswith(f"IllegalActionError: {second}: action 0 is illegal")
+    assert truncateds == {"__all__": True}
+    assert set(last) == {first, second}
+
+
+def test_unknown_options_are_named() -> None:
+    with pytest.raises(TypeError, match="did you mean 'arguments'"):
+        RLlibEnv({"env": "dfaas_v0", "argument": {}})
+    with pytest.raises(ValueError, match="early_rewards"):
+        RLlibEnv({"env": "dfaas_v0", "early_rewards": "never"})
+
+
+# --- The module ----------------------------------------------------------------------------------
+
+
+def module_of(env: RLlibEnv, agent: str, **config: Any) -> MaskedRLModule:
+    torch.manual_seed(0)
+    return MaskedRLModule(
+        observation_space=env.observation_spaces[agent],
+        action_space=env.action_spaces[agent],
+        model_config={"net_arch": (16,), **config},
+    )
+
+
+def batched(observation: Any) -> Any:
+    if isinstance(observation, dict):
+        return {key: batched(value) for key, value in observation.items()}
+    return torch.as_tensor(np.asarray(observation))[None]
+
+
+@pytest.mark.parametrize("name", ["dfaas_v0", "tictactoe_v0", "tiles_v0", "probe_p10_v0"])
+def test_the_module_agrees_with_itself(name: str) -> None:
+    env = made(name, state=True, agent_id=True)
+    seen, _ = env.reset(seed=0)
+    for agent, observation in seen.items():
+        module = module_of(env, agent)
+        batch = {Columns.OBS: batched(observation)}
+        each = [
+            call(batch)[Columns.ACTION_DIST_INPUTS]
+            for call in (module.forward_inference, module.forward_exploration, module.forward_train)
+        ]
+        assert torch.equal(each[0], each[1])
+        assert torch.equal(each[0], each[2])
+        legal = batch[Columns.OBS]["action_mask"].bool()
+        choice = TorchCategorical.from_logits(each[2])
+        chances = choice._dist.probs
+        assert (chances[~legal] == 0).all()
+        assert chances.sum().item() == pytest.approx(1)
+        assert legal[0, choice.to_deterministic().sample()].all()
+        own = TorchCategorical.from_logits(each[2][legal])
+        assert choice.entropy().item() == pytest.approx(own.entropy().item(), abs=1e-6)
+        assert module.compute_values(batch).shape == (1,)
+
+
+def test_masked_numbers_are_finite_and_their_gradients_too() -> None:
+    mask = torch.tensor([[1, 0, 1, 0], [0, 0, 1, 0], [1, 1, 1, 1]])
+    before = torch.tensor([[0.5, 9.0, -1.0, 3.0]] * 3)
+    logits = (before * 2).requires_grad_()
+    old = TorchCategorical.from_logits(masked_logits(before, mask))
+    new = TorchCategorical.from_logits(masked_logits(logits, mask))
+    expected = []
+    for row in range(3):
+        legal = mask[row].bool()
+        p = before[row][legal].double().softmax(0)
+        q = logits.detach()[row][legal].double().softmax(0)
+        expected.append(((p * (p / q).log()).sum().item(), -(q * q.log()).sum().item()))
+    divergence, entropy = old.kl(new), new.entropy()
+    assert divergence.tolist() == pytest.approx([kl for kl, _ in expected], abs=1e-6)
+    assert entropy.tolist() == pytest.approx([h for _, h in expected], abs=1e-6)
+    assert entropy[1] == 0  # one legal action
+    log_prob = new.logp(torch.tensor([0, 2, 1]))
+    assert log_prob[1] == 0
+    (divergence + entropy + log_prob).sum().backward()
+    assert torch.isfinite(logits.grad).all()
+    assert (logits.grad[mask == 0] == 0).all()
+    drawn = new.sample(sample_shape=(2000,))
+    assert mask.bool().gather(1, drawn.T).all()
+
+
+def test_minus_infinity_would_not_do() -> None:
+    """Why masked logits are the least float: the divergence's gradient is NaN otherwise."""
+    mask = torch.tensor([[True, False, True]])
+    logits = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+    hard = TorchCategorical.from_logits(logits.masked_fill(~mask, -math.inf))
+    soft = TorchCategorical.from_logits(masked_logits(logits, mask))
+    assert soft._dist.probs.tolist() == hard._dist.probs.tolist()
+    difference = hard._dist.logits - hard._dist.logits
+    assert difference.isnan().any()
+    assert torch.isfinite(soft._dist.logits - soft._dist.logits).all()
+
+
+def test_rows_in_which_nobody_acts_stay_finite() -> None:
+    """RLlib appends an observation to each episode, and leaves it out of its loss."""
+    logits = torch.tensor([[1.0, 2.0]])
+    assert torch.equal(masked_logits(logits, torch.tensor([[0, 0]])), logits)
+
+
+def test_only_the_critic_sees_the_state() -> None:
+    env = made("dfaas_v0", state=True)
+    seen, _ = env.reset(seed=0)
+    module = module_of(env, "node_0")
+    batch = {Columns.OBS: batched(seen["node_0"])}
+    other = {Columns.OBS: {**batch[Columns.OBS], "state": batch[Columns.OBS]["state"] + 1}}
+    first, second = (
+        module.forward_train(each)[Columns.ACTION_DIST_INPUTS] for each in (batch, other)
+    )
+    assert torch.equal(first, second)
+    assert module.compute_values(batch) != module.compute_values(other)
+    own = module_of(made("dfaas_v0"), "node_0")
+    size = len(seen["node_0"]["state"])
+    assert module.critic.layers[0].in_features == own.critic.layers[0].in_features + size
+
+
+def test_images_matter() -> None:
+    env = made("tiles_v0")
+    seen, _ = env.reset(seed=0)
+    module = module_of(env, "tile_0", cnn_arch=(4, 8))
+    batch = batched(seen["tile_0"])
+    key = next(k for k, v in batch["observation"].items() if v.ndim == 4)
+    white = {**batch, "observation": {**batch["observation"]}}
+    white["observation"][key] = torch.full_like(batch["observation"][key], 255)
+    values = [module.compute_values({Columns.OBS: each}) for each in (batch, white)]
+    assert values[0] != values[1]
+
+
+def test_what_has_no_masks_is_refused() -> None:
+    with pytest.raises(UnsupportedSpaceError, match="Discrete"):
+        MaskedRLModule(
+            observation_space=made("dfaas_v0").observation_spaces["node_0"],
+            action_space=spaces.Box(-1, 1, (2,)),
+            model_config={},
+        )
