@@ -38,12 +38,6 @@ def tensors(observations: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.cat([own, torch.eye(own.shape[1]).expand(len(own), -1, -1)], dim=-1), mask
 
 
-def entropy_of(policy: Categorical) -> torch.Tensor:
-    """Over legal actions; Categorical's own is NaN where a logit is -inf."""
-    p = policy.probs
-    return -(p * p.clamp_min(1e-30).log()).sum(-1)
-
-
 def learn(steps: int, seed: int) -> Callable[[dict[str, Any]], dict[str, int]]:
     torch.manual_seed(seed)
     game: dict[str, Any] = {"trace": "edge3", "rows": (0, 2822), "max_cycles": 48}
@@ -100,7 +94,7 @@ def learn(steps: int, seed: int) -> Callable[[dict[str, Any]], dict[str, int]]:
                     ratio * mb_advantage, ratio.clamp(1 - CLIP, 1 + CLIP) * mb_advantage
                 )
                 value_loss = (agent.value(b_seen[mb]) - b_return[mb]).square().mean()
-                entropy = entropy_of(policy).mean()
+                entropy = policy.entropy().mean()
                 loss = -surrogate.mean() + VALUE * value_loss - ENTROPY * entropy
                 optimizer.zero_grad()
                 loss.backward()

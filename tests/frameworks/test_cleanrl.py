@@ -41,8 +41,8 @@ def test_entropy_is_over_legal_actions_alone() -> None:
                 layer.weight.zero_()
                 layer.bias.zero_()
     policy = agent.policy(torch.ones(2, 3), mask)
-    assert torch.allclose(cleanrl.entropy_of(policy), torch.tensor([np.log(2.0), 0.0]).float())
-    cleanrl.entropy_of(policy).sum().backward()
+    assert torch.allclose(policy.entropy(), torch.tensor([np.log(2.0), 0.0]).float())
+    policy.entropy().sum().backward()
     assert all(torch.isfinite(p.grad).all() for p in agent.actor.parameters())
 
 
