@@ -25,6 +25,7 @@ with warnings.catch_warnings():
     from agilerl.networks.distributions import EvolvableDistribution
     from agilerl.rollouts.on_policy import collect_rollouts
     from agilerl.training.train_multi_agent_on_policy import train_multi_agent_on_policy
+    from agilerl.typing import coerce_action_mask
     from agilerl.vector import PzDummyVecEnv
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -207,6 +208,11 @@ def test_ippo_fails_at_masks_that_are_arrays() -> None:
     batched = {agent: seen[None] for agent, seen in observations.items()}
     with pytest.raises(ValueError, match="truth value of an array"):
         ippo(env).get_action(batched, infos)
+
+
+def test_masks_of_numpy_numbers_are_lost_without_a_word() -> None:
+    assert coerce_action_mask([1, 0]) == [1, 0]
+    assert coerce_action_mask(list(np.array([1, 0], dtype=np.int8))) is None
 
 
 def test_masks_in_observations_are_refused() -> None:
