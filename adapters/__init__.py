@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from corral.adapters.batch import Batch, BatchStep, Finished, make_batch
 from corral.adapters.gymnasium import SeatEnv, register_with_gymnasium
 from corral.adapters.gymnasium_vector import BatchVectorEnv
+from corral.adapters.mask_in_info import mask_in_info
 from corral.adapters.zoo import ZooBatch, make_zoo_batch, zoo_rules
 from corral.extras import require
 
@@ -41,6 +42,7 @@ __all__ = [
     "make_batch",
     "make_vec_env",
     "make_zoo_batch",
+    "mask_in_info",
     "normalize",
     "vectorize",
     "zoo_rules",

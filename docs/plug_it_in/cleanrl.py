@@ -1,0 +1,113 @@
+"""Masked PPO in one file, as CleanRL writes it: torch alone over ``make_batch``."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.distributions import Categorical
+
+from corral.adapters import make_batch
+from corral.envs.core import stack_agents
+
+COPIES, ROLLOUT, EPOCHS, MINIBATCHES = 16, 32, 4, 4  # B, T
+LEARNING_RATE, GAMMA, LAMBDA, CLIP, ENTROPY, VALUE = 2e-3, 0.5, 0.9, 0.2, 0.003, 0.5
+
+
+class Agent(nn.Module):
+    """One policy and value for all agents; features end in which agent it is."""
+
+    def __init__(self, features: int, actions: int) -> None:
+        super().__init__()
+        self.actor = nn.Sequential(nn.Linear(features, 64), nn.Tanh(), nn.Linear(64, actions))
+        self.critic = nn.Sequential(nn.Linear(features, 64), nn.Tanh(), nn.Linear(64, 1))
+
+    def policy(self, seen: torch.Tensor, mask: torch.Tensor) -> Categorical:
+        """The same mask in rollout, ratio, entropy and greedy play."""
+        return Categorical(logits=self.actor(seen).masked_fill(~mask, -torch.inf))
+
+    def value(self, seen: torch.Tensor) -> torch.Tensor:
+        return self.critic(seen).squeeze(-1)
+
+
+def tensors(observations: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Features [B, N, F + N] and masks [B, N, A] of batched observations by agent."""
+    own = torch.as_tensor(np.array(stack_agents(observations, "observation")))
+    mask = torch.as_tensor(np.array(stack_agents(observations, "action_mask"))) == 1
+    return torch.cat([own, torch.eye(own.shape[1]).expand(len(own), -1, -1)], dim=-1), mask
+
+
+def learn(steps: int, seed: int) -> Callable[[dict[str, Any]], dict[str, int]]:
+    torch.manual_seed(seed)
+    game: dict[str, Any] = {"trace": "edge3", "rows": (0, 2822), "max_cycles": 48}
+    batch = make_batch("dfaas_v0", copies=COPIES, seed=seed, illegal="raise", **game)
+    seen, mask = tensors(batch.reset())
+    agent = Agent(seen.shape[-1], mask.shape[-1])
+    optimizer = torch.optim.Adam(agent.parameters(), lr=LEARNING_RATE, eps=1e-5)
+
+    for _ in range(max(1, round(steps / (COPIES * ROLLOUT)))):
+        # Rollout: T steps of B copies with N agents.
+        rows = []
+        for _ in range(ROLLOUT):
+            with torch.no_grad():
+                policy, value = agent.policy(seen, mask), agent.value(seen)
+                action = policy.sample()  # [B, N]
+            step = batch.step(action.numpy())
+            after, next_mask = tensors(step.observations)
+            with torch.no_grad():
+                next_value = agent.value(after)
+                if step.finished is not None:  # the next episode has begun: value of its last view
+                    last, _ = tensors(step.finished.observations)
+                    next_value[torch.as_tensor(step.finished.rows)] = agent.value(last)
+            reward, terminated, over = (
+                torch.as_tensor(np.array(part), dtype=torch.float32)
+                for part in (step.reward, step.terminated, step.terminated | step.truncated)
+            )
+            log_prob = policy.log_prob(action)
+            rows.append((seen, mask, action, log_prob, value, reward, next_value, terminated, over))
+            seen, mask = after, next_mask
+
+        # Advantages: an end stops the bootstrap, a cut does not; both stop the trace.
+        *_, values, rewards, next_values, ended, overs = (
+            torch.stack(x) for x in zip(*rows, strict=True)
+        )
+        deltas = rewards + GAMMA * next_values * (1 - ended) - values  # [T, B, N]
+        advantages, trace = torch.zeros_like(deltas), torch.zeros_like(deltas[0])
+        for t in reversed(range(ROLLOUT)):
+            trace = deltas[t] + GAMMA * LAMBDA * (1 - overs[t]) * trace
+            advantages[t] = trace
+        b_seen, b_mask, b_action, b_log_prob = (
+            torch.stack(x).flatten(0, 2) for x in list(zip(*rows, strict=True))[:4]
+        )
+        b_advantage = advantages.flatten()
+        b_return = b_advantage + values.flatten()
+
+        # Update.
+        for _ in range(EPOCHS):
+            for mb in torch.randperm(len(b_return)).chunk(MINIBATCHES):
+                policy = agent.policy(b_seen[mb], b_mask[mb])
+                ratio = (policy.log_prob(b_action[mb]) - b_log_prob[mb]).exp()
+                mb_advantage = b_advantage[mb]
+                mb_advantage = (mb_advantage - mb_advantage.mean()) / (mb_advantage.std() + 1e-8)
+                surrogate = torch.min(
+                    ratio * mb_advantage, ratio.clamp(1 - CLIP, 1 + CLIP) * mb_advantage
+                )
+                value_loss = (agent.value(b_seen[mb]) - b_return[mb]).square().mean()
+                entropy = policy.entropy().mean()
+                loss = -surrogate.mean() + VALUE * value_loss - ENTROPY * entropy
+                optimizer.zero_grad()
+                loss.backward()
+                nn.utils.clip_grad_norm_(agent.parameters(), 0.5)
+                optimizer.step()
+
+    def play(observations: dict[str, Any]) -> dict[str, int]:
+        one = {
+            a: {key: np.asarray(part)[None] for key, part in own.items()}
+            for a, own in observations.items()
+        }
+        with torch.no_grad():
+            greedy = agent.policy(*tensors(one)).probs.argmax(-1)[0]
+        return {a: int(action) for a, action in zip(observations, greedy, strict=True)}
+
+    return play

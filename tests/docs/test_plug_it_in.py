@@ -1,0 +1,64 @@
+"""The page "Plug it in" is true: what needs no other framework runs, its links lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "plug_it_in.md").read_text(encoding="utf-8")
+
+
+def section(title: str) -> str:
+    found = re.search(rf"^## {re.escape(title)}$(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    assert found is not None, title
+    return found[1]
+
+
+def blocks(text: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("title", "needs"),
+    [
+        ("For frameworks that read infos", "pettingzoo"),
+        ("Gymnasium", "gymnasium"),
+        ("Stable-Baselines3 and sb3-contrib", "stable_baselines3"),
+    ],
+)
+def test_what_needs_no_other_framework_runs(title: str, needs: str, tmp_path: Path) -> None:
+    pytest.importorskip(needs)
+    (code,) = blocks(section(title))
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_all_code_is_python() -> None:
+    assert len(blocks(PAGE)) > 6
+    for code in blocks(PAGE):
+        ast.parse(re.sub(r"^return ", "", code, flags=re.MULTILINE))
+
+
+def test_links_and_anchors_lead_somewhere() -> None:
+    titles = re.findall(r"^## (.*)$", PAGE, re.MULTILINE)
+    anchors = {re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles}
+    targets = re.findall(r"\]\(([^)]+)\)", PAGE)
+    assert len(targets) > 10
+    for target in targets:
+        if target.startswith("#"):
+            assert target[1:] in anchors, target
+        else:
+            assert (DOCS / target).exists(), target
+
+
+def test_every_example_is_on_the_page() -> None:
+    for path in (DOCS / "plug_it_in").glob("*.py"):
+        assert f"plug_it_in/{path.name}" in PAGE, path.name
