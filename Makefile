@@ -11,7 +11,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 BARE   := .venv-bare
 ALONE  := tests/data tests/envs tests/adapters tests/replay tests/cli
-FRAMEWORKS := cleanrl tianshou torchrl rllib agilerl benchmarl
+FRAMEWORKS := cleanrl rllib torchrl tianshou agilerl skrl openspiel benchmarl
 
 .PHONY: demo test lint types tests test-slow wheel oldest test-frameworks list-frameworks bench clean
 
@@ -69,8 +69,8 @@ framework-%:
 	.venv-$*/bin/pip install --quiet --upgrade pip
 	.venv-$*/bin/pip install --quiet --constraint constraints.txt torch
 	.venv-$*/bin/pip install --quiet --constraint constraints.txt '.[$(EXTRA)]' pytest pytest-timeout
-	OMP_NUM_THREADS=1 .venv-$*/bin/pytest --timeout 600 tests/frameworks/test_$*.py \
-		$(wildcard tests/frameworks/test_$*_*.py)
+	OMP_NUM_THREADS=1 .venv-$*/bin/pytest --timeout 600 \
+		$(wildcard tests/frameworks/test_$*.py tests/frameworks/test_$*_*.py)
 
 bench: $(VENV)/installed
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run.py
