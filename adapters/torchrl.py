@@ -40,7 +40,7 @@ are reset and others are not. ``RandomLegal`` is a policy that reads the masks t
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,7 @@ from tensordict import TensorDictBase  # noqa: E402
 from tensordict.nn import TensorDictModuleBase  # noqa: E402
 from torchrl.envs import EnvBase, PettingZooWrapper  # noqa: E402
 
-__all__ = ["RandomLegal", "groups", "torchrl_env"]
+__all__ = ["RandomLegal", "alike_by_name", "torchrl_env"]
 
 Groups = dict[str, list[str]]
 
@@ -89,13 +89,17 @@ def torchrl_env(
         MissingExtraError: TorchRL is not installed.
     """
     made = make(env, **env_kwargs) if isinstance(env, str) else env
-    live = _Parallel(made) if isinstance(made, ParallelEnv) else _Turns(made)
+    agents = made.possible_agents
+    if isinstance(made, ParallelEnv):
+        live, groups = _Parallel(made), alike_by_name(agents, made)
+    else:
+        live, groups = _Turns(made), _alone(agents)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="PettingZoo in TorchRL is tested")
         return PettingZooWrapper(
             live,
             return_state=return_state,
-            group_map=groups(made) if group_map is None else group_map,
+            group_map=groups if group_map is None else group_map,
             use_mask=True,
             categorical_actions=True,
             done_on_any=False,
@@ -120,18 +124,23 @@ class RandomLegal(TensorDictModuleBase):
         return seen
 
 
-def groups(env: ParallelEnv[str, Any, Any] | AECEnv[str, Any, Any]) -> Groups:
-    """Which agents' tensors are stacked: those of one name and with the same spaces."""
-    alone = {agent: [agent] for agent in env.possible_agents}
-    if isinstance(env, AECEnv):
-        return alone
+def alike_by_name(agents: Sequence[str], spaces: Any) -> Groups:
+    """Agents of one name ("node_0", "node_1") together if their spaces are equal, else each alone.
+
+    ``spaces`` has ``observation_space(agent)`` and ``action_space(agent)``.
+    """
     named: Groups = {}
-    for agent in env.possible_agents:
+    for agent in agents:
         name, _, number = agent.rpartition("_")
         named.setdefault(name if name and number.isdigit() else agent, []).append(agent)
-    spaces = {a: (env.observation_space(a), env.action_space(a)) for a in env.possible_agents}
-    alike = all(spaces[a] == spaces[members[0]] for members in named.values() for a in members)
-    return named if alike else alone
+    own = {agent: (spaces.observation_space(agent), spaces.action_space(agent)) for agent in agents}
+    if all(own[agent] == own[members[0]] for members in named.values() for agent in members):
+        return named
+    return _alone(agents)
+
+
+def _alone(agents: Sequence[str]) -> Groups:
+    return {agent: [agent] for agent in agents}
 
 
 # --- What PettingZooWrapper is given -------------------------------------------------------------
