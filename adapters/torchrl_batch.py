@@ -28,7 +28,7 @@ from corral.errors import CorralError, UnsupportedSpaceError
 
 import torch  # isort: skip
 from tensordict import TensorDict, TensorDictBase
-from torchrl.data import Binary, Categorical, Composite, Unbounded
+from torchrl.data import Categorical, Composite, Unbounded
 from torchrl.envs import EnvBase
 from torchrl.envs.libs.gym import _gym_to_torchrl_spec_transform as spec_of
 
@@ -97,8 +97,8 @@ class BatchEnv(EnvBase):
                 )
             seen[group] = Composite(
                 observation=Composite(observation=_spread(space, *shape), shape=shape),
-                action_mask=Binary(int(action.n), (*shape, int(action.n)), dtype=torch.bool),
-                mask=Binary(shape=shape, dtype=torch.bool),
+                action_mask=_flag(*shape, int(action.n)),
+                mask=_flag(*shape),
                 shape=shape,
             )
             actions[group] = Composite(action=Categorical(int(action.n), shape), shape=shape)

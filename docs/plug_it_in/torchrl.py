@@ -1,4 +1,7 @@
-"""dfaas_v0 learned with TorchRL: MAPPO, masked. pip install 'corral[torchrl]'"""
+"""dfaas_v0 learned with TorchRL: MAPPO, masked. Run it with -P: torchrl is not this file.
+
+pip install 'corral[torchrl]'
+"""
 
 import sys
 
@@ -11,16 +14,16 @@ from torchrl.envs import ExplorationType, set_exploration_type
 from torchrl.modules import MaskedCategorical, MultiAgentMLP, ProbabilisticActor
 from torchrl.objectives.multiagent import MAPPOLoss
 
-from corral.adapters.torchrl import torchrl_env
+from corral.adapters.torchrl_batch import BatchEnv
 
-BATCH, EPOCHS, MINIBATCH = 960, 10, 240  # env steps; passes over them; env steps of an update
+COPIES, BATCH, EPOCHS, MINIBATCH = 20, 960, 10, 240  # the last: env steps of one update
 
 
 def learn(steps, seed):
     """Train for so many env steps; what comes back plays: observations -> greedy actions."""
     torch.manual_seed(seed)
     game = {"trace": "edge3", "rows": (0, 2822), "max_cycles": 48, "illegal": "raise"}
-    env = torchrl_env("dfaas_v0", seed=seed, **game)
+    env = BatchEnv("dfaas_v0", copies=COPIES, seed=seed, **game)
     agents, seen = env.group_map["node"], ("node", "observation", "observation")
     sizes = {"n_agents": len(agents), "share_params": True, "depth": 2, "num_cells": 64}
     features, actions = env.observation_spec[seen].shape[-1], env.action_spec["node", "action"].n
@@ -44,13 +47,14 @@ def learn(steps, seed):
     )
     loss.make_value_estimator(gamma=0.5, lmbda=0.9)
     target = {"target_params": loss.target_critic_network_params}
-    optimiser = torch.optim.Adam(loss.parameters(), lr=1e-3)
+    optimiser = torch.optim.Adam(loss.parameters(), lr=3e-3)
     for batch in Collector(env, actor, frames_per_batch=BATCH, total_frames=steps):
         for _ in range(EPOCHS):
             with torch.no_grad():
                 loss.value_estimator(batch, params=loss.critic_network_params, **target)
+            flat = batch.reshape(-1)
             for rows in torch.randperm(BATCH).split(MINIBATCH):
-                told = loss(batch[rows])
+                told = loss(flat[rows])
                 total = told["loss_objective"] + told["loss_critic"] + told["loss_entropy"]
                 optimiser.zero_grad()
                 total.backward()
