@@ -104,4 +104,3 @@ class CorralTask(TaskClass):
     @staticmethod
     def env_name() -> str:
         return "corral"
-

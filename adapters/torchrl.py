@@ -30,8 +30,8 @@ What PettingZooWrapper alone gets wrong, and ``torchrl_env`` does not:
 - It stacks agents by the beginning of their names, and fails where these are unlike.
 
 Random actions in many copies at once (SerialEnv, ParallelEnv) are drawn from the spec of the whole,
-which knows nothing of the copies' masks; TorchRL's ActionMask transform loses them where some copies
-are reset and others are not. ``RandomLegal`` is a policy that reads the masks themselves::
+which knows nothing of the copies' masks; TorchRL's ActionMask transform loses them where only some
+copies are reset. ``RandomLegal`` is a policy that reads the masks themselves::
 
     env = SerialEnv(8, lambda: torchrl_env("dfaas_v0", trace="edge3", illegal="raise"))
     rollout = env.rollout(48, RandomLegal(env))

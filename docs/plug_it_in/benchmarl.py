@@ -44,7 +44,9 @@ def learn(steps, seed, algorithm="mappo"):
         look = {k: np.stack([observations[a][k] for a in agents]) for k in observations[agents[0]]}
         mask = torch.as_tensor(look["action_mask"], dtype=torch.bool)
         seen = {"observation": {"observation": torch.as_tensor(look["observation"])}}
-        at = TensorDict({"node": TensorDict({**seen, "action_mask": mask}, batch_size=[len(agents)])})
+        at = TensorDict(
+            {"node": TensorDict({**seen, "action_mask": mask}, batch_size=[len(agents)])}
+        )
         with torch.no_grad(), set_exploration_type(ExplorationType.DETERMINISTIC):
             actions = experiment.policy(at)["node", "action"]
         return dict(zip(agents, actions.tolist(), strict=True))

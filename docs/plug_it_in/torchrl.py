@@ -27,7 +27,9 @@ def learn(steps, seed):
     agents, seen = env.group_map["node"], ("node", "observation", "observation")
     sizes = {"n_agents": len(agents), "share_params": True, "depth": 2, "num_cells": 64}
     features, actions = env.observation_spec[seen].shape[-1], env.action_spec["node", "action"].n
-    net = MultiAgentMLP(features, actions, centralized=False, activation_class=torch.nn.Tanh, **sizes)
+    net = MultiAgentMLP(
+        features, actions, centralized=False, activation_class=torch.nn.Tanh, **sizes
+    )
     actor = ProbabilisticActor(
         TensorDictModule(net, in_keys=[seen], out_keys=[("node", "logits")]),
         in_keys={"logits": ("node", "logits"), "mask": ("node", "action_mask")},

@@ -1,4 +1,4 @@
-"""TorchRL: masks, ended agents, seeds and rewards as PettingZoo has them; every kind of game runs."""
+"""TorchRL: masks, ended agents, seeds and rewards are PettingZoo's; every kind of game runs."""
 
 from __future__ import annotations
 
@@ -189,9 +189,7 @@ def test_training_beats_random() -> None:
 
 def returns(play: Any) -> np.ndarray[Any, Any]:
     """The team's return in each of 20 held-out windows."""
-    env = dfaas_v0.parallel_env(
-        trace="edge3", rows=(2822, 4032), max_cycles=48, illegal="raise"
-    )
+    env = dfaas_v0.parallel_env(trace="edge3", rows=(2822, 4032), max_cycles=48, illegal="raise")
     totals = np.zeros(20)
     for seed in range(20):
         observations, _ = env.reset(seed=seed)
