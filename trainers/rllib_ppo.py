@@ -10,6 +10,9 @@ The networks are kept here as plain torch, and their weights go to RLlib and com
 update: a run is saved, loaded and judged without Ray. Adam's moments and the episodes under way are
 RLlib's, and begin anew when a run is resumed.
 
+The same seed learns the same where this process plays too (``runners=0``) and there is one policy.
+RLlib goes through sets of the names of several, whose order is PYTHONHASHSEED's.
+
 Returns are those that the environment counted (``corral.adapters.rllib``). RLlib's own leave out
 what an agent is paid before its first turn.
 """
