@@ -10,6 +10,9 @@ The networks are kept here as plain torch, and their weights go to RLlib and com
 update: a run is saved, loaded and judged without Ray. Adam's moments and the episodes under way are
 RLlib's, and begin anew when a run is resumed.
 
+The same seed learns the same where this process plays too (``runners=0``) and there is one policy.
+RLlib goes through sets of the names of several, whose order is PYTHONHASHSEED's.
+
 Returns are those that the environment counted (``corral.adapters.rllib``). RLlib's own leave out
 what an agent is paid before its first turn.
 """
@@ -24,7 +27,6 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -33,7 +35,6 @@ import torch
 from gymnasium import spaces
 
 from corral.adapters.masked_networks import MaskedActorCritic
-from corral.adapters.zoo import ZooRules
 from corral.envs.core import Rules, generator
 from corral.errors import CheckpointError, WorkerError
 from corral.extras import require
@@ -43,6 +44,7 @@ from corral.trainers.checkpoint_format import encode_arrays, encode_document
 from corral.trainers.global_generators import GlobalGenerators
 from corral.trainers.learner import make_seats
 from corral.trainers.networks import describe
+from corral.trainers.rllib_config import ppo_config
 from corral.trainers.rllib_policy import MaskedPolicy
 from corral.trainers.rllib_settings import RLlibPPOSettings
 from corral.trainers.trainer import Episode, Update
@@ -103,30 +105,33 @@ class RLlibPPO:
         self.seed = seed
         self.steps = steps
         self.env_steps = 0
-        self._policy_of = dict(policies)
-        self._trained = tuple(policies_to_train)
-        self._seats = make_seats(rules, policies, settings.agent_id)
-        self._shown = settings.agent_id and any(len(seat.agents) > 1 for seat in self._seats)
+        self.policy_of = dict(policies)
+        self.trained = tuple(policies_to_train)
+        self.seats = make_seats(rules, policies, settings.agent_id)
+        self.shown = settings.agent_id and any(len(seat.agents) > 1 for seat in self.seats)
         self._networks = {
             seat.policy: self._network(seat.agents[0], place)
-            for place, seat in enumerate(self._seats)
+            for place, seat in enumerate(self.seats)
         }
         self._generators = GlobalGenerators(seed)
         self._algorithm: Any = None
         self._own_ray = False
 
-    def _spaces(self, agent: str) -> tuple[spaces.Dict, spaces.Space[Any]]:
+    # --- What is learned -------------------------------------------------------------------------
+
+    def spaces(self, agent: str) -> tuple[spaces.Dict, spaces.Space[Any]]:
         """What RLlibEnv shows of the agent, and what it plays."""
         entries = dict(self.rules.observation_space(agent).spaces)
         if self.settings.critic_input == "state":
             shape = self.rules.state_space().shape
             entries["state"] = spaces.Box(-np.inf, np.inf, shape, np.float32)
-        if self._shown:
+        if self.shown:
             entries["agent"] = spaces.Box(0.0, 1.0, (len(self.rules.agents),), np.float32)
         return spaces.Dict(entries), self.rules.action_space(agent)
 
     @property
-    def _architecture(self) -> dict[str, Any]:
+    def architecture(self) -> dict[str, Any]:
+        """Arguments of MaskedActorCritic."""
         given = self.settings
         return {
             "net_arch": given.net_arch,
@@ -137,16 +142,16 @@ class RLlibPPO:
     def _network(self, agent: str, place: int) -> MaskedActorCritic:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(generator(self.seed, "init", place).integers(2**63)))
-            return MaskedActorCritic(*self._spaces(agent), **self._architecture)
+            return MaskedActorCritic(*self.spaces(agent), **self.architecture)
 
     @property
     def policies(self) -> dict[str, MaskedPolicy]:
         identities = np.eye(len(self.rules.agents), dtype=np.float32)
         return {
             agent: MaskedPolicy(
-                self._networks[self._policy_of[agent]],
+                self._networks[self.policy_of[agent]],
                 agent,
-                identities[i] if self._shown else None,
+                identities[i] if self.shown else None,
             )
             for i, agent in enumerate(self.rules.agents)
         }
@@ -243,7 +248,7 @@ class RLlibPPO:
     def _build(self) -> Any:
         """RLlib's algorithm, with the weights of the networks."""
         try:
-            algorithm = self._config().build_algo()
+            algorithm = ppo_config(self).build_algo()
         except Exception as error:
             if not self.settings.runners:
                 raise
@@ -261,89 +266,10 @@ class RLlibPPO:
         )
         return algorithm
 
-    def _config(self) -> Any:
-        from ray.rllib.algorithms.ppo import PPOConfig
-        from ray.rllib.core.rl_module import MultiRLModuleSpec, RLModuleSpec
-
-        from corral.adapters.rllib import EpisodeReturns, RLlibEnv
-        from corral.adapters.rllib_modules import MaskedRLModule
-
-        given = self.settings
-        whole = given.whole_episodes
-        if whole is None:
-            whole = not self.rules.simultaneous
-        third_party = isinstance(self.rules, ZooRules)
-        env: dict[str, Any] = {
-            "env": self.rules.make_env if third_party else self.rules,  # type: ignore[attr-defined]
-            "state": given.critic_input == "state",
-            "agent_id": self._shown,
-            "early_rewards": "return_only",
-            "faults": "tell",
-        }
-        if third_party:
-            env["max_cycles"] = self.rules.max_cycles
-        left = max(1, self.steps - self.env_steps)  # RLlib counts from 0 when a run is resumed
-        specs = {
-            seat.policy: RLModuleSpec(
-                MaskedRLModule, *self._spaces(seat.agents[0]), model_config=self._architecture
-            )
-            for seat in self._seats
-        }
-        return (
-            PPOConfig()
-            .environment(RLlibEnv, env_config=env, disable_env_checking=True)
-            .framework("torch")
-            .env_runners(
-                num_env_runners=given.runners,
-                num_envs_per_env_runner=given.envs_per_runner,
-                num_cpus_per_env_runner=given.cpus_per_runner,
-                batch_mode="complete_episodes" if whole else "truncate_episodes",
-                sample_timeout_s=given.patience / 2,
-            )
-            .training(
-                train_batch_size_per_learner=given.train_batch_size,
-                minibatch_size=given.batch_size,
-                num_epochs=given.n_epochs,
-                lr=_falling(given.learning_rate, left) if given.anneal else given.learning_rate,
-                gamma=given.gamma,
-                lambda_=given.gae_lambda,
-                clip_param=given.clip_range,
-                entropy_coeff=given.ent_coef
-                if given.ent_coef_end is None
-                else [[0, given.ent_coef], [left, given.ent_coef_end]],
-                vf_loss_coeff=given.vf_coef,
-                vf_clip_param=float("inf"),
-                use_kl_loss=given.kl_coef > 0,
-                kl_coeff=given.kl_coef,
-                kl_target=given.kl_target,
-                grad_clip=given.max_grad_norm,
-            )
-            .multi_agent(
-                policies=set(self._networks),
-                policy_mapping_fn=partial(_policy_of, self._policy_of),
-                policies_to_train=list(self._trained),
-            )
-            .rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
-            .callbacks(EpisodeReturns)
-            .learners(num_learners=0)
-            .fault_tolerance(
-                restart_failed_env_runners=True,
-                delay_between_env_runner_restarts_s=1.0,
-                num_consecutive_env_runner_failures_tolerance=10**6,  # ``patience`` ends it
-                env_runner_health_probe_timeout_s=10.0,
-                env_runner_restore_timeout_s=given.patience / 2,
-            )
-            .debugging(
-                # Other episodes when a run is resumed than at its beginning.
-                seed=int(generator(self.seed, "policy", self.env_steps).integers(2**30)),
-                log_level="ERROR",
-            )
-        )
-
     def _fetch(self) -> None:
         """The weights that RLlib has learned."""
         state = self._algorithm.learner_group.get_state(components="learner/rl_module")
-        for name in self._trained:
+        for name in self.trained:
             weights = state["learner"]["rl_module"][name]
             networks = self._networks[name]
             networks.load_state_dict({k: torch.tensor(np.asarray(v)) for k, v in weights.items()})
@@ -352,7 +278,7 @@ class RLlibPPO:
     def _figures(self, result: Mapping[str, Any]) -> dict[str, float]:
         """What RLlib tells of an update, by policy where there are several."""
         figures = {}
-        for name in self._trained:
+        for name in self.trained:
             told = result.get("learners", {}).get(name, {})
             prefix = f"{name}/" if len(self._networks) > 1 else ""
             for theirs, ours in FIGURES.items():
@@ -391,12 +317,12 @@ class RLlibPPO:
     def export(self, folder: Path) -> list[Path]:
         """Of each policy its actor's weights, <policy>.safetensors, and what they are, .json."""
         paths = []
-        for seat in self._seats:
+        for seat in self.seats:
             weights = self._networks[seat.policy].actor.state_dict()
             told = {
                 "agents": list(seat.agents),
-                "agent_id": self._shown,
-                **self._architecture,
+                "agent_id": self.shown,
+                **self.architecture,
                 **describe(seat.layout, seat.actions),
             }
             arrays = {key: value.numpy() for key, value in weights.items()}
@@ -421,15 +347,3 @@ class RLlibPPO:
 
             ray.shutdown()
             self._own_ray = False
-
-
-# --- Parts ---------------------------------------------------------------------------------------
-
-
-def _policy_of(policies: Mapping[str, str], agent: str, *args: Any, **kwargs: Any) -> str:
-    return policies[agent]
-
-
-def _falling(value: float, steps: int) -> list[list[float]]:
-    """A schedule of RLlib: ``value`` at first, 0 after ``steps`` env steps."""
-    return [[0, value], [steps, 0.0]]
