@@ -9,13 +9,13 @@ import torch
 
 from corral.adapters.masked_networks import MaskedActorCritic, tensors
 from corral.envs.core import Array, Observation
-from corral.envs.policy import Decision
+from corral.envs.policy import Decision, Memoryless
 from corral.trainers.networks import legal_mask
 
 __all__ = ["MaskedPolicy"]
 
 
-class MaskedPolicy:
+class MaskedPolicy(Memoryless):
     """Plays ``agent`` with the actor of ``networks``. See ``corral.envs.policy``.
 
     ``identity`` (float32 [N]) is shown beside each observation, where the actor was trained so.
@@ -25,9 +25,6 @@ class MaskedPolicy:
         self.networks = networks
         self.agent = agent
         self.identity = identity
-
-    def initial_state(self, copies: int) -> Any:
-        return None
 
     def act(
         self,
