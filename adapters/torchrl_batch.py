@@ -6,8 +6,8 @@
     rollout = env.rollout(48)  # tensors [64, 48, ...]
 
 The keys are those of ``corral.adapters.torchrl``, with the copies in front, but for info, which is
-left out. A step of TorchRL's PettingZooWrapper takes some hundred times as long as one of these
-games; here that is paid once for all copies.
+left out. A step of TorchRL's PettingZooWrapper takes many times as long as one of these games;
+here what TorchRL needs is paid once for all copies.
 
 For games in which all agents act at once; in turns, use ``torchrl_env``.
 """
