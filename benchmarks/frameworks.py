@@ -99,14 +99,15 @@ def row(name: str, learn: Any) -> dict[str, Any]:
 def examples() -> dict[str, Any]:
     """``learn`` of each example that imports here, by name; the others are named on stderr."""
     found = {}
-    for path in sorted(EXAMPLES.glob("*.py")):
+    for path in sorted(EXAMPLES.glob("*_example.py")):
+        name = path.stem.removesuffix("_example")
         try:
-            module = example(path.stem)
+            module = example(name)
         except ImportError as error:
-            print(f"{path.stem}: left out, {error}", file=sys.stderr)
+            print(f"{name}: left out, {error}", file=sys.stderr)
             continue
         if hasattr(module, "learn"):
-            found[path.stem] = module.learn
+            found[name] = module.learn
     return found
 
 

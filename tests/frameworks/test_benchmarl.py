@@ -22,7 +22,7 @@ from corral.errors import UnsupportedSpaceError
 
 pytestmark = pytest.mark.filterwarnings("default")
 
-EXAMPLE = Path(__file__).parents[2] / "docs" / "plug_it_in" / "benchmarl.py"
+EXAMPLE = Path(__file__).parents[2] / "docs" / "plug_it_in" / "benchmarl_example.py"
 DFAAS = {"trace": "edge3", "max_cycles": 20, "illegal": "raise"}
 KINDS = {
     "dfaas_v0": DFAAS,  # parallel

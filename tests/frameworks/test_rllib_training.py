@@ -65,7 +65,7 @@ def weights(run: Run) -> dict[str, dict[str, bytes]]:
 
 
 def test_the_example_beats_random() -> None:
-    spec = importlib.util.spec_from_file_location("plug", ROOT / "docs/plug_it_in/rllib.py")
+    spec = importlib.util.spec_from_file_location("plug", ROOT / "docs/plug_it_in/rllib_example.py")
     assert spec is not None and spec.loader is not None  # noqa: PT018
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)

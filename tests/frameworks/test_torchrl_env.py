@@ -176,7 +176,7 @@ def test_batch_env_refuses_games_in_turns() -> None:
 
 
 def test_training_beats_random() -> None:
-    learn = runpy.run_path(str(EXAMPLES / "torchrl.py"))["learn"]
+    learn = runpy.run_path(str(EXAMPLES / "torchrl_example.py"))["learn"]
     rng, chance = np.random.default_rng(0), RandomPolicy()
 
     def play_randomly(observations: dict[str, Any]) -> dict[str, int]:

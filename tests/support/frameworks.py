@@ -37,8 +37,10 @@ class Verdict:
 
 
 def example(name: str) -> Any:
-    """The module docs/plug_it_in/<name>.py."""
-    spec = importlib.util.spec_from_file_location(f"plug_it_in_{name}", EXAMPLES / f"{name}.py")
+    """The module docs/plug_it_in/<name>_example.py."""
+    spec = importlib.util.spec_from_file_location(
+        f"plug_it_in_{name}", EXAMPLES / f"{name}_example.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

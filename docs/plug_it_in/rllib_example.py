@@ -1,4 +1,4 @@
-"""dfaas_v0 in RLlib, with your own PPOConfig: python docs/plug_it_in/rllib.py"""
+"""dfaas_v0 in RLlib, with your own PPOConfig: python docs/plug_it_in/rllib_example.py"""
 
 import torch
 from ray.rllib.algorithms.ppo import PPOConfig

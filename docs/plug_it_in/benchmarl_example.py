@@ -1,4 +1,4 @@
-"""dfaas_v0 learned with BenchMARL, masked. Run it with -P: benchmarl is not this file.
+"""dfaas_v0 learned with BenchMARL, masked.
 
 pip install 'corral[benchmarl]'
 """

@@ -1,4 +1,4 @@
-"""dfaas_v0 learned with TorchRL: MAPPO, masked. Run it with -P: torchrl is not this file.
+"""dfaas_v0 learned with TorchRL: MAPPO, masked.
 
 pip install 'corral[torchrl]'
 """
