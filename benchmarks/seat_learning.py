@@ -5,7 +5,7 @@
 Reference players play the other seats. Stable-Baselines3's own loop runs on eight copies, with
 ``MaskablePolicy``; the environments run with illegal="raise", so that one lost mask would end it.
 The curve is the learner's return, mean of its last 100 episodes; judged is the greedy policy over
-200 episodes, beside random play in the same seat.
+200 episodes, beside random play in the same seat. ``learning_curves.py --draw`` draws the curves.
 """
 
 from __future__ import annotations
@@ -109,6 +109,8 @@ def learn(game: dict[str, Any], seed: int) -> dict[str, Any]:
 def main() -> None:
     lines = [
         "# One seat of each game, learned by MaskablePPO",
+        "",
+        "![a panel per game](seat_learning.svg)",
         "",
         "| game | seed | env steps | return at first | at the end | greedy | random play | s |",
         "|---|--:|--:|--:|--:|--:|--:|--:|",

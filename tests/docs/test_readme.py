@@ -151,3 +151,25 @@ def test_the_figures_of_learning_are_those_of_the_benchmarks() -> None:
     assert len(learned) == 3
     assert f"| {min(learned):.2f} to {max(learned):.2f} |" in README
     assert f"| {best:.2f}; {costs['optimum']:.2f} |" in README
+
+
+def test_the_table_of_frameworks_is_the_benchmarks() -> None:
+    """Seconds and env steps/s of each framework, and that none of them played an illegal action."""
+    found = json.loads((ROOT / "benchmarks" / "results" / "frameworks.json").read_text())
+    shown = README.split("<!-- frameworks -->\n")[1].split("\n\n")[0].splitlines()[2:]
+    known = {"CleanRL-style loop": "cleanrl", "OpenSpiel, through Shimmy": None}
+    rows = {}
+    for line in shown:
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        name = known.get(cells[0], cells[0].lower())
+        if name is not None and cells[-2:] != ["", ""]:
+            rows[name] = cells
+    assert len(rows) >= 6
+    for name, cells in rows.items():
+        measured = found[name]
+        assert cells[-3] == str(measured["illegal_actions"]) == "0", name
+        assert cells[-2] == f"{measured['env_steps_per_s']:,}", name
+        beaten = measured["beats_random"]
+        assert cells[-1] == (f"{measured['seconds']:.0f}" if beaten else "not in 50,000 steps"), (
+            name
+        )
