@@ -151,6 +151,13 @@ def test_the_figures_of_learning_are_those_of_the_benchmarks() -> None:
     assert len(learned) == 3
     assert f"| {min(learned):.2f} to {max(learned):.2f} |" in README
     assert f"| {best:.2f}; {costs['optimum']:.2f} |" in README
+    rows = json.loads((results / "hard_days.json").read_text())["rows"]
+    costs = {row["policy"]: 100 * row["cost"] for row in rows}
+    learned = [cost for name, cost in costs.items() if re.fullmatch(r"mappo \d, greedy", name)]
+    best = min(costs[row["policy"]] for row in rows if not row["mode"] and row["low"] is not None)
+    assert len(learned) == 5
+    assert f"| {min(learned):.2f} to {max(learned):.2f} |" in README
+    assert f"| {best:.2f}; {costs['optimum']:.2f} |" in README
 
 
 def test_the_table_of_frameworks_is_the_benchmarks() -> None:
