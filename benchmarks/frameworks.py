@@ -155,9 +155,10 @@ def main() -> None:
             raise SystemExit(f"--only {only}: not importable here; {', '.join(learners)} are")
         learners = {only: learners[only]}
     path = RESULTS / "frameworks.json"
-    rows = json.loads(path.read_text()) if path.exists() else {}
     for name, learn in learners.items():
-        rows[name] = row(name, learn)
+        measured = row(name, learn)
+        rows = json.loads(path.read_text()) if path.exists() else {}  # others may have come
+        rows[name] = measured
         path.write_text(json.dumps(rows, indent=1) + "\n")
         (RESULTS / "frameworks.md").write_text(table(rows))
     print(table(rows))
