@@ -34,12 +34,17 @@ SEED = 0
 GAME = {"trace": "edge3", "max_cycles": 48}
 OWN = {"mappo": "safetensors", "sb3_ppo": "stable_baselines3"}
 """Our own trainers, and a package that each of them needs."""
+LIKE_THE_EXAMPLES: dict[str, dict[str, Any]] = {
+    "mappo": {"copies": 20, "n_steps": 48, "n_epochs": 10, "n_minibatches": 4},
+    "sb3_ppo": {"copies": 20, "n_steps": 48, "n_epochs": 10, "batch_size": 720},
+}
+"""Small rollouts: the trainers' own settings are for longer trainings."""
 PACKAGES = {"rllib": "ray", "benchmarl": "benchmarl", "cleanrl": "torch", "mappo": "corral"}
 """The distribution whose version a row tells, where it is not called as the example is."""
 
 
 def trained(trainer: str) -> Any:
-    """``learn`` of one of our own trainers, at gamma 0.5 like the examples."""
+    """``learn`` of one of our own trainers, with the rollouts and the discount of the examples."""
 
     def learn(steps: int, seed: int) -> Play:
         import corral
@@ -53,6 +58,7 @@ def trained(trainer: str) -> Any:
                 out=Path(folder) / "run",
                 env=GAME,
                 gamma=0.5,
+                **LIKE_THE_EXAMPLES[trainer],
             )
             if run.stopped_by is not None:
                 raise SystemExit(128 + run.stopped_by)
