@@ -168,7 +168,7 @@ def replay(
     runs.
     """
     from corral.data import load_trace
-    from corral.envs.baselines import PAIRS
+    from corral.envs.baselines import AMOUNTS, PAIRS
     from corral.trainers import replay as engine
     from corral.trainers.report import describe, ordered, write_report
     from corral.trainers.run import is_run, load_run
@@ -181,6 +181,11 @@ def replay(
     for name in chosen:
         if Path(name).is_dir() and not is_run(name):
             raise ValueError(f"--policies: {name} is a folder, but holds no run")
+        if "/" in name and not is_run(name) and name.partition("/")[0] not in AMOUNTS:
+            raise ValueError(
+                f"--policies: {name} is neither the folder of a run nor amount/route; amounts are "
+                f"{', '.join(AMOUNTS)}"
+            )
     runs = [load_run(name) for name in chosen if is_run(name)]
     chosen = {name: pair for name, pair in chosen.items() if not is_run(name)}
     given = {

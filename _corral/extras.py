@@ -9,6 +9,9 @@ from corral.errors import MissingExtraError
 
 __all__ = ["require"]
 
+ALONE = ("agilerl", "benchmarl", "openspiel", "rllib", "skrl", "tianshou", "torchrl")
+"""Extras whose pins exclude each other, and what corral trains with otherwise."""
+
 
 def require(module: str, *, extra: str, purpose: str) -> ModuleType:
     """Import ``module``, or raise MissingExtraError that says how to install it.
@@ -20,5 +23,6 @@ def require(module: str, *, extra: str, purpose: str) -> ModuleType:
     except ImportError as error:
         package = module.partition(".")[0]
         raise MissingExtraError(
-            f"{package} is needed to {purpose}: pip install 'corral[{extra}]'"
+            f"{package} is needed to {purpose}: pip install '.[{extra}]' in the folder of corral's "
+            f"sources{', in a virtual environment of its own' if extra in ALONE else ''}"
         ) from error

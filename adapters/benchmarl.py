@@ -24,12 +24,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from benchmarl.environments.common import TaskClass
-from torchrl.data import Composite
-from torchrl.envs import EnvBase
-
-from corral.adapters.torchrl_batch import BatchEnv
 from corral.envs.registry import rules_class
+from corral.extras import require
+
+require("benchmarl", extra="benchmarl", purpose="make tasks for BenchMARL")
+
+from benchmarl.environments.common import TaskClass  # noqa: E402
+from torchrl.data import Composite  # noqa: E402
+from torchrl.envs import EnvBase  # noqa: E402
+
+from corral.adapters.torchrl_batch import BatchEnv  # noqa: E402
 
 __all__ = ["CorralTask"]
 

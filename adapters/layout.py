@@ -33,8 +33,9 @@ ONE_SEAT = (
 def refuse_turns(name: str) -> None:
     """Turn-based games: some agents have nothing to choose, and their columns would be noise."""
     raise UnsupportedSpaceError(
-        f"{name} is turn-based, and here every agent acts in every step. {ONE_SEAT}, or step it "
-        "with corral.adapters.make_batch, whose steps say who acts"
+        f"{name} is turn-based, and here every agent acts in every step. corral's own trainers "
+        f"play it: corral train {name} --trainer mappo. {ONE_SEAT}. Or step it with "
+        "corral.adapters.make_batch, whose steps say who acts"
     )
 
 

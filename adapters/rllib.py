@@ -38,9 +38,6 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from ray.rllib.callbacks.callbacks import RLlibCallback
-from ray.rllib.env.env_context import EnvContext
-from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
 from corral.adapters.zoo_copies import Look, make_copy
 from corral.adapters.zoo_layout import Layout
@@ -49,6 +46,13 @@ from corral.envs.core import Array, generator
 from corral.envs.registry import make_rules
 from corral.envs.shells import ParallelShell, TurnShell
 from corral.errors import ActionError, ResetNeededError
+from corral.extras import require
+
+require("ray.rllib", extra="rllib", purpose="make environments for RLlib")
+
+from ray.rllib.callbacks.callbacks import RLlibCallback  # noqa: E402
+from ray.rllib.env.env_context import EnvContext  # noqa: E402
+from ray.rllib.env.multi_agent_env import MultiAgentEnv  # noqa: E402
 
 __all__ = ["EPISODES", "FAULTS", "EpisodeReturns", "FinishedEpisode", "RLlibEnv"]
 

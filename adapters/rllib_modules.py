@@ -14,14 +14,17 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import torch
-from ray.rllib.core.columns import Columns
-from ray.rllib.core.rl_module.apis import InferenceOnlyAPI, ValueFunctionAPI
-from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
-from ray.rllib.core.rl_module.torch import TorchRLModule
-
 from corral.adapters.masked_networks import MaskedActorCritic, masked_logits
 from corral.envs.arguments import known_arguments
+from corral.extras import require
+
+require("ray.rllib", extra="rllib", purpose="make networks for RLlib")
+
+import torch  # noqa: E402
+from ray.rllib.core.columns import Columns  # noqa: E402
+from ray.rllib.core.rl_module.apis import InferenceOnlyAPI, ValueFunctionAPI  # noqa: E402
+from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig  # noqa: E402
+from ray.rllib.core.rl_module.torch import TorchRLModule  # noqa: E402
 
 __all__ = ["MaskedRLModule"]
 

@@ -8,6 +8,7 @@
 | ``checkpoints/`` | what to go on from, see ``corral.trainers.checkpoint`` |
 | ``tensorboard/`` | the same as ``progress.csv``, for ``tensorboard --logdir`` |
 | ``results.json``, ``report.html`` | what ``corral evaluate`` found |
+| ``.lock`` | which process trains it, see ``corral.trainers.run_lock`` |
 """
 
 from __future__ import annotations

@@ -40,6 +40,7 @@ from corral.trainers.run import (
     load_run,
     new_folder,
 )
+from corral.trainers.run_lock import locked
 from corral.trainers.task import Task
 from corral.trainers.trainer import Trainer, make_settings, trainer_class
 
@@ -134,7 +135,8 @@ def train(
     folder = _empty_folder(out, f"{task.environment}-{trainer}-seed{seed}")
     config.write(folder)
     run = Run(folder, config)
-    return _drive(run, learner, Statistics(named, played), checkpoint_every, keep, progress)
+    with locked(folder):
+        return _drive(run, learner, Statistics(named, played), checkpoint_every, keep, progress)
 
 
 def resume(
@@ -153,13 +155,20 @@ def resume(
     instead, a line on stderr says so; and also where the run was killed before its first
     checkpoint, and all begins anew.
 
-    Raises RunError, CheckpointError; see ``load_run``.
+    Raises RunError, where another process trains it too, and CheckpointError; see ``load_run``.
     """
     _check_saving(checkpoint_every, keep)
     run = load_run(folder, rules)
     if steps is not None:
         whole("steps", steps, least=1)
         run.config = dataclasses.replace(run.config, steps=steps)
+    with locked(run.folder):
+        return _go_on(run, steps, checkpoint_every, keep, progress)
+
+
+def _go_on(
+    run: Run, steps: int | None, checkpoint_every: int | None, keep: int, progress: bool | None
+) -> Run:
     learner = run.begun()
     statistics = Statistics(run.config.policies, run.config.opponents)
     # What a kill left half written is hidden, and no checkpoint.

@@ -1,6 +1,6 @@
 """dfaas_v0 learned with BenchMARL, masked.
 
-pip install 'corral[benchmarl]'
+pip install '.[benchmarl]'
 """
 
 import sys

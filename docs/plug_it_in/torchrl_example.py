@@ -1,6 +1,6 @@
 """dfaas_v0 learned with TorchRL: MAPPO, masked.
 
-pip install 'corral[torchrl]'
+pip install '.[torchrl]'
 """
 
 import sys

@@ -417,7 +417,7 @@ def test_without_pillow_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatc
     for name in [name for name in sys.modules if name == "PIL" or name.startswith("PIL.")]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(MissingExtraError, match=r"PIL.*corral\[render\]"):
+    with pytest.raises(MissingExtraError, match=r"PIL.*'\.\[render\]"):
         draw(frame(3))
     assert "node_0" in ansi(frame(3))  # text needs nothing
 
@@ -425,6 +425,6 @@ def test_without_pillow_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatc
 def test_without_pygame_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pygame", None)
     window = Window("test", fps=0)
-    with pytest.raises(MissingExtraError, match=r"pygame.*corral\[render\]"):
+    with pytest.raises(MissingExtraError, match=r"pygame.*'\.\[render\]"):
         window.show(IMAGE)
     window.close()

@@ -77,7 +77,7 @@ def test_the_trainer_beats_random_and_is_judged_without_ray(tmp_path: Path) -> N
     run = corral.train(
         "dfaas_v0",
         trainer="rllib_ppo",
-        steps=8_000,
+        steps=20_000,
         seed=1,
         env={"trace": "edge3", "max_cycles": 48},
         out=tmp_path / "run",

@@ -131,7 +131,7 @@ def test_without_scipy_the_optimum_is_missing_and_says_why(
     monkeypatch.setitem(__import__("sys").modules, "scipy.optimize", None)
     result = replay(random_trace(40), ["local"], window=20, queue=5)
     assert result.optimum_windows == ()
-    assert "corral[optimum]" in result.optimum_method
+    assert "'.[optimum]'" in result.optimum_method
     assert result.scores[0].share_of_optimum is None
 
 

@@ -93,7 +93,7 @@ def test_a_missing_safetensors_is_named_with_its_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
-    with pytest.raises(ImportError, match=r"corral\[mappo\]"):
+    with pytest.raises(ImportError, match=r"'\.\[mappo\]'"):
         saved(tmp_path, 1)
     assert names(tmp_path) == []
 

@@ -49,6 +49,7 @@ def played(folder: Path) -> list[list[int]]:
 def test_a_run_stands_alone(made: Path, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(run_folder.parent)
     assert sorted(path.name for path in run_folder.iterdir()) == [
+        ".lock",
         "checkpoints",
         "config.json",
         "progress.csv",

@@ -24,13 +24,16 @@ from corral.trainers.run import load_run
 from corral.trainers.training import resume
 from support.command import run as command
 from support.runs import (
+    OPTIONS,
     ROLLOUT,
     alone,
     everything,
     kept,
     rows,
     small_run,
+    start,
     trace_file,
+    wait_for_rows,
     weights,
 )
 
@@ -266,6 +269,22 @@ def test_a_run_killed_while_it_wrote_its_first_checkpoint_begins_anew(tmp_path: 
             shutil.rmtree(left) if left.is_dir() else left.unlink()
     resume(run.folder)
     assert everything(run) == everything(never)
+
+
+def test_two_processes_do_not_train_one_run(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    process = start(
+        *("train", "dfaas_v0", "--trace", trace_file(tmp_path), *OPTIONS),
+        *("--steps", "1000000", "--out", folder),
+    )
+    wait_for_rows(folder, 2, process)
+    try:
+        with pytest.raises(RunError, match=f"is being trained by process {process.pid}"):
+            resume(folder)
+    finally:
+        process.kill()
+        process.communicate()
+    resume(folder, steps=len(rows(folder)) * ROLLOUT + ROLLOUT)  # the lock went with the process
 
 
 # --- Checkpoints ---------------------------------------------------------------------------------

@@ -154,7 +154,7 @@ def test_without_an_encoder_it_says_what_is_missing(
     with pytest.raises(MissingExtraError, match=r"Install ffmpeg, or pip install imageio-ffmpeg"):
         watch("arena_v0", out=tmp_path / "clip.mp4")
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'corral\[render\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[render\]'"):
         watch("arena_v0", out=tmp_path / "clip.gif")
     assert not list(tmp_path.iterdir())
 
@@ -289,7 +289,7 @@ def test_without_a_display_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -
         watch("arena_v0")
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setitem(sys.modules, "pygame", None)
-    with pytest.raises(MissingExtraError, match=r"corral\[render\]'\. Without a window"):
+    with pytest.raises(MissingExtraError, match=r"'\.\[render\]' in .* sources\. Without a window"):
         watch("arena_v0")
 
 
