@@ -13,7 +13,7 @@ from support.frameworks import example, judge
 
 
 def test_it_beats_random_play_on_days_it_has_not_seen() -> None:
-    verdict = judge(example("cleanrl").learn, steps=5_000, seed=0)
+    verdict = judge(example("cleanrl").learn, steps=10_000, seed=0)
     assert verdict.beats_random, verdict
 
 
