@@ -15,6 +15,7 @@ from corral.data import Trace, load_trace
 from corral.envs.baselines import PAIRS, baseline_team
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.players import reference_teams
+from corral.errors import ScaleError
 from corral.trainers.duels import SeatScore, evaluate_seats, is_duel
 from corral.trainers.evaluation import TeamScore, evaluate_players, evaluate_team
 from corral.trainers.players import Player
@@ -109,6 +110,8 @@ def evaluate(
     load = task.trace if trace is None else load_trace(trace)
     assert load is not None  # dfaas_v0 has one
     plain = DfaasRules(load, capacity=settings["capacity"])
+    if trace is not None:
+        _require_fit(given, rules, plain)
     for scale in ("load_scale", "capacity_scale"):
         if settings[scale] == getattr(plain, scale):
             del settings[scale]
@@ -132,6 +135,22 @@ def evaluate(
         pictures=team_pictures(rules, given.policies, label=label),
     )
     return result
+
+
+def _require_fit(run: Run, rules: DfaasRules, other: DfaasRules) -> None:
+    """Raise ValueError where the team of ``run`` cannot play the load of ``other``."""
+    if len(other.agents) != len(rules.agents):
+        raise ValueError(
+            f"{other.trace.name} has {len(other.agents)} nodes, and {run.folder} was trained on "
+            f"{len(rules.agents)}"
+        )
+    for scale in ("load_scale", "capacity_scale"):
+        own, needed = getattr(rules, scale), getattr(other, scale)
+        if needed > own:
+            raise ScaleError(
+                f"{run.folder} was trained with {scale} {own:g}, and {other.trace.name} reaches "
+                f"{needed:g}: train again with --{scale.replace('_', '-')} {needed:g} or more"
+            )
 
 
 def _require_same_game(run: Run, other: Run) -> None:
