@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -23,8 +22,8 @@ from corral.trainers.checkpoint import latest_checkpoint, load_checkpoint
 from corral.trainers.rllib_ppo import RLlibPPO
 from corral.trainers.run import Run
 from support.breaking_rules import BreaksLater
+from support.frameworks import Play, example, judge
 from support.gift_env import Gift
-from support.held_out import random_returns, team_returns, upper_end
 from support.zoo_envs import MixedEnv
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.timeout(400)]
@@ -65,32 +64,29 @@ def weights(run: Run) -> dict[str, dict[str, bytes]]:
 
 
 def test_the_example_beats_random() -> None:
-    spec = importlib.util.spec_from_file_location("plug", ROOT / "docs/plug_it_in/rllib_example.py")
-    assert spec is not None and spec.loader is not None  # noqa: PT018
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
-    play = example.learn(8_000, seed=0)
-    assert team_returns(play).mean() > upper_end(random_returns())
+    verdict = judge(example("rllib").learn, steps=8_000)
+    assert verdict.beats_random, verdict
 
 
 def test_the_trainer_beats_random_and_is_judged_without_ray(tmp_path: Path) -> None:
-    run = corral.train(
-        "dfaas_v0",
-        trainer="rllib_ppo",
-        steps=20_000,
-        seed=1,
-        env={"trace": "edge3", "max_cycles": 48},
-        out=tmp_path / "run",
-        train_batch_size=512,
-        learning_rate=4e-3,
-    )
+    def learn(steps: int, seed: int) -> Play:
+        policies = corral.train(
+            "dfaas_v0",
+            trainer="rllib_ppo",
+            steps=steps,
+            seed=seed,
+            env={"trace": "edge3", "max_cycles": 48},
+            out=tmp_path / "run",
+            train_batch_size=512,
+            learning_rate=4e-3,
+        ).policies
+        return lambda seen: {
+            a: int(policies[a].act(seen[a], deterministic=True).action) for a in seen
+        }
 
-    def play(seen: Any) -> dict[str, int]:
-        policies = run.policies
-        return {a: int(policies[a].act(seen[a], deterministic=True).action) for a in seen}
-
-    learned = team_returns(play)
-    assert learned.mean() > upper_end(random_returns())
+    verdict = judge(learn, steps=20_000, seed=1)
+    assert verdict.beats_random, verdict
+    run = corral.load_run(tmp_path / "run")
     progress = run.progress
     assert progress["kpi_illegal_actions"].dropna().eq(0).all()
     agents = [f"return_node_{i}" for i in range(3)]
