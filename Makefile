@@ -10,7 +10,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 BARE   := .venv-bare
-ALONE  := tests/data tests/envs tests/adapters tests/replay tests/cli
+ALONE  := tests/data tests/envs tests/adapters tests/trainers/evaluation tests/trainers/loads tests/cli
 FRAMEWORKS := cleanrl rllib torchrl tianshou agilerl skrl openspiel benchmarl
 
 .PHONY: demo test lint types tests test-slow wheel oldest test-frameworks list-frameworks bench clean

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from corral.envs import make
-    from corral.trainers.run import load_run
-    from corral.trainers.run_evaluation import evaluate
-    from corral.trainers.training import resume, train
-    from corral.trainers.watch import watch
+    from corral.trainers.driver import resume, train
+    from corral.trainers.evaluation.judge import evaluate
+    from corral.trainers.evaluation.watch import watch
+    from corral.trainers.runs.run import load_run
 
 __all__ = ["__version__", "evaluate", "load_run", "make", "resume", "train", "watch"]
 
@@ -24,12 +24,12 @@ __version__ = metadata.version("corral")
 
 
 _ON_DEMAND = {
-    "evaluate": "corral.trainers.run_evaluation",
-    "load_run": "corral.trainers.run",
+    "evaluate": "corral.trainers.evaluation.judge",
+    "load_run": "corral.trainers.runs.run",
     "make": "corral.envs",
-    "resume": "corral.trainers.training",
-    "train": "corral.trainers.training",
-    "watch": "corral.trainers.watch",
+    "resume": "corral.trainers.driver",
+    "train": "corral.trainers.driver",
+    "watch": "corral.trainers.evaluation.watch",
 }
 
 

@@ -8,22 +8,22 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from corral.adapters.batch import Batch, BatchStep, Finished, make_batch
-from corral.adapters.gymnasium import SeatEnv, register_with_gymnasium
-from corral.adapters.gymnasium_vector import BatchVectorEnv
+from corral.adapters.gymnasium.seat import SeatEnv, register_with_gymnasium
+from corral.adapters.gymnasium.vector import BatchVectorEnv
 from corral.adapters.mask_in_info import mask_in_info
-from corral.adapters.zoo import ZooBatch, make_zoo_batch, zoo_rules
+from corral.adapters.zoo.batch import ZooBatch, make_zoo_batch, zoo_rules
+from corral.envs.batch import Batch, BatchStep, Finished, make_batch
 from corral.extras import require
 
 if TYPE_CHECKING:
-    from corral.adapters.sb3 import BatchVecEnv, make_vec_env
-    from corral.adapters.sb3_dqn import MaskedDQN, MaskedQPolicy
-    from corral.adapters.sb3_policies import (
+    from corral.adapters.sb3.dqn import MaskedDQN, MaskedQPolicy
+    from corral.adapters.sb3.policies import (
         FeaturesWithoutMask,
         MaskablePolicy,
         MaskedPolicy,
         normalize,
     )
+    from corral.adapters.sb3.vec_env import BatchVecEnv, make_vec_env
     from corral.adapters.supersuit import vectorize
 
 __all__ = [
@@ -49,14 +49,14 @@ __all__ = [
 ]
 
 _ON_DEMAND = {
-    "BatchVecEnv": "corral.adapters.sb3",
-    "FeaturesWithoutMask": "corral.adapters.sb3_policies",
-    "MaskablePolicy": "corral.adapters.sb3_policies",
-    "MaskedDQN": "corral.adapters.sb3_dqn",
-    "MaskedPolicy": "corral.adapters.sb3_policies",
-    "MaskedQPolicy": "corral.adapters.sb3_dqn",
-    "make_vec_env": "corral.adapters.sb3",
-    "normalize": "corral.adapters.sb3_policies",
+    "BatchVecEnv": "corral.adapters.sb3.vec_env",
+    "FeaturesWithoutMask": "corral.adapters.sb3.policies",
+    "MaskablePolicy": "corral.adapters.sb3.policies",
+    "MaskedDQN": "corral.adapters.sb3.dqn",
+    "MaskedPolicy": "corral.adapters.sb3.policies",
+    "MaskedQPolicy": "corral.adapters.sb3.dqn",
+    "make_vec_env": "corral.adapters.sb3.vec_env",
+    "normalize": "corral.adapters.sb3.policies",
     "vectorize": "corral.adapters.supersuit",
 }
 

@@ -11,7 +11,8 @@ per copy, ``action_masks``, the info of an episode's last step, and an end of th
 not hang on worker processes.
 
 Copy r plays, bit for bit, what row r of ``Batch(seed)`` plays. Columns, observations and infos: see
-``corral.adapters.columns``; here ``infos[c]`` holds the environment's own info as well, each step.
+``corral.adapters.sb3.columns``; here ``infos[c]`` holds the environment's own info as well, each
+step.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
 
-from corral.adapters.columns import ColumnVecEnv
-from corral.adapters.layout import Layout, refuse_death, refuse_turns
+from corral.adapters.sb3.columns import ColumnVecEnv
+from corral.adapters.spaces import Layout, refuse_death, refuse_turns
 from corral.envs.core import Array, generator
 from corral.envs.shells import ParallelShell
 from corral.errors import UnsupportedSpaceError

@@ -3,11 +3,11 @@
     pip install '.[benchmarl,mappo]' && pip install --no-deps mpe2
     OMP_NUM_THREADS=1 python benchmarks/benchmarl_beside.py [--dfaas N] [--spread N] [SEED ...]
 
-Both play the same copies: BenchMARL through ``corral.adapters.benchmarl``, over Batch and, for
-mpe2, over ZooBatch. What has the same meaning in both is set alike (``SETTINGS``); the rest is each
-one's own, see ``DIFFERENCES``. dfaas_v0 is the default game on edge3, learned on rows 0:2822 and
-judged on the others by the share of the optimum; simple_spread_v3 (N=3, local_ratio=0.5, 25 steps)
-by the return of an episode per agent. Teams play greedily. Times are those of
+Both play the same copies: BenchMARL through ``corral.adapters.torchrl.benchmarl``, over Batch and,
+for mpe2, over ZooBatch. What has the same meaning in both is set alike (``SETTINGS``); the rest is
+each one's own, see ``DIFFERENCES``. dfaas_v0 is the default game on edge3, learned on rows 0:2822
+and judged on the others by the share of the optimum; simple_spread_v3 (N=3, local_ratio=0.5, 25
+steps) by the return of an episode per agent. Teams play greedily. Times are those of
 all of a training.
 """
 
@@ -31,9 +31,9 @@ from tensordict import TensorDict
 from torchrl.envs import ExplorationType, set_exploration_type
 
 from corral.adapters import make_zoo_batch, zoo_rules
-from corral.adapters.benchmarl import CorralTask
+from corral.adapters.torchrl.benchmarl import CorralTask
 from corral.envs.policy import Decision, RandomPolicy
-from corral.trainers.replay import replay
+from corral.trainers.loads.replay import replay
 
 EPISODES = 100  # that judge simple_spread_v3, the same for all
 COMMON = {"clip_range": 0.2, "gae_lambda": 0.95, "net_arch": (64, 64), "max_grad_norm": 0.5}

@@ -23,7 +23,7 @@ from common import machine, save
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from corral.errors import CheckpointError
-from corral.trainers.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
+from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from support.checkpoints import (
     content_of,
     damaged_loads,

@@ -3,8 +3,8 @@
     pip install numba
     OMP_NUM_THREADS=1 python benchmarks/compiled_turns.py
 
-The loop below says once more what ``corral.envs.dfaas_network`` does for the route "equal", to be
-timed against it, after a check that both give the same numbers. corral itself is not compiled;
+The loop below says once more what ``corral.envs.dfaas_v0.network`` does for the route "equal", to
+be timed against it, after a check that both give the same numbers. corral itself is not compiled;
 benchmarks/LOG.md says why.
 """
 
@@ -17,7 +17,7 @@ import numba
 import numpy as np
 from common import machine, save
 
-from corral.envs.dfaas_network import Network, adjacency
+from corral.envs.dfaas_v0.network import Network, adjacency
 
 NODES = 3
 

@@ -24,8 +24,8 @@ import corral
 from corral.data import Trace
 from corral.envs.core import generator
 from corral.envs.dfaas_v0 import DfaasRules
-from corral.trainers.replay import Replay
-from corral.trainers.run import Run
+from corral.trainers.loads.replay import Replay
+from corral.trainers.runs.run import Run
 
 SEEDS = {
     "sb3_ppo": range(3),

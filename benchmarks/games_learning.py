@@ -20,8 +20,8 @@ import torch
 from common import machine, save, trained
 
 from corral.envs import make_rules
-from corral.envs.players import reference_player
-from corral.trainers.duels import SeatScore, evaluate_seat
+from corral.envs.reference import reference_player
+from corral.trainers.evaluation.zero_sum import SeatScore, evaluate_seat
 
 SEEDS = (0, 1, 2)
 EPISODES = 1000

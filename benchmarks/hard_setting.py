@@ -22,13 +22,13 @@ import numpy as np
 from common import machine, save, trained
 from reference_policies import HARD, nasa_nodes, table
 
-from corral.envs.baselines import PAIRS
-from corral.trainers.replay import replay
-from corral.trainers.report import describe, ordered
-from corral.trainers.run_evaluation import players
+from corral.envs.dfaas_v0.baselines import PAIRS
+from corral.trainers.evaluation.judge import players
+from corral.trainers.loads.replay import replay
+from corral.trainers.loads.report import describe, ordered
 
 TRAINERS = ("sb3_ppo",)
-"""sb3_maskable_ppo learns the same weights, bit for bit: tests/trainers/test_sb3_trainer.py."""
+"""sb3_maskable_ppo learns the same weights, bit for bit: tests/trainers/sb3/test_trainer.py."""
 SEEDS = (0, 1, 2)
 STEPS = 200_000
 SETTINGS: dict[str, Any] = {

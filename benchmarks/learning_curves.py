@@ -29,12 +29,12 @@ from two_step import BONUSES
 from two_step import SETTINGS as TWO_STEP
 
 from corral.envs import make_rules
-from corral.envs.players import reference_player
+from corral.envs.reference import reference_player
 from corral.envs.teams import reference_team
-from corral.trainers import drawing as pen
-from corral.trainers.checkpoint import load_checkpoint
-from corral.trainers.duels import evaluate_seat
-from corral.trainers.evaluation import evaluate_team
+from corral.trainers.evaluation.episodes import evaluate_team
+from corral.trainers.evaluation.zero_sum import evaluate_seat
+from corral.trainers.report import svg as pen
+from corral.trainers.runs.checkpoint import load_checkpoint
 
 SEEDS = (0, 1)
 EPISODES = 500

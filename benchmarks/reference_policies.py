@@ -17,9 +17,9 @@ import numpy as np
 from common import TRACES, machine, save
 
 from corral.data import Trace, import_series
-from corral.envs.baselines import PAIRS
-from corral.trainers.replay import Replay, replay
-from corral.trainers.report import describe, ordered
+from corral.envs.dfaas_v0.baselines import PAIRS
+from corral.trainers.loads.replay import Replay, replay
+from corral.trainers.loads.report import describe, ordered
 
 SHIFTS = (0, 9, 18)  # days
 HARD: dict[str, Any] = {

@@ -14,9 +14,9 @@ from pathlib import Path
 from common import machine, save
 
 from corral.data import make_trace, read_trace, write_trace
-from corral.envs.baselines import PAIRS
-from corral.trainers.replay import replay
-from corral.trainers.report import ordered, write_report
+from corral.envs.dfaas_v0.baselines import PAIRS
+from corral.trainers.loads.replay import replay
+from corral.trainers.loads.report import ordered, write_report
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from typing import Any
 
 from common import machine, save
 
-from corral.trainers.checkpoint import latest_checkpoint, load_checkpoint
+from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint
 
 KILLS = 20
 UPDATES = 200
@@ -45,7 +45,7 @@ corral.train("dfaas_v0", trainer={trainer!r}, steps={steps}, seed=3, out={folder
              env={{"max_cycles": 30}}, **{settings!r})
 """
 GO_ON = """
-import corral, corral.trainers.training
+import corral, corral.trainers.driver
 corral.resume({folder!r}, checkpoint_every=64, progress=False)
 """
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from common import machine, save
 
-from corral.trainers.rllib_ppo import RLlibPPO
-from corral.trainers.task import Task
+from corral.trainers.rllib.trainer import RLlibPPO
+from corral.trainers.runs.env_config import Task
 
 RUNNERS = (1, 2)
 ROUNDS = 5

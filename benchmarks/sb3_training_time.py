@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 from common import machine, save, trained
 
-from corral.trainers.checkpoint import latest_checkpoint, load_checkpoint
-from corral.trainers.run import CHECKPOINTS, Run
+from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint
+from corral.trainers.runs.run import CHECKPOINTS, Run
 
 STEPS = 100_000
 ROUNDS = 2

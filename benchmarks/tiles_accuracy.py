@@ -10,8 +10,8 @@ import time
 from common import RESULTS, machine, save
 from tiles_curves import HEAD, as_values, chart, play, row
 
-from corral.envs.tiles_players import Greedy, teams_of, tiles_team
 from corral.envs.tiles_v0 import TilesRules
+from corral.envs.tiles_v0.baselines import Greedy, teams_of, tiles_team
 
 EPISODES = 4096
 SEED = 1000

@@ -12,8 +12,8 @@ import numpy as np
 from corral.envs.core import Array, generator
 from corral.envs.policy import Policy
 from corral.envs.tiles_v0 import TilesRules
-from corral.trainers import drawing as pen
-from corral.trainers.players import Seat
+from corral.trainers.evaluation.players import Seat
+from corral.trainers.report import svg as pen
 
 GRID = np.arange(3, 385, 3)
 """Values at which is looked, all multiples of what can be sent."""

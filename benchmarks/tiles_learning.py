@@ -20,9 +20,9 @@ import numpy as np
 from common import RESULTS, machine, save, trained
 from tiles_curves import HEAD, Known, as_values, chart, play, row
 
-from corral.envs.tiles_players import teams_of, tiles_team
-from corral.envs.tiles_templates import VALUES
 from corral.envs.tiles_v0 import TilesRules
+from corral.envs.tiles_v0.baselines import teams_of, tiles_team
+from corral.envs.tiles_v0.templates import VALUES
 
 SEEDS = (0, 1, 2)
 STEPS = 200_000

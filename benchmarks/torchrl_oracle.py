@@ -1,4 +1,5 @@
-"""What TorchRL computes for the same numbers: golden values for tests/trainers/test_torchrl.py.
+"""What TorchRL computes for the same numbers: golden values for
+tests/trainers/on_policy/test_torchrl.py.
 
     pip install --no-deps torchrl==0.14.1 tensordict cloudpickle pyvers orjson importlib_metadata
     python benchmarks/torchrl_oracle.py

@@ -17,7 +17,7 @@ import numpy as np
 from common import machine, save
 
 from corral.envs.registry import make_rules
-from corral.trainers.mappo import MAPPO
+from corral.trainers.on_policy.trainer import MAPPO
 
 COPIES = (16, 32, 64, 128, 256, 512, 1024)
 SECONDS = 6.0  # at least, of each

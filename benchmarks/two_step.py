@@ -19,7 +19,7 @@ from common import machine, save
 
 import corral
 from corral.envs.two_step_v0 import TwoStepRules
-from corral.trainers.run import Run
+from corral.trainers.runs.run import Run
 
 TRAINERS = ("mappo", "ippo")
 SEEDS = (0, 1, 2, 3, 4)

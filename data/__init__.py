@@ -1,14 +1,14 @@
 """Load traces: the Trace itself, reading, writing, importing and making them."""
 
-from corral.data.access_log import import_access_log
-from corral.data.azure import import_azure_functions
-from corral.data.binning import Imported
 from corral.data.generator import TraceSpec, make_trace
-from corral.data.importers import import_requests, import_series
+from corral.data.importers.access_log import import_access_log
+from corral.data.importers.azure import import_azure_functions
+from corral.data.importers.binning import Imported
+from corral.data.importers.series import import_requests, import_series
 from corral.data.library import bundled, load_trace
-from corral.data.reader import read_trace
+from corral.data.read import read_trace
 from corral.data.trace import Trace
-from corral.data.writer import write_trace
+from corral.data.write import write_trace
 
 __all__ = [
     "Imported",

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import as_file
 from pathlib import Path
 
-from corral.data.reader import read_trace
+from corral.data.read import read_trace
 from corral.data.source import bundled_files
 from corral.data.trace import Trace
 from corral.errors import UnknownNameError

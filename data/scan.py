@@ -1,7 +1,7 @@
 """The fast way through a trace file: numpy over all its bytes at once.
 
 It proves, byte by byte, that a file is plain and in order, and gives up (None) at the first doubt.
-It never reports a fault: the careful way in ``corral.data.reader`` does that, and accepts
+It never reports a fault: the careful way in ``corral.data.read`` does that, and accepts
 everything that this one accepts, with the same result.
 """
 
@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from corral.data.checks import Table
 from corral.data.fields import DAY, Clock, integer, midnight, second_of_day
-from corral.data.table import Table
 from corral.data.trace import MAX_VALUE, Counts, is_name
 
 __all__ = ["scan"]

@@ -11,11 +11,11 @@ import numpy as np
 from PIL import Image
 
 from corral.envs import dfaas_v0
-from corral.envs.baselines import Baseline
-from corral.trainers.charts import Bar, bar_chart
-from corral.trainers.replay import replay
-from corral.trainers.report import ordered
-from corral.trainers.watch import watch
+from corral.envs.dfaas_v0.baselines import Baseline
+from corral.trainers.evaluation.watch import watch
+from corral.trainers.loads.replay import replay
+from corral.trainers.loads.report import ordered
+from corral.trainers.report.plots import Bar, bar_chart
 
 HERE = Path(__file__).parent
 

@@ -6,7 +6,7 @@ Shapes are named by one letter everywhere in corral:
     B  copies              A  actions             G  features of the global state
 
 The rules of an environment exist once, as a ``Rules`` object that moves B copies at a time. The
-PettingZoo shells (``corral.envs.shells``) run it with B = 1, ``corral.adapters.batch`` with
+PettingZoo shells (``corral.envs.shells``) run it with B = 1, ``corral.envs.batch`` with
 thousands.
 """
 

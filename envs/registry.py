@@ -37,7 +37,7 @@ class EnvSpec:
     simultaneous: bool
     summary: str
     players: str | None = None
-    """The module with its reference players, see ``corral.envs.players``."""
+    """The module with its reference players, see ``corral.envs.reference``."""
     zero_sum: bool = False
     """Two players, and what one wins the other loses: they are judged seat by seat."""
 
@@ -54,21 +54,21 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             rules="DfaasRules",
             simultaneous=True,
             summary="N edge servers serve, queue or forward the requests of a load trace",
-            players="baselines",
+            players="dfaas_v0.baselines",
         ),
         EnvSpec(
             name="arena_v0",
             rules="ArenaRules",
             simultaneous=True,
             summary="an explorer collects new fields of a grid, a blocker runs into it",
-            players="arena_players",
+            players="arena_v0.baselines",
         ),
         EnvSpec(
             name="tictactoe_v0",
             rules="TicTacToeRules",
             simultaneous=False,
             summary="two players in turn: three in a row, or any m,n,k game",
-            players="tictactoe_players",
+            players="tictactoe_v0.baselines",
             zero_sum=True,
         ),
         EnvSpec(
@@ -76,7 +76,7 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             rules="RpsRules",
             simultaneous=True,
             summary="rock-paper-scissors round after round: beat who gives itself away",
-            players="rps_players",
+            players="rps_v0.baselines",
             zero_sum=True,
         ),
         EnvSpec(
@@ -84,7 +84,7 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             rules="TilesRules",
             simultaneous=False,
             summary="one picks tiles of an image, one how finely they are sent, under a budget",
-            players="tiles_players",
+            players="tiles_v0.baselines",
         ),
         EnvSpec(
             name="two_step_v0",

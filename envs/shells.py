@@ -26,7 +26,7 @@ from corral.envs.core import (
     generator,
     require_legal,
 )
-from corral.envs.window import Window
+from corral.envs.render.window import Window
 from corral.errors import ActionError, IllegalActionWarning, ResetNeededError
 
 __all__ = ["ParallelShell", "TurnShell", "checked_aec", "ordered", "warn_illegal"]

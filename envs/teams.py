@@ -3,7 +3,7 @@
 | environment | names |
 |---|---|
 | all | random |
-| ``dfaas_v0`` | amounts of ``corral.envs.baselines``: overflow, local, ...; or overflow/two, |
+| ``dfaas_v0`` | amounts of ``corral.envs.dfaas_v0.baselines``: overflow, ...; or overflow/two, |
 | | where ``two`` is the route that the environment was made with |
 | others | their teams: nearest/still in ``arena_v0``, greedy in ``tiles_v0``, ...; or a |
 | | reference player that can play every agent: beat-last in ``rps_v0`` |
@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from corral.envs.baselines import AMOUNTS, baseline_team, split_pair
 from corral.envs.core import Rules
 from corral.envs.dfaas_v0 import DfaasRules
-from corral.envs.players import reference_players, reference_teams
+from corral.envs.dfaas_v0.baselines import AMOUNTS, baseline_team, split_pair
 from corral.envs.policy import Policy
+from corral.envs.reference import reference_players, reference_teams
 from corral.errors import UnknownNameError
 
 __all__ = ["reference_team", "team_names"]

@@ -42,8 +42,8 @@ from gymnasium import spaces
 from pettingzoo import AECEnv
 
 from corral.envs.arguments import known_arguments, one_of, whole
-from corral.envs.canvas import Canvas
 from corral.envs.core import Array, Observation, Outcome, agent_views
+from corral.envs.render.canvas import Canvas
 from corral.envs.shells import ParallelShell, checked_aec, ordered
 
 __all__ = ["TwoStepRules", "TwoStepState", "env", "parallel_env", "raw_env"]

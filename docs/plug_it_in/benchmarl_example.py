@@ -14,7 +14,7 @@ from benchmarl.models.mlp import MlpConfig
 from tensordict import TensorDict
 from torchrl.envs import ExplorationType, set_exploration_type
 
-from corral.adapters.benchmarl import CorralTask
+from corral.adapters.torchrl.benchmarl import CorralTask
 
 ALGORITHMS = {"mappo": MappoConfig, "ippo": IppoConfig}
 

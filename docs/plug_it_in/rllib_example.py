@@ -6,7 +6,7 @@ from ray.rllib.core.rl_module import RLModuleSpec
 
 import corral
 from corral.adapters.rllib import RLlibEnv
-from corral.adapters.rllib_modules import MaskedRLModule
+from corral.adapters.rllib.module import MaskedRLModule
 
 GAME = {"trace": "edge3", "rows": (0, 2822), "max_cycles": 48, "illegal": "raise"}
 

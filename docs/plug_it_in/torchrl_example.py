@@ -14,7 +14,7 @@ from torchrl.envs import ExplorationType, set_exploration_type
 from torchrl.modules import MaskedCategorical, MultiAgentMLP, ProbabilisticActor
 from torchrl.objectives.multiagent import MAPPOLoss
 
-from corral.adapters.torchrl_batch import BatchEnv
+from corral.adapters.torchrl.batch import BatchEnv
 
 COPIES, BATCH, EPOCHS, MINIBATCH = 20, 960, 10, 240  # the last: env steps of one update
 

@@ -13,8 +13,8 @@ from gymnasium.utils.env_checker import check_env
 
 from corral.adapters import BatchVectorEnv, SeatEnv, make_batch
 from corral.envs import ENVIRONMENTS, PROBES, make_rules
-from corral.envs.arena_players import Still
 from corral.envs.arena_v0 import ArenaRules
+from corral.envs.arena_v0.baselines import Still
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.teams import reference_team, team_names
 from corral.errors import (

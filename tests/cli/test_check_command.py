@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.envs.conformance_report import CHECKS
+from corral.envs.conformance.report import CHECKS
 from support.command import ENVIRONMENT, run
 
 TESTS = Path(__file__).parents[1]

@@ -15,11 +15,11 @@ pytest.importorskip("torch", reason="needs the extra sb3")
 from typer.testing import CliRunner
 
 import corral
-from corral.cli import app
+from corral.cli.app import app
 from corral.data import Trace, write_trace
 from corral.errors import ScaleError
-from corral.trainers.run import Run, load_run
-from corral.trainers.run_evaluation import evaluate
+from corral.trainers.evaluation.judge import evaluate
+from corral.trainers.runs.run import Run, load_run
 from support.command import run as command
 from support.loads import small_trace
 from support.runs import PaidRules, small_run

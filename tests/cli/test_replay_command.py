@@ -141,7 +141,7 @@ def test_coarse_actions_and_bounds_are_said(tmp_path: Path) -> None:
 
 def test_an_interrupt_ends_a_replay_cleanly(tmp_path: Path) -> None:
     program = (
-        "import corral.cli, corral.trainers.report\n"
+        "import corral.cli, corral.trainers.loads.report\n"
         "print('ready', flush=True)\n"  # what comes now is the command itself, not its imports
         "corral.cli.main()\n"
     )

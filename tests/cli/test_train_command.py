@@ -19,10 +19,10 @@ pytest.importorskip("psutil")
 import psutil
 from typer.testing import CliRunner
 
-from corral.cli import app
-from corral.trainers.run import load_run
-from corral.trainers.sb3_settings import SB3Settings
-from corral.trainers.training import resume
+from corral.cli.app import app
+from corral.trainers.driver import resume
+from corral.trainers.runs.run import load_run
+from corral.trainers.sb3.settings import SB3Settings
 from support.command import run as command
 from support.runs import OPTIONS, everything, rows, small_run, start, trace_file, wait_for_rows
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from corral.data import load_trace
-from corral.data.reader import MAX_CELLS
+from corral.data.read import MAX_CELLS
 from corral.data.source import MAX_BYTES, MAX_LINE
 from support.traces import public_traces
 

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corral.adapters.batch import Batch
 from corral.envs import dfaas_v0
+from corral.envs.batch import Batch
 from corral.envs.shells import ParallelShell, TurnShell, checked_aec
 from corral.errors import (
     ActionError,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corral.adapters.batch import make_batch
 from corral.envs import two_step_v0
+from corral.envs.batch import make_batch
 from corral.envs.two_step_v0 import TwoStepRules
 
 START, GAME_A, GAME_B = [1, 0, 0], [0, 1, 0], [0, 0, 1]

@@ -16,7 +16,7 @@ from benchmarl.algorithms import IppoConfig, MappoConfig
 from benchmarl.experiment import Experiment, ExperimentConfig
 from benchmarl.models.mlp import MlpConfig
 
-from corral.adapters.benchmarl import CorralTask
+from corral.adapters.torchrl.benchmarl import CorralTask
 from corral.envs import dfaas_v0
 from corral.errors import UnsupportedSpaceError
 

@@ -15,7 +15,7 @@ from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
 from ray.rllib.env.wrappers.pettingzoo_env import PettingZooEnv
 
 import corral
-from corral.adapters.rllib import RLlibEnv
+from corral.adapters.rllib.env import RLlibEnv
 from corral.envs.registry import make_rules
 from corral.errors import (
     ActionError,

@@ -15,9 +15,9 @@ from gymnasium import spaces
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorical
 
-from corral.adapters.masked_networks import masked_logits
-from corral.adapters.rllib import RLlibEnv
-from corral.adapters.rllib_modules import MaskedRLModule
+from corral.adapters.networks import masked_logits
+from corral.adapters.rllib.env import RLlibEnv
+from corral.adapters.rllib.module import MaskedRLModule
 from corral.errors import UnsupportedSpaceError
 
 pytestmark = pytest.mark.filterwarnings("default")

@@ -18,9 +18,9 @@ import ray
 
 import corral
 from corral.errors import CheckpointError, UnsupportedSpaceError, WorkerError
-from corral.trainers.checkpoint import latest_checkpoint, load_checkpoint
-from corral.trainers.rllib_ppo import RLlibPPO
-from corral.trainers.run import Run
+from corral.trainers.rllib.trainer import RLlibPPO
+from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint
+from corral.trainers.runs.run import Run
 from support.breaking_rules import BreaksLater
 from support.frameworks import Play, example, judge
 from support.gift_env import Gift
@@ -200,7 +200,7 @@ def test_the_same_seed_learns_the_same(tmp_path: Path) -> None:
 def test_a_run_is_resumed_from_its_weights(tmp_path: Path) -> None:
     run = trained("dfaas_v0", tmp_path / "run", steps=128)
     before = weights(run)
-    more = corral.trainers.training.resume(run.folder, steps=384)
+    more = corral.trainers.driver.resume(run.folder, steps=384)
     assert list(more.progress["env_steps"]) == [128, 256, 384]
     assert weights(more) != before
 

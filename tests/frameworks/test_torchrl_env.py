@@ -17,8 +17,8 @@ from torchrl.envs.utils import check_env_specs
 
 import corral
 from corral.adapters import make_batch
-from corral.adapters.torchrl import RandomLegal, torchrl_env
-from corral.adapters.torchrl_batch import BatchEnv
+from corral.adapters.torchrl.batch import BatchEnv
+from corral.adapters.torchrl.env import RandomLegal, torchrl_env
 from corral.envs import dfaas_v0
 from corral.envs.policy import RandomPolicy
 from corral.errors import IllegalActionError, UnsupportedSpaceError

@@ -27,8 +27,8 @@ from unittest import mock
 import numpy as np
 
 from corral.errors import CheckpointError
-from corral.trainers import checkpoint, checkpoint_reading
-from corral.trainers.checkpoint import (
+from corral.trainers.runs import checkpoint, checkpoint_reading
+from corral.trainers.runs.checkpoint import (
     Content,
     best_checkpoint,
     latest_checkpoint,

@@ -32,7 +32,7 @@ def run(
 
 def within(*arguments: str | Path, code: int = 0) -> str:
     """The same in this process, which needs no new imports."""
-    from corral.cli import app
+    from corral.cli.app import app
 
     result = CliRunner().invoke(app, [*map(str, arguments)], terminal_width=80)
     assert result.exit_code == code, (result.output, result.exception)

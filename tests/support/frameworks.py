@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from corral.envs import dfaas_v0
-from corral.trainers.evaluation import bootstrap_ratio
+from corral.trainers.evaluation.episodes import bootstrap_ratio
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "plug_it_in"
 WINDOWS = 20

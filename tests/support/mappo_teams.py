@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from corral.adapters.batch import Batch
+from corral.envs.batch import Batch
 from corral.envs.core import Outcome
-from corral.trainers.mappo import IPPO, MAPPO
-from corral.trainers.training import train
+from corral.trainers.driver import train
+from corral.trainers.on_policy.trainer import IPPO, MAPPO
 from support.loads import small_trace
 from support.steady_rules import SteadyRules
 

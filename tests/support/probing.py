@@ -15,11 +15,11 @@ import pytest
 import torch
 
 from corral.envs.core import Array, Rules
-from corral.envs.probe_rules import Probe
-from corral.trainers import maths
-from corral.trainers.mappo import IPPO, MAPPO, Learner
-from corral.trainers.rollout import Rollout
-from corral.trainers.trainer import Update
+from corral.envs.probes.base import Probe
+from corral.trainers.base import Update
+from corral.trainers.on_policy import maths
+from corral.trainers.on_policy.buffer import Rollout
+from corral.trainers.on_policy.trainer import IPPO, MAPPO, Learner
 
 GAMMA = 0.9
 
@@ -243,7 +243,7 @@ def early_rewards_credited(patch: pytest.MonkeyPatch) -> None:
 
 def memory_outlives_episodes(patch: pytest.MonkeyPatch) -> None:
     """Recurrent state is not reset, in play nor in training."""
-    from corral.trainers import mappo
+    from corral.trainers.on_policy import trainer as mappo
 
     def never(rollout: Rollout, track: Any) -> Array:
         steps = len(rollout.over)

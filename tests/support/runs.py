@@ -19,9 +19,9 @@ import numpy as np
 
 from corral.data import write_trace
 from corral.envs.core import Array, Observation, Outcome
-from corral.trainers.checkpoint import Content, latest_checkpoint, load_checkpoint
-from corral.trainers.run import Run
-from corral.trainers.training import resume, train
+from corral.trainers.driver import resume, train
+from corral.trainers.runs.checkpoint import Content, latest_checkpoint, load_checkpoint
+from corral.trainers.runs.run import Run
 from support.loads import small_trace
 from support.steady_rules import SteadyRules, SteadyState
 
@@ -212,8 +212,8 @@ def warm_up(place: Path, trace: str) -> None:
     """Import what training imports, without a thread of torch's that a fork would lose."""
     from torch.utils import tensorboard
 
-    from corral.trainers.run import RunConfig
-    from corral.trainers.task import Task
+    from corral.trainers.runs.env_config import Task
+    from corral.trainers.runs.run import RunConfig
 
     assert tensorboard.SummaryWriter
     task = Task.of("dfaas_v0", {"trace": trace})

@@ -1,0 +1,117 @@
+"""``corral check``: whether an environment, ours or anybody's, keeps what learners rely on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import textwrap
+from typing import Annotated, Any
+
+import typer
+
+from corral.cli.options import arguments_of
+from corral.cli.output import err, out, reported
+from corral.cli.third_party import is_third_party, named
+
+__all__ = ["add_to"]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``corral``."""
+    app.command()(check)
+
+
+@reported
+def check(
+    environment: Annotated[
+        str | None, typer.Argument(help="One of ours, or module:function of any PettingZoo one.")
+    ] = None,
+    arg: Annotated[
+        list[str] | None, typer.Option(help="key=value, an argument of it; may be repeated.")
+    ] = None,
+    seeds: Annotated[str, typer.Option(help="Comma-separated seeds of the episodes.")] = "0,1,2",
+    limit: Annotated[
+        int, typer.Option(help="Steps of each agent within which episodes must end.")
+    ] = 2_000,
+    stochastic: Annotated[
+        bool | None,
+        typer.Option(
+            "--stochastic/--deterministic",
+            help="Whether seeds must give different episodes; default: a note says if not.",
+        ),
+    ] = None,
+    processes: Annotated[
+        bool, typer.Option("--processes/--no-processes", help="Play in other processes too.")
+    ] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print findings as JSON.")] = False,
+    list_checks: Annotated[bool, typer.Option("--list", help="List the checks, and end.")] = False,
+) -> None:
+    """Check an environment: masks, spaces, seeds, resets, copies, AEC accounting.
+
+    Plays whole episodes and reports every fault found. Ours are checked in each of their forms,
+    parallel and AEC. Ends with 1 where there are errors, with 0 where there are only warnings.
+    """
+    from corral.envs.conformance import CHECKS, check_env
+
+    if list_checks:
+        for name, kept in CHECKS.items():
+            lines = textwrap.wrap(kept, max(20, out.width - 20))
+            out.print(f"{name:<20}" + ("\n" + " " * 20).join(lines), markup=False)
+        return
+    if environment is None:
+        raise ValueError("name an environment (see corral envs), or module:function")
+    results = []
+    for make in _makes(environment, arguments_of(arg or [])):
+        # What an environment prints is no part of the report.
+        with contextlib.redirect_stdout(sys.stderr):
+            result = check_env(
+                make,
+                seeds=_seeds(seeds),
+                limit=limit,
+                stochastic=stochastic,
+                processes=processes,
+            )
+        results.append(result)
+        if not as_json:
+            if len(results) > 1:
+                out.print()
+            out.print(result.text(out.width), markup=False, soft_wrap=True)
+    if as_json:
+        out.print(
+            json.dumps({"results": [result.to_json() for result in results]}, indent=1),
+            markup=False,
+            soft_wrap=True,
+        )
+    if any(result.not_run for result in results) and processes:
+        err.print("corral: not all checks were run, see NOT RUN", soft_wrap=True)
+    if any(result.errors for result in results):
+        raise typer.Exit(1)
+
+
+def _makes(environment: str, arguments: dict[str, Any]) -> list[Any]:
+    """What makes each form of an environment."""
+    from corral.envs.arguments import known_arguments
+    from corral.envs.conformance import Named
+    from corral.envs.registry import PROBES, env_spec, rules_class
+
+    if is_third_party(environment):
+        return [named(environment, arguments)]
+    spec = env_spec(environment)
+    try:
+        known_arguments(rules_class(environment), arguments)
+    except TypeError as error:
+        raise ValueError(f"{environment}: {error}") from None
+    if environment in PROBES:
+        arguments = {"name": environment, **arguments}
+    kinds = ["parallel_env", "env"] if spec.simultaneous else ["env"]
+    makes = [Named(spec.module, kind, arguments) for kind in kinds]
+    makes[0]()  # an argument out of range is the user's mistake, not the environment's
+    return makes
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise ValueError(f"--seeds {text}: give whole numbers, such as 0,1,2") from None

@@ -1,0 +1,133 @@
+"""``corral watch``: an episode in a window, as a clip, or as text."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from corral.cli.options import value_of
+from corral.cli.output import check_new, in_options, out, reported
+from corral.cli.runs import ANY_OPTION, named_options
+from corral.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from corral.trainers.evaluation.watch import Shown
+
+__all__ = ["add_to"]
+
+OWN_OPTIONS = ("policies", "out", "ansi", "seed", "steps", "fps", "sampled", "pixels", "overwrite")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to the ``corral`` command."""
+    app.command(context_settings=ANY_OPTION)(watch)
+
+
+@reported
+def watch(
+    context: typer.Context,
+    game: Annotated[str, typer.Argument(help="An environment, see corral envs; or a run.")],
+    policies: Annotated[
+        str | None,
+        typer.Option(
+            help="random; nearest/chase, ... in arena_v0; overflow/equal, ... in dfaas_v0; or the "
+            "folder of a run. Default: the run's own team, else random."
+        ),
+    ] = None,
+    out_path: Annotated[
+        Path | None, typer.Option("--out", help="Write a clip: FILE.gif, or FILE.mp4 with ffmpeg.")
+    ] = None,
+    ansi: Annotated[bool, typer.Option("--ansi", help="Print each step as text.")] = False,
+    seed: Annotated[int, typer.Option(help="Of the episode, and of actions that are drawn.")] = 0,
+    steps: Annotated[
+        int | None, typer.Option(help="Stop after so many; default: when the episode ends.")
+    ] = None,
+    fps: Annotated[
+        float | None, typer.Option(help="Pictures a second; default: the environment's.")
+    ] = None,
+    sampled: Annotated[
+        bool, typer.Option("--sampled", help="Sample actions, instead of the likeliest.")
+    ] = False,
+    pixels: Annotated[int, typer.Option(help="Width of a clip.")] = 480,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the clip.")] = False,
+) -> None:
+    """Watch an episode: in a window, or with --out as a clip, or with --ansi as text.
+
+    Arguments of the environment are options too: --height 6 --walls mask. See corral envs NAME.
+    """
+    from corral.trainers.evaluation.watch import watch as show
+
+    if out_path is not None:
+        if ansi:
+            raise ValueError("give --out or --ansi, not both")
+        check_new(out_path, overwrite=overwrite)
+    env = _arguments(context.args, game)
+    printer = _Printer(fps) if ansi else None
+    try:
+        shown = show(
+            game,
+            policies=policies,
+            out=out_path,
+            text=printer,
+            seed=seed,
+            steps=steps,
+            fps=fps,
+            sampled=sampled,
+            pixels=pixels,
+            **env,
+        )
+    except ValueError as error:
+        raise ValueError(in_options(str(error), env)) from error
+    _tell(shown)
+
+
+class _Printer:
+    """Prints one text after the other; in a terminal, at the pace asked for."""
+
+    def __init__(self, fps: float | None) -> None:
+        self.pause = 1 / fps if fps and out.is_terminal else 0.0
+
+    def __call__(self, text: str) -> None:
+        out.print(text, markup=False, soft_wrap=True)
+        out.print()
+        time.sleep(self.pause)
+
+
+def _tell(shown: Shown) -> None:
+    each = ", ".join(f"{agent} {value:.4g}" for agent, value in shown.returns.items())
+    end = "" if shown.over else ", not over"
+    out.print(
+        f"{shown.environment}, {shown.policies}: {shown.steps} steps{end}, "
+        f"team return {sum(shown.returns.values()):.4g} ({each})",
+        soft_wrap=True,
+    )
+    if shown.path is not None:
+        size = shown.path.stat().st_size / 1000
+        out.print(f"Clip: {shown.path} ({shown.frames} frames, {size:,.0f} kB)", soft_wrap=True)
+
+
+def _arguments(words: list[str], game: str) -> dict[str, Any]:
+    """Arguments of the environment, from --name value pairs."""
+    from corral.envs.registry import REGISTERED, rules_class
+    from corral.trainers.runs.run import is_run, load_run
+
+    if not words:
+        return {}
+    name = game
+    if game not in REGISTERED and is_run(game):
+        name = load_run(game).config.task.environment
+    known = inspect.signature(rules_class(name)).parameters
+    env: dict[str, Any] = {}
+    for option, text in named_options(words):
+        key = option.replace("-", "_")
+        if key.startswith("no_") and key.removeprefix("no_") in known and text == "true":
+            key, text = key.removeprefix("no_"), "false"
+        if key not in known:
+            options = ["--" + each.replace("_", "-") for each in (*OWN_OPTIONS, *known)]
+            raise UnknownNameError.of("option", f"--{option}", options)
+        env[key] = text if key == "trace" else value_of(text)
+    return env

@@ -1,0 +1,6 @@
+"""The environments for single-agent libraries, through gymnasium: one seat, or many columns."""
+
+from corral.adapters.gymnasium.seat import SeatEnv, register_with_gymnasium
+from corral.adapters.gymnasium.vector import BatchVectorEnv
+
+__all__ = ["BatchVectorEnv", "SeatEnv", "register_with_gymnasium"]

@@ -1,0 +1,211 @@
+"""The environments for single-agent libraries, through gymnasium: one seat, or many columns.
+
+    import gymnasium
+    import corral.adapters  # enters corral/arena-v0, corral/dfaas-v0, ... in gymnasium's registry
+
+    env = gymnasium.make("corral/arena-v0", seat="agent_1", opponents="random/still")
+    envs = gymnasium.make_vec("corral/arena-v0", num_envs=64)
+
+``SeatEnv`` plays one agent of any game, simultaneous or turn-based, while given policies play the
+others: what reaches libraries that know neither turns nor agents that differ. ``BatchVectorEnv`` is
+a gymnasium VectorEnv over Batch: the columns of like agents, or one seat in every copy.
+
+Observations are one level of Dict with the ``action_mask`` in it: see ``corral.adapters.spaces``.
+Both have ``action_masks()``, as sb3-contrib's MaskablePPO asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from corral.adapters.opponents import Opponents, other_seats, reseed, rules_of, seat_of
+from corral.adapters.spaces import Layout
+from corral.envs.core import Array, Outcome, Rules
+from corral.envs.registry import REGISTERED
+from corral.envs.shells import TurnShell
+from corral.errors import ActionError, CorralError, ResetNeededError
+
+__all__ = ["SeatEnv", "register_with_gymnasium"]
+
+IDLE_EPISODES = 1000
+"""Episodes in a row in which a seat may have nothing to decide before ``reset`` gives up."""
+
+
+class SeatEnv(gymnasium.Env[Any, Any]):
+    """One agent of an environment as a gymnasium.Env: a step is a decision of its own.
+
+    The others play as soon as it is their turn. What the agent is paid between two decisions of
+    its own is summed, undiscounted, into the first. What it is paid before its first decision is in
+    ``episode_return`` alone, since no decision earned it. The episode ends with the agent's own:
+    ``terminated`` by the rules, ``truncated`` by the time limit. Episodes in which it has nothing
+    to decide are played through.
+
+    ``info`` holds, at reset and in each step, what the environment's info says of the agent, summed
+    since its last decision, and ``episode_return``.
+
+    ``reset(seed=s)`` begins the episode of a PettingZoo environment's ``reset(seed=s)``; the
+    opponent in place i draws from ``generator(s, "policy", i)``.
+
+    Args:
+        env: an environment's name, or rules.
+        seat: the learner's agent; default: the first.
+        opponents: see ``corral.adapters.opponents.Opponents``.
+        deterministic: whether the opponents play their likeliest action; else they sample.
+        render_mode: as of the environment.
+        env_kwargs: arguments of the environment, given by name.
+
+    Raises:
+        UnknownNameError: no environment, agent or team of that name.
+        UnsupportedSpaceError: an observation that one level of Dict cannot hold.
+        ValueError: opponents that leave an agent without a policy.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["human", "ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012
+
+    def __init__(
+        self,
+        env: str | Rules[Any],
+        seat: str | None = None,
+        opponents: Opponents = None,
+        *,
+        deterministic: bool = False,
+        render_mode: str | None = None,
+        **env_kwargs: Any,
+    ) -> None:
+        self.rules = rules_of(env, env_kwargs)
+        self.seat = seat_of(self.rules, seat)
+        self.layout = Layout.of(self.rules, self.rules.name, [self.seat], agent_id=False)
+        self.observation_space = self.layout.observation_space
+        self.action_space = self.layout.action_space
+        self.metadata = {
+            **self.metadata,
+            "render_modes": list(self.rules.render_modes),
+            "render_fps": self.rules.render_fps,
+        }
+        self.render_mode = render_mode
+        self._shell = _Watched(self.rules, render_mode, self.rules.agents.index(self.seat))
+        self._others = other_seats(self.rules, self.seat, opponents, 1, deterministic)
+        self._mask: Array | None = None  # bool [A]; None before the first reset
+        self._over = True
+        self._return = 0.0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Begin an episode and play up to the first decision."""
+        super().reset(seed=seed)
+        if seed is not None:
+            reseed(self.rules, self._others, seed)
+        for _ in range(IDLE_EPISODES):
+            self._shell.reset(seed=seed)
+            seed = None  # those after it go on with the generators
+            for other in self._others.values():
+                other.forget(np.array([0]))
+            self._play_others()
+            if not self._ended():
+                break
+        else:
+            raise CorralError(
+                f"{self.rules.name}: {self.seat} had nothing to decide in {IDLE_EPISODES} episodes "
+                "in a row; give another seat"
+            )
+        self._return = float(self._shell._cumulative_rewards[self.seat])
+        self._over = False
+        return self._seen(), self._info()
+
+    def step(self, action: int) -> tuple[dict[str, Array], float, bool, bool, dict[str, Any]]:
+        """Play ``action``, and the others up to the next decision.
+
+        Raises ActionError or IllegalActionError, before anything changes, and ResetNeededError.
+        """
+        if self._over:
+            raise ResetNeededError(f"{self.rules.name}: call reset() before step()")
+        sums, self._shell.sums = self._shell.sums, {}
+        try:
+            self._shell.step(action)
+        except ActionError:
+            self._shell.sums = sums
+            raise
+        self._play_others()
+        reward = float(self._shell._cumulative_rewards[self.seat])
+        self._return += reward
+        self._over = self._ended()
+        terminated = bool(self._shell.terminations[self.seat])
+        truncated = bool(self._shell.truncations[self.seat])
+        return self._seen(), reward, terminated, truncated, self._info()
+
+    def action_masks(self) -> Array:
+        """What is legal now: bool [A]."""
+        if self._mask is None:
+            raise ResetNeededError(f"{self.rules.name}: call reset() before action_masks()")
+        return self._mask.copy()
+
+    def render(self) -> Any:
+        """The last step of the environment, in the render_mode."""
+        return self._shell.render()
+
+    def close(self) -> None:
+        self._shell.close()
+
+    def _play_others(self) -> None:
+        """Play up to the next decision of the seat, or to its end."""
+        shell = self._shell
+        while not self._ended() and (agent := shell.agent_selection) != self.seat:
+            if shell.terminations[agent] or shell.truncations[agent]:
+                shell.step(None)
+                continue
+            observation = _batch_of_one(shell.observe(agent))
+            shell.step(int(self._others[agent].act(observation)[0]))
+
+    def _ended(self) -> bool:
+        return bool(self._shell.terminations[self.seat] or self._shell.truncations[self.seat])
+
+    def _seen(self) -> dict[str, Array]:
+        seen = self.layout.flat(self._shell.observe(self.seat))
+        self._mask = seen["action_mask"].astype(bool)
+        return seen
+
+    def _info(self) -> dict[str, Any]:
+        return {**self._shell.sums, "episode_return": self._return}
+
+
+class _Watched(TurnShell):
+    """A TurnShell that sums what the infos of its steps say of one agent."""
+
+    def __init__(self, rules: Rules[Any], render_mode: str | None, place: int) -> None:
+        super().__init__(rules, render_mode)
+        self.place = place
+        self.sums: dict[str, Any] = {}  # whoever reads them empties them
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        super().reset(seed, options)
+        self.sums = dict(self.infos[self.possible_agents[self.place]])
+
+    def _advance(self, action: Array) -> tuple[Outcome[Any], bool]:
+        outcome, time_is_up = super()._advance(action)
+        for key, values in outcome.info.items():
+            self.sums[key] = self.sums.get(key, 0) + values[0, self.place].item()
+        return outcome, time_is_up
+
+
+def _batch_of_one(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _batch_of_one(part) for key, part in value.items()}
+    return np.asarray(value)[None]
+
+
+def register_with_gymnasium() -> None:
+    """Enter all environments as ``corral/<name>-v<N>`` in gymnasium's registry, probes too."""
+    for name in REGISTERED:
+        identity = "corral/" + "-v".join(name.rsplit("_v", 1))  # gymnasium's spelling: arena-v0
+        if identity not in gymnasium.registry:
+            gymnasium.register(
+                identity,
+                entry_point="corral.adapters.gymnasium.seat:SeatEnv",
+                vector_entry_point="corral.adapters.gymnasium.vector:BatchVectorEnv",
+                kwargs={"env": name},
+            )

@@ -1,0 +1,323 @@
+"""Environments for RLlib (new API stack): a MultiAgentEnv, and the returns of its episodes.
+
+    config = (
+        PPOConfig()
+        .environment(
+            RLlibEnv,
+            env_config={"env": "dfaas_v0", "arguments": {"trace": "edge3", "illegal": "raise"}},
+            disable_env_checking=True,  # RLlib's check plays without masks
+        )
+        .callbacks(EpisodeReturns)
+        ...
+    )
+
+The policy that goes with it, and reads the mask, is ``corral.adapters.rllib.module``.
+
+RLlib asks for care in six places, and ``RLlibEnv`` takes it:
+
+* **Rewards.** RLlib drops a reward that comes with an agent's first observation, or before it, and
+  its own AECEnv wrapper pays just so. Here an agent is paid with its next observation what it
+  earned since its last one; what it earned before its first is in ``finished.returns`` and, with
+  ``early_rewards="first_move"``, in the reward of its first move.
+* **Truncation.** Where RLlib is told of each agent that it was truncated, it takes the episode for
+  terminated, and bootstraps from nothing. It is told ``"__all__"`` alone.
+* **Early ends.** RLlib ends an episode once all agents that it has seen so far are done, even where
+  others have their first turn yet to come. An end is told once another agent has been seen.
+* **Seeds.** RLlib seeds copy i of runner w with ``seed + w + i``, the same for several copies. Here
+  the runner's index is a part of the seed.
+* **Whole episodes.** With ``batch_mode="complete_episodes"`` RLlib resets with the same seed before
+  each sample, and would play the same episodes for ever. In its runners the first seed counts.
+* **Errors** of an environment in a remote runner end in a log: see ``faults``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from corral.adapters.zoo.copies import Look, make_copy
+from corral.adapters.zoo.layout import Layout
+from corral.envs.arguments import known_arguments, one_of
+from corral.envs.core import Array, generator
+from corral.envs.registry import make_rules
+from corral.envs.shells import ParallelShell, TurnShell
+from corral.errors import ActionError, ResetNeededError
+from corral.extras import require
+
+require("ray.rllib", extra="rllib", purpose="make environments for RLlib")
+
+from ray.rllib.callbacks.callbacks import RLlibCallback  # noqa: E402
+from ray.rllib.env.env_context import EnvContext  # noqa: E402
+from ray.rllib.env.multi_agent_env import MultiAgentEnv  # noqa: E402
+
+__all__ = ["EPISODES", "FAULTS", "EpisodeReturns", "FinishedEpisode", "RLlibEnv"]
+
+EPISODES = "corral_episodes"
+FAULTS = "corral_faults"
+"""Where ``EpisodeReturns`` leaves episodes, and what was raised, among metrics of env runners."""
+
+
+Told = tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Any]]
+"""Observations, rewards, terminateds, truncateds and infos."""
+
+
+@dataclass(frozen=True)
+class FinishedEpisode:
+    """What an episode amounted to: everything that was paid, also before an agent's first turn."""
+
+    returns: dict[str, float]  # agent -> sum of its rewards
+    length: int  # steps of the environment
+    kpis: dict[str, float]  # sums of the environment's info, over steps and agents
+
+
+@dataclass(frozen=True)
+class _End:
+    """How an agent's part in an episode ended."""
+
+    observation: dict[str, Any]
+    terminated: bool  # else truncated
+
+
+class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when types are checked
+    """Any environment of corral, or of PettingZoo, parallel or AEC, as RLlib's MultiAgentEnv.
+
+    An observation is a Dict: ``observation``, ``action_mask`` (int8 [A], for Discrete actions) and,
+    where they are asked for, ``state`` (float32 [G], for a critic) and ``agent`` (one-hot).
+    Only who acts next is among the observations, and who has just ended. Agents keep the order of
+    ``possible_agents`` everywhere.
+
+    ``config`` holds:
+
+    | key | meaning |
+    |---|---|
+    | ``env`` | a registered name, ``Rules``, or a function that returns a PettingZoo environment |
+    | ``arguments`` | of the environment, where it is given by name |
+    | ``max_cycles`` | steps after which a third-party environment is cut; default: never |
+    | ``state`` | show the global state; default: False |
+    | ``agent_id`` | show which agent it is; default: False |
+    | ``early_rewards`` | what is paid before an agent's first turn: see below |
+    | ``faults`` | what to do where the environment raises: see below |
+
+    ``early_rewards="first_move"`` (default) pays it with the agent's first move, so that RLlib's
+    own returns are right; with ``"return_only"`` it is in ``finished.returns`` alone, and no value
+    is learned from it.
+
+    RLlib restarts a runner in which an environment raised, an illegal action among the reasons, and
+    trains on as if nothing had happened. With ``faults="tell"`` such an episode is cut instead, and
+    ``EpisodeReturns`` leaves what was raised in ``results["env_runners"][FAULTS]``: end training
+    there. The default, ``"raise"``, is right with ``restart_failed_env_runners=False``.
+
+    ``finished`` is the last episode that ended.
+
+    Raises UnknownNameError, UnsupportedSpaceError, and what the environment raises.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+        given = dict(config or {})
+        known_arguments(_Options, given)
+        self._options = _Options(**given)
+        self._in_runner = isinstance(config, EnvContext)
+        self._worker = int(getattr(config, "worker_index", 0) or 0)
+        env = _make(self._options.env, self._options.arguments)
+        self.layout = Layout.of(env, self._options.max_cycles)
+        self._copy = make_copy(env, self.layout)
+        self.possible_agents = list(self.layout.agents)
+        self.agents = list(self.layout.agents)
+        self._place = {agent: i for i, agent in enumerate(self.agents)}
+        self._identities = np.eye(len(self.agents), dtype=np.float32)
+        size = self.layout.state_size
+        if size is None and self._options.state:
+            size = len(self._copy.reset(np.random.default_rng(0)).state)
+        self.observation_spaces = {
+            agent: self._space(agent, size or 0) for agent in self.possible_agents
+        }
+        self.action_spaces = {a: self.layout.action_space(a) for a in self.possible_agents}
+        self.finished: FinishedEpisode | None = None
+        self._seeded = False
+        self.fault: str | None = None
+        self._ready: Look | None = None  # of an episode that has begun, and nobody has seen
+        self._over = True
+        super().__init__()
+        self.metadata: dict[str, Any] = {"name": self.layout.name}  # RLlib writes into it
+
+    def _space(self, agent: str, size: int) -> spaces.Dict:
+        entries = dict(self.layout.observation_space(agent).spaces)
+        if self._options.state:
+            entries["state"] = spaces.Box(-np.inf, np.inf, (size,), np.float32)
+        if self._options.agent_id:
+            entries["agent"] = spaces.Box(0.0, 1.0, (len(self.possible_agents),), np.float32)
+        return spaces.Dict(entries)
+
+    # --- Episodes --------------------------------------------------------------------------------
+
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Begin an episode; who acts first is among the observations.
+
+        ``seed=s`` outside of RLlib's runners plays what the PettingZoo environment plays after
+        ``reset(seed=s)``, where it is one of corral.
+        """
+        if seed is not None and not (self._in_runner and self._seeded):
+            self._ready = self._copy.reset(generator(seed, "env", self._worker))
+            self._seeded = True
+        elif self._ready is None:
+            self._ready = self._copy.reset(None)
+        look, self._ready = self._ready, None
+        count = len(self.possible_agents)
+        self._over = False
+        self._owed = np.zeros(count)  # to each agent, since its last observation
+        self._met = look.acting.copy()  # whom RLlib has seen
+        self._told = np.zeros(count, dtype=bool)  # of whose end it knows
+        self._untold: dict[int, _End] = {}
+        self._kpis: dict[str, float] = {}
+        self.agents = list(self.possible_agents)
+        self._asked = self._acting(look)
+        self._last = {i: self._show(look, i) for i in _places(look.acting)}
+        return {self.possible_agents[i]: seen for i, seen in self._last.items()}, {}
+
+    def step(self, action_dict: Mapping[str, Any]) -> Told:
+        """Play the actions of all who were in the last observations.
+
+        Raises ActionError or IllegalActionError as the environment does, and ResetNeededError.
+        """
+        if self._over:
+            raise ResetNeededError(f"{self.layout.name}: call reset() before step()")
+        try:
+            for agent in self._asked:
+                if agent not in action_dict:
+                    raise ActionError(f"no action for {agent}; act for {', '.join(self._asked)}")
+            moved = self._copy.step({agent: action_dict[agent] for agent in self._asked})
+        except Exception as error:
+            if self._options.faults == "raise":
+                raise
+            return self._end_with(error)
+        self._owed += moved.reward
+        for key, values in moved.info.items():
+            self._kpis[key] = self._kpis.get(key, 0.0) + float(values.sum())
+        self._over = moved.final is not None
+        look = moved.look if moved.final is None else moved.final.look
+        ends = moved.terminated | moved.truncated
+        for i in _places(ends & self._met):
+            self._untold[i] = _End(self._show(look, i), bool(moved.terminated[i]))
+        self.agents = [agent for agent in self.agents if not ends[self._place[agent]]]
+        if moved.final is not None:
+            returns = dict(zip(self.possible_agents, moved.final.returns.tolist(), strict=True))
+            self.finished = FinishedEpisode(returns, moved.final.length, self._kpis)
+            self._ready = moved.look  # the copy has begun the next episode by itself
+        return self._tell(look)
+
+    def close(self) -> None:
+        self._copy.close()
+
+    def _end_with(self, error: Exception) -> Told:
+        """Cut the episode where the environment raised."""
+        self.fault = f"{type(error).__name__}: {error}"
+        self._over = True
+        seen = {self.possible_agents[i]: self._last[i] for i in _places(self._met & ~self._told)}
+        return seen, dict.fromkeys(seen, 0.0), {"__all__": False}, {"__all__": True}, {}
+
+    def _tell(self, look: Look) -> Told:
+        """What RLlib is told of a step."""
+        told = self._untold if self._over else self._tellable()
+        cut = [i for i, end in told.items() if not end.terminated]
+        terminateds = {self.possible_agents[i]: True for i, end in told.items() if end.terminated}
+        truncateds = {} if self._over else {self.possible_agents[i]: True for i in cut}
+        terminateds["__all__"] = self._over and not cut
+        truncateds["__all__"] = self._over and bool(cut)
+        observations = {i: end.observation for i, end in told.items()}
+        if not self._over:
+            observations |= {i: self._show(look, i) for i in _places(look.acting)}
+        seen, rewards = {}, {}
+        for i in sorted(observations):
+            agent = self.possible_agents[i]
+            seen[agent], rewards[agent] = observations[i], self._pay(i)
+        self._last |= observations
+        self._asked = [] if self._over else self._acting(look)
+        self._untold = {i: end for i, end in self._untold.items() if i not in told}
+        return seen, rewards, terminateds, truncateds, {}
+
+    def _tellable(self) -> dict[int, _End]:
+        """Ends that leave RLlib with an agent that it has seen, and that goes on."""
+        going_on = self._met & ~self._told
+        going_on[list(self._untold)] = False
+        if not going_on.any():
+            return {}
+        self._told[list(self._untold)] = True
+        return dict(self._untold)
+
+    def _acting(self, look: Look) -> list[str]:
+        return [self.possible_agents[i] for i in _places(look.acting)]
+
+    def _pay(self, i: int) -> float:
+        """The reward that goes with the next observation of agent ``i``."""
+        if not self._met[i]:
+            self._met[i] = True
+            if self._options.early_rewards == "return_only":
+                self._owed[i] = 0.0
+            return 0.0
+        reward, self._owed[i] = float(self._owed[i]), 0.0
+        return reward
+
+    def _show(self, look: Look, i: int) -> dict[str, Any]:
+        shown = dict(look.observations[i])
+        if self._options.state:
+            shown["state"] = look.state
+        if self._options.agent_id:
+            shown["agent"] = self._identities[i]
+        return shown
+
+
+class EpisodeReturns(RLlibCallback):  # type: ignore[misc]
+    """Leaves every episode that ended in the results, as a dict of ``FinishedEpisode``'s fields.
+
+    ``results["env_runners"][EPISODES]`` is the list of those since the last results.
+    """
+
+    def on_episode_end(
+        self, *, env: Any, env_index: int, metrics_logger: Any, **kwargs: Any
+    ) -> None:
+        ended = env.envs[env_index].unwrapped
+        if ended.fault is not None:
+            metrics_logger.log_value(FAULTS, ended.fault, reduce="item_series")
+        else:
+            metrics_logger.log_value(EPISODES, asdict(ended.finished), reduce="item_series")
+
+
+# --- Parts ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Options:
+    env: Any
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    max_cycles: int | None = None
+    state: bool = False
+    agent_id: bool = False
+    early_rewards: str = "first_move"
+    faults: str = "raise"
+
+    def __post_init__(self) -> None:
+        one_of("faults", self.faults, ("raise", "tell"))
+        one_of("early_rewards", self.early_rewards, ("first_move", "return_only"))
+
+
+def _places(which: Array) -> list[int]:
+    """Where a bool array [N] is True."""
+    found: list[int] = np.flatnonzero(which).tolist()
+    return found
+
+
+def _make(env: Any, arguments: Mapping[str, Any]) -> Any:
+    """The PettingZoo environment of a name, of rules, or of a function."""
+    if isinstance(env, str):
+        env = make_rules(env, **arguments)
+    elif arguments:
+        raise ValueError("arguments are for an environment that is given by name")
+    if hasattr(env, "start") and hasattr(env, "acting"):  # Rules
+        return ParallelShell(env) if env.simultaneous else TurnShell(env)
+    return env()

@@ -1,0 +1,59 @@
+"""An RLModule for RLlib's PPO that reads the mask from the observation.
+
+    spec = RLModuleSpec(module_class=MaskedRLModule, model_config={"net_arch": (64, 64)})
+    config = PPOConfig().rl_module(rl_module_spec=spec)
+
+It takes vectors, images and Dicts of both (``corral.adapters.networks``), with the
+``action_mask`` beside them, as ``RLlibEnv`` shows them. Where the observation has an entry
+``state`` (``RLlibEnv`` with ``state=True``) the critic sees it and the actor does not: a
+centralised critic.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from corral.adapters.networks import MaskedActorCritic, masked_logits
+from corral.envs.arguments import known_arguments
+from corral.extras import require
+
+require("ray.rllib", extra="rllib", purpose="make networks for RLlib")
+
+import torch  # noqa: E402
+from ray.rllib.core.columns import Columns  # noqa: E402
+from ray.rllib.core.rl_module.apis import InferenceOnlyAPI, ValueFunctionAPI  # noqa: E402
+from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig  # noqa: E402
+from ray.rllib.core.rl_module.torch import TorchRLModule  # noqa: E402
+
+__all__ = ["MaskedRLModule"]
+
+OF_RLLIB = {field.name for field in dataclasses.fields(DefaultModelConfig)}
+"""RLlib adds some of these to what a user gives."""
+
+
+class MaskedRLModule(TorchRLModule, InferenceOnlyAPI, ValueFunctionAPI):  # type: ignore[misc]
+    """Actor and critic of ``MaskedActorCritic``; ``model_config`` are its arguments.
+
+    Exploring, inference and training give the same masked logits, so that what is sampled, the
+    likeliest action, log-probabilities, entropy and KL divergence are those of the legal actions.
+
+    Raises UnsupportedSpaceError, TypeError for arguments that are not known.
+    """
+
+    def setup(self) -> None:
+        given = {k: v for k, v in dict(self.model_config or {}).items() if k not in OF_RLLIB}
+        known_arguments(MaskedActorCritic, given)
+        networks = MaskedActorCritic(self.observation_space, self.action_space, **given)
+        self.actor, self.critic = networks.actor, networks.critic
+
+    def get_non_inference_attributes(self) -> list[str]:
+        return ["critic"]
+
+    def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        seen = batch[Columns.OBS]
+        return {Columns.ACTION_DIST_INPUTS: masked_logits(self.actor(seen), seen["action_mask"])}
+
+    def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> torch.Tensor:
+        values: torch.Tensor = self.critic(batch[Columns.OBS])
+        return values.squeeze(-1)

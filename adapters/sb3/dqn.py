@@ -1,0 +1,123 @@
+"""Stable-Baselines3's DQN that only ever plays, and bootstraps from, legal actions.
+
+    from corral.adapters import MaskedDQN, MaskedQPolicy, make_vec_env
+    MaskedDQN(MaskedQPolicy, make_vec_env("dfaas_v0", copies=8, seed=0), gamma=0.5).learn(100_000)
+
+Illegal actions have a value of minus infinity (``MaskedQPolicy``): the greedy action and the best
+next action, which the target is made of, are then legal ones. What DQN draws by chance, when it
+warms up and with probability epsilon, is drawn among the legal ones by ``MaskedDQN``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from stable_baselines3 import DQN
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.type_aliases import Schedule
+from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
+
+from corral.adapters.sb3.policies import (
+    FeaturesWithoutMask,
+    Tensors,
+    as_mask,
+    require_masked_choice,
+)
+from corral.errors import MaskError
+
+__all__ = ["MaskedDQN", "MaskedQPolicy"]
+
+
+class MaskedQNetwork(QNetwork):
+    """Values of actions, minus infinity where ``action_mask`` forbids them."""
+
+    def forward(self, obs: Tensors) -> torch.Tensor:  # type: ignore[override]
+        """Values [C, A] for observations [C, ...]."""
+        values = super().forward(obs)
+        mask = as_mask(obs["action_mask"])
+        # After an episode nothing may be legal. DQN multiplies such values by 0, so that they
+        # must be finite.
+        over = ~mask.any(dim=1, keepdim=True)
+        return values.masked_fill(~(mask | over), -torch.inf)
+
+    def _predict(self, observation: Tensors, deterministic: bool = True) -> torch.Tensor:  # type: ignore[override]
+        _require_choice(bool(as_mask(observation["action_mask"]).any(dim=1).all()))
+        return super()._predict(observation, deterministic)
+
+
+class MaskedQPolicy(DQNPolicy):
+    """For ``MaskedDQN``; ``policy_kwargs`` are those of DQN's MultiInputPolicy.
+
+    ``features_extractor_class`` is FeaturesWithoutMask unless given. Raises UnsupportedSpaceError
+    for observations without a mask and for masks that something has changed; MaskError where a mask
+    allows nothing.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Discrete,
+        lr_schedule: Schedule,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        require_masked_choice(observation_space, action_space)
+        kwargs.setdefault("features_extractor_class", FeaturesWithoutMask)
+        super().__init__(observation_space, action_space, lr_schedule, *args, **kwargs)
+
+    def make_q_net(self) -> QNetwork:
+        arguments = self._update_features_extractor(self.net_args, features_extractor=None)
+        return MaskedQNetwork(**arguments).to(self.device)
+
+
+class MaskedDQN(DQN):
+    """DQN over what ``make_vec_env``, ``vectorize`` or a ``SeatEnv`` gives.
+
+    All arguments are DQN's; ``policy`` is ``MaskedQPolicy``. Epsilon is drawn for each column by
+    itself, not for all of them at once. Raises TypeError for a policy that does not mask.
+    """
+
+    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {"MultiInputPolicy": MaskedQPolicy}
+
+    def _setup_model(self) -> None:
+        if not issubclass(self.policy_class, MaskedQPolicy):
+            raise TypeError(f"{self.policy_class.__name__} does not mask: give MaskedQPolicy")
+        super()._setup_model()
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray[Any, Any], Any]:
+        """Legal actions int64 [C] (or [] for one observation); epsilon-greedy unless told."""
+        greedy, state = self.policy.predict(observation, state, episode_start, True)
+        if deterministic:
+            return greedy, state
+        explores = self.action_space.np_random.random(greedy.shape) < self.exploration_rate
+        return np.where(explores, self._legal_by_chance(observation), greedy), state
+
+    def _sample_action(
+        self, learning_starts: int, action_noise: Any = None, n_envs: int = 1
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        if self.num_timesteps < learning_starts:  # DQN would draw from the space
+            actions = self._legal_by_chance(self._last_obs)
+            return actions, actions
+        return super()._sample_action(learning_starts, action_noise, n_envs)
+
+    def _legal_by_chance(self, observation: Any) -> np.ndarray[Any, Any]:
+        legal = np.asarray(observation["action_mask"]) != 0
+        _require_choice(bool(legal.any(axis=-1).all()))
+        drawn: np.ndarray[Any, Any] = np.where(
+            legal, self.action_space.np_random.random(legal.shape), -1.0
+        ).argmax(axis=-1)
+        return drawn
+
+
+def _require_choice(every: bool) -> None:
+    if not every:
+        raise MaskError("an action_mask allows nothing: there is no action to choose")

@@ -1,0 +1,355 @@
+"""Policies for Stable-Baselines3 that only ever play legal actions.
+
+    from stable_baselines3 import PPO
+    from corral.adapters import MaskedPolicy, make_vec_env
+    PPO(MaskedPolicy, make_vec_env("dfaas_v0", copies=64, seed=0)).learn(100_000)
+
+| policy | for | where the mask comes from |
+|---|---|---|
+| ``MaskedPolicy`` | PPO, A2C | ``action_mask`` of the observation |
+| ``MaskablePolicy`` | MaskablePPO of sb3_contrib | ``action_masks``, else the observation |
+
+(DQN: see ``corral.adapters.sb3.dqn``.)
+
+Both take the ``policy_kwargs`` of Stable-Baselines3's MultiInputPolicy, and mask in training as in
+play. The mask reaches the logits alone, never the features: see ``FeaturesWithoutMask``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from sb3_contrib.common.maskable.distributions import MaskableDistribution
+from sb3_contrib.common.maskable.policies import MaskableMultiInputActorCriticPolicy
+from stable_baselines3.common.distributions import CategoricalDistribution
+from stable_baselines3.common.policies import BasePolicy, MultiInputActorCriticPolicy
+from stable_baselines3.common.preprocessing import is_image_space
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, CombinedExtractor
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+from torch import nn
+
+from corral.adapters.masked_distribution import MaskedCategorical
+from corral.errors import MaskError, UnsupportedSpaceError
+
+__all__ = [
+    "FeaturesWithoutMask",
+    "MaskablePolicy",
+    "MaskedDistribution",
+    "MaskedPolicy",
+    "SmallCNN",
+    "normalize",
+]
+
+Tensors = dict[str, torch.Tensor]
+Masks = np.ndarray[Any, Any] | torch.Tensor | None
+
+SMALLEST_OF_NATURE = 36
+"""Pixels per side below which the three layers of SB3's NatureCNN leave nothing of an image."""
+
+_NO_LONGER_A_MASK = (
+    "VecNormalize scales every entry unless told otherwise, masks too: use "
+    "corral.adapters.normalize(vec_env), or give it "
+    'norm_obs_keys=["observation"]. Other wrappers must leave action_mask as it is'
+)
+
+
+# --- Masks ---------------------------------------------------------------------------------------
+
+
+def _require_mask_space(space: spaces.Space[Any]) -> None:
+    if not (
+        isinstance(space, spaces.Box)
+        and space.dtype == np.int8
+        and len(space.shape) == 1
+        and bool((space.low == 0).all() and (space.high == 1).all())
+    ):
+        raise UnsupportedSpaceError(
+            f"the space of action_mask is {space}; a mask is Box(0, 1, (actions,), int8), as "
+            f"make_vec_env and vectorize give it. {_NO_LONGER_A_MASK}"
+        )
+
+
+def require_masked_choice(seen: spaces.Space[Any], action: spaces.Space[Any]) -> None:
+    """Raise UnsupportedSpaceError unless ``seen`` holds a mask for Discrete actions from 0."""
+    if not isinstance(action, spaces.Discrete) or action.start != 0:
+        raise UnsupportedSpaceError(f"action space {action}: masks need Discrete, counted from 0")
+    if not isinstance(seen, spaces.Dict) or "action_mask" not in seen.spaces:
+        raise UnsupportedSpaceError(
+            f"{seen} has no entry action_mask. Make the VecEnv with corral.adapters.make_vec_env "
+            "or vectorize, or use Stable-Baselines3's own policies"
+        )
+    mask = seen.spaces["action_mask"]
+    _require_mask_space(mask)
+    if mask.shape != (int(action.n),):
+        raise UnsupportedSpaceError(
+            f"action_mask has shape {mask.shape} for {int(action.n)} actions; wrappers that stack "
+            "observations must leave it as it is"
+        )
+
+
+def as_mask(mask: torch.Tensor) -> torch.Tensor:
+    """A mask of numbers as bool. Raises UnsupportedSpaceError where they are not all 0 or 1."""
+    if mask.dtype is torch.bool:
+        return mask
+    strange = (mask != 0) & (mask != 1)  # NaN too
+    if strange.any():
+        raise UnsupportedSpaceError(
+            f"action_mask holds {mask[strange][0].item()!r}, and a mask holds 0 and 1 alone. "
+            f"{_NO_LONGER_A_MASK}"
+        )
+    return mask != 0
+
+
+class MaskedDistribution(CategoricalDistribution, MaskableDistribution):
+    """``MaskedCategorical`` as Stable-Baselines3 and sb3_contrib ask for distributions."""
+
+    distribution: MaskedCategorical  # type: ignore[assignment]
+
+    def proba_distribution(
+        self, action_logits: torch.Tensor, masks: Masks = None
+    ) -> MaskedDistribution:
+        """Take ``action_logits`` [C, A], legal where ``masks`` [C, A] are 1; None: everywhere."""
+        self._given = action_logits
+        self.apply_masking(masks)
+        return self
+
+    def apply_masking(self, masks: Masks) -> None:
+        logits = self._given
+        if masks is None:
+            mask = torch.ones_like(logits, dtype=torch.bool)
+        else:
+            mask = as_mask(torch.as_tensor(masks, device=logits.device))
+            if mask.numel() != logits.numel():
+                raise MaskError(
+                    f"masks of shape {tuple(mask.shape)} for logits of shape "
+                    f"{tuple(logits.shape)}: give one mask per observation"
+                )
+        self.distribution = MaskedCategorical(logits, mask.reshape(logits.shape))
+
+    def mode(self) -> torch.Tensor:
+        return self.distribution.mode
+
+
+# --- Policies ------------------------------------------------------------------------------------
+
+
+class MaskedPolicy(MultiInputActorCriticPolicy):
+    """For PPO and A2C: plays what ``action_mask`` of the observation allows, and trains on that.
+
+    ``policy_kwargs`` are those of MultiInputPolicy; ``features_extractor_class`` is
+    FeaturesWithoutMask unless given. Raises UnsupportedSpaceError for observations without a mask
+    and for masks that something has changed; MaskError where a mask allows nothing; NonFiniteError
+    where the network has become NaN.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        *args: Any,
+        features_extractor_class: type[BaseFeaturesExtractor] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        require_masked_choice(observation_space, action_space)
+        kwargs["features_extractor_class"] = features_extractor_class or FeaturesWithoutMask
+        super().__init__(observation_space, action_space, *args, **kwargs)  # type: ignore[arg-type]
+
+    def forward(  # type: ignore[override]
+        self, obs: Tensors, deterministic: bool = False
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Actions int64 [C], values [C, 1] and log-probabilities [C] for observations [C, ...]."""
+        return _act(self, obs, obs["action_mask"], deterministic)
+
+    def evaluate_actions(  # type: ignore[override]
+        self, obs: Tensors, actions: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Values [C, 1], log-probabilities [C] of ``actions`` and entropies [C]."""
+        return _judge(self, obs, actions, obs["action_mask"])
+
+    def get_distribution(  # type: ignore[override]
+        self, obs: Tensors
+    ) -> MaskedDistribution:
+        """What the policy would play, per observation; ``_predict`` and ``predict`` ask for it."""
+        return _choice(self, obs, obs["action_mask"])
+
+
+class MaskablePolicy(MaskableMultiInputActorCriticPolicy):
+    """For MaskablePPO: as MaskedPolicy, but ``action_masks`` come first where they are given.
+
+    Without them the mask of the observation holds, so that ``model.predict(observations)`` and
+    ``learn(..., use_masking=False)`` are legal too. sb3_contrib's own policies give illegal actions
+    a logit of -1e8, and play them where the legal ones lie lower.
+
+    MaskablePPO normalises the advantages of a minibatch of one to NaN, which stops the training
+    with NonFiniteError: let ``batch_size`` divide the rollout, columns times ``n_steps``.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        *args: Any,
+        features_extractor_class: type[BaseFeaturesExtractor] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        require_masked_choice(observation_space, action_space)
+        kwargs["features_extractor_class"] = features_extractor_class or FeaturesWithoutMask
+        super().__init__(observation_space, action_space, *args, **kwargs)  # type: ignore[arg-type]
+
+    def forward(  # type: ignore[override]
+        self, obs: Tensors, deterministic: bool = False, action_masks: Masks = None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Actions int64 [C], values [C, 1] and log-probabilities [C] for observations [C, ...]."""
+        return _act(self, obs, _first(action_masks, obs), deterministic)
+
+    def evaluate_actions(  # type: ignore[override]
+        self, obs: Tensors, actions: torch.Tensor, action_masks: Masks = None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Values [C, 1], log-probabilities [C] of ``actions`` and entropies [C]."""
+        return _judge(self, obs, actions, _first(action_masks, obs))
+
+    def get_distribution(  # type: ignore[override]
+        self, obs: Tensors, action_masks: Masks = None
+    ) -> MaskedDistribution:
+        """What the policy would play, per observation; ``_predict`` and ``predict`` ask for it."""
+        return _choice(self, obs, _first(action_masks, obs))
+
+
+def _first(action_masks: Masks, obs: Tensors) -> Masks:
+    return obs["action_mask"] if action_masks is None else action_masks
+
+
+def _act(
+    policy: Any, obs: Tensors, masks: Masks, deterministic: bool
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    latent_pi, latent_vf = _latents(policy, obs)
+    choice = _masked(policy, latent_pi, masks)
+    actions = choice.get_actions(deterministic=deterministic)
+    return actions, policy.value_net(latent_vf), choice.log_prob(actions)
+
+
+def _judge(
+    policy: Any, obs: Tensors, actions: torch.Tensor, masks: Masks
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    latent_pi, latent_vf = _latents(policy, obs)
+    choice = _masked(policy, latent_pi, masks)
+    return policy.value_net(latent_vf), choice.log_prob(actions), choice.distribution.entropy()
+
+
+def _choice(policy: Any, obs: Tensors, masks: Masks) -> MaskedDistribution:
+    features = BasePolicy.extract_features(policy, obs, policy.pi_features_extractor)
+    return _masked(policy, policy.mlp_extractor.forward_actor(features), masks)
+
+
+def _latents(policy: Any, obs: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
+    """What the last layers of actor and critic are fed, each [C, ...]."""
+    features = policy.extract_features(obs)
+    shared = policy.share_features_extractor
+    actor, critic = (features, features) if shared else features
+    extractor = policy.mlp_extractor
+    return extractor.forward_actor(actor), extractor.forward_critic(critic)
+
+
+def _masked(policy: Any, latent_pi: torch.Tensor, masks: Masks) -> MaskedDistribution:
+    choice = MaskedDistribution(int(policy.action_space.n))
+    return choice.proba_distribution(policy.action_net(latent_pi), masks)
+
+
+# --- Features ------------------------------------------------------------------------------------
+
+
+class FeaturesWithoutMask(CombinedExtractor):
+    """SB3's features of a Dict observation, all but ``action_mask``; small images too.
+
+    A mask says what is legal, and belongs to the logits alone: as an input it would only tell the
+    network what the masking enforces anyway. The policies of this module use it by themselves;
+    others take it as ``features_extractor_class`` in ``policy_kwargs``.
+
+    Images go through SB3's NatureCNN (``cnn_output_dim`` features each), those of fewer than 36
+    pixels a side through SmallCNN (``small_cnn_output_dim`` features each). Raises
+    UnsupportedSpaceError where the mask is none any more, by its space or by its values.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Dict,
+        cnn_output_dim: int = 256,
+        normalized_image: bool = False,
+        small_cnn_output_dim: int = 128,
+    ) -> None:
+        kept = {key: space for key, space in observation_space.items() if key != "action_mask"}
+        if "action_mask" in observation_space.spaces:
+            _require_mask_space(observation_space.spaces["action_mask"])
+        small = {
+            key: space
+            for key, space in kept.items()
+            if is_image_space(space, normalized_image=normalized_image)
+            and min(space.shape[1:]) < SMALLEST_OF_NATURE  # type: ignore[index]
+        }
+        rest = spaces.Dict({key: space for key, space in kept.items() if key not in small})
+        super().__init__(rest, cnn_output_dim, normalized_image)
+        for key, space in small.items():
+            self.extractors[key] = SmallCNN(space, small_cnn_output_dim)
+            self._features_dim += small_cnn_output_dim
+
+    def forward(self, observations: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Features [C, features_dim] of preprocessed observations [C, ...]."""
+        if "action_mask" in observations:
+            as_mask(observations["action_mask"])
+        return super().forward(observations)  # type: ignore[arg-type]
+
+
+class SmallCNN(BaseFeaturesExtractor):
+    """For images too small for NatureCNN: three 3 x 3 layers, each halving the sides.
+
+    Takes images [C, channels, height, width] of any size, meant for 8 x 8 to 35 x 35 pixels.
+    """
+
+    def __init__(self, observation_space: spaces.Space[Any], features_dim: int = 128) -> None:
+        super().__init__(observation_space, features_dim)
+        channels, height, width = observation_space.shape or ()
+        layers: list[nn.Module] = []
+        for wide in (32, 64, 64):
+            layers += [nn.Conv2d(channels, wide, kernel_size=3, stride=2, padding=1), nn.ReLU()]
+            channels, height, width = wide, (height + 1) // 2, (width + 1) // 2
+        flat = channels * height * width
+        self.layers = nn.Sequential(*layers, nn.Flatten(), nn.Linear(flat, features_dim), nn.ReLU())
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Features [C, features_dim]."""
+        features: torch.Tensor = self.layers(images)
+        return features
+
+
+# --- Normalising ---------------------------------------------------------------------------------
+
+
+def normalize(vec_env: VecEnv, **kwargs: Any) -> VecNormalize:
+    """``vec_env`` in Stable-Baselines3's VecNormalize, but only what is a quantity.
+
+    Scaled are the entries of floats. Masks, the agent indicator, images and whole numbers stay as
+    they are, bit for bit. ``kwargs`` go to VecNormalize; it scales rewards too, unless given
+    ``norm_reward=False``. Raises UnsupportedSpaceError for observations that are not a Dict, and
+    for ``norm_obs_keys`` with a mask among them.
+    """
+    seen = vec_env.observation_space
+    if not isinstance(seen, spaces.Dict):
+        raise UnsupportedSpaceError(
+            f"{seen} is no Dict: there is nothing to leave out; use VecNormalize itself"
+        )
+    quantities = [
+        key
+        for key, space in seen.spaces.items()
+        if isinstance(space, spaces.Box) and space.dtype.kind == "f" and key != "agent"
+    ]
+    keys = kwargs.setdefault("norm_obs_keys", quantities)
+    if keys is None or "action_mask" in keys:
+        raise UnsupportedSpaceError(
+            f"norm_obs_keys={keys!r} takes in action_mask, which would be a mask no more; leave "
+            f"the argument out to scale {quantities}"
+        )
+    return VecNormalize(vec_env, **kwargs)

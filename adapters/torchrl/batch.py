@@ -1,0 +1,218 @@
+"""Many copies of a game at once, as one TorchRL environment over Batch.
+
+    from corral.adapters.torchrl.batch import BatchEnv
+
+    env = BatchEnv("dfaas_v0", copies=64, seed=0, trace="edge3", illegal="raise")
+    rollout = env.rollout(48)  # tensors [64, 48, ...]
+
+The keys are those of ``corral.adapters.torchrl.env``, with the copies in front, but for info, which
+is left out. A step of TorchRL's PettingZooWrapper takes many times as long as one of these games;
+here what TorchRL needs is paid once for all copies.
+
+For games in which all agents act at once; in turns, use ``torchrl_env``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from corral.adapters.opponents import rules_of
+from corral.adapters.spaces import refuse_turns
+from corral.adapters.torchrl.env import alike_by_name
+from corral.adapters.zoo.batch import batch_for
+from corral.envs.batch import BatchStep
+from corral.envs.core import Array, Observation, Rules
+from corral.errors import CorralError, UnsupportedSpaceError
+
+import torch  # isort: skip
+from tensordict import TensorDict, TensorDictBase
+from torchrl.data import Categorical, Composite, Unbounded
+from torchrl.envs import EnvBase
+from torchrl.envs.libs.gym import _gym_to_torchrl_spec_transform as spec_of
+
+__all__ = ["BatchEnv"]
+
+DONE = ("done", "terminated", "truncated")
+
+
+class BatchEnv(EnvBase):
+    """B copies as a TorchRL environment of batch size [B].
+
+    Copy r plays, bit for bit, what row r of a Batch of that seed plays. An episode that has ended
+    begins anew in the copies that TorchRL then resets, and in those alone.
+
+    Args:
+        env: an environment's name, rules, or ``zoo_rules`` of another PettingZoo environment.
+        copies: how many, B.
+        seed: of all copies.
+        return_state: whether ``state`` holds the global state, float32 [B, G].
+        device: of the tensors.
+        env_kwargs: arguments of the environment, given by name.
+
+    Raises:
+        UnsupportedSpaceError: a game in turns, an observation that is a Dict, actions that are not
+            Discrete.
+    """
+
+    def __init__(
+        self,
+        env: str | Rules[Any],
+        copies: int = 64,
+        seed: int | None = None,
+        *,
+        return_state: bool = False,
+        device: Any = None,
+        **env_kwargs: Any,
+    ) -> None:
+        super().__init__(device=device, batch_size=torch.Size([copies]))
+        rules = rules_of(env, env_kwargs) if isinstance(env, str) else env
+        if not rules.simultaneous:
+            refuse_turns(rules.name)
+        self.rules = rules
+        self.group_map = alike_by_name(rules.agents, rules)
+        self._columns = {
+            group: [rules.agents.index(agent) for agent in members]
+            for group, members in self.group_map.items()
+        }
+        self._return_state = return_state
+        self._batch = batch_for(rules, copies, seed)
+        self._observations: dict[str, Observation] = self._batch.reset()
+        self._fresh = np.ones(copies, dtype=bool)  # whose episodes have just begun
+        self._ended = np.zeros((3, copies, len(rules.agents)), dtype=bool)  # in the order of DONE
+        self._make_specs()
+
+    def _make_specs(self) -> None:
+        copies = self.batch_size[0]
+        seen, actions, rewards, dones = (Composite(shape=(copies,)) for _ in range(4))
+        for group, members in self.group_map.items():
+            shape = (copies, len(members))
+            space = self.rules.observation_space(members[0])["observation"]
+            action = self.rules.action_space(members[0])
+            if hasattr(space, "spaces") or not hasattr(action, "n"):
+                raise UnsupportedSpaceError(
+                    f"{self.rules.name}, {members[0]}: observation {space}, action {action}; "
+                    "BatchEnv takes plain observations and Discrete actions. Use torchrl_env"
+                )
+            seen[group] = Composite(
+                observation=Composite(observation=_spread(space, *shape), shape=shape),
+                action_mask=_flag(*shape, int(action.n)),
+                mask=_flag(*shape),
+                shape=shape,
+            )
+            actions[group] = Composite(action=Categorical(int(action.n), shape), shape=shape)
+            rewards[group] = Composite(reward=Unbounded((*shape, 1)), shape=shape)
+            dones[group] = Composite({key: _flag(*shape, 1) for key in DONE}, shape=shape)
+        for key in DONE:
+            dones[key] = _flag(copies, 1)
+        if self._return_state:
+            seen["state"] = _spread(self.rules.state_space(), copies)
+        self.observation_spec = seen.to(self.device)
+        self.action_spec = actions.to(self.device)
+        self.reward_spec = rewards.to(self.device)
+        self.done_spec = dones.to(self.device)
+
+    def _set_seed(self, seed: int | None) -> None:
+        self._begin(seed)
+
+    def _begin(self, seed: int | None = None) -> None:
+        self._observations = self._batch.reset(seed)
+        self._fresh[:] = True
+        self._ended[:] = False
+
+    def _reset(self, tensordict: TensorDictBase | None = None, **kwargs: Any) -> TensorDictBase:
+        asked = None if tensordict is None else tensordict.get("_reset", None)
+        rows = self._fresh | True if asked is None else asked.view(-1).cpu().numpy()
+        if (rows & ~self._fresh).any():
+            if not rows.all():
+                raise CorralError(
+                    f"{self.rules.name}: a copy was to be reset in the middle of its episode, and "
+                    "others not; reset those that are done, or all"
+                )
+            self._begin()
+        state = self._batch.global_state() if self._return_state else None
+        return self._shown(self._observations, self._batch.acting, state)
+
+    def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
+        actions = np.zeros(self._ended.shape[1:], dtype=np.int64)  # [B, N]
+        for group, columns in self._columns.items():
+            actions[:, columns] = tensordict[group, "action"].cpu().numpy()
+        step: BatchStep = self._batch.step(actions)
+        self._observations = step.observations
+        self._ended[1] |= step.terminated
+        self._ended[2] |= step.truncated
+        self._ended[0] = self._ended[1] | self._ended[2]
+        over = step.over  # [B]
+        state = self._batch.global_state() if self._return_state else None
+        seen, acting = step.observations, step.acting
+        if step.finished is not None:
+            seen = {
+                agent: {
+                    key: _put(seen[agent][key], step.finished.rows, last)
+                    for key, last in parts.items()
+                }
+                for agent, parts in step.finished.observations.items()
+            }
+            acting = acting & ~over[:, None]
+            if state is not None:
+                state = _put(state, step.finished.rows, step.finished.global_state)
+        out = self._shown(seen, acting, state)
+        for group, columns in self._columns.items():
+            out[group, "reward"] = self._tensor(step.reward[:, columns, None])
+            for key, flags in zip(DONE, self._ended, strict=True):
+                out[group, key] = self._tensor(flags[:, columns, None])
+        for key, flags in zip(DONE, self._ended, strict=True):
+            ends = over if key == "done" else over & flags.all(axis=1)
+            out[key] = self._tensor(ends[:, None])
+        self._fresh = over
+        self._ended[:, over] = False
+        return out
+
+    def _shown(
+        self, observations: dict[str, Observation], acting: Array, state: Array | None
+    ) -> TensorDictBase:
+        """What is observed of B copies, and the specs' masks for random actions set by it."""
+        out = TensorDict({}, batch_size=self.batch_size, device=self.device)
+        for group, members in self.group_map.items():
+            seen = np.stack([observations[a]["observation"] for a in members], axis=1)
+            legal = np.stack([observations[a]["action_mask"] for a in members], axis=1) != 0
+            acts = acting[:, self._columns[group]]
+            legal |= ~acts[:, :, None]
+            out[group] = TensorDict(
+                {
+                    "observation": {"observation": self._tensor(seen)},
+                    "action_mask": self._tensor(legal),
+                    "mask": self._tensor(acts),
+                },
+                batch_size=acts.shape,
+            )
+            spec = self.input_spec["full_action_spec", group, "action"]
+            spec.update_mask(out[group, "action_mask"].clone())
+        if state is not None:
+            out["state"] = self._tensor(state)
+        return out
+
+    def _tensor(self, values: Array) -> torch.Tensor:
+        return torch.tensor(values, device=self.device)  # a copy: Batch goes on in its arrays
+
+    def close(self, **kwargs: Any) -> None:
+        if hasattr(self._batch, "close"):
+            self._batch.close()
+        super().close(**kwargs)
+
+
+def _spread(space: Any, *shape: int) -> Any:
+    """The spec of a gymnasium space with ``shape`` in front."""
+    return spec_of(space).expand(*shape, *space.shape)
+
+
+def _flag(*shape: int) -> Any:
+    return Categorical(2, shape, dtype=torch.bool)
+
+
+def _put(values: Array, rows: Array, last: Array) -> Array:
+    """``values`` [B, ...] with ``last`` [D, ...] in ``rows``, copied."""
+    out = np.array(values)
+    out[rows] = last
+    return out

@@ -1,0 +1,110 @@
+"""Games of corral, and other parallel PettingZoo environments, as BenchMARL tasks.
+
+    from benchmarl.algorithms import MappoConfig
+    from benchmarl.experiment import Experiment, ExperimentConfig
+    from benchmarl.models.mlp import MlpConfig
+    from corral.adapters.torchrl.benchmarl import CorralTask
+
+    task = CorralTask("dfaas_v0", {"trace": "edge3", "max_cycles": 48, "illegal": "raise"})
+    experiment = Experiment(
+        task, MappoConfig.get_from_yaml(), MlpConfig.get_from_yaml(), seed=0,
+        critic_model_config=MlpConfig.get_from_yaml(), config=ExperimentConfig.get_from_yaml(),
+    )
+    experiment.run()
+
+All copies are one ``BatchEnv``: BenchMARL need not step them one after the other. Masks reach its
+policies through ``action_mask_spec``. The centralised critic of its MAPPO sees the global state.
+
+BenchMARL knows no ended agents: until the last one's end it learns from the steps of all, at which
+the ended see zeros and are paid 0. For turn-based games it has no notion; they are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from corral.envs.registry import rules_class
+from corral.extras import require
+
+require("benchmarl", extra="benchmarl", purpose="make tasks for BenchMARL")
+
+from benchmarl.environments.common import TaskClass  # noqa: E402
+from torchrl.data import Composite  # noqa: E402
+from torchrl.envs import EnvBase  # noqa: E402
+
+from corral.adapters.torchrl.batch import BatchEnv  # noqa: E402
+
+__all__ = ["CorralTask"]
+
+
+class CorralTask(TaskClass):
+    """A game by name with its arguments as config; or ``rules``, as ``zoo_rules`` makes them.
+
+    ``max_steps`` is for rules that name no ``max_cycles``: the steps of an evaluation's episodes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        config: dict[str, Any] | None = None,
+        *,
+        rules: Any = None,
+        max_steps: int | None = None,
+    ) -> None:
+        super().__init__(name=name, config=config)
+        self._rules = rules_class(name)(**self.config) if rules is None else rules
+        self._max_steps = max_steps or self._rules.max_cycles or 1000
+
+    def get_env_fun(
+        self, num_envs: int, continuous_actions: bool, seed: int | None, device: Any
+    ) -> Callable[[], EnvBase]:
+        return lambda: BatchEnv(self._rules, num_envs, seed, return_state=True, device=device)
+
+    def supports_continuous_actions(self) -> bool:
+        return False
+
+    def supports_discrete_actions(self) -> bool:
+        return True
+
+    def max_steps(self, env: EnvBase) -> int:
+        return int(self._max_steps)
+
+    def has_render(self, env: EnvBase) -> bool:
+        return False
+
+    def group_map(self, env: EnvBase) -> dict[str, list[str]]:
+        groups: dict[str, list[str]] = env.group_map
+        return groups
+
+    def observation_spec(self, env: EnvBase) -> Composite:
+        return self._of_groups(env, "observation")
+
+    def action_mask_spec(self, env: EnvBase) -> Composite:
+        return self._of_groups(env, "action_mask")
+
+    def info_spec(self, env: EnvBase) -> None:
+        return None
+
+    def state_spec(self, env: EnvBase) -> Composite:
+        return Composite(state=env.full_observation_spec_unbatched["state"].clone())
+
+    def action_spec(self, env: EnvBase) -> Composite:
+        spec = env.full_action_spec_unbatched.clone()
+        for group in self.group_map(env):
+            spec[group, "action"].update_mask(None)  # of one moment; policies read action_mask
+        return spec
+
+    def _of_groups(self, env: EnvBase, key: str) -> Composite:
+        """The entry of that name in every group."""
+        seen = env.full_observation_spec_unbatched
+        return Composite(
+            {
+                group: Composite({key: seen[group, key].clone()}, shape=seen[group].shape)
+                for group in self.group_map(env)
+            }
+        )
+
+    @staticmethod
+    def env_name() -> str:
+        return "corral"

@@ -1,0 +1,1 @@
+"""Third-party PettingZoo environments behind the interface of Batch."""

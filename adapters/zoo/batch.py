@@ -1,0 +1,413 @@
+"""Third-party PettingZoo environments as many copies behind the interface of Batch.
+
+    from pettingzoo.classic import tictactoe_v3
+    with make_zoo_batch(tictactoe_v3.env, copies=16, seed=0, workers=4) as batch:
+        observations = batch.reset()
+        rng = np.random.default_rng(0)
+        for _ in range(1000):
+            step = batch.step(batch.sample_actions(rng))
+
+Parallel and AEC environments come to the same terms: ``acting`` says whose actions count. In an AEC
+environment a step is the move of one agent. Autoreset, accounting and ``finished`` are Batch's.
+
+The same trajectories come out whatever the number of workers, if the environments draw from
+generators of their own: copy r's first ``reset`` has a seed of ``generator(seed, "env", r)``, and
+later ones go on. Third-party environments have no state that could be saved: ``snapshot`` raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from corral.adapters.zoo.copies import Look
+from corral.adapters.zoo.layout import Layout, bounds, leaves, random_actions, stack
+from corral.adapters.zoo.workers import Copies, LocalCopies, WorkerCopies
+from corral.envs.batch import Batch, BatchStep, Finished, _pick
+from corral.envs.core import Array, Observation, generator, require_legal
+from corral.errors import ActionError, CheckpointError, ResetNeededError
+
+__all__ = ["ZooBatch", "ZooRules", "batch_for", "make_zoo_batch", "zoo_rules"]
+
+
+def make_zoo_batch(
+    make_env: Callable[[], Any],
+    copies: int,
+    seed: int | None = None,
+    *,
+    workers: int = 0,
+    deadline: float = 60.0,
+    max_cycles: int | None = None,
+) -> ZooBatch:
+    """``copies`` copies of the ParallelEnv or AECEnv that ``make_env()`` makes.
+
+    Args:
+        make_env: is called once here, for the spaces, and once for each copy, where it is to run.
+        copies: how many, B.
+        seed: of all copies; None: unpredictable, but kept as ``seed`` of the ZooBatch.
+        workers: processes to spread the copies over; 0: all run in this one. Worth it where a step
+            of the environment takes longer than a message, about 0.2 ms.
+        deadline: seconds that one copy may take for a reset or a step in a worker.
+        max_cycles: steps after which episodes are cut, besides the environment's own limit.
+
+    Raises:
+        UnsupportedSpaceError: no PettingZoo environment, or spaces that are not handled.
+        EnvironmentFault: it names no possible_agents.
+        ValueError: copies, workers, deadline or max_cycles out of range.
+    """
+    rules = zoo_rules(make_env, max_cycles=max_cycles)
+    return rules.batch(copies, seed, workers=workers, deadline=deadline)
+
+
+def zoo_rules(make_env: Callable[[], Any], *, max_cycles: int | None = None) -> ZooRules:
+    """A third-party environment for ``corral.train``; arguments as for ``make_zoo_batch``.
+
+    from mpe2 import simple_spread_v3
+    run = corral.train(zoo_rules(simple_spread_v3.parallel_env), trainer="mappo")
+    """
+    if max_cycles is not None and max_cycles < 1:
+        raise ValueError(f"max_cycles={max_cycles}: give 1 or more, or None")
+    example = make_env()
+    try:
+        layout = Layout.of(example, max_cycles)
+    finally:
+        if hasattr(example, "close"):
+            example.close()
+    return ZooRules(layout, make_env)
+
+
+def batch_for(rules: Any, copies: int, seed: int | None = None, *, workers: int = 0) -> Any:
+    """What plays ``rules`` in ``copies`` copies: a ZooBatch for those of ``zoo_rules``, else Batch.
+
+    Raises ValueError for ``workers`` where they would be of no use.
+    """
+    if isinstance(rules, ZooRules):
+        return rules.batch(copies, seed, workers=workers)
+    if workers:
+        raise ValueError(
+            f"workers={workers}: {rules.name} steps all copies at once as arrays; worker processes "
+            "are for third-party environments"
+        )
+    return Batch(rules, copies, seed)
+
+
+@dataclass(frozen=True)
+class ZooRules:
+    """What a trainer asks of the rules behind a batch, but for playing them: see ``zoo_rules``."""
+
+    layout: Layout
+    make_env: Callable[[], Any]
+
+    render_modes: tuple[str, ...] = ()
+    render_fps: int = 1
+    illegal: Literal["raise"] = "raise"
+
+    def batch(
+        self, copies: int, seed: int | None = None, *, workers: int = 0, deadline: float = 60.0
+    ) -> ZooBatch:
+        """See ``make_zoo_batch``."""
+        for name, value, least in (("copies", copies, 1), ("workers", workers, 0)):
+            if value < least:
+                raise ValueError(f"{name}={value}: give {least} or more")
+        if not deadline > 0:
+            raise ValueError(f"deadline={deadline}: give seconds, more than 0")
+        group: Copies
+        if workers:
+            group = WorkerCopies(self.make_env, self.layout, copies, workers, deadline)
+        else:
+            group = LocalCopies(self.make_env, self.layout, copies)
+        return ZooBatch(self, group, copies, seed)
+
+    @property
+    def name(self) -> str:
+        return self.layout.name
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return self.layout.agents
+
+    @property
+    def simultaneous(self) -> bool:
+        """Whether all live agents act in every step."""
+        return self.layout.simultaneous
+
+    @property
+    def max_cycles(self) -> int | None:
+        """The limit given to ``make_zoo_batch``; the environment may have one of its own."""
+        return self.layout.max_cycles
+
+    def observation_space(self, agent: str) -> spaces.Dict:
+        """``observation`` and, for Discrete actions, ``action_mask``: all ones if it has none."""
+        return self.layout.observation_space(agent)
+
+    def action_space(self, agent: str) -> Any:
+        """Discrete (counted from 0), MultiDiscrete or Box."""
+        return self.layout.action_space(agent)
+
+    def state_space(self) -> spaces.Box:
+        """Of ``env.state()`` where that works, else of all observations, one after the other."""
+        size = self.layout.state_size
+        if size is None:
+            blanks = (self.layout.blank(i)["observation"] for i in range(len(self.agents)))
+            size = sum(leaf.size for blank in blanks for leaf in leaves(blank))
+        return spaces.Box(-np.inf, np.inf, (size,), np.float32)
+
+
+class ZooBatch:
+    """B copies of a PettingZoo environment; made by ``make_zoo_batch``. Close it after use."""
+
+    autoreset_mode: Any = Batch.autoreset_mode
+    resumes_exactly = False
+
+    def __init__(self, rules: ZooRules, group: Copies, copies: int, seed: int | None) -> None:
+        layout = rules.layout
+        self.rules = rules
+        self.copies = copies
+        self.agents = layout.agents
+        self.name = layout.name
+        self.simultaneous = layout.simultaneous
+        self.max_cycles = layout.max_cycles
+        self.illegal = self.rules.illegal
+        self.seed = seed
+        self._group = group
+        self._sizes = [layout.actions(i) for i in range(len(layout.agents))]  # None: not Discrete
+        self._discrete = all(size is not None for size in self._sizes)
+        self._alike = self._discrete and len(set(self._sizes)) == 1
+        self._started = self._closed = False
+        self._looks: list[Look] | None = None
+        self._keys: dict[str, None] = {}  # of info, in the order in which they were first seen
+
+    def observation_space(self, agent: str) -> spaces.Dict:
+        return self.rules.observation_space(agent)
+
+    def action_space(self, agent: str) -> gymnasium.Space[Any]:
+        space: gymnasium.Space[Any] = self.rules.action_space(agent)
+        return space
+
+    # --- Episodes --------------------------------------------------------------------------------
+
+    def reset(self, seed: int | None = None) -> dict[str, Observation]:
+        """Begin an episode in every copy; the first call, or one with a seed, seeds the copies.
+
+        Raises what the environment raises, or WorkerError; then everything has been closed.
+        """
+        if self._closed:
+            raise ResetNeededError(f"{self.name}: closed; make another with make_zoo_batch")
+        rngs: list[np.random.Generator | None] = [None] * self.copies
+        if not self._started or seed is not None:
+            chosen = self.seed if seed is None else seed
+            if chosen is None:
+                chosen = int(np.random.default_rng().integers(2**63))
+            streams = [generator(chosen, "env", row) for row in range(self.copies)]
+            self.seed, rngs = chosen, list(streams)
+            # What the environments make of their generators; only to be named in errors.
+            self._seeds = [
+                int(generator(chosen, "env", row).integers(2**31)) for row in range(self.copies)
+            ]
+        self._looks = None  # where it is broken off, another reset is needed
+        self._look(self._moved(self._group.reset, rngs, self._seeds))
+        self._started = True
+        return self._observations
+
+    def step(self, actions: Array | Mapping[str, Array]) -> BatchStep:
+        """Play ``actions``: int [B, N] where all are Discrete, else a dict agent -> [B, ...].
+
+        Entries of agents that do not act are ignored. Raises ActionError or IllegalActionError
+        before anything changes, ResetNeededError before the first reset, and what the environment
+        raises, or WorkerError; then everything has been closed.
+        """
+        orders = self._checked(actions)
+        self._looks = None
+        moved = self._moved(self._group.step, orders)
+        self._look([part.look for part in moved])
+        for part in moved:
+            self._keys.update(dict.fromkeys(part.info))
+        nothing = np.zeros(len(self.agents))
+        over = [row for row, part in enumerate(moved) if part.final is not None]
+        finals = [part.final for part in moved if part.final is not None]
+        finished = None
+        if finals:
+            finished = Finished(
+                rows=np.array(over, dtype=np.int64),
+                observations=self._stacked([final.look for final in finals]),
+                global_state=np.stack([final.look.state for final in finals]),
+                returns=np.stack([final.returns for final in finals]),
+                lengths=np.array([final.length for final in finals], dtype=np.int64),
+            )
+        return BatchStep(
+            observations=self._observations,
+            reward=np.stack([part.reward for part in moved]).astype(np.float32),
+            terminated=np.stack([part.terminated for part in moved]),
+            truncated=np.stack([part.truncated for part in moved]),
+            acting=self.acting,
+            info={
+                key: np.stack([part.info.get(key, nothing) for part in moved]) for key in self._keys
+            },
+            finished=finished,
+        )
+
+    def global_state(self) -> Array:
+        """``env.state()`` where it works, else all observations: float32 [B, G]."""
+        return np.stack([look.state for look in self._require_reset()])
+
+    def sample_actions(self, rng: np.random.Generator) -> Any:
+        """Uniformly random legal actions, as ``step`` takes them; 0 for agents that do not act.
+
+        Where a Box has no bound, they are drawn within 1 of 0, or of the bound that it has.
+        """
+        self._require_reset()
+        if self._alike:
+            masks = np.stack(self._masks, axis=1)  # type: ignore[arg-type]  # [B, N, A]
+            return _pick(masks.reshape(-1, masks.shape[-1]), rng).reshape(self.copies, -1)
+        drawn = {
+            agent: random_actions(self.rules.action_space(agent), mask, self.copies, rng)
+            for agent, mask in zip(self.agents, self._masks, strict=True)
+        }
+        return np.stack(list(drawn.values()), axis=1) if self._discrete else drawn
+
+    # --- The end ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the environments, within 5 s where they are in workers; may be called again.
+
+        Raises, when all has ended, what an environment raised, or WorkerError.
+        """
+        self._closed, self._looks = True, None
+        self._group.close()
+
+    def __enter__(self) -> ZooBatch:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if error is None:
+            self.close()
+        else:  # which must not be hidden by another
+            self._shut()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Raises CheckpointError: nothing can save the state of third-party environments."""
+        raise CheckpointError(
+            f"{self.name} is a third-party environment, whose state cannot be saved; save what was "
+            "learned, and begin new episodes with reset() when resuming"
+        )
+
+    def restore(self, snapshot: dict[str, Any]) -> dict[str, Observation]:
+        """Raises CheckpointError, see ``snapshot``."""
+        raise CheckpointError(
+            f"{self.name} is a third-party environment, which cannot go on from a snapshot; call "
+            "reset()"
+        )
+
+    # --- Parts -----------------------------------------------------------------------------------
+
+    def _moved(self, call: Callable[..., Any], *given: Any) -> Any:
+        """What ``call`` returns; where it raises, the copies are out of step, and all is ended."""
+        try:
+            return call(*given)
+        except BaseException:
+            self._shut()
+            raise
+
+    def _shut(self) -> None:
+        self._closed, self._looks = True, None
+        self._group.close(quiet=True)
+
+    def _look(self, looks: list[Look]) -> None:
+        self._looks = looks
+        self._observations = self._stacked(looks)
+        self.acting = np.stack([look.acting for look in looks])
+        # Kept apart, and as they are: the dicts of the observations are the caller's.
+        self._masks = [
+            None if size is None else self._observations[agent]["action_mask"].copy()
+            for agent, size in zip(self.agents, self._sizes, strict=True)
+        ]
+
+    def _stacked(self, looks: Sequence[Look]) -> dict[str, Observation]:
+        return {
+            agent: stack([look.observations[i] for look in looks])
+            for i, agent in enumerate(self.agents)
+        }
+
+    def _checked(self, actions: Any) -> list[dict[str, Any]]:
+        """The actions of those who act, copy by copy."""
+        self._require_reset()
+        if self._discrete:
+            shape = (self.copies, len(self.agents))
+            given = self._numbers(actions, shape, "copies x agents")
+            columns = [given[:, i] for i in range(len(self.agents))]
+        else:
+            if not isinstance(actions, Mapping) or set(actions) != set(self.agents):
+                raise ActionError(
+                    f"give a dict of one array [{self.copies}, ...] for each of "
+                    f"{', '.join(self.agents)}"
+                )
+            columns = [actions[agent] for agent in self.agents]
+        columns = [self._column(i, values) for i, values in enumerate(columns)]
+        acting = self.acting.tolist()
+        return [
+            {agent: columns[i][row] for i, agent in enumerate(self.agents) if acting[row][i]}
+            for row in range(self.copies)
+        ]
+
+    def _column(self, column: int, values: Any) -> Array:
+        """One agent's checked actions [B, ...]."""
+        agent, acts = self.agents[column], self.acting[:, column]
+        space: Any = self.rules.action_space(agent)
+        shape = (self.copies, *space.shape)
+        if isinstance(space, spaces.Box) and space.dtype.kind == "f":
+            try:
+                given = np.asarray(values)
+            except ValueError:
+                given = np.zeros(0)
+            if given.dtype.kind not in "fiu" or given.shape != shape:
+                raise ActionError(
+                    f"{agent}: actions are {given.dtype} {given.shape}; give numbers of shape "
+                    f"{shape}"
+                )
+            given = given.astype(space.dtype)
+        else:
+            given = self._numbers(values, shape, f"copies x actions of {agent}")
+        if isinstance(space, spaces.Box):
+            low, high = space.low, space.high
+        elif isinstance(space, spaces.MultiDiscrete):
+            low, high = space.start, space.start + space.nvec - 1
+        else:
+            low, high = np.zeros((), np.int64), np.asarray(space.n - 1)
+        inside = (given >= low) & (given <= high) & np.isfinite(given)  # no NaN passes
+        wrong = acts & ~inside.reshape(self.copies, -1).all(axis=1)
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise ActionError(
+                f"copy {row}, {agent}: action {given[row].tolist()} is out of range; "
+                f"give {bounds(low, high)}"
+            )
+        mask = self._masks[column]
+        if mask is not None:
+            rows = np.flatnonzero(acts)
+            illegal = rows[mask[rows, given[rows]] == 0]
+            if len(illegal):
+                row = int(illegal[0])
+                require_legal(f"copy {row}, {agent}", int(given[row]), mask[row])
+        return given if isinstance(space, spaces.Discrete) else given.astype(space.dtype)
+
+    def _numbers(self, values: Any, shape: tuple[int, ...], axes: str) -> Array:
+        try:
+            given = np.asarray(values)
+        except ValueError:  # rows of different lengths
+            raise ActionError(f"give integers of shape {shape}, {axes}") from None
+        if given.dtype.kind not in "iu" or given.shape != shape:
+            raise ActionError(
+                f"actions are {given.dtype} {given.shape}; give integers of shape {shape}: {axes}"
+            )
+        return given
+
+    def _require_reset(self) -> list[Look]:
+        if self._looks is None:
+            what = "closed; make another with make_zoo_batch" if self._closed else "call reset()"
+            raise ResetNeededError(f"{self.name}: {what}")
+        return self._looks

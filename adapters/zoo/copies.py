@@ -1,0 +1,344 @@
+"""One third-party PettingZoo environment, parallel or AEC, as arrays: a copy of a ZooBatch.
+
+Both kinds are brought to the same terms. A step is one call that plays actions: of all live agents
+in a parallel environment, of the one whose turn it is in an AEC environment; the steps of agents
+whose episode is over (``step(None)``) are made in between. Agents keep the places of
+``possible_agents``. One that has not come yet, or has ended, shows zeros and does not act; in the
+step in which an agent ends it still shows its last observation.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from gymnasium import spaces
+
+from corral.adapters.zoo.layout import MASK, Layout, leaves
+from corral.envs.core import Array, Observation
+from corral.envs.shells import ParallelShell, TurnShell
+from corral.errors import EnvironmentFault
+
+__all__ = ["Final", "Look", "Moved", "ParallelCopy", "TurnCopy", "ZooCopy", "make_copy"]
+
+
+@dataclass
+class Look:
+    """What there is to see at one moment."""
+
+    observations: list[Observation]  # one per agent
+    acting: Array  # bool [N]
+    state: Array  # float32 [G]
+
+
+@dataclass
+class Final:
+    """What an episode that ended amounted to."""
+
+    look: Look
+    returns: Array  # float64 [N]
+    length: int
+
+
+@dataclass
+class Moved:
+    """What a step of one copy returns."""
+
+    look: Look  # for the next decision; of a new episode where one ended
+    reward: Array  # float64 [N]
+    terminated: Array  # bool [N]
+    truncated: Array  # bool [N]
+    info: dict[str, Array]  # numbers by name, float64 [N]; 0 for agents that have none
+    final: Final | None
+
+
+def make_copy(env: Any, layout: Layout) -> ZooCopy:
+    return TurnCopy(env, layout) if layout.turns else ParallelCopy(env, layout)
+
+
+# --- Copies --------------------------------------------------------------------------------------
+
+
+class ZooCopy(ABC):
+    """An environment with its time limit, autoreset and accounting."""
+
+    def __init__(self, env: Any, layout: Layout) -> None:
+        self.env = env
+        self.layout = layout
+        self._place = {agent: i for i, agent in enumerate(layout.agents)}
+
+    def reset(self, rng: np.random.Generator | None) -> Look:
+        """Begin an episode; with ``rng`` all chance comes of it, else it goes on.
+
+        corral's own environments draw from ``rng`` itself, as a row of a Batch does; others get
+        their seed from it.
+        """
+        number = None
+        if rng is not None:
+            own = self.env.unwrapped
+            if isinstance(own, ParallelShell | TurnShell):
+                own.use_generator(rng)
+            else:
+                number = int(rng.integers(2**31))
+        count = len(self.layout.agents)
+        self._elapsed = 0
+        self._returns = np.zeros(count)
+        self._ended = np.zeros(count, dtype=bool)
+        return self._begin(number)
+
+    def step(self, actions: Mapping[str, Any]) -> Moved:
+        """Play the actions of the agents that act; begin anew where the episode ends."""
+        moved, over = self._play(actions)
+        self._elapsed += 1
+        limit = self.layout.max_cycles
+        if not over and limit is not None and self._elapsed >= limit:
+            self._cut(moved)
+            over = True
+        moved.truncated &= ~moved.terminated
+        if over:
+            moved.final = Final(moved.look, self._returns, self._elapsed)
+            moved.look = self.reset(None)
+        return moved
+
+    def close(self) -> None:
+        self.env.close()
+
+    # --- Of each kind ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def _begin(self, seed: int | None) -> Look:
+        """Begin an episode; None: with the generators as they are."""
+
+    @abstractmethod
+    def _play(self, actions: Mapping[str, Any]) -> tuple[Moved, bool]:
+        """The step, and whether the episode is over."""
+
+    @abstractmethod
+    def _cut(self, moved: Moved) -> None:
+        """End the episode of all live agents at the time limit."""
+
+    # --- Parts -----------------------------------------------------------------------------------
+
+    def _look(
+        self,
+        observations: Mapping[str, Any],
+        infos: Mapping[str, Any],
+        acts: Callable[[str], bool],
+        state: Array | None = None,
+        over: bool = False,
+    ) -> Look:
+        """What the agents in ``observations`` see; the others see zeros.
+
+        Who does not act has a zero mask; but what was seen last (``over``) is left as it is.
+        """
+        layout = self.layout
+        seen, acting = [], np.zeros(len(layout.agents), dtype=bool)
+        for i, agent in enumerate(layout.agents):
+            if agent not in observations:
+                seen.append(layout.blank(i))
+                continue
+            shown = layout.shown(i, observations[agent], infos.get(agent) or {})
+            acting[i] = acts(agent) and (MASK not in shown or shown[MASK].any())
+            if MASK in shown and not acting[i] and not over:
+                shown[MASK][...] = 0
+            seen.append(shown)
+        if layout.state_size is None:
+            parts = [leaf for shown in seen for leaf in leaves(shown["observation"])]
+            state = np.concatenate([part.ravel().astype(np.float32) for part in parts])
+        elif state is None:
+            state = self._state()
+        return Look(seen, acting, state)
+
+    def _state(self) -> Array:
+        state = np.asarray(self.env.state(), dtype=np.float32).ravel()
+        if len(state) != self.layout.state_size:
+            self._fault(f"a state of {len(state)} numbers, at first {self.layout.state_size}")
+        return state
+
+    def _info(self, infos: Mapping[str, Any]) -> dict[str, Array]:
+        """The numbers among the infos, by name."""
+        numbers: dict[str, Array] = {}
+        for agent, info in infos.items():
+            if agent not in self._place:
+                continue
+            for key, value in (info or {}).items():
+                if isinstance(value, int | float | np.number | np.bool_):
+                    column = numbers.setdefault(str(key), np.zeros(len(self._place)))
+                    column[self._place[agent]] = value
+        return numbers
+
+    def _find(self, agent: str) -> int:
+        if agent not in self._place:
+            self._fault(f"agent {agent!r} is none of possible_agents {self.layout.agents}")
+        return self._place[agent]
+
+    def _action(self, place: int, action: Any) -> Any:
+        """An action as the environment wants it."""
+        space = self.layout.own_actions[place]
+        return int(action) + int(space.start) if isinstance(space, spaces.Discrete) else action
+
+    def _fault(self, what: str) -> NoReturn:
+        raise EnvironmentFault(f"{self.layout.name}: {what}")
+
+
+class ParallelCopy(ZooCopy):
+    """A ParallelEnv. A live agent whose mask is all zero does not act."""
+
+    def _begin(self, seed: int | None) -> Look:
+        observations, infos = self.env.reset(seed=seed)
+        self._live = list(self.env.agents)
+        if not self._live:
+            self._fault("no agents after reset()")
+        self._require(observations, self._live, "observation")
+        present = {agent: observations[agent] for agent in self._live}
+        return self._look(present, infos, lambda agent: True)
+
+    def _play(self, actions: Mapping[str, Any]) -> tuple[Moved, bool]:
+        played = {a: self._action(self._find(a), actions.get(a, 0)) for a in self._live}
+        observations, rewards, terminations, truncations, infos = self.env.step(played)
+        for given, what in (
+            (observations, "observation"),
+            (rewards, "reward"),
+            (terminations, "termination"),
+            (truncations, "truncation"),
+        ):
+            self._require(given, self._live, what)
+        count = len(self._place)
+        reward = np.zeros(count)
+        terminated, truncated = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
+        for agent, value in rewards.items():
+            i = self._find(agent)
+            if self._ended[i] and value:
+                self._fault(f"a reward of {value} for {agent}, whose episode is over")
+            reward[i] = _number(value)
+        for agent in self._live:
+            i = self._find(agent)
+            terminated[i], truncated[i] = bool(terminations[agent]), bool(truncations[agent])
+        self._returns = self._returns + reward
+        ends = terminated | truncated
+
+        before, listed = self._live, list(self.env.agents)
+        self._live = [agent for agent in listed if not ends[self._find(agent)]]
+        for agent in self._live:
+            if self._ended[self._find(agent)]:
+                self._fault(f"{agent} is among the agents again, after its episode was over")
+        for agent in before:
+            if agent not in listed and not ends[self._find(agent)]:
+                self._fault(f"{agent} left without termination or truncation")
+        self._ended = self._ended | ends
+        self._require(observations, self._live, "observation")
+        present = {agent: observations[agent] for agent in dict.fromkeys([*before, *self._live])}
+        over = not self._live
+        look = self._look(present, infos, lambda agent: agent in self._live, over=over)
+        moved = Moved(look, reward, terminated, truncated, self._info(infos), None)
+        return moved, over
+
+    def _cut(self, moved: Moved) -> None:
+        for agent in self._live:
+            moved.truncated[self._find(agent)] = True
+
+    def _require(self, given: Mapping[str, Any], agents: Iterable[str], what: str) -> None:
+        for agent in agents:
+            if agent not in given:
+                self._fault(f"no {what} of {agent}, which is among the agents")
+
+
+class TurnCopy(ZooCopy):
+    """An AECEnv: the agent whose turn it is acts.
+
+    A reward is paid in the step that earned it (``env.rewards``), to whomever it goes. When an
+    agent's turn comes, what PettingZoo's ``last()`` says that it has earned since its last turn is
+    compared with that: the difference, if any, is paid then. Returns add up what ``last()`` said,
+    to the last bit like a plain loop over ``agent_iter()``.
+    """
+
+    def _begin(self, seed: int | None) -> Look:
+        self.env.reset(seed=seed)
+        self._paid = np.zeros(len(self._place))  # since each agent's last turn
+        self._owed = np.zeros(len(self._place))  # to be paid with the next step
+        if not self.env.agents:
+            self._fault("no agents after reset()")
+        self._turn()
+        return self._all_see({}, dict(self.env.infos), None)
+
+    def _play(self, actions: Mapping[str, Any]) -> tuple[Moved, bool]:
+        env, count = self.env, len(self._place)
+        self.env.step(self._action(self._find(self._mover), actions[self._mover]))
+        reward = np.zeros(count)
+        for agent, value in env.rewards.items():
+            i = self._find(agent)
+            if not self._ended[i]:
+                reward[i] = _number(value)
+        self._paid += reward
+        infos = dict(env.infos)
+        state = None if self.layout.state_size is None else self._state()
+
+        terminated, truncated = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
+        last: dict[str, Any] = {}
+        while env.agents and self._over(env.agent_selection):
+            agent = env.agent_selection
+            i = self._find(agent)
+            if self._ended[i]:
+                self._fault(f"{agent} has its turn again, after its episode was over")
+            last[agent] = env.observe(agent)
+            terminated[i], truncated[i] = env.terminations[agent], env.truncations[agent]
+            self._settle(agent)
+            self._ended[i] = True
+            env.step(None)
+        over = not env.agents
+        if not over:
+            self._turn()
+        look = self._all_see(last, infos, state)
+        reward, self._owed = reward + self._owed, np.zeros(count)
+        return Moved(look, reward, terminated, truncated, self._info(infos), None), over
+
+    def _cut(self, moved: Moved) -> None:
+        for agent in self.env.agents:
+            i = self._find(agent)
+            self._returns[i] += self._paid[i]
+            # It may have ended without having had its turn since.
+            ended = bool(self.env.terminations[agent])
+            moved.terminated[i], moved.truncated[i] = ended, not ended
+
+    def _turn(self) -> None:
+        self._mover = self.env.agent_selection
+        if self._mover not in self.env.agents:
+            self._fault(f"it is the turn of {self._mover!r}, which is not among the agents")
+        self._settle(self._mover)
+
+    def _settle(self, agent: str) -> None:
+        """Bring what was paid since the agent's last turn to what ``last()`` says."""
+        i = self._find(agent)
+        earned = _number(self.env.last(observe=False)[1])
+        if not np.isclose(earned, self._paid[i], rtol=1e-9, atol=1e-12):
+            self._owed[i] += earned - self._paid[i]
+        self._returns[i] += earned
+        self._paid[i] = 0.0
+
+    def _over(self, agent: str) -> bool:
+        return bool(self.env.terminations[agent] or self.env.truncations[agent])
+
+    def _all_see(
+        self, last: Mapping[str, Any], infos: Mapping[str, Any], state: Array | None
+    ) -> Look:
+        """What all see: those in ``last`` for the last time."""
+        observations = dict(last)
+        for agent in self.env.agents:
+            self._find(agent)
+            observations[agent] = self.env.observe(agent)
+        infos = {**infos, **{agent: self.env.infos.get(agent) for agent in self.env.agents}}
+        mover = self._mover if self.env.agents else None
+        look = self._look(
+            observations, infos, lambda agent: agent == mover, state, over=mover is None
+        )
+        if mover is not None and not look.acting.any():
+            self._fault(f"it is the turn of {mover}, and its action_mask allows nothing")
+        return look
+
+
+def _number(value: Any) -> float:
+    """A reward as a float: also of an array that holds just one."""
+    return float(np.asarray(value).item())

@@ -1,0 +1,431 @@
+"""The copies of a ZooBatch: in this process, or spread over worker processes.
+
+Workers are spawned, and talk through one pipe each. They answer copy by copy, so that one that
+raises, dies or hangs can be named. Whatever goes wrong, no process is left behind: workers end when
+the pipe or the process at its other end does, and Ctrl-C is left to that process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import time
+import traceback
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+from gymnasium.vector.utils import CloudpickleWrapper
+
+from corral.adapters.zoo.copies import Look, Moved, ZooCopy, make_copy
+from corral.adapters.zoo.layout import Layout
+from corral.errors import WorkerError
+
+__all__ = ["Copies", "LocalCopies", "WorkerCopies"]
+
+STARTING = 60.0
+"""Seconds that a worker has to start and to make an environment, if the deadline is not longer."""
+
+CLOSING = 3.0
+"""Seconds that workers have to close their environments; then they are killed."""
+
+ABORTING = 0.5
+"""The same after one of them has failed."""
+
+ORPHANED = 2.0
+"""Seconds that a worker whose parent has died has to close its environments."""
+
+Actions = Mapping[str, Any]
+
+
+class Copies(Protocol):
+    """B copies of an environment, moved together."""
+
+    def reset(self, rngs: Sequence[np.random.Generator | None], seeds: Sequence[int]) -> list[Look]:
+        """Begin anew in every copy; ``seeds`` are what the generators give them, to be named."""
+        ...
+
+    def step(self, actions: Sequence[Actions]) -> list[Moved]: ...
+
+    def close(self, quiet: bool = False) -> None:
+        """End it; ``quiet``: whatever the environments do about it. May be called again."""
+        ...
+
+
+def _place(copy: int, seed: int | None, actions: Actions | None) -> str:
+    """Which copy it is, how it was seeded and what it played."""
+    seeded = "" if seed is None else f" (first reset with seed={seed})"
+    if actions is None:
+        return f"copy {copy}{seeded}, which had played nothing"
+    played = ", ".join(f"{agent}: {np.asarray(a).tolist()}" for agent, a in actions.items())
+    return f"copy {copy}{seeded}, whose last actions were {{{played}}}"
+
+
+# --- In this process -----------------------------------------------------------------------------
+
+
+class LocalCopies:
+    """Copies that are moved one after the other."""
+
+    def __init__(self, make_env: Callable[[], Any], layout: Layout, copies: int) -> None:
+        self._make_env = make_env
+        self._layout = layout
+        self._count = copies
+        self._copies: list[ZooCopy] = []
+        self._seeds: Sequence[int] = ()
+
+    def reset(self, rngs: Sequence[np.random.Generator | None], seeds: Sequence[int]) -> list[Look]:
+        self._seeds = seeds
+        while len(self._copies) < self._count:
+            self._copies.append(make_copy(self._make_env(), self._layout))
+        return [
+            self._named(number, None, copy.reset, rng)
+            for number, (copy, rng) in enumerate(zip(self._copies, rngs, strict=True))
+        ]
+
+    def step(self, actions: Sequence[Actions]) -> list[Moved]:
+        return [
+            self._named(number, played, copy.step, played)
+            for number, (copy, played) in enumerate(zip(self._copies, actions, strict=True))
+        ]
+
+    def _named(self, number: int, played: Actions | None, call: Callable[..., Any], by: Any) -> Any:
+        try:
+            return call(by)
+        except Exception as error:
+            error.add_note(f"in {_place(number, self._seeds[number], played)}")
+            raise
+
+    def close(self, quiet: bool = False) -> None:
+        while self._copies:
+            try:
+                self._copies.pop().close()
+            except Exception:
+                if not quiet:
+                    self.close(quiet=True)
+                    raise
+
+
+# --- In worker processes -------------------------------------------------------------------------
+
+
+class WorkerCopies:
+    """Copies that are moved by worker processes, each with a block of them."""
+
+    def __init__(
+        self,
+        make_env: Callable[[], Any],
+        layout: Layout,
+        copies: int,
+        workers: int,
+        deadline: float,
+    ) -> None:
+        self._make_env = make_env
+        self._layout = layout
+        self._deadline = deadline
+        blocks = np.array_split(np.arange(copies), min(workers, copies))
+        self._blocks = [block.tolist() for block in blocks]
+        self._processes: list[Any] = []
+        self._pipes: list[Connection] = []
+        self._seeds: Sequence[int | None] = [None] * copies
+        self._played: Sequence[Actions | None] = [None] * copies
+        self._at_exit: Callable[[], None] | None = None
+        self._owner = 0
+
+    @property
+    def processes(self) -> tuple[int, ...]:
+        """The workers' process ids."""
+        return tuple(process.pid for process in self._processes)
+
+    def reset(self, rngs: Sequence[np.random.Generator | None], seeds: Sequence[int]) -> list[Look]:
+        self._seeds, self._played = seeds, [None] * len(seeds)
+        with _Aborting(self):
+            if not self._processes:
+                self._start()
+            return self._exchange("reset", rngs, self._deadline)
+
+    def step(self, actions: Sequence[Actions]) -> list[Moved]:
+        self._played = actions
+        with _Aborting(self):
+            return self._exchange("step", actions, self._deadline)
+
+    def _start(self) -> None:
+        self._owner = os.getpid()
+        # multiprocessing waits, at exit, for workers that wait for orders. Its exit function was
+        # registered before this one, and runs after it.
+        self._at_exit = _closer(weakref.ref(self))
+        atexit.register(self._at_exit)
+        context = multiprocessing.get_context("spawn")
+        make_env = CloudpickleWrapper(self._make_env)
+        for number in range(len(self._blocks)):
+            here, there = context.Pipe()
+            process = context.Process(
+                target=_work, args=(there, make_env, self._layout), name=f"corral-zoo-{number}"
+            )
+            self._pipes.append(here)
+            try:
+                process.start()
+            except (AttributeError, TypeError, pickle.PicklingError) as error:
+                raise ValueError(
+                    f"make_env={self._make_env!r} cannot be sent to a worker process: {error}; "
+                    "make all that it needs inside it, or give workers=0"
+                ) from error
+            finally:
+                there.close()  # else the pipe would outlive the worker
+            self._processes.append(process)
+        everyone = [None] * len(self._played)
+        self._exchange("make", everyone, max(self._deadline, STARTING))
+
+    # --- Orders and answers ----------------------------------------------------------------------
+
+    def _exchange(self, order: str, parts: Sequence[Any], deadline: float) -> list[Any]:
+        """Give every worker its copies' parts; the answers, copy by copy."""
+        for worker, block in enumerate(self._blocks):
+            if wait([self._processes[worker].sentinel], timeout=0):
+                self._died(worker, block[0], "while it waited for orders")
+            with suppress(OSError):  # it has died: found out below
+                self._pipes[worker].send((order, [parts[copy] for copy in block]))
+        answers: list[Any] = [None] * len(parts)
+        waiting = {worker: list(block) for worker, block in enumerate(self._blocks)}
+        due = dict.fromkeys(waiting, time.monotonic() + deadline)
+        while waiting:
+            ready = self._ready(waiting, min(due[worker] for worker in waiting))
+            for worker in list(waiting):
+                copy = waiting[worker][0]
+                if worker in ready:
+                    answers[copy] = self._answer(worker, copy, order)
+                    waiting[worker].pop(0)
+                    due[worker] = time.monotonic() + deadline
+                    if not waiting[worker]:
+                        del waiting[worker]
+                elif time.monotonic() >= due[worker]:
+                    self._fail(copy, f"gave no answer for {deadline:g} s {_during(order)}")
+        return answers
+
+    def _ready(self, workers: Mapping[int, Any], until: float) -> set[int]:
+        """Which of them have answered, or died."""
+        things: dict[Any, int] = {}
+        for worker in workers:
+            things[self._pipes[worker]] = worker
+            things[self._processes[worker].sentinel] = worker
+        return {things[thing] for thing in wait(list(things), max(0.0, until - time.monotonic()))}
+
+    def _answer(self, worker: int, copy: int, order: str) -> Any:
+        try:
+            # A worker that has died may have answered before: poll says so.
+            failed, answer = self._pipes[worker].recv() if self._pipes[worker].poll() else (1, None)
+        except (EOFError, OSError):
+            failed, answer = True, None
+        if not failed:
+            return answer
+        if answer is None:
+            self._died(worker, copy, _during(order))
+        what, trace = answer
+        self._fail(copy, f"raised {what} {_during(order)}", trace)
+
+    def _died(self, worker: int, copy: int, when: str) -> NoReturn:
+        process = self._processes[worker]
+        process.join(1.0)
+        self._fail(copy, f"{_ending(process.exitcode)} {when}{_hint(when, process.exitcode)}")
+
+    def _fail(self, copy: int, what: str, trace: str | None = None) -> NoReturn:
+        raise self._error(copy, what, trace)
+
+    def _error(self, copy: int, what: str, trace: str | None = None) -> WorkerError:
+        seed, played = self._seeds[copy], self._played[copy]
+        block = next(block for block in self._blocks if copy in block)
+        others = f" (it ran copies {block[0]}..{block[-1]})" if len(block) > 1 else ""
+        message = (
+            f"{self._layout.name}: the worker process of {_place(copy, seed, played)}, {what}"
+            f"{others}. All workers have been ended; to look into it, run with workers=0"
+        )
+        if trace is not None:
+            message += f"\n\nIn the worker:\n{trace}"
+        return WorkerError(message, copy=copy, seed=seed, actions=played, traceback=trace)
+
+    # --- The end ---------------------------------------------------------------------------------
+
+    def close(self, quiet: bool = False) -> None:
+        """End the workers, within 5 s. Raises WorkerError, afterwards, where one did not end well:
+        it had died, its environments raised in ``close()``, or took too long for it."""
+        failure = self._end(CLOSING)
+        if failure is not None and not quiet:
+            raise failure
+
+    def abort(self) -> None:
+        """End the workers quickly."""
+        self._end(ABORTING)
+
+    def _end(self, patience: float) -> WorkerError | None:
+        if self._at_exit is not None:
+            atexit.unregister(self._at_exit)
+            self._at_exit = None
+        processes, pipes = self._processes, self._pipes
+        self._processes, self._pipes = [], []
+        if not processes or self._owner != os.getpid():  # a fork has no say
+            return None
+        failure: WorkerError | None = None
+        closing: dict[Any, int] = {}  # pipe -> worker
+        for worker, (process, pipe) in enumerate(zip(processes, pipes, strict=False)):
+            if wait([process.sentinel], timeout=0):
+                process.join()
+                what = f"{_ending(process.exitcode)} while it waited for orders"
+                failure = failure or self._error(self._blocks[worker][0], what)
+                continue
+            with suppress(OSError):
+                pipe.send(("close", None))
+            closing[pipe] = worker
+        until = time.monotonic() + patience
+        while closing and (ready := wait(list(closing), max(0.0, until - time.monotonic()))):
+            for end in ready:
+                worker = closing[end]
+                try:
+                    # What comes before "closed" are answers that nobody waits for any more.
+                    answer = pipes[worker].recv()
+                except (EOFError, OSError):
+                    del closing[end]
+                    processes[worker].join(1.0)
+                    what = f"{_ending(processes[worker].exitcode)} {_during('close')}"
+                    failure = failure or self._error(self._blocks[worker][0], what)
+                    continue
+                if answer[0] == "closed":
+                    del closing[end]
+                    for number, (what, trace) in answer[1]:
+                        copy = self._blocks[worker][number]
+                        what = f"raised {what} {_during('close')}"
+                        failure = failure or self._error(copy, what, trace)
+        for worker in closing.values():
+            what = f"had not ended {patience:g} s after it was told to, {_during('close')}"
+            failure = failure or self._error(self._blocks[worker][0], what)
+            processes[worker].kill()
+        for process in processes:
+            process.join(0.5)
+            if process.exitcode is None:
+                process.kill()
+                process.join(1.0)
+        for pipe in pipes:
+            pipe.close()
+        return failure
+
+
+class _Aborting:
+    """Ends the workers where anything is raised, Ctrl-C included: they would be out of step."""
+
+    def __init__(self, copies: WorkerCopies) -> None:
+        self._copies = copies
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if error is not None:
+            self._copies.abort()
+
+
+def _during(order: str) -> str:
+    return {
+        "make": "while it was started and made its environments",
+        "reset": "in reset()",
+        "step": "in step()",
+        "close": "in close()",
+    }[order]
+
+
+def _ending(code: int | None) -> str:
+    if code is None:
+        return "closed its pipe"
+    if code < 0:
+        with suppress(ValueError):
+            return f"was killed by signal {-code} ({signal.Signals(-code).name})"
+    return f"exited with code {code}"
+
+
+def _hint(when: str, code: int | None) -> str:
+    if "started" in when and code == 1:
+        return ' (a script that uses workers needs `if __name__ == "__main__":` around its work)'
+    return ""
+
+
+def _closer(copies: weakref.ref[WorkerCopies]) -> Callable[[], None]:
+    """Closes the copies if they still live: exit functions must not keep them alive."""
+
+    def close() -> None:
+        alive = copies()
+        if alive is not None:
+            alive.close(quiet=True)
+
+    return close
+
+
+# --- The worker ----------------------------------------------------------------------------------
+
+
+def _work(pipe: Connection, make_env: Callable[[], Any], layout: Layout) -> None:
+    """Make copies and move them as told, until told to close, or until the parent has died."""
+    # Handlers, not SIG_IGN, which the environment's own child processes would inherit. The parent
+    # decides what a signal to the whole group means, and ends its workers in its own time.
+    for heard in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(heard, _unheeded)
+    threading.Thread(target=_follow_parent, daemon=True).start()
+    copies: list[ZooCopy] = []
+    while True:
+        try:
+            order, parts = pipe.recv()
+        except (EOFError, OSError):
+            _close_all(copies)
+            return
+        if order == "close":
+            with suppress(OSError):
+                pipe.send(("closed", _close_all(copies)))
+            return
+        for number, part in enumerate(parts):
+            try:
+                if order == "make":
+                    copies.append(make_copy(make_env(), layout))
+                    answer: Any = None
+                else:
+                    copy = copies[number]
+                    answer = copy.reset(part) if order == "reset" else copy.step(part)
+                failed, data = False, pickle.dumps((False, answer))
+            except BaseException as error:  # sys.exit() too
+                failed, data = True, pickle.dumps((True, _told(error)))
+            try:
+                pipe.send_bytes(data)
+            except OSError:
+                break  # the next order will tell that the parent is gone
+            if failed:
+                break
+
+
+def _close_all(copies: list[ZooCopy]) -> list[tuple[int, tuple[str, str]]]:
+    """Close the environments; what went wrong, with the copy's place."""
+    failures = []
+    for number, copy in enumerate(copies):
+        try:
+            copy.close()
+        except BaseException as error:
+            failures.append((number, _told(error)))
+    return failures
+
+
+def _told(error: BaseException) -> tuple[str, str]:
+    return f"{type(error).__name__}: {error}", traceback.format_exc()
+
+
+def _unheeded(number: int, frame: object) -> None:
+    """Do nothing."""
+
+
+def _follow_parent() -> None:
+    """End this process soon after its parent, whatever the environment is doing."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        time.sleep(ORPHANED)
+        os._exit(1)

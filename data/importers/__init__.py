@@ -1,0 +1,1 @@
+"""Load traces from the files that other programs write."""

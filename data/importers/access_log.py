@@ -1,0 +1,94 @@
+"""Import web-server access logs in the Common or the Combined log format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from corral.data.fields import parse_time
+from corral.data.importers.binning import Counted, Imported, Paths, file_list, finish, node_names
+from corral.data.importers.records import IMPORT_BYTES, Faults
+from corral.data.read import trace_name
+from corral.data.source import lines
+
+__all__ = ["import_access_log"]
+
+# host ident user [day/month/year:hour:minute:second zone] "request" status bytes, then whatever
+# the Combined format adds. Bytes, because requests hold what clients sent, in any encoding.
+_LINE = re.compile(
+    rb"\S+ \S+ .*?\[([0-9]{2})/([A-Z][a-z]{2})/([0-9]{4}):([0-9:]{8}) ([+-][0-9]{4})\] "
+    rb'".*" (?:[0-9]{3}|-) (?:[0-9]+|-)(?: .*)?'
+)
+_MONTHS = b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+
+
+def import_access_log(
+    paths: Paths,
+    *,
+    step: int,
+    names: Sequence[str] | None = None,
+    max_malformed: float = 0.01,
+    skip_malformed: bool = False,
+    capacity: int | str | None = None,
+    name: str | None = None,
+    max_bytes: int = IMPORT_BYTES,
+) -> Imported:
+    """Access logs, plain or gzip, counted into steps of ``step`` seconds; one node per file.
+
+    Files with equal ``names`` are parts of one node: so one joins a log that was rotated. Nodes
+    are cut to the time they have in common. A line in neither format is malformed: it counts for
+    no step, and the notes say how many there were. A share of them above ``max_malformed`` of a
+    file's lines is refused, unless ``skip_malformed``.
+
+    Raises TraceError for faults in the files, ValueError for options out of range.
+    """
+    if not 0 <= max_malformed <= 1:
+        raise ValueError(f"max_malformed={max_malformed!r} must be a share, 0 .. 1")
+    counted = Counted(step)
+    notes: list[str] = []
+    files = file_list(paths)
+    for path, node in zip(files, node_names(files, names), strict=True):
+        bad: list[tuple[int, bytes]] = []  # the first few
+        malformed = number = 0
+        for number, raw in lines(path, max_bytes=max_bytes):
+            line = raw.rstrip(b"\r\n")
+            seconds = _seconds(line)
+            if seconds is not None:
+                counted.add(node, seconds)
+                continue
+            malformed += 1
+            if len(bad) < 3:
+                bad.append((number, line))
+        faults = Faults(path)
+        if malformed == number:
+            faults.add("no line is in the Common or Combined log format")
+        if malformed > max_malformed * number and not skip_malformed:
+            for at, line in bad:
+                text = line.decode(errors="backslashreplace")
+                faults.add("not in the Common or Combined log format", at, value=text)
+            faults.add(
+                f"{malformed:,} of {number:,} lines are malformed, more than the share of "
+                f"{max_malformed:g}: repair them, or pass skip_malformed=True to leave them out"
+            )
+        faults.check()
+        if malformed:
+            notes.append(
+                f"{path.name}: {malformed:,} of {number:,} lines are malformed and were left out, "
+                f"the first is line {bad[0][0]}"
+            )
+    loads = counted.loads(notes, together=False)
+    return finish(loads, capacity, name or "+".join(map(trace_name, files)), notes)
+
+
+def _seconds(line: bytes) -> int | None:
+    """The time of a log line, in seconds since 1970-01-01 UTC; None where it is malformed."""
+    match = _LINE.fullmatch(line)
+    if match is None:
+        return None
+    day, month, year, clock, zone = match.groups()
+    if month not in _MONTHS:
+        return None
+    number = _MONTHS.index(month) + 1
+    text = f"{year.decode()}-{number:02d}-{day.decode()}T{clock.decode()}{zone.decode()}"
+    parsed = parse_time(text)
+    return None if parsed is None else parsed[1]

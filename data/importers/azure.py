@@ -1,0 +1,132 @@
+"""Import the invocations of the Azure Functions trace of 2019."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from corral.data.fields import count_rule, parse_count, parse_time
+from corral.data.importers.binning import (
+    Imported,
+    Paths,
+    Sampled,
+    check_step,
+    file_list,
+    finish,
+    resample,
+)
+from corral.data.importers.records import IMPORT_BYTES, Faults, records
+from corral.data.trace import Counts
+
+__all__ = ["import_azure_functions"]
+
+MINUTES = 1440
+KEYS = ("HashOwner", "HashApp", "HashFunction", "Trigger")
+
+
+def import_azure_functions(
+    paths: Paths,
+    *,
+    nodes: int,
+    by: Literal["app", "function"] = "app",
+    pick: Literal["hash", "top"] = "hash",
+    start: str = "2019-07-15T00:00:00Z",
+    step: int | None = None,
+    capacity: int | str | None = None,
+    name: str = "azure_functions",
+    max_bytes: int = IMPORT_BYTES,
+) -> Imported:
+    """Invocations per minute, one file per day, the functions grouped onto ``nodes`` nodes.
+
+    The files are consecutive days in the order given, the first of which begins at ``start``
+    (the data set names its days 1 to 14). ``pick="hash"``: every application (or function, as
+    ``by`` says) belongs to the node that the SHA-256 of its name draws, and none is left out.
+    ``pick="top"``: the busiest ``nodes`` of them are a node each, and the notes say what share of
+    the load is left out. A function that a day's file does not list was not invoked on that day.
+    ``step``: seconds, a multiple of 60.
+
+    Raises TraceError for faults in the files, ValueError for options out of range.
+    """
+    check_step(step)
+    first = parse_time(start)
+    if first is None or first[0] != "utc":
+        raise ValueError(f"start={start!r} must be an ISO-8601 time")
+    if by not in ("app", "function") or pick not in ("hash", "top"):
+        raise ValueError(f"by={by!r} must be app or function, pick={pick!r} hash or top")
+    if nodes != int(nodes) or nodes < 1:
+        raise ValueError(f"nodes={nodes!r} must be a whole number, 1 or more")
+    notes: list[str] = []
+    files = file_list(paths)
+    column = KEYS.index("HashApp" if by == "app" else "HashFunction")
+    names = [f"node{i}" for i in range(nodes)]
+    if pick == "top":
+        names = _busiest(files, column, nodes, max_bytes, notes)
+    chosen = {key: place for place, key in enumerate(names)}
+
+    load = np.zeros((len(files) * MINUTES, nodes), dtype=np.int64)
+    functions = 0
+    for day, path in enumerate(files):
+        window = load[day * MINUTES : (day + 1) * MINUTES]
+        for key, counts in _functions(path, column, max_bytes, []):
+            node = _draw(key, nodes) if pick == "hash" else chosen.get(key)
+            if node is not None:
+                window[:, node] += counts
+                functions += 1
+    notes.append(f"{functions:,} rows of {len(files)} days were summed onto {nodes} nodes")
+    for place in np.flatnonzero(~load.any(axis=0)):
+        notes.append(f"{names[place]}: no requests at all; fewer nodes would do")
+    loads = [Sampled(names[i], first[1], 60, load[:, i]) for i in range(nodes)]
+    return finish(resample(loads, step, notes), capacity, name, notes)
+
+
+def _draw(key: str, nodes: int) -> int:
+    """A node for the key: the same one in every process and on every machine."""
+    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") % nodes
+
+
+def _busiest(
+    files: Sequence[Path], column: int, nodes: int, max_bytes: int, notes: list[str]
+) -> list[str]:
+    totals: Counter[str] = Counter()
+    for path in files:
+        for key, counts in _functions(path, column, max_bytes, notes):
+            totals[key] += int(counts.sum())
+    if len(totals) < nodes:
+        raise ValueError(f"nodes={nodes}, but the files name only {len(totals)}")
+    # By load, then by name: ties do not depend on the order of rows.
+    ranked = sorted(totals, key=lambda key: (-totals[key], key))[:nodes]
+    kept, whole = sum(totals[key] for key in ranked), sum(totals.values())
+    notes.append(
+        f"{nodes} of {len(totals):,} were picked; they carry {kept:,} of {whole:,} invocations, "
+        "the others were left out"
+    )
+    return ranked
+
+
+def _functions(
+    path: Path, column: int, max_bytes: int, notes: list[str]
+) -> Iterator[tuple[str, Counts]]:
+    """Key and counts [1440] of each row."""
+    faults = Faults(path)
+    rows = records(path, faults, notes, max_bytes=max_bytes)
+    _, header = next(rows)
+    wanted = [*KEYS, *(str(minute) for minute in range(1, MINUTES + 1))]
+    if header != wanted:
+        faults.add("the header must be HashOwner,HashApp,HashFunction,Trigger,1,2,...,1440", 1)
+        faults.check()
+    for line, fields in rows:
+        cells = fields[len(KEYS) :]
+        counts = [parse_count(cell) for cell in cells]
+        if None in counts:
+            bad = counts.index(None)
+            faults.add(count_rule(cells[bad]), line, str(bad + 1), cells[bad])
+        elif not fields[column]:
+            faults.add("empty name", line, KEYS[column], "")
+        else:
+            yield fields[column], np.array(counts, dtype=np.int64)  # [1440]
+    faults.check()

@@ -1,0 +1,234 @@
+"""From loads that are counted or sampled per node to one aligned trace, with notes on the way."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from corral.data.checks import format_time
+from corral.data.fields import name_rule
+from corral.data.read import MAX_CELLS
+from corral.data.trace import MAX_VALUE, Counts, Trace
+from corral.errors import Fault, TraceError
+
+__all__ = [
+    "Counted",
+    "Gaps",
+    "Imported",
+    "Paths",
+    "Sampled",
+    "align",
+    "check_size",
+    "check_step",
+    "file_list",
+    "finish",
+    "node_names",
+    "resample",
+]
+
+Gaps = Literal["refuse", "zero", "previous", "interpolate"]
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """An imported trace, and in plain sentences what was trimmed, filled, rounded or left out."""
+
+    trace: Trace
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """The load of one node: ``counts`` [R] requests in steps of ``step`` seconds from ``start``."""
+
+    name: str
+    start: int  # seconds since 1970-01-01 UTC
+    step: int
+    counts: Counts
+
+    @property
+    def end(self) -> int:
+        return self.start + self.step * len(self.counts)
+
+
+def file_list(paths: Paths) -> list[Path]:
+    """``paths`` as a list. Raises ValueError where it is empty."""
+    if isinstance(paths, str | os.PathLike):
+        return [Path(paths)]
+    found = [Path(path) for path in paths]
+    if not found:
+        raise ValueError("no files: give at least one path")
+    return found
+
+
+def node_names(paths: Sequence[Path], names: Sequence[str] | None) -> list[str]:
+    """A node name per file: ``names``, or the files' names without folder and suffix.
+
+    Raises ValueError where there are not as many names as files, or a name cannot be one, and
+    where two files are called alike. Equal ``names`` are meant: their files belong to one node.
+    """
+    if names is None:
+        names = [Path(path.name.removesuffix(".gz")).stem for path in paths]
+        repeated = [name for name, times in Counter(names).items() if times > 1]
+        if repeated:
+            raise ValueError(f"several files are called {repeated[0]!r}: give names=")
+    if isinstance(names, str) or len(names) != len(paths):
+        raise ValueError(f"names={names!r} must be {len(paths)} names, one per file")
+    for name in names:
+        rule = name_rule(name)
+        if rule is not None:
+            raise ValueError(f"node name {name!r}: {rule}")
+    return list(names)
+
+
+def check_step(step: int | None) -> None:
+    """Raise ValueError where ``step`` is neither None nor a whole number of seconds, 1 or more."""
+    if step is not None and (isinstance(step, bool) or step != int(step) or step < 1):
+        raise ValueError(f"step={step!r} must be a whole number of seconds, 1 or more")
+
+
+def check_size(steps: int, what: str, start: int) -> None:
+    """Raise TraceError where so many steps cannot be meant."""
+    if steps > MAX_CELLS:
+        rule = (
+            f"{steps:,} steps from {_time(start)} on, more than {MAX_CELLS:,}: "
+            "look for a wrong time, or choose a larger step"
+        )
+        raise TraceError([Fault(file=what, rule=rule)])
+
+
+class Counted:
+    """Requests counted into bins of ``step`` seconds, which begin at multiples of it since 1970."""
+
+    def __init__(self, step: int) -> None:
+        check_step(step)
+        self.step = step
+        self.bins: dict[str, Counter[int]] = {}
+
+    def add(self, node: str, seconds: int) -> None:
+        """Count one request."""
+        self.bins.setdefault(node, Counter())[seconds // self.step] += 1
+
+    def loads(self, notes: list[str], *, together: bool) -> list[Sampled]:
+        """The loads of all nodes, aligned.
+
+        ``together``: one recording saw all nodes, so that one without requests had none. Otherwise
+        each node was recorded from its first request to its last.
+        """
+        first = {node: min(counter) for node, counter in self.bins.items()}
+        last = {node: max(counter) for node, counter in self.bins.items()}
+        if together:
+            first = dict.fromkeys(first, min(first.values()))
+            last = dict.fromkeys(last, max(last.values()))
+        total = sum(last[node] - first[node] + 1 for node in first)
+        check_size(total, "import", min(first.values()) * self.step)
+        loads = []
+        for node, counter in self.bins.items():
+            counts = np.zeros(last[node] - first[node] + 1, dtype=np.int64)
+            for place, count in counter.items():
+                counts[place - first[node]] = count
+            loads.append(Sampled(node, first[node] * self.step, self.step, counts))
+        loads = align(loads, notes)
+        for load in loads:
+            empty = int((load.counts == 0).sum())
+            if empty:
+                notes.append(
+                    f"{load.name}: {empty:,} of {len(load.counts):,} steps have no request"
+                )
+        notes.append("the first and the last step may be recorded in part only")
+        return loads
+
+
+def align(loads: Sequence[Sampled], notes: list[str]) -> list[Sampled]:
+    """The loads cut to the time that all have in common; what is cut is noted.
+
+    Raises TraceError where they have no time in common, or not the same grid of steps.
+    """
+    start, end = max(load.start for load in loads), min(load.end for load in loads)
+    if start >= end:
+        spans = "; ".join(f"{x.name}: {_time(x.start)} to {_time(x.end)}" for x in loads[:3])
+        raise _error(f"the nodes have no time in common ({spans})")
+    cut = []
+    for load in loads:
+        if (start - load.start) % load.step:
+            raise _error(
+                f"the steps of {load.name!r} do not begin at {_time(start)}, where those of other "
+                "nodes do: the files cannot be aligned without splitting counts"
+            )
+        low, high = (start - load.start) // load.step, (end - load.start) // load.step
+        kept = load.counts[low:high]
+        for what, lost in (("before", load.counts[:low]), ("after", load.counts[high:])):
+            if len(lost):
+                notes.append(
+                    f"{load.name}: {len(lost):,} steps with {lost.sum():,} requests {what} the "
+                    "time that all nodes have in common were trimmed"
+                )
+        cut.append(Sampled(load.name, start, load.step, kept))
+    return cut
+
+
+def resample(loads: Sequence[Sampled], step: int | None, notes: list[str]) -> list[Sampled]:
+    """The loads in steps of ``step`` seconds, each the sum of whole steps; a rest is trimmed.
+
+    Raises TraceError where ``step`` is no multiple of a file's own, or is needed and None.
+    """
+    steps = sorted({load.step for load in loads})
+    if step is None and len(steps) > 1:
+        raise _error(f"the files have different steps ({steps} seconds): give step=")
+    new = step or steps[0]
+    wrong = [each for each in steps if new % each]
+    if wrong:
+        raise _error(f"step={new} is no multiple of the file's own step of {wrong[0]} seconds")
+    summed = []
+    for load in loads:
+        many = new // load.step
+        whole = len(load.counts) // many
+        rest = load.counts[whole * many :]
+        if len(rest):
+            notes.append(
+                f"{load.name}: the last {len(rest):,} steps of {load.step} s with {rest.sum():,} "
+                f"requests do not fill a step of {new} s and were trimmed"
+            )
+        counts = load.counts[: whole * many].reshape(whole, many).sum(axis=1)  # [R / many]
+        summed.append(Sampled(load.name, load.start, new, counts))
+    if not all(len(load.counts) for load in summed):
+        raise _error(f"the files are shorter than one step of {new} seconds")
+    return summed
+
+
+def finish(
+    loads: Sequence[Sampled], capacity: int | str | None, name: str, notes: Sequence[str]
+) -> Imported:
+    """The trace of loads that are aligned. Raises TraceError where nothing arrives at all."""
+    arrivals = np.stack([load.counts for load in loads], axis=1)  # [T, N]
+    if not arrivals.any():
+        raise _error("no requests at all")
+    if arrivals.max() > MAX_VALUE:
+        raise _error(f"more than {MAX_VALUE:,} requests in one step: choose a smaller step")
+    start, step = loads[0].start, loads[0].step
+    trace = Trace(
+        nodes=tuple(load.name for load in loads),
+        arrivals=arrivals,
+        capacity=None,
+        times=start + step * np.arange(len(arrivals)),
+        clock="utc",
+        name=name,
+    )
+    if capacity is not None:
+        trace = trace.with_capacity(capacity)
+    return Imported(trace, tuple(notes))
+
+
+def _time(seconds: int) -> str:
+    return format_time(seconds, "utc")
+
+
+def _error(rule: str) -> TraceError:
+    return TraceError([Fault(file="import", rule=rule)])

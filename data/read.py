@@ -1,0 +1,255 @@
+"""Read a load trace from a CSV file, strictly: every cell is used as it stands, or refused.
+
+Two ways lead through a file. ``scan`` takes the plain ones quickly; whatever it doubts, the
+careful way here reads line by line, accepts or explains. Both end in the same checks across rows.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import re
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from corral.data.checks import MAX_FAULTS, Table, assemble
+from corral.data.fields import (
+    Clock,
+    count_rule,
+    name_rule,
+    parse_count,
+    parse_time,
+    time_rule,
+)
+from corral.data.scan import scan
+from corral.data.source import MAX_BYTES, MAX_LINE, chunks
+from corral.data.trace import Counts, Trace
+from corral.errors import Fault, TraceError
+
+__all__ = ["MAX_CELLS", "read_trace", "trace_name"]
+
+MAX_CELLS = 50_000_000
+"""Default limit on rows x columns of a file."""
+
+COLUMNS = ("time", "node", "arrivals", "capacity")
+
+# A row whose quotes are where RFC 4180 wants them: around whole fields, doubled inside.
+_QUOTED_ROW = re.compile(r'(?:"(?:[^"]|"")*"|[^",]*)(?:,(?:"(?:[^"]|"")*"|[^",]*))*')
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def read_trace(
+    path: str | Path, *, max_cells: int = MAX_CELLS, max_bytes: int = MAX_BYTES
+) -> Trace:
+    """The trace in the CSV file ``path``, plain or gzip (told by its content, not by its name).
+
+    The header is ``time,node,arrivals`` or ``time,node,arrivals,capacity``; each row says how many
+    requests arrive at a node in the step that begins at a time, and how many it can serve. Every
+    node needs one row for every time. Times are whole numbers or ISO-8601 (UTC where no zone is
+    given) with one constant step; counts are plain digits, 0 .. 2**31. Nodes keep the order in
+    which they first appear. ``corral/data/README.md`` states the format in full.
+
+    Nothing is dropped, filled or rounded. That is also why the last line must end with a line end:
+    without one, a file cut inside its last number looks complete, and a wrong number is worse than
+    a refused file. Blank lines are allowed at the very end only.
+
+    Limits hold while the file is read, before memory fills: ``max_cells`` counts rows x columns,
+    ``max_bytes`` the bytes of the file after unpacking.
+
+    Raises TraceError, whose ``faults`` name line, column, value and rule of the first few things
+    that are wrong. Warns (TraceWarning) where rows had to be sorted by time.
+    """
+    path = Path(path)
+    file = str(path)
+    data = _load(path, max_cells, max_bytes)
+    table = scan(data, file=file) or _Careful(file).read(data)
+    return assemble(table, data, name=trace_name(path))
+
+
+def trace_name(path: Path) -> str:
+    """The name of a file without its folder and without .csv, .csv.gz or the like."""
+    name = path.name.removesuffix(".gz")
+    return name.removesuffix(".csv") or path.name
+
+
+def _load(path: Path, max_cells: int, max_bytes: int) -> bytes:
+    """All bytes of the file, refused as soon as they exceed a limit."""
+    pieces: list[bytes] = []
+    rows = columns = 0
+    for piece in chunks(path, max_bytes=max_bytes):
+        if not pieces:
+            columns = piece.partition(b"\n")[0].count(b",") + 1
+        pieces.append(piece)
+        rows += piece.count(b"\n")
+        if (rows - 1) * columns > max_cells:
+            rule = (
+                f"holds more than {max_cells:,} cells (rows x columns); "
+                "pass a larger max_cells if it is meant to be that large"
+            )
+            raise TraceError([Fault(file=str(path), rule=rule)])
+    data = b"".join(pieces)
+    body = data.rstrip(b"\r\n")  # blank lines at the very end carry nothing
+    if len(body) == len(data):
+        return data
+    return data[: len(body) + (2 if data.startswith(b"\r\n", len(body)) else 1)]
+
+
+class _Careful:
+    """Reads a file line by line, and collects what is wrong with it."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.faults: list[Fault] = []
+        self.columns: tuple[str, ...] = COLUMNS
+        self.clock: Clock | None = None
+        self.codes: dict[str, int] = {}
+        self.time, self.node = array("q"), array("q")
+        self.counts = {"arrivals": array("q"), "capacity": array("q")}
+
+    def read(self, data: bytes) -> Table:
+        """The rows of ``data``. Raises TraceError with the first few faults."""
+        if not data.strip(b"\r\n"):
+            self._fault("the file is empty; it needs a header and rows")
+            raise TraceError(self.faults)
+        for number, raw in enumerate(io.BytesIO(data), start=1):
+            self._line(number, raw)
+            # A wrong header makes faults of every row below it: report the header alone.
+            if len(self.faults) > MAX_FAULTS or (number == 1 and self.faults):
+                break
+        else:
+            if number == 1:
+                self._fault("only a header: the file needs rows below it")
+        if self.faults or self.clock is None:
+            raise TraceError(self.faults[:MAX_FAULTS], more=len(self.faults) > MAX_FAULTS)
+        return Table(
+            file=self.file,
+            nodes=tuple(self.codes),
+            clock=self.clock,
+            time=_column(self.time),
+            node=_column(self.node),
+            arrivals=_column(self.counts["arrivals"]),
+            capacity=_column(self.counts["capacity"]) if "capacity" in self.columns else None,
+        )
+
+    def _fault(
+        self,
+        rule: str,
+        line: int | None = None,
+        column: str | None = None,
+        value: str | None = None,
+    ) -> None:
+        if value is not None and len(value) > 60:
+            value = value[:60] + "..."
+        self.faults.append(Fault(self.file, rule, line=line, column=column, value=value))
+
+    def _line(self, number: int, raw: bytes) -> None:
+        if len(raw) > MAX_LINE:
+            return self._fault(f"this line is longer than {MAX_LINE} bytes: no CSV row", number)
+        try:
+            line = raw.decode()
+        except UnicodeDecodeError as error:
+            bad = raw[error.start : error.start + 4]
+            return self._fault("not UTF-8: save the file as UTF-8", number, value=repr(bad))
+        bare = line.removesuffix("\n").removesuffix("\r")
+        if not line.endswith("\n") and "\r" not in bare:
+            rule = (
+                "the last line has no line end, so it may be cut inside its last number; "
+                "if the file is complete, add one: echo >> FILE"
+            )
+            return self._fault(rule, number, value=bare)
+        fields = self._split(number, bare)
+        if fields is None:
+            return None
+        return self._header(fields) if number == 1 else self._row(number, fields)
+
+    def _split(self, number: int, line: str) -> list[str] | None:
+        control = _CONTROL.search(line)
+        if not line.strip():
+            self._fault("blank line; remove it", number)
+        elif control and not (control[0] == "\t" and "," not in line):
+            rule = "a control character, such as a tab or a carriage return; remove it"
+            self._fault(rule, number, value=line)
+        elif '"' not in line:
+            return line.split(",")
+        elif not _QUOTED_ROW.fullmatch(line):
+            rule = "an open or stray quote; quote whole fields, on one line, quotes inside doubled"
+            self._fault(rule, number, value=line)
+        else:
+            return next(csv.reader([line]))
+        return None
+
+    def _header(self, found: list[str]) -> None:
+        if tuple(found) in (COLUMNS, COLUMNS[:3]):
+            self.columns = tuple(found)
+            return
+        self._fault(_header_rule(found), 1, value=",".join(found))
+
+    def _row(self, number: int, fields: list[str]) -> None:
+        if len(fields) != len(self.columns):
+            rule = f"{len(fields)} fields, the header has {len(self.columns)}{_delimiter(fields)}"
+            return self._fault(rule, number, value=",".join(fields))
+        time, node, *counts = fields
+        self._time(number, time)
+        rule_or_none = name_rule(node)
+        if rule_or_none is not None:
+            self._fault(rule_or_none, number, "node", node)
+        self.node.append(self.codes.setdefault(node, len(self.codes)))
+        for column, text in zip(self.columns[2:], counts, strict=True):
+            value = parse_count(text)
+            if value is None:
+                self._fault(count_rule(text), number, column, text)
+            self.counts[column].append(value or 0)
+        return None
+
+    def _time(self, number: int, text: str) -> None:
+        parsed = parse_time(text)
+        if parsed is None:
+            return self._fault(time_rule(text), number, "time", text)
+        clock, value = parsed
+        if self.clock is None:
+            self.clock = clock
+        if clock != self.clock:
+            first = "integers" if self.clock == "integer" else "ISO-8601"
+            rule = f"times were {first} so far; use one kind in the whole file"
+            return self._fault(rule, number, "time", text)
+        return self.time.append(value)
+
+
+def _column(values: array[int]) -> Counts:
+    return np.frombuffer(values, dtype=np.int64)
+
+
+def _delimiter(fields: Sequence[str]) -> str:
+    """A hint where the fields seem to be separated by something else than commas."""
+    for mark, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+        if len(fields) == 1 and mark in fields[0]:
+            return f"; {name} separate the fields: use commas"
+    return ""
+
+
+def _header_rule(found: list[str]) -> str:
+    wanted = "the header must be time,node,arrivals or time,node,arrivals,capacity"
+    hint = _delimiter(found)
+    if hint:
+        return wanted + hint
+    if parse_time(found[0]):
+        return f"{wanted}; this looks like a row of data: put the header above it"
+    repeated = sorted({name for name in found if found.count(name) > 1})
+    if repeated:
+        return f"{wanted}; {repeated[0]!r} stands there more than once"
+    if set(found) in (set(COLUMNS), set(COLUMNS[:3])):
+        return f"{wanted}; put the columns into this order"
+    remarks = []
+    for name in found:
+        if name in COLUMNS:
+            continue
+        close = difflib.get_close_matches(name.strip().lower(), COLUMNS, n=1, cutoff=0.6)
+        remarks.append(f"{name!r} is unknown" + (f", did you mean {close[0]!r}?" if close else ""))
+    missing = [name for name in COLUMNS[:3] if name not in found]
+    if missing:
+        remarks.append(f"missing: {', '.join(missing)}")
+    return f"{wanted}; {'; '.join(remarks)}"

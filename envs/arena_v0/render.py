@@ -1,0 +1,284 @@
+"""Pictures of one step of arena_v0: the grid, who stands where, the fields visited, the score.
+
+Fields that the explorer has been to are green, the deeper, the later it found them, so that its way
+shows. Arrows lead from where the agents stood before the step; a red one shows who ran into the
+other, and where. The panel beside the grid names the agents and says in words what happened.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from corral.envs.render.canvas import Box, Canvas, Point, bend, centre, mix
+
+__all__ = ["Frame", "ansi", "draw"]
+
+LARGEST = 110  # a field of the picture, in pixels at scale 1
+COLUMNS = 80  # of the text picture, and as many rows of the grid
+
+# Okabe and Ito's colours that keep apart for colour-blind eyes; red a little deeper than theirs.
+EXPLORER, BLOCKER, CLASH = "#0072b2", "#e69f00", "#cc2f10"
+OLD, RECENT = "#dceee5", "#58b592"
+INK, FAINT, LINE, PAPER, CARD = "#1b2530", "#5c6873", "#cdd4db", "#f6f8fa", "#ffffff"
+
+NAMES = ("explorer", "blocker")
+COLOURS = (EXPLORER, BLOCKER)
+
+Place = tuple[int, int]  # row and column
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One step of one copy, in plain numbers; pairs are of the explorer, then the blocker."""
+
+    t: int
+    max_cycles: int
+    entered: tuple[tuple[int, ...], ...]  # by row and column: step of the first visit, 0: never
+    places: tuple[Place, Place]
+    before: tuple[Place, Place]  # where they stood before the step
+    score: tuple[float, float]  # rewards so far
+    first: int | None  # who moved first, 0 or 1; None before the first step
+    collision: tuple[bool, bool]  # who ran into the other
+    new_field: bool  # the explorer was paid for a field
+
+    @property
+    def visited(self) -> int:
+        return sum(step > 0 for row in self.entered for step in row)
+
+    @property
+    def fields(self) -> int:
+        return len(self.entered) * len(self.entered[0])
+
+    def hit(self, agent: int) -> Place:
+        """Where ``agent``, who collided, found the other."""
+        other = 1 - agent
+        return self.before[other] if self.first == agent else self.places[other]
+
+    @property
+    def event(self) -> str:
+        """What happened, in words."""
+        if self.t == 0:
+            return "waiting for the first step"
+        if all(self.collision):
+            return "both run into each other"
+        if any(self.collision):
+            agent = self.collision.index(True)
+            return f"the {NAMES[agent]} runs into the {NAMES[1 - agent]}"
+        return "the explorer finds a new field" if self.new_field else "nothing new is found"
+
+    @property
+    def pay(self) -> tuple[str, str]:
+        """What the step paid, as text."""
+        if self.t == 0:
+            return "", ""
+        if any(self.collision):
+            return "-1", "+1"
+        return ("+1" if self.new_field else "-0.5"), "-0.1"
+
+
+# --- Text ----------------------------------------------------------------------------------------
+
+
+def ansi(frame: Frame) -> str:
+    """The step as plain text of at most 80 columns; of a larger grid, a part with the explorer."""
+    height, width = len(frame.entered), len(frame.entered[0])
+    gap = " " if 2 * width <= COLUMNS else ""
+    rows = _part(height, COLUMNS, frame.places[0][0])
+    columns = _part(width, COLUMNS, frame.places[0][1])
+
+    def glyph(row: int, column: int) -> str:
+        if (row, column) in frame.places:
+            return "EB"[frame.places.index((row, column))]
+        return "o" if frame.entered[row][column] else "."
+
+    pay = [f" ({text})" if text else "" for text in frame.pay]
+    lines = [f"step {frame.t} of {frame.max_cycles}: {frame.event}"]
+    lines += [gap.join(glyph(row, column) for column in columns) for row in rows]
+    if len(rows) < height or len(columns) < width:
+        lines.append(
+            f"rows {rows[0]}..{rows[-1]} of {height}, columns {columns[0]}..{columns[-1]} "
+            f"of {width}"
+        )
+    lines.append(
+        f"E explorer  B blocker  o visited  . not visited: {frame.visited} of {frame.fields}"
+    )
+    lines.append(
+        f"so far: explorer {_score(frame.score[0])}{pay[0]}, "
+        f"blocker {_score(frame.score[1])}{pay[1]}"
+    )
+    return "\n".join(lines)
+
+
+def _part(size: int, room: int, middle: int) -> range:
+    """As many of ``size`` rows or columns as have room, with ``middle`` among them."""
+    first = max(0, min(middle - room // 2, size - room))
+    return range(first, min(size, first + room))
+
+
+def _score(score: float) -> str:
+    text = f"{score:.1f}"
+    return "0.0" if text == "-0.0" else text
+
+
+# --- Picture -------------------------------------------------------------------------------------
+
+
+def draw(frame: Frame, *, width: int = 960, height: int = 640) -> npt.NDArray[np.uint8]:
+    """The step as a picture, uint8 [height, width, 3]; the same frame gives the same bytes.
+
+    Raises MissingExtraError without Pillow (extra ``[render]``).
+    """
+    canvas = Canvas(width, height, PAPER)
+    k = min(width / 960, height / 640)
+    panel = 316 * k
+    margin = 28 * k
+    _grid(canvas, frame, (margin, margin, width - panel - margin, height - margin), k)
+    _panel(canvas, frame, (width - panel, margin, width - margin, height - margin), k)
+    return canvas.pixels()
+
+
+def _grid(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
+    rows, columns = len(frame.entered), len(frame.entered[0])
+    size = min((area[2] - area[0]) / columns, (area[3] - area[1]) / rows, LARGEST * k)
+    x, y = centre(area)
+    left, top = x - size * columns / 2, y - size * rows / 2
+    gap = min(1.5 * k, 0.06 * size)
+
+    def field(place: Place) -> Box:
+        x, y = left + place[1] * size, top + place[0] * size
+        return x, y, x + size, y + size
+
+    for row, steps in enumerate(frame.entered):
+        for column, step in enumerate(steps):
+            x0, y0, x1, y1 = field((row, column))
+            inner = (x0 + gap, y0 + gap, x1 - gap, y1 - gap)
+            fill = _shade(step, frame.t) if step else CARD
+            outline = None if step or size < 6 else LINE
+            canvas.box(inner, fill, outline=outline, stroke=k, radius=0.12 * size)
+    for agent in (1, 0):
+        start, end = centre(field(frame.before[agent])), centre(field(frame.places[agent]))
+        if start != end:
+            _way(canvas, start, end, size, mix(COLOURS[agent], INK, 0.1), (0.0, 0.62))
+        _piece(canvas, agent, end, 0.34 * size)
+    for agent in (1, 0):
+        if frame.collision[agent]:
+            start, end = centre(field(frame.places[agent])), centre(field(frame.hit(agent)))
+            aside = 0.17 if all(frame.collision) else 0.0  # to the right of each: two arrows
+            x, y = aside * (start[1] - end[1]), aside * (end[0] - start[0])
+            start, end = (start[0] + x, start[1] + y), (end[0] + x, end[1] + y)
+            _way(canvas, start, end, 1.3 * size, CLASH, (0.31, 0.72), halo=CARD)
+
+
+def _shade(step: int, t: int) -> str:
+    """The colour of a field first entered in ``step``: deep if lately, pale if long ago."""
+    return mix(OLD, RECENT, 0.9 ** (t - step))
+
+
+def _way(
+    canvas: Canvas,
+    start: Point,
+    end: Point,
+    size: float,
+    colour: str,
+    part: tuple[float, float],
+    halo: str | None = None,
+) -> None:
+    """An arrow over a part of the way between two places, as thick as suits fields of ``size``."""
+    (x0, y0), (x1, y1) = (
+        (start[0] + (end[0] - start[0]) * share, start[1] + (end[1] - start[1]) * share)
+        for share in part
+    )
+    curve = bend((x0, y0), ((x0 + x1) / 2, (y0 + y1) / 2), (x1, y1), points=21)
+    canvas.arrow(curve, 0.1 * size, colour, head=0.24 * size, halo=halo)
+
+
+def _piece(canvas: Canvas, agent: int, place: Point, radius: float) -> None:
+    """The explorer is a disc with an E, the blocker a square with a B."""
+    x, y = place
+    box = (x - radius, y - radius, x + radius, y + radius)
+    round_by = radius if agent == 0 else 0.25 * radius
+    canvas.box(box, COLOURS[agent], outline=CARD, stroke=max(0.08 * radius, 0.7), radius=round_by)
+    if radius >= 5:
+        canvas.text(place, "EB"[agent], 1.15 * radius, fill=CARD, anchor="mm", bold=True)
+
+
+def _panel(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
+    left, top, right, bottom = area
+    room = right - left
+    canvas.text(
+        (left, top + 14 * k),
+        f"Step {frame.t} of {frame.max_cycles}",
+        24 * k,
+        fill=INK,
+        bold=True,
+        width=room,
+    )
+    bar = (left, top + 38 * k, right, top + 44 * k)
+    canvas.box(bar, mix(LINE, PAPER, 0.3), radius=3 * k)
+    done = left + room * min(1.0, frame.t / frame.max_cycles)
+    canvas.box((left, bar[1], done, bar[3]), FAINT, radius=3 * k)
+    colour = CLASH if any(frame.collision) else INK if frame.new_field else FAINT
+    event = frame.event[0].upper() + frame.event[1:]
+    canvas.text((left, top + 70 * k), event, 17 * k, fill=colour, bold=True, width=room)
+    if frame.first is not None:
+        text = f"The {NAMES[frame.first]} moved first."
+        canvas.text((left, top + 93 * k), text, 14 * k, fill=FAINT, width=room)
+    aims = ("+1 for a field it was never on", "+1 when the two collide")
+    for agent in (0, 1):
+        y = top + (118 + 124 * agent) * k
+        _card(canvas, frame, agent, aims[agent], (left, y, right, y + 112 * k), k)
+    _progress(canvas, frame, (left, top + 384 * k, right, top + 440 * k), k)
+    _legend(canvas, (left, bottom - 104 * k, right, bottom), k)
+
+
+def _card(canvas: Canvas, frame: Frame, agent: int, aim: str, box: Box, k: float) -> None:
+    """One agent: who it is, what it is paid for, what it has got."""
+    left, top, right, _ = box
+    canvas.box(box, CARD, outline=LINE, stroke=k, radius=8 * k)
+    _piece(canvas, agent, (left + 30 * k, top + 32 * k), 17 * k)
+    name = f"{NAMES[agent].capitalize()} (agent_{agent + 1})"
+    x, end = left + 58 * k, right - 14 * k
+    canvas.text((x, top + 23 * k), name, 16 * k, fill=INK, bold=True, width=end - x)
+    canvas.text((x, top + 44 * k), aim, 13.5 * k, fill=FAINT, width=end - x)
+    ink = mix(COLOURS[agent], INK, 0.35)
+    used = canvas.text(
+        (x, top + 84 * k), _score(frame.score[agent]), 30 * k, fill=ink, bold=True, width=end - x
+    )
+    if frame.t:
+        text = f"{frame.pay[agent]} in this step"
+        place = (x + used + 14 * k, top + 87 * k)
+        canvas.text(place, text, 14 * k, fill=FAINT, width=end - place[0])
+
+
+def _progress(canvas: Canvas, frame: Frame, box: Box, k: float) -> None:
+    left, top, right, _ = box
+    text = f"{frame.visited} of {frame.fields} fields visited"
+    canvas.text((left, top + 10 * k), text, 17 * k, fill=INK, bold=True, width=right - left)
+    bar = (left, top + 28 * k, right, top + 44 * k)
+    canvas.box(bar, CARD, outline=LINE, stroke=k, radius=4 * k)
+    share = frame.visited / frame.fields
+    canvas.box((left, bar[1], left + (right - left) * share, bar[3]), RECENT, radius=4 * k)
+
+
+def _legend(canvas: Canvas, box: Box, k: float) -> None:
+    left, top, right, _ = box
+    y, size = top + 12 * k, 13.5 * k
+    swatch = 18 * k
+    canvas.box((left, y - 9 * k, left + swatch, y + 9 * k), CARD, outline=LINE, radius=3 * k)
+    canvas.text((left + 28 * k, y), "not visited yet", size, fill=INK)
+    y += 30 * k
+    for place, age in enumerate((24, 8, 3, 0)):
+        x = left + place * 20 * k
+        canvas.box((x, y - 9 * k, x + swatch, y + 9 * k), _shade(0, age), radius=3 * k)
+    canvas.text((left + 88 * k, y), "visited, deeper: later", size, fill=INK, width=right - left)
+    y += 30 * k
+    size_of_arrow, whole = 42 * k, (0.0, 1.0)
+    moved = mix(EXPLORER, INK, 0.1)
+    _way(canvas, (left, y), (left + 30 * k, y), size_of_arrow, moved, whole)
+    canvas.text((left + 38 * k, y), "moved", size, fill=INK)
+    x = left + 100 * k
+    _way(canvas, (x, y), (x + 30 * k, y), size_of_arrow, CLASH, whole)
+    canvas.text((x + 38 * k, y), "ran into the other", size, fill=INK)

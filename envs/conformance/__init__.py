@@ -1,0 +1,153 @@
+"""check_env: whether an environment, ours or anybody's, keeps what learners rely on.
+
+    from corral.envs import check_env
+
+    def test_my_environment():
+        check_env(my_module.parallel_env).require()
+
+Plays whole episodes of many seeds, tries legal and illegal actions, copies, pickles and resets, and
+plays the same in other processes. Reports every fault that it finds, each with where it was seen,
+what was expected and what to do next. ``corral check`` is the same from the command line;
+docs/conformance.md lists the checks.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from corral.envs.arguments import whole
+from corral.envs.conformance.checks import ALL, begin
+from corral.envs.conformance.masks import try_masks
+from corral.envs.conformance.play import Make
+from corral.envs.conformance.processes import Processes
+from corral.envs.conformance.report import CHECKS, CheckResult, Finding, Findings
+from corral.envs.conformance.session import Session
+
+__all__ = ["CHECKS", "CheckResult", "Finding", "Named", "check_env"]
+
+
+@dataclass(frozen=True)
+class Named:
+    """Makes the environment of ``module:function``; pickles, whatever the function is."""
+
+    module: str
+    function: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.function}"
+
+    def __call__(self) -> Any:
+        return self.find()(**self.arguments)
+
+    def find(self) -> Any:
+        """The function. Raises ImportError or AttributeError where there is none."""
+        found: Any = importlib.import_module(self.module)
+        for part in self.function.split("."):
+            found = getattr(found, part)
+        return found
+
+
+TURNS_ONLY = ("selection", "last", "dead-step", "cumulative-rewards")
+
+
+def check_env(
+    make: Make,
+    *,
+    seeds: Sequence[int] = (0, 1, 2),
+    limit: int = 2_000,
+    stochastic: bool | None = None,
+    processes: bool = True,
+) -> CheckResult:
+    """Check the PettingZoo environment, parallel or AEC, that ``make()`` makes.
+
+    ``check_env(make).require()`` raises ConformanceError, with the report, where there are errors;
+    ``.findings`` holds them all, ``.text()`` is the report.
+
+    Args:
+        make: builds a fresh environment at every call. To be checked in other processes too it
+            must pickle: a function of a module, ``functools.partial`` of one, or ``Named``.
+        seeds: of the episodes; two or more, 0 or larger.
+        limit: steps of each agent within which every episode must end.
+        stochastic: whether seeds must give different episodes (True), or all the same (False);
+            None: a note says it where they give the same.
+        processes: play in other processes too. False: the report says that it was not done.
+
+    Raises:
+        ValueError: an argument is out of its range. What is wrong with the environment is never
+            raised; it is in the result.
+    """
+    whole("limit", limit, least=1)
+    numbers = tuple(whole("seeds", seed) for seed in seeds)
+    if not numbers:
+        raise ValueError("seeds=(): give one or more, better three")
+    began = time.monotonic()
+    session = Session(make, Findings(), numbers, limit, stochastic)
+    with _quiet():
+        can_be_played = begin(session)
+        if can_be_played:
+            _play(session, processes)
+    found = session.findings
+    order = list(CHECKS)
+    ranked = sorted(
+        found.found.values(), key=lambda f: (f.severity != "error", order.index(f.check))
+    )
+    if can_be_played:
+        run = [name for name in order if _applies(name, session) and name not in found.not_run]
+    else:
+        run = ["api", "spaces"]
+        why = "the environment cannot be played, see above"
+        found.skip([name for name in order if name not in run], why)
+    form = "AEC" if session.turns else "parallel"
+    if not session.name:
+        form = "not made"
+    return CheckResult(
+        environment=session.name or getattr(make, "__name__", str(make)),
+        form=form,
+        findings=tuple(ranked),
+        not_run=dict(found.not_run),
+        notes=tuple(dict.fromkeys(found.notes)),
+        checks=tuple(run),
+        seeds=numbers,
+        episodes=session.episodes,
+        steps=session.steps,
+        seconds=round(time.monotonic() - began, 2),
+    )
+
+
+def _play(session: Session, processes: bool) -> None:
+    elsewhere = Processes(session.make, session.seeds, session.limit) if processes else None
+    with elsewhere or nullcontext():
+        for check in ALL:
+            check(session)
+        try_masks(session)
+        if elsewhere is None:
+            session.findings.skip(["processes", "hashing"], "processes=False")
+        else:
+            elsewhere.judge(session)
+
+
+def _applies(name: str, session: Session) -> bool:
+    if name in ("mask", "mask-lies"):
+        return session.masked or session.findings.has(name)
+    return session.turns or name not in TURNS_ONLY
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the warnings that environments give, most of all of illegal actions."""
+    logger = logging.getLogger("pettingzoo.utils.env_logger")
+    disabled, logger.disabled = logger.disabled, True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.disabled = disabled

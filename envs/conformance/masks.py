@@ -1,0 +1,296 @@
+"""Whether masks tell the truth: legal and illegal actions, tried on copies of one situation.
+
+At some moments of each episode, and for each agent that must act, a few actions that its mask
+allows and a few that it forbids are played, each on a copy (deep copy; where the environment cannot
+be copied, a replay of its seed and actions). What an environment does with an illegal action is its
+own affair: raise, end the game, penalise, play something else. So only these are findings:
+
+- an action that the mask allows raises, while another one at the same moment is played;
+- it is counted as illegal in info (a key like ``illegal_actions`` or ``invalid_move``);
+- it ends the game with just the penalty that all forbidden ones end it with (a warning: a game may
+  have such losing moves);
+- an action that the mask forbids is not counted, where info counts illegal actions;
+- it is played on, where other forbidden ones raise, or end the game (a warning: an environment may
+  refuse some only).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from corral.envs.conformance.play import Broke, Game, play_on
+from corral.envs.conformance.session import Session
+from corral.envs.conformance.trace import EXCEPTION, fingerprint
+
+__all__ = ["try_masks"]
+
+TRIES = 120  # about as many in each episode, at 12 moments or fewer
+COUNTER = re.compile(r"(illegal|invalid)[_ ]?(action|move)", re.IGNORECASE)
+
+TRUTH = "whatever the mask allows is legal, whatever it forbids is not"
+LOOK = "compute the mask and the check of actions from the same rule, on the same state"
+
+
+@dataclass
+class Try:
+    """An action tried, and what came of it."""
+
+    seed: int
+    step: int
+    agent: Any
+    action: Any
+    legal: bool  # by the mask
+    broke: Broke | None = None
+    counted: bool | None = None  # as illegal, in info; None: info has no such key
+    ended: str | None = None  # how the agent's episode ended with it, as a fingerprint
+    penalty: bool = False  # it ended with a negative reward
+    at_once: bool = False  # it ended with this action, not with what others did after it
+
+    @property
+    def moment(self) -> tuple[int, int, str]:
+        return self.seed, self.step, str(self.agent)
+
+
+def try_masks(session: Session) -> None:
+    """Try out masks in an episode of each seed."""
+    if not session.masked:
+        return
+    if session.fork is None and session.findings.has("seed"):
+        session.findings.skip(
+            ["mask-lies"], "no copy of a situation: neither can it be copied, nor is it repeatable"
+        )
+        return
+    tries: list[Try] = []
+    for stream, seed in enumerate(session.seeds):
+        tries += _tried(session, seed, stream)
+    judge = _Judge(session, tries)
+    judge.allowed()
+    judge.forbidden()
+
+
+def _tried(session: Session, seed: int, stream: int) -> Iterator[Try]:
+    """What comes of some actions at some moments of the episode."""
+    trace = session.traces[stream]
+    last = trace[-1].step if trace else 0
+    game = session.game()
+    game.begin(seed, stream)
+    masks = [mask for mask in game.asked.values() if mask is not None]
+    at_once = sum(min(4, mask.sum()) + min(4, (~mask).sum()) for mask in masks)
+    count = int(np.clip(TRIES // max(1, at_once), 2, 12))
+    moments = sorted({int(step) for step in np.linspace(0, max(0, last - 1), count)})
+    for moment in moments:
+        play_on(game, moment)
+        if game.over:
+            break
+        for agent, mask in list(game.asked.items()):
+            if mask is None or not mask.any():
+                continue  # nothing that the game asks for
+            legal, illegal = game.alternatives(agent, mask)
+            for action in (*legal, *illegal):
+                twin = _twin(session, game, seed, stream)
+                allowed = any(action == each for each in legal)
+                yield _outcome(twin, Try(seed, game.step, agent, action, allowed))
+                session.count(twin)
+    if trace and EXCEPTION in trace[-1].parts:  # a lie of the mask may have broken it
+        play_on(game, last)
+        yield from _at_the_break(session, game, seed, stream)
+    session.count(game)
+
+
+def _at_the_break(session: Session, game: Game, seed: int, stream: int) -> Iterator[Try]:
+    """Other actions in place of those that raised."""
+    broke = game.broke
+    if broke is None or broke.call != "step" or session.findings.has("seed"):
+        return
+    for agent, action in broke.actions.items():
+        situation = _replayed(session, game.played[:-1], seed, stream)
+        mask = situation.asked.get(agent)
+        if mask is None:
+            continue
+        legal, _ = situation.alternatives(agent, mask)
+        for other in {int(action), *map(int, legal)}:
+            twin = _replayed(session, game.played[:-1], seed, stream)
+            found = Try(seed, situation.step, agent, np.int64(other), True)
+            rest = {**broke.actions, agent: found.action}
+            yield _outcome(twin, found, rest)
+            session.count(twin)
+        session.count(situation)
+
+
+def _twin(session: Session, game: Game, seed: int, stream: int) -> Game:
+    if session.fork is not None:
+        return game.fork(session.fork)
+    return _replayed(session, game.played, seed, stream)
+
+
+def _replayed(
+    session: Session, played: Iterable[Mapping[Any, Any]], seed: int, stream: int
+) -> Game:
+    game = session.game()
+    game.begin(seed, stream)
+    for _ in played:
+        game.play(game.choose())  # the same, and its chooser ends in the same state
+    return game
+
+
+def _outcome(game: Game, tried: Try, actions: Mapping[Any, Any] | None = None) -> Try:
+    """Play the action, and on until its agent's next turn: AEC environments may act then."""
+    agent = tried.agent
+    view = _Last()
+    game.watcher = view
+    game.play(actions or {**game.choose(), agent: tried.action})
+    view.note(tried)
+    tried.at_once = tried.ended is not None
+    rounds = 2 * len(view.agents)
+    while game.turns and not game.over and rounds and agent not in game.asked:
+        game.play(game.choose())
+        view.note(tried)
+        rounds -= 1
+    tried.broke = game.broke
+    return tried
+
+
+class _Last:
+    """A watcher that keeps the last view."""
+
+    def __init__(self) -> None:
+        self.view: Any = None
+        self.agents: list[Any] = []
+
+    def see(self, game: Game, view: Any) -> None:
+        self.view = view
+        self.agents = view.agents
+
+    def note(self, tried: Try) -> None:
+        """Take down what the view says of the agent and its action."""
+        view, agent = self.view, tried.agent
+        if view is None:
+            return
+        info = view.infos.get(agent)
+        if isinstance(info, Mapping):
+            for key, value in info.items():
+                if isinstance(key, str) and COUNTER.search(key) and np.ndim(value) == 0:
+                    tried.counted = bool(value) or bool(tried.counted)
+        over = view.terminations.get(agent) or view.truncations.get(agent)
+        if over and tried.ended is None:
+            reward = view.rewards.get(agent)
+            ends = view.terminations.get(agent), view.truncations.get(agent)
+            everyone = all(
+                view.terminations.get(other) or view.truncations.get(other)
+                for other in view.terminations
+            )
+            tried.ended = fingerprint([reward, *ends, everyone])
+            tried.penalty = isinstance(reward, int | float | np.number) and bool(reward < 0)
+
+
+class _Judge:
+    """What all tries together say."""
+
+    def __init__(self, session: Session, tries: list[Try]) -> None:
+        self.session = session
+        self.legal = [each for each in tries if each.legal]
+        self.illegal = [each for each in tries if not each.legal]
+        self.raising = {type(each.broke.error) for each in self.illegal if each.broke}
+        self.counting = any(each.counted is not None for each in tries)
+        # The one way in which every forbidden action ends the game, if there is one.
+        ends = {each.ended for each in self.illegal if each.broke is None}
+        punished = all(each.penalty for each in self.illegal if each.broke is None)
+        self.penalty = ends.pop() if len(ends) == 1 and punished else None
+
+    def _add(self, cause: str, severity: Any, tried: Try, seen: str, advice: str = LOOK) -> None:
+        self.session.findings.add(
+            "mask-lies",
+            cause,
+            severity,
+            agent=tried.agent,
+            seed=tried.seed,
+            step=tried.step,
+            seen=seen,
+            expected=TRUTH,
+            advice=advice,
+        )
+
+    def allowed(self) -> None:
+        """Actions that the mask allows."""
+        played = {each.moment for each in self.legal if each.broke is None}
+        harmless = {each.moment for each in self.legal if each.ended != self.penalty}
+        for each in self.legal:
+            action = f"action {each.action} is legal by the mask"
+            if each.broke is not None:
+                if each.moment in played:
+                    # This is why play broke, too: it is told once.
+                    kind = f"step {type(each.broke.error).__name__}"
+                    self.session.findings.found.pop(("crash", kind), None)
+                    self._add(
+                        "allowed, raises",
+                        "error",
+                        each,
+                        f"{action}, and raised {each.broke}; another legal one was played",
+                    )
+            elif each.counted:
+                self._add(
+                    "allowed, counted",
+                    "error",
+                    each,
+                    f"{action}, and info counted it as illegal",
+                )
+            elif (
+                self.penalty
+                and each.at_once
+                and each.ended == self.penalty
+                and each.moment in harmless
+            ):
+                self._add(
+                    "allowed, punished",
+                    "warning",
+                    each,
+                    f"{action}, and ended the game with the penalty that every forbidden action "
+                    "is given",
+                    "forbid it, or, where it is a legal way to lose, let it be",
+                )
+
+    def forbidden(self) -> None:
+        """Actions that the mask forbids."""
+        some_end = any(each.ended and each.penalty for each in self.illegal)
+        for each in self.illegal:
+            action = f"action {each.action} is illegal by the mask"
+            if each.broke is not None:
+                continue
+            if self.counting:
+                if each.counted is False:
+                    self._add(
+                        "forbidden, not counted",
+                        "error",
+                        each,
+                        f"{action}, and info did not count it as illegal",
+                    )
+            elif self.raising:
+                names = ", ".join(sorted(kind.__name__ for kind in self.raising))
+                self._add(
+                    "forbidden, played",
+                    "warning",
+                    each,
+                    f"{action}, and was played, while others raise {names}",
+                )
+            elif some_end and not each.ended:
+                self._add(
+                    "forbidden, unpunished",
+                    "warning",
+                    each,
+                    f"{action}, and the game went on, while others end it with a penalty",
+                )
+        if not self.illegal and not self.session.findings.has("mask-lies"):
+            note = "at the moments that were tried masks forbade nothing: there was nothing to try"
+        elif self.illegal and not (self.counting or self.raising or some_end):
+            note = (
+                "what the environment makes of illegal actions cannot be seen: it raises nothing, "
+                "counts none in info and does not end; masks were checked for legal ones only"
+            )
+        else:
+            return
+        self.session.findings.notes.append(note)

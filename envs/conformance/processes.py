@@ -1,0 +1,145 @@
+"""The same episodes in processes of their own, with hashes of strings of their own."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from corral.envs.conformance.play import Make, record
+from corral.envs.conformance.session import Session
+from corral.envs.conformance.trace import Trace
+
+__all__ = ["Processes", "child"]
+
+HASH_SEEDS = ("1", "2")
+DEADLINE = 300.0  # seconds for one process
+CODE = "import sys; from corral.envs.conformance.processes import child; child(sys.argv[1])"
+
+
+class Processes:
+    """Two processes that play in the background; ``judge`` waits for them.
+
+    ``make`` travels as a pickle: it must be a function of a module that they can import.
+    """
+
+    def __init__(self, make: Make, seeds: Sequence[int], limit: int) -> None:
+        self.why: str | None = None  # they could not be run
+        self._folder = tempfile.TemporaryDirectory(prefix="corral-check-")
+        self._children: list[tuple[subprocess.Popen[bytes], Path]] = []
+        try:
+            packed = pickle.dumps(make)
+        except Exception as error:  # whatever pickling raises
+            self.why = (
+                f"make cannot be pickled ({type(error).__name__}: {error}); give a function of a "
+                "module, or functools.partial of one, and no lambda or local function"
+            )
+            return
+        self._task = Path(self._folder.name) / "task"
+        path = [os.getcwd() if entry == "" else entry for entry in sys.path]
+        self._task.write_bytes(pickle.dumps((path, packed, tuple(seeds), limit)))
+        for hash_seed in HASH_SEEDS:
+            self._start(hash_seed)
+
+    def __enter__(self) -> Processes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process, _path in self._children:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        self._folder.cleanup()
+
+    def judge(self, session: Session) -> None:
+        """Compare what they played with what was played here."""
+        if session.findings.has("seed"):
+            return  # said already
+        played = [self._traces(index) for index in range(len(self._children))]
+        if self.why is None:
+            one, two = played
+            if one != two:
+                self._start(HASH_SEEDS[0])  # once more, to tell chance from hashes
+                again = self._traces(len(self._children) - 1)
+        if self.why is not None:
+            session.findings.skip(["processes", "hashing"], self.why)
+        elif one == two or one != again:
+            _compare(session, one, "processes")
+        else:
+            _compare(session, one, "hashing", two)
+
+    def _start(self, hash_seed: str) -> None:
+        answer = Path(self._folder.name) / f"answer{len(self._children)}"
+        process = subprocess.Popen(
+            [sys.executable, "-c", CODE, str(self._task)],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "CORRAL_ANSWER": str(answer)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        self._children.append((process, answer))
+
+    def _traces(self, index: int) -> list[Trace]:
+        """What a process played; none, and ``why``, where it failed."""
+        process, path = self._children[index]
+        try:
+            _, told = process.communicate(timeout=DEADLINE)
+        except subprocess.TimeoutExpired:
+            self.why = f"a process took longer than {DEADLINE:.0f} s"
+            return []
+        if process.returncode != 0 or not path.exists():
+            lines = told.decode(errors="replace").strip().splitlines() or ["no message"]
+            self.why = (
+                f"a process ended with status {process.returncode}: {lines[-1]}; make must be "
+                "importable there, as a function of a module on sys.path"
+            )
+            return []
+        traces: list[Trace] = pickle.loads(path.read_bytes())
+        return traces
+
+
+def _compare(session: Session, played: list[Trace], check: str, other: object = None) -> None:
+    """Enter the first difference of each seed, from here or, for hashes, between the two."""
+    theirs = session.traces if other is None else other
+    assert isinstance(theirs, list)
+    for seed, one, two in zip(session.seeds, theirs, played, strict=True):
+        length = min(len(one), len(two)) if session.findings.has("endless") else None
+        difference = session.differs(one[:length], two[:length])
+        if difference is None:
+            continue
+        if check == "hashing":
+            seen = "processes with different PYTHONHASHSEED, the same seed and actions"
+            advice = (
+                "sort sets before going through them, and use no hash(): hashes of strings "
+                "differ between processes"
+            )
+        else:
+            seen = "another process, the same seed and actions"
+            advice = (
+                "look for what differs between processes: process ids, times, files, global "
+                "generators, what was imported or played before"
+            )
+        session.findings.add(
+            check,
+            "differs",
+            seed=seed,
+            step=difference.step,
+            agent=difference.agent,
+            seen=f"{seen}: {difference}",
+            expected="the same episode in every process",
+            advice=advice,
+        )
+
+
+def child(task: str) -> None:
+    """In the process: play the task of that file, and leave the traces where CORRAL_ANSWER says."""
+    path, packed, seeds, limit = pickle.loads(Path(task).read_bytes())
+    sys.path[:] = path
+    warnings.simplefilter("ignore")
+    traces = record(pickle.loads(packed), seeds, limit)
+    Path(os.environ["CORRAL_ANSWER"]).write_bytes(pickle.dumps(traces))

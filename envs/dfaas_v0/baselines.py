@@ -1,0 +1,135 @@
+"""Reference policies of dfaas_v0: what a learned team has to beat.
+
+A baseline decides how much to forward; where it goes is the environment's ``route``. The pair is
+written amount/route: "overflow/equal", "overflow/two" (power of two choices), "overflow/shortest"
+(join the shortest queue, on last-step information), "margin/spare", ...
+
+| amount | forwards |
+|---|---|
+| local | nothing |
+| random | a uniformly random legal action |
+| static | 40 % of the arrivals, rounded down |
+| overflow | the arrivals beyond the capacity: max(0, a - c) |
+| threshold | the arrivals beyond 80 % of the capacity (that limit rounded down) |
+| margin | the overflow, but no more than the spare that its neighbours reported |
+| patient | only what the queue will not hold: max(0, q + a - c - queue) |
+| patient-margin | patient, capped like margin |
+
+Each reads nothing but its own observation, so that it plays under the same conditions as a network.
+Where a unit of action stands for several requests, amounts are rounded up to the next level:
+what is kept beyond the capacity is lost for certain, what is forwarded may find room.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from corral.envs.core import Array, Observation
+from corral.envs.dfaas_v0 import ROUTES, DfaasRules, Route
+from corral.envs.policy import Decision, Memoryless, Policy
+from corral.envs.reference import Makers
+from corral.errors import UnknownNameError
+
+__all__ = ["AMOUNTS", "PAIRS", "Baseline", "baseline_team", "players_of", "split_pair"]
+
+AMOUNTS = (
+    "local",
+    "random",
+    "static",
+    "overflow",
+    "threshold",
+    "margin",
+    "patient",
+    "patient-margin",
+)
+
+PAIRS = (
+    "local/equal",
+    "random/equal",
+    "static/equal",
+    "threshold/equal",
+    *(f"overflow/{route}" for route in ROUTES),
+    "margin/equal",
+    "margin/spare",
+    "patient/equal",
+    "patient-margin/spare",
+)
+"""The pairs that a replay compares unless it is told others."""
+
+
+def split_pair(pair: str) -> tuple[str, Route]:
+    """("overflow", "two") of "overflow/two"; the route is "equal" where none is given."""
+    amount, _, route = pair.strip().partition("/")
+    if amount not in AMOUNTS:
+        raise UnknownNameError.of("reference policy", amount, AMOUNTS)
+    for known in ROUTES:
+        if known == (route or "equal"):
+            return amount, known
+    raise UnknownNameError.of("route", route, ROUTES)
+
+
+class Baseline(Memoryless):
+    """One amount of the table above, for a node of dfaas_v0."""
+
+    def __init__(self, amount: str, rules: DfaasRules) -> None:
+        if amount not in AMOUNTS:
+            raise UnknownNameError.of("reference policy", amount, AMOUNTS)
+        self.amount = amount
+        self.load_scale = rules.load_scale
+        self.capacity_scale = rules.capacity_scale
+        self.queue = rules.queue
+        self.unit = rules.unit
+
+    def act(
+        self,
+        observation: Observation,
+        state: Any = None,
+        rng: np.random.Generator | None = None,
+        deterministic: bool = False,
+    ) -> Decision:
+        """Levels for one observation or a batch; always legal. Only "random" needs ``rng``."""
+        mask = np.asarray(observation["action_mask"])
+        highest = mask.sum(axis=-1, dtype=np.int64) - 1  # legal are 0 .. highest
+        if self.amount == "random":
+            if rng is None:
+                raise ValueError("the random policy needs rng=, a numpy Generator")
+            return Decision(rng.integers(highest + 1))
+        forwarded = self._forwarded(np.asarray(observation["observation"]))
+        return Decision(np.minimum(-(-forwarded // self.unit), highest))
+
+    def _forwarded(self, features: Array) -> Array:
+        """Requests to forward, from the features [..., F] of dfaas_v0."""
+        a = _requests(features[..., 0], self.load_scale)
+        c = _requests(features[..., 1], self.capacity_scale)
+        if self.amount == "local":
+            return np.zeros_like(a)
+        if self.amount == "static":
+            return np.asarray(a * 2 // 5)
+        if self.amount == "threshold":
+            return np.asarray(np.maximum(0, a - c * 4 // 5))
+        overflow = np.maximum(0, a - c)
+        if self.amount.startswith("patient"):
+            q = _requests(features[..., 2], max(self.queue, 1))
+            overflow = np.maximum(0, q + a - c - self.queue)
+        if self.amount.endswith("margin"):
+            spare = _requests(features[..., 3::2], self.capacity_scale).sum(axis=-1)
+            overflow = np.minimum(overflow, spare)
+        return np.asarray(np.minimum(overflow, a))
+
+
+def baseline_team(amount: str, rules: DfaasRules) -> dict[str, Policy]:
+    """The same baseline at every node."""
+    return dict.fromkeys(rules.agents, Baseline(amount, rules))
+
+
+def players_of(rules: DfaasRules, agent: str) -> Makers:
+    return {amount: functools.partial(Baseline, amount) for amount in AMOUNTS}
+
+
+def _requests(share: Array, scale: float) -> Array:
+    """Whole requests behind a float32 feature; exact up to eight million requests."""
+    requests: Array = np.rint(share.astype(np.float64) * scale).astype(np.int64)
+    return requests

@@ -1,0 +1,396 @@
+"""Pictures of one step of dfaas_v0: nodes, their load, the flows between them, what is lost.
+
+Every node shows two bars to one scale: the load that arrived, its lost part in red, above the
+capacity, filled with the requests served (its own, then those of others). Arrows are
+forwarded requests that another node served. Up to 12 nodes stand in a ring; more stand in a grid
+without arrows, ever smaller, down to one heat-map field per node.
+
+Shares are of the requests that were there to be served: those served, lost and left waiting.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from corral.envs.render.canvas import (
+    Box,
+    Canvas,
+    bend,
+    centre,
+    label_box,
+    mix,
+    path,
+    percent,
+    ring,
+    short_count,
+)
+
+__all__ = ["Frame", "ansi", "draw"]
+
+RING = 12  # as many nodes as are drawn with arrows
+COLUMNS = 80  # of the text picture
+LABELS = 36  # as many arrows as carry their number: the largest; the others are pale
+DIGITS = 4  # of a number on a card or an arrow; more are written like 12.3k
+FLOWS = 5  # as many flows per node as the text picture lists beyond RING nodes
+
+# Okabe and Ito's colours that keep apart for colour-blind eyes; red a little deeper than theirs.
+OWN, OTHERS, LOST, WAITING = "#0072b2", "#009e73", "#cc2f10", "#e69f00"
+LOAD, FREE = "#8b95a1", "#e9edf1"
+INK, FAINT, LINE, PAPER, CARD = "#1b2530", "#5c6873", "#cdd4db", "#f6f8fa", "#ffffff"
+CARD_SIZE = (190.0, 112.0)  # at scale 1
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One step of one copy, in plain numbers; every tuple has one entry per node.
+
+    At t = 0 nothing has happened yet: arrivals are those of the coming step, the rest is 0.
+    """
+
+    t: int
+    max_cycles: int
+    clock: str  # "" or for instance "2026-01-05 08:35"
+    names: tuple[str, ...]  # for instance "node_0 lyon"; the first word is the short name
+    arrivals: tuple[int, ...]
+    capacity: tuple[int, ...]
+    served_local: tuple[int, ...]
+    served_remote: tuple[int, ...]
+    forwarded: tuple[int, ...]
+    lost: tuple[int, ...]
+    waiting: tuple[int, ...]
+    queue: int  # the most requests that may wait at a node
+    flow: tuple[tuple[int, ...], ...]  # flow[i][j]: requests of i that j served in this step
+    load_scale: float
+    capacity_scale: float
+
+    @property
+    def served(self) -> int:
+        return sum(self.served_local) + sum(self.served_remote)
+
+    @property
+    def offered(self) -> int:
+        """Requests that were there to be served in this step."""
+        return self.served + sum(self.lost) + sum(self.waiting)
+
+    @property
+    def free(self) -> tuple[int, ...]:
+        parts = zip(self.capacity, self.served_local, self.served_remote, strict=True)
+        return tuple(max(0, c - own - others) for c, own, others in parts)
+
+
+def _tag(name: str) -> str:
+    """The short name of a node: the first word of ``name``."""
+    return (name.split() or ["?"])[0]
+
+
+# --- Text ----------------------------------------------------------------------------------------
+
+
+def ansi(frame: Frame) -> str:
+    """The step as plain text of at most 80 columns."""
+    step = f"step {frame.t} of {frame.max_cycles}   {frame.clock}".rstrip()
+    table: dict[str, tuple[int, ...]] = {
+        "arrived" if frame.t else "arriving": frame.arrivals,
+        "own": frame.served_local,
+        "others": frame.served_remote,
+        "free": frame.free,
+        "lost": frame.lost,
+    }
+    if frame.queue:
+        table["waiting"] = frame.waiting
+    rows = [[short_count(value, 7) for value in row] for row in zip(*table.values(), strict=True)]
+    rows.append([short_count(sum(column), 7) for column in table.values()])
+    sizes = [max(len(head), *(len(row[k]) for row in rows)) for k, head in enumerate(table.keys())]
+
+    def numbers(cells: list[str]) -> str:
+        return "".join(f" {cell:>{size}}" for cell, size in zip(cells, sizes, strict=True))
+
+    names = [_cut(name, 14) for name in frame.names]
+    label = max(5, *map(len, names))
+    room = COLUMNS - label - 1 - len(numbers(rows[0]))
+    lines = [step, " " * (label + 1 + room) + numbers(list(table.keys()))]
+    for i, name in enumerate(names):
+        lines.append(f"{name:<{label}} {_text_bar(frame, i, room):<{room}}{numbers(rows[i])}")
+        if flows := _text_flows(frame, i):
+            start = " " * (label + 1)
+            wrapped = textwrap.fill(
+                flows,
+                COLUMNS,
+                initial_indent=start + "-> ",
+                subsequent_indent=start + "   ",
+                break_on_hyphens=False,
+            )
+            lines.append(wrapped.replace("\N{NO-BREAK SPACE}", " "))
+    lines.append(f"{'total':<{label}} {'':<{room}}{numbers(rows[-1])}")
+    lines.append("█ own served  ▒ served for others  · free capacity  × lost")
+    if frame.t:
+        summary = (
+            f"served {percent(frame.served, frame.offered)}, "
+            f"lost {percent(sum(frame.lost), frame.offered)}"
+        )
+        if frame.queue:
+            summary += f", waiting {percent(sum(frame.waiting), frame.offered)}"
+        lines.append(summary)
+    else:
+        lines.append("waiting for the first step")
+    return "\n".join(lines)
+
+
+def _cut(name: str, size: int) -> str:
+    """``name`` in ``size`` columns: letters that are wider or narrower than one become ``?``."""
+    plain = "".join(c if c.isascii() and c.isprintable() else _narrow(c) for c in name)
+    return plain if len(plain) <= size else plain[: size - 1].rstrip() + "…"
+
+
+def _narrow(letter: str) -> str:
+    return letter if letter.isalpha() and ord(letter) < 0x590 else "?"
+
+
+def _text_bar(frame: Frame, i: int, room: int) -> str:
+    scale = max(1.0, frame.load_scale + frame.capacity_scale)
+    parts = (
+        (frame.served_local[i], "█"),
+        (frame.served_remote[i], "▒"),
+        (frame.free[i], "·"),
+        (frame.lost[i], "×"),
+    )
+    bar, total = "", 0
+    for value, glyph in parts:
+        total += value
+        bar += glyph * (min(room, round(total / scale * room)) - len(bar))
+    if frame.lost[i] and not bar.endswith("×"):  # a loss always shows
+        bar = bar[: room - 1] + "×"
+    return bar
+
+
+def _text_flows(frame: Frame, i: int) -> str:
+    flows = sorted(((n, -j) for j, n in enumerate(frame.flow[i]) if n > 0 and j != i), reverse=True)
+    shown = flows if len(frame.names) <= RING else flows[:FLOWS]
+    parts = [
+        f"{_cut(_tag(frame.names[-j]), 14)} {short_count(n, 7)}".replace(" ", "\N{NO-BREAK SPACE}")
+        for n, j in shown
+    ]
+    if len(shown) < len(flows):
+        rest = sum(n for n, _ in flows[len(shown) :])
+        parts.append(f"{len(flows) - len(shown)} more {short_count(rest, 7)}")
+    refused = frame.forwarded[i] - sum(n for n, _ in flows)
+    if refused > 0:
+        parts.append(f"no room for {short_count(refused, 7)}")
+    return ", ".join(parts)
+
+
+# --- Picture -------------------------------------------------------------------------------------
+
+
+def draw(frame: Frame, *, width: int = 960, height: int = 640) -> npt.NDArray[np.uint8]:
+    """The step as a picture, uint8 [height, width, 3]; the same frame gives the same bytes.
+
+    Raises MissingExtraError without Pillow (extra ``[render]``).
+    """
+    canvas = Canvas(width, height, PAPER)
+    k = min(width / 960, height / 640)
+    _header(canvas, frame, k)
+    _legend(canvas, frame, k)
+    area = (16 * k, 88 * k, width - 16 * k, height - 50 * k)
+    if len(frame.names) <= RING:
+        _ring(canvas, frame, area, k)
+    else:
+        _grid(canvas, frame, area, k)
+    return canvas.pixels()
+
+
+def _header(canvas: Canvas, frame: Frame, k: float) -> None:
+    margin, right, y = 24 * k, canvas.width - 24 * k, 34 * k
+    used = canvas.text(
+        (margin, y), f"Step {frame.t} of {frame.max_cycles}", 24 * k, fill=INK, bold=True
+    )
+    arrived = short_count(sum(frame.arrivals))
+    texts = [(f"{arrived} {'arrived' if frame.t else 'arriving'}", INK)]
+    parts: list[tuple[int, str]] = []
+    if frame.t:
+        served, lost, waiting = frame.served, sum(frame.lost), sum(frame.waiting)
+        texts.append((f"{percent(served, frame.offered)} served", OWN))
+        if frame.queue:
+            colour = mix(WAITING, INK, 0.4) if waiting else FAINT
+            texts.append((f"{percent(waiting, frame.offered)} waiting", colour))
+        texts.append((f"{percent(lost, frame.offered)} lost", LOST if lost else FAINT))
+        parts = [
+            (sum(frame.served_local), OWN),
+            (sum(frame.served_remote), OTHERS),
+            (waiting, WAITING),
+            (lost, LOST),
+        ]
+    else:
+        texts.insert(0, ("waiting for the first step", FAINT))
+    x = right
+    for text, colour in reversed(texts):
+        x -= canvas.text((x, y + 1 * k), text, 19 * k, fill=colour, anchor="rm") + 24 * k
+    start = margin + used + 18 * k  # the clock takes the room in between
+    canvas.text((start, y + 2 * k), frame.clock, 17 * k, fill=FAINT, width=x - start)
+    strip = (margin, 62 * k, right, 72 * k)
+    canvas.box(strip, FREE, radius=2 * k)
+    canvas.stack(strip, parts, float(max(1, sum(value for value, _ in parts))))
+
+
+def _legend(canvas: Canvas, frame: Frame, k: float) -> None:
+    entries = [
+        (LOAD, "arrived" if frame.t else "arriving"),
+        (OWN, "served own"),
+        (OTHERS, "served for others"),
+        (FREE, "free capacity"),
+        (LOST, "lost"),
+    ]
+    if frame.queue:
+        entries.insert(4, (WAITING, "waiting"))
+    x, y, size = 24 * k, canvas.height - 24 * k, 13.5 * k
+    for colour, text in entries:
+        swatch = (x, y - 6 * k, x + 18 * k, y + 6 * k)
+        canvas.box(swatch, colour, outline=LOAD if colour == FREE else None, radius=2 * k)
+        x += 24 * k + canvas.text((x + 24 * k, y), text, size, fill=INK) + 20 * k
+    if 1 < len(frame.names) <= RING:
+        curve = bend((x, y), (x + 15 * k, y), (x + 30 * k, y))
+        canvas.arrow(curve, 3 * k, mix(OTHERS, PAPER, 0.25), head=11 * k)
+        x += 36 * k
+        x += canvas.text((x, y), "sent and served there", size, fill=INK) + 20 * k
+    scale = f"full bar = {short_count(math.ceil(_scale(frame)))}"
+    room = canvas.width - 24 * k - x
+    if canvas.text_width(scale, size) <= room:
+        canvas.text((canvas.width - 24 * k, y), scale, size, fill=FAINT, anchor="rm")
+
+
+def _scale(frame: Frame) -> float:
+    """Requests in a bar as wide as its card: the same in every step."""
+    return max(1.0, frame.load_scale, frame.capacity_scale)
+
+
+def _bars(canvas: Canvas, frame: Frame, i: int, load: Box, capacity: Box, numbers: float) -> None:
+    """The two bars of node i, in boxes as wide as the scale."""
+    scale = _scale(frame)
+    lost = min(frame.lost[i], frame.arrivals[i])
+    canvas.stack(load, [(frame.arrivals[i] - lost, LOAD), (lost, LOST)], scale)
+    left, top, right, bottom = capacity
+    end = left + (right - left) * min(1.0, frame.capacity[i] / scale)
+    if numbers:
+        canvas.box((left, top, right, bottom), PAPER)
+    canvas.box((left, top, end, bottom), FREE)
+    served = [(frame.served_local[i], OWN), (frame.served_remote[i], OTHERS)]
+    canvas.stack(capacity, served, scale, numbers=numbers, digits=DIGITS)
+    canvas.box((left, top, end, bottom), outline=LOAD)
+
+
+def _card(canvas: Canvas, frame: Frame, i: int, box: Box, s: float, *, sent: bool) -> None:
+    """Node i in full; ``sent`` also says what it forwarded, where no arrow does."""
+    left, top, right, _ = box
+    lost = frame.lost[i]
+    canvas.box(box, CARD, outline=LOST if lost else LINE, stroke=2.0 if lost else 1.0, radius=8 * s)
+    x, end = left + 11 * s, right - 11 * s
+    canvas.text((x, top + 17 * s), frame.names[i], 15.5 * s, fill=INK, bold=True, width=end - x)
+    room, y = end - x, top + 39 * s
+    if lost:
+        text, size = canvas.fit(f"{short_count(lost, DIGITS)} lost", 14 * s, room * 0.5, bold=True)
+        wide = canvas.text_width(text, size, bold=True) + 12 * s
+        canvas.box((end - wide, y - 10 * s, end, y + 10 * s), LOST, radius=10 * s)
+        canvas.text((end - wide / 2, y), text, size, fill=CARD, anchor="mm", bold=True)
+        room -= wide + 5 * s
+    text = f"{short_count(frame.arrivals[i], DIGITS)} {'arrived' if frame.t else 'arriving'}"
+    canvas.text((x, y), text, 14 * s, fill=INK, width=room)
+    load, capacity = (x, top + 54 * s, end, top + 62 * s), (x, top + 66 * s, end, top + 85 * s)
+    _bars(canvas, frame, i, load, capacity, 13 * s)
+    y, busy = top + 98 * s, frame.served_local[i] + frame.served_remote[i]
+    text = f"{short_count(busy, DIGITS)} of {short_count(frame.capacity[i], DIGITS)}"
+    if sent and frame.t:
+        text = f"sent {short_count(frame.forwarded[i], DIGITS)}"
+    room = end - x
+    if frame.queue:
+        wait = f"{short_count(frame.waiting[i], DIGITS)} waiting"
+        colour = mix(WAITING, INK, 0.4) if frame.waiting[i] else FAINT
+        used = canvas.text((end, y), wait, 13 * s, fill=colour, anchor="rm", width=room * 0.5)
+        if frame.waiting[i]:
+            used += 10 * s
+            canvas.box((end - used, y - 3.5 * s, end - used + 7 * s, y + 3.5 * s), WAITING)
+        room -= used + 5 * s
+    if not (sent and frame.t) and not canvas.fit(f"{text} used", 13 * s, room)[0].endswith("…"):
+        text += " used"
+    canvas.text((x, y), text, 13 * s, fill=FAINT, width=room)
+
+
+# --- Up to 12 nodes: a ring of cards, with arrows ------------------------------------------------
+
+
+def _ring(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
+    n = len(frame.names)
+    s = k * {1: 2.0, 2: 1.5, 3: 1.3, 4: 1.2, 5: 1.15, 6: 1.05, 7: 1.0, 8: 0.95}.get(n, 0.79)
+    boxes = ring(n, area, CARD_SIZE[0] * s, CARD_SIZE[1] * s)
+    flows = [(frame.flow[i][j], i, j) for i in range(n) for j in range(n) if i != j]
+    flows = sorted((flow for flow in flows if flow[0] > 0), reverse=True)
+    arrows = [(amount, path(boxes, i, j, area, gap=3 * k)) for amount, i, j in flows]
+    for place, (amount, curve) in reversed([*enumerate(arrows)]):  # the largest on top
+        thick = (1.5 + 13 * min(1.0, amount / max(1.0, frame.load_scale))) * k
+        colour = mix(OTHERS, PAPER, 0.2 if place < LABELS else 0.65)
+        canvas.arrow(curve, thick, colour, head=8 * k + 1.1 * thick, halo=PAPER)
+    for i, box in enumerate(boxes):
+        _card(canvas, frame, i, box, s, sent=False)
+    curves, size = [curve for _, curve in arrows], 14 * k
+    for place, (amount, curve) in enumerate(arrows[:LABELS]):
+        text = short_count(amount, DIGITS)
+        half = canvas.text_width(text, size, bold=True) / 2 + 5 * k
+        others = curves[:place] + curves[place + 1 :]
+        spot = label_box(curve, half, 9 * k, taken=boxes, avoid=others)
+        if spot is not None:
+            boxes.append(spot)
+            canvas.box(spot, CARD, outline=OTHERS, radius=9 * k)
+            ink = mix(OTHERS, INK, 0.5)
+            canvas.text(centre(spot), text, size, fill=ink, anchor="mm", bold=True)
+
+
+# --- More nodes: a grid --------------------------------------------------------------------------
+
+
+def _grid(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
+    n = len(frame.names)
+    left, top, right, bottom = area
+    aspect = CARD_SIZE[0] / CARD_SIZE[1]
+
+    def scale(columns: int) -> float:
+        wide, high = (right - left) / columns, (bottom - top) / math.ceil(n / columns)
+        return min(wide, high * aspect)
+
+    columns = max(range(1, n + 1), key=scale)
+    rows = math.ceil(n / columns)
+    wide, high = (right - left) / columns, (bottom - top) / rows
+    gap = min(8 * k, 0.06 * wide)
+    s = min((wide - gap) / CARD_SIZE[0], (high - gap) / CARD_SIZE[1])
+    for i in range(n):
+        x, y = left + (i % columns) * wide, top + (i // columns) * high
+        box = (x + gap / 2, y + gap / 2, x + wide - gap / 2, y + high - gap / 2)
+        if s >= 0.6 * k:
+            middle, half = (box[1] + box[3]) / 2, CARD_SIZE[1] * s / 2
+            _card(canvas, frame, i, (box[0], middle - half, box[2], middle + half), s, sent=True)
+        else:
+            _field(canvas, frame, i, box)
+
+
+def _field(canvas: Canvas, frame: Frame, i: int, box: Box) -> None:
+    """Node i in little room: number, bars, and red the deeper, the more of its load is lost."""
+    left, top, right, bottom = box
+    lost, high = frame.lost[i], bottom - top
+    heat = min(1.0, lost / max(1, frame.arrivals[i]))
+    ground = mix(CARD, LOST, 0.15 + 0.55 * heat) if lost else CARD
+    canvas.box(box, ground, outline=LOST if lost else LINE)
+    x, end = left + 3, right - 3
+    size = min(0.34 * high, 13.0)
+    if size >= 5:
+        y = top + 0.24 * high
+        label = _tag(frame.names[i]).removeprefix("node_")
+        room = end - x
+        if lost:
+            text = short_count(lost, 3)
+            room -= canvas.text((end, y), text, size, fill=INK, anchor="rm", bold=True) + 3
+        canvas.text((x, y), label, size, fill=FAINT if not lost else INK, width=room)
+    load = (x, top + 0.48 * high, end, top + 0.60 * high)
+    _bars(canvas, frame, i, load, (x, top + 0.63 * high, end, bottom - 0.1 * high), 0.0)

@@ -1,0 +1,1 @@
+"""What environments are drawn with: a canvas, and a window to show it in."""

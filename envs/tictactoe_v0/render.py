@@ -1,0 +1,237 @@
+"""Pictures of tictactoe_v0: the board, whose move it is, and how the game ended.
+
+Empty fields show their number, which is the action that puts a stone there. The last stone stands
+on a tinted field; a line that won is struck through, an illegal move framed in red. The panel
+beside the board says in words what happened, and who moves next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from corral.envs.render.canvas import Box, Canvas, Point, centre, mix, sentence
+
+__all__ = ["Frame", "ansi", "draw"]
+
+LARGEST = 190  # a field of the picture, in pixels at scale 1
+
+# Okabe and Ito's colours that keep apart for colour-blind eyes; red a little deeper than theirs.
+CROSSES, NOUGHTS, WRONG = "#0072b2", "#e69f00", "#cc2f10"
+WON, LAST = "#c3e6d5", "#fbf3c8"
+INK, FAINT, LINE, PAPER, CARD = "#1b2530", "#5c6873", "#cdd4db", "#f6f8fa", "#ffffff"
+
+NAMES = ("player_1", "player_2")
+KINDS = ("crosses", "noughts")
+COLOURS = (CROSSES, NOUGHTS)
+
+Place = tuple[int, int]  # row and column
+
+
+@dataclass(frozen=True)
+class Frame:
+    """How a game stands after a move, in plain values."""
+
+    board: tuple[tuple[int, ...], ...]  # by row and column: 0 empty, 1 player_1's, 2 player_2's
+    line: int  # stones in a line that win
+    t: int  # moves made
+    last: Place | None  # of the last move; None before the first
+    ended: str  # "line", "full" or "illegal"; "" while it goes on
+    winning: tuple[Place, ...]  # the fields of all complete lines
+
+    @property
+    def mover(self) -> int:
+        """Who made the last move: 0 or 1. Before the first, who would have."""
+        return (self.t - 1) % 2
+
+    def number(self, place: Place) -> int:
+        """The action that puts a stone there."""
+        return place[0] * len(self.board[0]) + place[1]
+
+    @property
+    def event(self) -> str:
+        """What happened, in words."""
+        name = NAMES[self.mover]
+        if self.last is None:
+            return "an empty board"
+        if self.ended == "illegal":
+            return f"{name} chose field {self.number(self.last)}, which is taken"
+        return f"{name} took field {self.number(self.last)}"
+
+    @property
+    def outcome(self) -> str:
+        """Who is next, or how it ended, in words."""
+        if not self.ended:
+            return f"{NAMES[1 - self.mover]} moves next"
+        if self.ended == "full":
+            return "the board is full: a draw"
+        if self.ended == "line":
+            return f"{NAMES[self.mover]} wins with {self.line} in a line"
+        return "an illegal move ends the game"
+
+    @property
+    def reward(self) -> tuple[str, str]:
+        """What the end of the game paid to player_1 and player_2, as text."""
+        paid = {"line": ("+1", "-1"), "full": ("0", "0"), "illegal": ("-1", "0")}
+        own, other = paid.get(self.ended, ("", ""))
+        return (own, other) if self.mover == 0 else (other, own)
+
+
+# --- Text ----------------------------------------------------------------------------------------
+
+
+def ansi(frame: Frame) -> str:
+    """The game as plain text of at most 80 columns; each row begins with its first field."""
+    columns = len(frame.board[0])
+    wide = len(str((len(frame.board) - 1) * columns))
+    lines = [f"move {frame.t}: {frame.event}; {frame.outcome}"]
+    for row, stones in enumerate(frame.board):
+        marks = " ".join(".XO"[stone] for stone in stones)
+        lines.append(f"{row * columns:>{wide}} | {marks}")
+    paid = [f" ({text})" if text else "" for text in frame.reward]
+    lines.append(f"X player_1{paid[0]}  O player_2{paid[1]}  {frame.line} in a line win")
+    return "\n".join(lines)
+
+
+# --- Picture -------------------------------------------------------------------------------------
+
+
+def draw(frame: Frame, *, width: int = 960, height: int = 640) -> npt.NDArray[np.uint8]:
+    """The game as a picture, uint8 [height, width, 3]; the same frame gives the same bytes.
+
+    Raises MissingExtraError without Pillow (extra ``[render]``).
+    """
+    canvas = Canvas(width, height, PAPER)
+    k = min(width / 960, height / 640)
+    panel, margin = 316 * k, 28 * k
+    _board(canvas, frame, (margin, margin, width - panel - margin, height - margin), k)
+    _panel(canvas, frame, (width - panel, margin, width - margin, height - margin), k)
+    return canvas.pixels()
+
+
+def _board(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
+    rows, columns = len(frame.board), len(frame.board[0])
+    size = min((area[2] - area[0]) / columns, (area[3] - area[1]) / rows, LARGEST * k)
+    x, y = centre(area)
+    left, top = x - size * columns / 2, y - size * rows / 2
+    gap = min(3 * k, 0.04 * size)
+
+    def field(place: Place) -> Box:
+        x, y = left + place[1] * size, top + place[0] * size
+        return x + gap, y + gap, x + size - gap, y + size - gap
+
+    for row, stones in enumerate(frame.board):
+        for column, stone in enumerate(stones):
+            place = (row, column)
+            fill, outline, stroke = CARD, LINE, k
+            if place in frame.winning:
+                fill = WON
+            elif place == frame.last:
+                fill = LAST
+            if place == frame.last and frame.ended == "illegal":
+                outline, stroke = WRONG, max(2.0, 5 * k)
+            canvas.box(field(place), fill, outline=outline, stroke=stroke, radius=0.08 * size)
+            if stone:
+                _stone(canvas, stone - 1, centre(field(place)), 0.3 * size)
+            elif size >= 34:
+                number = str(frame.number(place))
+                canvas.text(centre(field(place)), number, 0.2 * size, fill=LINE, anchor="mm")
+    for start, end in _strikes(frame):
+        (x0, y0), (x1, y1) = centre(field(start)), centre(field(end))
+        far = 0.3 * size / max(abs(x1 - x0), abs(y1 - y0))  # a little beyond the two ends
+        x0, y0, x1, y1 = (
+            x0 - far * (x1 - x0),
+            y0 - far * (y1 - y0),
+            x1 + far * (x1 - x0),
+            y1 + far * (y1 - y0),
+        )
+        canvas.line([(x0, y0), (x1, y1)], max(1.5, 0.045 * size), INK)
+
+
+def _strikes(frame: Frame) -> list[tuple[Place, Place]]:
+    """The ends of the complete lines that go through the last stone."""
+    found = []
+    if frame.last is not None and frame.ended == "line":
+        for down, right in ((0, 1), (1, 0), (1, 1), (1, -1)):
+            ends = []
+            for way in (-1, 1):
+                row, column = frame.last
+                while (row + way * down, column + way * right) in frame.winning:
+                    row, column = row + way * down, column + way * right
+                ends.append((row, column))
+            reach = max(abs(ends[1][axis] - ends[0][axis]) for axis in (0, 1))
+            if reach + 1 >= frame.line:
+                found.append((ends[0], ends[1]))
+    return found
+
+
+def _stone(canvas: Canvas, player: int, place: Point, radius: float) -> None:
+    """A cross or a nought."""
+    x, y = place
+    thick = 0.34 * radius
+    if player == 0:
+        far = 0.86 * radius
+        for way in (-1, 1):
+            ends = [(x - far, y - way * far), (x + far, y + way * far)]
+            canvas.line(ends, thick, CROSSES)
+    else:
+        box = (x - radius, y - radius, x + radius, y + radius)
+        canvas.box(box, outline=NOUGHTS, stroke=thick, radius=radius)
+
+
+def _panel(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
+    left, top, right, bottom = area
+    room = right - left
+    heading = f"Move {frame.t}" if frame.t else "Start"
+    canvas.text((left, top + 14 * k), heading, 24 * k, fill=INK, bold=True, width=room)
+    colour = WRONG if frame.ended == "illegal" else INK
+    outcome = sentence(frame.outcome)
+    canvas.text((left, top + 52 * k), outcome, 17 * k, fill=colour, bold=True, width=room)
+    event = sentence(frame.event)
+    canvas.text((left, top + 76 * k), event, 14 * k, fill=FAINT, width=room)
+    for player in (0, 1):
+        y = top + (106 + 124 * player) * k
+        _card(canvas, frame, player, (left, y, right, y + 112 * k), k)
+    _legend(canvas, frame, (left, bottom - 112 * k, right, bottom), k)
+
+
+def _card(canvas: Canvas, frame: Frame, player: int, box: Box, k: float) -> None:
+    """One player: its stones, and what it is doing or has got."""
+    left, top, right, _ = box
+    next_one = not frame.ended and frame.mover != player
+    colour = COLOURS[player] if next_one else LINE
+    canvas.box(box, CARD, outline=colour, stroke=(3 if next_one else 1) * k, radius=8 * k)
+    _stone(canvas, player, (left + 34 * k, top + 36 * k), 17 * k)
+    x, end = left + 66 * k, right - 14 * k
+    name = f"{NAMES[player]}, {KINDS[player]}"
+    canvas.text((x, top + 26 * k), name, 16 * k, fill=INK, bold=True, width=end - x)
+    count = sum(stone == player + 1 for row in frame.board for stone in row)
+    stones = f"{count} stone{'s' * (count != 1)} on the board"
+    canvas.text((x, top + 48 * k), stones, 14 * k, fill=FAINT, width=end - x)
+    if frame.ended:
+        ink = mix(COLOURS[player], INK, 0.35)
+        used = canvas.text((x, top + 86 * k), frame.reward[player], 28 * k, fill=ink, bold=True)
+        told = {"+1": "won", "-1": "lost", "0": "draw" if frame.ended == "full" else "not to blame"}
+        text = told[frame.reward[player]]
+        canvas.text((x + used + 12 * k, top + 88 * k), text, 15 * k, fill=FAINT)
+    elif next_one:
+        canvas.text((x, top + 86 * k), "to move", 16 * k, fill=INK, width=end - x)
+
+
+def _legend(canvas: Canvas, frame: Frame, box: Box, k: float) -> None:
+    left, top, right, _ = box
+    x, size, swatch = left + 30 * k, 13.5 * k, 18 * k
+    rows = (
+        (LAST, LINE, "the last stone"),
+        (WON, LINE, f"{frame.line} in a line win the game"),
+        (CARD, LINE, "empty, with the number of the action"),
+    )
+    for place, (fill, outline, text) in enumerate(rows):
+        y = top + (14 + 32 * place) * k
+        square = (left, y - swatch / 2, left + swatch, y + swatch / 2)
+        canvas.box(square, fill, outline=outline, stroke=k, radius=3 * k)
+        if fill == CARD:
+            canvas.text(centre(square), "4", 0.6 * swatch, fill=FAINT, anchor="mm")
+        canvas.text((x, y), text, size, fill=INK, width=right - x)

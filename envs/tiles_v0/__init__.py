@@ -1,0 +1,404 @@
+"""tiles_v0: two unlike agents send an image tile by tile, until it is known what it shows.
+
+The image is of one of 100 classes, and hidden from the receiver. ``tile_0`` picks a tile,
+``level_0`` decides how finely it is sent. The receiver computes from all that it has got how
+probable each class is. Both agents see what the receiver sees, and share a budget and a reward.
+
+| | of tiles_v0 |
+|---|---|
+| agents | ``tile_0``, the tile selector, and ``level_0``, the resolution selector; in turn |
+| actions of tile_0 | Discrete(16): tiles of 8 x 8 pixels, numbered row by row |
+| actions of level_0 | Discrete(4): 1, 4, 16 or 64 block means per channel |
+| action mask of tile_0 | tiles that were not sent yet |
+| action mask of level_0 | levels that the budget can pay |
+| observation | ``image`` uint8 [3, 32, 32], as received; ``vector`` float32 [K + 18] in [0, 1] |
+| episode | at most 16 turns of two steps; ends by termination |
+
+K is the number of classes, 100. Whoever is not to act has an all-zero mask.
+
+**The image** is the template of its class, every class equally likely, plus Gaussian noise of
+deviation 0.3 for every pixel and channel, not clipped. Templates are low-frequency patterns in
+[0, 1]; ``corral.envs.tiles_v0.templates.suite_classes`` tells how they are made. In short: ten
+families of ten look alike but for two tiles of each family, and differ there so finely that a
+tile's mean tells little. ``templates`` takes one's own.
+
+**A turn.** tile_0 picks a tile; then level_0 picks a level, and the tile is sent:
+
+| level | block means per channel | pixels of a block | values sent |
+|---|--:|---|--:|
+| 0 | 1 | 8 x 8 | 3 |
+| 1 | 4 | 4 x 4 | 12 |
+| 2 | 16 | 2 x 2 | 48 |
+| 3 | 64 | 1 | 192 |
+
+A tile is sent once, so that what was sent coarsely stays coarse. Values are paid from a budget of
+384. With ``levels=n`` there are only the n coarsest; with ``levels=1`` level_0 has a single action,
+and every tile is sent as its mean.
+
+**What the receiver knows.** Block means are floats: the mean of a block of n pixels is that of the
+template plus noise of variance 0.3^2 / n. With a uniform prior the posterior of the classes is
+exact, and computed in float64. An episode ends before a turn in which not even the lowest level
+could be paid, when a class has a probability of 0.95 or more, or when all tiles are sent.
+
+**Reward.** The team's is the gain in the log-probability (natural) of the true class, minus 0.002
+for each value sent; it is paid when a tile is sent. The two share it: each is paid half of it, and
+the team's return, the sum, is log P(true class) at the end + log K - 0.002 values.
+
+**Observation**, the same for both but for one entry. In the image unsent tiles are mid-grey (128);
+sent ones show their block means, times 255, rounded and clipped (the posterior is computed from the
+floats). The vector holds, in this order: the probabilities of the K classes; the share of the
+budget that is left; the other's last action, scaled: (action + 1) / (number of its actions), 0
+where it has not acted yet; for each of the 16 tiles whether it was sent. So level_0 reads off which
+tile is to be sent.
+
+**Global state.** Float32 [2 K + 33] in [0, 1]: the true class, one-hot; the probabilities; the
+share of the budget left; how finely each tile was sent, (level + 1) / (number of levels), 0 where
+it was not; the tile that is picked but not sent, one-hot. A critic may thus know the true class.
+
+**Info** (of this step, 0 at reset): values and tiles, sent in this step; gain, in the
+log-probability of the true class; correct, +1 where the most probable class becomes the true one
+and -1 where it ceases to be, so that the sum over an episode tells whether it is right at the end;
+all these level_0's only. illegal_actions, each agent's own.
+
+**Illegal actions** under "penalise" (a tile that was sent, a level that cannot be paid): nothing is
+sent, the team's reward is -1, and the turn is over: tile_0 is next. Who plays on like that is
+stopped by ``max_cycles``, 32 steps; legal play never needs more.
+
+Known answers: no team can get more than log K = 4.605 from 100 classes. What reference policies get
+is in ``corral.envs.tiles_v0.baselines``.
+
+Version history: v0, the first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+from pettingzoo import AECEnv
+
+from corral.envs.arguments import amount, known_arguments, one_of, whole
+from corral.envs.core import Array, Observation, Outcome
+from corral.envs.shells import TurnShell, ordered
+from corral.envs.tiles_v0.render import Frame, ansi, draw
+from corral.envs.tiles_v0.templates import (
+    CHANNELS,
+    PIXELS,
+    SIDE,
+    TILES,
+    VALUES,
+    block_means,
+    classes_of,
+    split_tiles,
+    spread,
+    suite_classes,
+)
+
+__all__ = ["TilesRules", "TilesState", "env", "raw_env"]
+
+TILE, LEVEL = 0, 1  # the agents, along axis N
+UNSENT = 128  # of 255: the grey of tiles of which nothing is known
+NONE = -1  # no tile, no level, no action
+
+INFO = ("values", "tiles", "gain", "correct", "illegal_actions")
+
+
+@dataclass
+class TilesState:
+    """B copies of the game between two steps; K classes."""
+
+    truth: Array  # int64 [B] the true class
+    image: Array  # float32 [B, 16, 3, 8, 8] what is to be sent, tile by tile, with its noise
+    log_posterior: Array  # float64 [B, K]
+    received: Array  # uint8 [B, 3, 32, 32] as shown
+    sent: Array  # int64 [B, 16] the level at which each tile was sent; NONE: not yet
+    left: Array  # int64 [B] values that the budget still has
+    picked: Array  # int64 [B] the tile that awaits its level; NONE: tile_0 is to pick one
+    last: Array  # int64 [B, 2] each agent's last action; NONE: it has not acted
+    over: Array  # bool [B]
+    newest: Array  # int64 [B] the tile sent last, kept for pictures; NONE: none yet
+    score: Array  # float64 [B] the team's rewards so far, kept for pictures
+
+
+class TilesRules:
+    """The rules of tiles_v0 over B copies; the module's docstring is their manual.
+
+    Args:
+        templates: one's own classes, floats [K, 3, 32, 32] in [0, 1], or an .npy file of them;
+            None: the 100 of the suite.
+        levels: 1 to 4, how many levels there are, counted from the coarsest.
+        budget: values that may be sent in an episode, 3 or more.
+        noise: deviation of the noise, above 0.
+        value_cost: what the team pays for each value sent.
+        confidence: probability of a class that ends the episode: above 1 / K, at most 1.
+        max_cycles: cuts episodes after so many steps; legal play needs at most 32.
+        illegal: what an action outside the mask does: "penalise" or "raise".
+
+    Raises:
+        ValueError: an argument is out of its range, or templates are no images.
+    """
+
+    name = "tiles_v0"
+    agents: tuple[str, ...] = ("tile_0", "level_0")
+    render_modes = ("human", "ansi", "rgb_array")
+    render_fps = 2
+    simultaneous = False
+
+    def __init__(
+        self,
+        templates: Any = None,
+        *,
+        levels: int = 4,
+        budget: int = 384,
+        noise: float = 0.3,
+        value_cost: float = 0.002,
+        confidence: float = 0.95,
+        max_cycles: int = 2 * TILES,
+        illegal: Literal["penalise", "raise"] = "penalise",
+    ) -> None:
+        self.classes = suite_classes() if templates is None else classes_of(templates)
+        self.levels = whole("levels", levels, least=1)
+        if self.levels > len(VALUES):
+            raise ValueError(f"levels={levels}: give 1 to {len(VALUES)}")
+        self.budget = whole("budget", budget, least=VALUES[0])
+        self.noise = amount("noise", noise)
+        if self.noise == 0:
+            raise ValueError(f"noise={noise}: give a number above 0; nothing else hides the class")
+        self.value_cost = amount("value_cost", value_cost)
+        self.confidence = amount("confidence", confidence)
+        if not 1 / len(self.classes) < self.confidence <= 1:
+            raise ValueError(
+                f"confidence={confidence}: give a number above 1/{len(self.classes)}, which every "
+                "class has at first, and at most 1"
+            )
+        self.max_cycles = whole("max_cycles", max_cycles, least=1)
+        self.illegal = one_of("illegal", illegal, ("penalise", "raise"))
+        self._sizes = {"tile_0": TILES, "level_0": self.levels}
+        self._values = np.array(VALUES[: self.levels])
+
+    @property
+    def templates(self) -> Array:
+        """The classes' templates: float64 [K, 3, 32, 32]."""
+        return self.classes.templates
+
+    @property
+    def identity(self) -> str:
+        """Equal for rules that play alike."""
+        return (
+            f"{self.name} of {len(self.classes)} classes {self.classes.digest}, {self.levels} "
+            f"levels, budget {self.budget}, noise {self.noise}, value cost {self.value_cost}, "
+            f"confidence {self.confidence}, {self.max_cycles} steps"
+        )
+
+    # --- Spaces ----------------------------------------------------------------------------------
+
+    def observation_space(self, agent: str) -> gymnasium.spaces.Dict:
+        vector = gymnasium.spaces.Box(0.0, 1.0, (len(self.classes) + 2 + TILES,), np.float32)
+        image = gymnasium.spaces.Box(0, 255, (CHANNELS, SIDE, SIDE), np.uint8)
+        return gymnasium.spaces.Dict(
+            {
+                "observation": gymnasium.spaces.Dict({"image": image, "vector": vector}),
+                "action_mask": gymnasium.spaces.Box(0, 1, (self._sizes[agent],), np.int8),
+            }
+        )
+
+    def action_space(self, agent: str) -> gymnasium.spaces.Discrete:
+        return gymnasium.spaces.Discrete(self._sizes[agent])
+
+    def state_space(self) -> gymnasium.spaces.Box:
+        features = 2 * len(self.classes) + 1 + 2 * TILES
+        return gymnasium.spaces.Box(0.0, 1.0, (features,), np.float32)
+
+    # --- An episode ------------------------------------------------------------------------------
+
+    def start(self, rngs: Sequence[np.random.Generator]) -> TilesState:
+        """Fresh episodes; each generator draws the class, then the noise of all pixels."""
+        b, k = len(rngs), len(self.classes)
+        truth = np.array([int(rng.integers(k)) for rng in rngs], dtype=np.int64)
+        images = np.empty((b, CHANNELS, SIDE, SIDE), dtype=np.float32)
+        for rng, image in zip(rngs, images, strict=True):
+            rng.standard_normal(dtype=np.float32, out=image)
+        images *= np.float32(self.noise)
+        images += self.templates[truth]
+        return TilesState(
+            truth=truth,
+            image=split_tiles(images),
+            log_posterior=np.full((b, k), -math.log(k)),
+            received=np.full((b, CHANNELS, SIDE, SIDE), UNSENT, dtype=np.uint8),
+            sent=np.full((b, TILES), NONE, dtype=np.int64),
+            left=np.full(b, self.budget, dtype=np.int64),
+            picked=np.full(b, NONE, dtype=np.int64),
+            last=np.full((b, 2), NONE, dtype=np.int64),
+            over=np.zeros(b, dtype=bool),
+            newest=np.full(b, NONE, dtype=np.int64),
+            score=np.zeros(b),
+        )
+
+    def observe(self, state: TilesState) -> dict[str, Observation]:
+        k, acting = len(self.classes), self.acting(state)
+        vector = np.empty((2, len(state.truth), k + 2 + TILES), dtype=np.float32)
+        np.exp(state.log_posterior, out=vector[0, :, :k], casting="same_kind")
+        vector[0, :, k] = state.left / self.budget
+        vector[0, :, k + 2 :] = state.sent != NONE
+        vector[1] = vector[0]
+        vector[TILE, :, k + 1] = (state.last[:, LEVEL] + 1) / self.levels
+        vector[LEVEL, :, k + 1] = (state.last[:, TILE] + 1) / TILES
+        masks = (state.sent == NONE, self._values <= state.left[:, None])
+        return {
+            agent: {
+                "observation": {"image": state.received.copy(), "vector": vector[i]},
+                "action_mask": (masks[i] & acting[:, i, None]).view(np.int8),
+            }
+            for i, agent in enumerate(self.agents)
+        }
+
+    def acting(self, state: TilesState) -> Array:
+        picks = state.picked == NONE
+        return np.stack((picks, ~picks), axis=1) & ~state.over[:, None]
+
+    def step(self, state: TilesState, action: Array) -> Outcome[TilesState]:
+        acting = self.acting(state)
+        info = self.info(state)
+        illegal = info["illegal_actions"]
+        state.last = np.where(acting, action, state.last)
+
+        # tile_0 picks. A tile that was sent ends the turn: tile_0 picks again.
+        rows = np.flatnonzero(acting[:, TILE])
+        tile = action[rows, TILE]
+        fresh = state.sent[rows, tile] == NONE
+        state.picked[rows[fresh]] = tile[fresh]
+        illegal[rows, TILE] = ~fresh
+
+        # level_0 sends the tile; a level that cannot be paid ends the turn, and the tile stays.
+        rows = np.flatnonzero(acting[:, LEVEL])
+        level = action[rows, LEVEL]
+        paid = self._values[level] <= state.left[rows]
+        illegal[rows, LEVEL] = ~paid
+        sending, level = rows[paid], level[paid]
+        if len(sending):
+            known = state.log_posterior[sending, state.truth[sending]]
+            right = self._right(state, sending)
+            self._send(state, sending, state.picked[sending], level)
+            info["values"][sending, LEVEL] = self._values[level]
+            info["tiles"][sending, LEVEL] = 1
+            info["gain"][sending, LEVEL] = (
+                state.log_posterior[sending, state.truth[sending]] - known
+            )
+            info["correct"][sending, LEVEL] = self._right(state, sending) - right
+        state.picked[rows] = NONE
+
+        # Before a turn: is there anything to be gained, and to be paid with?
+        top = state.log_posterior[sending].max(axis=1, initial=-np.inf)
+        state.over[sending] = (
+            (np.exp(top) >= self.confidence)
+            | (state.left[sending] < self._values[0])
+            | (state.sent[sending] != NONE).all(axis=1)
+        )
+        team = info["gain"][:, LEVEL] - self.value_cost * info["values"][:, LEVEL]
+        team = team - illegal.sum(axis=1)
+        state.score += team
+        reward = np.repeat((team / 2).astype(np.float32)[:, None], 2, axis=1)
+        return Outcome(state, reward, np.repeat(state.over[:, None], 2, axis=1), info)
+
+    def _send(self, state: TilesState, rows: Array, tile: Array, level: Array) -> None:
+        """Send ``tile`` of each of ``rows`` at its ``level``: all are int64 [R]."""
+        # log N(m; t, v), for a mean m and a template's t, is (m t - t^2 / 2) / v, but for what is
+        # the same for all classes. Tiles and levels are few: each of their tables is looked up
+        # once, for all rows that need it. einsum's sums do not depend on how many rows there are.
+        logs = state.log_posterior
+        tiles = state.received.reshape(len(logs), CHANNELS, 4, 8, 4, 8)
+        for of_level in np.unique(level).tolist():
+            at = np.flatnonzero(level == of_level)
+            at = at[np.argsort(tile[at], kind="stable")]
+            chosen, of_tile = rows[at], tile[at]
+            means = block_means(state.image[chosen, of_tile], of_level)  # [R, V]
+            shown = np.rint(means.clip(0.0, 1.0) * 255).astype(np.uint8)
+            tiles[chosen, :, of_tile // 4, :, of_tile % 4] = spread(shown, of_level)
+            table, norms = self.classes.means[of_level], self.classes.norms[of_level]
+            ends = np.flatnonzero(np.diff(of_tile, append=-1)) + 1
+            match = np.empty((len(at), len(self.classes)))
+            for low, high in zip([0, *ends.tolist()], ends.tolist(), strict=False):
+                np.einsum("rv,vk->rk", means[low:high], table[of_tile[low]], out=match[low:high])
+            match -= norms[of_tile]
+            match *= PIXELS[of_level] / self.noise**2
+            logs[chosen] += match
+        new = logs[rows]
+        new -= new.max(axis=1, keepdims=True)
+        new -= np.log(np.exp(new).sum(axis=1, keepdims=True))
+        logs[rows] = new
+        state.sent[rows, tile] = level
+        state.left[rows] -= self._values[level]
+        state.newest[rows] = tile
+
+    def _right(self, state: TilesState, rows: Array) -> Array:
+        """Whether the most probable class is the true one, int64 [R]; at first nothing is."""
+        guess = state.log_posterior[rows].argmax(axis=1)
+        told = (state.sent[rows] != NONE).any(axis=1)
+        return np.asarray(told & (guess == state.truth[rows])).astype(np.int64)
+
+    def info(self, state: TilesState) -> dict[str, Array]:
+        shape = (len(state.truth), 2)
+        kinds = {"gain": np.float64}
+        return {key: np.zeros(shape, dtype=kinds.get(key, np.int64)) for key in INFO}
+
+    def global_state(self, state: TilesState) -> Array:
+        b, k = len(state.truth), len(self.classes)
+        rows = np.arange(b)
+        seen = np.zeros((b, 2 * k + 1 + 2 * TILES), dtype=np.float32)
+        seen[rows, state.truth] = 1.0
+        np.exp(state.log_posterior, out=seen[:, k : 2 * k], casting="same_kind")
+        seen[:, 2 * k] = state.left / self.budget
+        seen[:, 2 * k + 1 : 2 * k + 1 + TILES] = (state.sent + 1) / self.levels
+        waiting = np.flatnonzero(state.picked != NONE)
+        seen[waiting, 2 * k + 1 + TILES + state.picked[waiting]] = 1.0
+        return seen
+
+    def render(self, state: TilesState, info: dict[str, Array], mode: str) -> Any:
+        frame = self.frame(state, info)
+        return ansi(frame) if mode == "ansi" else draw(frame)
+
+    def frame(self, state: TilesState, info: dict[str, Array]) -> Frame:
+        """The last step of copy 0 in plain numbers and pictures."""
+        truth = int(state.truth[0])
+        probability = np.exp(state.log_posterior[0])
+        likeliest = np.argsort(-probability, kind="stable")[:5].tolist()
+        apart = state.image[0].reshape(4, 4, CHANNELS, 8, 8).transpose(2, 0, 3, 1, 4)
+        illegal = info["illegal_actions"][0]
+        return Frame(
+            received=state.received[0].copy(),
+            image=apart.reshape(CHANNELS, SIDE, SIDE),
+            templates={k: self.templates[k] for k in (truth, *likeliest)},
+            truth=truth,
+            likeliest=tuple((k, float(probability[k])) for k in likeliest),
+            true_probability=float(probability[truth]),
+            classes=len(self.classes),
+            sent=tuple(state.sent[0].tolist()),
+            picked=int(state.picked[0]),
+            newest=int(state.newest[0]),
+            values=int(info["values"][0, LEVEL]),
+            gain=float(info["gain"][0, LEVEL]),
+            illegal=next((self.agents[i] for i in range(2) if illegal[i]), None),
+            left=int(state.left[0]),
+            budget=self.budget,
+            confidence=self.confidence,
+            over=bool(state.over[0]),
+            score=float(state.score[0]),
+        )
+
+
+# --- PettingZoo ----------------------------------------------------------------------------------
+
+
+def raw_env(render_mode: str | None = None, **kwargs: Any) -> TurnShell:
+    """tiles_v0 as a PettingZoo AECEnv, without the wrapper that checks the order of calls."""
+    known_arguments(TilesRules, kwargs)
+    return TurnShell(TilesRules(**kwargs), render_mode)
+
+
+def env(render_mode: str | None = None, **kwargs: Any) -> AECEnv:
+    """tiles_v0 as a PettingZoo AECEnv; arguments as for ``TilesRules``."""
+    return ordered(raw_env(render_mode, **kwargs))

@@ -1,0 +1,319 @@
+"""Pictures of one step of tiles_v0: the image as received and as it is, the classes, the budget.
+
+Unsent tiles are grey and show their numbers. The tile sent last has an orange frame, the one that
+is picked and awaits its level a blue one. Templates are faint: they and what is received are shown
+with raised contrast, the true image as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from corral.envs.core import Array
+from corral.envs.render.canvas import Box, Canvas, mix
+from corral.envs.tiles_v0.templates import VALUES
+
+__all__ = ["Frame", "ansi", "draw"]
+
+# Okabe and Ito's colours that keep apart for colour-blind eyes.
+PICKED, NEWEST, RIGHT, WRONG = "#0072b2", "#e69f00", "#00805e", "#cc2f10"
+INK, FAINT, LINE, PAPER, CARD = "#1b2530", "#5c6873", "#cdd4db", "#f6f8fa", "#ffffff"
+EMPTY = "#e3e8ed"
+
+SIDE = 4  # tiles along each side of the image
+AIM = 0.22  # root mean square of what is shown with raised contrast
+STEEPEST = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """One step of one copy, in plain numbers and pictures; NONE is -1."""
+
+    received: Array  # uint8 [3, 32, 32]
+    image: Array  # float64 [3, 32, 32] the true one
+    templates: Mapping[int, Array]  # of the true class and of the likeliest: float64 [3, 32, 32]
+    truth: int
+    likeliest: tuple[tuple[int, float], ...]  # class and probability, at most five
+    true_probability: float
+    classes: int
+    sent: tuple[int, ...]  # the level of each of the 16 tiles; NONE: not sent
+    picked: int  # the tile that awaits its level, or NONE
+    newest: int  # the tile sent last, or NONE
+    values: int  # sent in this step
+    gain: float  # of the log-probability of the true class, in this step
+    illegal: str | None  # the agent whose action was illegal
+    left: int
+    budget: int
+    confidence: float
+    over: bool
+    score: float  # the team's rewards so far
+
+    @property
+    def tiles(self) -> int:
+        return sum(level >= 0 for level in self.sent)
+
+    @property
+    def event(self) -> str:
+        """What happened, in words."""
+        if self.illegal is not None:
+            what = "a tile that was sent" if self.illegal == "tile_0" else "a level beyond budget"
+            return f"{self.illegal} chose {what}: the turn is lost"
+        if self.values:
+            level = self.sent[self.newest]
+            return f"tile {self.newest} is sent at level {level}: {self.values} values"
+        if self.picked >= 0:
+            return f"tile_0 picks tile {self.picked}"
+        return "tile_0 is to pick the first tile"
+
+    @property
+    def next(self) -> str:
+        """What comes now, in words."""
+        if self.over:
+            guess, sure = self.likeliest[0]
+            verdict = "right" if guess == self.truth else f"wrong, it is class {self.truth}"
+            return f"The end: class {guess}, {_percent(sure)}: {verdict}"
+        if self.picked >= 0:
+            return f"level_0 is to say how finely tile {self.picked} is sent"
+        return "tile_0 is to pick a tile"
+
+    @property
+    def named(self) -> tuple[tuple[int, float], ...]:
+        """The likeliest classes, and the true one where it is not among them."""
+        if self.truth in dict(self.likeliest):
+            return self.likeliest
+        return (*self.likeliest[:4], (self.truth, self.true_probability))
+
+
+def _percent(share: float) -> str:
+    """Never "100 %" for less than all, nor "0 %" for some."""
+    if 0 < share < 0.0005:
+        return "<0.1 %"
+    return ">99.9 %" if 0.9995 <= share < 1 else f"{100 * share:.1f} %"
+
+
+# --- Text ----------------------------------------------------------------------------------------
+
+
+def ansi(frame: Frame) -> str:
+    """The step as plain text."""
+    grid = []
+    for row in range(SIDE):
+        tiles = range(SIDE * row, SIDE * row + SIDE)
+        grid.append(" ".join(_glyph(frame, tile) for tile in tiles))
+    classes = [
+        f"{'true ' if k == frame.truth else ''}class {k}: {_percent(p)}" for k, p in frame.named
+    ]
+    used = frame.budget - frame.left
+    return "\n".join(
+        [
+            f"{frame.tiles} of 16 tiles sent: {frame.event}",
+            *grid,
+            "tiles: . not sent  ? picked  0..3 sent at that level",
+            f"budget: {used} of {frame.budget} values sent",
+            "; ".join(classes),
+            f"team so far: {frame.score:.3f}{f' (gain {frame.gain:+.3f})' if frame.values else ''}",
+            frame.next,
+        ]
+    )
+
+
+def _glyph(frame: Frame, tile: int) -> str:
+    if tile == frame.picked:
+        return "?"
+    return "." if frame.sent[tile] < 0 else str(frame.sent[tile])
+
+
+# --- Picture -------------------------------------------------------------------------------------
+
+
+def draw(frame: Frame, *, width: int = 960, height: int = 640) -> npt.NDArray[np.uint8]:
+    """The step as a picture, uint8 [height, width, 3]; the same frame gives the same bytes.
+
+    Raises MissingExtraError without Pillow (extra ``[render]``).
+    """
+    canvas = Canvas(width, height, PAPER)
+    k = min(width / 960, height / 640)
+    left, top = (width - 960 * k) / 2, (height - 640 * k) / 2
+
+    def area(x0: float, y0: float, x1: float, y1: float) -> Box:
+        return left + x0 * k, top + y0 * k, left + x1 * k, top + y1 * k
+
+    steep = _contrast(list(frame.templates.values()))
+    colour = WRONG if frame.illegal else INK
+    place = area(28, 38, 0, 0)[:2]
+    canvas.text(place, _sentence(frame.event), 22 * k, fill=colour, bold=True, width=588 * k)
+    done = frame.over and (RIGHT if frame.likeliest[0][0] == frame.truth else WRONG)
+    place = area(28, 64, 0, 0)[:2]
+    canvas.text(place, _sentence(frame.next), 15 * k, fill=done or FAINT, width=588 * k)
+    _received(canvas, frame, area(28, 116, 308, 396), steep, k)
+    _true_image(canvas, frame, area(336, 116, 616, 396), k)
+    _classes(canvas, frame, area(28, 424, 616, 616), steep, k)
+    _panel(canvas, frame, area(650, 28, 932, 616), k)
+    return canvas.pixels()
+
+
+def _sentence(words: str) -> str:
+    """With a capital letter, unless it begins with the name of an agent."""
+    return words if words.startswith(("tile_", "level_")) else words[0].upper() + words[1:]
+
+
+def _contrast(templates: list[Array]) -> float:
+    """What brings the deviation of templates to AIM."""
+    spread = float(np.sqrt(np.mean([np.square(t - 0.5).mean() for t in templates])))
+    return float(np.clip(AIM / max(spread, 1e-9), 1.0, STEEPEST))
+
+
+def _pixels(image: Array, steep: float = 1.0) -> npt.NDArray[np.uint8]:
+    """Floats [3, H, W] in [0, 1] as uint8 [H, W, 3], with their contrast raised."""
+    raised = np.clip(0.5 + steep * (image - 0.5), 0.0, 1.0)
+    return np.rint(raised * 255).astype(np.uint8).transpose(1, 2, 0)
+
+
+def _heading(canvas: Canvas, box: Box, words: str, note: str, k: float) -> None:
+    used = canvas.text((box[0], box[1] - 15 * k), words, 15 * k, fill=INK, bold=True)
+    room = box[2] - box[0] - used - 8 * k
+    place = (box[0] + used + 8 * k, box[1] - 15 * k)
+    canvas.text(place, note, 12.5 * k, fill=FAINT, width=room)
+
+
+def _received(canvas: Canvas, frame: Frame, box: Box, steep: float, k: float) -> None:
+    note = "contrast raised" if steep > 1 else ""
+    _heading(canvas, box, "Received", note, k)
+    canvas.picture(box, _pixels(frame.received / 255, steep))
+    for tile, level in enumerate(frame.sent):
+        if level < 0:
+            number = "" if tile == frame.picked else str(tile)
+            _unsent(canvas, _tile_box(box, tile), number, k)
+    for tile in (frame.newest, frame.picked):
+        if tile >= 0:
+            colour = PICKED if tile == frame.picked else NEWEST
+            canvas.box(_tile_box(box, tile), outline=colour, stroke=4 * k)
+    if frame.picked >= 0:
+        x0, y0, x1, y1 = _tile_box(box, frame.picked)
+        middle = ((x0 + x1) / 2, (y0 + y1) / 2)
+        canvas.text(middle, "?", 30 * k, fill=PICKED, anchor="mm", bold=True)
+
+
+def _tile_box(box: Box, tile: int) -> Box:
+    row, column = divmod(tile, SIDE)
+    wide, high = (box[2] - box[0]) / SIDE, (box[3] - box[1]) / SIDE
+    x, y = box[0] + column * wide, box[1] + row * high
+    return x, y, x + wide, y + high
+
+
+def _unsent(canvas: Canvas, box: Box, number: str, k: float) -> None:
+    gap = 1.2 * k
+    inner = (box[0] + gap, box[1] + gap, box[2] - gap, box[3] - gap)
+    canvas.box(box, PAPER)
+    canvas.box(inner, EMPTY, radius=4 * k)
+    middle = ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
+    canvas.text(middle, number, 15 * k, fill=mix(FAINT, EMPTY, 0.45), anchor="mm")
+
+
+def _true_image(canvas: Canvas, frame: Frame, box: Box, k: float) -> None:
+    _heading(canvas, box, "True image", f"class {frame.truth}, with its noise", k)
+    canvas.picture(box, _pixels(frame.image))
+
+
+def _classes(canvas: Canvas, frame: Frame, box: Box, steep: float, k: float) -> None:
+    """The likeliest classes side by side: template, bar, probability."""
+    left, top, right, _ = box
+    words = f"Most probable of {frame.classes} classes"
+    canvas.text((left, top + 8 * k), words, 15 * k, fill=INK, bold=True)
+    note = "templates without noise"
+    canvas.text((right, top + 8 * k), note, 12.5 * k, fill=FAINT, anchor="rm")
+    gap = 14 * k
+    wide = (right - left - 4 * gap) / 5
+    for place, (name, probability) in enumerate(frame.named):
+        x = left + place * (wide + gap)
+        true = name == frame.truth
+        card = (x, top + 26 * k, x + wide, top + 184 * k)
+        outline = RIGHT if true else LINE
+        canvas.box(card, CARD, outline=outline, stroke=(2.5 if true else 1) * k, radius=6 * k)
+        inset = (wide - 76 * k) / 2
+        picture = (x + inset, top + 36 * k, x + wide - inset, top + 112 * k)
+        canvas.picture(picture, _pixels(frame.templates[name], steep))
+        label = f"class {name}" + (", true" if true else "")
+        ink = RIGHT if true else INK
+        middle = x + wide / 2
+        canvas.text(
+            (middle, top + 126 * k), label, 13 * k, fill=ink, anchor="mm", width=wide, bold=true
+        )
+        bar = (x + 10 * k, top + 139 * k, x + wide - 10 * k, top + 149 * k)
+        canvas.box(bar, EMPTY, radius=3 * k)
+        end = bar[0] + (bar[2] - bar[0]) * probability
+        canvas.box((bar[0], bar[1], end, bar[3]), RIGHT if true else FAINT, radius=3 * k)
+        text = _percent(probability)
+        canvas.text((middle, top + 167 * k), text, 16 * k, fill=ink, anchor="mm", bold=True)
+
+
+def _panel(canvas: Canvas, frame: Frame, box: Box, k: float) -> None:
+    left, top, right, _ = box
+    room = right - left
+    canvas.box(box, CARD, outline=LINE, stroke=k, radius=8 * k)
+    left, right, room = left + 18 * k, right - 18 * k, room - 36 * k
+
+    y = top + 28 * k
+    canvas.text((left, y), "Budget", 15 * k, fill=INK, bold=True)
+    used = frame.budget - frame.left
+    text = f"{used} of {frame.budget} values sent"
+    canvas.text((right, y), text, 13.5 * k, fill=FAINT, anchor="rm")
+    bar = (left, y + 16 * k, right, y + 32 * k)
+    canvas.box(bar, EMPTY, radius=4 * k)
+    before = left + room * (used - frame.values) / frame.budget
+    end = left + room * used / frame.budget
+    canvas.box((left, bar[1], end, bar[3]), mix(NEWEST, CARD, 0.45), radius=4 * k)
+    if frame.values:
+        canvas.box((before, bar[1], max(end, before + 2 * k), bar[3]), NEWEST, radius=2 * k)
+
+    y = top + 104 * k
+    canvas.text((left, y), "Team return", 15 * k, fill=INK, bold=True)
+    canvas.text((left, y + 34 * k), f"{frame.score:.2f}", 32 * k, fill=INK, bold=True)
+    if frame.values:
+        told = f"{frame.gain:+.2f} for what was learned"
+        canvas.text((right, y + 26 * k), told, 12.5 * k, fill=FAINT, anchor="rm")
+        told = f"in this step, for {frame.values} values"
+        canvas.text((right, y + 44 * k), told, 12.5 * k, fill=FAINT, anchor="rm")
+
+    y = top + 200 * k
+    canvas.text((left, y), "Probability of the true class", 15 * k, fill=INK, bold=True)
+    bar = (left, y + 16 * k, right, y + 32 * k)
+    canvas.box(bar, EMPTY, radius=4 * k)
+    end = left + room * frame.true_probability
+    canvas.box((left, bar[1], end, bar[3]), RIGHT, radius=4 * k)
+    mark = left + room * frame.confidence
+    canvas.box((mark - k, bar[1] - 4 * k, mark + k, bar[3] + 4 * k), INK)
+    text = _percent(frame.true_probability)
+    canvas.text((left, y + 48 * k), text, 13.5 * k, fill=INK)
+    text = f"one at {100 * frame.confidence:g} % ends it"
+    canvas.text((right, y + 48 * k), text, 12.5 * k, fill=FAINT, anchor="rm")
+
+    y = top + 296 * k
+    canvas.text((left, y), "Tiles sent at each level", 15 * k, fill=INK, bold=True)
+    for level, values in enumerate(VALUES):
+        y += 27 * k
+        blocks = values // 3
+        means = "1 mean" if blocks == 1 else f"{blocks} means"
+        count = frame.sent.count(level)
+        ink = INK if count else FAINT
+        text = f"level {level}: {means} per channel, {values} values"
+        canvas.text((left, y), text, 12.5 * k, fill=ink)
+        canvas.text((right, y), str(count), 14 * k, fill=ink, anchor="rm", bold=bool(count))
+
+    y = top + 448 * k
+    canvas.text((left, y), "How to read it", 15 * k, fill=INK, bold=True)
+    legend = (
+        (EMPTY, LINE, "a tile that was not sent, its number"),
+        (CARD, PICKED, "tile_0's pick: level_0 is to act"),
+        (CARD, NEWEST, "the tile that was sent last"),
+        (CARD, RIGHT, "the true class, which nobody is told"),
+    )
+    for fill, outline, words in legend:
+        y += 27 * k
+        swatch = (left, y - 9 * k, left + 18 * k, y + 9 * k)
+        canvas.box(swatch, fill, outline=outline, stroke=(1 if outline == LINE else 3) * k)
+        canvas.text((left + 28 * k, y), words, 12.5 * k, fill=INK, width=room - 28 * k)

@@ -1,0 +1,318 @@
+"""Worker processes: the same trajectories; whatever fails is named, and nothing is left behind."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+psutil = pytest.importorskip("psutil", reason="finds worker processes that were left behind")
+
+from corral.adapters.zoo.batch import make_zoo_batch  # noqa: E402
+from corral.envs.core import generator  # noqa: E402
+from corral.errors import ResetNeededError, WorkerError  # noqa: E402
+from support.zoo_envs import (  # noqa: E402
+    FaultyEnv,
+    MixedEnv,
+    RingEnv,
+    SleepyEnv,
+    dfaas,
+    trajectory,
+)
+
+tests = Path(__file__).parents[1]
+
+
+def children() -> list[Any]:
+    """Workers of this process, zombies included; the resource tracker is multiprocessing's own."""
+    found = psutil.Process().children(recursive=True)
+    return [one for one in found if "resource_tracker" not in " ".join(one.cmdline())]
+
+
+@pytest.mark.parametrize(
+    ("env", "workers"), [(MixedEnv, 1), (MixedEnv, 2), (RingEnv, 4), (dfaas, 2)]
+)
+def test_trajectories_do_not_depend_on_the_workers(env: Any, workers: int) -> None:
+    expected = trajectory(make_zoo_batch(env, 5, seed=3))
+    assert trajectory(make_zoo_batch(env, 5, seed=3, workers=workers)) == expected
+    assert children() == []
+
+
+@pytest.mark.slow
+def test_64_copies_in_fresh_processes() -> None:
+    """The same bytes from processes that share nothing, with 0, 1, 2 and 4 workers."""
+    code = (
+        "import hashlib, sys\n"
+        "from corral.adapters.zoo.batch import make_zoo_batch\n"
+        "from support.zoo_envs import RingEnv, trajectory\n"
+        "if __name__ == '__main__':\n"
+        "    batch = make_zoo_batch(RingEnv, 64, seed=1, workers=int(sys.argv[1]))\n"
+        "    print(hashlib.sha256(repr(trajectory(batch, 10)).encode()).hexdigest())\n"
+    )
+    hashes = set()
+    for workers in (0, 1, 2, 4):
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(workers)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(tests)},
+        )
+        assert done.returncode == 0, done.stderr
+        hashes.add(done.stdout.strip())
+    assert len(hashes) == 1
+
+
+# --- Failures ------------------------------------------------------------------------------------
+
+DEADLINE = 1.0
+COPIES, BAD, SEED = 4, 2, 7
+
+CASES = [
+    *(
+        (fault, where)
+        for fault in ("raise", "kill", "hang", "exit")
+        for where in ("reset", "first")
+    ),
+    *((fault, "later") for fault in ("raise", "kill", "hang", "exit")),
+    # What raises or hangs in a thread of its own harms nobody: idle workers die, or fail to close.
+    ("kill", "idle"),
+    ("exit", "idle"),
+    *((fault, "close") for fault in ("raise", "kill", "hang", "exit")),
+]
+ENDINGS = {
+    "raise": "raised RuntimeError: the environment broke",
+    "kill": r"was killed by signal 9 \(SIGKILL\)",
+    "hang": "gave no answer for 1 s|had not ended 3 s after it was told to",
+    "exit": "raised SystemExit: 3|exited with code 3",
+}
+PLACES = {
+    "reset": r"in reset\(\)",
+    "first": r"in step\(\)",
+    "later": r"in step\(\)",
+    "idle": "while it waited for orders",
+    "close": r"in close\(\)",
+}
+
+
+@pytest.mark.parametrize(("fault", "where"), CASES)
+def test_a_worker_that_fails_is_named_in_time(fault: str, where: str) -> None:
+    number = int(generator(SEED, "env", BAD).integers(2**31))
+    make = functools.partial(FaultyEnv, fault, where, number)
+    batch = make_zoo_batch(make, COPIES, SEED, workers=2, deadline=DEADLINE)
+    actions = np.tile(np.arange(COPIES)[:, None] % 2, (1, 2))
+    begun = time.monotonic()
+    with pytest.raises(WorkerError) as caught:  # noqa: PT012  # wherever it comes
+        batch._group._start()  # type: ignore[attr-defined]  # its time has no deadline of a second
+        begun = time.monotonic()
+        batch.reset()
+        for _ in range(4):
+            begun = time.monotonic()
+            batch.step(actions)
+            if where == "idle":
+                time.sleep(0.6)
+        begun = time.monotonic()
+        batch.close()
+    took = time.monotonic() - begun
+    assert took < (5.0 if (fault, where) == ("hang", "close") else DEADLINE + 1), took
+    error = caught.value
+    assert error.copy == BAD
+    assert error.seed == number
+    assert f"copy {BAD} (first reset with seed={number})" in str(error)
+    assert re.search(ENDINGS[fault], str(error))
+    assert re.search(PLACES[where], str(error))
+    if where == "reset":
+        assert error.actions is None
+    else:
+        assert error.actions == {"a": BAD % 2, "b": BAD % 2}
+        assert f"{{a: {BAD % 2}, b: {BAD % 2}}}" in str(error)
+    if fault == "raise":
+        assert error.traceback is not None
+        assert "_reach" in error.traceback
+        assert error.traceback in str(error)
+    assert children() == []
+    batch.close()  # nothing is left to close
+    with pytest.raises(ResetNeededError, match="closed"):
+        batch.step(actions)
+
+
+def test_a_killed_idle_worker_is_reported_by_close_as_well() -> None:
+    batch = make_zoo_batch(functools.partial(SleepyEnv, 0.0), 3, 0, workers=2)
+    batch.reset()
+    os.kill(batch._group.processes[1], signal.SIGKILL)  # type: ignore[attr-defined]
+    time.sleep(0.3)
+    with pytest.raises(WorkerError, match=r"SIGKILL.*while it waited for orders") as caught:
+        batch.close()
+    assert caught.value.copy == 2
+    assert children() == []
+    batch.close()
+
+
+def test_an_error_is_not_hidden_by_that_of_closing() -> None:
+    make = functools.partial(
+        FaultyEnv, "raise", "close", int(generator(0, "env", 0).integers(2**31))
+    )
+    for workers in (0, 1):
+        batch = make_zoo_batch(make, 1, 0, workers=workers)
+        with pytest.raises(ZeroDivisionError), batch:
+            print(batch.reset(), 1 / 0)
+    assert children() == []
+
+
+def test_wrong_actions_leave_workers_alone() -> None:
+    with make_zoo_batch(RingEnv, 2, 0, workers=2) as batch:
+        batch.reset()
+        pids = batch._group.processes  # type: ignore[attr-defined]
+        with pytest.raises(ValueError, match="out of range"):
+            batch.step(np.full((2, 4), 9))
+        batch.step(np.ones((2, 4), int))
+        assert batch._group.processes == pids  # type: ignore[attr-defined]
+        assert len(set(pids)) == 2
+
+
+def test_functions_that_cannot_be_found_by_name_travel_too() -> None:
+    length = 3
+    with make_zoo_batch(lambda: MixedEnv(length), 1, 0, workers=1) as batch:
+        batch.reset()
+
+
+def test_what_cannot_be_sent_is_refused() -> None:
+    lock = threading.Lock()
+    batch = make_zoo_batch(lambda: (lock, RingEnv())[1], 1, 0, workers=1)
+    with pytest.raises(ValueError, match="cannot be sent to a worker process"):
+        batch.reset()
+    assert children() == []
+
+
+def test_workers_save_time_where_steps_are_slow() -> None:
+    """50 ms a step, 8 copies: four workers need a quarter of the time, and some for messages."""
+    took = {}
+    for workers in (0, 4):
+        with make_zoo_batch(functools.partial(SleepyEnv, 0.05), 8, 0, workers=workers) as batch:
+            batch.reset()
+            begun = time.perf_counter()
+            for _ in range(4):
+                batch.step(np.zeros((8, 2), int))
+            took[workers] = time.perf_counter() - begun
+    assert took[4] < took[0] * 2 / 3
+
+
+# --- Nothing is left -----------------------------------------------------------------------------
+
+SCRIPT = """
+import functools, os, sys, time
+import numpy as np
+from corral.adapters.zoo.batch import make_zoo_batch
+from support.zoo_envs import SleepyEnv
+if __name__ == "__main__":
+    seconds = float(sys.argv[2])
+    batch = make_zoo_batch(functools.partial(SleepyEnv, seconds), 4, 0, workers=2)
+    batch.reset()
+    print(*batch._group.processes, flush=True)
+    if sys.argv[1] == "end":
+        sys.exit()
+    if sys.argv[1] == "idle":
+        time.sleep(100)
+    while True:
+        batch.step(np.zeros((4, 2), int))
+"""
+
+
+def script(what: str, seconds: float) -> tuple[subprocess.Popen[str], list[int]]:
+    """A program that uses two workers, in a process group of its own, and their ids."""
+    running = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, what, str(seconds)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tests)},
+        start_new_session=True,
+    )
+    assert running.stdout is not None
+    pids = [int(word) for word in running.stdout.readline().split()]
+    if len(pids) != 2:
+        raise AssertionError(running.communicate()[1])
+    return running, pids
+
+
+def gone(pids: list[int], within: float) -> bool:
+    until = time.monotonic() + within
+    while time.monotonic() < until:
+        if not any(psutil.pid_exists(pid) for pid in pids):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize(("what", "seconds"), [("idle", 0), ("step", 0.01), ("step", 50)])
+def test_no_worker_outlives_a_killed_parent(what: str, seconds: float) -> None:
+    """Idle, busy, or stuck in a step."""
+    running, pids = script(what, seconds)
+    time.sleep(0.3)
+    running.kill()
+    running.communicate()
+    assert gone(pids, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, -signal.SIGTERM)]
+)
+def test_a_signal_to_the_group_ends_all(number: signal.Signals, code: int) -> None:
+    """Ctrl-C reaches workers as well: they leave it to their parent, without a traceback."""
+    memory = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+    running, pids = script("step", 0.01)
+    time.sleep(0.3)
+    begun = time.monotonic()
+    os.killpg(running.pid, number)
+    errors = running.communicate(timeout=60)[1]
+    assert gone(pids, 5.0)
+    assert time.monotonic() - begun < 5.0
+    assert running.returncode == code
+    assert errors.count("KeyboardInterrupt") == (number == signal.SIGINT)
+    if os.path.isdir("/dev/shm"):
+        left = [name for name in set(os.listdir("/dev/shm")) - memory if name.startswith("psm_")]
+        assert left == []
+
+
+def test_a_program_that_does_not_close_ends_all_the_same() -> None:
+    running, pids = script("end", 0)
+    errors = running.communicate(timeout=60)[1]
+    assert (running.returncode, errors) == (0, "")
+    assert gone(pids, 1.0)
+
+
+def test_closing_does_not_wait_for_steps_without_end() -> None:
+    """Ctrl-C while a step hangs: the deadline is far, but closing takes less than 5 s."""
+    running, pids = script("step", 50)
+    time.sleep(0.3)
+    begun = time.monotonic()
+    os.kill(running.pid, signal.SIGINT)
+    running.communicate(timeout=60)
+    assert time.monotonic() - begun < 5.0
+    assert gone(pids, 1.0)
+
+
+def test_a_program_without_a_guard_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "unguarded.py").write_text(
+        "from corral.adapters.zoo.batch import make_zoo_batch\n"
+        "from support.zoo_envs import RingEnv\n"
+        "make_zoo_batch(RingEnv, 2, 0, workers=1).reset()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "unguarded.py")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(tests)},
+    )
+    assert done.returncode == 1
+    assert 'if __name__ == "__main__":' in done.stderr.splitlines()[-1]

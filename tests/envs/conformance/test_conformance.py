@@ -1,0 +1,283 @@
+"""check_env: nothing is found in sound environments, each planted fault is found under its name."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import corral
+from corral.envs import PROBES, check_env
+from corral.envs.conformance import Named
+from corral.envs.conformance.report import CHECKS, CheckResult
+from corral.envs.registry import REGISTERED, _load
+from corral.errors import ConformanceError
+from support import faulty_envs
+from support.loads import small_trace
+
+SMALL: dict[str, dict[str, Any]] = {
+    "dfaas_v0": {"trace": small_trace(), "max_cycles": 8, "queue": 3, "route": "two"},
+    "arena_v0": {"width": 3, "height": 2, "max_cycles": 20, "walls": "mask"},
+}
+"""Arguments that make episodes short; those not named are short anyway."""
+
+
+def makes(name: str) -> list[Any]:
+    """Functions that make each form of a registered environment."""
+    kinds = ["parallel_env", "env"] if REGISTERED[name].simultaneous else ["env"]
+    named = [name] if name in PROBES else []
+    return [functools.partial(_load(name, kind), *named, **SMALL.get(name, {})) for kind in kinds]
+
+
+OURS = [
+    pytest.param(make, id=f"{name}-{'aec' if make.func.__name__ == 'env' else 'parallel'}")
+    for name in REGISTERED
+    for make in makes(name)
+]
+
+
+@pytest.mark.parametrize("make", OURS)
+def test_nothing_is_found_in_ours(make: Any) -> None:
+    result = check_env(make, processes=False)
+    assert result.findings == (), result.text()
+    assert list(result.not_run) == ["processes", "hashing"]
+    assert result.steps > 10
+
+
+@pytest.mark.parametrize(("kind", "illegal"), [("parallel_env", "raise"), ("env", "penalise")])
+def test_nothing_is_found_in_dfaas_in_other_processes(kind: str, illegal: str) -> None:
+    make = functools.partial(_load("dfaas_v0", kind), **SMALL["dfaas_v0"], illegal=illegal)
+    result = check_env(make, stochastic=True)
+    assert result.findings == (), result.text()
+    assert result.not_run == {}
+    assert {"mask-lies", "processes", "hashing"} <= set(result.checks)
+
+
+SOUND = [faulty_envs.Walk, faulty_envs.Count, faulty_envs.Strict, faulty_envs.Punishing]
+
+
+@pytest.mark.parametrize("make", SOUND)
+def test_nothing_is_found_in_the_environments_that_faults_are_planted_in(make: Any) -> None:
+    elsewhere = make in SOUND[:2]
+    result = check_env(make, stochastic=True, processes=elsewhere)
+    assert result.findings == (), result.text()
+    assert result.notes == ()
+    expected = set(CHECKS) - (set() if elsewhere else {"processes", "hashing"})
+    assert set(result.not_run) == set(CHECKS) - expected
+    if result.form == "parallel":
+        expected -= {"selection", "last", "dead-step", "cumulative-rewards"}
+    assert set(result.checks) == expected
+
+
+FAULTS = {
+    "OutsideItsSpace": ("observation", "error", "at index 0; 0.0 to 10.0"),
+    "OtherDtype": ("observation", "error", "dtype float64; dtype float32"),
+    "OtherShape": ("observation", "error", r"shape \(5,\); shape \(6,\)"),
+    "NanSeen": ("observation", "error", "NaN; numbers"),
+    "MaskOfBools": ("mask", "error", "a mask of bool; int8"),
+    "MaskTooLong": ("mask", "error", r"a mask of shape \(4,\); \(3,\)"),
+    "MaskAllZero": ("mask", "error", "all-zero; one legal action"),
+    "NanReward": ("reward", "error", "a reward of nan; finite"),
+    "ArrayReward": ("reward", "error", "ndarray; a finite number"),
+    "PaysStrangers": ("agents", "error", "rewards have it; possible_agents"),
+    "ShowsTheGone": ("agents", "error", "was not live; lived before the step"),
+    "ForgetsItsDead": ("agents", "error", "have no entry of it; every live agent"),
+    "StaysAfterItsEnd": ("agents", "error", "is still in agents; not in agents after"),
+    "LeavesWithoutAnEnd": ("agents", "error", "neither terminated nor truncated; leaves in"),
+    "BothEnds": ("ends", "warning", "both terminated and truncated; terminated where"),
+    "InfoGrows": ("info", "warning", "with distance, unlike its first; the same keys"),
+    "NeverEnds": ("endless", "error", "did not end within 300 steps; of every agent"),
+    "Raises": ("crash", "error", "ZeroDivisionError.*after.*late; raise nothing"),
+    "FourValues": ("api", "error", "step.. returned; PettingZoo"),
+    "NewSpaceObjects": ("spaces", "error", "another object at each call; the same object"),
+    "SpaceChanges": ("spaces", "error", r"Discrete\(4\).*at first Discrete\(3\); same object"),
+    "OverwritesObservations": ("aliasing", "error", "handed out at step 0; stays as it was"),
+    "OverwritesInfos": ("aliasing", "warning", "the info handed out; stays as it was"),
+    "AllowsTooMuch": ("mask-lies", "error", "action 0 is legal.*counted it as illegal; legal"),
+    "ForbidsTooMuch": ("mask-lies", "error", "action 2 is illegal.*did not count; forbids"),
+    "AllowsWhatRaises": ("mask-lies", "error", "legal by the mask, and raised ValueError; legal"),
+    "ForbidsWhatIsPlayed": ("mask-lies", "warning", "while others raise ValueError; is not"),
+    "AllowsWhatEndsTheGame": ("mask-lies", "warning", "legal.*ended the game; is legal"),
+    "ForbidsWhatGoesOn": ("mask-lies", "warning", "illegal.*the game went on; is not"),
+    "NotSeeded": ("seed", "error", "two fresh environments.*another; the same whole episode"),
+    "RandomFromStepTwo": ("seed", "error", "another reward of early; same whole episode"),
+    "TimeInInfo": ("seed", "warning", "another info of early; the same infos"),
+    "ForgetsItsGenerator": ("seed", "warning", "reset.. without a seed; same second episode"),
+    "NeedsASeed": ("reset", "error", r"reset\(\) raised TypeError; raise nothing"),
+    "RemembersTheEpisodeBefore": ("reset", "error", "against a fresh environment; forgets"),
+    "GlobalGenerator": ("shared-state", "error", "stepped in turn.*reward; nothing of each"),
+    "ClockOfTheClass": ("shared-state", "error", "stepped in turn.*reward; nothing of each"),
+    "CannotBePickled": ("copies", "warning", "pickle.dumps.*raised; a copy"),
+    "LosesItsGenerator": ("copies", "error", "pickle.*in the copy another reward; no copy"),
+    "RebuiltByEzPickle": ("copies", "warning", "in the copy another end by an exception; no copy"),
+    "SharesWithItsCopy": ("copies", "error", "deepcopy.*in the copy; no copy"),
+    "OrderOfASet": ("hashing", "error", "PYTHONHASHSEED.*another list of agents; every process"),
+    "HashOfANumberedName": ("hashing", "error", "PYTHONHASHSEED.*reward of; every process"),
+    "NumberOfTheProcess": ("processes", "error", "another process.*reward of; every process"),
+    "SelectsNobody": ("selection", "error", "agent_selection is 'three'; one of agents"),
+    "ObservesAtRandom": ("last", "error", "observation of last; at every call"),
+    "ObservingCounts": ("last", "error", "called twice a step; looking changes nothing"),
+    "LastTellsAnotherInfo": ("last", "error", "info of last; infos"),
+    "PaysTwice": ("cumulative-rewards", "error", "rewards came to; the sum of rewards"),
+    "KeepsWhatItPaid": ("cumulative-rewards", "error", "rewards came to; the sum of rewards"),
+    "DeadStay": ("dead-step", "error", "took its None, and is still; removes it"),
+    "DeadAreRemoved": ("dead-step", "error", "without a turn of its own; selected once more"),
+    "RefusesNone": ("dead-step", "error", "raised ValueError; removes it"),
+}
+"""The check that finds a planted fault, its severity, and what it says: seen; expected."""
+
+ALSO = {
+    "ObservesAtRandom": {"seed"},  # it is both: nothing seeds it, and it changes between looks
+}
+"""What a fault is besides."""
+
+ELSEWHERE = {"OrderOfASet", "HashOfANumberedName", "NumberOfTheProcess"}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found_under_its_name_and_nothing_else_is(fault: str) -> None:
+    check, severity, told = FAULTS[fault]
+    make = getattr(faulty_envs, fault)
+    result = check_env(make, limit=300, processes=fault in ELSEWHERE)
+    found = {finding.check for finding in result.findings}
+    assert found == {check} | ALSO.get(fault, set()), result.text()
+    findings = [finding for finding in result.findings if finding.check == check]
+    assert {finding.severity for finding in findings} == {severity}, result.text()
+    seen, expected = told.split("; ")
+    assert any(
+        re.search(seen, finding.seen) and re.search(expected, finding.expected)
+        for finding in findings
+    ), result.text()
+    assert all(finding.advice for finding in findings)
+    assert max(map(len, result.text().splitlines())) <= 80
+
+
+def test_every_check_has_a_planted_fault() -> None:
+    planted = {check for check, _, _ in FAULTS.values()}
+    assert planted == set(CHECKS) - {"other-seeds"}  # which has a test of its own
+    kinds = (faulty_envs.Walk, faulty_envs.Count)
+    helpers = {"Walk", "Count", "Strict", "Punishing", "Edited", "OneEpisode", "Prints"}
+    classes = {
+        name
+        for name, found in vars(faulty_envs).items()
+        if isinstance(found, type) and issubclass(found, kinds)
+    }
+    assert classes - helpers == set(FAULTS)
+
+
+def test_every_seed_alike_is_a_note_and_a_finding_where_chance_was_stated() -> None:
+    unstated = check_env(faulty_envs.OneEpisode, processes=False)
+    assert unstated.findings == ()
+    assert any("seeds 0, 1, 2 gave the same episodes" in note for note in unstated.notes)
+    stated = check_env(faulty_envs.OneEpisode, stochastic=True, processes=False)
+    assert [finding.check for finding in stated.findings] == ["other-seeds"]
+    assert check_env(faulty_envs.OneEpisode, stochastic=False, processes=False).notes == ()
+    [finding] = check_env(faulty_envs.Walk, stochastic=False, processes=False).findings
+    assert finding.check == "other-seeds"
+    assert "stated to be deterministic" in finding.expected
+
+
+class Many(faulty_envs.OtherDtype, faulty_envs.NanReward, faulty_envs.InfoGrows):
+    """Three faults at once."""
+
+
+def test_all_faults_of_an_environment_are_reported_together() -> None:
+    result = check_env(Many, processes=False)
+    assert [finding.check for finding in result.findings] == ["observation", "reward", "info"]
+    first = result.findings[0]
+    assert (first.agent, first.seed, first.step, first.others) == ("early", 0, 0, ("late",))
+    assert first.count == 3 * (6 + 8)  # both agents, every step of every seed
+    assert first.place == "early, seed 0, reset (42 times, also late)"
+
+
+def test_what_was_not_run_is_said_loudly() -> None:
+    result = check_env(lambda: faulty_envs.Walk())
+    assert result.findings == ()
+    assert set(result.not_run) == {"processes", "hashing"}
+    assert "make cannot be pickled" in result.not_run["hashing"]
+    text = result.text()
+    assert "NOT RUN\n  processes, hashing: make cannot be pickled" in text
+    assert text.endswith("2 NOT RUN (see above)")
+
+
+def test_a_process_that_cannot_import_the_environment_is_said_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = types.ModuleType("only_in_this_process")
+    kind = type("Here", (faulty_envs.Walk,), {"__module__": module.__name__})
+    monkeypatch.setattr(module, "Here", kind, raising=False)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    result = check_env(kind)
+    assert result.findings == ()
+    assert "No module named 'only_in_this_process'" in result.not_run["processes"]
+    assert "make must be importable there" in result.not_run["processes"]
+
+
+def test_what_stands_on_repeatability_is_not_run_without_it() -> None:
+    result = check_env(faulty_envs.NotSeeded, processes=False)
+    assert {"reset", "shared-state", "copies", "other-seeds"} <= set(result.not_run)
+    assert "see seed" in result.not_run["reset"]
+    assert not set(result.not_run) & set(result.checks)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: 1 / 0, "make() raised ZeroDivisionError"),
+        (lambda: "no environment", "neither a ParallelEnv nor an AECEnv"),
+        (functools.cache(faulty_envs.Walk), "the same object twice"),
+    ],
+)
+def test_what_cannot_be_played_is_one_finding(make: Any, told: str) -> None:
+    result = check_env(make)
+    [finding] = result.findings
+    assert (finding.check, finding.severity) == ("api", "error")
+    assert told in finding.seen
+    assert set(result.not_run) | set(result.checks) == set(CHECKS)
+    assert result.text().startswith(f"{result.environment} (")
+
+
+def test_an_environment_by_name_is_called_by_it_where_it_cannot_be_made() -> None:
+    result = check_env(Named("support.faulty_envs", "Walk", {"size": 3}))
+    assert (result.environment, result.form) == ("support.faulty_envs:Walk", "not made")
+    assert "unexpected keyword argument 'size'" in result.findings[0].seen
+
+
+def test_require_raises_the_report() -> None:
+    check_env(faulty_envs.InfoGrows, processes=False).require()  # a warning is no error
+    with pytest.raises(ConformanceError, match="ERROR reward: early, seed 0, step 3"):
+        check_env(faulty_envs.NanReward, processes=False).require()
+
+
+def test_a_result_is_plain_data_too() -> None:
+    result = check_env(faulty_envs.NanReward, processes=False)
+    data = json.loads(json.dumps(result.to_json()))
+    assert (data["errors"], data["warnings"], data["environment"]) == (1, 0, "walk_v0")
+    assert data["findings"][0]["check"] == "reward"
+    assert data["findings"][0]["step"] == 3
+
+
+@pytest.mark.parametrize("given", [{"seeds": ()}, {"seeds": (-1,)}, {"limit": 0}])
+def test_arguments_out_of_range_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="give"):
+        check_env(faulty_envs.Walk, **given)
+
+
+def test_global_generators_and_warnings_are_left_alone(recwarn: pytest.WarningsRecorder) -> None:
+    result: CheckResult = check_env(
+        functools.partial(corral.make, "arena_v0", **SMALL["arena_v0"]), processes=False
+    )
+    assert result.findings == ()
+    assert len(recwarn) == 0
+
+
+def test_the_page_lists_the_checks() -> None:
+    page = Path(__file__).parents[2] / "docs" / "conformance.md"
+    for name, kept in CHECKS.items():
+        assert f"| `{name}` | {kept} |\n" in page.read_text(encoding="utf-8")

@@ -1,0 +1,142 @@
+"""The arguments of dfaas_v0: what is refused, with what advice, and what they mean."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from corral.data import Trace
+from corral.envs import dfaas_v0, make
+from corral.envs.dfaas_v0 import DfaasRules
+from corral.envs.dfaas_v0.baselines import AMOUNTS, baseline_team
+from corral.errors import ScaleError, TraceError, UnknownNameError
+from support.loads import small_trace
+
+LARGEST = int(small_trace().arrivals.max())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"max_cycles": 0}, ValueError, "max_cycles=0: give a whole number, 1 or more"),
+        ({"max_cycles": 2.5}, ValueError, "max_cycles=2.5"),
+        ({"max_level": 0}, ValueError, "max_level=0"),
+        ({"queue": -1}, ValueError, "queue=-1: give a whole number, 0 or more"),
+        ({"queue": True}, ValueError, "queue=True"),
+        ({"link_limit": -1}, ValueError, "link_limit=-1"),
+        ({"forward_cost": -0.1}, ValueError, "forward_cost=-0.1: give a finite number, 0 or more"),
+        ({"forward_cost": float("nan")}, ValueError, "forward_cost=nan"),
+        ({"wait_cost": "much"}, ValueError, "wait_cost='much'"),
+        ({"route": "nearest"}, ValueError, "route='nearest': give one of 'equal', 'capacity'"),
+        ({"reward": "ours"}, ValueError, "reward='ours': give one of 'own', 'team'"),
+        ({"illegal": "ignore"}, ValueError, "illegal='ignore': give one of 'penalise', 'raise'"),
+        ({"rows": (5, 5)}, ValueError, r"rows=\(5, 5\): give \(low, high\)"),
+        ({"rows": (0, 10_000)}, ValueError, r"rows=\(0, 10000\)"),
+        ({"start": "first"}, ValueError, "start='first': give \"random\" or a row of 0.."),
+        ({"start": 10_000}, ValueError, "start=10000"),
+        ({"load_scale": LARGEST - 1}, ScaleError, f"pass load_scale={LARGEST}"),
+        ({"capacity_scale": 1}, ScaleError, "pass capacity_scale="),
+        ({"load_scale": float("inf")}, ValueError, "load_scale=inf"),
+        ({"capacity": -3}, ValueError, "capacity -3"),
+        ({"capacity": "twice"}, ValueError, "a text like '1.25x'"),
+        ({"neighbours": {"node_9": []}}, UnknownNameError, "no node named 'node_9'"),
+        ({"route": "shortst"}, ValueError, "did you mean 'shortest'"),
+        ({"que": 3}, TypeError, "no argument named 'que'; did you mean 'queue'"),
+        ({"neighbours": {"node_0": ["node_0"]}}, ValueError, "names 'node_0' itself"),
+        ({"neighbours": {"node_0": "node_1"}}, ValueError, "give a list of agents"),
+        ({"neighbours": "near"}, ValueError, "neighbours='near': give agent -> list of agents"),
+        ({"second_offer": "maybe"}, ValueError, "second_offer='maybe': give True or False"),
+        ({"second_offer": None}, ValueError, "second_offer=None: give True or False"),
+        ({"render_mode": "svg"}, ValueError, "render_mode='svg': give one of 'human'"),
+        ({"trace": "edge4"}, UnknownNameError, "did you mean 'edge"),
+    ],
+)
+def test_what_is_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        dfaas_v0.parallel_env(**{"trace": small_trace(), **arguments})
+
+
+def test_a_trace_without_capacity_asks_for_one() -> None:
+    load = Trace(nodes=("a", "b"), arrivals=[[3, 4]], capacity=None, times=[0], name="loads")
+    with pytest.raises(TraceError, match="loads: has no capacity column; pass capacity="):
+        DfaasRules(load)
+    assert DfaasRules(load, capacity="1.25x").trace.capacity.tolist() == [[4, 5]]
+    assert DfaasRules(load, capacity=np.int64(7)).trace.capacity.tolist() == [[7, 7]]
+
+
+def test_neighbours_may_be_called_as_in_the_trace() -> None:
+    trace = Trace(nodes=("web", "api"), arrivals=[[3, 4]], capacity=[[1, 9]], times=[0])
+    links = DfaasRules(trace, neighbours={"web": ["api"]}).network.links
+    assert links.tolist() == [[False, True], [False, False]]
+    with pytest.raises(ValueError, match="names 'node_0' itself"):
+        DfaasRules(trace, neighbours={"web": ["node_0"]})
+
+
+def test_the_identity_tells_rules_apart() -> None:
+    base = DfaasRules(small_trace()).identity
+    assert DfaasRules(small_trace()).identity == base
+    assert DfaasRules(small_trace(), illegal="raise", keep_flow=True).identity == base
+    changes: list[dict[str, Any]] = [
+        {"queue": 1}, {"max_cycles": 9}, {"rows": (0, 3)}, {"start": 0}, {"load_scale": 99},
+        {"capacity_scale": 99}, {"max_level": 3}, {"forward_cost": 0.1}, {"wait_cost": 0.1},
+        {"route": "two"}, {"second_offer": False}, {"link_limit": 5}, {"reward": "team"},
+        {"neighbours": {"node_0": ["node_1"]}}, {"capacity": 4},
+    ]  # fmt: skip
+    found = {DfaasRules(small_trace(), **change).identity for change in changes}
+    assert len(found) == len(changes)
+    assert base not in found
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    rules = DfaasRules(small_trace(), queue=np.int64(3), forward_cost=np.float32(0.5), wait_cost=1)
+    assert (rules.queue, rules.forward_cost, rules.wait_cost) == (3, 0.5, 1.0)
+
+
+def test_given_scales_widen_the_actions_and_keep_the_spaces() -> None:
+    narrow, wide = DfaasRules(small_trace()), DfaasRules(small_trace(), load_scale=250)
+    assert (narrow.unit, narrow.levels) == (1, LARGEST + 1)
+    assert (wide.unit, wide.levels) == (3, 85)  # ceil(250 / 100), ceil(250 / 3) + 1
+    assert wide.action_space("node_0").n == 85
+    # Part of the same trace, the same spaces: they follow from the whole.
+    part = DfaasRules(small_trace(), rows=(0, 2))
+    assert part.observation_space("node_0") == narrow.observation_space("node_0")
+
+
+def test_windows_stay_in_their_rows() -> None:
+    trace = Trace(
+        nodes=("a",), arrivals=np.arange(50)[:, None], capacity=np.ones((50, 1), int),
+        times=np.arange(50),
+    )  # fmt: skip
+    env = dfaas_v0.parallel_env(trace=trace, rows=(10, 20), max_cycles=25)
+    seen, starts = set(), set()
+    for seed in range(40):
+        env.reset(seed=seed)
+        arrivals = [env.step({"node_0": 0})[4]["node_0"]["arrivals"] for _ in range(25)]
+        assert [(b - a) % 10 for a, b in itertools.pairwise(arrivals)] == [1] * 24
+        seen |= set(arrivals)
+        starts.add(arrivals[0])
+    assert seen == set(range(10, 20))
+    assert starts == set(range(10, 20))  # every row can be the first
+
+
+def test_overflow_serves_eighty_of_the_hundred_and_thirty() -> None:
+    """Fixed loads (20, 50, 60), capacities (30, 10, 40): 80 is all that can be served."""
+    loads, capacities = [[20, 50, 60]], [[30, 10, 40]]
+    trace = Trace(nodes=("a", "b", "c"), arrivals=loads, capacity=capacities, times=[0])
+    served = {}
+    for amount in AMOUNTS:
+        env = make("dfaas_v0", trace=trace, max_cycles=20, illegal="raise")
+        team, rng = baseline_team(amount, env.rules), np.random.default_rng(0)
+        observations, _ = env.reset(seed=0)
+        total = []
+        while env.agents:
+            actions = {a: int(team[a].act(observations[a], rng=rng).action) for a in env.agents}
+            observations, _, _, _, infos = env.step(actions)
+            total.append(sum(i["served_local"] + i["served_remote"] for i in infos.values()))
+        served[amount] = total
+    assert served["overflow"] == [80] * 20
+    assert served["local"] == [20 + 10 + 40] * 20
+    assert max(max(total) for total in served.values()) == 80

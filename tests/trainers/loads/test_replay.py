@@ -1,0 +1,213 @@
+"""Replays: every row is played once, shares add up, and nothing beats the optimum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from corral.data import Trace
+from corral.envs.dfaas_v0 import ROUTES, DfaasRules
+from corral.envs.dfaas_v0.baselines import AMOUNTS, PAIRS, baseline_team
+from corral.envs.policy import Decision
+from corral.errors import ScaleError, TraceError, UnknownNameError
+from corral.trainers.loads.replay import play, replay
+
+HARD: dict[str, Any] = {
+    "second_offer": False,
+    "forward_cost": 0.2,
+    "wait_cost": 0.05,
+    "queue": 7,
+    "link_limit": 4,
+}
+
+
+def random_trace(steps: int = 100, nodes: int = 3, seed: int = 0, step: int = 1) -> Trace:
+    rng = np.random.default_rng(seed)
+    return Trace(
+        nodes=tuple(f"n{i}" for i in range(nodes)),
+        arrivals=rng.integers(0, 21, (steps, nodes)),
+        capacity=rng.integers(0, 21, (steps, nodes)),
+        times=np.arange(steps) * step,
+        clock="integer" if step == 1 else "utc",
+    )
+
+
+def score_of(result: Any, policy: str) -> Any:
+    return next(score for score in result.scores if score.policy == policy)
+
+
+def test_every_row_is_played_exactly_once() -> None:
+    trace = random_trace(100)
+    rules = DfaasRules(trace, max_cycles=30)
+    record = play(rules, baseline_team("local", rules), window=30)
+    # Three whole windows and one of the ten rows that remain.
+    assert record.totals.arrivals.tolist() == [
+        trace.arrivals[low : low + 30].sum() for low in (0, 30, 60, 90)
+    ]
+    served = np.minimum(trace.arrivals, trace.capacity)
+    assert record.totals.served_local.sum() == served.sum()
+    np.testing.assert_array_equal(record.series.rows, np.arange(100))
+    np.testing.assert_array_equal(record.series.counts["arrivals"], trace.arrivals)
+
+
+def test_series_are_means_over_bins() -> None:
+    trace = random_trace(1000, seed=3)
+    rules = DfaasRules(trace, max_cycles=50)
+    series = play(rules, baseline_team("local", rules), window=50).series
+    assert series.width == 3
+    assert len(series.rows) == 334
+    means = trace.arrivals[:999].reshape(333, 3, 3).mean(axis=1)
+    np.testing.assert_allclose(series.counts["arrivals"][:333], means)
+    np.testing.assert_allclose(series.counts["arrivals"][333], trace.arrivals[999])
+
+
+def test_local_and_overflow_have_their_closed_forms() -> None:
+    trace = random_trace(200, seed=1)
+    result = replay(trace, ["local/equal", "overflow/equal"], rows=(50, 200), window=40)
+    a, c = trace.arrivals[50:], trace.capacity[50:]  # type: ignore[index]
+    local = np.minimum(a, c).sum() / a.sum()
+    pooled = np.minimum(a.sum(axis=1), c.sum(axis=1)).sum() / a.sum()
+    assert score_of(result, "local/equal").served == pytest.approx(local)
+    assert score_of(result, "overflow/equal").served == pytest.approx(pooled)
+    assert score_of(result, "optimum").served == pytest.approx(pooled)
+    assert score_of(result, "overflow/equal").share_of_optimum == pytest.approx(1.0)
+    assert score_of(result, "local/equal").share_of_optimum == pytest.approx(local / pooled)
+    assert result.optimum_method == "closed form"
+    assert (result.windows, result.remainder) == (3, 30)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_policy_beats_the_optimum(seed: int) -> None:
+    pytest.importorskip("scipy", reason="the linear program needs scipy: corral[optimum]")
+    pairs = [f"{amount}/{route}" for amount in AMOUNTS for route in ROUTES]
+    for settings in (HARD, {"queue": 3}, {"second_offer": False, "reward": "team"}):
+        result = replay(random_trace(60, seed=seed), pairs, window=20, **settings)
+        shares = [score.share_of_optimum for score in result.scores]
+        assert len(shares) == len(pairs) + 1
+        assert all(share is not None and share <= 1 + 1e-9 for share in shares)
+        assert min(shares) < 0.95  # so that the bound is not met by everybody
+
+
+def test_shares_and_costs_add_up() -> None:
+    result = replay(random_trace(90), PAIRS, window=30, optimum_windows=0, **HARD)
+    assert len(result.scores) == len(PAIRS)  # no optimum was asked for
+    for score in result.scores:
+        assert score.share_of_optimum is None
+        assert score.illegal_actions == 0
+        # With a queue, what still waits at a window's end is neither served nor lost.
+        assert score.served + score.lost <= 1 + 1e-12
+        load = result.trace.arrivals.sum()
+        waiting = score.mean_waiting * result.trace.arrivals.size / load
+        cost = score.lost + 0.2 * score.forwarded + 0.05 * waiting
+        assert score.cost == pytest.approx(cost)
+        assert score.cost_low <= score.cost_high
+        # The mean return per window is minus the cost in units of load_scale.
+        returned = -score.return_team * 3 * DfaasRules(result.trace).load_scale
+        assert returned == pytest.approx(score.cost * load, rel=1e-5)
+
+
+def test_windows_are_days_where_the_clock_has_days() -> None:
+    daily = replay(random_trace(60, step=3600), ["local"])
+    assert (daily.window, daily.windows, daily.remainder) == (24, 2, 12)
+    assert replay(random_trace(600), ["local"]).window == 288
+    assert replay(random_trace(40), ["local"]).window == 40  # shorter than a window
+
+
+def test_the_same_seed_repeats_a_replay() -> None:
+    trace = random_trace(80)
+    first, same, other = (
+        replay(trace, ["random/two"], window=20, seed=seed, second_offer=False)
+        for seed in (1, 1, 2)
+    )
+    assert first.scores == same.scores
+    assert first.scores[0].lost != other.scores[0].lost
+
+
+def test_without_scipy_the_optimum_is_missing_and_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "scipy.optimize", None)
+    result = replay(random_trace(40), ["local"], window=20, queue=5)
+    assert result.optimum_windows == ()
+    assert "'.[optimum]'" in result.optimum_method
+    assert result.scores[0].share_of_optimum is None
+
+
+class Half:
+    """A policy of a user's own: half of the largest legal amount."""
+
+    def initial_state(self, copies: int) -> None:
+        return None
+
+    def act(self, observation: Any, *unused: Any, **also_unused: Any) -> Decision:
+        return Decision((observation["action_mask"].sum(axis=-1, dtype=np.int64) - 1) // 2)
+
+
+def test_a_policy_of_ones_own_plays_beside_the_others() -> None:
+    trace = random_trace(60)
+    result = replay(trace, {"half": Half(), "reference": "overflow/two"}, window=20, route="spare")
+    assert [score.policy for score in result.scores] == ["half", "reference", "optimum"]
+    half = score_of(result, "half")
+    assert half.forwarded == (trace.arrivals // 2).sum() / trace.arrivals.sum()
+    alone = replay(trace, ["overflow/two"], window=20)
+    assert score_of(result, "reference").served == score_of(alone, "overflow/two").served
+    by_route = {
+        route: replay(trace, {"half": Half()}, window=20, route=route, second_offer=False)
+        for route in ("equal", "shortest")
+    }
+    assert by_route["equal"].scores[0].served != by_route["shortest"].scores[0].served
+
+
+def test_a_single_policy_may_be_a_text() -> None:
+    assert replay(random_trace(30), "local").scores[0].policy == "local"
+    with pytest.raises(ValueError, match="give one policy or more"):
+        replay(random_trace(30), [])
+
+
+def test_intervals_cover_the_rows_that_the_figures_cover() -> None:
+    """A last, shorter window counts for both: here it alone has any load."""
+    arrivals = np.zeros((50, 2), dtype=int)
+    arrivals[40:] = 10
+    trace = Trace(
+        nodes=("a", "b"), arrivals=arrivals, capacity=np.full((50, 2), 5), times=np.arange(50)
+    )
+    score = replay(trace, ["local"], window=20).scores[0]
+    assert score.served == 0.5
+    assert (score.served_low, score.served_high) == (0.5, 0.5)
+
+
+def test_progress_reaches_its_end() -> None:
+    calls: list[tuple[str, int, int]] = []
+    replay(random_trace(50), ["local"], window=20, progress=lambda *call: calls.append(call))
+    assert calls[-1] == ("optimum", 3, 3)
+    assert ("local", 30, 30) in calls
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"policies": ["overflaw"]}, UnknownNameError, "did you mean 'overflow'"),
+        ({"policies": ["overflow/nearest"]}, UnknownNameError, "no route named 'nearest'"),
+        ({"window": 0}, ValueError, "window=0: give 1 step or more"),
+        ({"rows": (50, 300)}, ValueError, "0 <= low < high <= 100"),
+        ({"queue": -1}, ValueError, "queue=-1"),
+        ({"load_scale": 3}, ScaleError, "pass load_scale=20"),
+        ({"trace": "edge33"}, UnknownNameError, "edge3"),
+    ],
+)
+def test_mistakes_are_explained(
+    arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    given = {"trace": random_trace(100), "policies": ["local"], **arguments}
+    with pytest.raises(error, match=message):
+        replay(given.pop("trace"), given.pop("policies"), **given)
+
+
+def test_a_trace_without_capacity_asks_for_one() -> None:
+    trace = random_trace(20)
+    bare = Trace(nodes=trace.nodes, arrivals=trace.arrivals, capacity=None, times=trace.times)
+    with pytest.raises(TraceError, match="pass capacity="):
+        replay(bare, ["local"])
+    assert replay(bare, ["local"], capacity="1.25x").trace.capacity is not None

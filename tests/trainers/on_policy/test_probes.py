@@ -1,0 +1,507 @@
+"""The in-house trainers come out at the exact answers of the probes; with planted bugs they do not.
+
+Each probe is learned beside companions in which the one thing is switched off that the probe is
+about: what does not fail then would tell nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra mappo")
+
+import torch
+
+from corral.envs import probes
+from corral.envs.probes.base import Probe
+from corral.envs.two_step_v0 import TwoStepRules
+from corral.errors import IllegalActionError, NonFiniteError
+from corral.trainers.driver import train
+from corral.trainers.on_policy import maths
+from corral.trainers.on_policy.trainer import IPPO, MAPPO
+from corral.trainers.runs.log import Statistics
+from corral.trainers.runs.run import load_run
+from support import probing
+from support.probing import Plant, chances, learn, make_trainer, misses, values
+
+BOTH = [IPPO, MAPPO]
+SEPARATE = {"agent_0": "agent_0", "agent_1": "agent_1"}
+
+GIVEN: dict[str, dict[str, Any]] = {
+    # A plain PPO for each agent; two agents that share a policy have an exclusive or to learn.
+    "probe_p05_v0": {"policies": SEPARATE},
+    "probe_p09_v0": {"steps": 25_000},
+    "probe_p10_v0": {"steps": 10_000},
+    "probe_p11_v0": {"policies": SEPARATE},
+}
+"""What a probe is learned with, besides the probes' own settings."""
+
+
+def rules_of(name: str, **kwargs: Any) -> Probe:
+    return probes.PROBES[name](illegal="raise", **kwargs)
+
+
+def learned(name: str, trainer: type[MAPPO] = IPPO, **kwargs: Any) -> Any:
+    rules = rules_of(name, **kwargs)
+    return learn(rules, trainer, **GIVEN.get(name, {})).trainer, rules
+
+
+# --- Probes that are learned: P1 - P13 -----------------------------------------------------------
+
+LEARNED = [f"probe_p{n:02}_v0" for n in (1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13)]
+
+
+@pytest.mark.parametrize("trainer", BOTH, ids=lambda trainer: trainer.name)
+@pytest.mark.parametrize("name", LEARNED)
+def test_the_answer_comes_out(name: str, trainer: type[MAPPO]) -> None:
+    assert misses(*learned(name, trainer)) == []
+
+
+PLANTED: list[tuple[Sequence[int], Plant]] = [
+    ((4, 5, 6, 7, 11), probing.zeroed_advantages),
+    ((1, 2, 3, 7, 9, 10), probing.mixed_rewards),
+    ((1, 2, 3, 10), probing.end_taken_for_a_cut),
+    ((9,), probing.end_taken_for_a_cut),
+    ((9,), probing.cut_taken_for_an_end),
+    ((9,), probing.value_after_the_reset),
+    ((12,), probing.rewards_between_moves_lost),
+    ((13,), probing.early_rewards_credited),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "plant"),
+    [
+        pytest.param(f"probe_p{n:02}_v0", plant, id=f"p{n:02}-{plant.__name__}")
+        for numbers, plant in PLANTED
+        for n in numbers
+    ],
+)
+def test_with_a_planted_bug_the_answer_does_not_come_out(
+    name: str, plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    assert misses(*learned(name)) != []
+
+
+def test_p4_needs_to_know_who_plays() -> None:
+    rules = rules_of("probe_p04_v0")
+    trainer = learn(rules, agent_id=False).trainer
+    assert misses(trainer, rules) != []
+    # One policy for both: what the one gains the other loses.
+    right = chances(trainer, rules, "agent_0")[0, 0], chances(trainer, rules, "agent_1")[0, 1]
+    assert sum(right) == pytest.approx(1)
+    apart = learn(rules, agent_id=False, policies=SEPARATE).trainer
+    assert misses(apart, rules) == []
+
+
+@pytest.mark.parametrize("name", ["probe_p04_v0", "two_step_v0"])
+def test_they_are_trained_by_name(name: str, tmp_path: Path) -> None:
+    small = {"copies": 4, "n_steps": 4, "device": "cpu"}
+    run = train(name, trainer="ippo", steps=32, out=tmp_path / "run", progress=False, **small)
+    read = load_run(run.folder)
+    assert read.config.task.environment == name
+    assert read.config.task.rules().illegal == "raise"
+    assert list(read.progress["env_steps"]) == [16, 32]
+
+
+# --- P6: masks -----------------------------------------------------------------------------------
+
+
+def test_p6_returns_the_mean_of_the_highest_legal_actions() -> None:
+    trainer, rules = learned("probe_p06_v0", MAPPO)
+    for agent in rules.agents:
+        played = chances(trainer, rules, agent)  # [15, 4]
+        masks = rules.observe(rules.answer().state)[agent]["action_mask"]
+        assert (played[masks == 0] == 0).all()
+        assert (played @ np.arange(4)).mean() == pytest.approx(34 / 15, abs=0.1)
+        untrained = chances(make_trainer(rules), rules, agent)
+        assert (untrained @ np.arange(4)).mean() == pytest.approx(1.5, abs=0.1)
+
+
+def first_ratios(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Filled with the ratios of each minibatch, in their order."""
+    seen: list[Any] = []
+    surrogate = maths.clipped_surrogate
+
+    def watched(log_ratio: Any, *rest: Any) -> Any:
+        seen.append(log_ratio.detach().exp())
+        return surrogate(log_ratio, *rest)
+
+    monkeypatch.setattr(maths, "clipped_surrogate", watched)
+    return seen
+
+
+@pytest.mark.parametrize("trainer", BOTH, ids=lambda trainer: trainer.name)
+def test_p6_begins_every_update_with_ratios_of_one(
+    trainer: type[MAPPO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = first_ratios(monkeypatch)
+    updates = learn(rules_of("probe_p06_v0"), trainer, steps=3_000).updates
+    epochs = probing.SMALL["n_epochs"]
+    assert len(seen) == epochs * len(updates) > 30
+    for ratio in seen[::epochs]:
+        assert ratio.numel() == 2 * 64 * 8
+        torch.testing.assert_close(ratio, torch.ones_like(ratio), atol=1e-4, rtol=0)
+    assert (seen[1] - 1).abs().max() > 1e-3  # after a step of the optimiser
+
+
+def test_p6_sees_a_mask_that_training_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    probing.mask_lost_in_training(monkeypatch)
+    seen = first_ratios(monkeypatch)
+    learn(rules_of("probe_p06_v0"), steps=512)
+    assert (seen[0] - 1).abs().max() > 0.1
+
+
+def test_p6_sees_a_mask_that_play_ignores(monkeypatch: pytest.MonkeyPatch) -> None:
+    probing.ignored_mask(monkeypatch)
+    with pytest.raises(IllegalActionError):
+        learn(rules_of("probe_p06_v0"), steps=512)
+
+
+# --- P7, P8: who learns from what ----------------------------------------------------------------
+
+
+def test_p7_with_a_teams_reward_is_played_the_other_way() -> None:
+    own, team = rules_of("probe_p07_v0"), rules_of("probe_p07_v0", reward="team")
+    alone, together = learn(own), learn(team)
+    assert misses(together.trainer, team) == []
+    assert misses(alone.trainer, own) == []
+    assert misses(alone.trainer, team) != []
+    assert alone.returns == pytest.approx({"agent_0": 1, "agent_1": 0}, abs=0.1)
+    assert together.returns == pytest.approx({"agent_0": 1, "agent_1": 1}, abs=0.1)
+
+
+@pytest.mark.parametrize("critic_input", ["state", "observations", "observations+actions"])
+def test_p8_a_central_critic_knows_what_the_other_sees(critic_input: str) -> None:
+    rules = rules_of("probe_p08_v0")
+    trainer = learn(rules, MAPPO, critic_input=critic_input, policies=SEPARATE).trainer
+    if critic_input == "observations+actions":  # asked without actions it only tells the sign
+        found = values(trainer, rules)[:, 0]
+        assert found[0] < -0.5
+        assert found[1] > 0.5
+    else:
+        assert misses(trainer, rules) == []
+    # Of agent 0's actor the other's observation is no part.
+    both = chances(trainer, rules, "agent_0")
+    np.testing.assert_array_equal(both[0], both[1])
+
+
+def test_p8_a_critic_that_sees_its_own_view_does_not() -> None:
+    rules = rules_of("probe_p08_v0")
+    trainer = learn(rules, IPPO).trainer
+    assert misses(trainer, rules) != []
+    np.testing.assert_allclose(values(trainer, rules), 0, atol=0.2)
+
+
+def test_p8_sees_mixed_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
+    probing.mixed_rewards(monkeypatch)
+    assert misses(*learned("probe_p08_v0", MAPPO)) != []
+
+
+# --- P10, P12, P13: an agent's own decisions -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs", "decisions", "returns"),
+    [
+        ("probe_p10_v0", {}, (2, 4), (2, 4)),
+        ("probe_p12_v0", {}, (1, 1), None),
+        ("probe_p12_v0", {"replies": 2}, (1, 2), None),
+        ("probe_p13_v0", {}, (1, 1), (0, 1.5)),
+    ],
+)
+def test_every_decision_is_one_transition(
+    name: str, kwargs: dict[str, Any], decisions: Any, returns: Any, monkeypatch: Any
+) -> None:
+    taken: list[Any] = []
+    gae = maths.gae
+
+    def watched(**given: Any) -> Any:
+        taken.append(given["acted"].sum(axis=0))  # [C] agents of a copy side by side
+        return gae(**given)
+
+    monkeypatch.setattr(maths, "gae", watched)
+    rules = rules_of(name, **kwargs)
+    length = max(rules.lengths)
+    update = learn(rules, n_steps=2 * length, steps=1).updates[0]
+    assert taken[0].reshape(64, 2).tolist() == [[2 * d for d in decisions]] * 64
+    assert len(update.episodes) == 2 * 64
+    for episode in update.episodes:
+        assert episode.length == length
+        if returns is None:
+            assert sum(episode.returns.values()) == 0
+        else:
+            assert tuple(episode.returns.values()) == returns
+
+
+def test_p12_is_not_discounted_by_the_moves_of_the_other() -> None:
+    """Rollouts of whole episodes: see the test below."""
+    rules = rules_of("probe_p12_v0", replies=2)
+    assert misses(learn(rules, n_steps=9).trainer, rules) == []
+
+
+@pytest.mark.parametrize(
+    "plant", [probing.rewards_between_moves_discounted, probing.rewards_between_moves_lost]
+)
+def test_p12_sees_moves_of_the_other_that_cost(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    rules = rules_of("probe_p12_v0", replies=2)
+    told = misses(learn(rules, n_steps=9).trainer, rules)
+    assert any("agent_0" in miss for miss in told)
+
+
+def test_p12_whatever_the_rollouts() -> None:
+    """Rollouts that end between an agent's move and its pay: such a move is not learned from."""
+    rules = rules_of("probe_p12_v0", replies=2)
+    assert misses(learn(rules, n_steps=8).trainer, rules) == []
+
+
+def test_p12_fails_where_a_move_without_outcome_is_learned_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(maths, "settled", lambda *, acted, **_: acted)
+    rules = rules_of("probe_p12_v0", replies=2)
+    assert misses(learn(rules, n_steps=8).trainer, rules) != []
+
+
+# --- P14: memory ---------------------------------------------------------------------------------
+
+RECURRENT: dict[str, Any] = {
+    "steps": 20_000,
+    "memory": 16,
+    "n_steps": 20,
+    "n_epochs": 4,
+    "n_minibatches": 4,
+}
+
+
+def answers(found: probing.Learned) -> float:
+    """Mean return of both agents, late in training."""
+    return float(np.mean(list(found.returns.values())))
+
+
+@pytest.mark.parametrize("trainer", BOTH, ids=lambda trainer: trainer.name)
+def test_p14_a_memory_keeps_the_cue(trainer: type[MAPPO]) -> None:
+    assert answers(learn(rules_of("probe_p14_v0"), trainer, **RECURRENT)) >= 0.95
+
+
+def test_p14_without_a_memory_there_is_nothing_but_chance() -> None:
+    found = learn(rules_of("probe_p14_v0"), **{**RECURRENT, "memory": 0})
+    assert answers(found) == pytest.approx(0, abs=0.15)
+
+
+def test_p14_a_memory_does_not_outlive_an_episode() -> None:
+    found = learn(rules_of("probe_p14_v0", cue="last"), **RECURRENT)
+    assert answers(found) == pytest.approx(0, abs=0.15)
+
+
+def test_p14_sees_a_memory_that_outlives_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    probing.memory_outlives_episodes(monkeypatch)
+    found = learn(rules_of("probe_p14_v0", cue="last"), **RECURRENT)
+    assert answers(found) > 0.5
+
+
+# --- P15: accounts -------------------------------------------------------------------------------
+
+TEAMS = {"agent_0": "a", "agent_1": "a", "agent_2": "b"}
+
+
+def accounts(to_train: list[str]) -> dict[str, Any]:
+    """The last row of progress, of rollouts of three steps in episodes of five."""
+    rules = rules_of("probe_p15_v0")
+    found = learn(rules, n_steps=3, copies=4, steps=3 * 4 * 6, policies=TEAMS, to_train=to_train)
+    statistics = Statistics(TEAMS)
+    rows = [statistics.row(update, 12, 0.1) for update in found.updates]
+    assert rows[-1]["episodes"] == 3 * 4
+    return rows[-1]
+
+
+@pytest.mark.parametrize("to_train", [["a", "b"], ["a"], []])
+def test_p15_every_reward_is_accounted_for(to_train: list[str]) -> None:
+    row = accounts(to_train)
+    assert [row[f"return_agent_{i}"] for i in range(3)] == [5, 50, 500]
+    assert (row["return_of_a"], row["return_of_b"], row["return_team"]) == (55, 500, 555)
+    assert row["length"] == 5
+
+
+def test_p15_sees_returns_that_are_cut_with_the_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
+    probing.returns_cut_with_the_rollout(monkeypatch)
+    assert accounts(["a"])["return_team"] != 555
+
+
+def test_p15_the_values_of_separate_policies() -> None:
+    """Each policy has its own scale of values."""
+    rules = rules_of("probe_p15_v0")
+    policies = {agent: agent for agent in rules.agents}
+    assert misses(learn(rules, n_steps=5, policies=policies).trainer, rules) == []
+
+
+# --- P16, P17: nothing to learn ------------------------------------------------------------------
+
+
+def weights(network: Any) -> dict[str, bytes]:
+    return {name: w.detach().numpy().tobytes() for name, w in network.named_parameters()}
+
+
+def learner_of(trainer: Any, policy: str = "shared") -> Any:
+    return trainer._learners[policy]
+
+
+def moved(name: str, **given: Any) -> tuple[bool, bool, list[Any]]:
+    """Whether actor and critic are moved by ten updates of a probe, and these updates."""
+    trainer = make_trainer(rules_of(name), **{"steps": 10 * 8 * 64, **given})
+    learner = learner_of(trainer)
+    actor, critic = weights(learner.actor), weights(learner.critic)
+    updates = list(trainer.learn())
+    return weights(learner.actor) != actor, weights(learner.critic) != critic, updates
+
+
+def test_p16_one_legal_action_moves_no_actor(monkeypatch: pytest.MonkeyPatch) -> None:
+    ratios = first_ratios(monkeypatch)
+    actor, critic, updates = moved("probe_p16_v0", ent_coef=0.1)
+    assert (actor, critic) == (False, True)
+    assert all((ratio == 1).all() for ratio in ratios)
+    for update in updates:
+        zero = ("entropy", "approx_kl", "clip_fraction", "grad_norm_actor")
+        assert [update.figures[name] for name in zero] == [0.0] * 4
+
+
+def test_p16_sees_a_mask_that_training_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    probing.mask_lost_in_training(monkeypatch)
+    assert moved("probe_p16_v0")[0]
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"copies": 1, "n_steps": 1, "steps": 10}], ids=["equal", "one"]
+)
+def test_p17_equal_advantages_move_no_actor(given: dict[str, Any]) -> None:
+    actor, critic, updates = moved("probe_p17_v0", **given)
+    assert (actor, critic) == (False, True)
+    assert len(updates) == 10
+    assert all(np.isfinite(list(update.figures.values())).all() for update in updates)
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"copies": 1, "n_steps": 1, "steps": 10}], ids=["equal", "one"]
+)
+def test_p17_sees_a_division_by_no_spread(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probing.plain_normalisation(monkeypatch)
+    with pytest.raises(NonFiniteError, match="policy shared: policy_loss is nan"):
+        moved("probe_p17_v0", **given)
+
+
+# --- P18: a frozen opponent ----------------------------------------------------------------------
+
+SEATS = {"agent_0": "learner", "agent_1": "rock"}
+
+
+def against_rock(to_train: list[str]) -> tuple[float, bool]:
+    """How likely agent 0 plays paper in the end, and whether the rock's weights have changed."""
+    rules = rules_of("probe_p18_v0")
+    trainer = make_trainer(rules, steps=10_000, policies=SEATS, to_train=to_train)
+    rock = learner_of(trainer, "rock")
+    with torch.no_grad():
+        rock.actor.head.bias.copy_(torch.tensor([20.0, 0.0, 0.0]))
+    before = weights(rock)
+    list(trainer.learn())
+    paper = float(chances(trainer, rules, "agent_0")[0, probes.PAPER])
+    return paper, weights(rock) != before
+
+
+def test_p18_paper_beats_a_frozen_rock() -> None:
+    paper, changed = against_rock(["learner"])
+    assert paper >= 0.95
+    assert not changed
+
+
+def test_p18_sees_an_opponent_that_is_not_frozen() -> None:
+    assert against_rock(["learner", "rock"])[1]
+
+
+def test_p18_sees_zeroed_advantages(monkeypatch: pytest.MonkeyPatch) -> None:
+    probing.zeroed_advantages(monkeypatch)
+    assert against_rock(["learner"])[0] < 0.5
+
+
+# --- P19: everything learns ----------------------------------------------------------------------
+
+
+def idle_parameters(trainer: Any) -> list[str]:
+    """The parameters that one update leaves without a finite gradient, or as they are."""
+    learner = learner_of(trainer)
+    before = weights(learner)
+    next(trainer.learn())
+    idle = []
+    for name, parameter in learner.named_parameters():
+        gradient = parameter.grad
+        alive = gradient is not None and bool(torch.isfinite(gradient).all())
+        alive = alive and bool((gradient != 0).any())
+        if not alive or weights(learner)[name] == before[name]:
+            idle.append(name)
+    assert len(before) > 4
+    return idle
+
+
+@pytest.mark.parametrize("memory", [0, 8])
+@pytest.mark.parametrize("trainer", BOTH, ids=lambda trainer: trainer.name)
+def test_p19_one_update_moves_every_parameter(trainer: type[MAPPO], memory: int) -> None:
+    # The first step of an episode teaches a memory nothing about what it keeps.
+    rules = rules_of("probe_p14_v0" if memory else "probe_p05_v0")
+    assert idle_parameters(make_trainer(rules, trainer, memory=memory, n_epochs=2)) == []
+
+
+@pytest.mark.parametrize("network", ["actor", "critic"])
+def test_p19_sees_a_dead_encoder(network: str) -> None:
+    """Frozen at random, with a head that learns on top of it: that solves the other probes."""
+    trainer = make_trainer(rules_of("probe_p05_v0"), n_epochs=2)
+    encoder = getattr(learner_of(trainer), network).layers
+    encoder.requires_grad_(False)
+    assert idle_parameters(trainer) == [
+        f"{network}.layers.0.weight",
+        f"{network}.layers.0.bias",
+    ]
+
+
+# --- two_step_v0: the optimum instead of the safe choice -----------------------------------------
+
+TWO_STEP: dict[str, Any] = {"steps": 20_000, "n_epochs": 4, "gamma": 0.99}
+"""Those of benchmarks/two_step.py."""
+
+
+def greedy_team_return(trainer: Any) -> float:
+    rules = TwoStepRules(illegal="raise")
+    state = rules.start([np.random.default_rng(0)])
+    total = 0.0
+    for _ in range(2):
+        seen = rules.observe(state)
+        moves = [trainer.policies[a].act(seen[a], deterministic=True).action for a in rules.agents]
+        outcome = rules.step(state, np.stack(moves, axis=1))
+        state, total = outcome.state, total + float(outcome.reward.sum())
+    return total
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_two_step_is_played_at_its_optimum(seed: int) -> None:
+    trainer = make_trainer(TwoStepRules(illegal="raise"), MAPPO, seed=seed, **TWO_STEP)
+    list(trainer.learn())
+    assert greedy_team_return(trainer) == 8
+
+
+def test_two_step_is_played_by_chance_with_zeroed_advantages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    probing.zeroed_advantages(monkeypatch)
+    trainer = make_trainer(TwoStepRules(illegal="raise"), MAPPO, **TWO_STEP)
+    episodes = [episode for update in trainer.learn() for episode in update.episodes]
+    returns = [sum(episode.returns.values()) for episode in episodes]
+    assert np.mean(returns) == pytest.approx(4.75, abs=0.2)

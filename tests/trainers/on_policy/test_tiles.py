@@ -1,0 +1,101 @@
+"""Unlike agents that see images and vectors: trained, saved, gone on with, judged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra mappo")
+
+import corral
+from corral.envs.tiles_v0 import TilesRules
+from corral.errors import RunError
+from corral.trainers.driver import resume, train
+from corral.trainers.evaluation.episodes import evaluate_team
+from corral.trainers.runs.run import load_run
+
+SMALL: dict[str, Any] = {"copies": 8, "n_steps": 8, "n_minibatches": 2, "net_arch": (16,)}
+
+
+def small_run(folder: Path, *, updates: int = 3, **changes: Any) -> Any:
+    given = {"trainer": "mappo", "seed": 1, "policies": "separate", **SMALL, **changes}
+    return train("tiles_v0", steps=64 * updates, out=folder, **given)
+
+
+def weights(run: Any) -> dict[str, bytes]:
+    return {
+        f"{agent}.{name}": values.numpy().tobytes()
+        for agent, policy in run.policies.items()
+        for name, values in policy.player.state_dict().items()
+    }
+
+
+@pytest.mark.parametrize("trainer", ["mappo", "ippo"])
+def test_a_team_learns_a_little_and_all_stays_finite(tmp_path: Path, trainer: str) -> None:
+    run = small_run(tmp_path / "run", updates=8, trainer=trainer)
+    figures = run.progress.drop(columns=["wall_s"])
+    told = figures.dropna(axis=1, how="all").ffill().bfill()
+    assert np.isfinite(told.to_numpy(dtype=float)).all()
+    assert len(figures) == 8
+    assert figures["kpi_illegal_actions"].dropna().eq(0).all()
+    score = evaluate_team(run.config.task.rules(), run.policies, episodes=32)
+    assert score.illegal_actions == 0
+
+
+def test_a_partner_with_nothing_to_choose_is_trained_with(tmp_path: Path) -> None:
+    """levels=1: one action, no entropy, a ratio of 1; and a team that can be judged."""
+    run = small_run(tmp_path / "run", updates=4, env={"levels": 1})
+    assert (run.progress["level_0/entropy"] == 0).all()
+    assert (run.progress["level_0/approx_kl"].abs() == 0).all()
+    assert (run.progress["tile_0/entropy"] > 0.5).all()
+    losses = [name for name in run.progress if "loss" in name or "grad" in name]
+    assert np.isfinite(run.progress[losses].to_numpy()).all()
+    rows = corral.evaluate(run, episodes=8)
+    assert [row.illegal_actions for row in rows] == [0] * len(rows)
+    assert load_run(run.folder).config.task.arguments["levels"] == 1
+
+
+def test_a_run_goes_on_as_if_it_had_never_stopped(tmp_path: Path) -> None:
+    whole = small_run(tmp_path / "whole", updates=4, anneal=False, ent_coef_end=None)
+    small_run(tmp_path / "part", updates=2, anneal=False, ent_coef_end=None)
+    assert weights(resume(tmp_path / "part", steps=4 * 64)) == weights(whole)
+
+
+def test_a_run_keeps_the_images_it_was_trained_on(tmp_path: Path) -> None:
+    images = np.random.default_rng(0).random((4, 3, 32, 32))
+    np.save(tmp_path / "images.npy", images)
+    for name, given in (("array", images), ("file", str(tmp_path / "images.npy"))):
+        run = small_run(tmp_path / name, updates=1, env={"templates": given})
+        config = json.loads((run.folder / "config.json").read_text())
+        assert config["arguments"]["templates"]["file"] == "templates.npy"
+    (tmp_path / "images.npy").unlink()
+    loaded = load_run(tmp_path / "file")
+    rules = loaded.config.task.rules()
+    assert isinstance(rules, TilesRules)
+    np.testing.assert_array_equal(rules.templates, images)
+    resumed = resume(tmp_path / "file", steps=128)
+    assert resumed.progress["env_steps"].iloc[-1] == 128
+
+    np.save(tmp_path / "file" / "templates.npy", images[:3])
+    with pytest.raises(RunError, match=r"templates.npy is not what the run was trained on"):
+        load_run(tmp_path / "file")
+    (tmp_path / "file" / "templates.npy").write_bytes(b"nothing")
+    with pytest.raises(RunError, match=r"templates.npy cannot be read"):
+        load_run(tmp_path / "file")
+
+
+@pytest.mark.slow
+def test_a_learned_team_knows_more_than_a_raster_at_equal_values(tmp_path: Path) -> None:
+    """A third of the benchmark's training: as sure as a raster scan of level 1 that sends all its
+    tiles, for fewer values."""
+    run = train(
+        "tiles_v0", trainer="mappo", policies="separate", steps=70_000, out=tmp_path / "run"
+    )
+    score = evaluate_team(run.config.task.rules(), run.policies, episodes=512, copies=256)
+    assert score.illegal_actions == 0
+    assert score.kpis["correct"] > 0.92  # raster-1: 0.85, with 152 values
+    assert score.return_team > 4.05  # raster-1: 3.87, random 3.15

@@ -1,0 +1,205 @@
+"""Tasks: which rows are trained on and which are held out, and what JSON keeps of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from corral.data import Trace, load_trace, write_trace
+from corral.envs.dfaas_v0 import DfaasRules
+from corral.errors import RunError, ScaleError, TraceError, UnknownNameError
+from corral.trainers.runs.env_config import Task
+from support.loads import small_trace
+from support.steady_rules import SteadyRules
+
+
+def split(task: Task) -> tuple[Any, Any]:
+    return task.arguments["rows"], task.held_out["rows"]
+
+
+def of_length(steps: int, env: dict[str, Any] | None = None, **given: Any) -> Task:
+    return Task.of("dfaas_v0", {"trace": small_trace(steps=steps), **(env or {})}, **given)
+
+
+@pytest.mark.parametrize(
+    ("steps", "env", "held_out", "train", "test"),
+    [
+        (40, {}, None, (0, 28), (28, 40)),
+        (10, {}, None, (0, 7), (7, 10)),
+        (10, {}, 0.2, (0, 8), (8, 10)),
+        (10, {}, 0, (0, 10), (0, 10)),  # nothing is held out: judged on the same rows
+        (1, {}, None, (0, 1), (0, 1)),
+        (2, {}, None, (0, 1), (1, 2)),
+        (3, {}, 0.99, (0, 1), (1, 3)),
+        (40, {"rows": (5, 20)}, None, (5, 20), (20, 40)),
+        (40, {"rows": (0, 40)}, None, (0, 40), (0, 40)),
+        (40, {"rows": (5, 20)}, (30, 35), (5, 20), (30, 35)),
+        (40, {"rows": (20, 40)}, (0, 20), (20, 40), (0, 20)),
+        (40, {}, (30, 35), (0, 30), (30, 35)),
+        (40, {}, [30, 40], (0, 30), (30, 40)),
+    ],
+)
+def test_rows(steps: int, env: dict[str, Any], held_out: Any, train: Any, test: Any) -> None:
+    task = of_length(steps, env, held_out=held_out)
+    assert split(task) == (train, test)
+    rules = task.rules()
+    assert isinstance(rules, DfaasRules)
+    assert rules.rows == train
+    assert task.rules(**task.held_out).rows == test  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("env", "held_out", "message"),
+    [
+        ({}, 1, "held_out=1: give a share of 0 or more, below 1"),
+        ({}, -0.1, "held_out=-0.1: give a share"),
+        ({}, float("nan"), "held_out=nan: give a share"),
+        ({}, (30, 50), r"held_out=\(30, 50\): give rows \(low, high\) within 0..40"),
+        ({}, (35, 30), r"held_out=\(35, 30\): give rows"),
+        ({}, (1, 2, 3), r"held_out=\(1, 2, 3\): give rows"),
+        ({}, (0, 20), "leaves no rows before it; give rows as well"),
+        ({"rows": (0, 20)}, 0.3, "give rows, or a share"),
+        ({"rows": (30, 50)}, None, "40"),
+    ],
+)
+def test_wrong_rows_are_named(env: dict[str, Any], held_out: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        of_length(40, env, held_out=held_out)
+
+
+def test_the_last_days_are_held_out_of_a_bundled_trace() -> None:
+    task = Task.of("dfaas_v0")
+    length = len(load_trace("edge3"))
+    assert split(task) == ((0, int(0.7 * length)), (int(0.7 * length), length))
+    assert task.trace == load_trace("edge3")
+    # Defaults are written down: a later default must not change what a run is.
+    assert task.arguments["max_level"] == 100
+    assert task.arguments["second_offer"] is True
+
+
+def test_scales_come_of_the_whole_trace() -> None:
+    load = small_trace(steps=40)
+    arrivals = load.arrivals.copy()
+    arrivals[35, 1] = 99  # among the rows held out
+    peak = Trace(load.nodes, arrivals, load.capacity, load.times)
+    task = Task.of("dfaas_v0", {"trace": peak})
+    assert task.rules().load_scale == 99  # type: ignore[attr-defined]
+    assert task.rules().levels == task.rules(**task.held_out).levels  # type: ignore[attr-defined]
+    with pytest.raises(ScaleError):
+        Task.of("dfaas_v0", {"trace": peak, "load_scale": 50})
+
+
+def test_training_ends_at_an_illegal_action_and_keeps_no_flow() -> None:
+    task = of_length(40, {"illegal": "penalise", "keep_flow": True})
+    rules = task.rules()
+    assert rules.illegal == "raise"
+    assert rules.keep_flow is False  # type: ignore[attr-defined]
+
+
+# --- As JSON -------------------------------------------------------------------------------------
+
+
+def round_trip(task: Task, folder: Path) -> Task:
+    folder.mkdir(exist_ok=True)
+    return Task.read(json.loads(json.dumps(task.write(folder), allow_nan=False)), folder)
+
+
+def without_capacity(steps: int = 40) -> Trace:
+    load = small_trace(steps=steps)
+    return Trace(load.nodes, load.arrivals, None, load.times)
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {},
+        {"trace": "edge3", "queue": 7, "forward_cost": 0.25, "rows": (10, 500)},
+        {"trace": "edge3", "capacity": 40, "start": 5, "link_limit": 3, "max_cycles": 12},
+        {"trace": "edge8", "route": "two", "second_offer": False, "reward": "team"},
+        {"trace": small_trace(), "neighbours": {"site-0": ["site-1"], "site-1": ["site-0"]}},
+        {"trace": small_trace(), "load_scale": 20, "capacity_scale": 30, "max_level": 4},
+        {"trace": without_capacity(), "capacity": "1.25x"},
+        {"trace": small_trace(steps=1)},
+    ],
+)
+def test_what_is_read_back_plays_the_same(tmp_path: Path, env: dict[str, Any]) -> None:
+    task = Task.of("dfaas_v0", env)
+    back = round_trip(task, tmp_path / "run")
+    assert back.environment == task.environment
+    assert back.held_out == task.held_out
+    assert back.arguments == task.arguments
+    assert back.trace is not None
+    assert back.trace.name == task.trace.name  # type: ignore[union-attr]
+    one, two = task.rules(), back.rules()
+    assert one.identity == two.identity  # type: ignore[attr-defined]
+    assert str(one.observation_space("node_0")) == str(two.observation_space("node_0"))
+    rngs = [[np.random.default_rng(row) for row in range(3)] for _ in range(2)]
+    seen = [rules.observe(rules.start(own)) for rules, own in zip((one, two), rngs, strict=True)]
+    for agent in one.agents:
+        for key in ("observation", "action_mask"):
+            assert np.array_equal(seen[0][agent][key], seen[1][agent][key])
+
+
+def test_only_loads_that_do_not_come_along_are_copied(tmp_path: Path) -> None:
+    (tmp_path / "bundled").mkdir()
+    Task.of("dfaas_v0", {"trace": "edge3"}).write(tmp_path / "bundled")
+    assert list((tmp_path / "bundled").iterdir()) == []
+    # Another load of a bundled name is not taken for the bundled one.
+    load = small_trace()
+    named = Trace(load.nodes, load.arrivals, load.capacity, load.times, name="edge3")
+    back = round_trip(Task.of("dfaas_v0", {"trace": named}), tmp_path / "own")
+    assert back.trace == load
+    assert [path.name for path in (tmp_path / "own").iterdir()] == ["trace.csv.gz"]
+
+
+def test_a_file_is_not_needed_any_more(tmp_path: Path) -> None:
+    file = tmp_path / "mine.csv"
+    write_trace(small_trace(), file)
+    task = Task.of("dfaas_v0", {"trace": str(file)})
+    saved = json.loads(json.dumps(task.write(tmp_path)))
+    file.unlink()
+    back = Task.read(saved, tmp_path)
+    assert back.trace == small_trace()
+    assert back.trace is not None
+    assert back.trace.name == "mine"
+    # The load that is there is another one now.
+    other = small_trace(seed=8)
+    (tmp_path / "trace.csv.gz").unlink()
+    write_trace(other, tmp_path / "trace.csv.gz")
+    with pytest.raises(TraceError, match=r"not the load that the run was trained on.*"):
+        Task.read(saved, tmp_path)
+    (tmp_path / "trace.csv.gz").unlink()
+    with pytest.raises(TraceError, match=r"trace\.csv\.gz"):
+        Task.read(saved, tmp_path)
+
+
+def test_a_bundled_load_that_changed_is_refused(tmp_path: Path) -> None:
+    saved = Task.of("dfaas_v0", {"trace": "edge3"}).write(tmp_path)
+    saved["arguments"]["trace"]["digest"] = 64 * "0"
+    with pytest.raises(TraceError, match=r"edge3.*not the load"):
+        Task.read(saved, tmp_path)
+
+
+# --- Rules of one's own --------------------------------------------------------------------------
+
+
+def test_rules_of_ones_own(tmp_path: Path) -> None:
+    rules = SteadyRules()
+    task = Task.of(rules)
+    assert task.rules() is rules
+    assert task.trace is None
+    saved = json.loads(json.dumps(task.write(tmp_path)))
+    assert list(tmp_path.iterdir()) == []
+    assert Task.read(saved, tmp_path, rules).rules() is rules
+    with pytest.raises(RunError, match=r"steady_v0: .*load_run\(folder, rules\)"):
+        Task.read(saved, tmp_path)
+    with pytest.raises(RunError, match="the rules given are dfaas_v0"):
+        Task.read(saved, tmp_path, DfaasRules("edge3"))
+    with pytest.raises(ValueError, match="give the name 'dfaas_v0' and its arguments as env="):
+        Task.of(DfaasRules("edge3"))
+    with pytest.raises(UnknownNameError, match="dfaas_v0"):
+        Task.of("dfaas")

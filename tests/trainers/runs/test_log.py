@@ -1,0 +1,247 @@
+"""progress.csv and TensorBoard: the columns that are documented, numbers worked out by hand."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra sb3")
+pytest.importorskip("tensorboard", reason="needs the extra sb3")
+
+from tensorboard.backend.event_processing import event_accumulator as accumulators
+
+from corral.trainers.runs import log as progress
+from corral.trainers.runs.log import Log, Statistics
+from corral.trainers.base import Episode, Update
+from corral.trainers.driver import resume
+from support.runs import ROLLOUT, PaidRules, rows, small_run
+
+
+def episode(one: float, two: float, length: int = 4) -> Episode:
+    return Episode({"a": one, "b": two}, length, {"lost": one + two})
+
+
+def update(env_steps: int, *episodes: Episode, **figures: float) -> Update:
+    return Update(env_steps, episodes, figures, {"env": 1.0, "inference": 0.5, "learning": 0.5})
+
+
+# --- Rows ----------------------------------------------------------------------------------------
+
+
+def test_a_row_by_hand() -> None:
+    statistics = Statistics({"a": "left", "b": "right"})
+    empty = statistics.row(update(64, loss=0.5), 64, 2.0)
+    assert empty["return_team"] is None
+    assert empty["return_a"] is None
+    row = statistics.row(update(128, episode(1, 2), episode(3, 6, 8), loss=0.25), 64, 0.5)
+    assert row == {
+        "env_steps": 128,
+        "wall_s": 2.5,
+        "updates": 2,
+        "episodes": 2,
+        "return_team": 6.0,
+        "return_a": 2.0,
+        "return_b": 4.0,
+        "return_of_left": 2.0,
+        "return_of_right": 4.0,
+        "length": 6.0,
+        "kpi_lost": 6.0,
+        "env_steps_per_s": 128.0,
+        "share_env": 0.5,
+        "share_inference": 0.25,
+        "share_learning": 0.25,
+        "loss": 0.25,
+    }
+
+
+def test_means_are_of_the_last_hundred_episodes() -> None:
+    statistics = Statistics({"a": "x", "b": "x"})
+    statistics.row(update(64, *[episode(100, 0)] * 30), 64, 1)
+    row = statistics.row(update(128, *[episode(1, 1)] * 90), 64, 1)
+    assert row["episodes"] == 120
+    assert row["return_team"] == pytest.approx((10 * 100 + 90 * 2) / 100)
+    assert statistics.improved()
+    assert not statistics.improved()  # no better than what was saved
+
+
+def test_statistics_go_through_json() -> None:
+    one, two = Statistics({"a": "x", "b": "y"}), Statistics({"a": "x", "b": "y"})
+    one.row(update(64, episode(1 / 3, 2), episode(3, 6)), 64, 0.1)
+    one.improved()
+    two.load(json.loads(json.dumps(one.save())))
+    assert two.improved() is False
+    more = update(128, episode(7, 8), loss=1.0)
+    assert one.row(more, 64, 0.2) == two.row(more, 64, 0.2)
+
+
+def test_a_run_of_constant_pay(tmp_path: Path) -> None:
+    run = small_run(
+        tmp_path / "run", environment=PaidRules((1.0, -0.5)), policies="separate", updates=3
+    )
+    kept = rows(run)
+    for number, row in enumerate(kept, start=1):
+        # 4 copies, 16 steps a rollout, 4 steps an episode; "half" is t / 2 for both agents.
+        assert row["env_steps"] == str(64 * number)
+        assert row["episodes"] == str(16 * number)
+        assert row["updates"] == str(number)
+        told = {key: float(text) for key, text in row.items()}
+        assert (told["return_agent_0"], told["return_agent_1"]) == (4.0, -2.0)
+        assert (told["return_of_agent_0"], told["return_of_agent_1"]) == (4.0, -2.0)
+        assert (told["return_team"], told["length"], told["kpi_half"]) == (2.0, 4.0, 10.0)
+    seen = run.progress
+    assert (seen["wall_s"].diff().dropna() > 0).all()
+    shares = seen[["share_env", "share_inference", "share_learning"]]
+    assert shares.sum(axis=1).to_numpy() == pytest.approx(1, abs=2e-4)
+    speed = 64 / seen["env_steps_per_s"]
+    assert speed.sum() == pytest.approx(seen["wall_s"].iloc[-1], rel=0.02)
+
+
+def test_columns_are_those_that_are_documented(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run", updates=3)
+    assert progress.__doc__ is not None
+    documented = re.findall(r"``(\w+(?:<\w+>)?)``", progress.__doc__)
+    patterns = [re.sub(r"<\w+>", r"\\w+", name) for name in documented]
+    columns = list(run.progress.columns)
+    for pattern in patterns:
+        assert any(re.fullmatch(pattern, name) for name in columns), pattern
+    others = [name for name in columns if not any(re.fullmatch(p, name) for p in patterns)]
+    figures = {"value_loss", "policy_gradient_loss", "entropy_loss", "approx_kl", "learning_rate"}
+    assert figures < set(others)
+    assert not [name for name in others if name.startswith(("return", "kpi", "share", "wall"))]
+
+
+# --- Files ---------------------------------------------------------------------------------------
+
+
+def test_columns_may_come_later(tmp_path: Path) -> None:
+    path = tmp_path / "progress.csv"
+    log = Log(path, None)
+    log.write({"env_steps": 1, "loss": 0.1})
+    log.write({"env_steps": 2, "kpi_lost": 1 / 3, "loss": None})
+    log.write({"env_steps": 3, "loss": 0.3})
+    log.close()
+    with path.open(newline="") as file:
+        read = list(csv.DictReader(file))
+    assert [list(row.values()) for row in read] == [
+        ["1", "", "0.1"],
+        ["2", repr(1 / 3), ""],
+        ["3", "", "0.3"],
+    ]
+    assert list(read[0]) == ["env_steps", "kpi_lost", "loss"]
+
+
+def test_rows_after_the_checkpoint_are_played_again(tmp_path: Path) -> None:
+    path = tmp_path / "progress.csv"
+    log = Log(path, None)
+    for step in (1, 2, 3):
+        log.write({"env_steps": step, "loss": 0.5 * step})
+    log.close()
+    before = path.read_text()
+    log = Log(path, None, updates=2)
+    log.close()
+    assert path.read_text() == before  # nothing is lost before there is something new
+    log = Log(path, None, updates=2)
+    log.write({"env_steps": 3, "loss": 9.0})
+    log.close()
+    assert path.read_text().splitlines() == ["env_steps,loss", "1,0.5", "2,1.0", "3,9.0"]
+    assert [each.name for each in tmp_path.iterdir()] == ["progress.csv"]
+
+
+def test_a_failure_to_write_anew_leaves_the_rows_there_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "progress.csv"
+    log = Log(path, None)
+    log.write({"env_steps": 1})
+    before = path.read_text()
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(progress.csv.DictWriter, "writerows", full)
+    with pytest.raises(OSError):
+        log.write({"env_steps": 2, "kpi_lost": 1.0})
+    assert path.read_text() == before
+
+
+# --- TensorBoard ---------------------------------------------------------------------------------
+
+
+def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    found = accumulators.EventAccumulator(str(folder / "tensorboard"))
+    found.Reload()
+    return {
+        tag: [(event.step, event.value) for event in found.Scalars(tag)]
+        for tag in found.Tags()["scalars"]
+    }
+
+
+def test_tensorboard_holds_the_same_numbers(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run", updates=3)
+    resume(run.folder, steps=5 * ROLLOUT)
+    seen, events = run.progress, scalars(run.folder)
+    assert len(seen) == 5
+    assert len(events) == len(seen.columns) - 1  # all but env_steps, which is the step
+    tags = {tag.split("/", 1)[1]: tag for tag in events}
+    for name in seen.columns:
+        if name == "env_steps":
+            continue
+        short = re.sub(r"^(return|kpi|share)_", "", name)
+        told = seen[["env_steps", name]].dropna()
+        steps, values = zip(*events[tags[short]], strict=True)
+        assert list(steps) == told["env_steps"].tolist(), name
+        assert list(values) == pytest.approx(told[name].tolist(), rel=1e-6), name
+    groups = {tag.partition("/")[0] for tag in events}
+    assert groups == {"return", "kpi", "share", "time", "train"}
+
+
+def test_events_after_the_checkpoint_are_hidden(tmp_path: Path) -> None:
+    folder = tmp_path / "tensorboard"
+    log = Log(tmp_path / "progress.csv", folder)
+    for step in (1, 2, 3):
+        log.write({"env_steps": step, "loss": 1.0 * step})
+    log.close()
+    log = Log(tmp_path / "progress.csv", folder, updates=1)
+    log.write({"env_steps": 2, "loss": 20.0})
+    log.close()
+    assert scalars(tmp_path)["train/loss"] == [(1, 1.0), (2, 20.0)]
+
+
+def test_a_run_resumed_within_the_second_is_read_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TensorBoard numbers the event files of a second 0, 1, ..., 10 and reads 10 before 9."""
+    writer = pytest.importorskip("tensorboard.summary.writer.event_file_writer")
+    counter = writer.AtomicCounter(9)
+    monkeypatch.setattr(writer, "_global_uid", counter)
+    folder = tmp_path / "tensorboard"
+    for step in (1, 2):
+        log = Log(tmp_path / "progress.csv", folder, updates=step - 1)
+        log.write({"env_steps": step, "loss": 1.0 * step})
+        log.close()
+    names = [file.name for file in folder.iterdir()]
+    assert sorted(int(name.rsplit(".", 1)[1]) for name in names) == [9, 10]
+    assert scalars(tmp_path)["train/loss"] == [(1, 1.0), (2, 2.0)]
+
+
+# --- The terminal --------------------------------------------------------------------------------
+
+
+def test_without_a_terminal_a_line_for_every_tenth(capsys: pytest.CaptureFixture[str]) -> None:
+    bar = progress.Bar(1000, shown=True)
+    for step in range(50, 1050, 50):
+        bar.show({"env_steps": step, "env_steps_per_s": 1234.5}, None)
+    bar.close()
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 10
+    assert lines[0] == "100 of 1,000 env steps, 1,234/s, return -"
+    assert max(map(len, lines)) <= 80
+    silent = progress.Bar(1000, shown=False)
+    silent.show({"env_steps": 500, "env_steps_per_s": 1.0}, 3.0)
+    silent.close()
+    assert capsys.readouterr().err == ""

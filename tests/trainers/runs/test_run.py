@@ -1,0 +1,261 @@
+"""Runs on disk: they stand alone, what does not fit is refused by name, and no code is loaded."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra sb3")
+
+import torch
+
+from corral.data import Trace, write_trace
+from corral.errors import CheckpointError, CorralError, RunError, TraceError
+from corral.trainers.runs.run import RunConfig, is_run, load_run, new_folder
+from corral.trainers.driver import resume
+from support.loads import small_trace
+from support.runs import PaidRules, observations, rows, small_run, trace_file
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on a CSV file that is no longer there."""
+    folder = tmp_path_factory.mktemp("runs")
+    trace = trace_file(folder)
+    small_run(folder / "run", env={"trace": str(trace)}, updates=2, policies="separate")
+    trace.unlink()
+    return folder / "run"
+
+
+@pytest.fixture
+def run_folder(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "run"))
+
+
+def played(folder: Path) -> list[list[int]]:
+    run = load_run(folder)
+    seen = observations(run)
+    return [
+        run.policies[agent].act(seen[agent], deterministic=True).action.tolist() for agent in seen
+    ]
+
+
+def test_a_run_stands_alone(made: Path, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(run_folder.parent)
+    assert sorted(path.name for path in run_folder.iterdir()) == [
+        ".lock",
+        "checkpoints",
+        "config.json",
+        "progress.csv",
+        "tensorboard",
+        "trace.csv.gz",
+    ]
+    assert played(Path("run")) == played(made)
+    assert load_run(run_folder).config.task.trace == small_trace()
+    assert len(rows(resume(run_folder, steps=192))) == 3
+
+
+def test_a_run_of_a_trace_object_stands_alone(tmp_path: Path) -> None:
+    load = small_trace()
+    named = Trace(load.nodes, load.arrivals, load.capacity, load.times, name="edge3")
+    run = small_run(tmp_path / "run", env={"trace": named}, updates=1)
+    assert load_run(run.folder).config.task.trace == load
+    assert played(run.folder)
+
+
+def test_a_load_that_changed_is_refused(run_folder: Path) -> None:
+    (run_folder / "trace.csv.gz").unlink()
+    with pytest.raises(TraceError, match=r"trace\.csv\.gz"):
+        load_run(run_folder)
+    write_trace(small_trace(seed=8), run_folder / "trace.csv.gz")
+    with pytest.raises(TraceError, match="not the load that the run was trained on"):
+        load_run(run_folder)
+    with pytest.raises(TraceError, match="not the load that the run was trained on"):
+        resume(run_folder)
+
+
+def test_a_config_says_all(made: Path) -> None:
+    read = load_run(made).config
+    assert read.versions["torch"] == torch.__version__
+    assert int(read.versions["torch threads"]) == torch.get_num_threads()
+    assert read.settings["gamma"] == 0.5  # the preset of dfaas_v0
+    assert read.policies == {f"node_{i}": f"node_{i}" for i in range(3)}
+    assert read.steps == 128
+    assert repr(load_run(made)) == f"<Run {str(made)!r}: sb3_ppo on dfaas_v0>"
+
+
+# --- What is refused -----------------------------------------------------------------------------
+
+
+def test_folders_that_are_no_runs(tmp_path: Path) -> None:
+    assert not is_run(tmp_path)
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(RunError, match=r"is no run: it has no config\.json"):
+            load_run(folder)
+        with pytest.raises(RunError):
+            resume(folder)
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "cannot be read"),
+        ("{", "cannot be read"),
+        ("[]", "names no format"),
+        ("{}", "names no format"),
+        ('{"format": "1"}', "names no format"),
+        ('{"format": 1}', "is damaged"),
+        ('{"format": 2}', "is of format 2, this corral reads up to 1: install a newer one"),
+        (100_000 * "[", "cannot be read"),
+        ("\udcff", "cannot be read"),
+    ],
+)
+def test_configs_that_cannot_be_read(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "config.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert is_run(tmp_path)
+    with pytest.raises(RunError, match=message):
+        load_run(tmp_path)
+
+
+WRONG: list[Any] = [None, True, -1, 10**400, 0.5, "x", [], ["x"], {}, {"x": 1}, [[1, 2]]]
+
+
+def changed(values: Any, places: list[str]) -> list[tuple[str, Any]]:
+    """Every copy of ``values`` in which one thing is missing or of another kind."""
+    found = []
+    for place in places:
+        *path, last = place.split("/")
+        for wrong in [..., *WRONG]:
+            copy = json.loads(json.dumps(values))
+            holder = copy
+            for key in path:
+                holder = holder[key]
+            if wrong is ...:
+                del holder[last]
+            elif holder[last] == wrong:
+                continue
+            else:
+                holder[last] = wrong
+            found.append((f"{place} = {wrong!r:.20}", copy))
+    return found
+
+
+def test_a_damaged_config_never_ends_in_anything_but_an_error_of_corral(run_folder: Path) -> None:
+    path = run_folder / "config.json"
+    values = json.loads(path.read_text())
+    places = [*values, "arguments/trace", "arguments/trace/digest", "arguments/trace/file"]
+    places += ["arguments/trace/name", "arguments/rows", "arguments/queue", "held_out/rows"]
+    places += ["policies/node_1", "settings/net_arch", "settings/copies", "settings/gamma"]
+    loaded = []
+    for what, damaged in changed(values, places):
+        path.write_text(json.dumps(damaged))
+        try:
+            assert load_run(run_folder).policies
+        except CorralError:
+            continue
+        except Exception as error:
+            raise AssertionError(f"{what}: {error!r}") from error
+        loaded.append(what)
+    # What a run plays does not hang on these.
+    harmless = ("seed", "steps", "versions", "held_out", "policies_to_train", "settings/gamma")
+    harmless = (*harmless, "arguments/queue", "arguments/rows", "settings/copies")
+    harmless = (*harmless, "arguments/trace/name", "format", "held_out/rows")
+    harmless = (*harmless, "opponents = Ellipsis")  # runs of earlier versions have none
+    assert [what for what in loaded if not what.startswith(harmless)] == []
+
+
+def test_missing_and_damaged_checkpoints(run_folder: Path) -> None:
+    newest = run_folder / "checkpoints" / "step_000000000128"
+    weights = newest / "policy_node_0.safetensors"
+    held = weights.read_bytes()
+    weights.write_bytes(held[:-1] + bytes([held[-1] ^ 1]))
+    with pytest.raises(CheckpointError, match=r"policy_node_0\.safetensors"):
+        load_run(run_folder).policies["node_0"]
+    with pytest.raises(CheckpointError, match=r"policy_node_0\.safetensors"):
+        resume(run_folder)
+    weights.unlink()
+    with pytest.raises(CheckpointError, match=r"policy_node_0\.safetensors"):
+        load_run(run_folder).policies["node_0"]
+    shutil.rmtree(run_folder / "checkpoints")
+    with pytest.raises(CheckpointError, match="holds no checkpoint"):
+        load_run(run_folder).policies["node_0"]
+    with pytest.raises(CheckpointError, match="holds no checkpoint"):
+        load_run(run_folder).export(run_folder / "export")
+
+
+def test_weights_of_another_run_are_refused(run_folder: Path, tmp_path: Path) -> None:
+    other = small_run(tmp_path / "other", updates=2, policies="separate", net_arch=(17,))
+    shutil.rmtree(run_folder / "checkpoints")
+    shutil.copytree(other.folder / "checkpoints", run_folder / "checkpoints")
+    with pytest.raises(CheckpointError, match=r"policy_node_0: does not fit: .*\(17,"):
+        load_run(run_folder).policies["node_0"]
+    with pytest.raises(CheckpointError, match="policy_node_0: does not fit"):
+        resume(run_folder)
+
+
+def test_nothing_that_is_loaded_can_run_code(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a pickle was loaded")
+
+    for module, name in [
+        (pickle, "load"),
+        (pickle, "loads"),
+        (pickle, "Unpickler"),
+        (pickle, "_Unpickler"),
+        (torch, "load"),
+        (torch.jit, "load"),
+    ]:
+        monkeypatch.setattr(module, name, refuse)
+    with pytest.raises(AssertionError, match="a pickle was loaded"):
+        pickle.loads(b"")
+    assert played(run_folder)
+    resume(run_folder, steps=192)
+    # An export is for others; corral does not read it.
+    names = [path.name for path in load_run(run_folder).export(run_folder / "export")]
+    assert names == ["node_0.zip", "node_1.zip", "node_2.zip"]
+    assert played(run_folder)
+
+
+# --- Parts ---------------------------------------------------------------------------------------
+
+
+def test_a_config_is_written_whole_or_not_at_all(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = (run_folder / "config.json").read_bytes()
+    config = load_run(run_folder).config
+    config.settings["gamma"] = np.nan
+    with pytest.raises(ValueError):
+        config.write(run_folder)
+    assert (run_folder / "config.json").read_bytes() == before
+    config.settings["gamma"] = 0.5
+    config.write(run_folder)
+    assert (run_folder / "config.json").read_bytes() == before
+    assert RunConfig.read(run_folder) == load_run(run_folder).config
+
+
+def test_new_folders_have_names_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = [new_folder("a-1") for _ in range(3)]
+    assert names == [Path("runs/a-1"), Path("runs/a-1-2"), Path("runs/a-1-3")]
+    assert all(folder.is_dir() for folder in names)
+
+
+def test_policies_are_those_of_the_latest_checkpoint(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run", environment=PaidRules(), updates=1, anneal=False)
+    seen = observations(run)["agent_0"]
+    first = run.policies["agent_0"].act(seen, deterministic=True).extra["probabilities"]
+    later = resume(run.folder, rules=PaidRules(), steps=192)
+    second = later.policies["agent_0"].act(seen, deterministic=True).extra["probabilities"]
+    assert not np.array_equal(first, second)

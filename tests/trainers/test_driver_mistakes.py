@@ -1,0 +1,278 @@
+"""What is refused before or in training, by name; trainers that other packages bring."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra sb3")
+
+import torch
+
+import corral
+from corral.envs.dfaas_v0 import DfaasRules
+from corral.errors import (
+    CorralError,
+    NonFiniteError,
+    RunError,
+    UnknownNameError,
+    UnsupportedSpaceError,
+)
+from corral.trainers import base as registry
+from corral.trainers.base import Episode, Update
+from corral.trainers.driver import resume, train
+from corral.trainers.evaluation.players import RandomPolicy
+from corral.trainers.runs.checkpoint import Content
+from corral.trainers.runs.run import load_run
+from corral.trainers.sb3.trainer import SB3PPO
+from support.loads import small_trace
+from support.runs import (
+    ROLLOUT,
+    SMALL,
+    FaultyRules,
+    PaidRules,
+    kept,
+    rows,
+    small_run,
+    weights,
+)
+from support.steady_rules import SteadyRules
+from support.turn_rules import MortalRules, PileRules
+
+TRAINERS = ("sb3_ppo", "sb3_maskable_ppo")
+
+
+def checkpoints(folder: Path) -> list[int]:
+    return sorted(int(path.name.split("_")[1]) for path in (folder / "checkpoints").glob("step_*"))
+
+
+# --- Mistakes ------------------------------------------------------------------------------------
+
+MISTAKES: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"environment": "dfaas_v1"}, UnknownNameError, "did you mean 'dfaas_v0'"),
+    ({"trainer": "sb3_po"}, UnknownNameError, "did you mean 'sb3_ppo'"),
+    ({"steps": 0}, ValueError, "steps=0: give a whole number, 1 or more"),
+    ({"seed": -1}, ValueError, "seed=-1: give a whole number"),
+    ({"keep": 0}, ValueError, "keep=0: give a whole number, 1 or more"),
+    ({"checkpoint_every": 0}, ValueError, "checkpoint_every=0: give a whole number, 1 or more"),
+    ({"checkpoint_every": -64}, ValueError, "checkpoint_every=-64: give a whole number"),
+    ({"policies": "both"}, ValueError, "policies='both': give 'shared', 'separate'"),
+    ({"policies": {"node_0": "a"}}, ValueError, r"\['node_0'\], the agents are \['node_0', "),
+    ({"policies": dict.fromkeys(["node_0", "node_1", "node_2"], "A")}, ValueError, "'A': give"),
+    ({"policies": dict.fromkeys(["node_0", "node_1", "node_2"], "é")}, ValueError, "'é': give"),
+    ({"policies": dict.fromkeys(["node_0", "node_1", "node_2"], 90 * "a")}, ValueError, "80"),
+    ({"policies": dict.fromkeys(["node_0", "node_1", "node_2"], 1)}, ValueError, "name 1: give"),
+    ({"policies_to_train": ["node_0"]}, ValueError, r"\['node_0'\]: give some of \['shared'\]"),
+    ({"policies_to_train": []}, ValueError, r"give some of \['shared'\]"),
+    ({"policies_to_train": "shared"}, ValueError, r"policies_to_train='shared': give a list"),
+    ({"gama": 0.5}, TypeError, "'gama'; did you mean 'gamma'"),
+    ({"gamma": 1.5}, ValueError, "gamma=1.5: give a number of 0 to 1"),
+    ({"copies": 0}, ValueError, "copies=0: give a whole number, 1 or more"),
+    ({"batch_size": 1}, ValueError, "batch_size=1: give a whole number, 2 or more"),
+    ({"net_arch": (16, 0)}, ValueError, "net_arch=0: give a whole number, 1 or more"),
+    ({"net_arch": 16}, ValueError, "net_arch=16: give a tuple"),
+    ({"vec_env": "supersuite"}, ValueError, "did you mean 'supersuit'"),
+    ({"anneal": "no"}, ValueError, "anneal='no': give True or False"),
+    ({"learning_rate": float("nan")}, ValueError, "learning_rate=nan: give a finite number"),
+    ({"env": {"que": 5}}, TypeError, "did you mean 'queue'"),
+    ({"env": {"queue": -1}}, ValueError, "queue=-1: give a whole number"),
+    ({"env": {"trace": "edge4"}}, CorralError, "edge3"),
+    ({"held_out": 1.0}, ValueError, "held_out=1.0: give a share"),
+    ({"held_out": (0, 20)}, ValueError, "leaves no rows before it"),
+    ({"environment": PileRules()}, UnsupportedSpaceError, "turn-based"),
+    ({"environment": SteadyRules(), "env": {"queue": 5}}, ValueError, "not rules"),
+    ({"environment": SteadyRules(), "held_out": 0.5}, ValueError, "not rules"),
+    ({"environment": DfaasRules("edge3")}, ValueError, "'dfaas_v0' and its arguments as env="),
+]
+
+
+@pytest.mark.parametrize(("given", "error", "message"), MISTAKES)
+def test_mistakes_are_named_before_a_folder_is_made(
+    tmp_path: Path, given: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    out = tmp_path / "run"
+    plain = {"environment": "dfaas_v0", "steps": 64, "out": out, **SMALL}
+    with pytest.raises(error, match=message):
+        train(**{**plain, **given})
+    assert not out.exists()
+
+
+def test_masked_ppo_refuses_minibatches_of_one(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"environment": SteadyRules(), "policies": "separate", "copies": 1}
+    with pytest.raises(ValueError, match=r"batch_size=64: .* 65 decisions, .* one alone"):
+        small_run(tmp_path / "run", "sb3_maskable_ppo", n_steps=65, **{**given})
+    assert not (tmp_path / "run").exists()
+    # Stable-Baselines3's PPO leaves the advantage of a single decision as it is.
+    run = small_run(tmp_path / "run", "sb3_ppo", n_steps=65, updates=1, **given)
+    assert len(rows(run)) == 1
+
+
+def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run", updates=1)
+    with pytest.raises(RunError, match="holds a run; resume it"):
+        small_run(tmp_path / "run")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("mine")
+    with pytest.raises(RunError, match="is not empty; give a new folder"):
+        small_run(tmp_path / "full")
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["thesis.txt"]
+    with pytest.raises(RunError):
+        small_run(tmp_path / "full" / "thesis.txt")
+    (tmp_path / "empty").mkdir()
+    assert small_run(tmp_path / "empty", updates=1).folder == tmp_path / "empty"
+    assert weights(run)
+
+
+def test_runs_without_a_folder_get_one_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    env = {"trace": small_trace(), "max_cycles": 30}
+    first = train("dfaas_v0", steps=64, env=env, seed=2, **SMALL)
+    second = train("dfaas_v0", steps=64, env=env, seed=2, **SMALL)
+    assert first.folder == Path("runs/dfaas_v0-sb3_ppo-seed2")
+    assert second.folder == Path("runs/dfaas_v0-sb3_ppo-seed2-2")
+    assert weights(first) == weights(second)
+
+
+def test_agents_that_end_early_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedSpaceError, match="agent_0 ended before the others"):
+        small_run(tmp_path / "run", environment=MortalRules((3, 3), lives=(2, 5)))
+
+
+# --- Numbers that are not finite -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("vec_env", ["batch", "supersuit"])
+@pytest.mark.parametrize("where", ["observation", "last observation", "reward"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_ends_training_before_anything_is_saved(
+    tmp_path: Path, where: str, value: float, vec_env: str
+) -> None:
+    after = 2 * 16 + 3  # steps of one copy: in the third rollout
+    rules = FaultyRules(where, after, value)
+    copy = 3 if vec_env == "batch" else 0  # over SuperSuit each copy has rules of its own
+    with pytest.raises(NonFiniteError, match=rf"^copy {copy}, agent_1: the {where}"):
+        small_run(
+            tmp_path / "run", updates=5, environment=rules, vec_env=vec_env, checkpoint_every=1
+        )
+    assert checkpoints(tmp_path / "run") == [64, 128]
+    for values in kept(tmp_path / "run").arrays.values():
+        assert all(np.isfinite(array).all() for array in values.values())
+    run = load_run(tmp_path / "run", rules)
+    assert run.policies["agent_0"] is not None
+    assert [row["env_steps"] for row in rows(run)] == ["64", "128"]
+
+
+def test_a_weight_that_is_not_finite_ends_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    update = SB3PPO.algorithm.train
+    calls = []
+
+    def and_break(model: Any) -> None:
+        update(model)
+        calls.append(model)
+        if len(calls) == 3:
+            with torch.no_grad():
+                model.policy.value_net.weight[0, 0] = torch.nan
+
+    monkeypatch.setattr(SB3PPO.algorithm, "train", and_break)
+    with pytest.raises(NonFiniteError, match=r"policy shared: value_net.weight is no longer"):
+        small_run(tmp_path / "run", updates=5, checkpoint_every=1)
+    assert checkpoints(tmp_path / "run") == [64, 128]
+    assert load_run(tmp_path / "run").policies["node_0"] is not None
+
+
+# --- Trainers of other packages ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CountSettings:
+    stride: int = field(default=10, metadata={"help": "env steps of an update"})
+    widths: tuple[int, ...] = field(default=(1, 2), metadata={"help": "of nothing"})
+
+
+class CountTrainer:
+    """Learns to count: the least that a trainer can be."""
+
+    name = "count"
+    Settings = CountSettings
+
+    def __init__(
+        self, rules: Any, settings: CountSettings, *, seed: int, policies: Any, **rest: Any
+    ) -> None:
+        assert set(rest) == {"policies_to_train", "steps"}
+        assert settings.widths == (7,)  # a tuple again after JSON
+        self.agents, self.settings, self.steps = rules.agents, settings, rest["steps"]
+        self.env_steps = 0
+        self.closed = False
+
+    @property
+    def policies(self) -> Any:
+        return dict.fromkeys(self.agents, RandomPolicy())
+
+    @property
+    def resumes_exactly(self) -> bool:
+        return True
+
+    def learn(self) -> Any:
+        while self.env_steps < self.steps:
+            self.env_steps += self.settings.stride
+            episode = Episode(dict.fromkeys(self.agents, 1.0), self.settings.stride, {})
+            yield Update(self.env_steps, [episode], {"count": float(self.env_steps)}, {"env": 1.0})
+
+    def save(self) -> Content:
+        return Content({"count": {"n": self.env_steps}}, {})
+
+    def load(self, content: Content) -> None:
+        self.env_steps = content.documents["count"]["n"]
+
+    def export(self, folder: Path) -> list[Path]:
+        return []
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakePoint:
+    name = "count"
+    value = "counting:CountTrainer"
+
+    def load(self) -> type:
+        return CountTrainer
+
+
+def test_a_trainer_of_another_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def points(*, group: str) -> list[Any]:
+        return [FakePoint()] if group == "corral.trainers" else []
+
+    monkeypatch.setattr(registry.metadata, "entry_points", points)
+    assert registry.trainers()["count"] == "of counting:CountTrainer"
+    assert set(TRAINERS) < set(registry.trainers())
+    run = corral.train(
+        SteadyRules(), trainer="count", steps=50, out=tmp_path / "run", stride=25, widths=(7,)
+    )
+    assert [row["count"] for row in rows(run)] == ["25.0", "50.0"]
+    assert set(run.policies) == {"agent_0", "agent_1"}
+    resumed = corral.resume(run.folder, steps=100, rules=SteadyRules())
+    assert [row["env_steps"] for row in rows(resumed)] == ["25", "50", "75", "100"]
+    with pytest.raises(TypeError, match="did you mean 'stride'"):
+        corral.train(SteadyRules(), trainer="count", out=tmp_path / "other", strid=25)
+    with pytest.raises(UnknownNameError, match="did you mean 'count'"):
+        corral.train(SteadyRules(), trainer="coun", out=tmp_path / "other")
+    assert json.loads((run.folder / "config.json").read_text())["trainer"] == "count"
+
+
+def test_a_broken_run_of_paid_rules_needs_its_rules(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run", updates=1, environment=PaidRules())
+    with pytest.raises(RunError, match=r"rules of one's own, paid_v0: .*load_run\(folder, rules\)"):
+        load_run(run.folder)
+    with pytest.raises(RunError, match="trained on paid_v0, the rules given are steady_v0"):
+        resume(run.folder, rules=SteadyRules())
+    assert len(rows(resume(run.folder, rules=PaidRules(), steps=2 * ROLLOUT))) == 2

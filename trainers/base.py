@@ -1,0 +1,205 @@
+"""What every trainer offers, and where trainers are found.
+
+A trainer is a class that plays an environment and learns from it. ``corral.trainers.train`` drives
+it: it writes the run directory, the checkpoints and the progress, and ends cleanly on a signal.
+Another package adds a trainer through the entry-point group ``corral.trainers``:
+
+    [project.entry-points."corral.trainers"]
+    my_trainer = "my_package:MyTrainer"
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from importlib import metadata
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from corral.envs.arguments import known_arguments
+from corral.envs.core import Rules
+from corral.envs.policy import Policy
+from corral.errors import UnknownNameError
+from corral.extras import require
+from corral.trainers.runs.checkpoint import Content
+
+__all__ = ["BUILT_IN", "Episode", "Trainer", "Update", "make_settings", "trainer_class", "trainers"]
+
+
+@dataclass(frozen=True)
+class Episode:
+    """What an episode that ended in training amounted to."""
+
+    returns: dict[str, float]  # agent -> sum of its rewards
+    length: int  # steps
+    kpis: dict[str, float]  # sums of the environment's info, over steps and agents
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one update was made of: a rollout, and what was learned from it."""
+
+    env_steps: int  # played since the run began, by all copies together
+    episodes: Sequence[Episode]  # that ended in the rollout
+    figures: dict[str, float]  # losses and the like; the same names at every update
+    seconds: dict[str, float]  # spent in "env", "inference", "learning"
+
+
+class Trainer(Protocol):
+    """Learns policies for the agents of an environment.
+
+    ``Settings`` is a frozen dataclass of JSON values, with a ``help`` in each field's metadata: the
+    options of ``corral train`` are made of it.
+
+    A trainer that needs more to learn than to play has ``check()``, which raises what is missing:
+    it is called before a new run gets its folder.
+
+    A trainer that lets reference players play some agents says ``plays_opponents = True``; it is
+    then given ``opponents=``, agent -> name, where there are any, and ``policies`` leave them out.
+    """
+
+    name: ClassVar[str]
+    Settings: ClassVar[type]
+
+    def __init__(
+        self,
+        rules: Rules[Any],
+        settings: Any,
+        *,
+        seed: int,
+        policies: Mapping[str, str],
+        policies_to_train: Sequence[str],
+        steps: int,
+    ) -> None:
+        """``policies`` names each agent's policy; those not to train only play."""
+
+    @property
+    def env_steps(self) -> int:
+        """Played since the run began."""
+        ...
+
+    @property
+    def policies(self) -> Mapping[str, Policy]:
+        """agent -> what plays it, as learned so far."""
+        ...
+
+    @property
+    def resumes_exactly(self) -> bool:
+        """Whether ``load`` brings back the very moment; else episodes begin anew."""
+        ...
+
+    def learn(self) -> Iterator[Update]:
+        """Train to the given number of env steps, and yield after each update."""
+        ...
+
+    def save(self) -> Content:
+        """All that decides how training goes on."""
+        ...
+
+    def load(self, content: Content) -> None:
+        """Go on from what ``save`` gave. Raises CheckpointError where it does not fit."""
+        ...
+
+    def export(self, folder: Path) -> list[Path]:
+        """Write what was learned in the format of the library behind, into an empty folder."""
+        ...
+
+    def close(self) -> None:
+        """End worker processes, if there are any; may be called again."""
+        ...
+
+
+# --- Registry ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TrainerSpec:
+    """Where a trainer of corral is, and what it needs."""
+
+    name: str
+    module: str
+    attribute: str
+    needs: tuple[str, str]  # a module, and the extra that brings it
+    summary: str
+
+
+BUILT_IN = {
+    spec.name: spec
+    for spec in (
+        TrainerSpec(
+            "sb3_ppo",
+            "corral.trainers.sb3.trainer",
+            "SB3PPO",
+            ("stable_baselines3", "sb3"),
+            "Stable-Baselines3's PPO; its policy reads the mask from the observation",
+        ),
+        TrainerSpec(
+            "sb3_maskable_ppo",
+            "corral.trainers.sb3.trainer",
+            "SB3MaskablePPO",
+            ("sb3_contrib", "sb3"),
+            "sb3-contrib's MaskablePPO, which is handed the masks",
+        ),
+        TrainerSpec(
+            "mappo",
+            "corral.trainers.on_policy.trainer",
+            "MAPPO",
+            ("torch", "mappo"),
+            "PPO for teams of any kind, with a critic that sees everything; in house",
+        ),
+        TrainerSpec(
+            "ippo",
+            "corral.trainers.on_policy.trainer",
+            "IPPO",
+            ("torch", "mappo"),
+            "the same with a critic that sees what its agent sees",
+        ),
+        TrainerSpec(
+            "rllib_ppo",
+            "corral.trainers.rllib.trainer",
+            "RLlibPPO",
+            ("torch", "rllib"),  # to play; to learn, its check() asks for Ray
+            "RLlib's PPO, for clusters: played by processes on any number of machines",
+        ),
+    )
+}
+
+GROUP = "corral.trainers"
+
+
+def trainers() -> dict[str, str]:
+    """Every known trainer with a line about it: corral's own, and those of other packages."""
+    known = {name: spec.summary for name, spec in BUILT_IN.items()}
+    for point in metadata.entry_points(group=GROUP):
+        known.setdefault(point.name, f"of {point.value}")
+    return known
+
+
+def trainer_class(name: str) -> type[Trainer]:
+    """The trainer called ``name``.
+
+    Raises UnknownNameError, and MissingExtraError where what it stands on is not installed.
+    """
+    if name in BUILT_IN:
+        spec = BUILT_IN[name]
+        module, extra = spec.needs
+        require(module, extra=extra, purpose=f"train with {name}")
+        found: type[Trainer] = getattr(importlib.import_module(spec.module), spec.attribute)
+        return found
+    for point in metadata.entry_points(group=GROUP):
+        if point.name == name:
+            loaded: type[Trainer] = point.load()
+            return loaded
+    raise UnknownNameError.of("trainer", name, trainers())
+
+
+def make_settings(trainer: type[Trainer], given: Mapping[str, Any]) -> Any:
+    """The trainer's settings with ``given`` ones; TypeError names an unknown one's nearest."""
+    known_arguments(trainer.Settings, given)
+    kinds = {field.name: str(field.type) for field in fields(trainer.Settings)}
+    tidy = {  # JSON knows lists only
+        name: tuple(value) if kinds[name].startswith("tuple") and isinstance(value, list) else value
+        for name, value in given.items()
+    }
+    return trainer.Settings(**tidy)

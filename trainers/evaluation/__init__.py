@@ -1,0 +1,1 @@
+"""What teams earn, and how sure a figure is."""

@@ -1,0 +1,91 @@
+"""Teams at play: who plays which agent, greedily or by chance, and what each remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from corral.adapters.seats import Seat, count_rows, put_tree, take_tree
+from corral.adapters.zoo.layout import random_actions
+from corral.envs.core import Observation
+from corral.envs.policy import Decision, Memoryless, Policy, RandomPolicy
+
+__all__ = [
+    "Player",
+    "RandomActions",
+    "RandomPolicy",
+    "Seat",
+    "as_player",
+    "count_rows",
+    "put_tree",
+    "random_policy",
+    "take_tree",
+]
+
+
+@dataclass(frozen=True)
+class Player:
+    """A team and how it plays."""
+
+    team: Mapping[str, Policy]  # one policy for each agent; several agents may share one
+    deterministic: bool = True  # greedy; False: actions are sampled
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of dfaas_v0 that belong to the team: ``corral.trainers.loads.replay.OWN``."""
+
+    @property
+    def mode(self) -> str:
+        """ "greedy" or "sampled", as tables name it."""
+        return "greedy" if self.deterministic else "sampled"
+
+
+def as_player(given: Player | Policy | Mapping[str, Policy], agents: Sequence[str]) -> Player:
+    """A Player of all ``agents``: from a Player, a team, or one Policy for everybody.
+
+    A Policy or a team without further word plays greedily. Raises ValueError where a team's agents
+    are not ``agents``.
+    """
+    if isinstance(given, Player):
+        player = given
+    elif isinstance(given, Mapping):
+        player = Player(given)
+    else:
+        player = Player(dict.fromkeys(agents, given))
+    if set(player.team) != set(agents):
+        raise ValueError(
+            f"a team of {len(player.team)} agents ({_some(player.team)}), but here are "
+            f"{len(agents)} agents ({_some(agents)}); give one policy for each of these"
+        )
+    return player
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    return ", ".join(listed[:4] + ["..."] * (len(listed) > 4))
+
+
+def random_policy(space: spaces.Space[Any]) -> Policy:
+    """What plays uniformly random legal actions of ``space``."""
+    return RandomPolicy() if isinstance(space, spaces.Discrete) else RandomActions(space)
+
+
+class RandomActions(Memoryless):
+    """Plays uniformly random actions of a space that has no mask; always by chance."""
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        self.space = space
+
+    def act(
+        self,
+        observation: Observation,
+        state: Any = None,
+        rng: np.random.Generator | None = None,
+        deterministic: bool = False,
+    ) -> Decision:
+        """An action for each row of a batch; needs ``rng``."""
+        if rng is None:
+            raise ValueError("the random policy needs rng=, a numpy Generator")
+        return Decision(random_actions(self.space, None, count_rows(observation), rng))

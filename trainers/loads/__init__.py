@@ -1,0 +1,1 @@
+"""Load traces replayed through policies, and what a replay shows."""

@@ -1,0 +1,204 @@
+"""What a team has learned, as pictures: how much each node forwards at which load and capacity.
+
+A node's observation has two features that vary by the hour, its arrivals and its capacity. A
+picture lays a grid over these two; all other features stand at their means over a real replay, for
+zeros (an empty queue, no neighbour with spare) may be a situation that the team never met.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from corral.data import Trace
+from corral.envs.core import Array, Observation, generator
+from corral.envs.dfaas_v0 import DfaasRules
+from corral.envs.dfaas_v0.baselines import baseline_team
+from corral.envs.policy import Decision, Policy
+from corral.trainers.evaluation.players import Player, Seat, as_player
+from corral.trainers.loads.replay import play
+
+__all__ = ["Picture", "backgrounds", "policy_picture", "team_pictures"]
+
+LARGEST = 4_000_000
+"""At most so many numbers are observed at once."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What one node forwards at each point of a grid of Y capacities and X arrivals."""
+
+    policy: str  # label of the team
+    agent: str
+    node: str  # the trace's name of the agent
+    arrivals: Array  # int64 [X] requests per step, evenly spaced from 0
+    capacity: Array  # int64 [Y] requests per step, evenly spaced from 0
+    forwarded: Array  # int64 [Y, X] requests per step
+    reference: str = ""  # the reference policy that this is, at every node, drawn beside the team
+
+
+def policy_picture(
+    rules: DfaasRules,
+    policy: Policy,
+    agent: str,
+    points: int = 40,
+    *,
+    background: Array | None = None,
+    label: str = "",
+) -> Picture:
+    """Greedy play of ``policy`` at ``agent`` over the loads and capacities of the trace.
+
+    Args:
+        rules: as the team plays them; they give the masks, and what an action forwards.
+        points: at most this many arrivals, and as many capacities, from 0 to the trace's largest.
+        background: float [F], a feature vector of which all but the first two entries are used:
+            see ``backgrounds``. None: that of a replay in which ``policy`` plays every node.
+
+    A policy with memory is asked as at the start of an episode. Raises ValueError for an unknown
+    agent or a background of the wrong length.
+    """
+    if agent not in rules.agents:
+        raise ValueError(f"agent={agent!r}: give one of {', '.join(rules.agents)}")
+    if points < 2:
+        raise ValueError(f"points={points}: give 2 or more")
+    if background is None:
+        background = backgrounds(rules, policy)[agent]
+    features = 1 + 2 * len(rules.agents)
+    if np.shape(background) != (features,):
+        raise ValueError(f"background {np.shape(background)}: give {features} features")
+    place = rules.agents.index(agent)
+    assert rules.trace.capacity is not None  # the rules have seen to it
+    arrivals = _spread(int(rules.trace.arrivals.max()), points)
+    capacity = _spread(int(rules.trace.capacity.max()), points)
+    grid = _grid(rules, place, arrivals, capacity)
+    # In parts: rules show every node's view, and N nodes have N * F features in each.
+    rows = np.arange(len(grid.trace))
+    count = -(-len(rows) * len(rules.agents) * features // LARGEST)
+    parts = [
+        _forwarded(grid, policy, place, part, background) for part in np.array_split(rows, count)
+    ]
+    return Picture(
+        policy=label,
+        agent=agent,
+        node=rules.trace.nodes[place],
+        arrivals=arrivals,
+        capacity=capacity,
+        forwarded=np.concatenate(parts).reshape(len(capacity), len(arrivals)),
+    )
+
+
+def _forwarded(
+    grid: DfaasRules, policy: Policy, place: int, rows: Array, background: Array
+) -> Array:
+    """What the node at ``place`` forwards in the given rows of the grid, [R]."""
+    agent = grid.agents[place]
+    state = grid.start_at(rows, [])
+    observation = grid.observe(state)[agent]
+    observation["observation"][:, 2:] = np.asarray(background)[2:]
+    seat = Seat(
+        agent,
+        policy,
+        copies=len(rows),
+        actions=grid.action_space(agent),
+        rng=generator(0, "policy", place),
+        deterministic=True,
+    )
+    actions = np.zeros((len(rows), len(grid.agents)), dtype=np.int64)
+    actions[:, place] = seat.act(observation)
+    return np.asarray(grid.step(state, actions).info["forwarded"][:, place])
+
+
+def team_pictures(
+    rules: DfaasRules,
+    team: Player | Policy | Mapping[str, Policy],
+    label: str,
+    points: int = 40,
+    *,
+    agents: Sequence[str] | None = None,
+    reference: str = "overflow",
+) -> list[Picture]:
+    """A picture of every node of a team, or of ``agents``, and one of a reference policy.
+
+    ``rules`` are those that the team plays by, with its scales; their rows are replayed once to
+    find the backgrounds.
+    """
+    player = as_player(team, rules.agents)
+    means = backgrounds(rules, player)
+    pictures = [
+        policy_picture(
+            rules, player.team[agent], agent, points, background=means[agent], label=label
+        )
+        for agent in (rules.agents if agents is None else agents)
+    ]
+    # A node without neighbours has nothing to choose; all others do the same.
+    linked = rules.agents[int(rules.network.links.any(axis=1).argmax())]
+    other = baseline_team(reference, rules)[linked]
+    beside = policy_picture(rules, other, linked, points, background=means[linked], label=label)
+    return [*pictures, dataclasses.replace(beside, reference=reference)]
+
+
+def backgrounds(
+    rules: DfaasRules, team: Player | Policy | Mapping[str, Policy], *, seed: int = 0
+) -> dict[str, Array]:
+    """Each agent's mean features [F] over a replay of the rules' rows by the team."""
+    player = as_player(team, rules.agents)
+    watched = {agent: _Watched(player.team[agent]) for agent in rules.agents}
+    window = min(rules.max_cycles, rules.rows[1] - rules.rows[0])
+    play(rules, watched, window, seed, deterministic=player.deterministic)
+    return {agent: policy.total / policy.seen for agent, policy in watched.items()}
+
+
+class _Watched:
+    """Plays as ``policy`` does, and adds up the features that it is shown."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.total: Array = np.zeros(1)
+        self.seen = 0
+
+    def initial_state(self, copies: int) -> Any:
+        return self.policy.initial_state(copies)
+
+    def act(
+        self,
+        observation: Observation,
+        state: Any = None,
+        rng: np.random.Generator | None = None,
+        deterministic: bool = False,
+    ) -> Decision:
+        features = np.asarray(observation["observation"])  # [B, F]
+        self.total = self.total + features.sum(axis=0, dtype=np.float64)
+        self.seen += len(features)
+        return self.policy.act(observation, state, rng, deterministic=deterministic)
+
+
+def _spread(largest: int, points: int) -> Array:
+    """0, s, 2s, ... up to ``largest``, whole numbers, at most ``points`` of them."""
+    step = max(1, -(-largest // (points - 1)))
+    return np.arange(0, largest + 1, step)
+
+
+def _grid(rules: DfaasRules, place: int, arrivals: Array, capacity: Array) -> DfaasRules:
+    """The same rules on a trace whose rows are the points of the grid, for one node."""
+    shape = (len(arrivals) * len(capacity), len(rules.agents))
+    load, room = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    sides = np.meshgrid(capacity, arrivals, indexing="ij")  # [Y, X] each
+    room[:, place], load[:, place] = (side.ravel() for side in sides)
+    trace = Trace(rules.trace.nodes, load, room, np.arange(len(load)), name=rules.trace.name)
+    agents = rules.agents
+    return DfaasRules(
+        trace,
+        max_cycles=1,
+        load_scale=rules.load_scale,
+        capacity_scale=rules.capacity_scale,
+        max_level=rules.max_level,
+        queue=rules.queue,
+        neighbours={
+            agent: [other for j, other in enumerate(agents) if rules.network.links[i, j]]
+            for i, agent in enumerate(agents)
+        },
+    )

@@ -1,0 +1,301 @@
+"""Replay a load trace through forwarding policies, and compare each with the optimum.
+
+A replay cuts the rows of a trace into consecutive windows of a day (288 steps where the trace has
+no days) and plays all windows side by side, each beginning with empty queues and nothing known of
+a last step. Rows that do not fill a window are played as a shorter last one: no row is left out.
+
+No torch, no SB3: what is replayed here are policies, whoever made them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corral.data import Trace, load_trace
+from corral.envs.core import Array, generator
+from corral.envs.dfaas_v0 import DfaasRules
+from corral.envs.dfaas_v0.baselines import baseline_team, split_pair
+from corral.envs.policy import Policy
+from corral.errors import ActionError, ScaleError
+from corral.trainers.evaluation.players import Player, Seat, as_player
+from corral.trainers.loads.scores import Progress, Score, Totals, best_of, optimum_score, score_of
+
+__all__ = ["OWN", "Replay", "Score", "Series", "TeamNote", "play", "replay"]
+
+COUNTS = ("arrivals", "served_local", "served_remote", "lost", "forwarded", "waiting")
+DEFAULT_WINDOW = 288
+SERIES_POINTS = 400
+
+OWN = ("capacity_scale", "load_scale", "max_level", "neighbours", "route")
+"""Arguments of dfaas_v0 that a team may bring along: its observations and actions hang on them."""
+
+Entry = str | Policy | Mapping[str, Policy] | Player
+"""What can be replayed: a pair, a policy for every node, a team, or a Player."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """What happened over time, in at most ``SERIES_POINTS`` bins of equal length."""
+
+    rows: Array  # int64 [P] the first row of each bin, counted from the trace's first
+    width: int  # steps per bin
+    counts: dict[str, Array]  # float64 [P, N] mean requests per step
+
+
+@dataclass(frozen=True)
+class TeamNote:
+    """What is particular about a team that was replayed."""
+
+    mode: str  # "greedy" or "sampled"
+    settings: dict[str, Any]  # those of ``OWN`` that it brought along
+    unit: int  # requests that one level of its actions stands for
+    own_links: bool  # whether its nodes forward to others than the replay's neighbours
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a replay found; ``corral.trainers.loads.report`` writes it down."""
+
+    trace: Trace  # with the capacity that was played
+    settings: dict[str, Any]  # arguments of dfaas_v0, without trace and route
+    unit: int  # requests that one level of action stands for; teams may have their own
+    rows: tuple[int, int]
+    window: int  # steps
+    windows: int  # whole ones
+    remainder: int  # steps of the shorter last window
+    optimum_windows: tuple[int, ...]  # those whose optimum was computed; empty: none
+    optimum_method: str
+    scores: list[Score]
+    series: dict[str, Series] = field(repr=False)
+    teams: dict[str, TeamNote] = field(default_factory=dict)  # by policy; not the references
+
+
+def replay(
+    trace: str | Path | Trace,
+    policies: Sequence[str] | Mapping[str, Entry],
+    *,
+    rows: tuple[int, int] | None = None,
+    window: int | None = None,
+    seed: int = 0,
+    optimum_windows: int = 8,
+    progress: Progress = lambda what, done, total: None,
+    **settings: Any,
+) -> Replay:
+    """Play every policy over the same load.
+
+    Args:
+        trace: a bundled name, the path of a CSV, or a Trace.
+        policies: pairs such as "overflow/two" (see ``corral.envs.dfaas_v0.baselines``); or a
+            mapping from any label to a pair, a Policy that plays every node, a team (agent ->
+            Policy), or a Player. Policies are given batches. They play greedily unless a Player
+            says otherwise, with the ``settings`` of this call unless a Player brings its own
+        (``OWN``). rows: (low, high), the rows to play; default: all.
+        window: steps of a window; default: a day, or 288 where the trace's clock has none.
+        seed: of policies that draw their actions, and of route "two".
+        optimum_windows: how many windows, evenly spread, get a linear program where the optimum
+            has no closed form (0: none). The closed form is computed for all.
+        settings: further arguments of dfaas_v0.
+
+    Returns of all policies are in units of the replay's load_scale, whatever scale a team was
+    trained with.
+
+    Raises what ``DfaasRules`` and ``split_pair`` raise; ScaleError names the policy whose scales
+    the trace exceeds, ActionError the one whose actions are malformed. ValueError: a team does not
+    fit the nodes of the trace.
+    """
+    load = load_trace(trace)
+    route = settings.pop("route", "equal")
+    named = _named(policies)
+    low, high = rows if rows is not None else (0, len(load))
+    if window is not None and window < 1:
+        raise ValueError(f"window={window}: give 1 step or more")
+    length = min(window or load.steps_per_day or DEFAULT_WINDOW, high - low)
+    section: dict[str, Any] = {"rows": (low, high), **settings}
+    base = DfaasRules(load, **section, route=route)  # fails early, whatever the policies
+    section["max_cycles"] = length
+    parts = {label: _part(label, entry, base, section) for label, entry in named.items()}
+    totals: dict[str, Totals] = {}
+    series: dict[str, Series] = {}
+    for label, part in parts.items():
+        rules = DfaasRules(base.trace, **part.arguments)  # one at a time: a long trace is large
+        player = part.player or Player(baseline_team(part.amount, rules))
+        watch = functools.partial(progress, label)
+        try:
+            record = play(rules, player.team, length, seed, watch, player.deterministic)
+        except ActionError as error:
+            raise type(error)(f"policy {label}: {error}") from error
+        returns = record.totals.team_return * (rules.load_scale / base.load_scale)
+        totals[label] = dataclasses.replace(record.totals, team_return=returns)
+        series[label] = record.series
+    best = best_of(base, length, optimum_windows, progress)
+    whole = (high - low) // length
+    teams = {label: part.note for label, part in parts.items() if part.note is not None}
+    scores = [
+        score_of(label, teams[label].mode if label in teams else "", total, base, best, whole)
+        for label, total in totals.items()
+    ]
+    if best.optima:
+        scores.append(optimum_score(best))
+    return Replay(
+        trace=base.trace,
+        settings=settings,
+        unit=base.unit,
+        rows=(low, high),
+        window=length,
+        windows=whole,
+        remainder=(high - low) % length,
+        optimum_windows=tuple(best.windows),
+        optimum_method=best.method,
+        scores=scores,
+        series=series,
+        teams=teams,
+    )
+
+
+def _named(policies: Sequence[str] | Mapping[str, Entry]) -> dict[str, Entry]:
+    """What plays under which label."""
+    if isinstance(policies, str):
+        policies = [policies]
+    named: dict[str, Entry] = {}
+    named.update(policies if isinstance(policies, Mapping) else {pair: pair for pair in policies})
+    if not named:
+        raise ValueError("give one policy or more")
+    if "optimum" in named:
+        raise ValueError("the label 'optimum' is taken by the optimum's own row; give another")
+    return named
+
+
+@dataclass(frozen=True)
+class Part:
+    """Who plays under a label, and by which rules."""
+
+    arguments: dict[str, Any]  # of DfaasRules
+    amount: str = ""  # of a reference policy
+    player: Player | None = None  # else
+    note: TeamNote | None = None  # of a player
+
+
+def _part(label: str, entry: Entry, base: DfaasRules, section: Mapping[str, Any]) -> Part:
+    shared = {**section, "capacity": None}  # the trace of ``base`` has it already
+    if isinstance(entry, str):
+        amount, route = split_pair(entry)
+        return Part({**shared, "route": route}, amount)
+    try:
+        player = as_player(entry, base.agents)
+    except ValueError as error:
+        raise ValueError(f"policy {label}, trace {base.trace.name}: {error}") from None
+    foreign = sorted(set(player.settings) - set(OWN))
+    if foreign:
+        raise ValueError(
+            f"policy {label}: settings {foreign} belong to the replay, the same for all; "
+            f"a team brings only {', '.join(OWN)}"
+        )
+    arguments = {**shared, "route": base.route, **player.settings}
+    try:
+        rules = DfaasRules(base.trace, **arguments)
+    except ScaleError as error:
+        raise ScaleError(
+            f"policy {label}: {error} where the team is trained; a team is replayed with the "
+            "scales that it has learned"
+        ) from None
+    own_links = bool((rules.network.links != base.network.links).any())
+    note = TeamNote(player.mode, dict(player.settings), rules.unit, own_links)
+    return Part(arguments, player=player, note=note)
+
+
+# --- Playing -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Record:
+    """What ``play`` saw."""
+
+    totals: Totals
+    series: Series
+
+
+def play(
+    rules: DfaasRules,
+    team: Mapping[str, Policy],
+    window: int,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    deterministic: bool = True,
+) -> Record:
+    """Play the section of ``rules`` in consecutive windows, side by side as copies.
+
+    Agent i draws from ``generator(seed, "policy", i)``, in a shorter last window from that of
+    ``seed + 1``.
+    """
+    length = rules.rows[1] - rules.rows[0]
+    first = np.arange(0, length - window + 1, window)
+    total = window + length % window
+    keep = np.zeros((length, len(COUNTS), len(rules.agents)), dtype=np.int64)  # [T, 6, N]
+    player = Player(team, deterministic)
+    parts = [_play(rules, player, first, window, seed, keep, lambda t: progress(t, total))]
+    if rest := length % window:
+        tail = np.array([length - rest])
+        parts.append(
+            _play(rules, player, tail, rest, seed + 1, keep, lambda t: progress(window + t, total))
+        )
+    merged = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    return Record(Totals(**merged), _series(keep, rules.rows[0]))
+
+
+def _play(
+    rules: DfaasRules,
+    player: Player,
+    first: Array,
+    steps: int,
+    seed: int,
+    keep: Array,
+    progress: Callable[[int], None],
+) -> dict[str, Array]:
+    """Windows of ``steps`` rows from ``first`` [W] on; sums per window, ``keep`` filled in."""
+    state = rules.start_at(first, [generator(seed, "env", row) for row in range(len(first))])
+    seats = [
+        Seat(
+            agent,
+            player.team[agent],
+            copies=len(first),
+            actions=rules.action_space(agent),
+            rng=generator(seed, "policy", i),
+            deterministic=player.deterministic,
+        )
+        for i, agent in enumerate(rules.agents)
+    ]
+    illegal = np.zeros(len(first), dtype=np.int64)
+    returns = np.zeros(len(first), dtype=np.float64)
+    for t in range(steps):
+        observations = rules.observe(state)
+        actions = np.stack([seat.act(observations[seat.agent]) for seat in seats], axis=1)
+        outcome = rules.step(state, actions)  # [W, N]
+        state = outcome.state
+        for place, key in enumerate(COUNTS):
+            keep[first + t, place] = outcome.info[key]
+        illegal += outcome.info["illegal_actions"].sum(axis=1)
+        returns += outcome.reward.sum(axis=1, dtype=np.float64)
+        progress(t + 1)
+    # [W, steps, 6, N] -> sums over steps and nodes
+    played = keep[first[0] : first[0] + len(first) * steps]
+    sums = played.reshape(len(first), steps, *keep.shape[1:]).sum(axis=(1, 3))  # [W, 6]
+    named = {key: sums[:, place] for place, key in enumerate(COUNTS)}
+    return {**named, "illegal_actions": illegal, "team_return": returns}
+
+
+def _series(keep: Array, low: int) -> Series:
+    width = -(-len(keep) // SERIES_POINTS)
+    starts = np.arange(0, len(keep), width)
+    sizes = np.diff(starts, append=len(keep))[:, None]
+    means = {
+        key: np.add.reduceat(keep[:, place], starts, axis=0) / sizes
+        for place, key in enumerate(COUNTS)
+    }
+    return Series(rows=low + starts, width=width, counts=means)

@@ -1,0 +1,1 @@
+"""Learning from what the policies themselves just played: MAPPO and IPPO."""

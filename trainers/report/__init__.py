@@ -1,0 +1,1 @@
+"""Pages, plots and texts that say what was found."""

@@ -1,0 +1,108 @@
+"""What a trainer rllib_ppo asks of RLlib, as RLlib's PPOConfig. Imports Ray only when called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from corral.adapters.zoo.batch import ZooRules
+from corral.envs.core import generator
+
+if TYPE_CHECKING:
+    from corral.trainers.rllib.trainer import RLlibPPO
+
+__all__ = ["ppo_config"]
+
+
+def ppo_config(learner: RLlibPPO) -> Any:
+    """The PPOConfig of what is left to learn."""
+    from ray.rllib.algorithms.ppo import PPOConfig
+    from ray.rllib.core.rl_module import MultiRLModuleSpec, RLModuleSpec
+
+    from corral.adapters.rllib.env import EpisodeReturns, RLlibEnv
+    from corral.adapters.rllib.module import MaskedRLModule
+
+    given, rules = learner.settings, learner.rules
+    whole = given.whole_episodes
+    if whole is None:
+        whole = not rules.simultaneous
+    third_party = isinstance(rules, ZooRules)
+    env: dict[str, Any] = {
+        "env": rules.make_env if third_party else rules,  # type: ignore[attr-defined]
+        "state": given.critic_input == "state",
+        "agent_id": learner.shown,
+        "early_rewards": "return_only",
+        "faults": "tell",
+    }
+    if third_party:
+        env["max_cycles"] = rules.max_cycles
+    left = max(1, learner.steps - learner.env_steps)  # RLlib counts from 0 when a run is resumed
+    specs = {
+        seat.policy: RLModuleSpec(
+            MaskedRLModule, *learner.spaces(seat.agents[0]), model_config=learner.architecture
+        )
+        for seat in learner.seats
+    }
+    return (
+        PPOConfig()
+        .environment(RLlibEnv, env_config=env, disable_env_checking=True)
+        .framework("torch")
+        .env_runners(
+            num_env_runners=given.runners,
+            num_envs_per_env_runner=given.envs_per_runner,
+            num_cpus_per_env_runner=given.cpus_per_runner,
+            batch_mode="complete_episodes" if whole else "truncate_episodes",
+            sample_timeout_s=given.patience / 2,
+        )
+        .training(
+            train_batch_size_per_learner=given.train_batch_size,
+            minibatch_size=given.batch_size,
+            num_epochs=given.n_epochs,
+            lr=_falling(given.learning_rate, left) if given.anneal else given.learning_rate,
+            gamma=given.gamma,
+            lambda_=given.gae_lambda,
+            clip_param=given.clip_range,
+            entropy_coeff=given.ent_coef
+            if given.ent_coef_end is None
+            else [[0, given.ent_coef], [left, given.ent_coef_end]],
+            vf_loss_coeff=given.vf_coef,
+            vf_clip_param=float("inf"),
+            use_kl_loss=given.kl_coef > 0,
+            kl_coeff=given.kl_coef,
+            kl_target=given.kl_target,
+            grad_clip=given.max_grad_norm,
+        )
+        .multi_agent(
+            policies=list(dict.fromkeys(learner.policy_of.values())),
+            policy_mapping_fn=partial(_policy_of, learner.policy_of),
+            policies_to_train=list(learner.trained),
+        )
+        .rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
+        .callbacks(EpisodeReturns)
+        .learners(num_learners=0)
+        .fault_tolerance(
+            restart_failed_env_runners=True,
+            delay_between_env_runner_restarts_s=1.0,
+            num_consecutive_env_runner_failures_tolerance=10**6,  # ``patience`` ends it
+            env_runner_health_probe_timeout_s=10.0,
+            env_runner_restore_timeout_s=given.patience / 2,
+        )
+        .debugging(
+            # Other episodes when a run is resumed than at its beginning.
+            seed=int(generator(learner.seed, "policy", learner.env_steps).integers(2**30)),
+            log_level="ERROR",
+        )
+    )
+
+
+# --- Parts ---------------------------------------------------------------------------------------
+
+
+def _policy_of(policies: Mapping[str, str], agent: str, *args: Any, **kwargs: Any) -> str:
+    return policies[agent]
+
+
+def _falling(value: float, steps: int) -> list[list[float]]:
+    """A schedule of RLlib: ``value`` at first, 0 after ``steps`` env steps."""
+    return [[0, value], [steps, 0.0]]

@@ -1,0 +1,369 @@
+"""Checkpoints that cannot execute code, survive a kill, and are refused when damaged.
+
+    checkpoints/
+      step_000000012345/          one directory each, never written to again
+        manifest.json             format version, step, size and SHA-256 of every other file
+        <document>.json           any number of them
+        <arrays>.safetensors      any number of them
+      latest                      the name of the newest, and the SHA-256 of its manifest
+      best                        the same, of the best so far
+
+A checkpoint is written into a sibling directory ``.writing-<pid>-...``, synced, read back and
+verified, and only then renamed into place and announced in ``latest``; older ones go last. Whatever
+stops a save (a kill, a full disk) therefore leaves the one before it as it was. A second, different
+checkpoint of the same step becomes ``step_000000012345_2``, and the first goes once the second is
+announced: a directory cannot replace another in one move. One process writes to a folder at a time.
+
+Loading refuses everything that is not exactly what the manifest lists; it never falls back to
+another checkpoint by itself, but names one that is intact.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corral.envs.core import Array
+from corral.errors import CheckpointError
+from corral.trainers.runs.checkpoint_format import (
+    FILE_NAME,
+    MOST_ARRAYS,
+    MOST_MANIFEST,
+    Entry,
+    Manifest,
+    check_arrays,
+    encode_arrays,
+    encode_document,
+    reason,
+    sha256,
+)
+from corral.trainers.runs.checkpoint_reading import (
+    MANIFEST,
+    Saved,
+    all_saved,
+    contents,
+    directory_name,
+    is_intact,
+    parsed,
+    read_file,
+)
+
+__all__ = [
+    "Content",
+    "best_checkpoint",
+    "latest_checkpoint",
+    "load_checkpoint",
+    "require_arrays",
+    "save_checkpoint",
+    "verify_checkpoint",
+]
+
+POINTER = re.compile(r"(step_\d{12}(?:_[1-9]\d{0,8})?) ([0-9a-f]{64})\n", flags=re.ASCII)
+LEFTOVER = re.compile(r"\.(?:writing|removing)-(\d+)-.*", flags=re.ASCII)
+
+
+@dataclass(frozen=True, eq=False)
+class Content:
+    """What a checkpoint holds. Names are lower-case letters, digits and underscores."""
+
+    documents: dict[str, Any]  # name -> JSON value, kept in <name>.json; tuples become lists
+    arrays: dict[str, dict[str, Array]]  # name -> named arrays, kept in <name>.safetensors
+
+
+# --- Saving --------------------------------------------------------------------------------------
+
+
+def save_checkpoint(
+    folder: Path, step: int, content: Content, *, keep: int = 3, best: bool = False
+) -> Path:
+    """Save ``content`` as the newest checkpoint of ``folder``; its directory.
+
+    Of the checkpoints up to this step the ``keep`` newest stay, and the one that ``best`` names;
+    later ones, of a run that went back, are left alone. Saving the same content at the same step
+    again keeps the directory that is there. Raises CheckpointError for content that cannot be
+    saved (values that are not finite among it: nothing is written then), and where the file
+    system fails; earlier checkpoints and ``latest`` stay valid either way.
+    """
+    step = _whole("step", step, 0, 10**12 - 1)
+    keep = _whole("keep", keep, 1, 10**6)
+    documents = _checked(content)
+    outcome = "the checkpoint was not saved, earlier ones are untouched"
+    try:
+        if not folder.is_dir():
+            folder.mkdir(parents=True)
+            _sync(folder.parent)
+        _remove_leftovers(folder)
+        saved, digest = _write_checkpoint(folder, step, documents, content.arrays)
+        outcome = f"{saved.path.name} is complete, but not announced as latest"
+        _point(folder, "latest", saved, digest)
+        outcome = f"{saved.path.name} is saved, and latest"
+        if best:
+            _point(folder, "best", saved, digest)
+        _remove_older(folder, saved, keep)
+    except OSError as error:
+        place = folder / str(error.filename or "")  # a name alone where a folder is removed
+        raise CheckpointError(f"{place}: {error.strerror or error}: {outcome}") from error
+    except CheckpointError as error:
+        raise CheckpointError(f"{error}: {outcome}") from error.__cause__
+    return saved.path
+
+
+def _whole(name: str, value: int, low: int, high: int) -> int:
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        raise CheckpointError(f"{name}={value!r}: give a whole number") from None
+    if not low <= number <= high:
+        raise CheckpointError(f"{name}={number}: give {low:,} .. {high:,}")
+    return number
+
+
+def _checked(content: Content) -> dict[str, bytes]:
+    """The encoded documents by file name; the arrays are checked, and encoded when written."""
+    files = [f"{name}.json" for name in content.documents]
+    files += [f"{name}.safetensors" for name in content.arrays]
+    for file in files:
+        if not FILE_NAME.fullmatch(file) or file == MANIFEST:
+            raise CheckpointError(
+                f"{file!r}: names are 1 to 100 of a-z, 0-9 and _, and manifest is taken"
+            )
+    documents = {
+        f"{name}.json": encode_document(f"{name}.json", value)
+        for name, value in content.documents.items()
+    }
+    sizes = {file: len(data) for file, data in documents.items()}
+    for name, arrays in content.arrays.items():
+        check_arrays(f"{name}.safetensors", arrays)
+        sizes[f"{name}.safetensors"] = sum(array.nbytes for array in arrays.values())
+    Manifest(0, {file: Entry(size, "") for file, size in sizes.items()}, "").check_sizes("content")
+    if sum(map(len, content.arrays.values())) > MOST_ARRAYS:
+        raise CheckpointError(f"content: more than {MOST_ARRAYS:,} arrays; stack some")
+    return documents
+
+
+def _write_checkpoint(
+    folder: Path, step: int, documents: Mapping[str, bytes], arrays: Mapping[str, dict[str, Array]]
+) -> tuple[Saved, str]:
+    """Write, verify, rename; the checkpoint and the SHA-256 of its manifest."""
+    temporary = folder / f".writing-{os.getpid()}-{directory_name(step, 1)}"
+    try:
+        temporary.mkdir()
+        files = {file: _write(temporary / file, data) for file, data in documents.items()}
+        for name, found in arrays.items():
+            file = f"{name}.safetensors"
+            files[file] = _write(temporary / file, encode_arrays(file, found))
+        manifest = Manifest.of(step, files).encode()
+        _write(temporary / MANIFEST, manifest)
+        _sync(temporary)
+        for _ in contents(temporary):
+            pass  # what was written can be loaded
+        there = [saved for saved in all_saved(folder) if saved.step == step]
+        if there and _holds(there[-1].path, manifest):
+            shutil.rmtree(temporary)
+            return there[-1], sha256(manifest)
+        revision = there[-1].revision + 1 if there else 1
+        path = folder / directory_name(step, revision)
+        os.rename(temporary, path)
+        _sync(folder)
+    except BaseException:  # a kill is seen to by the next save
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    return Saved(step, revision, path), sha256(manifest)
+
+
+def _holds(path: Path, manifest: bytes) -> bool:
+    """Whether ``path`` is intact and lists the same content."""
+    try:
+        return read_file(path / MANIFEST, MOST_MANIFEST) == manifest and is_intact(path)
+    except CheckpointError:
+        return False
+
+
+def _write(path: Path, data: bytes) -> Entry:
+    """Write a new file through to the disk."""
+    with open(path, "xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+        if hasattr(os, "posix_fadvise"):  # so that verifying reads what the disk has
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return Entry(len(data), sha256(data))
+
+
+def _sync(folder: Path) -> None:
+    """Write a directory's entries through to the disk."""
+    if os.name == "nt":  # has no such call
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _point(folder: Path, pointer: str, saved: Saved, digest: str) -> None:
+    temporary = folder / f".writing-{os.getpid()}-{pointer}"
+    try:
+        _write(temporary, f"{saved.path.name} {digest}\n".encode("ascii"))
+        os.replace(temporary, folder / pointer)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync(folder)
+
+
+def _remove_older(folder: Path, saved: Saved, keep: int) -> None:
+    """Remove what ``saved`` supersedes, and what is beyond ``keep``."""
+    try:
+        best = best_checkpoint(folder)
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"{error}. No older one is removed while {folder / 'best'} is in doubt: delete it"
+        ) from error
+    before = [other for other in all_saved(folder) if other < saved]
+    older = [other for other in before if other.step < saved.step]
+    superseded = [other for other in before if other.step == saved.step]
+    for other in superseded + older[: len(older) - (keep - 1)]:
+        if best is None or other.path.name != best.name:
+            # Renamed first: a kill must not leave half a checkpoint under a good name.
+            removing = folder / f".removing-{os.getpid()}-{other.path.name}"
+            os.rename(other.path, removing)
+            shutil.rmtree(removing)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what killed processes left half written or half removed."""
+    with os.scandir(folder) as entries:
+        found = [(entry, LEFTOVER.fullmatch(entry.name)) for entry in entries]
+    for entry, match in found:
+        if match is None or not _is_over(int(match[1])):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        else:
+            os.unlink(entry.path)
+
+
+def _is_over(process: int) -> bool:
+    """Whether a process ended. This one is not writing while it looks."""
+    if process == os.getpid():
+        return True
+    if os.name == "nt":  # where os.kill would end it
+        return False
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        pass
+    return False
+
+
+# --- Loading -------------------------------------------------------------------------------------
+
+
+def load_checkpoint(path: Path) -> Content:
+    """The content of one checkpoint directory.
+
+    Raises CheckpointError for whatever is not a complete, undamaged checkpoint; the message names
+    the checkpoint before it if that one is intact.
+    """
+    content = Content({}, {})
+    with _naming_an_intact_one(path.parent, parsed(path)):
+        for file, value in contents(path):
+            name, _, kind = file.partition(".")
+            (content.documents if kind == "json" else content.arrays)[name] = value
+    return content
+
+
+def verify_checkpoint(path: Path) -> None:
+    """Raise CheckpointError where ``load_checkpoint`` would, without holding all of it."""
+    with _naming_an_intact_one(path.parent, parsed(path)):
+        for _ in contents(path):
+            pass
+
+
+def latest_checkpoint(folder: Path) -> Path:
+    """The directory that ``folder/latest`` names; without that file, the one of the largest step.
+
+    Raises CheckpointError where there is none, or ``latest`` is damaged.
+    """
+    with _naming_an_intact_one(folder, None):
+        found = _follow(folder, "latest")
+    if found is not None:
+        return found
+    complete = [saved.path for saved in all_saved(folder) if (saved.path / MANIFEST).is_file()]
+    if not complete:
+        raise CheckpointError(f"{folder}: holds no checkpoint; name a folder that a run saved to")
+    return complete[-1]
+
+
+def best_checkpoint(folder: Path) -> Path | None:
+    """The directory that ``folder/best`` names; None where there is no such file."""
+    with _naming_an_intact_one(folder, None):
+        return _follow(folder, "best")
+
+
+def require_arrays(
+    file: str,
+    given: Mapping[str, Array],
+    expected: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]],
+) -> None:
+    """Raise CheckpointError that names every difference in names, shapes and dtypes."""
+    faults = [f"{name!r} is missing" for name in sorted(expected.keys() - given.keys())]
+    faults += [f"{name!r} is not expected" for name in sorted(given.keys() - expected.keys())]
+    for name in sorted(expected.keys() & given.keys()):
+        array, (shape, dtype) = given[name], expected[name]
+        if array.shape != tuple(shape) or array.dtype != dtype:
+            faults.append(f"{name!r} is {array.dtype} {array.shape}, expected {dtype} {shape}")
+    if faults:
+        raise CheckpointError(
+            f"{file}: does not fit: {'; '.join(faults)}. "
+            "Load it with the settings that it was saved with"
+        )
+
+
+def _follow(folder: Path, pointer: str) -> Path | None:
+    """The checkpoint that a pointer names, after comparing the digest of its manifest."""
+    place = folder / pointer
+    try:
+        os.lstat(place)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise CheckpointError(f"{place}: cannot be read: {reason(error)}") from error
+    data = read_file(place, 200)
+    match = POINTER.fullmatch(data.decode("ascii", errors="replace"))
+    if match is None:
+        raise CheckpointError(f"{place}: is damaged: it does not name a checkpoint")
+    path = folder / match[1]
+    if sha256(read_file(path / MANIFEST, MOST_MANIFEST)) != match[2]:
+        raise CheckpointError(f"{place}: does not fit {path / MANIFEST}: one of them is damaged")
+    return path
+
+
+@contextmanager
+def _naming_an_intact_one(folder: Path, before: Saved | None) -> Iterator[None]:
+    """Complete a CheckpointError with the newest intact checkpoint (older than ``before``)."""
+    try:
+        yield
+    except CheckpointError as error:
+        try:
+            others = [s for s in all_saved(folder) if before is None or s[:2] < before[:2]]
+        except CheckpointError:
+            others = []
+        intact = next((s.path.name for s in reversed(others) if is_intact(s.path)), None)
+        if intact is None:
+            raise
+        raise CheckpointError(f"{error}. {intact} is intact: pass it by name") from error.__cause__

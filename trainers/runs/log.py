@@ -1,0 +1,259 @@
+"""What training tells while it goes on: progress.csv, TensorBoard, and a line in the terminal.
+
+A row of progress.csv is one update:
+
+| column | meaning |
+|---|---|
+| ``env_steps`` | played since the run began, by all copies together |
+| ``wall_s`` | seconds of training, without pauses between resumed parts |
+| ``episodes`` | that ended since the run began |
+| ``return_team`` | sum of all agents' returns, mean of the last 100 episodes; empty before one |
+| ``return_<agent>``, ``return_of_<policy>`` | the same of one agent, and of a policy's agents |
+| ``length`` | steps of an episode, mean of the last 100 |
+| ``kpi_<name>`` | the environment's info, summed over an episode and its agents, mean of them |
+| ``env_steps_per_s`` | in this update |
+| ``share_env``, ``share_inference``, ``share_learning`` | where its time went |
+| others | figures of the trainer: losses, KL divergence, entropy, ... |
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import os
+import time
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from corral.trainers.base import Episode, Update
+
+__all__ = ["Bar", "Log", "Statistics"]
+
+RECENT = 100
+"""Episodes that a mean is taken over."""
+
+Row = dict[str, float | int | None]
+
+
+class Statistics:
+    """Means of the last episodes, and the clock of a run; goes into its checkpoints."""
+
+    def __init__(self, policies: Mapping[str, str], opponents: Collection[str] = ()) -> None:
+        """``policies`` names each agent's; ``opponents`` are agents that do not learn."""
+        self.policies = policies
+        self.learned = [agent for agent in policies if agent not in opponents]
+        self.updates = 0
+        self.episodes = 0
+        self.wall_s = 0.0
+        self.best: float | None = None  # return_learned at the best checkpoint so far
+        self.recent: deque[Episode] = deque(maxlen=RECENT)
+
+    def improved(self) -> bool:
+        """Whether those that are not opponents return more of late than at any checkpoint before;
+        then remember it."""
+        now = self.return_learned
+        if now is None or (self.best is not None and now <= self.best):
+            return False
+        self.best = now
+        return True
+
+    @property
+    def return_team(self) -> float | None:
+        """Mean over the last episodes; None before the first."""
+        return self._mean([sum(episode.returns.values()) for episode in self.recent])
+
+    @property
+    def return_learned(self) -> float | None:
+        """The same without the opponents: who learns against one cares for the own return."""
+        return self._mean([sum(e.returns[a] for a in self.learned) for e in self.recent])
+
+    def row(self, update: Update, env_steps: int, seconds: float) -> Row:
+        """The row of an ``update`` that took ``seconds`` for ``env_steps`` more steps."""
+        self.updates += 1
+        self.wall_s += seconds
+        self.episodes += len(update.episodes)
+        self.recent.extend(update.episodes)
+        row: Row = {
+            "env_steps": update.env_steps,
+            "wall_s": round(self.wall_s, 3),
+            "updates": self.updates,
+            "episodes": self.episodes,
+            "return_team": self.return_team,
+        }
+        for agent in self.policies:
+            row[f"return_{agent}"] = self._mean([e.returns[agent] for e in self.recent])
+        for policy in dict.fromkeys(self.policies.values()):
+            own = [agent for agent, name in self.policies.items() if name == policy]
+            sums = [sum(e.returns[agent] for agent in own) for e in self.recent]
+            row[f"return_of_{policy}"] = self._mean(sums)
+        row["length"] = self._mean([episode.length for episode in self.recent])
+        for key in self.recent[-1].kpis if self.recent else ():
+            row[f"kpi_{key}"] = self._mean([episode.kpis[key] for episode in self.recent])
+        row["env_steps_per_s"] = round(env_steps / max(seconds, 1e-9), 1)
+        spent = max(sum(update.seconds.values()), 1e-9)
+        for part, value in update.seconds.items():
+            row[f"share_{part}"] = round(value / spent, 4)
+        return row | {name: float(value) for name, value in update.figures.items()}
+
+    @staticmethod
+    def _mean(values: Sequence[float]) -> float | None:
+        return float(np.mean(values)) if values else None
+
+    # --- For checkpoints -------------------------------------------------------------------------
+
+    def save(self) -> dict[str, Any]:
+        recent = [[e.returns, e.length, e.kpis] for e in self.recent]
+        return {
+            "updates": self.updates,
+            "episodes": self.episodes,
+            "wall_s": self.wall_s,
+            "best": self.best,
+            "recent": recent,
+        }
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        self.updates, self.episodes = saved["updates"], saved["episodes"]
+        self.wall_s, self.best = saved["wall_s"], saved["best"]
+        self.recent = deque((Episode(*each) for each in saved["recent"]), maxlen=RECENT)
+
+
+# --- Files ---------------------------------------------------------------------------------------
+
+
+class Log:
+    """progress.csv, and TensorBoard's event files where it is installed.
+
+    Columns may appear later (no episode need end in the first update): the file is then written
+    anew with them. On resuming, rows after the checkpoint are dropped: they are played again.
+    """
+
+    def __init__(self, path: Path, tensorboard: Path | None, *, updates: int = 0) -> None:
+        self.path = path
+        self.rows: list[dict[str, str]] = []
+        self.columns: list[str] = []
+        if updates and path.exists():
+            with path.open(newline="", encoding="utf-8") as file:
+                self.rows = list(csv.DictReader(file))[:updates]
+            self.columns = list(self.rows[0]) if self.rows else []
+        self._file: TextIO | None = None
+        self._tensorboard = tensorboard
+        self._writer: Any = None
+
+    def write(self, row: Row) -> None:
+        """Append a row; it is on disk when this returns."""
+        text = {name: "" if value is None else str(value) for name, value in row.items()}
+        if self._file is None and self._tensorboard is not None:
+            self._writer = _event_writer(self._tensorboard, self.rows)
+        if self._file is None or set(row) - set(self.columns):
+            self.columns = [*row, *(name for name in self.columns if name not in row)]
+            self._begin()
+        assert self._file is not None
+        self.rows.append(text)
+        csv.DictWriter(self._file, self.columns, "", lineterminator="\n").writerow(text)
+        self._file.flush()
+        if self._writer is not None:
+            for name, value in row.items():
+                if value is not None and name != "env_steps":
+                    self._writer.add_scalar(_tag(name), value, int(row["env_steps"] or 0))
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _begin(self) -> None:
+        """Write all rows again; whatever stops that leaves the file as it was."""
+        if self._file is not None:
+            self._file.close()
+        unfinished = self.path.with_name(f".{self.path.name}")
+        with unfinished.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, self.columns, "", lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(self.rows)
+        os.replace(unfinished, self.path)
+        self._file = self.path.open("a", newline="", encoding="utf-8")
+
+
+def _event_writer(folder: Path, rows: Sequence[Mapping[str, str]]) -> Any:
+    """TensorBoard's writer, or None where it is not installed."""
+    try:
+        tensorboard = importlib.import_module("torch.utils.tensorboard")
+    except ImportError:
+        return None
+    # TensorBoard reads event files by name: the second of its making, the process, and a counter in
+    # it, 10 before 9. The first would be read as the second, and purge what came before.
+    while any(_made(file) == (int(time.time()), os.getpid()) for file in folder.glob(EVENT_FILES)):
+        time.sleep(0.05)
+    # Events after the checkpoint that is resumed from are hidden by their repetition.
+    purge = int(float(rows[-1]["env_steps"])) + 1 if rows else 0
+    return tensorboard.SummaryWriter(str(folder), purge_step=purge)
+
+
+EVENT_FILES = "events.out.tfevents.*"
+
+
+def _made(file: Path) -> tuple[int, int]:
+    """When and by which process: events.out.tfevents.<second>.<host>.<process>.<counter>."""
+    return int(file.name.split(".")[3]), int(file.name.rsplit(".", 2)[1])
+
+
+def _tag(name: str) -> str:
+    """Grouped in TensorBoard by what stands before the slash."""
+    for group in ("return", "kpi", "share"):
+        if name.startswith(f"{group}_"):
+            return f"{group}/{name.removeprefix(f'{group}_')}"
+    return f"time/{name}" if name in TIMES else f"train/{name}"
+
+
+TIMES = ("wall_s", "updates", "episodes", "env_steps_per_s", "length")
+
+
+# --- The terminal --------------------------------------------------------------------------------
+
+
+class Bar:
+    """How far training is, how fast, how long yet, and the return of late; on stderr.
+
+    Where stderr is no terminal, a plain line at every tenth of the way.
+    """
+
+    def __init__(self, steps: int, *, shown: bool) -> None:
+        self.steps = steps
+        self._tenth = 0
+        self._console = Console(stderr=True, highlight=False)
+        self._bar = None
+        self._shown = shown
+        if shown and self._console.is_terminal:
+            self._bar = Progress(
+                TextColumn("{task.completed:,.0f} of {task.total:,.0f} env steps"),
+                BarColumn(bar_width=None),
+                TextColumn("{task.fields[speed]}/s, return {task.fields[team]}, left"),
+                TimeRemainingColumn(elapsed_when_finished=True),
+                console=self._console,
+                transient=True,
+            )
+            self._task = self._bar.add_task("", total=steps, speed="-", team="-")
+            self._bar.start()
+
+    def show(self, row: Row, team: float | None) -> None:
+        """A ``row`` of progress.csv, and the return to show with it."""
+        done = int(row["env_steps"] or 0)
+        speed = f"{row['env_steps_per_s']:,.0f}"
+        text = "-" if team is None else f"{team:.4g}"
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, speed=speed, team=text)
+        elif self._shown and (tenth := 10 * done // self.steps) > self._tenth:
+            self._tenth = tenth
+            line = f"{done:,} of {self.steps:,} env steps, {speed}/s, return {text}"
+            self._console.print(line, soft_wrap=True)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()

@@ -1,0 +1,230 @@
+"""A run: the directory that training leaves behind, and what can be done with it.
+
+| file | what it holds |
+|---|---|
+| ``config.json`` | all that defines the run: task, trainer, settings, seed, policies, versions |
+| ``trace.csv.gz`` | the load, where it does not come with the package |
+| ``progress.csv`` | one row per update, see ``corral.trainers.runs.log`` |
+| ``checkpoints/`` | what to go on from, see ``corral.trainers.runs.checkpoint`` |
+| ``tensorboard/`` | the same as ``progress.csv``, for ``tensorboard --logdir`` |
+| ``results.json``, ``report.html`` | what ``corral evaluate`` found |
+| ``.lock`` | which process trains it, see ``corral.trainers.runs.run_lock`` |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from corral.envs.core import Rules
+from corral.envs.policy import Policy
+from corral.errors import CorralError, RunError
+from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint
+from corral.trainers.runs.env_config import Task
+from corral.trainers.base import Trainer, make_settings, trainer_class
+
+__all__ = ["FORMAT", "Run", "RunConfig", "is_run", "load_run", "new_folder"]
+
+FORMAT = 1
+DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
+"""What comes of values of the wrong kind."""
+
+CONFIG, PROGRESS, CHECKPOINTS = "config.json", "progress.csv", "checkpoints"
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """All that defines a run; with the versions it was made with, equal configs learn the same."""
+
+    task: Task
+    trainer: str
+    settings: dict[str, Any]
+    seed: int
+    steps: int  # env steps asked for
+    policies: dict[str, str]  # agent -> name of its policy, or of its reference player
+    policies_to_train: tuple[str, ...]
+    versions: dict[str, str]
+    opponents: dict[str, str] = field(default_factory=dict)  # agent -> name of a reference player
+
+    def write(self, folder: Path) -> None:
+        """config.json, whole or not at all."""
+        values = {
+            "format": FORMAT,
+            **self.task.write(folder),
+            **{
+                field.name: getattr(self, field.name)
+                for field in dataclasses.fields(self)
+                if field.name != "task"
+            },
+        }
+        text = json.dumps(values, indent=2, allow_nan=False)
+        unfinished = folder / f".{CONFIG}"
+        unfinished.write_text(text + "\n", encoding="utf-8")
+        os.replace(unfinished, folder / CONFIG)
+
+    @classmethod
+    def read(cls, folder: Path, rules: Rules[Any] | None = None) -> RunConfig:
+        """Raises RunError where ``folder`` holds no run, or one of a newer format."""
+        path = folder / CONFIG
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            raise RunError(f"{folder} is no run: it has no {CONFIG}") from None
+        except (OSError, ValueError, RecursionError) as error:
+            raise RunError(f"{path} cannot be read: {error}") from error
+        if not isinstance(values, dict) or not isinstance(values.get("format"), int):
+            raise RunError(f"{path} is not of corral: it names no format")
+        if values["format"] > FORMAT:
+            raise RunError(
+                f"{path} is of format {values['format']}, this corral reads up to {FORMAT}: "
+                "install a newer one"
+            )
+        try:
+            values.setdefault("opponents", {})  # runs of earlier versions have none
+            _require_kinds(values)
+            return cls(
+                task=Task.read(values, folder, rules),
+                trainer=values["trainer"],
+                settings=values["settings"],
+                seed=values["seed"],
+                steps=values["steps"],
+                policies=values["policies"],
+                policies_to_train=tuple(values["policies_to_train"]),
+                versions=values["versions"],
+                opponents=values["opponents"],
+            )
+        except CorralError:
+            raise
+        except DAMAGE as error:
+            raise RunError(f"{path} is damaged: {error!r}") from error
+
+    def make_trainer(self) -> Trainer:
+        """The trainer as it begins. Raises what its class, settings and rules raise."""
+        kind = trainer_class(self.trainer)
+        given: dict[str, Any] = {"opponents": self.opponents} if self.opponents else {}
+        if given and not getattr(kind, "plays_opponents", False):
+            raise ValueError(
+                f"trainer {self.trainer} plays no opponents={self.opponents}; give mappo or ippo"
+            )
+        learned = {a: name for a, name in self.policies.items() if a not in self.opponents}
+        return kind(
+            self.task.rules(),
+            make_settings(kind, self.settings),
+            seed=self.seed,
+            policies=learned,
+            policies_to_train=self.policies_to_train,
+            steps=self.steps,
+            **given,
+        )
+
+
+class Run:
+    """A run on disk. ``policies`` are those of its latest checkpoint."""
+
+    def __init__(self, folder: Path, config: RunConfig) -> None:
+        self.folder = folder
+        self.config = config
+        self.stopped_by: int | None = None  # SIGINT, where it ended training early
+
+    def __repr__(self) -> str:
+        return (
+            f"<Run {str(self.folder)!r}: {self.config.trainer} on {self.config.task.environment}>"
+        )
+
+    @cached_property
+    def policies(self) -> Mapping[str, Policy]:
+        """agent -> Policy, rebuilt from the latest checkpoint.
+
+        Raises CheckpointError where there is none, or where it is damaged.
+        """
+        return self._trained().policies
+
+    @property
+    def progress(self) -> pd.DataFrame:
+        """progress.csv: one row per update."""
+        return pd.read_csv(self.folder / PROGRESS)
+
+    def export(self, folder: str | Path) -> list[Path]:
+        """Write the policies in the format of the library that trained them.
+
+        For Stable-Baselines3 one zip per policy, for ``PPO.load``. Such files can run code when
+        they are loaded; corral itself never reads them.
+        """
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        return self._trained().export(target)
+
+    def begun(self) -> Trainer:
+        """Its trainer, as it began. Raises RunError where the config is damaged."""
+        try:
+            if set(self.config.policies) != set(self.config.task.rules().agents):
+                raise ValueError(f"the agents of its policies are {list(self.config.policies)}")
+            return self.config.make_trainer()
+        except CorralError:
+            raise
+        except DAMAGE as error:
+            raise RunError(f"{self.folder / CONFIG} is damaged: {error}") from error
+
+    def _trained(self) -> Trainer:
+        trainer = self.begun()
+        trainer.load(load_checkpoint(latest_checkpoint(self.folder / CHECKPOINTS)))
+        return trainer
+
+
+def load_run(folder: str | Path, rules: Rules[Any] | None = None) -> Run:
+    """The run in ``folder``. ``rules`` are needed where it was trained on rules of one's own.
+
+    Raises RunError where there is none; TraceError where its load has changed.
+    """
+    path = Path(folder)
+    return Run(path, RunConfig.read(path, rules))
+
+
+def _require_kinds(values: Mapping[str, Any]) -> None:
+    """Raise TypeError, or KeyError, where a value of config.json is of the wrong kind."""
+    kinds: dict[str, tuple[type, ...]] = {
+        "environment": (str,),
+        "arguments": (dict,),
+        "held_out": (dict,),
+        "trainer": (str,),
+        "settings": (dict,),
+        "seed": (int,),
+        "steps": (int,),
+        "policies": (dict,),
+        "policies_to_train": (list, tuple),
+        "versions": (dict,),
+        "opponents": (dict,),
+    }
+    for name, allowed in kinds.items():
+        if not isinstance(values[name], allowed) or isinstance(values[name], bool):
+            raise TypeError(f"{name} is {values[name]!r:.40}")
+    played = values["opponents"].values()
+    for name in [*values["policies"].values(), *values["policies_to_train"], *played]:
+        if not isinstance(name, str):
+            raise TypeError(f"a policy is called {name!r:.40}")
+
+
+def is_run(folder: str | Path) -> bool:
+    """Whether ``folder`` looks like a run."""
+    return (Path(folder) / CONFIG).is_file()
+
+
+def new_folder(name: str) -> Path:
+    """runs/<name>, or with the first free number after it; made, and empty."""
+    number = 1
+    while True:
+        folder = Path("runs") / (name if number == 1 else f"{name}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            number += 1
+        else:
+            return folder

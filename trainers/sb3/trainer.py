@@ -1,0 +1,401 @@
+"""Stable-Baselines3's PPO and sb3-contrib's MaskablePPO for teams, with the masks kept.
+
+Collecting is done here, once for both, because Stable-Baselines3's own loop knows one policy per
+VecEnv: the columns of a VecEnv (copy * N + agent) go to the policies that the agents are mapped to,
+each with its own rollout buffer. Losses, optimiser, buffers and networks are Stable-Baselines3's.
+
+At the time limit an episode is cut, not over: the value of the last observation is added to the
+last reward, discounted, as Stable-Baselines3 does it (Pardo et al., Time Limits in Reinforcement
+Learning, 2018).
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from sb3_contrib import MaskablePPO
+from stable_baselines3 import PPO
+from stable_baselines3.common.logger import Logger
+
+from corral.adapters.sb3.columns import ColumnVecEnv
+from corral.adapters.sb3.policies import MaskablePolicy, MaskedPolicy
+from corral.adapters.sb3.vec_env import BatchVecEnv
+from corral.adapters.spaces import Layout, refuse_turns
+from corral.adapters.supersuit import vectorize
+from corral.envs.batch import make_batch
+from corral.envs.core import Array, Rules, generator
+from corral.envs.shells import ParallelShell
+from corral.errors import CheckpointError
+from corral.trainers import finite
+from corral.trainers.base import Episode, Update
+from corral.trainers.on_policy.weights import load_policy, policy_arrays
+from corral.trainers.rng import GlobalGenerators
+from corral.trainers.runs.checkpoint import Content
+from corral.trainers.sb3.policy import SB3Policy
+from corral.trainers.sb3.settings import SB3Settings
+
+__all__ = ["SB3PPO", "SB3MaskablePPO"]
+
+
+# --- The trainers --------------------------------------------------------------------------------
+
+
+@dataclass
+class Learner:
+    """One policy: Stable-Baselines3's model of it, and the columns that it plays."""
+
+    model: Any  # PPO or MaskablePPO, without a VecEnv
+    columns: Array  # int64 [P] copy * N + agent
+    trained: bool
+
+
+class SB3PPO:
+    """PPO whose policy reads the mask from the observation. See ``SB3Settings``."""
+
+    name: ClassVar[str] = "sb3_ppo"
+    Settings = SB3Settings
+    algorithm: ClassVar[type] = PPO
+    policy_class: ClassVar[type] = MaskedPolicy
+
+    def __init__(
+        self,
+        rules: Rules[Any],
+        settings: SB3Settings,
+        *,
+        seed: int,
+        policies: Mapping[str, str],
+        policies_to_train: Sequence[str],
+        steps: int,
+    ) -> None:
+        """Raises UnsupportedSpaceError for turn-based games and agents that differ."""
+        if not rules.simultaneous:
+            refuse_turns(rules.name)
+        self.rules = rules
+        self.settings = settings
+        self.seed = seed
+        self.steps = steps
+        self.layout = Layout.of(rules, rules.name, rules.agents, settings.agent_id)
+        self.env_steps = 0
+        self._policy_of = dict(policies)
+        self._generators = GlobalGenerators(seed)
+        with self._generators:
+            self._learners = {
+                name: self._learner(name, place, name in policies_to_train)
+                for place, name in enumerate(dict.fromkeys(policies.values()))
+            }
+        self._vec_env: ColumnVecEnv | None = None
+        self._resumed: dict[str, Any] | None = None  # a snapshot for the VecEnv to come
+        self._starts: Array | None = None  # bool [C] columns whose episode has just begun
+
+    def _learner(self, name: str, place: int, trained: bool) -> Learner:
+        agents = [i for i, agent in enumerate(self.rules.agents) if self._policy_of[agent] == name]
+        n = len(self.rules.agents)
+        columns = (n * np.arange(self.settings.copies)[:, None] + agents).reshape(-1)
+        given = self.settings
+        model = self.algorithm(
+            self.policy_class,
+            None,
+            learning_rate=_linear(given.learning_rate) if given.anneal else given.learning_rate,
+            n_steps=given.n_steps,
+            batch_size=given.batch_size,
+            n_epochs=given.n_epochs,
+            gamma=given.gamma,
+            gae_lambda=given.gae_lambda,
+            clip_range=given.clip_range,
+            ent_coef=given.ent_coef,
+            vf_coef=given.vf_coef,
+            max_grad_norm=given.max_grad_norm,
+            target_kl=given.target_kl,
+            policy_kwargs={"net_arch": list(given.net_arch)},
+            seed=int(generator(self.seed, "init", place).integers(2**31)),
+            device=given.device,
+            _init_setup_model=False,
+        )
+        # What Stable-Baselines3 reads off a VecEnv. It gets none: its loop is not used.
+        model.observation_space = self.layout.observation_space
+        model.action_space = self.layout.action_space
+        model.n_envs = len(columns)
+        model._setup_model()
+        model.set_logger(Logger(folder=None, output_formats=[]))
+        return Learner(model, columns, trained)
+
+    @property
+    def policies(self) -> dict[str, SB3Policy]:
+        return {
+            agent: SB3Policy(self._learners[self._policy_of[agent]].model.policy, self.layout, i)
+            for i, agent in enumerate(self.rules.agents)
+        }
+
+    @property
+    def resumes_exactly(self) -> bool:
+        return self.settings.vec_env == "batch"
+
+    # --- Training --------------------------------------------------------------------------------
+
+    def learn(self) -> Iterator[Update]:
+        """Rollouts and updates as long as whole rollouts fit into ``steps``, at least one."""
+        per_rollout = self.settings.copies * self.settings.n_steps
+        last = max(1, self.steps // per_rollout) * per_rollout
+        seen = self._begin()
+        while self.env_steps < last:
+            with self._generators:
+                seen, episodes, seconds = self._collect(seen)
+                self.env_steps += per_rollout
+                clock = time.perf_counter()
+                figures = self._update()
+                seconds["learning"] = time.perf_counter() - clock
+            yield Update(self.env_steps, episodes, figures, seconds)
+
+    def _begin(self) -> dict[str, Array]:
+        """The observations to go on from; begins episodes where there are none."""
+        if self._vec_env is None:
+            self._vec_env = self._make_vec_env()
+        if self._resumed is not None and isinstance(self._vec_env, BatchVecEnv):
+            try:
+                seen = self._vec_env.restore(self._resumed)
+            except ValueError as error:
+                raise CheckpointError(str(error)) from error
+        else:
+            seen = self._vec_env.reset()
+            self._starts = np.ones(self._vec_env.num_envs, dtype=bool)
+        self._resumed = None
+        return seen
+
+    def _make_vec_env(self) -> ColumnVecEnv:
+        copies, agent_id = self.settings.copies, self.settings.agent_id
+        if self.settings.vec_env == "batch":
+            vec_env = BatchVecEnv(make_batch(self.rules, copies), agent_id)
+            vec_env.seed(self.seed)
+            return vec_env
+        with _interrupts_ignored():  # a Ctrl-C is for this process; it ends the workers
+            env = ParallelShell(self.rules)
+            return vectorize(env, copies, self.settings.cpus, self.seed, agent_id)
+
+    def _collect(
+        self, seen: dict[str, Array]
+    ) -> tuple[dict[str, Array], list[Episode], dict[str, float]]:
+        """Fill the rollout buffers of those that train; what is seen next, and what ended."""
+        vec_env, starts = self._vec_env, self._starts
+        assert vec_env is not None
+        assert starts is not None
+        episodes: list[Episode] = []
+        seconds = {"env": 0.0, "inference": 0.0}
+        for learner in self._learners.values():
+            learner.model.policy.set_training_mode(False)
+            learner.model.rollout_buffer.reset()
+        for _ in range(self.settings.n_steps):
+            clock = time.perf_counter()
+            actions = np.empty(vec_env.num_envs, dtype=np.int64)
+            chosen = {}
+            for name, learner in self._learners.items():
+                own = {key: values[learner.columns] for key, values in seen.items()}
+                chosen[name] = (own, *self._choose(learner.model, own))
+                actions[learner.columns] = chosen[name][1]
+            seconds["inference"] += time.perf_counter() - clock
+
+            clock = time.perf_counter()
+            seen, rewards, dones, infos = vec_env.step(actions)  # type: ignore[assignment]
+            finite.require_finite_rewards(rewards, self.rules.agents)
+            finite.require_finite_observations(seen, infos, dones, self.rules.agents)
+            episodes += _ended(infos, dones, self.rules.agents)
+            seconds["env"] += time.perf_counter() - clock
+
+            clock = time.perf_counter()
+            for name, learner in self._learners.items():
+                if learner.trained:
+                    at = learner.columns
+                    paid = self._with_value_at_cut(learner, rewards, dones, infos)
+                    self._add(learner.model, chosen[name], paid, starts[at])
+            starts = dones
+            seconds["inference"] += time.perf_counter() - clock
+        self._starts = starts
+        for learner in self._learners.values():
+            if learner.trained:
+                own = {key: values[learner.columns] for key, values in seen.items()}
+                values = self._values(learner.model, own)
+                learner.model.rollout_buffer.compute_returns_and_advantage(
+                    values, starts[learner.columns]
+                )
+        return seen, episodes, seconds
+
+    def _choose(self, model: Any, own: dict[str, Array]) -> tuple[Array, Any, Any]:
+        """Actions int64 [P], values and log-probabilities (tensors) for observations [P, ...]."""
+        tensors, _ = model.policy.obs_to_tensor(own)
+        with torch.no_grad():
+            actions, values, log_probs = model.policy(tensors, **self._masks(own))
+        return actions.cpu().numpy(), values, log_probs
+
+    def _masks(self, own: dict[str, Array]) -> dict[str, Array]:
+        """What the policy is handed besides the observation."""
+        return {}
+
+    def _values(self, model: Any, own: dict[str, Array]) -> torch.Tensor:
+        tensors, _ = model.policy.obs_to_tensor(own)
+        with torch.no_grad():
+            values: torch.Tensor = model.policy.predict_values(tensors)
+        return values
+
+    def _with_value_at_cut(
+        self, learner: Learner, rewards: Array, dones: Array, infos: list[dict[str, Any]]
+    ) -> Array:
+        """The rewards [P] of a policy's columns; where the time limit cut, with the value of what
+        was seen last."""
+        paid: Array = rewards[learner.columns].copy()
+        cut = [
+            place
+            for place, column in enumerate(learner.columns.tolist())
+            if dones[column] and infos[column]["TimeLimit.truncated"]
+        ]
+        if cut:
+            last = [infos[learner.columns[place]]["terminal_observation"] for place in cut]
+            stacked = {key: np.stack([seen[key] for seen in last]) for key in last[0]}
+            values = self._values(learner.model, stacked).cpu().numpy().reshape(-1)
+            paid[cut] += self.settings.gamma * values
+        return paid
+
+    def _add(self, model: Any, chosen: tuple[Any, ...], paid: Array, starts: Array) -> None:
+        own, actions, values, log_probs = chosen
+        model.rollout_buffer.add(
+            own, actions.reshape(-1, 1), paid, starts, values, log_probs, **self._stored(own)
+        )
+
+    def _stored(self, own: dict[str, Array]) -> dict[str, Array]:
+        """What the buffer keeps besides the observation."""
+        return {}
+
+    def _update(self) -> dict[str, float]:
+        """Stable-Baselines3's epochs of minibatches for each policy that trains; its figures."""
+        figures: dict[str, float] = {}
+        for name, learner in self._learners.items():
+            if not learner.trained:
+                continue
+            model = learner.model
+            # As far as training was before this rollout: Stable-Baselines3 counts it as done, and
+            # so spends the last one with a learning rate of 0.
+            before = self.env_steps - self.settings.copies * self.settings.n_steps
+            model._update_current_progress_remaining(before, self.steps)
+            model.train()
+            prefix = f"{name}/" if len(self._learners) > 1 else ""
+            for key, value in model.logger.name_to_value.items():
+                figures[prefix + key.removeprefix("train/")] = float(value)
+            model.logger.name_to_value.clear()
+            finite.require_finite_weights(name, model.policy)
+        return figures
+
+    # --- Saving ----------------------------------------------------------------------------------
+
+    def save(self) -> Content:
+        generators, generator_arrays = self._generators.save()
+        document: dict[str, Any] = {"env_steps": self.env_steps, "generators": generators}
+        document["n_updates"] = {n: each.model._n_updates for n, each in self._learners.items()}
+        arrays = {"generators": generator_arrays}
+        for name, learner in self._learners.items():
+            arrays |= policy_arrays(name, learner.model.policy)
+        if isinstance(self._vec_env, BatchVecEnv) and self._starts is not None:
+            snapshot = self._vec_env.snapshot()
+            arrays["environment"] = {**snapshot.pop("arrays"), "starts": self._starts}
+            document["environment"] = snapshot
+        return Content({"trainer": document}, arrays)
+
+    def load(self, content: Content) -> None:
+        try:
+            document = content.documents["trainer"]
+            arrays = {key: dict(values) for key, values in content.arrays.items()}
+            for name, learner in self._learners.items():
+                load_policy(name, learner.model.policy, arrays)
+                learner.model._n_updates = int(document["n_updates"][name])
+            self.env_steps = int(document["env_steps"])
+            self._generators.load(document["generators"], arrays["generators"])
+            self._resumed, self._starts = None, None
+            if self.resumes_exactly:
+                environment = arrays["environment"]
+                self._starts = environment.pop("starts")
+                self._resumed = {**document["environment"], "arrays": environment}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            if isinstance(error, CheckpointError):
+                raise
+            raise CheckpointError(f"the checkpoint is not of {self.name}: {error!r}") from error
+
+    def export(self, folder: Path) -> list[Path]:
+        """One zip of Stable-Baselines3 per policy."""
+        paths = []
+        for name, learner in self._learners.items():
+            paths.append(folder / f"{name}.zip")
+            learner.model.save(paths[-1])
+        return paths
+
+    def close(self) -> None:
+        if self._vec_env is not None:
+            self._vec_env.close()
+
+
+class SB3MaskablePPO(SB3PPO):
+    """sb3-contrib's MaskablePPO: the masks are handed over, stored and applied by it."""
+
+    name: ClassVar[str] = "sb3_maskable_ppo"
+    algorithm: ClassVar[type] = MaskablePPO
+    policy_class: ClassVar[type] = MaskablePolicy
+
+    def _learner(self, name: str, place: int, trained: bool) -> Learner:
+        learner = super()._learner(name, place, trained)
+        size = self.settings.batch_size
+        decisions = len(learner.columns) * self.settings.n_steps
+        if trained and decisions % size == 1:  # MaskablePPO normalises it to NaN
+            raise ValueError(
+                f"batch_size={size}: a rollout of policy {name} has {decisions} decisions, which "
+                "leaves one alone in the last minibatch; give another batch_size, or n_steps"
+            )
+        return learner
+
+    def _masks(self, own: dict[str, Array]) -> dict[str, Array]:
+        return {"action_masks": own["action_mask"].astype(bool)}
+
+    _stored = _masks
+
+
+# --- Parts ---------------------------------------------------------------------------------------
+
+
+def _linear(value: float) -> Any:
+    """A schedule of Stable-Baselines3: ``value`` at the beginning, 0 at the end."""
+    return lambda remaining: value * max(0.0, remaining)
+
+
+def _ended(
+    infos: Sequence[Mapping[str, Any]], dones: Array, agents: Sequence[str]
+) -> list[Episode]:
+    """The episodes that ended in a step; all agents of a copy end together."""
+    n = len(agents)
+    episodes = []
+    for first in range(0, len(dones), n):
+        if dones[first]:
+            told = infos[first : first + n]
+            episodes.append(
+                Episode(
+                    {agent: each["episode"]["r"] for agent, each in zip(agents, told, strict=True)},
+                    told[0]["episode"]["l"],
+                    {key: float(sum(e["kpis"][key] for e in told)) for key in told[0]["kpis"]},
+                )
+            )
+    return episodes
+
+
+class _interrupts_ignored:
+    """While worker processes are started, so that they inherit it."""
+
+    def __enter__(self) -> None:
+        self._main = threading.current_thread() is threading.main_thread()
+        if self._main:
+            self._before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def __exit__(self, *_: object) -> None:
+        if self._main:
+            signal.signal(signal.SIGINT, self._before)
