@@ -41,7 +41,7 @@ def seat_of(rules: Rules[Any], seat: str | None) -> str:
 
 
 def other_seats(
-    rules: Rules[Any], seat: str, opponents: Opponents, copies: int, deterministic: bool
+    rules: Rules[Any], seat: str, opponents: Opponents, num_envs: int, deterministic: bool
 ) -> dict[str, Seat]:
     """Who plays the seats but ``seat``, in so many copies.
 
@@ -70,7 +70,7 @@ def other_seats(
         others[agent] = Seat(
             agent,
             _policy(team[agent]),
-            copies=copies,
+            num_envs=num_envs,
             actions=rules.action_space(agent),
             rng=generator(None, "policy", i),
             deterministic=deterministic,

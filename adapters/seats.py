@@ -27,7 +27,7 @@ class Seat:
         agent: str,
         policy: Policy,
         *,
-        copies: int,
+        num_envs: int,
         actions: spaces.Space[Any],
         rng: np.random.Generator,
         deterministic: bool,
@@ -37,7 +37,7 @@ class Seat:
         self.actions = actions
         self.rng = rng
         self.deterministic = deterministic
-        self.memory = policy.initial_state(copies)
+        self.memory = policy.initial_state(num_envs)
 
     def act(self, observation: Observation, rows: Array | None = None) -> Array:
         """Actions [R, ...] for the given rows of ``observation`` [B, ...]; None: for all.

@@ -141,6 +141,6 @@ class Layout:
             for key, block in self.flat(blocks).items()
         }
         if self.identities is not None:
-            copies = len(first["action_mask"])
-            entries["agent"] = np.tile(self.identities, (copies, 1))  # [B * N, N]
+            num_envs = len(first["action_mask"])
+            entries["agent"] = np.tile(self.identities, (num_envs, 1))  # [B * N, N]
         return entries

@@ -1,7 +1,7 @@
 """PettingZoo environments as a Stable-Baselines3 VecEnv through SuperSuit, with its losses mended.
 
     from corral.envs import dfaas_v0
-    vec_env = vectorize(dfaas_v0.parallel_env(), copies=8, cpus=2, seed=0)
+    vec_env = vectorize(dfaas_v0.parallel_env(), num_envs=8, cpus=2, seed=0)
     MaskablePPO("MultiInputPolicy", vec_env).learn(100_000)
     vec_env.close()
 
@@ -39,9 +39,9 @@ __all__ = ["SuperSuitVecEnv", "vectorize"]
 
 
 def vectorize(
-    parallel_env: Any, copies: int, cpus: int = 0, seed: int | None = None, agent_id: bool = True
+    parallel_env: Any, num_envs: int, cpus: int = 0, seed: int | None = None, agent_id: bool = True
 ) -> SuperSuitVecEnv:
-    """``copies`` pickled copies of a ParallelEnv, side by side, as a VecEnv.
+    """``num_envs`` pickled copies of a ParallelEnv, side by side, as a VecEnv.
 
     Args:
         parallel_env: a ParallelEnv whose agents are alike; it is not stepped itself.
@@ -56,8 +56,8 @@ def vectorize(
         MissingExtraError: SuperSuit is not installed.
         ValueError: fewer than 1 copies, or negative cpus.
     """
-    if copies < 1 or cpus < 0:
-        raise ValueError(f"copies={copies}, cpus={cpus}: give 1 or more copies, 0 or more cpus")
+    if num_envs < 1 or cpus < 0:
+        raise ValueError(f"num_envs={num_envs}, cpus={cpus}: give 1 or more copies, 0 or more cpus")
     suit = require("supersuit", extra="sb3", purpose="vectorize PettingZoo environments")
     name = str(getattr(parallel_env, "metadata", {}).get("name", parallel_env))
     if not isinstance(parallel_env, ParallelEnv):
@@ -67,12 +67,12 @@ def vectorize(
     if not parallel_env.metadata.get("is_parallelizable", True):
         refuse_turns(name)
     layout = Layout.of(parallel_env, name, parallel_env.possible_agents, agent_id)
-    workers = min(cpus, copies)
+    workers = min(cpus, num_envs)
     # SuperSuit's own division: this many copies for each worker, the rest for the last.
-    copy = _Copy(parallel_env, layout, math.ceil(copies / max(workers, 1)))
+    copy = _Copy(parallel_env, layout, math.ceil(num_envs / max(workers, 1)))
     vector = suit.pettingzoo_env_to_vec_env_v1(copy)
-    vector = suit.concat_vec_envs_v1(vector, copies, num_cpus=cpus, base_class="gymnasium")
-    return SuperSuitVecEnv(vector, copy, copies, seed)
+    vector = suit.concat_vec_envs_v1(vector, num_envs, num_cpus=cpus, base_class="gymnasium")
+    return SuperSuitVecEnv(vector, copy, num_envs, seed)
 
 
 # --- In each copy, below SuperSuit ---------------------------------------------------------------
@@ -207,7 +207,7 @@ class SuperSuitVecEnv(ColumnVecEnv):
     Close it, or leave that to the end of the program: workers do not outlive it.
     """
 
-    def __init__(self, vector: Any, copy: _Copy, copies: int, seed: int | None) -> None:
+    def __init__(self, vector: Any, copy: _Copy, num_envs: int, seed: int | None) -> None:
         self.vector = vector
         self._example = copy.env  # never stepped; its attributes are those of all copies
         self._started = False
@@ -215,7 +215,7 @@ class SuperSuitVecEnv(ColumnVecEnv):
         # registered before this one, and runs after it.
         self._at_exit = _closer(weakref.ref(vector))
         atexit.register(self._at_exit)
-        super().__init__(copy.layout, copies, seed, getattr(copy.unwrapped, "render_mode", None))
+        super().__init__(copy.layout, num_envs, seed, getattr(copy.unwrapped, "render_mode", None))
 
     def reset(self) -> dict[str, Array]:
         """Begin an episode in every copy; entries [C, ...]."""

@@ -1,6 +1,6 @@
 """Make the agents of a ParallelEnv alike, and have them all stay until the episode ends.
 
-    vec_env = vectorize(homogenize(env), copies=8)
+    vec_env = vectorize(homogenize(env), num_envs=8)
 
 Vectorised learners want one shape for all agents and all of them in every step. ``homogenize`` pads
 what differs and keeps agents that have ended in place.

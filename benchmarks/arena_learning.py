@@ -25,7 +25,7 @@ STEPS = 300_000
 MARKS = (15.0, 20.9)
 LATER = (60_000, 80_000, 160_000, 300_000)
 SETTINGS: dict[str, Any] = {
-    "copies": 16,
+    "num_envs": 16,
     "n_minibatches": 4,
     "learning_rate": 2e-3,
     "gae_lambda": 0.9,

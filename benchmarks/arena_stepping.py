@@ -32,17 +32,17 @@ SECONDS = 1.0  # per measurement
 COPIES = (1, 16, 64, 256, 1024, 4096)
 
 
-def env_steps_per_second(step: Callable[[], None], copies: int) -> float:
+def env_steps_per_second(step: Callable[[], None], num_envs: int) -> float:
     step()
     count, began = 0, time.process_time()
     while (spent := time.process_time() - began) < SECONDS:
         step()
         count += 1
-    return copies * count / spent
+    return num_envs * count / spent
 
 
-def batch(copies: int) -> Callable[[], None]:
-    games = make_batch("arena_v0", copies=copies, seed=0)
+def batch(num_envs: int) -> Callable[[], None]:
+    games = make_batch("arena_v0", num_envs=num_envs, seed=0)
     games.reset()
     rng = np.random.default_rng(0)
 
@@ -52,14 +52,14 @@ def batch(copies: int) -> Callable[[], None]:
     return step
 
 
-def over_supersuit(copies: int) -> Callable[[], None]:
+def over_supersuit(num_envs: int) -> Callable[[], None]:
     vector = supersuit.pettingzoo_env_to_vec_env_v1(PlainArena())
-    vector = supersuit.concat_vec_envs_v1(vector, copies, num_cpus=0, base_class="gymnasium")
+    vector = supersuit.concat_vec_envs_v1(vector, num_envs, num_cpus=0, base_class="gymnasium")
     rng = np.random.default_rng(0)
     vector.reset(seed=0)
 
     def step() -> None:
-        vector.step(rng.integers(4, size=2 * copies))
+        vector.step(rng.integers(4, size=2 * num_envs))
 
     return step
 
@@ -83,17 +83,19 @@ def main() -> None:
         "SuperSuit, 64 copies": (over_supersuit(64), 64),
         "plain scalar environment, one copy": (single(PlainArena()), 1),
         "PettingZoo, one copy": (single(arena_v0.parallel_env()), 1),
-        **{f"Batch, {copies} copies": (batch(copies), copies) for copies in COPIES},
+        **{f"Batch, {num_envs} copies": (batch(num_envs), num_envs) for num_envs in COPIES},
     }
     speeds: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(ROUNDS):
-        for name, (step, copies) in contestants.items():
-            speeds[name].append(env_steps_per_second(step, copies))
+        for name, (step, num_envs) in contestants.items():
+            speeds[name].append(env_steps_per_second(step, num_envs))
 
     ratios = {
-        f"Batch, {copies} copies, over {theirs}": ratio(speeds, f"Batch, {copies} copies", theirs)
+        f"Batch, {num_envs} copies, over {theirs}": ratio(
+            speeds, f"Batch, {num_envs} copies", theirs
+        )
         for theirs in ("SuperSuit, 64 copies", "plain scalar environment, one copy")
-        for copies in (64, 1024)
+        for num_envs in (64, 1024)
     }
     text = speed_table("Stepping arena_v0", speeds, ratios)
     about = machine("supersuit", "pettingzoo", "gymnasium")

@@ -39,7 +39,7 @@ EPISODES = 100  # that judge simple_spread_v3, the same for all
 COMMON = {"clip_range": 0.2, "gae_lambda": 0.95, "net_arch": (64, 64), "max_grad_norm": 0.5}
 SETTINGS: dict[str, dict[str, Any]] = {
     "dfaas_v0": {
-        "copies": 32,
+        "num_envs": 32,
         "n_steps": 64,
         "n_minibatches": 8,
         "n_epochs": 4,
@@ -48,7 +48,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "ent_coef": 0.0,
     },
     "simple_spread_v3": {
-        "copies": 64,
+        "num_envs": 64,
         "n_steps": 25,
         "n_minibatches": 4,
         "n_epochs": 8,
@@ -99,10 +99,10 @@ def ours(game: str, steps: int, seed: int) -> tuple[dict[str, Any], Seconds]:
 def theirs(game: str, steps: int, seed: int) -> tuple[dict[str, Any], Seconds]:
     given = {**COMMON, **SETTINGS[game]}
     config, algorithm = ExperimentConfig.get_from_yaml(), MappoConfig.get_from_yaml()
-    batch = given["copies"] * given["n_steps"]
+    batch = given["num_envs"] * given["n_steps"]
     config.max_n_frames, config.gamma, config.lr = steps, given["gamma"], given["learning_rate"]
     config.clip_grad_norm, config.clip_grad_val = True, given["max_grad_norm"]
-    config.on_policy_n_envs_per_worker = given["copies"]
+    config.on_policy_n_envs_per_worker = given["num_envs"]
     config.on_policy_collected_frames_per_batch = batch
     config.on_policy_n_minibatch_iters = given["n_epochs"]
     config.on_policy_minibatch_size = batch // given["n_minibatches"]
@@ -138,7 +138,7 @@ class Shared:
     def __init__(self, policy: Any, group: str, agents: int) -> None:
         self.policy, self.group, self.agents = policy, group, agents
 
-    def initial_state(self, copies: int) -> None:
+    def initial_state(self, num_envs: int) -> None:
         return None
 
     def act(
@@ -169,7 +169,7 @@ def judged_spread(teams: dict[str, Any]) -> dict[str, Any]:
     found = {}
     for name, team in {**teams, "random": random}.items():
         rng = np.random.default_rng(0)
-        with make_zoo_batch(spread, copies=EPISODES, seed=10_000) as batch:
+        with make_zoo_batch(spread, num_envs=EPISODES, seed=10_000) as batch:
             seen, total = batch.reset(), np.zeros(EPISODES)
             for _ in range(25):
                 acts = [team[a].act(seen[a], rng=rng, deterministic=True) for a in batch.agents]

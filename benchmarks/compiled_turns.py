@@ -24,9 +24,9 @@ NODES = 3
 
 @numba.njit
 def compiled_turns(first: np.ndarray, forwarded: np.ndarray, spare: np.ndarray) -> tuple:
-    copies, n = forwarded.shape
-    refused, after = np.zeros((copies, n), np.int64), spare.copy()
-    for b in range(copies):
+    num_envs, n = forwarded.shape
+    refused, after = np.zeros((num_envs, n), np.int64), spare.copy()
+    for b in range(num_envs):
         for turn in range(n):
             i = (first[b] + turn) % n
             rest = forwarded[b, i]
@@ -64,10 +64,10 @@ def main() -> None:
     lines = ["# The turns of the senders, compiled", "", "| copies | NumPy, us | numba, us |"]
     lines.append("|--:|--:|--:|")
     found = {}
-    for copies in (1, 64, 1024):
+    for num_envs in (1, 64, 1024):
         rng = np.random.default_rng(0)
-        first = np.ones(copies, dtype=np.int64)
-        forwarded, spare = rng.integers(1, 50, (2, copies, NODES))
+        first = np.ones(num_envs, dtype=np.int64)
+        forwarded, spare = rng.integers(1, 50, (2, num_envs, NODES))
 
         def plain(a=first, f=forwarded, s=spare) -> tuple:
             return network.forward(a, f, s, s, None, None)
@@ -77,8 +77,10 @@ def main() -> None:
 
         for ours, theirs in zip(plain(), compiled(), strict=True):
             np.testing.assert_array_equal(ours, theirs)
-        found[copies] = {"numpy": microseconds(plain), "numba": microseconds(compiled)}
-        lines.append(f"| {copies} | {found[copies]['numpy']:.0f} | {found[copies]['numba']:.0f} |")
+        found[num_envs] = {"numpy": microseconds(plain), "numba": microseconds(compiled)}
+        lines.append(
+            f"| {num_envs} | {found[num_envs]['numpy']:.0f} | {found[num_envs]['numba']:.0f} |"
+        )
     save("compiled_turns", "\n".join(lines), {"microseconds": found}, machine("numba"))
 
 

@@ -35,8 +35,8 @@ GAME = {"trace": "edge3", "max_cycles": 48}
 OWN = {"mappo": "safetensors", "sb3_ppo": "stable_baselines3"}
 """Our own trainers, and a package that each of them needs."""
 LIKE_THE_EXAMPLES: dict[str, dict[str, Any]] = {
-    "mappo": {"copies": 20, "n_steps": 48, "n_epochs": 10, "n_minibatches": 4},
-    "sb3_ppo": {"copies": 20, "n_steps": 48, "n_epochs": 10, "batch_size": 720},
+    "mappo": {"num_envs": 20, "n_steps": 48, "n_epochs": 10, "n_minibatches": 4},
+    "sb3_ppo": {"num_envs": 20, "n_steps": 48, "n_epochs": 10, "batch_size": 720},
 }
 """Small rollouts: the trainers' own settings are for longer trainings."""
 PACKAGES = {"rllib": "ray", "benchmarl": "benchmarl", "cleanrl": "torch", "mappo": "corral"}

@@ -42,7 +42,7 @@ def learned(environment: str, **given: Any) -> tuple[Any, float]:
 def judged(environment: str, policies: Any, seat: str, other: str, opponent: str) -> SeatScore:
     rules = make_rules(environment, illegal="raise")
     player = reference_player(opponent, rules, other)
-    return evaluate_seat(rules, seat, policies[seat], player, episodes=EPISODES, copies=500)
+    return evaluate_seat(rules, seat, policies[seat], player, episodes=EPISODES, num_envs=500)
 
 
 def tictactoe() -> tuple[list[str], dict[str, Any]]:

@@ -47,12 +47,12 @@ CAPACITY = 60
 DRAWS = {"learn": 120, "judge": 40}
 SHARED: dict[str, Any] = {"gamma": 0.8, "gae_lambda": 0.8}
 TEAMS: dict[str, dict[str, Any]] = {
-    "mappo": {"trainer": "mappo", "copies": 64, **SHARED},
-    "mappo with memory": {"trainer": "mappo", "copies": 64, "memory": 32, **SHARED},
-    "ippo": {"trainer": "ippo", "copies": 64, **SHARED},
+    "mappo": {"trainer": "mappo", "num_envs": 64, **SHARED},
+    "mappo with memory": {"trainer": "mappo", "num_envs": 64, "memory": 32, **SHARED},
+    "ippo": {"trainer": "ippo", "num_envs": 64, **SHARED},
     "sb3_ppo": {
         "trainer": "sb3_ppo",
-        "copies": 64,
+        "num_envs": 64,
         "batch_size": 1536,
         "learning_rate": 1e-3,
         **SHARED,

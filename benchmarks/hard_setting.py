@@ -35,7 +35,7 @@ SETTINGS: dict[str, Any] = {
     # Queues carry what was decided over a few steps, no more.
     "gamma": 0.7,
     "gae_lambda": 0.8,
-    "copies": 32,
+    "num_envs": 32,
     "batch_size": 1024,
     "learning_rate": 1e-3,
     "net_arch": (128, 128),

@@ -108,7 +108,7 @@ def not_lost(run: Any) -> Curve:
             trainer.policies["player_2"],
             reference_player("random", rules, "player_1"),
             episodes=EPISODES,
-            copies=EPISODES,
+            num_envs=EPISODES,
         )
         curve.append((trainer.env_steps, round(100 * (1 - score.lost), 3)))
     return curve
@@ -139,7 +139,7 @@ def levels(name: str, game: Mapping[str, Any]) -> dict[str, float]:
 ACROSS = 3
 PANEL, GAP = 290, 14
 PLOT, LEFT = 150, 46
-COLOURS = (pen.BLUE, pen.RED, pen.GREEN)
+COLORS = (pen.BLUE, pen.RED, pen.GREEN)
 
 
 def picture(title: str, note: str, panels: Sequence[Mapping[str, Any]], across: int) -> str:
@@ -182,12 +182,12 @@ def draw(panel: Mapping[str, Any], x: float, y: float) -> list[str]:
             parts.append(pen.text(at, base + 15, pen.thousands(mark), anchor=anchor, size=11))
     for name, value in panel["levels"].items():
         at = float(up(value))
-        parts.append(pen.line(left, at, left + width, at, pen.GREY, 1.5, dash="5 4"))
+        parts.append(pen.line(left, at, left + width, at, pen.GRAY, 1.5, dash="5 4"))
         above = at - 4 if at - 16 > top else at + 12
         parts.append(pen.text(left + width - 2, above, name, anchor="end", size=11))
-    for (_, curve), colour in zip(panel["curves"].items(), COLOURS, strict=False):
+    for (_, curve), color in zip(panel["curves"].items(), COLORS, strict=False):
         steps, values = np.array(curve, dtype=float).T
-        parts.append(pen.path(left + steps / most * width, up(values), colour, 1.8))
+        parts.append(pen.path(left + steps / most * width, up(values), color, 1.8))
     return parts
 
 

@@ -40,7 +40,7 @@ CLOCKS = {"wall_s", "env_steps_per_s", "share_env", "share_inference", "share_le
 
 BEGIN = """
 import corral
-corral.train("dfaas_v0", trainer={trainer!r}, steps={steps}, seed=3, out={folder!r}, copies=4,
+corral.train("dfaas_v0", trainer={trainer!r}, steps={steps}, seed=3, out={folder!r}, num_envs=4,
              n_steps=16, n_epochs=2, net_arch=(16,), checkpoint_every=64, progress=False,
              env={{"max_cycles": 30}}, **{settings!r})
 """

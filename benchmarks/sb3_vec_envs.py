@@ -44,7 +44,7 @@ def stock() -> VecEnv:
 
 def main() -> None:
     contestants = {
-        "Batch": make_vec_env("dfaas_v0", copies=COPIES, seed=0),
+        "Batch": make_vec_env("dfaas_v0", num_envs=COPIES, seed=0),
         "vectorize, cpus=0": vectorize(dfaas_v0.parallel_env(), COPIES, cpus=0, seed=0),
         "vectorize, cpus=2": vectorize(dfaas_v0.parallel_env(), COPIES, cpus=2, seed=0),
         "SuperSuit as it is, num_cpus=0": stock(),

@@ -92,9 +92,9 @@ def learn(game: dict[str, Any], seed: int) -> dict[str, Any]:
         seat.reset(seed=1000 * seed + copy)
         return Monitor(seat)
 
-    copies = DummyVecEnv([lambda copy=copy: make(copy) for copy in range(COPIES)])
+    num_envs = DummyVecEnv([lambda copy=copy: make(copy) for copy in range(COPIES)])
     settings = {"n_steps": 128, "batch_size": 256, "n_epochs": 6, **game["settings"]}
-    model = MaskablePPO(MaskablePolicy, copies, seed=seed, device="cpu", **settings)
+    model = MaskablePPO(MaskablePolicy, num_envs, seed=seed, device="cpu", **settings)
     curve = Curve(game["steps"] // POINTS)
     began = time.perf_counter()
     model.learn(game["steps"], callback=curve)

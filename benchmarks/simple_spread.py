@@ -31,7 +31,7 @@ SEEDS = (0, 1, 2)
 STEPS = 1_000_000
 MARKS = (50_000, 100_000, 200_000, 400_000, 600_000, 800_000, 1_000_000)
 SETTINGS: dict[str, Any] = {
-    "copies": 64,
+    "num_envs": 64,
     "n_steps": 25,
     "n_minibatches": 4,
     "n_epochs": 8,

@@ -30,17 +30,17 @@ ROUNDS = 5
 SECONDS = 1.5  # per measurement
 
 
-def env_steps_per_second(step: Callable[[], None], copies: int) -> float:
+def env_steps_per_second(step: Callable[[], None], num_envs: int) -> float:
     step()
     count, began = 0, time.perf_counter()
     while (spent := time.perf_counter() - began) < SECONDS:
         step()
         count += 1
-    return copies * count / spent
+    return num_envs * count / spent
 
 
-def batch(trace: Trace, copies: int) -> Callable[[], None]:
-    games = make_batch("dfaas_v0", copies=copies, seed=0, trace=trace)
+def batch(trace: Trace, num_envs: int) -> Callable[[], None]:
+    games = make_batch("dfaas_v0", num_envs=num_envs, seed=0, trace=trace)
     games.reset()
     rng = np.random.default_rng(0)
 
@@ -50,9 +50,9 @@ def batch(trace: Trace, copies: int) -> Callable[[], None]:
     return step
 
 
-def over_supersuit(trace: Trace, copies: int) -> Callable[[], None]:
+def over_supersuit(trace: Trace, num_envs: int) -> Callable[[], None]:
     vector = supersuit.pettingzoo_env_to_vec_env_v1(PlainDfaas(trace))
-    vector = supersuit.concat_vec_envs_v1(vector, copies, num_cpus=0, base_class="gymnasium")
+    vector = supersuit.concat_vec_envs_v1(vector, num_envs, num_cpus=0, base_class="gymnasium")
     rng = np.random.default_rng(0)
     seen, _ = vector.reset(seed=0)
     columns = len(seen["action_mask"])
@@ -100,14 +100,14 @@ def main() -> None:
     }
     speeds: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(ROUNDS):
-        for name, (step, copies) in contestants.items():
-            speeds[name].append(env_steps_per_second(step, copies))
+        for name, (step, num_envs) in contestants.items():
+            speeds[name].append(env_steps_per_second(step, num_envs))
 
     ratios = {
-        f"Batch over SuperSuit, {copies} copies": ratio(
-            speeds, f"Batch, {copies} copies", f"SuperSuit, {copies} copies"
+        f"Batch over SuperSuit, {num_envs} copies": ratio(
+            speeds, f"Batch, {num_envs} copies", f"SuperSuit, {num_envs} copies"
         )
-        for copies in (64, 1024)
+        for num_envs in (64, 1024)
     }
     text = speed_table("Stepping dfaas_v0", speeds, ratios)
     about = machine("supersuit", "pettingzoo", "gymnasium")

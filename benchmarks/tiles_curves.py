@@ -60,7 +60,7 @@ def play(
         Seat(
             agent,
             team[agent],
-            copies=episodes,
+            num_envs=episodes,
             actions=int(rules.action_space(agent).n),
             rng=generator(seed, "policy", i),
             deterministic=deterministic,
@@ -125,14 +125,14 @@ def as_values(known: Known) -> dict[str, Any]:
 
 # --- The picture ---------------------------------------------------------------------------------
 
-COLOURS = {
+COLORS = {
     "learned": pen.GREEN,
     "greedy": pen.RED,
     "raster-0": pen.SKY,
     "raster-1": pen.BLUE,
     "raster-2": pen.ORANGE,
     "raster-3": pen.PURPLE,
-    "random": pen.GREY,
+    "random": pen.GRAY,
 }
 LEAST = 3
 
@@ -158,26 +158,26 @@ def chart(teams: Mapping[str, Known], title: str) -> str:
         parts.append(pen.text(pen.LEFT - 8, y + 4, f"{100 * share:.0f} %", anchor="end", size=11))
     for values in (3, 6, 12, 24, 48, 96, 192, 384):
         x = float(across(values))
-        parts.append(pen.line(x, base, x, base + 4, pen.GREY))
+        parts.append(pen.line(x, base, x, base + 4, pen.GRAY))
         parts.append(pen.text(x, base + 18, str(values), anchor="middle", size=11))
     middle = pen.LEFT + width / 2
     parts.append(pen.text(middle, base + 36, "values sent (each twice the last)", anchor="middle"))
     parts.append(pen.text(16, top + plot / 2 + 60, "most probable class is right", turned=True))
     ends, labels = [], []
     for name, known in teams.items():
-        colour = COLOURS[name]
+        color = COLORS[name]
         grid, share = np.repeat(GRID, 2)[1:], np.repeat(known.right, 2)[:-1]  # steps
-        parts.append(pen.path(across(grid), up(share), colour, 2.4 if name == "learned" else 1.7))
+        parts.append(pen.path(across(grid), up(share), color, 2.4 if name == "learned" else 1.7))
         x, y = float(across(known.values)), float(up(known.right_at_end))
         parts.append(
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour}" stroke="#fff" '
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{color}" stroke="#fff" '
             'stroke-width="1.5"/>'
         )
         ends.append(float(up(known.right[-1])))
-        labels.append((name, colour))
-    for y, (name, colour) in zip(pen.apart(ends, 16, top, base), labels, strict=True):
+        labels.append((name, color))
+    for y, (name, color) in zip(pen.apart(ends, 16, top, base), labels, strict=True):
         x = pen.LEFT + width + 8
-        parts.append(pen.box(x, y - 4, 12, 3, colour))
+        parts.append(pen.box(x, y - 4, 12, 3, color))
         weight = 600 if name == "learned" else 400
         parts.append(pen.text(x + 18, y + 1, name, weight=weight))
     return pen.svg(base + 46, parts, title)

@@ -38,20 +38,20 @@ def env_steps_per_second(step: Callable[[], int]) -> float:
     return count / spent
 
 
-def batch(copies: int) -> Callable[[], int]:
-    games = make_batch("tiles_v0", copies=copies, seed=0)
+def batch(num_envs: int) -> Callable[[], int]:
+    games = make_batch("tiles_v0", num_envs=num_envs, seed=0)
     games.reset()
     rng = np.random.default_rng(0)
 
     def step() -> int:
         games.step(games.sample_actions(rng))
-        return copies
+        return num_envs
 
     return step
 
 
-def raster(copies: int) -> Callable[[], int]:
-    games = make_batch("tiles_v0", copies=copies, seed=0)
+def raster(num_envs: int) -> Callable[[], int]:
+    games = make_batch("tiles_v0", num_envs=num_envs, seed=0)
     observations = games.reset()
 
     def step() -> int:
@@ -59,7 +59,7 @@ def raster(copies: int) -> Callable[[], int]:
         tile = observations["tile_0"]["action_mask"].argmax(axis=1)
         level = observations["level_0"]["action_mask"][:, 1]
         observations = games.step(np.stack([tile, level], axis=1)).observations
-        return copies
+        return num_envs
 
     return step
 
@@ -102,17 +102,19 @@ def main() -> None:
     contestants: dict[str, Callable[[], int]] = {
         "plain scalar loop, one copy": plain_loop(),
         "PettingZoo, one copy": single(),
-        **{f"Batch, {copies} copies": batch(copies) for copies in COPIES},
-        **{f"Batch, {copies} copies, raster-1": raster(copies) for copies in (64, 1024)},
+        **{f"Batch, {num_envs} copies": batch(num_envs) for num_envs in COPIES},
+        **{f"Batch, {num_envs} copies, raster-1": raster(num_envs) for num_envs in (64, 1024)},
     }
     speeds: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(ROUNDS):
         for name, step in contestants.items():
             speeds[name].append(env_steps_per_second(step))
     ratios = {
-        f"Batch, {copies} copies, over {theirs}": ratio(speeds, f"Batch, {copies} copies", theirs)
+        f"Batch, {num_envs} copies, over {theirs}": ratio(
+            speeds, f"Batch, {num_envs} copies", theirs
+        )
         for theirs in ("PettingZoo, one copy", "plain scalar loop, one copy")
-        for copies in (64, 1024)
+        for num_envs in (64, 1024)
     }
     text = speed_table("Stepping tiles_v0", speeds, ratios)
     about = machine("pettingzoo", "gymnasium")

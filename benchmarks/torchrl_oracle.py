@@ -133,7 +133,7 @@ def losses(rng: np.random.Generator) -> dict[str, Any]:
     }
 
 
-def value_normalisation(rng: np.random.Generator) -> dict[str, Any]:
+def value_normalization(rng: np.random.Generator) -> dict[str, Any]:
     norm = PopArtValueNorm(shape=1, beta=0.99)
     batches = [rng.normal(size=20, loc=place, scale=spread) for place, spread in ((5, 2), (7, 3))]
     for batch in batches:
@@ -162,7 +162,7 @@ def main() -> None:
         },
         "advantages": advantages(rng),
         "losses": losses(rng),
-        "value_normalisation": value_normalisation(rng),
+        "value_normalisation": value_normalization(rng),
     }
     GOLDEN.write_text(json.dumps(golden, indent=1) + "\n")
     print(f"{GOLDEN.name}: {', '.join(golden)}")

@@ -24,12 +24,12 @@ SECONDS = 6.0  # at least, of each
 PARTS = ("env", "inference", "learning")
 
 
-def speed(environment: str, copies: int) -> dict[str, Any]:
+def speed(environment: str, num_envs: int) -> dict[str, Any]:
     rules = make_rules(environment)
     policies = {a: a if environment == "arena_v0" else "all" for a in rules.agents}
     trainer = MAPPO(
         rules,
-        MAPPO.Settings(copies=copies),
+        MAPPO.Settings(num_envs=num_envs),
         seed=0,
         policies=policies,
         policies_to_train=sorted(set(policies.values())),
@@ -40,7 +40,7 @@ def speed(environment: str, copies: int) -> dict[str, Any]:
     for update in trainer.learn():
         if played >= 0:
             seconds += [update.seconds[part] for part in PARTS]
-            played += copies * trainer.settings.n_steps
+            played += num_envs * trainer.settings.n_steps
         else:
             played = 0
         if seconds.sum() > SECONDS:
@@ -59,10 +59,10 @@ def main() -> None:
     ]
     found: dict[str, Any] = {}
     for environment in ("arena_v0", "dfaas_v0"):
-        for copies in COPIES:
-            r = found[f"{environment}, {copies}"] = speed(environment, copies)
+        for num_envs in COPIES:
+            r = found[f"{environment}, {num_envs}"] = speed(environment, num_envs)
             shares = " | ".join(f"{100 * r['shares'][part]:.0f}" for part in PARTS)
-            lines.append(f"| {environment} | {copies} | {r['env_steps_per_s']:,.0f} | {shares} |")
+            lines.append(f"| {environment} | {num_envs} | {r['env_steps_per_s']:,.0f} | {shares} |")
             print(lines[-1], file=sys.stderr)
     save("training_speed", "\n".join(lines), found, machine("torch"))
 

@@ -25,7 +25,7 @@ TRAINERS = ("mappo", "ippo")
 SEEDS = (0, 1, 2, 3, 4)
 STEPS = 20_000
 SETTINGS: dict[str, Any] = {
-    "copies": 64,
+    "num_envs": 64,
     "n_steps": 8,
     "n_minibatches": 1,
     "n_epochs": 4,

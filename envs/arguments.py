@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
 from typing import Any
 
-__all__ = ["amount", "known_arguments", "one_of", "whole", "yes_or_no"]
+__all__ = ["known_arguments", "nonnegative_float", "nonnegative_int", "one_of", "yes_or_no"]
 
 
-def whole(name: str, value: Any, least: int = 0) -> int:
+def nonnegative_int(name: str, value: Any, least: int = 0) -> int:
     """``value`` as an int of at least ``least``, or ValueError."""
     try:
         number = operator.index(value)
@@ -24,7 +24,7 @@ def whole(name: str, value: Any, least: int = 0) -> int:
     return number
 
 
-def amount(name: str, value: Any) -> float:
+def nonnegative_float(name: str, value: Any) -> float:
     """``value`` as a finite float of at least 0, or ValueError."""
     number = float(value) if isinstance(value, Real) else math.nan
     if not (math.isfinite(number) and number >= 0):

@@ -1,6 +1,6 @@
 """Many copies of an environment, stepped together as arrays: the fast path.
 
-    batch = make_batch("dfaas_v0", copies=64, seed=0)
+    batch = make_batch("dfaas_v0", num_envs=64, seed=0)
     observations = batch.reset()
     rng = np.random.default_rng(0)
     for _ in range(1000):
@@ -71,16 +71,16 @@ class BatchStep:
 
 
 def make_batch(
-    env: str | Rules[Any], copies: int = 64, seed: int | None = None, **env_kwargs: Any
+    env: str | Rules[Any], num_envs: int = 64, seed: int | None = None, **env_kwargs: Any
 ) -> Batch:
-    """``copies`` copies of a registered environment, or of given rules.
+    """``num_envs`` copies of a registered environment, or of given rules.
 
     ``env_kwargs`` go to the environment. Raises UnknownNameError for an unknown name.
     """
     if not isinstance(env, str) and env_kwargs:
         raise ValueError(f"arguments {sorted(env_kwargs)} need an environment's name, not rules")
     rules = make_rules(env, **env_kwargs) if isinstance(env, str) else env
-    return Batch(rules, copies, seed)
+    return Batch(rules, num_envs, seed)
 
 
 class Batch:
@@ -93,11 +93,11 @@ class Batch:
         else "SameStep"
     )
 
-    def __init__(self, rules: Rules[Any], copies: int, seed: int | None = None) -> None:
-        if copies < 1:
-            raise ValueError(f"copies={copies}: give 1 or more")
+    def __init__(self, rules: Rules[Any], num_envs: int, seed: int | None = None) -> None:
+        if num_envs < 1:
+            raise ValueError(f"num_envs={num_envs}: give 1 or more")
         self.rules = rules
-        self.copies = copies
+        self.num_envs = num_envs
         self.agents = rules.agents
         self.seed = seed
         sizes = [int(rules.action_space(agent).n) for agent in rules.agents]
@@ -105,7 +105,7 @@ class Batch:
         self._alike = len({str(rules.observation_space(agent)) for agent in rules.agents}) == 1
         self._masks: Array | None = None  # [B, N, A] of like agents, or
         self._each_mask: list[Array] = []  # [B, A] of each
-        self._row, self._column = np.ogrid[:copies, : len(rules.agents)]
+        self._row, self._column = np.ogrid[:num_envs, : len(rules.agents)]
         self._identity = str(getattr(rules, "identity", rules.name))
         self._state: Any = None
         self._warned = rules.illegal == "raise"
@@ -117,13 +117,13 @@ class Batch:
         """Begin an episode in every copy; the first call, or one with a seed, seeds the copies."""
         if self._state is None or seed is not None:
             chosen = self.seed if seed is None else seed
-            self._rngs = [generator(chosen, "env", row) for row in range(self.copies)]
+            self._rngs = [generator(chosen, "env", row) for row in range(self.num_envs)]
             self.seed = chosen
         self._state = self.rules.start(self._rngs)
-        self._began = np.zeros(self.copies, dtype=np.int64)
+        self._began = np.zeros(self.num_envs, dtype=np.int64)
         self._clock, self._alarm = 0, self._limit
-        self._ended = np.zeros((self.copies, len(self.agents)), dtype=bool)
-        self._returns = np.zeros((self.copies, len(self.agents)), dtype=np.float64)
+        self._ended = np.zeros((self.num_envs, len(self.agents)), dtype=bool)
+        self._returns = np.zeros((self.num_envs, len(self.agents)), dtype=np.float64)
         self._look()
         return self._observations
 
@@ -181,7 +181,7 @@ class Batch:
         if self._masks is None:  # unlike agents
             return np.stack([_pick(mask, rng) for mask in self._each_mask], axis=1)
         masks = self._masks.reshape(-1, self._masks.shape[-1])  # [B * N, A]
-        return _pick(masks, rng).reshape(self.copies, len(self.agents))
+        return _pick(masks, rng).reshape(self.num_envs, len(self.agents))
 
     def render(self, info: dict[str, Array] | None, mode: str) -> Any:
         """A picture of copy 0 after a step with ``info`` (None: before the first), see Rules."""
@@ -214,14 +214,14 @@ class Batch:
         Raises ValueError, before anything changes, where the snapshot does not fit.
         """
         arrays, generators = snapshot.get("arrays", {}), snapshot.get("generators", [])
-        rngs = [generator(0, "env", row) for row in range(self.copies)]
+        rngs = [generator(0, "env", row) for row in range(self.num_envs)]
         state = self.rules.start(rngs)
         expected = {f"state.{name}": a for name, a in state_arrays(state).items()}
-        shape = (self.copies, len(self.agents))
-        expected["elapsed"] = np.zeros(self.copies, dtype=np.int64)
+        shape = (self.num_envs, len(self.agents))
+        expected["elapsed"] = np.zeros(self.num_envs, dtype=np.int64)
         expected["ended"] = np.zeros(shape, dtype=bool)
         expected["returns"] = np.zeros(shape, dtype=np.float64)
-        if len(generators) != self.copies or set(arrays) != set(expected):
+        if len(generators) != self.num_envs or set(arrays) != set(expected):
             raise ValueError("the snapshot is of another environment or number of copies")
         if snapshot.get("rules") != self._identity:
             raise ValueError(
@@ -303,13 +303,13 @@ class Batch:
             legal = self._masks[self._row, self._column, actions].astype(bool)
         else:
             columns = range(len(self.agents))
-            rows = np.arange(self.copies)
+            rows = np.arange(self.num_envs)
             legal = np.stack([self._mask(i)[rows, actions[:, i]] for i in columns], 1).astype(bool)
         return np.asarray(legal if self._all_act else legal | ~self.acting)
 
     def _checked(self, actions: Array) -> Array:
         self._require_reset()
-        shape = (self.copies, len(self.agents))
+        shape = (self.num_envs, len(self.agents))
         try:
             given = np.asarray(actions)
         except ValueError:  # rows of different lengths

@@ -27,7 +27,7 @@ class Policy(Protocol):
     Which of the two it is given shows in the action mask: int8 [A] or [B, A].
     """
 
-    def initial_state(self, copies: int) -> Any:
+    def initial_state(self, num_envs: int) -> Any:
         """The state before an episode's first step; None where the policy has no memory."""
         ...
 
@@ -45,7 +45,7 @@ class Policy(Protocol):
 class Memoryless:
     """What policies have in common that remember nothing from one step to the next."""
 
-    def initial_state(self, copies: int) -> None:
+    def initial_state(self, num_envs: int) -> None:
         """None: there is nothing to remember."""
         return None
 

@@ -41,7 +41,7 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv
 
-from corral.envs.arguments import known_arguments, one_of, whole
+from corral.envs.arguments import known_arguments, nonnegative_int, one_of
 from corral.envs.core import Array, Observation, Outcome, agent_views
 from corral.envs.render.canvas import Canvas
 from corral.envs.shells import ParallelShell, checked_aec, ordered
@@ -89,7 +89,9 @@ class TwoStepRules:
         max_cycles: int | None = None,
         illegal: Literal["penalise", "raise"] = "penalise",
     ) -> None:
-        self.max_cycles = None if max_cycles is None else whole("max_cycles", max_cycles, least=1)
+        self.max_cycles = (
+            None if max_cycles is None else nonnegative_int("max_cycles", max_cycles, least=1)
+        )
         self.illegal: Literal["penalise", "raise"] = one_of(
             "illegal", illegal, ("penalise", "raise")
         )

@@ -42,7 +42,7 @@ class Update:
 
     env_steps: int  # played since the run began, by all copies together
     episodes: Sequence[Episode]  # that ended in the rollout
-    figures: dict[str, float]  # losses and the like; the same names at every update
+    metrics: dict[str, float]  # losses and the like; the same names at every update
     seconds: dict[str, float]  # spent in "env", "inference", "learning"
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
 
-from corral.envs.arguments import whole
+from corral.envs.arguments import nonnegative_int
 from corral.envs.core import Rules
 from corral.errors import CheckpointError, RunError
 from corral.trainers.base import Trainer, make_settings, trainer_class
@@ -99,8 +99,8 @@ def train(
     Raises UnknownNameError, MissingExtraError, TypeError for unknown settings, ValueError for
     values out of range, RunError for a folder in use, and what the environment raises.
     """
-    whole("steps", steps, least=1)
-    whole("seed", seed)
+    nonnegative_int("steps", steps, least=1)
+    nonnegative_int("seed", seed)
     _check_saving(checkpoint_every, keep)
     kind = trainer_class(trainer)
     task = Task.of(environment, env, held_out)
@@ -160,7 +160,7 @@ def resume(
     _check_saving(checkpoint_every, keep)
     run = load_run(folder, rules)
     if steps is not None:
-        whole("steps", steps, least=1)
+        nonnegative_int("steps", steps, least=1)
         run.config = dataclasses.replace(run.config, steps=steps)
     with locked(run.folder):
         return _go_on(run, steps, checkpoint_every, keep, progress)
@@ -335,9 +335,9 @@ def _learning(names: Sequence[str] | None, policies: Mapping[str, str]) -> tuple
 
 
 def _check_saving(checkpoint_every: int | None, keep: int) -> None:
-    whole("keep", keep, least=1)
+    nonnegative_int("keep", keep, least=1)
     if checkpoint_every is not None:
-        whole("checkpoint_every", checkpoint_every, least=1)
+        nonnegative_int("checkpoint_every", checkpoint_every, least=1)
 
 
 def _empty_folder(out: str | Path | None, name: str) -> Path:

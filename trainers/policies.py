@@ -42,9 +42,9 @@ class NetworkPolicy:
         self.player = player
         self.agent = agent
 
-    def initial_state(self, copies: int) -> Array | None:
+    def initial_state(self, num_envs: int) -> Array | None:
         memory = self.player.actor.memory
-        return np.zeros((copies, memory), dtype=np.float32) if memory else None
+        return np.zeros((num_envs, memory), dtype=np.float32) if memory else None
 
     def act(
         self,

@@ -15,7 +15,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     # for entropy keeps self-play in all positions: where it fades to 0, the greedy policy is beaten
     # in games that it no longer meets. See "Self-play in tictactoe_v0" in benchmarks/LOG.md.
     "tictactoe_v0": {
-        "copies": 256,
+        "num_envs": 256,
         "n_steps": 32,
         "gamma": 1.0,
         "ent_coef": 0.3,
@@ -26,7 +26,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     # rewards to be done soon, and an entropy bonus that fades keeps the team from settling for
     # many small tiles: see "Learning tiles_v0" in benchmarks/LOG.md.
     "tiles_v0": {
-        "copies": 64,
+        "num_envs": 64,
         "n_steps": 32,
         "n_minibatches": 4,
         "gamma": 0.95,

@@ -94,7 +94,7 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         if seed is not None:
             reseed(self.rules, self._others, seed)
         for other in self._others.values():
-            other.forget(np.arange(self.batch.copies))
+            other.forget(np.arange(self.batch.num_envs))
         return self._seen(observations), self._named(self.batch.first_info())
 
     def step(self, actions: Array) -> tuple[dict[str, Array], Array, Array, Array, dict[str, Any]]:
@@ -139,8 +139,8 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
                 f"({self.num_envs},)"
             )
         if not self._others:
-            return given.reshape(self.batch.copies, -1)
-        joint = np.zeros((self.batch.copies, len(self.rules.agents)), dtype=given.dtype)
+            return given.reshape(self.batch.num_envs, -1)
+        joint = np.zeros((self.batch.num_envs, len(self.rules.agents)), dtype=given.dtype)
         joint[:, self._places[0]] = given
         for agent, other in self._others.items():
             place = self.rules.agents.index(agent)

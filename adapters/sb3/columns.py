@@ -40,17 +40,17 @@ Indices = int | Iterable[int] | None
 
 
 class ColumnVecEnv(VecEnv):
-    """Columns of a Layout, for ``copies`` copies; subclasses move the copies."""
+    """Columns of a Layout, for ``num_envs`` copies; subclasses move the copies."""
 
-    def __init__(self, layout: Layout, copies: int, seed: int | None, render_mode: str | None):
+    def __init__(self, layout: Layout, num_envs: int, seed: int | None, render_mode: str | None):
         self.layout = layout
-        self.copies = copies
+        self.num_envs = num_envs  # VecEnv's own num_envs counts columns
         self._next_seed = seed  # for the next reset; None: go on with the generators
         self._masks: Array | None = None  # bool [C, A] of the present observations
         self._actions: Array | None = None
         self._made = time.monotonic()
         self.render_mode = render_mode  # VecEnv asks for it by get_attr
-        columns = copies * len(layout.agents)
+        columns = num_envs * len(layout.agents)
         super().__init__(columns, layout.observation_space, layout.action_space)
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
@@ -76,7 +76,7 @@ class ColumnVecEnv(VecEnv):
         if given.shape != (self.num_envs,) or given.dtype.kind not in "iu":
             raise ActionError(
                 f"actions are {given.dtype} {given.shape}; give integers of shape "
-                f"({self.num_envs},): {self.copies} copies of {len(self.layout.agents)} agents"
+                f"({self.num_envs},): {self.num_envs} copies of {len(self.layout.agents)} agents"
             )
         self._actions = given
 

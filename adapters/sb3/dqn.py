@@ -1,7 +1,7 @@
 """Stable-Baselines3's DQN that only ever plays, and bootstraps from, legal actions.
 
     from corral.adapters import MaskedDQN, MaskedQPolicy, make_vec_env
-    MaskedDQN(MaskedQPolicy, make_vec_env("dfaas_v0", copies=8, seed=0), gamma=0.5).learn(100_000)
+    MaskedDQN(MaskedQPolicy, make_vec_env("dfaas_v0", num_envs=8, seed=0), gamma=0.5).learn(100_000)
 
 Illegal actions have a value of minus infinity (``MaskedQPolicy``): the greedy action and the best
 next action, which the target is made of, are then legal ones. What DQN draws by chance, when it

@@ -2,7 +2,7 @@
 
     from stable_baselines3 import PPO
     from corral.adapters import MaskedPolicy, make_vec_env
-    PPO(MaskedPolicy, make_vec_env("dfaas_v0", copies=64, seed=0)).learn(100_000)
+    PPO(MaskedPolicy, make_vec_env("dfaas_v0", num_envs=64, seed=0)).learn(100_000)
 
 | policy | for | where the mask comes from |
 |---|---|---|

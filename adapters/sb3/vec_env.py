@@ -2,7 +2,7 @@
 
     from stable_baselines3 import PPO
     from corral.adapters import MaskedPolicy, make_vec_env
-    PPO(MaskedPolicy, make_vec_env("dfaas_v0", copies=64, seed=0)).learn(100_000)
+    PPO(MaskedPolicy, make_vec_env("dfaas_v0", num_envs=64, seed=0)).learn(100_000)
 
 Columns, observations and infos: see ``corral.adapters.sb3.columns``. ``corral.adapters.supersuit``
 gives the same, step by step and bit for bit, over PettingZoo environments.
@@ -24,19 +24,19 @@ __all__ = ["BatchVecEnv", "make_vec_env"]
 
 def make_vec_env(
     env: str | Rules[Any],
-    copies: int = 64,
+    num_envs: int = 64,
     seed: int | None = 0,
     *,
     agent_id: bool = True,
     render_mode: str | None = None,
     **env_kwargs: Any,
 ) -> BatchVecEnv:
-    """``copies`` copies of a registered environment, or of given rules, as a VecEnv.
+    """``num_envs`` copies of a registered environment, or of given rules, as a VecEnv.
 
     ``env_kwargs`` go to the environment. Raises UnknownNameError for an unknown name, and
     UnsupportedSpaceError for turn-based games and agents that differ.
     """
-    batch = make_batch(env, copies, seed, **env_kwargs)
+    batch = make_batch(env, num_envs, seed, **env_kwargs)
     return BatchVecEnv(batch, agent_id=agent_id, render_mode=render_mode)
 
 
@@ -60,13 +60,13 @@ class BatchVecEnv(ColumnVecEnv):
         layout = Layout.of(rules, rules.name, batch.agents, agent_id)
         # Which sums there are, and of which numbers, is read off the info of a throwaway episode.
         sample = rules.info(rules.start([generator(0, "env")]))
-        shape = (batch.copies, len(batch.agents))
+        shape = (batch.num_envs, len(batch.agents))
         self._kpis = {
             key: np.zeros(shape, np.float64 if values.dtype.kind == "f" else np.int64)
             for key, values in sample.items()
         }
         self._info: dict[str, Array] | None = None  # of copy 0's last step, for pictures
-        super().__init__(layout, batch.copies, None, render_mode)
+        super().__init__(layout, batch.num_envs, None, render_mode)
 
     def reset(self) -> dict[str, Array]:
         """Begin an episode in every copy; entries [C, ...]."""
@@ -83,7 +83,7 @@ class BatchVecEnv(ColumnVecEnv):
     ) -> tuple[dict[str, Array], Array, Array, list[dict[str, Any]]]:
         """Observations [C, ...], rewards float32 [C], dones bool [C], infos."""
         assert self._actions is not None  # step_async came first
-        step = self.batch.step(self._actions.reshape(self.copies, -1))  # [B, N]
+        step = self.batch.step(self._actions.reshape(self.num_envs, -1))  # [B, N]
         for key, values in step.info.items():
             self._kpis[key] += values
         self._info = step.info

@@ -2,7 +2,7 @@
 
     from corral.adapters.torchrl.batch import BatchEnv
 
-    env = BatchEnv("dfaas_v0", copies=64, seed=0, trace="edge3", illegal="raise")
+    env = BatchEnv("dfaas_v0", num_envs=64, seed=0, trace="edge3", illegal="raise")
     rollout = env.rollout(48)  # tensors [64, 48, ...]
 
 The keys are those of ``corral.adapters.torchrl.env``, with the copies in front, but for info, which
@@ -59,14 +59,14 @@ class BatchEnv(EnvBase):
     def __init__(
         self,
         env: str | Rules[Any],
-        copies: int = 64,
+        num_envs: int = 64,
         seed: int | None = None,
         *,
         return_state: bool = False,
         device: Any = None,
         **env_kwargs: Any,
     ) -> None:
-        super().__init__(device=device, batch_size=torch.Size([copies]))
+        super().__init__(device=device, batch_size=torch.Size([num_envs]))
         rules = rules_of(env, env_kwargs) if isinstance(env, str) else env
         if not rules.simultaneous:
             refuse_turns(rules.name)
@@ -77,17 +77,17 @@ class BatchEnv(EnvBase):
             for group, members in self.group_map.items()
         }
         self._return_state = return_state
-        self._batch = batch_for(rules, copies, seed)
+        self._batch = batch_for(rules, num_envs, seed)
         self._observations: dict[str, Observation] = self._batch.reset()
-        self._fresh = np.ones(copies, dtype=bool)  # whose episodes have just begun
-        self._ended = np.zeros((3, copies, len(rules.agents)), dtype=bool)  # in the order of DONE
+        self._fresh = np.ones(num_envs, dtype=bool)  # whose episodes have just begun
+        self._ended = np.zeros((3, num_envs, len(rules.agents)), dtype=bool)  # in the order of DONE
         self._make_specs()
 
     def _make_specs(self) -> None:
-        copies = self.batch_size[0]
-        seen, actions, rewards, dones = (Composite(shape=(copies,)) for _ in range(4))
+        num_envs = self.batch_size[0]
+        seen, actions, rewards, dones = (Composite(shape=(num_envs,)) for _ in range(4))
         for group, members in self.group_map.items():
-            shape = (copies, len(members))
+            shape = (num_envs, len(members))
             space = self.rules.observation_space(members[0])["observation"]
             action = self.rules.action_space(members[0])
             if hasattr(space, "spaces") or not hasattr(action, "n"):
@@ -105,9 +105,9 @@ class BatchEnv(EnvBase):
             rewards[group] = Composite(reward=Unbounded((*shape, 1)), shape=shape)
             dones[group] = Composite({key: _flag(*shape, 1) for key in DONE}, shape=shape)
         for key in DONE:
-            dones[key] = _flag(copies, 1)
+            dones[key] = _flag(num_envs, 1)
         if self._return_state:
-            seen["state"] = _spread(self.rules.state_space(), copies)
+            seen["state"] = _spread(self.rules.state_space(), num_envs)
         self.observation_spec = seen.to(self.device)
         self.action_spec = actions.to(self.device)
         self.reward_spec = rewards.to(self.device)

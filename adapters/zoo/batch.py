@@ -1,7 +1,7 @@
 """Third-party PettingZoo environments as many copies behind the interface of Batch.
 
     from pettingzoo.classic import tictactoe_v3
-    with make_zoo_batch(tictactoe_v3.env, copies=16, seed=0, workers=4) as batch:
+    with make_zoo_batch(tictactoe_v3.env, num_envs=16, seed=0, workers=4) as batch:
         observations = batch.reset()
         rng = np.random.default_rng(0)
         for _ in range(1000):
@@ -37,14 +37,14 @@ __all__ = ["ZooBatch", "ZooRules", "batch_for", "make_zoo_batch", "zoo_rules"]
 
 def make_zoo_batch(
     make_env: Callable[[], Any],
-    copies: int,
+    num_envs: int,
     seed: int | None = None,
     *,
     workers: int = 0,
     deadline: float = 60.0,
     max_cycles: int | None = None,
 ) -> ZooBatch:
-    """``copies`` copies of the ParallelEnv or AECEnv that ``make_env()`` makes.
+    """``num_envs`` copies of the ParallelEnv or AECEnv that ``make_env()`` makes.
 
     Args:
         make_env: is called once here, for the spaces, and once for each copy, where it is to run.
@@ -61,7 +61,7 @@ def make_zoo_batch(
         ValueError: copies, workers, deadline or max_cycles out of range.
     """
     rules = zoo_rules(make_env, max_cycles=max_cycles)
-    return rules.batch(copies, seed, workers=workers, deadline=deadline)
+    return rules.batch(num_envs, seed, workers=workers, deadline=deadline)
 
 
 def zoo_rules(make_env: Callable[[], Any], *, max_cycles: int | None = None) -> ZooRules:
@@ -81,19 +81,19 @@ def zoo_rules(make_env: Callable[[], Any], *, max_cycles: int | None = None) -> 
     return ZooRules(layout, make_env)
 
 
-def batch_for(rules: Any, copies: int, seed: int | None = None, *, workers: int = 0) -> Any:
-    """What plays ``rules`` in ``copies`` copies: a ZooBatch for those of ``zoo_rules``, else Batch.
+def batch_for(rules: Any, num_envs: int, seed: int | None = None, *, workers: int = 0) -> Any:
+    """What plays ``num_envs`` copies: a ZooBatch for those of ``zoo_rules``, else Batch.
 
     Raises ValueError for ``workers`` where they would be of no use.
     """
     if isinstance(rules, ZooRules):
-        return rules.batch(copies, seed, workers=workers)
+        return rules.batch(num_envs, seed, workers=workers)
     if workers:
         raise ValueError(
             f"workers={workers}: {rules.name} steps all copies at once as arrays; worker processes "
             "are for third-party environments"
         )
-    return Batch(rules, copies, seed)
+    return Batch(rules, num_envs, seed)
 
 
 @dataclass(frozen=True)
@@ -108,20 +108,20 @@ class ZooRules:
     illegal: Literal["raise"] = "raise"
 
     def batch(
-        self, copies: int, seed: int | None = None, *, workers: int = 0, deadline: float = 60.0
+        self, num_envs: int, seed: int | None = None, *, workers: int = 0, deadline: float = 60.0
     ) -> ZooBatch:
         """See ``make_zoo_batch``."""
-        for name, value, least in (("copies", copies, 1), ("workers", workers, 0)):
+        for name, value, least in (("num_envs", num_envs, 1), ("workers", workers, 0)):
             if value < least:
                 raise ValueError(f"{name}={value}: give {least} or more")
         if not deadline > 0:
             raise ValueError(f"deadline={deadline}: give seconds, more than 0")
         group: Copies
         if workers:
-            group = WorkerCopies(self.make_env, self.layout, copies, workers, deadline)
+            group = WorkerCopies(self.make_env, self.layout, num_envs, workers, deadline)
         else:
-            group = LocalCopies(self.make_env, self.layout, copies)
-        return ZooBatch(self, group, copies, seed)
+            group = LocalCopies(self.make_env, self.layout, num_envs)
+        return ZooBatch(self, group, num_envs, seed)
 
     @property
     def name(self) -> str:
@@ -164,10 +164,10 @@ class ZooBatch:
     autoreset_mode: Any = Batch.autoreset_mode
     resumes_exactly = False
 
-    def __init__(self, rules: ZooRules, group: Copies, copies: int, seed: int | None) -> None:
+    def __init__(self, rules: ZooRules, group: Copies, num_envs: int, seed: int | None) -> None:
         layout = rules.layout
         self.rules = rules
-        self.copies = copies
+        self.num_envs = num_envs
         self.agents = layout.agents
         self.name = layout.name
         self.simultaneous = layout.simultaneous
@@ -198,16 +198,16 @@ class ZooBatch:
         """
         if self._closed:
             raise ResetNeededError(f"{self.name}: closed; make another with make_zoo_batch")
-        rngs: list[np.random.Generator | None] = [None] * self.copies
+        rngs: list[np.random.Generator | None] = [None] * self.num_envs
         if not self._started or seed is not None:
             chosen = self.seed if seed is None else seed
             if chosen is None:
                 chosen = int(np.random.default_rng().integers(2**63))
-            streams = [generator(chosen, "env", row) for row in range(self.copies)]
+            streams = [generator(chosen, "env", row) for row in range(self.num_envs)]
             self.seed, rngs = chosen, list(streams)
             # What the environments make of their generators; only to be named in errors.
             self._seeds = [
-                int(generator(chosen, "env", row).integers(2**31)) for row in range(self.copies)
+                int(generator(chosen, "env", row).integers(2**31)) for row in range(self.num_envs)
             ]
         self._looks = None  # where it is broken off, another reset is needed
         self._look(self._moved(self._group.reset, rngs, self._seeds))
@@ -263,9 +263,9 @@ class ZooBatch:
         self._require_reset()
         if self._alike:
             masks = np.stack(self._masks, axis=1)  # type: ignore[arg-type]  # [B, N, A]
-            return _pick(masks.reshape(-1, masks.shape[-1]), rng).reshape(self.copies, -1)
+            return _pick(masks.reshape(-1, masks.shape[-1]), rng).reshape(self.num_envs, -1)
         drawn = {
-            agent: random_actions(self.rules.action_space(agent), mask, self.copies, rng)
+            agent: random_actions(self.rules.action_space(agent), mask, self.num_envs, rng)
             for agent, mask in zip(self.agents, self._masks, strict=True)
         }
         return np.stack(list(drawn.values()), axis=1) if self._discrete else drawn
@@ -337,13 +337,13 @@ class ZooBatch:
         """The actions of those who act, copy by copy."""
         self._require_reset()
         if self._discrete:
-            shape = (self.copies, len(self.agents))
+            shape = (self.num_envs, len(self.agents))
             given = self._numbers(actions, shape, "copies x agents")
             columns = [given[:, i] for i in range(len(self.agents))]
         else:
             if not isinstance(actions, Mapping) or set(actions) != set(self.agents):
                 raise ActionError(
-                    f"give a dict of one array [{self.copies}, ...] for each of "
+                    f"give a dict of one array [{self.num_envs}, ...] for each of "
                     f"{', '.join(self.agents)}"
                 )
             columns = [actions[agent] for agent in self.agents]
@@ -351,14 +351,14 @@ class ZooBatch:
         acting = self.acting.tolist()
         return [
             {agent: columns[i][row] for i, agent in enumerate(self.agents) if acting[row][i]}
-            for row in range(self.copies)
+            for row in range(self.num_envs)
         ]
 
     def _column(self, column: int, values: Any) -> Array:
         """One agent's checked actions [B, ...]."""
         agent, acts = self.agents[column], self.acting[:, column]
         space: Any = self.rules.action_space(agent)
-        shape = (self.copies, *space.shape)
+        shape = (self.num_envs, *space.shape)
         if isinstance(space, spaces.Box) and space.dtype.kind == "f":
             try:
                 given = np.asarray(values)
@@ -379,7 +379,7 @@ class ZooBatch:
         else:
             low, high = np.zeros((), np.int64), np.asarray(space.n - 1)
         inside = (given >= low) & (given <= high) & np.isfinite(given)  # no NaN passes
-        wrong = acts & ~inside.reshape(self.copies, -1).all(axis=1)
+        wrong = acts & ~inside.reshape(self.num_envs, -1).all(axis=1)
         if wrong.any():
             row = int(wrong.argmax())
             raise ActionError(

@@ -214,12 +214,14 @@ def bounds(low: Array, high: Array) -> str:
     return f"from {low.tolist()} to {high.tolist()}"
 
 
-def random_actions(space: Any, mask: Array | None, copies: int, rng: np.random.Generator) -> Array:
+def random_actions(
+    space: Any, mask: Array | None, num_envs: int, rng: np.random.Generator
+) -> Array:
     """Random actions [B, ...] of one agent, legal ones where it has a mask [B, A].
 
     Where a Box has no bound, they are drawn within 1 of 0, or of the bound that it has.
     """
-    shape = (copies, *space.shape)
+    shape = (num_envs, *space.shape)
     if mask is not None:
         return np.asarray(_pick(mask, rng))
     if isinstance(space, spaces.MultiDiscrete):

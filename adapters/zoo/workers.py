@@ -74,10 +74,10 @@ def _place(copy: int, seed: int | None, actions: Actions | None) -> str:
 class LocalCopies:
     """Copies that are moved one after the other."""
 
-    def __init__(self, make_env: Callable[[], Any], layout: Layout, copies: int) -> None:
+    def __init__(self, make_env: Callable[[], Any], layout: Layout, num_envs: int) -> None:
         self._make_env = make_env
         self._layout = layout
-        self._count = copies
+        self._count = num_envs
         self._copies: list[ZooCopy] = []
         self._seeds: Sequence[int] = ()
 
@@ -123,19 +123,19 @@ class WorkerCopies:
         self,
         make_env: Callable[[], Any],
         layout: Layout,
-        copies: int,
+        num_envs: int,
         workers: int,
         deadline: float,
     ) -> None:
         self._make_env = make_env
         self._layout = layout
         self._deadline = deadline
-        blocks = np.array_split(np.arange(copies), min(workers, copies))
+        blocks = np.array_split(np.arange(num_envs), min(workers, num_envs))
         self._blocks = [block.tolist() for block in blocks]
         self._processes: list[Any] = []
         self._pipes: list[Connection] = []
-        self._seeds: Sequence[int | None] = [None] * copies
-        self._played: Sequence[Actions | None] = [None] * copies
+        self._seeds: Sequence[int | None] = [None] * num_envs
+        self._played: Sequence[Actions | None] = [None] * num_envs
         self._at_exit: Callable[[], None] | None = None
         self._owner = 0
 
@@ -318,8 +318,8 @@ class WorkerCopies:
 class _Aborting:
     """Ends the workers where anything is raised, Ctrl-C included: they would be out of step."""
 
-    def __init__(self, copies: WorkerCopies) -> None:
-        self._copies = copies
+    def __init__(self, num_envs: WorkerCopies) -> None:
+        self._copies = num_envs
 
     def __enter__(self) -> None: ...
 
@@ -352,11 +352,11 @@ def _hint(when: str, code: int | None) -> str:
     return ""
 
 
-def _closer(copies: weakref.ref[WorkerCopies]) -> Callable[[], None]:
+def _closer(num_envs: weakref.ref[WorkerCopies]) -> Callable[[], None]:
     """Closes the copies if they still live: exit functions must not keep them alive."""
 
     def close() -> None:
-        alive = copies()
+        alive = num_envs()
         if alive is not None:
             alive.close(quiet=True)
 
@@ -373,24 +373,24 @@ def _work(pipe: Connection, make_env: Callable[[], Any], layout: Layout) -> None
     for heard in (signal.SIGINT, signal.SIGTERM):
         signal.signal(heard, _unheeded)
     threading.Thread(target=_follow_parent, daemon=True).start()
-    copies: list[ZooCopy] = []
+    num_envs: list[ZooCopy] = []
     while True:
         try:
             order, parts = pipe.recv()
         except (EOFError, OSError):
-            _close_all(copies)
+            _close_all(num_envs)
             return
         if order == "close":
             with suppress(OSError):
-                pipe.send(("closed", _close_all(copies)))
+                pipe.send(("closed", _close_all(num_envs)))
             return
         for number, part in enumerate(parts):
             try:
                 if order == "make":
-                    copies.append(make_copy(make_env(), layout))
+                    num_envs.append(make_copy(make_env(), layout))
                     answer: Any = None
                 else:
-                    copy = copies[number]
+                    copy = num_envs[number]
                     answer = copy.reset(part) if order == "reset" else copy.step(part)
                 failed, data = False, pickle.dumps((False, answer))
             except BaseException as error:  # sys.exit() too
@@ -403,10 +403,10 @@ def _work(pipe: Connection, make_env: Callable[[], Any], layout: Layout) -> None
                 break
 
 
-def _close_all(copies: list[ZooCopy]) -> list[tuple[int, tuple[str, str]]]:
+def _close_all(num_envs: list[ZooCopy]) -> list[tuple[int, tuple[str, str]]]:
     """Close the environments; what went wrong, with the copy's place."""
     failures = []
-    for number, copy in enumerate(copies):
+    for number, copy in enumerate(num_envs):
         try:
             copy.close()
         except BaseException as error:

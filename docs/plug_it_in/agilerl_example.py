@@ -39,21 +39,21 @@ def features(seen: dict[str, Any]) -> Any:
 def learn(steps: int, seed: int) -> Callable[[dict[str, Any]], dict[str, int]]:
     np.random.seed(seed)  # noqa: NPY002  # what it draws from
     torch.manual_seed(seed)
-    copies, rollout = 8, 32
-    envs = MasksInInfo(gymnasium.make_vec("corral/dfaas-v0", num_envs=3 * copies, **GAME))
+    num_envs, rollout = 8, 32
+    envs = MasksInInfo(gymnasium.make_vec("corral/dfaas-v0", num_envs=3 * num_envs, **GAME))
     model = PPO(
         envs.single_observation_space,
         envs.single_action_space,
-        num_envs=3 * copies,
-        learn_step=3 * copies * rollout,
+        num_envs=3 * num_envs,
+        learn_step=3 * num_envs * rollout,
         batch_size=128,
         lr=2e-3,
         gamma=0.5,
         ent_coef=0.0,
     )
     obs, info = envs.reset(seed=seed)
-    done, scores = np.zeros(3 * copies), np.zeros(3 * copies)
-    for _ in range(max(1, round(steps / (copies * rollout)))):
+    done, scores = np.zeros(3 * num_envs), np.zeros(3 * num_envs)
+    for _ in range(max(1, round(steps / (num_envs * rollout)))):
         _, obs, done, scores, info = collect_rollouts(
             model, envs, last_obs=obs, last_done=done, last_scores=scores, last_info=info
         )

@@ -41,7 +41,7 @@ def tensors(observations: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
 def learn(steps: int, seed: int) -> Callable[[dict[str, Any]], dict[str, int]]:
     torch.manual_seed(seed)
     game: dict[str, Any] = {"trace": "edge3", "rows": (0, 2822), "max_cycles": 48}
-    batch = make_batch("dfaas_v0", copies=COPIES, seed=seed, illegal="raise", **game)
+    batch = make_batch("dfaas_v0", num_envs=COPIES, seed=seed, illegal="raise", **game)
     seen, mask = tensors(batch.reset())
     agent = Agent(seen.shape[-1], mask.shape[-1])
     optimizer = torch.optim.Adam(agent.parameters(), lr=LEARNING_RATE, eps=1e-5)

@@ -19,7 +19,7 @@ def train(game: str, steps: int, seed: int) -> Any:
     """A run of ``mappo`` on a game of OpenSpiel, one policy per seat."""
     rules = zoo_rules(functools.partial(make, game))
     return corral.train(
-        rules, trainer="mappo", policies="separate", steps=steps, seed=seed, copies=16
+        rules, trainer="mappo", policies="separate", steps=steps, seed=seed, num_envs=16
     )
 
 

@@ -35,19 +35,19 @@ def dqn(env: PettingZooEnv, gamma: float) -> DQN:
 def learn(steps: int, seed: int) -> Callable[[dict[str, Any]], dict[str, int]]:
     np.random.seed(seed)  # noqa: NPY002  # what it draws from
     torch.manual_seed(seed)
-    env, copies = make(), 8
+    env, num_envs = make(), 8
     agents = env.agents
     team = MultiAgentOffPolicyAlgorithm(algorithms=[dqn(env, 0.5) for _ in agents], env=env)
-    envs = DummyVectorEnv([make] * copies)
+    envs = DummyVectorEnv([make] * num_envs)
     envs.seed(seed)
-    collector = Collector(team, envs, VectorReplayBuffer(60_000, copies), exploration_noise=True)
+    collector = Collector(team, envs, VectorReplayBuffer(60_000, num_envs), exploration_noise=True)
     turns = steps * len(agents)
     team.run_training(
         OffPolicyTrainerParams(
             training_collector=collector,
             max_epochs=1,
             epoch_num_steps=turns,
-            collection_step_num_env_steps=copies * 24,
+            collection_step_num_env_steps=num_envs * 24,
             batch_size=128,
             update_step_num_gradient_steps_per_sample=0.05,
             multi_agent_return_reduction=lambda returns: returns.sum(axis=-1),

@@ -23,7 +23,7 @@ def learn(steps, seed):
     """Train for so many env steps; what comes back plays: observations -> greedy actions."""
     torch.manual_seed(seed)
     game = {"trace": "edge3", "rows": (0, 2822), "max_cycles": 48, "illegal": "raise"}
-    env = BatchEnv("dfaas_v0", copies=COPIES, seed=seed, **game)
+    env = BatchEnv("dfaas_v0", num_envs=COPIES, seed=seed, **game)
     agents, seen = env.group_map["node"], ("node", "observation", "observation")
     sizes = {"n_agents": len(agents), "share_params": True, "depth": 2, "num_cells": 64}
     features, actions = env.observation_spec[seen].shape[-1], env.action_spec["node", "action"].n
@@ -49,7 +49,7 @@ def learn(steps, seed):
     )
     loss.make_value_estimator(gamma=0.5, lmbda=0.9)
     target = {"target_params": loss.target_critic_network_params}
-    optimiser = torch.optim.Adam(loss.parameters(), lr=3e-3)
+    optimizer = torch.optim.Adam(loss.parameters(), lr=3e-3)
     for batch in Collector(env, actor, frames_per_batch=BATCH, total_frames=steps):
         for _ in range(EPOCHS):
             with torch.no_grad():
@@ -58,10 +58,10 @@ def learn(steps, seed):
             for rows in torch.randperm(BATCH).split(MINIBATCH):
                 told = loss(flat[rows])
                 total = told["loss_objective"] + told["loss_critic"] + told["loss_entropy"]
-                optimiser.zero_grad()
+                optimizer.zero_grad()
                 total.backward()
                 torch.nn.utils.clip_grad_norm_(loss.parameters(), 0.5)
-                optimiser.step()
+                optimizer.step()
 
     def play(observations):
         look = {k: np.stack([observations[a][k] for a in agents]) for k in observations[agents[0]]}

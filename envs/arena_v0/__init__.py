@@ -60,7 +60,7 @@ import numpy as np
 from pettingzoo import AECEnv
 
 from corral.envs.arena_v0.render import Frame, ansi, draw
-from corral.envs.arguments import known_arguments, one_of, whole
+from corral.envs.arguments import known_arguments, nonnegative_int, one_of
 from corral.envs.core import Array, Observation, Outcome, agent_views
 from corral.envs.shells import ParallelShell, checked_aec, ordered
 
@@ -181,9 +181,9 @@ class ArenaRules:
         walls: Literal["bump", "mask"] = "bump",
         illegal: Literal["penalise", "raise"] = "penalise",
     ) -> None:
-        self.width = whole("width", width, least=1)
-        self.height = whole("height", height, least=1)
-        self.max_cycles = whole("max_cycles", max_cycles, least=1)
+        self.width = nonnegative_int("width", width, least=1)
+        self.height = nonnegative_int("height", height, least=1)
+        self.max_cycles = nonnegative_int("max_cycles", max_cycles, least=1)
         self.observation = one_of("observation", observation, ("positions", "visited"))
         self.walls = one_of("walls", walls, ("bump", "mask"))
         self.illegal = one_of("illegal", illegal, ("penalise", "raise"))
@@ -253,9 +253,9 @@ class ArenaRules:
             score=np.zeros((b, 2), dtype=np.float32),
         )
 
-    def _corners(self, copies: int) -> Array:
+    def _corners(self, num_envs: int) -> Array:
         """Where both begin, [B, N]; each agent's numbers lie side by side, for speed."""
-        corners = np.empty((2, copies), dtype=np.int64)
+        corners = np.empty((2, num_envs), dtype=np.int64)
         corners[0], corners[1] = 0, self.fields - 1
         return corners.T
 
@@ -308,17 +308,17 @@ class ArenaRules:
         terminated = np.zeros((b, 2), dtype=bool)
         return Outcome(state, reward, terminated, dict(zip(INFO, info, strict=True)))
 
-    def _within(self, copies: int) -> Offsets:
+    def _within(self, num_envs: int) -> Offsets:
         """The offsets for so many copies; those for the most copies so far are kept."""
-        if copies > len(self._offsets.field):
-            self._offsets = self._offsets_of(copies)
+        if num_envs > len(self._offsets.field):
+            self._offsets = self._offsets_of(num_envs)
         field, moment, ones = self._offsets
-        if copies == len(field):
+        if num_envs == len(field):
             return self._offsets
-        return Offsets(field[:copies], moment[:copies], ones[:, :copies])
+        return Offsets(field[:num_envs], moment[:num_envs], ones[:, :num_envs])
 
-    def _offsets_of(self, copies: int) -> Offsets:
-        rows, fields, features = np.arange(copies), self.fields, self._features
+    def _offsets_of(self, num_envs: int) -> Offsets:
+        rows, fields, features = np.arange(num_envs), self.fields, self._features
         parts = np.array([0, fields, features, features + fields])[:, None]  # own, other, twice
         return Offsets(rows * fields, rows * self.max_cycles, rows * 2 * features + parts)
 

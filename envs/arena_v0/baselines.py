@@ -108,9 +108,9 @@ class Nearest:
     def __init__(self, rules: ArenaRules) -> None:
         self.rules = rules
 
-    def initial_state(self, copies: int) -> Memory:
-        visited = np.zeros((copies, self.rules.fields), dtype=bool)
-        return Memory(visited, np.full(copies, -1, dtype=np.int64))
+    def initial_state(self, num_envs: int) -> Memory:
+        visited = np.zeros((num_envs, self.rules.fields), dtype=bool)
+        return Memory(visited, np.full(num_envs, -1, dtype=np.int64))
 
     def act(
         self,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from corral.envs.render.canvas import Box, Canvas, Point, bend, centre, mix
+from corral.envs.render.canvas import Box, Canvas, Point, bend, center, mix
 
 __all__ = ["Frame", "ansi", "draw"]
 
@@ -25,7 +25,7 @@ OLD, RECENT = "#dceee5", "#58b592"
 INK, FAINT, LINE, PAPER, CARD = "#1b2530", "#5c6873", "#cdd4db", "#f6f8fa", "#ffffff"
 
 NAMES = ("explorer", "blocker")
-COLOURS = (EXPLORER, BLOCKER)
+COLORS = (EXPLORER, BLOCKER)
 
 Place = tuple[int, int]  # row and column
 
@@ -143,7 +143,7 @@ def draw(frame: Frame, *, width: int = 960, height: int = 640) -> npt.NDArray[np
 def _grid(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
     rows, columns = len(frame.entered), len(frame.entered[0])
     size = min((area[2] - area[0]) / columns, (area[3] - area[1]) / rows, LARGEST * k)
-    x, y = centre(area)
+    x, y = center(area)
     left, top = x - size * columns / 2, y - size * rows / 2
     gap = min(1.5 * k, 0.06 * size)
 
@@ -159,13 +159,13 @@ def _grid(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
             outline = None if step or size < 6 else LINE
             canvas.box(inner, fill, outline=outline, stroke=k, radius=0.12 * size)
     for agent in (1, 0):
-        start, end = centre(field(frame.before[agent])), centre(field(frame.places[agent]))
+        start, end = center(field(frame.before[agent])), center(field(frame.places[agent]))
         if start != end:
-            _way(canvas, start, end, size, mix(COLOURS[agent], INK, 0.1), (0.0, 0.62))
+            _way(canvas, start, end, size, mix(COLORS[agent], INK, 0.1), (0.0, 0.62))
         _piece(canvas, agent, end, 0.34 * size)
     for agent in (1, 0):
         if frame.collision[agent]:
-            start, end = centre(field(frame.places[agent])), centre(field(frame.hit(agent)))
+            start, end = center(field(frame.places[agent])), center(field(frame.hit(agent)))
             aside = 0.17 if all(frame.collision) else 0.0  # to the right of each: two arrows
             x, y = aside * (start[1] - end[1]), aside * (end[0] - start[0])
             start, end = (start[0] + x, start[1] + y), (end[0] + x, end[1] + y)
@@ -182,7 +182,7 @@ def _way(
     start: Point,
     end: Point,
     size: float,
-    colour: str,
+    color: str,
     part: tuple[float, float],
     halo: str | None = None,
 ) -> None:
@@ -192,7 +192,7 @@ def _way(
         for share in part
     )
     curve = bend((x0, y0), ((x0 + x1) / 2, (y0 + y1) / 2), (x1, y1), points=21)
-    canvas.arrow(curve, 0.1 * size, colour, head=0.24 * size, halo=halo)
+    canvas.arrow(curve, 0.1 * size, color, head=0.24 * size, halo=halo)
 
 
 def _piece(canvas: Canvas, agent: int, place: Point, radius: float) -> None:
@@ -200,7 +200,7 @@ def _piece(canvas: Canvas, agent: int, place: Point, radius: float) -> None:
     x, y = place
     box = (x - radius, y - radius, x + radius, y + radius)
     round_by = radius if agent == 0 else 0.25 * radius
-    canvas.box(box, COLOURS[agent], outline=CARD, stroke=max(0.08 * radius, 0.7), radius=round_by)
+    canvas.box(box, COLORS[agent], outline=CARD, stroke=max(0.08 * radius, 0.7), radius=round_by)
     if radius >= 5:
         canvas.text(place, "EB"[agent], 1.15 * radius, fill=CARD, anchor="mm", bold=True)
 
@@ -220,9 +220,9 @@ def _panel(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
     canvas.box(bar, mix(LINE, PAPER, 0.3), radius=3 * k)
     done = left + room * min(1.0, frame.t / frame.max_cycles)
     canvas.box((left, bar[1], done, bar[3]), FAINT, radius=3 * k)
-    colour = CLASH if any(frame.collision) else INK if frame.new_field else FAINT
+    color = CLASH if any(frame.collision) else INK if frame.new_field else FAINT
     event = frame.event[0].upper() + frame.event[1:]
-    canvas.text((left, top + 70 * k), event, 17 * k, fill=colour, bold=True, width=room)
+    canvas.text((left, top + 70 * k), event, 17 * k, fill=color, bold=True, width=room)
     if frame.first is not None:
         text = f"The {NAMES[frame.first]} moved first."
         canvas.text((left, top + 93 * k), text, 14 * k, fill=FAINT, width=room)
@@ -243,7 +243,7 @@ def _card(canvas: Canvas, frame: Frame, agent: int, aim: str, box: Box, k: float
     x, end = left + 58 * k, right - 14 * k
     canvas.text((x, top + 23 * k), name, 16 * k, fill=INK, bold=True, width=end - x)
     canvas.text((x, top + 44 * k), aim, 13.5 * k, fill=FAINT, width=end - x)
-    ink = mix(COLOURS[agent], INK, 0.35)
+    ink = mix(COLORS[agent], INK, 0.35)
     used = canvas.text(
         (x, top + 84 * k), _score(frame.score[agent]), 30 * k, fill=ink, bold=True, width=end - x
     )

@@ -22,7 +22,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from corral.envs.arguments import whole
+from corral.envs.arguments import nonnegative_int
 from corral.envs.conformance.checks import ALL, begin
 from corral.envs.conformance.masks import try_masks
 from corral.envs.conformance.play import Make
@@ -84,8 +84,8 @@ def check_env(
         ValueError: an argument is out of its range. What is wrong with the environment is never
             raised; it is in the result.
     """
-    whole("limit", limit, least=1)
-    numbers = tuple(whole("seeds", seed) for seed in seeds)
+    nonnegative_int("limit", limit, least=1)
+    numbers = tuple(nonnegative_int("seeds", seed) for seed in seeds)
     if not numbers:
         raise ValueError("seeds=(): give one or more, better three")
     began = time.monotonic()

@@ -21,7 +21,7 @@ from corral.envs.conformance.trace import Difference, brief, first_difference
 
 __all__ = ["ALL", "begin"]
 
-COMPARISONS = ("other-seeds", "reset", "shared-state", "copies", "processes", "hashing")
+COMPARISONS = ("other-seeds", "reset", "shared-state", "num_envs", "processes", "hashing")
 """What stands on it that the same seed gives the same episode."""
 
 STREAMS = 3

@@ -49,7 +49,7 @@ def copied(session: Session) -> None:
         _try_deepcopy(session)
         return
     if session.findings.has("shared-state"):
-        session.findings.skip(["copies"], "environments share state, see shared-state")
+        session.findings.skip(["num_envs"], "environments share state, see shared-state")
         return
     alone = session.traces[0]
     ways: tuple[Literal["pickle", "deepcopy"], ...] = ("pickle", "deepcopy")
@@ -77,7 +77,7 @@ def _copied_at(session: Session, game: Game, how: Literal["pickle", "deepcopy"])
     except Exception as error:  # whatever copying raises
         session.count(game)
         add(
-            "copies",
+            "num_envs",
             f"{how} raises",
             "warning",
             seed=seed,
@@ -101,7 +101,7 @@ def _copied_at(session: Session, game: Game, how: Literal["pickle", "deepcopy"])
             sound = False
             anew = who == "the copy" and isinstance(game.env.unwrapped, EzPickle)
             add(
-                "copies",
+                "num_envs",
                 "EzPickle" if anew else f"{how}: {who}",
                 "warning" if anew else "error",
                 seed=seed,

@@ -35,7 +35,7 @@ CHECKS: dict[str, str] = {
     "other-seeds": "other seeds give other episodes, unless the game has no chance",
     "reset": "reset works without a seed; with one, what was before is forgotten",
     "shared-state": "two environments that are stepped in turn play as each does alone",
-    "copies": "a pickled copy and a deep copy go on as the original does",
+    "num_envs": "a pickled copy and a deep copy go on as the original does",
     "processes": "another process plays the same episodes",
     "hashing": "so does one with another PYTHONHASHSEED",
 }
@@ -161,7 +161,7 @@ class CheckResult:
             place = finding.place
             lines += ["", *_filled(f"{head}: {place}" if place else head, width)]
             for label in ("seen", "expected", "advice"):
-                lines += _labelled(label, getattr(finding, label), width)
+                lines += _labeled(label, getattr(finding, label), width)
         if self.not_run:
             lines += ["", "NOT RUN"]
             for why in dict.fromkeys(self.not_run.values()):
@@ -183,7 +183,7 @@ class CheckResult:
         return f"{', '.join(counts)}; {len(self.checks)} checks run{not_run}"
 
 
-def _labelled(label: str, text: str, width: int) -> list[str]:
+def _labeled(label: str, text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, initial_indent=f"  {label:<9}", subsequent_indent=" " * 11)
 
 

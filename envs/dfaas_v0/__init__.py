@@ -64,7 +64,13 @@ import numpy as np
 from pettingzoo import AECEnv
 
 from corral.data import Trace, load_trace
-from corral.envs.arguments import amount, known_arguments, one_of, whole, yes_or_no
+from corral.envs.arguments import (
+    known_arguments,
+    nonnegative_float,
+    nonnegative_int,
+    one_of,
+    yes_or_no,
+)
 from corral.envs.core import Array, Observation, Outcome, agent_views
 from corral.envs.dfaas_v0.network import ROUTES, Network, Route, adjacency
 from corral.envs.dfaas_v0.render import Frame, ansi, draw
@@ -156,12 +162,12 @@ class DfaasRules:
         keep_flow: bool = False,
     ) -> None:
         self.trace = _with_capacity(load_trace(trace), capacity)
-        self.max_cycles = whole("max_cycles", max_cycles, least=1)
-        self.max_level = whole("max_level", max_level, least=1)
-        self.queue = whole("queue", queue)
-        self.link_limit = None if link_limit is None else whole("link_limit", link_limit)
-        self.forward_cost = amount("forward_cost", forward_cost)
-        self.wait_cost = amount("wait_cost", wait_cost)
+        self.max_cycles = nonnegative_int("max_cycles", max_cycles, least=1)
+        self.max_level = nonnegative_int("max_level", max_level, least=1)
+        self.queue = nonnegative_int("queue", queue)
+        self.link_limit = None if link_limit is None else nonnegative_int("link_limit", link_limit)
+        self.forward_cost = nonnegative_float("forward_cost", forward_cost)
+        self.wait_cost = nonnegative_float("wait_cost", wait_cost)
         self.route = one_of("route", route, ROUTES)
         self.reward = one_of("reward", reward, ("own", "team"))
         self.illegal = one_of("illegal", illegal, ("penalise", "raise"))
@@ -411,7 +417,7 @@ def _start_row(start: int | str, rows: tuple[int, int]) -> int | None:
     if start == "random":
         return None
     length = rows[1] - rows[0]
-    row = whole("start", start) if not isinstance(start, str) else length
+    row = nonnegative_int("start", start) if not isinstance(start, str) else length
     if row >= length:
         raise ValueError(f'start={start!r}: give "random" or a row of 0..{length - 1}')
     return row

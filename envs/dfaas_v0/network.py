@@ -105,10 +105,10 @@ class Network:
         its spare moves there, from place k - 1, when its own turn and all before it are over. In
         the end places N .. 2N - 1 hold the latest of every node.
         """
-        n, copies = forwarded.shape
-        refused = np.zeros((n, copies), dtype=np.int64)
-        accepted = np.zeros((copies if keep else 0, n, n), dtype=np.int64)
-        ring = np.empty((2 * n, copies), dtype=np.int64)
+        n, num_envs = forwarded.shape
+        refused = np.zeros((n, num_envs), dtype=np.int64)
+        accepted = np.zeros((num_envs if keep else 0, n, n), dtype=np.int64)
+        ring = np.empty((2 * n, num_envs), dtype=np.int64)
         ring[: n - first], ring[n - first : n] = spare[first:], spare[:first]
         for k in range(n):
             if k:

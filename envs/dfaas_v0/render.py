@@ -21,7 +21,7 @@ from corral.envs.render.canvas import (
     Box,
     Canvas,
     bend,
-    centre,
+    center,
     label_box,
     mix,
     path,
@@ -216,8 +216,8 @@ def _header(canvas: Canvas, frame: Frame, k: float) -> None:
         served, lost, waiting = frame.served, sum(frame.lost), sum(frame.waiting)
         texts.append((f"{percent(served, frame.offered)} served", OWN))
         if frame.queue:
-            colour = mix(WAITING, INK, 0.4) if waiting else FAINT
-            texts.append((f"{percent(waiting, frame.offered)} waiting", colour))
+            color = mix(WAITING, INK, 0.4) if waiting else FAINT
+            texts.append((f"{percent(waiting, frame.offered)} waiting", color))
         texts.append((f"{percent(lost, frame.offered)} lost", LOST if lost else FAINT))
         parts = [
             (sum(frame.served_local), OWN),
@@ -228,8 +228,8 @@ def _header(canvas: Canvas, frame: Frame, k: float) -> None:
     else:
         texts.insert(0, ("waiting for the first step", FAINT))
     x = right
-    for text, colour in reversed(texts):
-        x -= canvas.text((x, y + 1 * k), text, 19 * k, fill=colour, anchor="rm") + 24 * k
+    for text, color in reversed(texts):
+        x -= canvas.text((x, y + 1 * k), text, 19 * k, fill=color, anchor="rm") + 24 * k
     start = margin + used + 18 * k  # the clock takes the room in between
     canvas.text((start, y + 2 * k), frame.clock, 17 * k, fill=FAINT, width=x - start)
     strip = (margin, 62 * k, right, 72 * k)
@@ -248,9 +248,9 @@ def _legend(canvas: Canvas, frame: Frame, k: float) -> None:
     if frame.queue:
         entries.insert(4, (WAITING, "waiting"))
     x, y, size = 24 * k, canvas.height - 24 * k, 13.5 * k
-    for colour, text in entries:
+    for color, text in entries:
         swatch = (x, y - 6 * k, x + 18 * k, y + 6 * k)
-        canvas.box(swatch, colour, outline=LOAD if colour == FREE else None, radius=2 * k)
+        canvas.box(swatch, color, outline=LOAD if color == FREE else None, radius=2 * k)
         x += 24 * k + canvas.text((x + 24 * k, y), text, size, fill=INK) + 20 * k
     if 1 < len(frame.names) <= RING:
         curve = bend((x, y), (x + 15 * k, y), (x + 30 * k, y))
@@ -308,8 +308,8 @@ def _card(canvas: Canvas, frame: Frame, i: int, box: Box, s: float, *, sent: boo
     room = end - x
     if frame.queue:
         wait = f"{short_count(frame.waiting[i], DIGITS)} waiting"
-        colour = mix(WAITING, INK, 0.4) if frame.waiting[i] else FAINT
-        used = canvas.text((end, y), wait, 13 * s, fill=colour, anchor="rm", width=room * 0.5)
+        color = mix(WAITING, INK, 0.4) if frame.waiting[i] else FAINT
+        used = canvas.text((end, y), wait, 13 * s, fill=color, anchor="rm", width=room * 0.5)
         if frame.waiting[i]:
             used += 10 * s
             canvas.box((end - used, y - 3.5 * s, end - used + 7 * s, y + 3.5 * s), WAITING)
@@ -331,8 +331,8 @@ def _ring(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
     arrows = [(amount, path(boxes, i, j, area, gap=3 * k)) for amount, i, j in flows]
     for place, (amount, curve) in reversed([*enumerate(arrows)]):  # the largest on top
         thick = (1.5 + 13 * min(1.0, amount / max(1.0, frame.load_scale))) * k
-        colour = mix(OTHERS, PAPER, 0.2 if place < LABELS else 0.65)
-        canvas.arrow(curve, thick, colour, head=8 * k + 1.1 * thick, halo=PAPER)
+        color = mix(OTHERS, PAPER, 0.2 if place < LABELS else 0.65)
+        canvas.arrow(curve, thick, color, head=8 * k + 1.1 * thick, halo=PAPER)
     for i, box in enumerate(boxes):
         _card(canvas, frame, i, box, s, sent=False)
     curves, size = [curve for _, curve in arrows], 14 * k
@@ -345,7 +345,7 @@ def _ring(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
             boxes.append(spot)
             canvas.box(spot, CARD, outline=OTHERS, radius=9 * k)
             ink = mix(OTHERS, INK, 0.5)
-            canvas.text(centre(spot), text, size, fill=ink, anchor="mm", bold=True)
+            canvas.text(center(spot), text, size, fill=ink, anchor="mm", bold=True)
 
 
 # --- More nodes: a grid --------------------------------------------------------------------------

@@ -24,7 +24,7 @@ __all__ = [
     "Curve",
     "Point",
     "bend",
-    "centre",
+    "center",
     "label_box",
     "mix",
     "outside",
@@ -98,7 +98,7 @@ def outside(curve: Curve, box: Box, margin: float = 0.0) -> Curve:
     return curve[~inside]
 
 
-def centre(box: Box) -> Point:
+def center(box: Box) -> Point:
     """The middle of a box."""
     return (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
 
@@ -109,7 +109,7 @@ def centre(box: Box) -> Point:
 def ring(n: int, area: Box, wide: float, high: float) -> list[Box]:
     """n boxes in ``area``: side by side up to two, else evenly along a rounded rectangle,
     clockwise from the top."""
-    x, y = centre(area)
+    x, y = center(area)
     reach_x, reach_y = (area[2] - area[0] - wide) / 2, (area[3] - area[1] - high) / 2
     if n <= 2:
         places = [(x, y)] if n == 1 else [(x - 0.85 * reach_x, y), (x + 0.85 * reach_x, y)]
@@ -132,7 +132,7 @@ def path(boxes: list[Box], i: int, j: int, area: Box, gap: float) -> Curve:
     best: tuple[int, Curve] | None = None
     for pull in (0.3, 0.45, 0.6, 0.75, 0.9, 1.05, 1.2):
         there, back = (
-            _way(boxes[a], boxes[b], centre(area), pull, gap) for a, b in ((i, j), (j, i))
+            _way(boxes[a], boxes[b], center(area), pull, gap) for a, b in ((i, j), (j, i))
         )
         faults = 0  # points behind other boxes, and arrows too short to be seen
         for curve in (there, back):
@@ -147,7 +147,7 @@ def path(boxes: list[Box], i: int, j: int, area: Box, gap: float) -> Curve:
 
 
 def _way(first: Box, second: Box, middle: Point, pull: float, gap: float) -> Curve:
-    start, end = centre(first), centre(second)
+    start, end = center(first), center(second)
     dx, dy = end[0] - start[0], end[1] - start[1]
     length = max(math.hypot(dx, dy), 1e-9)
     near = 0.16 * (first[3] - first[1])
@@ -252,17 +252,17 @@ class Canvas:
         """
         left, top, right, bottom = box
         total = 0
-        for value, colour in parts:
+        for value, color in parts:
             start = left + (right - left) * min(1.0, total / scale)
             total += value
             end = left + (right - left) * min(1.0, total / scale)
             if value and end - start < 1.5:
                 start = min(start, right - 1.5)
                 end = start + 1.5
-            self.box((start, top, end, bottom), colour)
+            self.box((start, top, end, bottom), color)
             text = short_count(value, digits)
             if numbers and value and self.text_width(text, numbers) <= end - start - 4:
-                middle = centre((start, top, end, bottom))
+                middle = center((start, top, end, bottom))
                 self.text(middle, text, numbers, fill="#ffffff", anchor="mm")
 
     def picture(self, box: Box, pixels: npt.NDArray[np.uint8]) -> None:
@@ -323,7 +323,7 @@ class Canvas:
         return self.text_width(text, size, bold=bold)
 
     def arrow(
-        self, curve: Curve, thickness: float, colour: str, *, head: float, halo: str | None = None
+        self, curve: Curve, thickness: float, color: str, *, head: float, halo: str | None = None
     ) -> None:
         """An arrow along ``curve``, its point at the last point; ``head`` is the length of that.
 
@@ -343,21 +343,21 @@ class Canvas:
         if halo is not None:
             self._line(shaft, thickness + 3.0, halo)
             self._line(np.vstack([point, point[:2]]), 3.0, halo)
-        self._line(shaft, thickness, colour)
-        self._draw.polygon([tuple(p) for p in (point * OVERSAMPLE).tolist()], fill=colour)
+        self._line(shaft, thickness, color)
+        self._draw.polygon([tuple(p) for p in (point * OVERSAMPLE).tolist()], fill=color)
 
-    def line(self, points: Sequence[Point], thickness: float, colour: str) -> None:
+    def line(self, points: Sequence[Point], thickness: float, color: str) -> None:
         """Straight lines from point to point, with round ends."""
-        self._line(np.array(points, dtype=np.float64), thickness, colour)
+        self._line(np.array(points, dtype=np.float64), thickness, color)
         for x, y in (points[0], points[-1]):
             half = thickness / 2
-            self.box((x - half, y - half, x + half, y + half), colour, radius=half)
+            self.box((x - half, y - half, x + half, y + half), color, radius=half)
 
     def polygon(self, points: Sequence[Point], fill: str) -> None:
         """A filled polygon."""
         self._draw.polygon([(x * OVERSAMPLE, y * OVERSAMPLE) for x, y in points], fill=fill)
 
-    def _line(self, points: Curve, thickness: float, colour: str) -> None:
+    def _line(self, points: Curve, thickness: float, color: str) -> None:
         flat = [tuple(p) for p in (points * OVERSAMPLE).tolist()]
         width = max(1, round(thickness * OVERSAMPLE))
-        self._draw.line(flat, fill=colour, width=width, joint="curve")
+        self._draw.line(flat, fill=color, width=width, joint="curve")

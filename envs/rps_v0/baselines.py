@@ -39,8 +39,8 @@ class AlwaysSame:
     def __init__(self, move: str | None = None) -> None:
         self.move = None if move is None else MOVES.index(one_of("move", move, MOVES))
 
-    def initial_state(self, copies: int) -> Array | None:
-        return None if self.move is not None else np.full(copies, NOT_DRAWN, dtype=np.int64)
+    def initial_state(self, num_envs: int) -> Array | None:
+        return None if self.move is not None else np.full(num_envs, NOT_DRAWN, dtype=np.int64)
 
     def act(
         self,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from corral.envs.render.canvas import Box, Canvas, Point, centre, mix, sentence
+from corral.envs.render.canvas import Box, Canvas, Point, center, mix, sentence
 
 __all__ = ["Frame", "ansi", "draw"]
 
@@ -31,7 +31,7 @@ BOULDER = (
 LIT = ((-0.8, -0.3), (-0.3, -0.75), (0.4, -0.7), (0.1, -0.2), (-0.35, 0.05))
 
 NAMES = ("player_0", "player_1")
-COLOURS = (FIRST, SECOND)
+COLORS = (FIRST, SECOND)
 MOVES = ("rock", "paper", "scissors")
 VERBS = {0: "blunts", 1: "wraps", 2: "cuts"}  # what a move does to the one that it beats
 
@@ -117,11 +117,11 @@ def draw(frame: Frame, *, width: int = 960, height: int = 640) -> npt.NDArray[np
 def _card(canvas: Canvas, frame: Frame, player: int, winner: bool, box: Box, k: float) -> None:
     """A player: its name, what it showed, and its score."""
     left, top, right, bottom = box
-    colour = COLOURS[player]
-    fill = mix(CARD, colour, 0.22) if winner else CARD
-    outline = colour if winner else LINE
+    color = COLORS[player]
+    fill = mix(CARD, color, 0.22) if winner else CARD
+    outline = color if winner else LINE
     canvas.box(box, fill, outline=outline, stroke=(3 if winner else 1) * k, radius=10 * k)
-    canvas.box((left + 20 * k, top + 22 * k, left + 36 * k, top + 38 * k), colour, radius=8 * k)
+    canvas.box((left + 20 * k, top + 22 * k, left + 36 * k, top + 38 * k), color, radius=8 * k)
     canvas.text((left + 46 * k, top + 31 * k), NAMES[player], 18 * k, fill=INK, bold=True)
     if winner:
         canvas.text((right - 20 * k, top + 31 * k), "+1", 22 * k, fill=INK, anchor="rm", bold=True)
@@ -163,11 +163,11 @@ def _strip(canvas: Canvas, frame: Frame, box: Box, k: float) -> None:
             cell = (x + 2 * k, y - 28 * k, x + wide - 2 * k, y + 28 * k)
             played = index < frame.t
             won = played and frame.winner(index) == player
-            fill = mix(CARD, COLOURS[player], 0.3) if won else CARD if played else PAPER
-            outline = COLOURS[player] if won else LINE
+            fill = mix(CARD, COLORS[player], 0.3) if won else CARD if played else PAPER
+            outline = COLORS[player] if won else LINE
             canvas.box(cell, fill, outline=outline, stroke=(2 if won else 1) * k, radius=6 * k)
             if played:
-                _hand(canvas, frame.moves[index][player], centre(cell), 16 * k)
+                _hand(canvas, frame.moves[index][player], center(cell), 16 * k)
     text = "A tinted field won its round."
     if first:
         text += f" The last {count} rounds are shown."

@@ -56,7 +56,7 @@ import gymnasium
 import numpy as np
 from pettingzoo import AECEnv
 
-from corral.envs.arguments import known_arguments, one_of, whole
+from corral.envs.arguments import known_arguments, nonnegative_int, one_of
 from corral.envs.core import Array, Observation, Outcome, agent_views
 from corral.envs.shells import TurnShell, ordered
 from corral.envs.tictactoe_v0.render import Frame, ansi, draw
@@ -128,8 +128,10 @@ class TicTacToeRules:
         illegal: Literal["penalise", "raise"] = "penalise",
     ) -> None:
         self.rows, self.columns = _sides(size)
-        self.line = whole("line", line, least=2)
-        self.max_cycles = None if max_cycles is None else whole("max_cycles", max_cycles, least=1)
+        self.line = nonnegative_int("line", line, least=2)
+        self.max_cycles = (
+            None if max_cycles is None else nonnegative_int("max_cycles", max_cycles, least=1)
+        )
         self.illegal: Literal["penalise", "raise"] = one_of(
             "illegal", illegal, ("penalise", "raise")
         )
@@ -262,7 +264,7 @@ def _sides(size: Any) -> tuple[int, int]:
     """Rows and columns, or ValueError."""
     pair = tuple(size) if isinstance(size, tuple | list) else (size, size)
     try:
-        rows, columns = (whole("size", side, least=1) for side in pair)
+        rows, columns = (nonnegative_int("size", side, least=1) for side in pair)
         if max(rows, columns) <= LARGEST:
             return rows, columns
     except ValueError:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from corral.envs.render.canvas import Box, Canvas, Point, centre, mix, sentence
+from corral.envs.render.canvas import Box, Canvas, Point, center, mix, sentence
 
 __all__ = ["Frame", "ansi", "draw"]
 
@@ -25,7 +25,7 @@ INK, FAINT, LINE, PAPER, CARD = "#1b2530", "#5c6873", "#cdd4db", "#f6f8fa", "#ff
 
 NAMES = ("player_1", "player_2")
 KINDS = ("crosses", "noughts")
-COLOURS = (CROSSES, NOUGHTS)
+COLORS = (CROSSES, NOUGHTS)
 
 Place = tuple[int, int]  # row and column
 
@@ -114,7 +114,7 @@ def draw(frame: Frame, *, width: int = 960, height: int = 640) -> npt.NDArray[np
 def _board(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
     rows, columns = len(frame.board), len(frame.board[0])
     size = min((area[2] - area[0]) / columns, (area[3] - area[1]) / rows, LARGEST * k)
-    x, y = centre(area)
+    x, y = center(area)
     left, top = x - size * columns / 2, y - size * rows / 2
     gap = min(3 * k, 0.04 * size)
 
@@ -134,12 +134,12 @@ def _board(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
                 outline, stroke = WRONG, max(2.0, 5 * k)
             canvas.box(field(place), fill, outline=outline, stroke=stroke, radius=0.08 * size)
             if stone:
-                _stone(canvas, stone - 1, centre(field(place)), 0.3 * size)
+                _stone(canvas, stone - 1, center(field(place)), 0.3 * size)
             elif size >= 34:
                 number = str(frame.number(place))
-                canvas.text(centre(field(place)), number, 0.2 * size, fill=LINE, anchor="mm")
+                canvas.text(center(field(place)), number, 0.2 * size, fill=LINE, anchor="mm")
     for start, end in _strikes(frame):
-        (x0, y0), (x1, y1) = centre(field(start)), centre(field(end))
+        (x0, y0), (x1, y1) = center(field(start)), center(field(end))
         far = 0.3 * size / max(abs(x1 - x0), abs(y1 - y0))  # a little beyond the two ends
         x0, y0, x1, y1 = (
             x0 - far * (x1 - x0),
@@ -186,9 +186,9 @@ def _panel(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
     room = right - left
     heading = f"Move {frame.t}" if frame.t else "Start"
     canvas.text((left, top + 14 * k), heading, 24 * k, fill=INK, bold=True, width=room)
-    colour = WRONG if frame.ended == "illegal" else INK
+    color = WRONG if frame.ended == "illegal" else INK
     outcome = sentence(frame.outcome)
-    canvas.text((left, top + 52 * k), outcome, 17 * k, fill=colour, bold=True, width=room)
+    canvas.text((left, top + 52 * k), outcome, 17 * k, fill=color, bold=True, width=room)
     event = sentence(frame.event)
     canvas.text((left, top + 76 * k), event, 14 * k, fill=FAINT, width=room)
     for player in (0, 1):
@@ -201,8 +201,8 @@ def _card(canvas: Canvas, frame: Frame, player: int, box: Box, k: float) -> None
     """One player: its stones, and what it is doing or has got."""
     left, top, right, _ = box
     next_one = not frame.ended and frame.mover != player
-    colour = COLOURS[player] if next_one else LINE
-    canvas.box(box, CARD, outline=colour, stroke=(3 if next_one else 1) * k, radius=8 * k)
+    color = COLORS[player] if next_one else LINE
+    canvas.box(box, CARD, outline=color, stroke=(3 if next_one else 1) * k, radius=8 * k)
     _stone(canvas, player, (left + 34 * k, top + 36 * k), 17 * k)
     x, end = left + 66 * k, right - 14 * k
     name = f"{NAMES[player]}, {KINDS[player]}"
@@ -211,7 +211,7 @@ def _card(canvas: Canvas, frame: Frame, player: int, box: Box, k: float) -> None
     stones = f"{count} stone{'s' * (count != 1)} on the board"
     canvas.text((x, top + 48 * k), stones, 14 * k, fill=FAINT, width=end - x)
     if frame.ended:
-        ink = mix(COLOURS[player], INK, 0.35)
+        ink = mix(COLORS[player], INK, 0.35)
         used = canvas.text((x, top + 86 * k), frame.reward[player], 28 * k, fill=ink, bold=True)
         told = {"+1": "won", "-1": "lost", "0": "draw" if frame.ended == "full" else "not to blame"}
         text = told[frame.reward[player]]
@@ -233,5 +233,5 @@ def _legend(canvas: Canvas, frame: Frame, box: Box, k: float) -> None:
         square = (left, y - swatch / 2, left + swatch, y + swatch / 2)
         canvas.box(square, fill, outline=outline, stroke=k, radius=3 * k)
         if fill == CARD:
-            canvas.text(centre(square), "4", 0.6 * swatch, fill=FAINT, anchor="mm")
+            canvas.text(center(square), "4", 0.6 * swatch, fill=FAINT, anchor="mm")
         canvas.text((x, y), text, size, fill=INK, width=right - x)

@@ -81,7 +81,7 @@ import gymnasium
 import numpy as np
 from pettingzoo import AECEnv
 
-from corral.envs.arguments import amount, known_arguments, one_of, whole
+from corral.envs.arguments import known_arguments, nonnegative_float, nonnegative_int, one_of
 from corral.envs.core import Array, Observation, Outcome
 from corral.envs.shells import TurnShell, ordered
 from corral.envs.tiles_v0.render import Frame, ansi, draw
@@ -161,21 +161,21 @@ class TilesRules:
         illegal: Literal["penalise", "raise"] = "penalise",
     ) -> None:
         self.classes = suite_classes() if templates is None else classes_of(templates)
-        self.levels = whole("levels", levels, least=1)
+        self.levels = nonnegative_int("levels", levels, least=1)
         if self.levels > len(VALUES):
             raise ValueError(f"levels={levels}: give 1 to {len(VALUES)}")
-        self.budget = whole("budget", budget, least=VALUES[0])
-        self.noise = amount("noise", noise)
+        self.budget = nonnegative_int("budget", budget, least=VALUES[0])
+        self.noise = nonnegative_float("noise", noise)
         if self.noise == 0:
             raise ValueError(f"noise={noise}: give a number above 0; nothing else hides the class")
-        self.value_cost = amount("value_cost", value_cost)
-        self.confidence = amount("confidence", confidence)
+        self.value_cost = nonnegative_float("value_cost", value_cost)
+        self.confidence = nonnegative_float("confidence", confidence)
         if not 1 / len(self.classes) < self.confidence <= 1:
             raise ValueError(
                 f"confidence={confidence}: give a number above 1/{len(self.classes)}, which every "
                 "class has at first, and at most 1"
             )
-        self.max_cycles = whole("max_cycles", max_cycles, least=1)
+        self.max_cycles = nonnegative_int("max_cycles", max_cycles, least=1)
         self.illegal = one_of("illegal", illegal, ("penalise", "raise"))
         self._sizes = {"tile_0": TILES, "level_0": self.levels}
         self._values = np.array(VALUES[: self.levels])

@@ -143,9 +143,9 @@ def draw(frame: Frame, *, width: int = 960, height: int = 640) -> npt.NDArray[np
         return left + x0 * k, top + y0 * k, left + x1 * k, top + y1 * k
 
     steep = _contrast(list(frame.templates.values()))
-    colour = WRONG if frame.illegal else INK
+    color = WRONG if frame.illegal else INK
     place = area(28, 38, 0, 0)[:2]
-    canvas.text(place, _sentence(frame.event), 22 * k, fill=colour, bold=True, width=588 * k)
+    canvas.text(place, _sentence(frame.event), 22 * k, fill=color, bold=True, width=588 * k)
     done = frame.over and (RIGHT if frame.likeliest[0][0] == frame.truth else WRONG)
     place = area(28, 64, 0, 0)[:2]
     canvas.text(place, _sentence(frame.next), 15 * k, fill=done or FAINT, width=588 * k)
@@ -190,8 +190,8 @@ def _received(canvas: Canvas, frame: Frame, box: Box, steep: float, k: float) ->
             _unsent(canvas, _tile_box(box, tile), number, k)
     for tile in (frame.newest, frame.picked):
         if tile >= 0:
-            colour = PICKED if tile == frame.picked else NEWEST
-            canvas.box(_tile_box(box, tile), outline=colour, stroke=4 * k)
+            color = PICKED if tile == frame.picked else NEWEST
+            canvas.box(_tile_box(box, tile), outline=color, stroke=4 * k)
     if frame.picked >= 0:
         x0, y0, x1, y1 = _tile_box(box, frame.picked)
         middle = ((x0 + x1) / 2, (y0 + y1) / 2)

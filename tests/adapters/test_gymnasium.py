@@ -118,7 +118,7 @@ def test_a_seat_plays_the_episodes_of_the_batch(game: str) -> None:
     """Row 0 of a Batch in which the others choose alike, bit for bit, episode after episode."""
     rules, agent = GAMES[game](), 1
     env = SeatEnv(rules, rules.agents[agent], first_legal)
-    batch, rng = make_batch(GAMES[game](), copies=1, seed=5), np.random.default_rng(0)
+    batch, rng = make_batch(GAMES[game](), num_envs=1, seed=5), np.random.default_rng(0)
     shown, _ = env.reset(seed=5)
     observations = batch.reset()
     ends = 0
@@ -300,7 +300,7 @@ def test_reference_teams_have_names() -> None:
 def test_columns_play_the_batch(game: str) -> None:
     n = len(GAMES[game]().agents)
     envs = BatchVectorEnv(GAMES[game](), 4 * n)
-    batch = make_batch(GAMES[game](), copies=4, seed=3)
+    batch = make_batch(GAMES[game](), num_envs=4, seed=3)
     shown, infos = envs.reset(seed=3)
     observations, rng, ends = batch.reset(), np.random.default_rng(0), 0
     for _ in range(20):

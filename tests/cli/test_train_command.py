@@ -124,7 +124,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["train", "dfaas_v0", "5"], "'5' stands alone"),
     (["train", "dfaas_v0", "--gamma", "1.5"], "--gamma 1.5: give a number of 0 to 1"),
     (["train", "dfaas_v0", "--gamma", "high"], "--gamma 'high': give a finite number"),
-    (["train", "dfaas_v0", "--copies", "2.5"], "--copies 2.5: give a whole number"),
+    (["train", "dfaas_v0", "--num-envs", "2.5"], "--num-envs 2.5: give a whole number"),
     (["train", "dfaas_v0", "--net-arch", "x"], "--net-arch 'x': give a whole number"),
     (["train", "dfaas_v0", "--anneal", "maybe"], "--anneal 'maybe': give True or False"),
     (["train", "dfaas_v0", "--queue", "-1"], "--queue -1: give a whole number"),

@@ -71,17 +71,17 @@ def row_env(shell: Any, rules: Any, seed: int, row: int) -> Any:
 @pytest.mark.parametrize("name", RULES)
 def test_every_row_plays_like_a_parallel_env(name: str) -> None:
     """Three whole episodes and more in every row, bit for bit, across the automatic resets."""
-    copies, seed = 4, 11
-    batch = Batch(RULES[name](), copies, seed)
+    num_envs, seed = 4, 11
+    batch = Batch(RULES[name](), num_envs, seed)
     observations = batch.reset()
-    envs = [row_env(ParallelShell, RULES[name](), seed, row) for row in range(copies)]
+    envs = [row_env(ParallelShell, RULES[name](), seed, row) for row in range(num_envs)]
     for row, env in enumerate(envs):
         shown, _ = env.reset()
         assert plain(shown) == row_of(observations, row)
     rng = np.random.default_rng(0)
-    returns = np.zeros((copies, len(batch.agents)))
-    lengths = np.zeros(copies, dtype=int)
-    episodes = np.zeros(copies, dtype=int)
+    returns = np.zeros((num_envs, len(batch.agents)))
+    lengths = np.zeros(num_envs, dtype=int)
+    episodes = np.zeros(num_envs, dtype=int)
     while episodes.min() < 3:
         actions = batch.sample_actions(rng)
         step = batch.step(actions)
@@ -116,7 +116,7 @@ def test_every_row_plays_like_a_parallel_env(name: str) -> None:
                 now = plain(env.reset()[0])
             assert now == {agent: row_of(step.observations[agent], row) for agent in now}
             assert plain(env.state()) == plain(batch.global_state()[row])
-    assert episodes.sum() >= 3 * copies
+    assert episodes.sum() >= 3 * num_envs
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -142,15 +142,15 @@ def test_row_0_is_the_environment_of_the_same_seed(name: str) -> None:
 def test_every_row_plays_like_an_aec_env(name: str) -> None:
     """The same for games played in turn; rewards are compared whenever an agent is asked."""
     rules = {**RULES, **TURNS}[name]
-    copies, seed = 5, 3
-    batch = Batch(rules(), copies, seed)
+    num_envs, seed = 5, 3
+    batch = Batch(rules(), num_envs, seed)
     observations = batch.reset()
-    envs = [row_env(TurnShell, rules(), seed, row) for row in range(copies)]
+    envs = [row_env(TurnShell, rules(), seed, row) for row in range(num_envs)]
     for env in envs:
         env.reset()
     rng = np.random.default_rng(4)
-    returns = np.zeros((copies, len(batch.agents)))
-    episodes = np.zeros(copies, dtype=int)
+    returns = np.zeros((num_envs, len(batch.agents)))
+    episodes = np.zeros(num_envs, dtype=int)
     while episodes.min() < 3:
         actions = batch.sample_actions(rng)
         acting = batch.acting
@@ -185,7 +185,7 @@ def test_every_row_plays_like_an_aec_env(name: str) -> None:
                 episodes[row] += 1
                 env.reset()
         observations = step.observations
-    assert episodes.sum() >= 3 * copies
+    assert episodes.sum() >= 3 * num_envs
 
 
 def test_rows_differ_and_do_not_depend_on_their_number() -> None:
@@ -443,18 +443,18 @@ def test_snapshots_that_do_not_fit_are_refused_and_change_nothing(which: str) ->
 @pytest.mark.parametrize("sizes", [(40,) * 4, (1, 2, 7, 40)], ids=["alike", "unlike"])
 def test_a_million_samples_are_legal(sizes: tuple[int, ...]) -> None:
     """Random masks from one legal action to nearly all; 250 copies, 4 agents, 1000 draws."""
-    copies, draws = 250, 1_000
-    batch = Batch(mortal(sizes, lives=(9,) * 4), copies, 0)
+    num_envs, draws = 250, 1_000
+    batch = Batch(mortal(sizes, lives=(9,) * 4), num_envs, 0)
     observations = batch.reset()
     masks = [observations[agent]["action_mask"] for agent in batch.agents]
     assert min(int(mask.sum(axis=1).min()) for mask in masks) == 1
-    rows = np.arange(copies)
+    rows = np.arange(num_envs)
     rng = np.random.default_rng(0)
     illegal = samples = 0
     for _ in range(draws):
         actions = batch.sample_actions(rng)
         assert actions.dtype == np.int64
-        assert actions.shape == (copies, 4)
+        assert actions.shape == (num_envs, 4)
         for i, mask in enumerate(masks):
             illegal += int((mask[rows, actions[:, i]] == 0).sum())
         samples += actions.size
@@ -463,12 +463,12 @@ def test_a_million_samples_are_legal(sizes: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("sizes", [(6,) * 3, (3, 6, 40)], ids=["alike", "unlike"])
 def test_samples_are_uniform_over_the_legal_actions(sizes: tuple[int, ...]) -> None:
-    copies, draws = 30, 3_000
-    batch = Batch(mortal(sizes, lives=(9,) * 3), copies, 1)
+    num_envs, draws = 30, 3_000
+    batch = Batch(mortal(sizes, lives=(9,) * 3), num_envs, 1)
     observations = batch.reset()
-    counts = [np.zeros((copies, size)) for size in sizes]
+    counts = [np.zeros((num_envs, size)) for size in sizes]
     rng = np.random.default_rng(0)
-    rows = np.arange(copies)
+    rows = np.arange(num_envs)
     for _ in range(draws):
         actions = batch.sample_actions(rng)
         for i, count in enumerate(counts):
@@ -535,18 +535,18 @@ def test_masks_can_be_taken_out_of_the_observations(name: str) -> None:
 
 
 def test_make_batch_takes_names_and_rules() -> None:
-    named = make_batch("dfaas_v0", copies=3, seed=4, trace=small_trace(), max_cycles=5)
-    given = make_batch(DfaasRules(trace=small_trace(), max_cycles=5), copies=3, seed=4)
+    named = make_batch("dfaas_v0", num_envs=3, seed=4, trace=small_trace(), max_cycles=5)
+    given = make_batch(DfaasRules(trace=small_trace(), max_cycles=5), num_envs=3, seed=4)
     assert plain(named.reset()) == plain(given.reset())
-    assert named.copies == 3
+    assert named.num_envs == 3
     modes = getattr(gymnasium.vector, "AutoresetMode", None)  # Gymnasium 1.0 has no names for them
     assert named.autoreset_mode == ("SameStep" if modes is None else modes.SAME_STEP)
     with pytest.raises(ValueError, match=r"arguments \['queue'\] need an environment's name"):
         make_batch(DfaasRules(trace=small_trace()), queue=3)
     with pytest.raises(UnknownNameError, match="did you mean 'dfaas_v0'"):
         make_batch("dfas_v0")
-    with pytest.raises(ValueError, match="copies=0"):
-        make_batch("dfaas_v0", copies=0, trace=small_trace())
+    with pytest.raises(ValueError, match="num_envs=0"):
+        make_batch("dfaas_v0", num_envs=0, trace=small_trace())
 
 
 @pytest.mark.parametrize("call", ["step", "sample_actions", "global_state", "snapshot"])
@@ -562,11 +562,11 @@ def test_before_reset_there_is_nothing(call: str) -> None:
 
 def test_a_snapshot_of_other_rules_is_refused() -> None:
     """Same shapes, another game: it was taken."""
-    batch = make_batch("dfaas_v0", copies=2, seed=0, trace=small_trace(), queue=3)
+    batch = make_batch("dfaas_v0", num_envs=2, seed=0, trace=small_trace(), queue=3)
     batch.reset()
     taken = batch.snapshot()
     for other in ({"queue": 4}, {"queue": 3, "forward_cost": 0.5}, {"queue": 3, "route": "spare"}):
-        misfit = make_batch("dfaas_v0", copies=2, seed=0, trace=small_trace(), **other)
+        misfit = make_batch("dfaas_v0", num_envs=2, seed=0, trace=small_trace(), **other)
         misfit.reset()
         with pytest.raises(ValueError, match="another environment, other arguments, or another"):
             misfit.restore(taken)
@@ -581,7 +581,7 @@ class PaidBySeven(SteadyRules):
 
 
 def test_the_last_reward_of_an_episode_is_not_that_of_the_next() -> None:
-    batch = make_batch(PaidBySeven(max_cycles=2), copies=3, seed=0)
+    batch = make_batch(PaidBySeven(max_cycles=2), num_envs=3, seed=0)
     batch.reset()
     for _ in range(4):
         step = batch.step(np.zeros((3, 2), dtype=np.int64))

@@ -55,7 +55,7 @@ def test_registered_environments_keep_the_contract(name: str, make: Any) -> None
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_registered_rules_keep_the_contract(name: str) -> None:
     make = functools.partial(make_rules, name, **SHORT.get(name, {}))
-    assert sum(check_rules(make, seed=seed, copies=3) for seed in range(3)) > 5
+    assert sum(check_rules(make, seed=seed, num_envs=3) for seed in range(3)) > 5
 
 
 @pytest.mark.parametrize("route", ["equal", "capacity", "spare", "shortest", "two"])

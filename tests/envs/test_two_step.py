@@ -55,7 +55,7 @@ def test_the_answers_that_the_manual_gives() -> None:
 
 
 def test_copies_play_on_and_return_what_the_team_was_paid() -> None:
-    batch = make_batch("two_step_v0", copies=3, seed=0)
+    batch = make_batch("two_step_v0", num_envs=3, seed=0)
     batch.reset()
     for _ in range(2):  # the second episodes are like the first
         batch.step(np.array([[0, 0], [1, 0], [1, 1]]))

@@ -20,7 +20,7 @@ def test_it_beats_random_play_on_days_it_has_not_seen() -> None:
 def test_the_same_seed_plays_the_same() -> None:
     cleanrl = example("cleanrl")
     rules = make_rules("dfaas_v0", trace="edge3", rows=(2822, 4032), max_cycles=48)
-    first = make_batch(rules, copies=20, seed=0).reset()
+    first = make_batch(rules, num_envs=20, seed=0).reset()
     plays = [cleanrl.learn(512, seed) for seed in (0, 0, 1)]
     chosen = [
         [play({a: _row(seen, i) for a, seen in first.items()}) for i in range(20)] for play in plays

@@ -131,8 +131,8 @@ def test_random_actions_of_many_copies_lose_masks() -> None:
 def test_batch_env_plays_what_batch_plays(name: str) -> None:
     torch.manual_seed(0)
     settings = {"illegal": "raise", **KINDS[name]}
-    check_env_specs(BatchEnv(name, copies=3, return_state=True, **settings))
-    env = BatchEnv(name, copies=3, seed=4, return_state=True, **settings)
+    check_env_specs(BatchEnv(name, num_envs=3, return_state=True, **settings))
+    env = BatchEnv(name, num_envs=3, seed=4, return_state=True, **settings)
     rollout = env.rollout(60, break_when_any_done=False)
     batch = make_batch(name, 3, 4, **settings)
     seen = batch.reset()
@@ -169,7 +169,7 @@ def test_batch_env_plays_what_batch_plays(name: str) -> None:
 
 def test_batch_env_refuses_games_in_turns() -> None:
     with pytest.raises(UnsupportedSpaceError, match="turn-based"):
-        BatchEnv("tictactoe_v0", copies=2)
+        BatchEnv("tictactoe_v0", num_envs=2)
 
 
 # --- Learning ------------------------------------------------------------------------------------

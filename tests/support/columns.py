@@ -31,11 +31,11 @@ GAMES = {
 }
 
 
-def columns(way: str, rules: Any, copies: int, seed: int | None = 0, **kwargs: Any) -> Any:
+def columns(way: str, rules: Any, num_envs: int, seed: int | None = 0, **kwargs: Any) -> Any:
     """A VecEnv over ``rules``, one way or the other."""
     if way == "batch":
-        return adapters.make_vec_env(rules, copies=copies, seed=seed, **kwargs)
-    return adapters.vectorize(ParallelShell(rules), copies, seed=seed, **kwargs)
+        return adapters.make_vec_env(rules, num_envs=num_envs, seed=seed, **kwargs)
+    return adapters.vectorize(ParallelShell(rules), num_envs, seed=seed, **kwargs)
 
 
 def legal(masks: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -233,15 +233,15 @@ def _require_same(one: list[Any], two: list[Any], rule: str) -> None:
 # --- The rules as array code ---------------------------------------------------------------------
 
 
-def check_rules(make: Make, *, seed: int = 0, copies: int = 4, limit: int = 100) -> int:
+def check_rules(make: Make, *, seed: int = 0, num_envs: int = 4, limit: int = 100) -> int:
     """Check the ``Rules`` that ``make`` makes, over several copies; the number of steps played.
 
     Plays until the first copy's episode is over.
     """
     rules: Rules[Any] = make(illegal="penalise")
-    shape = (copies, len(rules.agents))
-    state = rules.start([generator(seed, "env", row) for row in range(copies)])
-    singles = [rules.start([generator(seed, "env", row)]) for row in range(copies)]
+    shape = (num_envs, len(rules.agents))
+    state = rules.start([generator(seed, "env", row) for row in range(num_envs)])
+    singles = [rules.start([generator(seed, "env", row)]) for row in range(num_envs)]
     rng = np.random.default_rng(seed)
     keys = list(rules.info(state))
     ended = np.zeros(shape, dtype=bool)
@@ -260,7 +260,7 @@ def check_rules(make: Make, *, seed: int = 0, copies: int = 4, limit: int = 100)
         require((reward[ended] == 0).all(), "who has ended is paid nothing")
         require((terminated.dtype, terminated.shape) == (bool, shape), "terminated: bool [B, N]")
         require(list(outcome.info) == keys, f"info has the keys {list(outcome.info)}, not {keys}")
-        for row in range(copies):
+        for row in range(num_envs):
             alone = rules.step(singles[row], action[row : row + 1])
             singles[row] = alone.state
             same = _frozen(alone) == _frozen(outcome, slice(row, row + 1))

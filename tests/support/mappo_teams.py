@@ -19,7 +19,7 @@ from support.steady_rules import SteadyRules
 TRAINERS = {"mappo": MAPPO, "ippo": IPPO}
 CRITICS = ("state", "observations", "observations+actions")
 SMALL: dict[str, Any] = {
-    "copies": 4,
+    "num_envs": 4,
     "n_steps": 16,
     "n_minibatches": 2,
     "n_epochs": 2,
@@ -41,7 +41,7 @@ def make(rules: Any, trainer: Any = MAPPO, updates: int = 1, **given: Any) -> An
         seed=seed,
         policies=policies,
         policies_to_train=to_train,
-        steps=updates * settings["copies"] * settings["n_steps"],
+        steps=updates * settings["num_envs"] * settings["n_steps"],
         make_batch=make_batch,
     )
 
@@ -109,16 +109,16 @@ class ManyRules(SteadyRules):
 class ManyBatch(Batch):
     """A Batch that takes a dict of actions, as those of third-party environments do."""
 
-    def __init__(self, rules: Any, copies: int, seed: int | None = None) -> None:
+    def __init__(self, rules: Any, num_envs: int, seed: int | None = None) -> None:
         shown = SteadyRules()
-        super().__init__(shown, copies, seed)
+        super().__init__(shown, num_envs, seed)
         self.rules = rules
         self.played: list[Any] = []
 
     def _checked(self, actions: Any) -> Any:
         for agent in self.agents:
             space = self.rules.action_space(agent)
-            assert actions[agent].shape == (self.copies, *space.shape)
+            assert actions[agent].shape == (self.num_envs, *space.shape)
             assert all(space.contains(action) for action in actions[agent])
         self.played.append(actions)
         return actions

@@ -58,9 +58,9 @@ class FifteenRules:
         return FifteenState(np.zeros(len(rngs), dtype=np.int64), order)
 
     def observe(self, state: FifteenState) -> dict[str, Observation]:
-        copies = np.arange(len(state.t))
-        mask = FIFTEEN[state.order[copies, state.t]][:, None]  # [B, 1, 4]
-        seen = np.ones((len(copies), 1, 1), np.float32)
+        rows = np.arange(len(state.t))
+        mask = FIFTEEN[state.order[rows, state.t]][:, None]  # [B, 1, 4]
+        seen = np.ones((len(rows), 1, 1), np.float32)
         return agent_views(self.agents, observation=seen, action_mask=mask)
 
     def acting(self, state: FifteenState) -> Array:

@@ -24,7 +24,7 @@ from corral.trainers.on_policy.trainer import IPPO, MAPPO, Learner
 GAMMA = 0.9
 
 SMALL: dict[str, Any] = {
-    "copies": 64,
+    "num_envs": 64,
     "n_steps": 8,
     "n_minibatches": 1,
     "n_epochs": 8,
@@ -249,7 +249,7 @@ def memory_outlives_episodes(patch: pytest.MonkeyPatch) -> None:
         steps = len(rollout.over)
         return np.zeros((steps, rollout.over.shape[1] * len(track.seat.agents)), dtype=bool)
 
-    patch.setattr(MAPPO, "_forget", lambda self, copies: None)
+    patch.setattr(MAPPO, "_forget", lambda self, num_envs: None)
     patch.setattr(mappo, "_begins", never)
 
 
@@ -264,7 +264,7 @@ def returns_cut_with_the_rollout(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MAPPO, "_collect", forgetful)
 
 
-def plain_normalisation(patch: pytest.MonkeyPatch) -> None:
+def plain_normalization(patch: pytest.MonkeyPatch) -> None:
     """Advantages are divided by their standard deviation, whatever that is."""
 
     def plain(advantage: Array) -> Array:

@@ -27,7 +27,7 @@ from support.steady_rules import SteadyRules, SteadyState
 
 TESTS = Path(__file__).parents[1]
 SMALL: dict[str, Any] = {
-    "copies": 4,
+    "num_envs": 4,
     "n_steps": 16,
     "batch_size": 64,
     "n_epochs": 2,
@@ -37,7 +37,7 @@ ROLLOUT = 64
 """Env steps of an update under ``SMALL``."""
 
 OPTIONS = (
-    *("--copies", "4", "--n-steps", "16", "--batch-size", "64", "--n-epochs", "2"),
+    *("--num-envs", "4", "--n-steps", "16", "--batch-size", "64", "--n-epochs", "2"),
     *("--net-arch", "16", "--max-cycles", "30"),
 )
 """``SMALL`` on the command line."""

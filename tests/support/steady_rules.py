@@ -51,13 +51,13 @@ class SteadyRules:
         return spaces.Box(0, np.inf, (1,), np.float32)
 
     def start(self, rngs: Sequence[np.random.Generator]) -> SteadyState:
-        copies = len(rngs)
-        return SteadyState(np.zeros(copies, dtype=np.int64), np.ones((copies, 2), np.float32))
+        num_envs = len(rngs)
+        return SteadyState(np.zeros(num_envs, dtype=np.int64), np.ones((num_envs, 2), np.float32))
 
     def observe(self, state: SteadyState) -> dict[str, Observation]:
-        copies = len(state.t)
-        mask = np.tile(np.array([1, 1, 0], np.int8), (copies, 2, 1))
-        level = np.ones((copies, 2, 1), np.float32)
+        num_envs = len(state.t)
+        mask = np.tile(np.array([1, 1, 0], np.int8), (num_envs, 2, 1))
+        level = np.ones((num_envs, 2, 1), np.float32)
         if not self.nested:
             return agent_views(self.agents, observation=level, action_mask=mask)
         picture = np.arange(12, dtype=np.uint8).reshape(2, 2, 3) + state.t[:, None, None, None]

@@ -72,7 +72,7 @@ MISTAKES: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"policies_to_train": "shared"}, ValueError, r"policies_to_train='shared': give a list"),
     ({"gama": 0.5}, TypeError, "'gama'; did you mean 'gamma'"),
     ({"gamma": 1.5}, ValueError, "gamma=1.5: give a number of 0 to 1"),
-    ({"copies": 0}, ValueError, "copies=0: give a whole number, 1 or more"),
+    ({"num_envs": 0}, ValueError, "num_envs=0: give a whole number, 1 or more"),
     ({"batch_size": 1}, ValueError, "batch_size=1: give a whole number, 2 or more"),
     ({"net_arch": (16, 0)}, ValueError, "net_arch=0: give a whole number, 1 or more"),
     ({"net_arch": 16}, ValueError, "net_arch=16: give a tuple"),
@@ -103,7 +103,7 @@ def test_mistakes_are_named_before_a_folder_is_made(
 
 
 def test_masked_ppo_refuses_minibatches_of_one(tmp_path: Path) -> None:
-    given: dict[str, Any] = {"environment": SteadyRules(), "policies": "separate", "copies": 1}
+    given: dict[str, Any] = {"environment": SteadyRules(), "policies": "separate", "num_envs": 1}
     with pytest.raises(ValueError, match=r"batch_size=64: .* 65 decisions, .* one alone"):
         small_run(tmp_path / "run", "sb3_maskable_ppo", n_steps=65, **{**given})
     assert not (tmp_path / "run").exists()

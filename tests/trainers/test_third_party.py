@@ -22,7 +22,7 @@ from corral.trainers.evaluation.players import random_policy
 from corral.trainers.runs.run import Run, load_run
 from support.zoo_envs import MixedEnv, RingEnv
 
-SMALL: dict[str, Any] = {"copies": 4, "n_steps": 16, "net_arch": (16,), "n_epochs": 2}
+SMALL: dict[str, Any] = {"num_envs": 4, "n_steps": 16, "net_arch": (16,), "n_epochs": 2}
 
 
 def train_small(rules: Any, out: Path, updates: int = 3, **given: Any) -> Run:
@@ -84,10 +84,10 @@ def test_the_trainers_over_sb3_say_that_they_cannot(tmp_path: Path) -> None:
 def test_random_play_is_within_every_space() -> None:
     rules = zoo_rules(MixedEnv)
     team = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
-    score = evaluate_team(rules, team, episodes=9, copies=4, seed=3)  # type: ignore[arg-type]
-    again = evaluate_team(rules, team, episodes=9, copies=4, seed=3)  # type: ignore[arg-type]
+    score = evaluate_team(rules, team, episodes=9, num_envs=4, seed=3)  # type: ignore[arg-type]
+    again = evaluate_team(rules, team, episodes=9, num_envs=4, seed=3)  # type: ignore[arg-type]
     assert score == again
-    added = evaluate_players(rules, {}, episodes=9, copies=4, seed=3)  # type: ignore[arg-type]
+    added = evaluate_players(rules, {}, episodes=9, num_envs=4, seed=3)  # type: ignore[arg-type]
     assert isinstance(added[0], TeamScore)
     assert added[0].returns == score.returns
 

@@ -97,7 +97,7 @@ def evaluate_team(
     player: Player | Policy | Mapping[str, Policy],
     *,
     episodes: int = 100,
-    copies: int | None = None,
+    num_envs: int | None = None,
     seed: int = 0,
     label: str = "team",
 ) -> TeamScore:
@@ -126,7 +126,7 @@ def evaluate_team(
     chosen = as_player(player, rules.agents)
     everyone = dict.fromkeys(rules.agents, chosen.deterministic)
     played = play_episodes(
-        rules, chosen.team, everyone, episodes=episodes, copies=copies, seed=seed
+        rules, chosen.team, everyone, episodes=episodes, num_envs=num_envs, seed=seed
     )
     team = played.returns.sum(axis=1)
     low, high = bootstrap_ratio(team, np.ones(episodes))
@@ -150,7 +150,7 @@ def evaluate_players(
     players: Mapping[str, Player | Policy | Mapping[str, Policy]],
     *,
     episodes: int = 100,
-    copies: int | None = None,
+    num_envs: int | None = None,
     seed: int = 0,
 ) -> list[TeamScore]:
     """``evaluate_team`` for each of ``players``, over the same episodes, in the order given.
@@ -158,7 +158,7 @@ def evaluate_players(
     "random", uniformly random legal play, is the last row; it is added where it is not given.
     """
     named = {label: player for label, player in players.items() if label != "random"}
-    plan: dict[str, Any] = {"episodes": episodes, "copies": copies, "seed": seed}
+    plan: dict[str, Any] = {"episodes": episodes, "num_envs": num_envs, "seed": seed}
     scores = [evaluate_team(rules, one, label=label, **plan) for label, one in named.items()]
     chance = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
     last = evaluate_team(rules, players.get("random", chance), label="random", **plan)
@@ -181,26 +181,26 @@ def play_episodes(
     deterministic: Mapping[str, bool],
     *,
     episodes: int,
-    copies: int | None = None,
+    num_envs: int | None = None,
     seed: int = 0,
 ) -> Episodes:
     """Play exactly ``episodes`` episodes, each agent greedily or not; see ``evaluate_team``."""
-    for name, value in (("episodes", episodes), ("copies", copies)):
+    for name, value in (("episodes", episodes), ("num_envs", num_envs)):
         if value is not None and value < 1:
             raise ValueError(f"{name}={value}: give 1 or more")
-    batch = batch_for(rules, min(episodes, copies or COPIES), seed)
+    batch = batch_for(rules, min(episodes, num_envs or COPIES), seed)
     seats = [
         Seat(
             agent,
             team[agent],
-            copies=batch.copies,
+            num_envs=batch.num_envs,
             actions=rules.action_space(agent),
             rng=generator(seed, "policy", i),
             deterministic=deterministic[agent],
         )
         for i, agent in enumerate(rules.agents)
     ]
-    record = _Record(batch.copies, episodes, len(seats))
+    record = _Record(batch.num_envs, episodes, len(seats))
     try:
         observations = batch.reset()
         while record.left.any():
@@ -246,24 +246,24 @@ def _decide(
     return chosen
 
 
-def _any_action(space: spaces.Space[Any], observation: Observation, copies: int) -> Array:
+def _any_action(space: spaces.Space[Any], observation: Observation, num_envs: int) -> Array:
     """A legal action for each copy: [B, ...]."""
     if isinstance(space, spaces.Discrete):
         first: Array = np.asarray(observation["action_mask"]).argmax(axis=1)
         return first
     if isinstance(space, spaces.MultiDiscrete):
-        return np.tile(space.start, (copies, *(1,) * space.start.ndim))
+        return np.tile(space.start, (num_envs, *(1,) * space.start.ndim))
     assert isinstance(space, spaces.Box)
     nearest = np.clip(np.zeros(space.shape, space.dtype), space.low, space.high)
-    return np.tile(nearest, (copies, *(1,) * nearest.ndim))
+    return np.tile(nearest, (num_envs, *(1,) * nearest.ndim))
 
 
 class _Record:
     """Episodes as they end: exactly so many from each copy."""
 
-    def __init__(self, copies: int, episodes: int, agents: int) -> None:
+    def __init__(self, num_envs: int, episodes: int, agents: int) -> None:
         # Episodes that each copy has yet to play.
-        self.left = episodes // copies + (np.arange(copies) < episodes % copies)
+        self.left = episodes // num_envs + (np.arange(num_envs) < episodes % num_envs)
         self.illegal = np.zeros(agents, dtype=np.int64)
         self._sums: dict[str, Array] = {}  # of the running episodes, [B, N] each
         self._returns: list[Array] = []  # [D, N] each

@@ -26,7 +26,7 @@ SUFFIXES = (".gif", ".mp4")
 
 Picture = npt.NDArray[np.uint8]  # [H, W, 3]
 
-COLOURS = 128
+COLORS = 128
 CLEAR = 255  # the index that leaves a pixel as it was
 SAMPLES = 12  # frames that the palette is made from
 NEAR = 4  # levels by which a pixel may be off before it is drawn anew: text has smooth edges
@@ -140,15 +140,15 @@ def _palette(pictures: Sequence[Picture]) -> Array:
     image = require("PIL.Image", extra="render", purpose="write a GIF")
     some = sorted({round(p) for p in np.linspace(0, len(pictures) - 1, SAMPLES).tolist()})
     codes = np.concatenate([_codes(pictures[number]).reshape(-1) for number in some])
-    colours, counts = np.unique(codes, return_counts=True)
-    colours = _parts(colours[np.argsort(-counts, kind="stable")])
-    if len(colours) <= COLOURS:
-        return colours
-    kept, others = colours[: COLOURS // 2], colours[COLOURS // 2 :]
+    colors, counts = np.unique(codes, return_counts=True)
+    colors = _parts(colors[np.argsort(-counts, kind="stable")])
+    if len(colors) <= COLORS:
+        return colors
+    kept, others = colors[: COLORS // 2], colors[COLORS // 2 :]
     medians = image.fromarray(others[None].astype(np.uint8)).quantize(
-        COLOURS - len(kept), method=image.Quantize.MEDIANCUT
+        COLORS - len(kept), method=image.Quantize.MEDIANCUT
     )
-    found = np.array(medians.getpalette()).reshape(-1, 3)[: COLOURS - len(kept)]
+    found = np.array(medians.getpalette()).reshape(-1, 3)[: COLORS - len(kept)]
     return np.concatenate([kept, found])
 
 

@@ -238,7 +238,7 @@ class _Episode:
             Seat(
                 agent,
                 player.team[agent],
-                copies=1,
+                num_envs=1,
                 actions=rules.action_space(agent),
                 rng=generator(seed, "policy", i),
                 deterministic=player.deterministic,

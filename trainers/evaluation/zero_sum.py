@@ -57,7 +57,7 @@ def evaluate_seat(
     opponent: Policy,
     *,
     episodes: int = 100,
-    copies: int | None = None,
+    num_envs: int | None = None,
     seed: int = 0,
     deterministic: bool = True,
     labels: tuple[str, str, str] = ("policy", "", "opponent"),
@@ -78,7 +78,7 @@ def evaluate_seat(
         {seat: policy, other: opponent},
         {seat: deterministic, other: False},
         episodes=episodes,
-        copies=copies,
+        num_envs=num_envs,
         seed=seed,
     )
     place = rules.agents.index(seat)
@@ -108,7 +108,7 @@ def evaluate_seats(
     *,
     seats: Sequence[str] | None = None,
     episodes: int = 100,
-    copies: int | None = None,
+    num_envs: int | None = None,
     seed: int = 0,
 ) -> list[SeatScore]:
     """``evaluate_seat`` for each seat, each of ``players``, and each reference player as opponent.
@@ -117,7 +117,7 @@ def evaluate_seats(
     default: both. Reference players that are out of reach for these rules are left out, see
     ``corral.envs.reference.reference_players``.
     """
-    plan: dict[str, Any] = {"episodes": episodes, "copies": copies, "seed": seed}
+    plan: dict[str, Any] = {"episodes": episodes, "num_envs": num_envs, "seed": seed}
     scores = []
     for seat in rules.agents if seats is None else seats:
         other = next(agent for agent in rules.agents if agent != seat)

@@ -102,7 +102,7 @@ def _forwarded(
     seat = Seat(
         agent,
         policy,
-        copies=len(rows),
+        num_envs=len(rows),
         actions=grid.action_space(agent),
         rng=generator(0, "policy", place),
         deterministic=True,
@@ -160,8 +160,8 @@ class _Watched:
         self.total: Array = np.zeros(1)
         self.seen = 0
 
-    def initial_state(self, copies: int) -> Any:
-        return self.policy.initial_state(copies)
+    def initial_state(self, num_envs: int) -> Any:
+        return self.policy.initial_state(num_envs)
 
     def act(
         self,

@@ -264,7 +264,7 @@ def _play(
         Seat(
             agent,
             player.team[agent],
-            copies=len(first),
+            num_envs=len(first),
             actions=rules.action_space(agent),
             rng=generator(seed, "policy", i),
             deterministic=player.deterministic,

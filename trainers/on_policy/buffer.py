@@ -99,9 +99,9 @@ class Frames:
 class Track(Frames):
     """What the agents of one policy saw and did, step by step."""
 
-    def __init__(self, seat: Seat, steps: int, copies: int) -> None:
-        super().__init__(seat, steps + 1, copies)
-        shape = (steps, copies, len(seat.agents))
+    def __init__(self, seat: Seat, steps: int, num_envs: int) -> None:
+        super().__init__(seat, steps + 1, num_envs)
+        shape = (steps, num_envs, len(seat.agents))
         self.action = np.zeros((*shape, *seat.actions.shape), seat.actions.dtype)
         self.log_prob = np.zeros(shape, dtype=np.float32)
         self.next_action = np.zeros_like(self.action[0])  # of t = T, where it is needed
@@ -123,18 +123,18 @@ class Rollout:
     """T steps of B copies: one Track per seat, and what all share."""
 
     def __init__(
-        self, seats: Sequence[Seat], steps: int, copies: int, agents: Sequence[str], features: int
+        self, seats: Sequence[Seat], steps: int, num_envs: int, agents: Sequence[str], features: int
     ) -> None:
         self.agents = tuple(agents)
-        self.tracks = [Track(seat, steps, copies) for seat in seats]
-        shape = (steps, copies, len(agents))
+        self.tracks = [Track(seat, steps, num_envs) for seat in seats]
+        shape = (steps, num_envs, len(agents))
         self.reward = np.zeros(shape, dtype=np.float32)
         self.acted = np.zeros(shape, dtype=bool)
         self.acting = np.zeros(shape[1:], dtype=bool)  # at t = T
         self.terminated = np.zeros(shape, dtype=bool)
         self.truncated = np.zeros(shape, dtype=bool)
         self.over = np.zeros(shape[:2], dtype=bool)  # whether step t was an episode's last
-        self.state = np.zeros((steps + 1, copies, features), dtype=np.float32)
+        self.state = np.zeros((steps + 1, num_envs, features), dtype=np.float32)
         self.begin()
 
     def begin(self) -> None:
@@ -168,18 +168,18 @@ class Rollout:
         self.over[t] = step.over
 
     def see_last(
-        self, t: int, copies: Array, observations: Mapping[str, Observation], state: Array | None
+        self, t: int, rows: Array, observations: Mapping[str, Observation], state: Array | None
     ) -> list[Frames]:
-        """Take in the last moments of agents that were cut in step ``t`` of ``copies`` [D]."""
-        self.final_step.append(np.full(len(copies), t))
-        self.final_copy.append(copies)
-        wide = np.zeros((len(copies), self.state.shape[-1]), dtype=np.float32)
+        """Take in the last moments of agents that were cut in step ``t`` of ``rows`` [D]."""
+        self.final_step.append(np.full(len(rows), t))
+        self.final_copy.append(rows)
+        wide = np.zeros((len(rows), self.state.shape[-1]), dtype=np.float32)
         if state is not None:
             self._put_state(wide, state)
         self.final_state.append(wide)
         seen = []
         for track, kept in zip(self.tracks, self.finals, strict=True):
-            frames = Frames(track.seat, len(copies))
+            frames = Frames(track.seat, len(rows))
             frames.see(..., observations)
             kept.append(frames)
             seen.append(frames)

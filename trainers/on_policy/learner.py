@@ -65,7 +65,7 @@ class Learner(nn.Module):
         if actions.continuous:
             first = torch.full((actions.outputs,), math.log(settings.action_std))
             self.log_std = nn.Parameter(first)
-        self.value_norm = ValueNorm(settings.value_decay, settings.normalise_values)
+        self.value_norm = ValueNorm(settings.value_decay, settings.normalize_values)
         self.to(device)
         own = [] if self.log_std is None else [self.log_std]
         self.actor_parameters = [*self.actor.parameters(), *own]

@@ -21,7 +21,7 @@ __all__ = [
     "gae",
     "kl_estimate",
     "linear",
-    "normalised",
+    "normalized",
     "settled",
     "shorten_gradient",
     "value_loss",
@@ -111,7 +111,7 @@ def settled(*, acted: Array, ended: Array, last_acts: Array) -> Array:
     return found
 
 
-def normalised(advantage: Array) -> Array:
+def normalized(advantage: Array) -> Array:
     """``advantage`` [R] with mean 0 and standard deviation 1; all 0 where they are equal.
 
     A difference that rounding could have made counts as none.
@@ -119,11 +119,11 @@ def normalised(advantage: Array) -> Array:
     if not len(advantage):
         return advantage
     wide = advantage.astype(np.float64)
-    centred = wide - wide.mean()
-    spread = centred.std()
+    centered = wide - wide.mean()
+    spread = centered.std()
     if spread <= 1e-6 * np.abs(wide).max():
         return np.zeros_like(advantage)
-    scaled: Array = (centred / spread).astype(advantage.dtype)
+    scaled: Array = (centered / spread).astype(advantage.dtype)
     return scaled
 
 

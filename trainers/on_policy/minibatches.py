@@ -106,4 +106,4 @@ class Means:
     def _weighted(name: str, told: Sequence[tuple[dict[str, float], int]]) -> float:
         """0 where no agent of the policy acted."""
         total = sum(decisions for _, decisions in told)
-        return sum(figures[name] * n for figures, n in told) / total if total else 0.0
+        return sum(metrics[name] * n for metrics, n in told) / total if total else 0.0

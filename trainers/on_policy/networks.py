@@ -304,7 +304,7 @@ class Actions:
             low, high = space.low.reshape(-1), space.high.reshape(-1)
             bounded = np.isfinite(low) & np.isfinite(high)
             with np.errstate(all="ignore"):
-                self.centre = np.where(bounded, (high + low) / 2, 0.0).astype(np.float32)
+                self.center = np.where(bounded, (high + low) / 2, 0.0).astype(np.float32)
                 self.half = np.where(bounded, (high - low) / 2, 1.0).astype(np.float32)
         else:
             raise UnsupportedSpaceError(
@@ -348,7 +348,7 @@ class Actions:
     def played(self, stored: Array) -> Array:
         """What the environment is given for ``stored`` [R, ...]."""
         if isinstance(self.space, spaces.Box):
-            flat = self.centre + self.half * stored
+            flat = self.center + self.half * stored
             shaped = flat.reshape(len(stored), *self.space.shape)
             clipped = np.clip(shaped, self.space.low, self.space.high)
             return np.asarray(clipped, dtype=self.space.dtype)

@@ -29,9 +29,9 @@ class Opponents:
     """
 
     def __init__(
-        self, rules: Rules[Any], named: Mapping[str, str], *, copies: int, seed: int
+        self, rules: Rules[Any], named: Mapping[str, str], *, num_envs: int, seed: int
     ) -> None:
-        self.copies = copies
+        self.num_envs = num_envs
         self._seats: dict[str, Seat] = {}
         for agent, name in named.items():
             player = reference_player(name, rules, agent)
@@ -44,7 +44,7 @@ class Opponents:
             self._seats[agent] = Seat(
                 agent,
                 player,
-                copies=copies,
+                num_envs=num_envs,
                 actions=actions,
                 rng=generator(seed, "policy", 1 + rules.agents.index(agent)),
                 deterministic=False,
@@ -66,24 +66,24 @@ class Opponents:
         return actions
 
     def would_play(
-        self, agent: str, observation: Observation, wanted: Array, copies: Array | None = None
+        self, agent: str, observation: Observation, wanted: Array, env_rows: Array | None = None
     ) -> Array:
         """The same for a moment that is not played on: nothing is remembered of it.
 
-        ``observation`` and ``wanted`` are of ``copies`` [D]; None: of all.
+        ``observation`` and ``wanted`` are of ``env_rows`` [D]; None: of all.
         """
         seat = self._seats[agent]
         actions = np.zeros(len(wanted), dtype=np.int64)
         rows = np.flatnonzero(wanted)
         if len(rows):
-            memory = take_tree(seat.memory, rows if copies is None else copies[rows])
+            memory = take_tree(seat.memory, rows if env_rows is None else env_rows[rows])
             actions[rows] = seat.policy.act(take_tree(observation, rows), memory, seat.rng).action
         return actions
 
-    def forget(self, copies: Array) -> None:
-        """Begin anew in ``copies``, whose episodes are over."""
+    def forget(self, env_rows: Array) -> None:
+        """Begin anew in ``env_rows``, whose episodes are over."""
         for seat in self._seats.values():
-            seat.forget(copies)
+            seat.forget(env_rows)
 
     # --- Saving ----------------------------------------------------------------------------------
 
@@ -98,7 +98,7 @@ class Opponents:
         self.require(memories)
         for agent, seat in self._seats.items():
             seat.rng.bit_generator.state = generators[agent]
-            everyone = np.arange(self.copies)
+            everyone = np.arange(self.num_envs)
             own = _filled(seat.memory, agent, memories)
             seat.memory = put_tree(seat.memory, everyone, own)
 
@@ -109,7 +109,7 @@ class Opponents:
 
     def restart(self) -> None:
         """Remember nothing: all episodes begin anew."""
-        self.forget(np.arange(self.copies))
+        self.forget(np.arange(self.num_envs))
 
     def _memories(self) -> dict[str, Array]:
         found: dict[str, Array] = {}

@@ -97,7 +97,7 @@ class MAPPO:
         self.env_steps = 0
         self._policy_of = dict(policies)
         self._make_batch = make_batch or partial(batch_for, workers=settings.workers)
-        self._opponents = Opponents(rules, opponents or {}, copies=settings.copies, seed=seed)
+        self._opponents = Opponents(rules, opponents or {}, num_envs=settings.num_envs, seed=seed)
         # Seats of opponents come last, one each: critics may be shown what they see and do.
         beside = {agent: f"opponent {agent}" for agent in opponents or ()}
         self._seats = make_seats(rules, {**policies, **beside}, settings.agent_id)
@@ -123,7 +123,7 @@ class MAPPO:
         # Of actor and critic, where they have memory: float32 [C, memory] before the next step.
         self._memory = {
             seat.policy: {
-                kind: np.zeros((settings.copies * len(seat.agents), settings.memory), np.float32)
+                kind: np.zeros((settings.num_envs * len(seat.agents), settings.memory), np.float32)
                 for kind in ("actor", "critic")
             }
             for seat in self._learning
@@ -163,23 +163,23 @@ class MAPPO:
 
     def learn(self) -> Iterator[Update]:
         """Rollouts and updates as long as whole rollouts fit into ``steps``, at least one."""
-        per_rollout = self.settings.copies * self.settings.n_steps
+        per_rollout = self.settings.num_envs * self.settings.n_steps
         last = max(1, self.steps // per_rollout) * per_rollout
         self._begin()
         while self.env_steps < last:
             rollout, episodes, seconds = self._collect()
             clock = time.perf_counter()
-            figures = self._update(rollout)
+            metrics = self._update(rollout)
             seconds["learning"] = time.perf_counter() - clock
             self.env_steps += per_rollout
-            yield Update(self.env_steps, episodes, figures, seconds)
+            yield Update(self.env_steps, episodes, metrics, seconds)
 
     # --- Rollout ---------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         """Make what is played in, and go on where it was; begins episodes where there are none."""
         if self._batch is None:
-            self._batch = self._make_batch(self.rules, self.settings.copies, self.seed)
+            self._batch = self._make_batch(self.rules, self.settings.num_envs, self.seed)
             self._exact = bool(getattr(self._batch, "resumes_exactly", True))
         if self._resumed is not None:
             try:
@@ -192,7 +192,7 @@ class MAPPO:
         if self._rollout is None:
             given, agents = self.settings, self.rules.agents
             self._rollout = Rollout(
-                self._seats, given.n_steps, given.copies, agents, self._features
+                self._seats, given.n_steps, given.num_envs, agents, self._features
             )
 
     def _collect(self) -> tuple[Rollout, list[Episode], dict[str, float]]:
@@ -298,19 +298,19 @@ class MAPPO:
             state = self._global_state()
             own = None if state is None else state[going_on]
             places.append((going_on, take_tree(step.observations, going_on), own))
-        for copies, seen, state in places:
-            wide = None if not self._features else np.asarray(state).reshape(len(copies), -1)
-            finals = rollout.see_last(t, copies, seen, wide)
+        for env_rows, seen, state in places:
+            wide = None if not self._features else np.asarray(state).reshape(len(env_rows), -1)
+            finals = rollout.see_last(t, env_rows, seen, wide)
             for i, frames in enumerate(finals):
-                shape = (len(copies), len(frames.seat.agents))
+                shape = (len(env_rows), len(frames.seat.agents))
                 action = np.zeros((*shape, *frames.seat.actions.shape), frames.seat.actions.dtype)
                 wanted = np.zeros(shape, dtype=bool)
                 if self.critic_input == "observations+actions":
                     # Who would act. A mask tells; without one, whoever was cut.
-                    wanted |= rollout.truncated[t][copies][:, frames.seat.places]
+                    wanted |= rollout.truncated[t][env_rows][:, frames.seat.places]
                     if frames.seat.layout.masked:
                         wanted &= frames.mask.any(axis=-1)
-                    action[...] = self._would_play(i, frames, ..., wanted, seen, copies)
+                    action[...] = self._would_play(i, frames, ..., wanted, seen, env_rows)
                 rollout.final_action[i].append(action)
                 rollout.final_acts[i].append(wanted)
 
@@ -321,21 +321,21 @@ class MAPPO:
         at: Any,
         wanted: Array,
         observations: Mapping[str, Observation],
-        copies: Array | None = None,
+        env_rows: Array | None = None,
     ) -> Array:
         """Actions drawn for a moment that is not played on, where ``wanted`` bool [D, P]."""
         seat = frames.seat
         if self._is_opponent(seat):
             (agent,) = seat.agents
             seen, acts = observations[agent], wanted[:, 0]
-            return self._opponents.would_play(agent, seen, acts, copies)[:, None]
+            return self._opponents.would_play(agent, seen, acts, env_rows)[:, None]
         learner, kept = self._learners[seat.policy], self._memory[seat.policy]["actor"]
         action = np.zeros((*wanted.shape, *seat.actions.shape), seat.actions.dtype)
         rows = np.flatnonzero(wanted)
         if len(rows):
-            if copies is not None:
+            if env_rows is not None:
                 places = np.arange(len(seat.agents))
-                kept = kept[(copies[:, None] * len(seat.agents) + places).reshape(-1)]
+                kept = kept[(env_rows[:, None] * len(seat.agents) + places).reshape(-1)]
             parts, mask = frame_parts(frames, at, rows, self._device)
             with torch.inference_mode():
                 outputs, _ = learner.actor.step(parts, self._tensor(kept[rows]))
@@ -343,13 +343,13 @@ class MAPPO:
             action.reshape(wanted.size, *seat.actions.shape)[rows] = drawn
         return action
 
-    def _forget(self, copies: Array) -> None:
-        """Actors begin anew in ``copies``, whose episodes are over."""
-        self._opponents.forget(copies)
+    def _forget(self, env_rows: Array) -> None:
+        """Actors begin anew in ``env_rows``, whose episodes are over."""
+        self._opponents.forget(env_rows)
         if self.settings.memory:
             for seat in self._learning:
                 kept = self._memory[seat.policy]["actor"]
-                kept.reshape(-1, len(seat.agents), kept.shape[-1])[copies] = 0
+                kept.reshape(-1, len(seat.agents), kept.shape[-1])[env_rows] = 0
 
     def _tensor(self, values: Array) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self._device)
@@ -467,7 +467,7 @@ class MAPPO:
 
     def _update(self, rollout: Rollout) -> dict[str, float]:
         """Epochs of minibatches for each policy that trains; its figures."""
-        figures: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         # All is judged before anything is learned: the actions and values are of one moment.
         for i, track in enumerate(rollout.tracks):
             learner = self._learners.get(track.seat.policy)
@@ -475,9 +475,9 @@ class MAPPO:
                 continue
             prefix = f"{track.seat.policy}/" if len(self._learners) > 1 else ""
             for key, value in self._improve(rollout, i, learner).items():
-                figures[prefix + key] = value
+                metrics[prefix + key] = value
             finite.require_finite_weights(track.seat.policy, learner)
-        return figures
+        return metrics
 
     def _improve(self, rollout: Rollout, i: int, learner: Learner) -> dict[str, float]:
         """Let one policy learn from a rollout."""
@@ -497,9 +497,9 @@ class MAPPO:
 
         # All that was decided, row by row of [T * C]; only rows that are known are learned from.
         weight = np.zeros_like(advantage)
-        weight[known] = maths.normalised(advantage[known])
+        weight[known] = maths.normalized(advantage[known])
         wanted = np.zeros_like(advantage)
-        wanted[known] = norm.normalise(target).numpy()
+        wanted[known] = norm.normalize(target).numpy()
         decisions = {
             "action": track.action.reshape(advantage.size, *track.seat.actions.shape),
             "mask": track.mask[:-1].reshape(advantage.size, track.seat.actions.masks),
@@ -521,11 +521,11 @@ class MAPPO:
             shuffled = self._shuffles.permutation(units)
             for chosen in np.array_split(shuffled, parts):
                 self._minibatch(learner, views, data, chosen, ent_coef, seen)
-            if given.kl_stop is not None and seen.latest("approx_kl") > given.kl_stop:
+            if given.target_kl is not None and seen.latest("approx_kl") > given.target_kl:
                 break
-        if given.target_kl is not None and parts:
+        if given.kl_target is not None and parts:
             divergence = seen.latest("approx_kl")
-            learner.kl_coef = maths.adapted_penalty(learner.kl_coef, divergence, given.target_kl)
+            learner.kl_coef = maths.adapted_penalty(learner.kl_coef, divergence, given.kl_target)
         return {
             "policy_loss": seen.mean("policy_loss"),
             "value_loss": seen.mean("value_loss"),
@@ -574,7 +574,7 @@ class MAPPO:
             mini["target"],
             huber_delta=given.huber_delta,
             before=mini["before"],
-            clip_range=given.value_clip,
+            clip_range=given.clip_range_vf,
         ).mean()
 
         learner.optimizer.zero_grad()

@@ -57,7 +57,7 @@ class ValueNorm(nn.Module):
         ):
             kept.mul_(self.decay).add_(new.to(kept.device), alpha=1 - self.decay)
 
-    def normalise(self, returns: torch.Tensor) -> torch.Tensor:
+    def normalize(self, returns: torch.Tensor) -> torch.Tensor:
         """From the environment's scale to the critic's."""
         return (returns - self.mean) / self.scale
 

@@ -14,8 +14,8 @@ from corral.trainers.report import svg as pen
 
 __all__ = ["Bar", "LearningCurve", "bar_chart", "learning_chart", "node_chart", "policy_chart"]
 
-LOSS_COLOURS = (pen.RED, pen.ORANGE, pen.PURPLE)
-CURVE_COLOURS = (pen.BLUE, pen.RED, pen.GREEN, pen.PURPLE, pen.SKY, pen.ORANGE)
+LOSS_COLORS = (pen.RED, pen.ORANGE, pen.PURPLE)
+CURVE_COLORS = (pen.BLUE, pen.RED, pen.GREEN, pen.PURPLE, pen.SKY, pen.ORANGE)
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ def bar_chart(bars: Sequence[Bar], title: str) -> str:
     parts = [pen.text(left, 16, title, size=13)]
     for place, bar in enumerate(bars):
         y = top + place * height
-        colour = pen.GREY if bar.name == "optimum" else pen.GREEN if bar.marked else pen.BLUE
+        color = pen.GRAY if bar.name == "optimum" else pen.GREEN if bar.marked else pen.BLUE
         weight = 600 if bar.marked else 400
         parts.append(pen.text(left - 8, y + 14, pen.cut(bar.name), anchor="end", weight=weight))
-        parts.append(pen.box(left, y + 3, max(1.0, bar.value * scale), height - 8, colour))
+        parts.append(pen.box(left, y + 3, max(1.0, bar.value * scale), height - 8, color))
         end = left + bar.value * scale
         if bar.low is not None and bar.high is not None:
             middle = y + height / 2 - 1
@@ -81,30 +81,30 @@ def node_chart(
     load_top = pen.round_up(float(max(arrivals.max(), capacity.max(), 1)))
     x = pen.LEFT + (np.arange(points) + 0.5) / points * (pen.WIDTH - pen.LEFT - pen.RIGHT)
     parts = [pen.text(pen.LEFT, 18, title, size=13, weight=600)]
-    legend = (("arrivals, requests per step", pen.BLUE), ("capacity", pen.GREY))
+    legend = (("arrivals, requests per step", pen.BLUE), ("capacity", pen.GRAY))
     spot = pen.WIDTH - pen.RIGHT - sum(len(name) * pen.LETTER + 32 for name, _ in legend)
-    for name, colour in legend:
-        parts += [pen.box(spot, 10, 14, 8, colour), pen.text(spot + 19, 18, name)]
+    for name, color in legend:
+        parts += [pen.box(spot, 10, 14, 8, color), pen.text(spot + 19, 18, name)]
         spot += len(name) * pen.LETTER + 32
 
     base = top + plot
     parts += pen.axis(top, base, load_top)
     y = base - arrivals / load_top * plot
     parts.append(pen.area(x, y, base, pen.BLUE))
-    parts.append(pen.path(x, base - capacity / load_top * plot, pen.GREY))
+    parts.append(pen.path(x, base - capacity / load_top * plot, pen.GRAY))
     bottom: float = base
-    for what, curves, colours in (
+    for what, curves, colors in (
         ("forwarded", forwarded or {}, (pen.SKY,)),
-        ("lost", losses, LOSS_COLOURS),
+        ("lost", losses, LOSS_COLORS),
     ):
         strip_top = pen.round_up(float(max([curve.max() for curve in curves.values()] + [1])))
-        for (name, curve), colour in zip(curves.items(), colours, strict=False):
+        for (name, curve), color in zip(curves.items(), colors, strict=False):
             parts.append(
                 pen.text(pen.LEFT, bottom + caption - 4, f"{what}, {pen.cut(name, 60)}", size=11)
             )
             bottom += caption + strip
             parts += pen.axis(bottom - strip, bottom, strip_top)
-            parts.append(pen.columns(x, curve / strip_top * strip, bottom, colour))
+            parts.append(pen.columns(x, curve / strip_top * strip, bottom, color))
     for place in np.linspace(0, points - 1, min(5, points)).round().astype(int).tolist():
         anchor = "start" if place == 0 else "end" if place == points - 1 else "middle"
         parts.append(pen.text(float(x[place]), bottom + 16, labels[place], anchor=anchor))
@@ -139,24 +139,24 @@ def learning_chart(curves: Sequence[LearningCurve], levels: Mapping[str, float])
     parts.append(pen.text(pen.LEFT + width / 2, base + 32, "env steps", anchor="middle"))
 
     flat = height(np.array(list(levels.values()))).tolist()
-    parts += [pen.line(pen.LEFT, y, end, y, pen.GREY, 1.5, dash="5 4") for y in flat]
+    parts += [pen.line(pen.LEFT, y, end, y, pen.GRAY, 1.5, dash="5 4") for y in flat]
     last: list[float] = []  # where each line ends, so that its name can stand there
     looks = []
     for place, (steps, returns) in enumerate(shown):
-        colour = CURVE_COLOURS[place % len(CURVE_COLOURS)]
-        dash = ("", "6 3", "2 2")[place // len(CURVE_COLOURS) % 3]
+        color = CURVE_COLORS[place % len(CURVE_COLORS)]
+        dash = ("", "6 3", "2 2")[place // len(CURVE_COLORS) % 3]
         at, heights, known = pen.LEFT + steps / most * width, height(returns), np.isfinite(returns)
         for first, after in _runs(known):
             piece = slice(first, after)
-            parts.append(pen.path(at[piece], heights[piece], colour, 1.8, dash=dash))
+            parts.append(pen.path(at[piece], heights[piece], color, 1.8, dash=dash))
             if after - first == 1:  # a dot, where there is no line
-                parts.append(pen.box(at[first] - 2, heights[first] - 2, 4, 4, colour))
+                parts.append(pen.box(at[first] - 2, heights[first] - 2, 4, 4, color))
         last.append(float(heights[known][-1]) if known.any() else float(base))
-        looks.append((colour, dash))
-    looks += [(pen.GREY, "5 4")] * len(levels)
+        looks.append((color, dash))
+    looks += [(pen.GRAY, "5 4")] * len(levels)
     places = pen.apart(last + flat, 15, top, base)
-    for name, y, (colour, dash) in zip(names, places, looks, strict=True):
-        parts.append(pen.line(end + 8, y, end + 26, y, colour, 2.5, dash=dash))
+    for name, y, (color, dash) in zip(names, places, looks, strict=True):
+        parts.append(pen.line(end + 8, y, end + 26, y, color, 2.5, dash=dash))
         parts.append(pen.text(end + 31, y + 4, pen.cut(name)))
     return pen.svg(base + 42, parts, "team return per episode over env steps")
 
@@ -307,7 +307,7 @@ def _shade(share: float) -> str:
     place = share * (len(SHADES) - 1)
     below = min(int(place), len(SHADES) - 2)
     low, high = (
-        [int(colour[k : k + 2], 16) for k in (1, 3, 5)] for colour in SHADES[below : below + 2]
+        [int(color[k : k + 2], 16) for k in (1, 3, 5)] for color in SHADES[below : below + 2]
     )
     mixed = [round(a + (b - a) * (place - below)) for a, b in zip(low, high, strict=True)]
     return "#" + "".join(f"{part:02x}" for part in mixed)

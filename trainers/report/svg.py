@@ -12,8 +12,8 @@ from corral.envs.core import Array
 
 __all__ = [
     "BLUE",
+    "GRAY",
     "GREEN",
-    "GREY",
     "INK",
     "LEFT",
     "LETTER",
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 # Okabe and Ito's palette, told apart by colour-blind readers too.
-BLUE, GREY, RED, ORANGE, INK = "#0072B2", "#9a9a9a", "#D55E00", "#E69F00", "#333333"
+BLUE, GRAY, RED, ORANGE, INK = "#0072B2", "#9a9a9a", "#D55E00", "#E69F00", "#333333"
 GREEN, PURPLE, SKY, PALE = "#009E73", "#CC79A7", "#56B4E9", "#e5e5e5"
 WIDTH = 920
 LEFT, RIGHT = 64, 12  # margins of the plots
@@ -75,9 +75,9 @@ def text(
     )
 
 
-def box(x: float, y: float, width: float, height: float, colour: str) -> str:
+def box(x: float, y: float, width: float, height: float, color: str) -> str:
     return (
-        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}"/>'
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{color}"/>'
     )
 
 
@@ -86,30 +86,30 @@ def line(
     y1: float,
     x2: float,
     y2: float,
-    colour: str = INK,
+    color: str = INK,
     width: float = 1,
     dash: str = "",
 ) -> str:
-    return path(np.array([x1, x2]), np.array([y1, y2]), colour, width, dash)
+    return path(np.array([x1, x2]), np.array([y1, y2]), color, width, dash)
 
 
 def _points(x: Array, y: Array) -> str:
     return "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
 
 
-def path(x: Array, y: Array, colour: str, width: float = 1.5, dash: str = "") -> str:
+def path(x: Array, y: Array, color: str, width: float = 1.5, dash: str = "") -> str:
     dashed = f' stroke-dasharray="{dash}"' if dash else ""
     return (
-        f'<path d="M{_points(x, y)}" fill="none" stroke="{colour}" stroke-width="{width}"{dashed}/>'
+        f'<path d="M{_points(x, y)}" fill="none" stroke="{color}" stroke-width="{width}"{dashed}/>'
     )
 
 
-def area(x: Array, y: Array, base: float, colour: str) -> str:
+def area(x: Array, y: Array, base: float, color: str) -> str:
     shape = f"M{x[0]:.1f} {base:.1f}L{_points(x, y)}L{x[-1]:.1f} {base:.1f}Z"
-    return f'<path d="{shape}" fill="{colour}" fill-opacity="0.75"/>'
+    return f'<path d="{shape}" fill="{color}" fill-opacity="0.75"/>'
 
 
-def columns(x: Array, heights: Array, base: float, colour: str) -> str:
+def columns(x: Array, heights: Array, base: float, color: str) -> str:
     """Columns of the given heights that stand on ``base``, as one shape."""
     width = max(1.0, (WIDTH - LEFT - RIGHT) / len(x))
     columns = zip((x - width / 2).tolist(), heights.tolist(), strict=True)
@@ -118,12 +118,12 @@ def columns(x: Array, heights: Array, base: float, colour: str) -> str:
         for at, height in columns
         if height > 0
     )
-    return f'<path d="{shape}" fill="{colour}"/>' if shape else ""
+    return f'<path d="{shape}" fill="{color}"/>' if shape else ""
 
 
 def axis(top: float, base: float, largest: float) -> list[str]:
     return [
-        line(LEFT, base, WIDTH - RIGHT, base, GREY),
+        line(LEFT, base, WIDTH - RIGHT, base, GRAY),
         text(LEFT - 6, base, "0", anchor="end", size=11),
         text(LEFT - 6, top + 9, f"{largest:g}", anchor="end", size=11),
     ]

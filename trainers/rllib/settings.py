@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from corral.envs.arguments import amount, one_of, whole
+from corral.envs.arguments import nonnegative_float, nonnegative_int, one_of
 
 __all__ = ["RLlibPPOSettings"]
 
@@ -59,25 +59,25 @@ class RLlibPPOSettings:
                 raise ValueError(f"{name}={value!r}: give True or False")
         if not (isinstance(self.address, str) and self.address):
             raise ValueError(f"address={self.address!r}: give HOST:PORT, 'auto' or 'local'")
-        whole("runners", self.runners)
+        nonnegative_int("runners", self.runners)
         for name in ("envs_per_runner", "train_batch_size", "batch_size", "n_epochs"):
-            whole(name, getattr(self, name), least=1)
+            nonnegative_int(name, getattr(self, name), least=1)
         for name in ("learning_rate", "ent_coef", "vf_coef", "kl_coef", "cpus_per_runner"):
-            amount(name, getattr(self, name))
+            nonnegative_float(name, getattr(self, name))
         if self.ent_coef_end is not None:
-            amount("ent_coef_end", self.ent_coef_end)
+            nonnegative_float("ent_coef_end", self.ent_coef_end)
         for name in ("gamma", "gae_lambda"):
-            if not amount(name, getattr(self, name)) <= 1:
+            if not nonnegative_float(name, getattr(self, name)) <= 1:
                 raise ValueError(f"{name}={getattr(self, name)}: give a number of 0 to 1")
         for name in ("clip_range", "max_grad_norm", "kl_target", "patience"):
-            if not amount(name, getattr(self, name)) > 0:
+            if not nonnegative_float(name, getattr(self, name)) > 0:
                 raise ValueError(f"{name}={getattr(self, name)}: give a number above 0")
         for name, least in (("net_arch", 0), ("cnn_layers", 2)):
             sizes = getattr(self, name)
             if not isinstance(sizes, tuple) or len(sizes) < least:
                 raise ValueError(f"{name}={sizes!r}: give a tuple of numbers of units")
             for units in sizes:
-                whole(name, units, least=1)
+                nonnegative_int(name, units, least=1)
         if self.batch_size > self.train_batch_size:
             raise ValueError(
                 f"batch_size={self.batch_size}: give at most train_batch_size="

@@ -213,7 +213,7 @@ class RLlibPPO:
             self.env_steps += int(steps)
             episodes = [Episode(**episode) for episode in played.get("corral_episodes") or ()]
             seconds = {"rllib": time.perf_counter() - clock}
-            yield Update(self.env_steps, episodes, self._figures(result), seconds)
+            yield Update(self.env_steps, episodes, self._metrics(result), seconds)
 
     def _start_ray(self) -> None:
         """Connect to the cluster, or start a Ray of our own on this machine."""
@@ -275,16 +275,16 @@ class RLlibPPO:
             networks.load_state_dict({k: torch.tensor(np.asarray(v)) for k, v in weights.items()})
             finite.require_finite_weights(name, networks)
 
-    def _figures(self, result: Mapping[str, Any]) -> dict[str, float]:
+    def _metrics(self, result: Mapping[str, Any]) -> dict[str, float]:
         """What RLlib tells of an update, by policy where there are several."""
-        figures = {}
+        metrics = {}
         for name in self.trained:
             told = result.get("learners", {}).get(name, {})
             prefix = f"{name}/" if len(self._networks) > 1 else ""
             for theirs, ours in FIGURES.items():
                 if theirs != "mean_kl_loss" or self.settings.kl_coef:
-                    figures[prefix + ours] = float(told.get(theirs, np.nan))
-        return figures
+                    metrics[prefix + ours] = float(told.get(theirs, np.nan))
+        return metrics
 
     # --- Saving ----------------------------------------------------------------------------------
 

@@ -99,7 +99,7 @@ class Statistics:
         spent = max(sum(update.seconds.values()), 1e-9)
         for part, value in update.seconds.items():
             row[f"share_{part}"] = round(value / spent, 4)
-        return row | {name: float(value) for name, value in update.figures.items()}
+        return row | {name: float(value) for name, value in update.metrics.items()}
 
     @staticmethod
     def _mean(values: Sequence[float]) -> float | None:

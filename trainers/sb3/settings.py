@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from corral.envs.arguments import amount, one_of, whole
+from corral.envs.arguments import nonnegative_float, nonnegative_int, one_of
 
 __all__ = ["SB3Settings"]
 
@@ -19,7 +19,7 @@ class SB3Settings:
     """Settings under Stable-Baselines3's names; ValueError names one that is out of range."""
 
     vec_env: str = setting("batch", "'batch' (fast, resumes exactly) or 'supersuit'")
-    copies: int = setting(16, "copies of the environment, B")
+    num_envs: int = setting(16, "copies of the environment, B")
     cpus: int = setting(0, "worker processes of SuperSuit; 0: none")
     n_steps: int = setting(64, "env steps of each copy per rollout")
     batch_size: int = setting(512, "decisions in a minibatch")
@@ -43,20 +43,20 @@ class SB3Settings:
         for name in ("anneal", "agent_id"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name}={getattr(self, name)!r}: give True or False")
-        whole("cpus", self.cpus)
-        for name, least in (("copies", 1), ("n_steps", 1), ("batch_size", 2), ("n_epochs", 1)):
-            whole(name, getattr(self, name), least=least)
+        nonnegative_int("cpus", self.cpus)
+        for name, least in (("num_envs", 1), ("n_steps", 1), ("batch_size", 2), ("n_epochs", 1)):
+            nonnegative_int(name, getattr(self, name), least=least)
         for name in ("ent_coef", "vf_coef", "learning_rate"):
-            amount(name, getattr(self, name))
+            nonnegative_float(name, getattr(self, name))
         for name in ("gamma", "gae_lambda"):
-            if not amount(name, getattr(self, name)) <= 1:
+            if not nonnegative_float(name, getattr(self, name)) <= 1:
                 raise ValueError(f"{name}={getattr(self, name)}: give a number of 0 to 1")
         for name in ("clip_range", "max_grad_norm"):
-            if not amount(name, getattr(self, name)) > 0:
+            if not nonnegative_float(name, getattr(self, name)) > 0:
                 raise ValueError(f"{name}={getattr(self, name)}: give a number above 0")
-        if self.target_kl is not None and not amount("target_kl", self.target_kl) > 0:
+        if self.target_kl is not None and not nonnegative_float("target_kl", self.target_kl) > 0:
             raise ValueError(f"target_kl={self.target_kl}: give a number above 0, or None")
         if not isinstance(self.net_arch, tuple):
             raise ValueError(f"net_arch={self.net_arch!r}: give a tuple of numbers of units")
         for units in self.net_arch:
-            whole("net_arch", units, least=1)
+            nonnegative_int("net_arch", units, least=1)

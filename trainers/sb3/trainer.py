@@ -98,7 +98,7 @@ class SB3PPO:
     def _learner(self, name: str, place: int, trained: bool) -> Learner:
         agents = [i for i, agent in enumerate(self.rules.agents) if self._policy_of[agent] == name]
         n = len(self.rules.agents)
-        columns = (n * np.arange(self.settings.copies)[:, None] + agents).reshape(-1)
+        columns = (n * np.arange(self.settings.num_envs)[:, None] + agents).reshape(-1)
         given = self.settings
         model = self.algorithm(
             self.policy_class,
@@ -142,7 +142,7 @@ class SB3PPO:
 
     def learn(self) -> Iterator[Update]:
         """Rollouts and updates as long as whole rollouts fit into ``steps``, at least one."""
-        per_rollout = self.settings.copies * self.settings.n_steps
+        per_rollout = self.settings.num_envs * self.settings.n_steps
         last = max(1, self.steps // per_rollout) * per_rollout
         seen = self._begin()
         while self.env_steps < last:
@@ -150,9 +150,9 @@ class SB3PPO:
                 seen, episodes, seconds = self._collect(seen)
                 self.env_steps += per_rollout
                 clock = time.perf_counter()
-                figures = self._update()
+                metrics = self._update()
                 seconds["learning"] = time.perf_counter() - clock
-            yield Update(self.env_steps, episodes, figures, seconds)
+            yield Update(self.env_steps, episodes, metrics, seconds)
 
     def _begin(self) -> dict[str, Array]:
         """The observations to go on from; begins episodes where there are none."""
@@ -170,14 +170,14 @@ class SB3PPO:
         return seen
 
     def _make_vec_env(self) -> ColumnVecEnv:
-        copies, agent_id = self.settings.copies, self.settings.agent_id
+        num_envs, agent_id = self.settings.num_envs, self.settings.agent_id
         if self.settings.vec_env == "batch":
-            vec_env = BatchVecEnv(make_batch(self.rules, copies), agent_id)
+            vec_env = BatchVecEnv(make_batch(self.rules, num_envs), agent_id)
             vec_env.seed(self.seed)
             return vec_env
         with _interrupts_ignored():  # a Ctrl-C is for this process; it ends the workers
             env = ParallelShell(self.rules)
-            return vectorize(env, copies, self.settings.cpus, self.seed, agent_id)
+            return vectorize(env, num_envs, self.settings.cpus, self.seed, agent_id)
 
     def _collect(
         self, seen: dict[str, Array]
@@ -273,22 +273,22 @@ class SB3PPO:
 
     def _update(self) -> dict[str, float]:
         """Stable-Baselines3's epochs of minibatches for each policy that trains; its figures."""
-        figures: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         for name, learner in self._learners.items():
             if not learner.trained:
                 continue
             model = learner.model
             # As far as training was before this rollout: Stable-Baselines3 counts it as done, and
             # so spends the last one with a learning rate of 0.
-            before = self.env_steps - self.settings.copies * self.settings.n_steps
+            before = self.env_steps - self.settings.num_envs * self.settings.n_steps
             model._update_current_progress_remaining(before, self.steps)
             model.train()
             prefix = f"{name}/" if len(self._learners) > 1 else ""
             for key, value in model.logger.name_to_value.items():
-                figures[prefix + key.removeprefix("train/")] = float(value)
+                metrics[prefix + key.removeprefix("train/")] = float(value)
             model.logger.name_to_value.clear()
             finite.require_finite_weights(name, model.policy)
-        return figures
+        return metrics
 
     # --- Saving ----------------------------------------------------------------------------------
 

@@ -37,16 +37,16 @@ def dfaas(**kwargs: Any) -> Any:
     return dfaas_v0.parallel_env(**{**settings, **kwargs})
 
 
-def stock(env: Any, copies: int, cpus: int = 0, base_class: str = "stable_baselines3") -> Any:
+def stock(env: Any, num_envs: int, cpus: int = 0, base_class: str = "stable_baselines3") -> Any:
     """SuperSuit's VecEnv as its users make it."""
     vector = supersuit.pettingzoo_env_to_vec_env_v1(env)
-    return supersuit.concat_vec_envs_v1(vector, copies, num_cpus=cpus, base_class=base_class)
+    return supersuit.concat_vec_envs_v1(vector, num_envs, num_cpus=cpus, base_class=base_class)
 
 
-def shown(observations: dict[str, np.ndarray], copies: int) -> list[Any]:
+def shown(observations: dict[str, np.ndarray], num_envs: int) -> list[Any]:
     """The observations copy by copy, as plain data."""
-    apart = {k: v.reshape(copies, -1, *v.shape[1:]) for k, v in observations.items()}
-    return [plain({k: v[row] for k, v in apart.items()}) for row in range(copies)]
+    apart = {k: v.reshape(num_envs, -1, *v.shape[1:]) for k, v in observations.items()}
+    return [plain({k: v[row] for k, v in apart.items()}) for row in range(num_envs)]
 
 
 # --- The time limit ------------------------------------------------------------------------------
@@ -83,27 +83,27 @@ def test_copies_without_a_seed_play_episodes_of_their_own() -> None:
     assert all(copy == alike[0] for copy in alike)
 
     first, second = vectorize(used, 4), vectorize(used, 4)
-    copies = shown(first.reset(), 4) + shown(second.reset(), 4)
-    assert len({str(copy) for copy in copies}) > 4
+    num_envs = shown(first.reset(), 4) + shown(second.reset(), 4)
+    assert len({str(copy) for copy in num_envs}) > 4
 
 
 def test_copies_in_different_workers_play_episodes_of_their_own() -> None:
     vector = stock(dfaas(trace=small_trace(steps=500)), 4, cpus=2, base_class="gymnasium")
-    copies = shown(vector.reset(seed=5)[0], 4)
+    num_envs = shown(vector.reset(seed=5)[0], 4)
     vector.close()
-    assert copies[1] == copies[2]  # worker 0 plays seeds 5 and 6, worker 1 seeds 6 and 7
+    assert num_envs[1] == num_envs[2]  # worker 0 plays seeds 5 and 6, worker 1 seeds 6 and 7
 
     vec_env = vectorize(dfaas(trace=small_trace(steps=500)), 4, cpus=2, seed=5)
     assert len({str(copy) for copy in shown(vec_env.reset(), 4)}) == 4
     vec_env.close()
 
 
-@pytest.mark.parametrize(("copies", "cpus"), [(3, 0), (3, 1), (4, 2), (5, 2), (5, 4)])
-def test_copy_r_plays_like_row_r_of_a_batch(copies: int, cpus: int) -> None:
+@pytest.mark.parametrize(("num_envs", "cpus"), [(3, 0), (3, 1), (4, 2), (5, 2), (5, 4)])
+def test_copy_r_plays_like_row_r_of_a_batch(num_envs: int, cpus: int) -> None:
     """Bit for bit over several episodes, whichever process runs it."""
     arguments: dict[str, Any] = {"trace": small_trace(), "max_cycles": 6, "route": "two"}
-    batch = adapters.make_batch("dfaas_v0", copies, 9, illegal="raise", **arguments)
-    vec_env = vectorize(dfaas(), copies, cpus, seed=9)
+    batch = adapters.make_batch("dfaas_v0", num_envs, 9, illegal="raise", **arguments)
+    vec_env = vectorize(dfaas(), num_envs, cpus, seed=9)
     seen, observations = batch.reset(), vec_env.reset()
     rng = np.random.default_rng(0)
     ends = 0
@@ -118,7 +118,7 @@ def test_copy_r_plays_like_row_r_of_a_batch(copies: int, cpus: int) -> None:
         assert plain(dones) == plain((step.terminated | step.truncated).reshape(-1))
         seen = step.observations
         ends += int(dones.sum())
-    assert ends == 3 * 3 * copies
+    assert ends == 3 * 3 * num_envs
     vec_env.close()
 
 
@@ -244,7 +244,7 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
         vectorize(dfaas_v0.env(trace=small_trace()), 2)
     with pytest.raises(UnsupportedSpaceError, match=r"agent_0 has .*, agent_1 has .*homogenize"):
         vectorize(ParallelShell(MortalRules((2, 5, 1))), 2)
-    with pytest.raises(ValueError, match="copies=0, cpus=0"):
+    with pytest.raises(ValueError, match="num_envs=0, cpus=0"):
         vectorize(dfaas(), 0)
 
 

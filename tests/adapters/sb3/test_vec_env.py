@@ -214,7 +214,7 @@ def test_pictures_are_of_copy_0() -> None:
 
 
 def test_making_one() -> None:
-    named = adapters.make_vec_env("dfaas_v0", copies=2, seed=3, trace=small_trace(), max_cycles=6)
+    named = adapters.make_vec_env("dfaas_v0", num_envs=2, seed=3, trace=small_trace(), max_cycles=6)
     given = adapters.BatchVecEnv(Batch(DfaasRules(small_trace(), max_cycles=6), 2, 3))
     assert plain(named.reset()) == plain(given.reset())
     with pytest.raises(UnknownNameError, match="did you mean 'dfaas_v0'"):
@@ -240,7 +240,7 @@ def test_a_missing_extra_is_named(package: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_agent_that_ends_early_is_refused() -> None:
-    vec_env = adapters.make_vec_env(MortalRules((2, 2), lives=(2, 5)), copies=3)
+    vec_env = adapters.make_vec_env(MortalRules((2, 2), lives=(2, 5)), num_envs=3)
     vec_env.reset()
     rng = np.random.default_rng(0)
     vec_env.step(legal(vec_env.action_masks(), rng))

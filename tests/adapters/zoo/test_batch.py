@@ -192,15 +192,15 @@ def aec_loop(
 @pytest.mark.parametrize("name", AEC)
 def test_aec_environments_play_like_a_plain_loop(name: str) -> None:
     """Whose turn it is, what the movers see, and every agent's return to the last bit."""
-    copies, seed = 3, 5
-    batch = make_zoo_batch(AEC[name], copies, seed)
+    num_envs, seed = 3, 5
+    batch = make_zoo_batch(AEC[name], num_envs, seed)
     batch.reset()
-    moves: list[list[tuple[str, int]]] = [[] for _ in range(copies)]
-    looks: list[list[Any]] = [[] for _ in range(copies)]
-    paid = np.zeros((copies, len(batch.agents)))
-    played: list[list[Any]] = [[] for _ in range(copies)]
+    moves: list[list[tuple[str, int]]] = [[] for _ in range(num_envs)]
+    looks: list[list[Any]] = [[] for _ in range(num_envs)]
+    paid = np.zeros((num_envs, len(batch.agents)))
+    played: list[list[Any]] = [[] for _ in range(num_envs)]
     rng = np.random.default_rng(1)
-    ends = np.zeros((copies, len(batch.agents)), dtype=int)
+    ends = np.zeros((num_envs, len(batch.agents)), dtype=int)
     observations = batch._observations
     while min(map(len, played)) < 3:
         actions = batch.sample_actions(rng)
@@ -223,7 +223,7 @@ def test_aec_environments_play_like_a_plain_loop(name: str) -> None:
                 assert (ends[row] == 1).all()
                 played[row].append((moves[row], looks[row], returns.tolist()))
                 moves[row], looks[row], paid[row], ends[row] = [], [], 0, 0
-    for row in range(copies):
+    for row in range(num_envs):
         env = AEC[name]()
         first_reset(env, seed, row)
         for number, (made, shown, returns) in enumerate(played[row]):
@@ -278,17 +278,17 @@ def test_a_reward_with_the_first_observation_is_in_the_return() -> None:
 
 def test_parallel_environments_play_like_a_plain_loop() -> None:
     """Box and MultiDiscrete actions, deaths, a late agent, no masks: three episodes of each."""
-    copies, seed = 2, 9
-    batch = make_zoo_batch(MixedEnv, copies, seed)
+    num_envs, seed = 2, 9
+    batch = make_zoo_batch(MixedEnv, num_envs, seed)
     observations = batch.reset()
-    envs = [MixedEnv() for _ in range(copies)]
+    envs = [MixedEnv() for _ in range(num_envs)]
     for row, env in enumerate(envs):
         first_reset(env, seed, row)
     assert set(observations["walker"]) == {"observation"}
-    assert observations["picker"]["observation"].shape == (copies,)
-    assert observations["late"]["action_mask"].shape == (copies, 3)
+    assert observations["picker"]["observation"].shape == (num_envs,)
+    assert observations["late"]["action_mask"].shape == (num_envs, 3)
     rng = np.random.default_rng(0)
-    returns = np.zeros((copies, 3))
+    returns = np.zeros((num_envs, 3))
     episodes = 0
     while episodes < 6:
         actions = batch.sample_actions(rng)
@@ -544,9 +544,9 @@ def test_what_is_no_environment_and_arguments_out_of_range() -> None:
     with pytest.raises(UnsupportedSpaceError, match="no PettingZoo environment"):
         make_zoo_batch(lambda: gymnasium.Env(), 1, seed=0)
     wrong: dict[str, Any]
-    for wrong in ({"copies": 0}, {"workers": -1}, {"deadline": 0.0}, {"max_cycles": 0}):
+    for wrong in ({"num_envs": 0}, {"workers": -1}, {"deadline": 0.0}, {"max_cycles": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
-            make_zoo_batch(RingEnv, **{"copies": 1, **wrong})
+            make_zoo_batch(RingEnv, **{"num_envs": 1, **wrong})
 
 
 class ChangedMask(SleepyEnv):

@@ -196,19 +196,19 @@ def random_arena(rng: np.random.Generator) -> dict[str, Any]:
     }
 
 
-def play_side_by_side(seed: int, copies: int = 8) -> np.ndarray:
+def play_side_by_side(seed: int, num_envs: int = 8) -> np.ndarray:
     """Play random arenas to their end with both; how often each info was seen."""
     rng = np.random.default_rng(seed)
     kwargs = random_arena(rng)
     rules = ArenaRules(**kwargs)
-    state = rules.start([generator(seed, "env", row) for row in range(copies)])
-    scalars = [ScalarArena(**kwargs) for _ in range(copies)]
+    state = rules.start([generator(seed, "env", row) for row in range(num_envs)])
+    scalars = [ScalarArena(**kwargs) for _ in range(num_envs)]
     for scalar, bits in zip(scalars, state.first.tolist(), strict=True):
         scalar.reset(bits)
     counted = np.zeros(len(INFO_KEYS), dtype=int)
     # The copies need not be at the same step: let the first play ahead by itself.
     for t in range(-int(rng.integers(3)), rules.max_cycles):
-        rows = np.arange(copies if t >= 0 else 1)
+        rows = np.arange(num_envs if t >= 0 else 1)
         rows = rows[[scalars[row].t < rules.max_cycles for row in rows]]
         actions = rng.integers(4, size=(len(rows), 2))
         part = copy_rows(state, rows)
@@ -284,7 +284,7 @@ def test_the_ceiling_is_reached_when_the_blocker_makes_way() -> None:
     for row in range(10):
         explorer += [RIGHT if row % 2 == 0 else LEFT] * 9 + [DOWN]
     blocker = [LEFT] * 9 + [DOWN] * 76 + [UP] + [LEFT] * 14  # off row 9, once row 8 is explored
-    batch = make_batch("arena_v0", copies=50, seed=0)
+    batch = make_batch("arena_v0", num_envs=50, seed=0)
     batch.reset()
     for actions in zip(explorer, blocker, strict=False):
         step = batch.step(np.tile(actions, (50, 1)))
@@ -294,7 +294,7 @@ def test_the_ceiling_is_reached_when_the_blocker_makes_way() -> None:
 
 def measured(pair: str, episodes: int, **kwargs: Any) -> TeamScore:
     rules = ArenaRules(**kwargs, illegal="raise")
-    score = evaluate_team(rules, arena_team(pair, rules), episodes=episodes, copies=128)
+    score = evaluate_team(rules, arena_team(pair, rules), episodes=episodes, num_envs=128)
     assert score.low is not None
     assert score.return_team <= 90.0001
     assert score.illegal_actions == 0
@@ -442,7 +442,7 @@ def test_masked_moves_raise_before_anything_changes() -> None:
 
 @pytest.mark.parametrize("action", [-1, 4, -(2**63), 2**63, 2**64 - 1])
 def test_batch_refuses_actions_out_of_range(action: int) -> None:
-    batch = make_batch("arena_v0", copies=2, seed=0)
+    batch = make_batch("arena_v0", num_envs=2, seed=0)
     batch.reset()
     actions = np.array([[0, 0], [0, action]], dtype=np.uint64 if action >= 2**63 else np.int64)
     with pytest.raises(ActionError, match=f"copy 1, agent_2: action {action} .*give 0..3"):

@@ -79,9 +79,9 @@ def test_amounts_are_rounded_up_to_whole_units(a: int, c: int, amount: str, leve
     assert int(Baseline(amount, rules).act(shown(rules, a, c)).action) == level
 
 
-def observations_of(kwargs: dict[str, Any], copies: int = 3) -> list[dict[str, Observation]]:
+def observations_of(kwargs: dict[str, Any], num_envs: int = 3) -> list[dict[str, Observation]]:
     """What random legal play meets in a configuration."""
-    batch = Batch(DfaasRules(**kwargs), copies, 0)
+    batch = Batch(DfaasRules(**kwargs), num_envs, 0)
     rng = np.random.default_rng(0)
     met = [batch.reset()]
     for _ in range(min(kwargs["max_cycles"], 8)):
@@ -216,13 +216,13 @@ def test_random_is_uniform_over_the_legal_levels() -> None:
     rules = rules_of()
     policy = Baseline("random", rules)
     rng = np.random.default_rng(0)
-    copies = 20_000
+    num_envs = 20_000
     for a in (0, 1, 6, 20):
         single = shown(rules, a, 3)
-        batch = {key: np.repeat(part[None], copies, axis=0) for key, part in single.items()}
+        batch = {key: np.repeat(part[None], num_envs, axis=0) for key, part in single.items()}
         counts = np.bincount(policy.act(batch, rng=rng).action, minlength=rules.levels)
         assert counts[a + 1 :].sum() == 0
-        expected = copies / (a + 1)
+        expected = num_envs / (a + 1)
         chi_square = ((counts[: a + 1] - expected) ** 2 / expected).sum()
         assert chi_square <= a + 5 * np.sqrt(2 * a)  # five standard deviations above its mean
     with pytest.raises(ValueError, match="needs rng="):

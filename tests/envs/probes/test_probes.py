@@ -54,7 +54,7 @@ def test_probes_keep_the_contract(name: str, kwargs: dict[str, Any]) -> None:
         make = functools.partial(getattr(probes, kind), name, **kwargs)
         # A bit is drawn alike by some seeds: how probes draw is tested below.
         assert check_contract(make, seeds=(0,), chance=False, other_process=False) > 4
-    assert check_rules(functools.partial(make_rules, name, **kwargs), copies=3) > 0
+    assert check_rules(functools.partial(make_rules, name, **kwargs), num_envs=3) > 0
 
 
 def test_another_process_plays_the_same_probe() -> None:
@@ -109,13 +109,13 @@ def test_rules_that_play_otherwise_have_another_identity() -> None:
 @variants
 def test_all_that_can_be_drawn_is_drawn_alike_often(name: str, kwargs: dict[str, Any]) -> None:
     rules = probes.PROBES[name](**kwargs)
-    copies = 4_000
-    drawn = rules.start([generator(7, "env", row) for row in range(copies)]).drawn
-    assert drawn.shape == (copies, len(rules.draws))
+    num_envs = 4_000
+    drawn = rules.start([generator(7, "env", row) for row in range(num_envs)]).drawn
+    assert drawn.shape == (num_envs, len(rules.draws))
     for column, size in zip(drawn.T, rules.draws, strict=True):
         counts = np.bincount(column, minlength=size)
         assert len(counts) == size
-        expected = copies / size
+        expected = num_envs / size
         assert (abs(counts - expected) < 5 * np.sqrt(expected)).all()
     if len(rules.draws) > 1:  # and independently of each other
         unlike = np.corrcoef(drawn.T) - np.eye(len(rules.draws))
@@ -314,7 +314,7 @@ def test_the_masks_of_p6_are_the_fifteen() -> None:
 
 
 def test_agents_of_p9_end_in_different_ways() -> None:
-    batch = make_batch("probe_p09_v0", copies=2, seed=0)
+    batch = make_batch("probe_p09_v0", num_envs=2, seed=0)
     batch.reset()
     for t in range(8):
         step = batch.step(np.zeros((2, 2), dtype=np.int64))

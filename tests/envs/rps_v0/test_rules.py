@@ -82,14 +82,14 @@ def test_a_limit_cuts_and_does_not_end() -> None:
     assert (set(terminated.values()), set(truncated.values())) == ({False}, {True})
 
 
-def play_side_by_side(seed: int, copies: int = 16) -> np.ndarray:
+def play_side_by_side(seed: int, num_envs: int = 16) -> np.ndarray:
     """Random episodes to their end with both; how often each info was seen."""
     rng = np.random.default_rng(seed)
     rules = RpsRules(rounds=int(rng.integers(1, 13)))
-    scalars = [ScalarRps(rules.rounds) for _ in range(copies)]
-    state = rules.start([generator(seed, "env", row) for row in range(copies)])
+    scalars = [ScalarRps(rules.rounds) for _ in range(num_envs)]
+    state = rules.start([generator(seed, "env", row) for row in range(num_envs)])
     counted = np.zeros(len(INFO_KEYS), dtype=int)
-    while rows := [row for row in range(copies) if not scalars[row].over]:
+    while rows := [row for row in range(num_envs) if not scalars[row].over]:
         rows = [row for row in rows if rng.random() < 0.8] or rows  # not all at the same round
         actions = rng.integers(3, size=(len(rows), 2))
         outcome = rules.step(copy_rows(state, np.array(rows)), actions)
@@ -143,7 +143,7 @@ def test_variants_keep_the_contract(kwargs: dict[str, Any]) -> None:
 class Reply:
     """The best reply to beat-last: what beats what beats the own last move; paper at first."""
 
-    def initial_state(self, copies: int) -> None:
+    def initial_state(self, num_envs: int) -> None:
         return None
 
     def act(self, observation: Any, *unused: Any, **also_unused: Any) -> Decision:
@@ -171,7 +171,7 @@ def test_the_best_reply_to_beat_last_wins_every_round(seat: str, other: str) -> 
 
 
 def test_what_the_heuristics_show() -> None:
-    batch = make_batch("rps_v0", copies=300, seed=0)
+    batch = make_batch("rps_v0", num_envs=300, seed=0)
     seen, rng = batch.reset(), np.random.default_rng(0)
     copier, beater = LastMove(0), LastMove(1)
     same, state = AlwaysSame(), AlwaysSame().initial_state(300)

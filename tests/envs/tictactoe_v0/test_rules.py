@@ -184,15 +184,15 @@ def random_size(rng: np.random.Generator) -> dict[str, Any]:
     return {"size": (rows, columns), "line": int(rng.integers(2, max(rows, columns) + 1))}
 
 
-def play_side_by_side(seed: int, copies: int = 12) -> np.ndarray:
+def play_side_by_side(seed: int, num_envs: int = 12) -> np.ndarray:
     """Play random games to their end with both, now and then illegally; how they ended."""
     rng = np.random.default_rng(seed)
     kwargs = random_size(rng)
     rules = TicTacToeRules(**kwargs)
-    scalars = [ScalarTicTacToe(rules.rows, rules.columns, rules.line) for _ in range(copies)]
-    state = rules.start([generator(seed, "env", row) for row in range(copies)])
+    scalars = [ScalarTicTacToe(rules.rows, rules.columns, rules.line) for _ in range(num_envs)]
+    state = rules.start([generator(seed, "env", row) for row in range(num_envs)])
     counted = np.zeros(len(INFO_KEYS), dtype=int)
-    while rows := [row for row in range(copies) if not scalars[row].over]:
+    while rows := [row for row in range(num_envs) if not scalars[row].over]:
         # The copies need not be at the same move: some wait.
         rows = [row for row in rows if rng.random() < 0.8]
         if not rows:
@@ -393,7 +393,7 @@ def test_perfect_play_needs_a_position_and_for_chance_a_generator() -> None:
 
 
 def test_a_larger_board_is_played_by_many_copies() -> None:
-    batch = make_batch("tictactoe_v0", copies=256, seed=0, size=5, line=4, illegal="raise")
+    batch = make_batch("tictactoe_v0", num_envs=256, seed=0, size=5, line=4, illegal="raise")
     batch.reset()
     rng = np.random.default_rng(0)
     returns = []

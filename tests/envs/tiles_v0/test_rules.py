@@ -277,16 +277,16 @@ def random_moves(scalar: ScalarTiles, rng: np.random.Generator) -> list[int]:
     return moves
 
 
-def play_side_by_side(seed: int, copies: int = 16) -> dict[str, int]:
+def play_side_by_side(seed: int, num_envs: int = 16) -> dict[str, int]:
     """Play random games to their end with both; how often each info was seen."""
     rng = np.random.default_rng(seed)
     kwargs = random_game(rng)
     rules = TilesRules(**kwargs)
     kwargs["templates"] = kwargs["templates"].tolist()
-    state = rules.start([generator(seed, "env", row) for row in range(copies)])
-    pictures = state.image.reshape(copies, 4, 4, 3, 8, 8).transpose(0, 3, 1, 4, 2, 5)
-    pictures = pictures.reshape(copies, 3, 32, 32)
-    scalars = [ScalarTiles(**kwargs) for _ in range(copies)]
+    state = rules.start([generator(seed, "env", row) for row in range(num_envs)])
+    pictures = state.image.reshape(num_envs, 4, 4, 3, 8, 8).transpose(0, 3, 1, 4, 2, 5)
+    pictures = pictures.reshape(num_envs, 3, 32, 32)
+    scalars = [ScalarTiles(**kwargs) for _ in range(num_envs)]
     for row, scalar in enumerate(scalars):
         scalar.known_means = scalars[0].known_means
         scalar.reset(int(state.truth[row]), pictures[row].tolist())
@@ -294,7 +294,7 @@ def play_side_by_side(seed: int, copies: int = 16) -> dict[str, int]:
     # The copies need not be at the same step: let the first play ahead by itself.
     ahead = int(rng.integers(3))
     for t in range(200):
-        rows = np.arange(copies if t >= ahead else 1)
+        rows = np.arange(num_envs if t >= ahead else 1)
         rows = rows[[not scalars[row].over for row in rows]]
         if not len(rows):
             if t >= ahead:
@@ -314,7 +314,7 @@ def play_side_by_side(seed: int, copies: int = 16) -> dict[str, int]:
             counted[key] += int(told.any(axis=1).sum())
         compare(rules, state, scalars)
     assert all(scalar.over for scalar in scalars)
-    counted["episodes"] = copies
+    counted["episodes"] = num_envs
     return counted
 
 
@@ -488,7 +488,7 @@ def test_rules_that_play_alike_have_the_same_identity() -> None:
 
 def measured(name: str, episodes: int = 256, **kwargs: Any) -> TeamScore:
     rules = TilesRules(**kwargs, illegal="raise")
-    score = evaluate_team(rules, tiles_team(name, rules), episodes=episodes, copies=128)
+    score = evaluate_team(rules, tiles_team(name, rules), episodes=episodes, num_envs=128)
     assert score.illegal_actions == 0
     assert score.low is not None
     assert score.return_team <= math.log(100)

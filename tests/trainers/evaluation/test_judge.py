@@ -25,7 +25,7 @@ class Always:
         self.action = action
         self.asked = 0
 
-    def initial_state(self, copies: int) -> None:
+    def initial_state(self, num_envs: int) -> None:
         return None
 
     def act(self, observation: Any, *unused: Any, **also_unused: Any) -> Decision:
@@ -67,7 +67,7 @@ def test_steady_pay(episodes: int) -> None:
 def test_a_game_in_turns() -> None:
     """Six stones, taken one by one: agent_1 takes the last. A gift of 0.5 to whoever waits."""
     team = {"agent_0": Always(), "agent_1": Always()}
-    score = evaluate_team(PileRules(stones=(6, 7), gift=0.5), team, episodes=10, copies=4)
+    score = evaluate_team(PileRules(stones=(6, 7), gift=0.5), team, episodes=10, num_envs=4)
     assert score.returns == {"agent_0": 0.5 + 0.5 + 0.5 - 1.0, "agent_1": 1.5 + 1.0}
     assert score.return_team == 3.0
     assert score.mean_length == 6.0
@@ -80,7 +80,7 @@ def test_a_game_in_turns() -> None:
 def test_agents_that_die(tell: Any) -> None:
     team = {f"agent_{i}": Drawn() for i in range(3)}
     rules = MortalRules(lives=(2, 4, 1), tell=tell)
-    score = evaluate_team(rules, team, episodes=7, copies=3)
+    score = evaluate_team(rules, team, episodes=7, num_envs=3)
     assert score.returns == {"agent_0": 2.0, "agent_1": 40.0, "agent_2": 100.0}
     assert score.return_team == 142.0
     assert score.mean_length == 4.0
@@ -90,7 +90,7 @@ def test_agents_that_die(tell: Any) -> None:
 def test_illegal_actions_are_counted() -> None:
     """Seven stones, three by three: 7, 4, 1, and the third move takes more than there is."""
     with pytest.warns(IllegalActionWarning):
-        score = evaluate_team(PileRules(stones=(7, 8)), Always(2), episodes=9, copies=2)
+        score = evaluate_team(PileRules(stones=(7, 8)), Always(2), episodes=9, num_envs=2)
     assert score.illegal_actions == 9
     assert score.kpis["illegal_actions"] == 1.0
     with pytest.raises(IllegalActionError, match="agent_0: action 2 is illegal"):
@@ -122,7 +122,7 @@ def in_turn(rules: MortalRules, seed: int, quotas: list[int]) -> tuple[list[floa
 
 def test_short_episodes_are_not_preferred() -> None:
     """Each copy plays its share, as one after the other would: not what happens to end first."""
-    score = evaluate_team(MortalRules(), Drawn(), episodes=10, copies=4, seed=5)
+    score = evaluate_team(MortalRules(), Drawn(), episodes=10, num_envs=4, seed=5)
     returns, lengths = in_turn(MortalRules(), 5, [3, 3, 2, 2])
     assert score.return_team == pytest.approx(np.mean(returns))
     assert score.mean_length == pytest.approx(np.mean(lengths))
@@ -162,10 +162,10 @@ def test_random_play_of_ones_own_is_the_last_row_too() -> None:
     ]
 
 
-@pytest.mark.parametrize("copies", [1, 3, None])
-def test_the_agents_returns_add_up_to_the_teams(copies: int | None) -> None:
+@pytest.mark.parametrize("num_envs", [1, 3, None])
+def test_the_agents_returns_add_up_to_the_teams(num_envs: int | None) -> None:
     for rules in (MortalRules(), PileRules(gift=0.25, last_move=2), MortalRules(max_cycles=3)):
-        score = evaluate_team(rules, RandomPolicy(), episodes=11, copies=copies, seed=2)
+        score = evaluate_team(rules, RandomPolicy(), episodes=11, num_envs=num_envs, seed=2)
         assert sum(score.returns.values()) == pytest.approx(score.return_team)
         assert score.episodes == 11
         assert score.illegal_actions == 0
@@ -190,8 +190,8 @@ def test_sampled_play_repeats_with_its_seed() -> None:
 class Counts:
     """Remembers how often it acted in this episode, in a tree of arrays."""
 
-    def initial_state(self, copies: int) -> Any:
-        return {"n": np.zeros(copies, int), "pair": (np.zeros((copies, 2)), None)}
+    def initial_state(self, num_envs: int) -> Any:
+        return {"n": np.zeros(num_envs, int), "pair": (np.zeros((num_envs, 2)), None)}
 
     def act(self, observation: Any, state: Any, *unused: Any, **also_unused: Any) -> Decision:
         self.check(observation["observation"], state)
@@ -205,7 +205,7 @@ class Counts:
 
 
 def test_memory_begins_anew_with_each_episode() -> None:
-    score = evaluate_team(MortalRules(), Counts(), episodes=30, copies=4)
+    score = evaluate_team(MortalRules(), Counts(), episodes=30, num_envs=4)
     assert score.episodes == 30
 
 
@@ -221,7 +221,7 @@ class Stones(Counts):
 
 
 def test_memory_is_held_while_others_move() -> None:
-    score = evaluate_team(PileRules(), Stones(), episodes=30, copies=4)
+    score = evaluate_team(PileRules(), Stones(), episodes=30, num_envs=4)
     assert score.mean_length > 6
 
 
@@ -288,7 +288,7 @@ def test_malformed_actions_are_named(action: Callable[[int], Any], message: str)
     ("arguments", "message"),
     [
         ({"episodes": 0}, "episodes=0: give 1 or more"),
-        ({"copies": 0}, "copies=0: give 1 or more"),
+        ({"num_envs": 0}, "num_envs=0: give 1 or more"),
         ({"player": {"agent_0": Always()}}, r"a team of 1 agents \(agent_0\), but here are 2"),
         ({"player": Player({"a": Always(), "b": Always()})}, r"\(a, b\).*\(agent_0, agent_1\)"),
     ],

@@ -229,7 +229,7 @@ def test_a_run_shows_its_own_team(tmp_path: Path) -> None:
         seed=0,
         env={**SMALL, "walls": "mask"},
         out=tmp_path / "run",
-        copies=8,
+        num_envs=8,
         n_steps=4,
     )
     shown, _ = told(run.folder)

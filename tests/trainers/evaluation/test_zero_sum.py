@@ -32,7 +32,7 @@ FIRST, SECOND = "player_1", "player_2"
 class FirstFree:
     """Takes the first legal action."""
 
-    def initial_state(self, copies: int) -> None:
+    def initial_state(self, num_envs: int) -> None:
         return None
 
     def act(self, observation: Any, *unused: Any, **also_unused: Any) -> Decision:
@@ -64,17 +64,17 @@ def test_a_game_of_two_that_take_the_first_field() -> None:
 def test_illegal_actions_are_those_of_the_seat() -> None:
     rules = make_rules("tictactoe_v0")
     with pytest.warns(IllegalActionWarning):
-        score = evaluate_seat(rules, SECOND, Taken(), FirstFree(), episodes=6, copies=2)
+        score = evaluate_seat(rules, SECOND, Taken(), FirstFree(), episodes=6, num_envs=2)
     assert (score.illegal_actions, score.lost) == (6, 1.0)
     with pytest.warns(IllegalActionWarning):
-        other = evaluate_seat(rules, FIRST, FirstFree(), Taken(), episodes=6, copies=2)
+        other = evaluate_seat(rules, FIRST, FirstFree(), Taken(), episodes=6, num_envs=2)
     # The other's illegal move ends the game, and pays nothing: to nobody's credit.
     assert (other.illegal_actions, other.drawn, other.return_seat) == (0, 1.0, 0.0)
 
 
 def test_random_games_end_as_often_as_is_known() -> None:
     rules = make_rules("tictactoe_v0", illegal="raise")
-    score = evaluate_seat(rules, FIRST, RandomPolicy(), RandomPolicy(), episodes=4000, copies=500)
+    score = evaluate_seat(rules, FIRST, RandomPolicy(), RandomPolicy(), episodes=4000, num_envs=500)
     assert score.won == pytest.approx(737 / 1260, abs=0.03)  # 4 standard errors
     assert score.lost == pytest.approx(121 / 420, abs=0.03)
     assert score.won + score.drawn + score.lost == pytest.approx(1.0)
@@ -172,7 +172,7 @@ def small_run(folder: Path, environment: str, **given: Any) -> Any:
     pytest.importorskip("torch", reason="needs the extra mappo")
     from corral.trainers.driver import train
 
-    small = {"copies": 4, "n_steps": 16, "net_arch": (16,), "n_minibatches": 1}
+    small = {"num_envs": 4, "n_steps": 16, "net_arch": (16,), "n_minibatches": 1}
     return train(environment, trainer="mappo", steps=64, out=folder, **small, **given)
 
 

@@ -36,7 +36,7 @@ class Noisy:
     def __init__(self, inner: Any) -> None:
         self.inner = inner
 
-    def initial_state(self, copies: int) -> None:
+    def initial_state(self, num_envs: int) -> None:
         return None
 
     def act(self, observation: Any, state: Any, rng: Any, deterministic: bool = False) -> Decision:
@@ -54,7 +54,7 @@ class Fixed:
     def __init__(self, action: int) -> None:
         self.action = action
 
-    def initial_state(self, copies: int) -> None:
+    def initial_state(self, num_envs: int) -> None:
         return None
 
     def act(self, observation: Any, *unused: Any, **also_unused: Any) -> Decision:
@@ -144,8 +144,8 @@ def test_memory_is_carried_from_step_to_step_and_no_further() -> None:
     class Third(Fixed):
         """Forwards one request in every third step of a window."""
 
-        def initial_state(self, copies: int) -> Any:
-            return np.zeros(copies, dtype=int)
+        def initial_state(self, num_envs: int) -> Any:
+            return np.zeros(num_envs, dtype=int)
 
         def act(self, observation: Any, state: Any, *unused: Any, **also: Any) -> Decision:
             return Decision((state % 3 == 2).astype(int), state + 1)

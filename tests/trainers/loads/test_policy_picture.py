@@ -32,7 +32,7 @@ class Highest:
     def __init__(self) -> None:
         self.seen: list[Any] = []
 
-    def initial_state(self, copies: int) -> None:
+    def initial_state(self, num_envs: int) -> None:
         return None
 
     def act(self, observation: Any, *unused: Any, **also_unused: Any) -> Decision:

@@ -138,7 +138,7 @@ def test_without_scipy_the_optimum_is_missing_and_says_why(
 class Half:
     """A policy of a user's own: half of the largest legal amount."""
 
-    def initial_state(self, copies: int) -> None:
+    def initial_state(self, num_envs: int) -> None:
         return None
 
     def act(self, observation: Any, *unused: Any, **also_unused: Any) -> Decision:

@@ -317,10 +317,10 @@ def test_a_heat_map_has_every_cell_once_and_shades_by_amount() -> None:
     assert len(maps) == 2
     for cells in maps:
         shades = {}
-        for shape, colour in re.findall(r'<path d="([^"]*)" fill="(#\w+)"', cells):
+        for shape, color in re.findall(r'<path d="([^"]*)" fill="(#\w+)"', cells):
             for x, y, length in re.findall(r"M(\d+) (\d+)h(\d+)v", shape):
                 for k in range(int(length)):
-                    assert shades.setdefault((int(y), int(x) + k), colour) == colour
+                    assert shades.setdefault((int(y), int(x) + k), color) == color
         assert len(shades) == 12
         light = [int(shades[y, x][1:3], 16) for y in range(3) for x in range(4)]
         assert light == sorted(light, reverse=True)  # more is darker

@@ -58,7 +58,7 @@ class SignRules(SteadyRules):
 def test_what_the_critic_sees_decides_what_it_knows(critic_input: str) -> None:
     trainer = IPPO if critic_input == "own" else MAPPO
     given = {} if critic_input == "own" else {"critic_input": critic_input}
-    learner = make(SignRules(), trainer, 60, copies=16, learning_rate=0.01, **given)
+    learner = make(SignRules(), trainer, 60, num_envs=16, learning_rate=0.01, **given)
     for _ in learner.learn():
         pass
     batch = Batch(SignRules(), 32, 5)

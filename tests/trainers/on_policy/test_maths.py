@@ -214,7 +214,7 @@ def test_gae_names_shapes_that_differ() -> None:
 
 
 def test_normalised_advantages() -> None:
-    found = maths.normalised(np.array([1.0, 2.0, 3.0, 6.0], dtype=np.float32))
+    found = maths.normalized(np.array([1.0, 2.0, 3.0, 6.0], dtype=np.float32))
     spread = math.sqrt((4 + 1 + 0 + 9) / 4)
     assert found == pytest.approx(np.array([-2, -1, 0, 3]) / spread)
     assert found.dtype == np.float32
@@ -223,16 +223,16 @@ def test_normalised_advantages() -> None:
 @pytest.mark.parametrize("value", [0.0, 1.0, -7.3, 1e-30, 1e30])
 @pytest.mark.parametrize("count", [0, 1, 2, 1000])
 def test_equal_advantages_become_zero(value: float, count: int) -> None:
-    found = maths.normalised(np.full(count, value, dtype=np.float32))
+    found = maths.normalized(np.full(count, value, dtype=np.float32))
     assert found.tolist() == [0.0] * count
 
 
 def test_nearly_equal_advantages_become_zero_and_small_ones_do_not() -> None:
     near = np.full(10, 0.1, dtype=np.float32)
     near[0] = np.nextafter(near[0], np.float32(1))
-    assert not maths.normalised(near).any()
+    assert not maths.normalized(near).any()
     small = np.array([1e-12, -1e-12], dtype=np.float32)
-    assert maths.normalised(small) == pytest.approx([1.0, -1.0])
+    assert maths.normalized(small) == pytest.approx([1.0, -1.0])
 
 
 # --- Losses --------------------------------------------------------------------------------------

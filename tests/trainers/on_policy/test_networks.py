@@ -485,7 +485,7 @@ def test_value_norm_goes_there_and_back() -> None:
     norm = ValueNorm()
     returns = torch.randn(1000, generator=random_numbers()) * 30 - 500
     norm.update(returns)
-    scaled = norm.normalise(returns)
+    scaled = norm.normalize(returns)
     assert scaled.mean().item() == pytest.approx(0, abs=1e-4)
     assert scaled.std(correction=0).item() == pytest.approx(1, abs=1e-4)
     assert torch.allclose(norm.restore(scaled), returns, atol=1e-3)
@@ -499,8 +499,8 @@ def test_value_norm_of_constant_returns_and_of_none() -> None:
     norm.update(torch.zeros(0))
     assert (norm.mean, norm.scale) == (0.0, 1.0)
     norm.update(torch.full((5,), 7.0))
-    assert norm.normalise(torch.full((5,), 7.0)).tolist() == [0.0] * 5
-    assert torch.isfinite(norm.normalise(torch.tensor([8.0]))).all()
+    assert norm.normalize(torch.full((5,), 7.0)).tolist() == [0.0] * 5
+    assert torch.isfinite(norm.normalize(torch.tensor([8.0]))).all()
     off = ValueNorm(enabled=False)
     off.update(torch.full((5,), 7.0))
-    assert off.normalise(torch.tensor([8.0])).tolist() == [8.0]
+    assert off.normalize(torch.tensor([8.0])).tolist() == [8.0]

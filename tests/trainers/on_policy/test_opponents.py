@@ -78,7 +78,7 @@ def test_an_opponent_plays_what_it_says(kind: Any, seat: int) -> None:
 
 
 def test_an_opponent_that_remembers_begins_anew_with_each_episode() -> None:
-    trainer = trainer_of("rps_v0", {"player_1": "always-same"}, copies=64)
+    trainer = trainer_of("rps_v0", {"player_1": "always-same"}, num_envs=64)
     trainer._begin()
     rollout, _, _ = trainer._collect()
     moves = rollout.tracks[1].action[..., 0]  # [T, B]
@@ -107,7 +107,7 @@ def test_critics_of_all_kinds_may_see_an_opponent(critic_input: str, memory: int
         ("tictactoe_v0", "player_1", "random"),
     ):
         trainer = trainer_of(name, {seat: player}, **given)
-        figures = [update.figures for update in itertools.islice(trainer.learn(), 2)]
+        figures = [update.metrics for update in itertools.islice(trainer.learn(), 2)]
         assert np.isfinite([*figures[-1].values()]).all()
 
 
@@ -132,7 +132,7 @@ def test_a_critic_knows_what_the_opponent_does_now() -> None:
 
 def test_asking_for_a_moment_that_is_not_played_leaves_no_trace() -> None:
     rules = make_rules("rps_v0")
-    opponents = Opponents(rules, {"player_1": "always-same"}, copies=3, seed=0)
+    opponents = Opponents(rules, {"player_1": "always-same"}, num_envs=3, seed=0)
     seen = Batch(rules, 3, 0).reset()["player_1"]
     wanted = np.array([True, False, True])
     opponents.would_play("player_1", seen, wanted)
@@ -251,8 +251,8 @@ class Pair(NamedTuple):
 class Counting:
     """Remembers, in a tree of arrays, how often each copy was asked."""
 
-    def initial_state(self, copies: int) -> Any:
-        zeros = np.zeros(copies, dtype=np.int64)
+    def initial_state(self, num_envs: int) -> Any:
+        zeros = np.zeros(num_envs, dtype=np.int64)
         return {"a": [zeros], "b": Pair(zeros.copy(), None)}
 
     def act(self, observation: Any, state: Any = None, *unused: Any, **also: Any) -> Decision:
@@ -266,7 +266,7 @@ def test_any_memory_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
         players, "_makers", lambda rules, agent: {"counting": lambda rules: Counting()}
     )
     rules = make_rules("rps_v0")
-    one = Opponents(rules, {"player_0": "counting"}, copies=3, seed=0)
+    one = Opponents(rules, {"player_0": "counting"}, num_envs=3, seed=0)
     seen = Batch(rules, 3, 0).reset()["player_0"]
     one.act("player_0", seen, np.array([True, False, True]))
     one.act("player_0", seen, np.array([True, False, False]))
@@ -275,7 +275,7 @@ def test_any_memory_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
         "player_0.a.0": [4, 0, 2],
         "player_0.b.0": [2, 0, 1],
     }
-    other = Opponents(rules, {"player_0": "counting"}, copies=3, seed=5)
+    other = Opponents(rules, {"player_0": "counting"}, num_envs=3, seed=5)
     other.load(generators, memories)
     assert str(other.save()) == str(one.save())
     one.act("player_0", seen, np.ones(3, dtype=bool))
@@ -365,7 +365,7 @@ class Steered(SteadyRules):
 
 def test_reference_players_play_discrete_actions_only() -> None:
     with pytest.raises(UnsupportedSpaceError, match=r"agent_0 plays Box.*let the agent learn"):
-        Opponents(Steered(), {"agent_0": "random"}, copies=2, seed=0)
+        Opponents(Steered(), {"agent_0": "random"}, num_envs=2, seed=0)
 
 
 def test_a_run_of_an_earlier_version_has_no_opponents(tmp_path: Path) -> None:
@@ -386,7 +386,7 @@ def test_a_run_of_an_earlier_version_has_no_opponents(tmp_path: Path) -> None:
 
 
 def test_the_command_trains_against_an_opponent_and_judges_the_learner(tmp_path: Path) -> None:
-    small = ("--copies", "4", "--n-steps", "16", "--net-arch", "16", "--steps", "640")
+    small = ("--num-envs", "4", "--n-steps", "16", "--net-arch", "16", "--steps", "640")
     printed = command(
         *("train", "rps_v0", "--trainer", "mappo", "--opponent", "player_1=beat-last"),
         *(*small, "--out", tmp_path / "run"),

@@ -102,7 +102,7 @@ def test_p4_needs_to_know_who_plays() -> None:
 
 @pytest.mark.parametrize("name", ["probe_p04_v0", "two_step_v0"])
 def test_they_are_trained_by_name(name: str, tmp_path: Path) -> None:
-    small = {"copies": 4, "n_steps": 4, "device": "cpu"}
+    small = {"num_envs": 4, "n_steps": 4, "device": "cpu"}
     run = train(name, trainer="ippo", steps=32, out=tmp_path / "run", progress=False, **small)
     read = load_run(run.folder)
     assert read.config.task.environment == name
@@ -317,7 +317,7 @@ TEAMS = {"agent_0": "a", "agent_1": "a", "agent_2": "b"}
 def accounts(to_train: list[str]) -> dict[str, Any]:
     """The last row of progress, of rollouts of three steps in episodes of five."""
     rules = rules_of("probe_p15_v0")
-    found = learn(rules, n_steps=3, copies=4, steps=3 * 4 * 6, policies=TEAMS, to_train=to_train)
+    found = learn(rules, n_steps=3, num_envs=4, steps=3 * 4 * 6, policies=TEAMS, to_train=to_train)
     statistics = Statistics(TEAMS)
     rows = [statistics.row(update, 12, 0.1) for update in found.updates]
     assert rows[-1]["episodes"] == 3 * 4
@@ -371,7 +371,7 @@ def test_p16_one_legal_action_moves_no_actor(monkeypatch: pytest.MonkeyPatch) ->
     assert all((ratio == 1).all() for ratio in ratios)
     for update in updates:
         zero = ("entropy", "approx_kl", "clip_fraction", "grad_norm_actor")
-        assert [update.figures[name] for name in zero] == [0.0] * 4
+        assert [update.metrics[name] for name in zero] == [0.0] * 4
 
 
 def test_p16_sees_a_mask_that_training_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,22 +380,22 @@ def test_p16_sees_a_mask_that_training_lost(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"copies": 1, "n_steps": 1, "steps": 10}], ids=["equal", "one"]
+    "given", [{}, {"num_envs": 1, "n_steps": 1, "steps": 10}], ids=["equal", "one"]
 )
 def test_p17_equal_advantages_move_no_actor(given: dict[str, Any]) -> None:
     actor, critic, updates = moved("probe_p17_v0", **given)
     assert (actor, critic) == (False, True)
     assert len(updates) == 10
-    assert all(np.isfinite(list(update.figures.values())).all() for update in updates)
+    assert all(np.isfinite(list(update.metrics.values())).all() for update in updates)
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"copies": 1, "n_steps": 1, "steps": 10}], ids=["equal", "one"]
+    "given", [{}, {"num_envs": 1, "n_steps": 1, "steps": 10}], ids=["equal", "one"]
 )
 def test_p17_sees_a_division_by_no_spread(
     given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    probing.plain_normalisation(monkeypatch)
+    probing.plain_normalization(monkeypatch)
     with pytest.raises(NonFiniteError, match="policy shared: policy_loss is nan"):
         moved("probe_p17_v0", **given)
 

@@ -42,7 +42,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "ippo": {"trainer": IPPO},
     "memory": {"memory": 4},
     "actions": {"critic_input": "observations+actions", "memory": 4},
-    "penalty": {"kl_coef": 0.5, "target_kl": 0.001, "ent_coef": 0.1, "ent_coef_end": 0.0},
+    "penalty": {"kl_coef": 0.5, "kl_target": 0.001, "ent_coef": 0.1, "ent_coef_end": 0.0},
 }
 
 
@@ -54,11 +54,11 @@ def test_saved_and_loaded_it_goes_on_bit_for_bit(kind: str, rules: Any) -> None:
         return make(made, updates=4, n_steps=13, **KINDS[kind])
 
     whole = fresh()
-    figures = [update.figures for update in whole.learn()]
+    figures = [update.metrics for update in whole.learn()]
     trainer = fresh()
     told = []
     for _ in range(4):
-        told.append(next(trainer.learn()).figures)
+        told.append(next(trainer.learn()).metrics)
         # Within an episode, and through the very bytes of a checkpoint.
         saved = trainer.save()
         documents = json.loads(json.dumps(saved.documents))
@@ -162,7 +162,7 @@ def test_checkpoints_that_do_not_fit_are_refused_before_anything_changes() -> No
         arrays = {file: found for file, found in saved.arrays.items() if file != missing}
         with pytest.raises(CheckpointError, match=missing):
             make(PileRules(illegal="raise"), memory=4).load(Content(saved.documents, arrays))
-    fewer = make(PileRules(illegal="raise"), updates=2, memory=4, copies=3)
+    fewer = make(PileRules(illegal="raise"), updates=2, memory=4, num_envs=3)
     with pytest.raises(CheckpointError, match="memory: does not fit"):
         fewer.load(saved)
     other.load(saved)
@@ -207,7 +207,7 @@ def test_no_stable_baselines_is_needed(tmp_path: Path) -> None:
         "import sys\n"
         "for name in ('stable_baselines3', 'sb3_contrib', 'supersuit'): sys.modules[name] = None\n"
         "import corral\n"
-        f"corral.train('dfaas_v0', trainer='ippo', steps=64, copies=4, n_steps=16, "
+        f"corral.train('dfaas_v0', trainer='ippo', steps=64, num_envs=4, n_steps=16, "
         f"out={str(tmp_path / 'run')!r})\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -230,8 +230,8 @@ def test_third_party_environments_are_played_through_zoo_batches() -> None:
     with zoo.make_zoo_batch(MixedEnv, 2, 0) as batch:
         rules = batch.rules
 
-    def many(rules: Any, copies: int, seed: int) -> Any:
-        return zoo.make_zoo_batch(MixedEnv, copies, seed)
+    def many(rules: Any, num_envs: int, seed: int) -> Any:
+        return zoo.make_zoo_batch(MixedEnv, num_envs, seed)
 
     for critic_input in CRITICS:
         learner = make(
@@ -247,7 +247,7 @@ def test_third_party_environments_are_played_through_zoo_batches() -> None:
         assert not learner.resumes_exactly
         assert "environment" not in learner.save().documents["trainer"]
         assert sum(len(update.episodes) for update in updates) >= 8
-        assert np.isfinite([*updates[-1].figures.values()]).all()
+        assert np.isfinite([*updates[-1].metrics.values()]).all()
 
 
 def test_weights_of_a_run_are_those_of_its_seed(tmp_path: Path) -> None:

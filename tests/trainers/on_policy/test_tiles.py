@@ -18,7 +18,7 @@ from corral.trainers.driver import resume, train
 from corral.trainers.evaluation.episodes import evaluate_team
 from corral.trainers.runs.run import load_run
 
-SMALL: dict[str, Any] = {"copies": 8, "n_steps": 8, "n_minibatches": 2, "net_arch": (16,)}
+SMALL: dict[str, Any] = {"num_envs": 8, "n_steps": 8, "n_minibatches": 2, "net_arch": (16,)}
 
 
 def small_run(folder: Path, *, updates: int = 3, **changes: Any) -> Any:
@@ -95,7 +95,7 @@ def test_a_learned_team_knows_more_than_a_raster_at_equal_values(tmp_path: Path)
     run = train(
         "tiles_v0", trainer="mappo", policies="separate", steps=70_000, out=tmp_path / "run"
     )
-    score = evaluate_team(run.config.task.rules(), run.policies, episodes=512, copies=256)
+    score = evaluate_team(run.config.task.rules(), run.policies, episodes=512, num_envs=256)
     assert score.illegal_actions == 0
     assert score.kpis["correct"] > 0.92  # raster-1: 0.85, with 152 values
     assert score.return_team > 4.05  # raster-1: 3.87, random 3.15

@@ -70,5 +70,5 @@ def test_value_normalisation() -> None:
     for batch in case["batches"]:
         norm.update(torch.tensor(batch))
     asked = torch.tensor(case["asked"])
-    assert norm.normalise(asked).tolist() == pytest.approx(case["normalised"], rel=1e-4, abs=1e-4)
+    assert norm.normalize(asked).tolist() == pytest.approx(case["normalised"], rel=1e-4, abs=1e-4)
     assert norm.restore(asked).tolist() == pytest.approx(case["restored"], rel=1e-4, abs=1e-4)

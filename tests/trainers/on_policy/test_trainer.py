@@ -41,7 +41,7 @@ def test_it_learns_what_masks_allow(trainer: Any) -> None:
         FifteenRules(),
         trainer,
         20,
-        copies=16,
+        num_envs=16,
         n_steps=30,
         n_minibatches=4,
         gamma=0.5,
@@ -62,7 +62,7 @@ def test_it_learns_continuous_and_several_choices() -> None:
         updates=40,
         policies=separate(ManyRules()),
         make_batch=ManyBatch,
-        copies=16,
+        num_envs=16,
         learning_rate=0.02,
         gamma=0.0,
     )
@@ -79,7 +79,7 @@ def test_it_learns_continuous_and_several_choices() -> None:
     # Drawn beyond the bounds now and then at first, and played within them.
     stored = learner._rollout.tracks[0].action
     assert stored.shape[-1] == 1
-    first, last = updates[0].figures["agent_0/entropy"], updates[-1].figures["agent_0/entropy"]
+    first, last = updates[0].metrics["agent_0/entropy"], updates[-1].figures["agent_0/entropy"]
     assert last < first
 
 
@@ -112,7 +112,7 @@ def test_turns_and_unlike_agents(critic_input: str, memory: int) -> None:
         for episode in update.episodes:
             assert episode.length <= 5
             assert sum(episode.returns.values()) == 0
-    assert set(updates[0].figures) == {
+    assert set(updates[0].metrics) == {
         f"{agent}/{name}"
         for agent in rules.agents
         for name in (
@@ -126,7 +126,7 @@ def test_turns_and_unlike_agents(critic_input: str, memory: int) -> None:
 def test_a_last_stone_is_learned_to_be_taken() -> None:
     """From 2 or 3 stones the first to move wins by taking all of them."""
     rules = PileRules((2, 4), illegal="raise")
-    learner = make(rules, IPPO, 40, copies=16, gamma=0.9)
+    learner = make(rules, IPPO, 40, num_envs=16, gamma=0.9)
     episodes = [episode for update in learner.learn() for episode in update.episodes]
     late = np.mean([episode.returns["agent_0"] for episode in episodes[-100:]])
     assert late > 0.95
@@ -163,7 +163,14 @@ def test_agents_that_die_leave_no_trace(monkeypatch: pytest.MonkeyPatch, memory:
 def value_of_steady(**given: Any) -> float:
     rules = PaidRules((1.0, 1.0))
     learner = make(
-        rules, IPPO, 60, copies=16, gamma=0.9, learning_rate=0.01, policies=separate(rules), **given
+        rules,
+        IPPO,
+        60,
+        num_envs=16,
+        gamma=0.9,
+        learning_rate=0.01,
+        policies=separate(rules),
+        **given,
     )
     for _ in learner.learn():
         pass
@@ -172,8 +179,8 @@ def value_of_steady(**given: Any) -> float:
 
 
 @pytest.mark.parametrize("normalise", [True, False])
-def test_a_constant_reward_is_worth_the_same_whatever_the_time_limit(normalise: bool) -> None:
-    assert value_of_steady(normalise_values=normalise) == pytest.approx(10.0, abs=0.2)
+def test_a_constant_reward_is_worth_the_same_whatever_the_time_limit(normalize: bool) -> None:
+    assert value_of_steady(normalize_values=normalize) == pytest.approx(10.0, abs=0.2)
 
 
 def test_a_cut_taken_for_an_end_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +271,7 @@ def test_policies_that_do_not_train_only_play() -> None:
     updates = list(learner.learn())
     assert policy_bytes(learner, "agent_0") == before["agent_0"]
     assert policy_bytes(learner, "agent_1") != before["agent_1"]
-    assert all(name.startswith("agent_1/") for name in updates[0].figures)
+    assert all(name.startswith("agent_1/") for name in updates[0].metrics)
     assert learner.save().arrays["optimizer_agent_0"] == {}
     other = make(rules, updates=2, policies=separate(rules), to_train=["agent_1"])
     other.load(learner.save())
@@ -293,14 +300,14 @@ def test_agents_of_one_policy_must_be_alike() -> None:
     ("given", "message"),
     [
         ({"gamma": 1.5}, "gamma=1.5: give a number of 0 to 1"),
-        ({"copies": 0}, "copies=0: give a whole number, 1 or more"),
+        ({"num_envs": 0}, "num_envs=0: give a whole number, 1 or more"),
         ({"n_minibatches": 0}, "n_minibatches=0: give a whole number, 1 or more"),
         ({"memory": -1}, "memory=-1: give a whole number"),
         ({"clip_range": 0.0}, "clip_range=0.0: give a number above 0"),
-        ({"value_clip": 0.0}, "value_clip=0.0: give a number above 0, or None"),
+        ({"clip_range_vf": 0.0}, "clip_range_vf=0.0: give a number above 0, or None"),
         ({"huber_delta": -1.0}, "huber_delta=-1.0: give a finite number"),
         ({"value_decay": 1.0}, "value_decay=1.0: give a number of 0 to below 1"),
-        ({"target_kl": 0.01}, "target_kl=0.01 adapts a penalty that kl_coef=0 leaves out"),
+        ({"kl_target": 0.01}, "kl_target=0.01 adapts a penalty that kl_coef=0 leaves out"),
         ({"net_arch": 16}, "net_arch=16: give a tuple"),
         ({"net_arch": (16, 0)}, "net_arch=0: give a whole number, 1 or more"),
         ({"cnn_arch": 16}, "cnn_arch=16: give a tuple"),

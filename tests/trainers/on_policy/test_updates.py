@@ -74,20 +74,20 @@ def test_advantages_are_normalised_over_decisions_alone(monkeypatch: pytest.Monk
     list(make(PileRules(illegal="raise"), n_epochs=1, n_minibatches=3).learn())
     together = torch.cat(weighed).double()
     # One of two agents acts in each step; the last move of each copy may still be open.
-    assert ROLLOUT - SMALL["copies"] <= len(together) <= ROLLOUT
+    assert ROLLOUT - SMALL["num_envs"] <= len(together) <= ROLLOUT
     assert together.mean().item() == pytest.approx(0.0, abs=1e-5)
     assert together.std(correction=0).item() == pytest.approx(1.0, abs=1e-5)
 
 
 def test_one_decision_teaches_the_actor_nothing_and_breaks_nothing() -> None:
-    learner = make(FifteenRules(), IPPO, copies=1, n_steps=1, n_minibatches=4)
+    learner = make(FifteenRules(), IPPO, num_envs=1, n_steps=1, n_minibatches=4)
     before = [p.detach().clone() for p in learner._learners["shared"].actor.parameters()]
     (update,) = learner.learn()
     after = learner._learners["shared"].actor.parameters()
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
-    assert update.figures["policy_loss"] == 0.0
-    assert update.figures["grad_norm_actor"] == 0.0
-    assert np.isfinite(list(update.figures.values())).all()
+    assert update.metrics["policy_loss"] == 0.0
+    assert update.metrics["grad_norm_actor"] == 0.0
+    assert np.isfinite(list(update.metrics.values())).all()
 
 
 def test_a_policy_without_an_outcome_in_a_rollout_waits() -> None:
@@ -97,8 +97,8 @@ def test_a_policy_without_an_outcome_in_a_rollout_waits() -> None:
     before = policy_bytes(learner, "agent_1")
     (update,) = learner.learn()
     assert policy_bytes(learner, "agent_1") == before
-    assert update.figures["agent_1/policy_loss"] == 0.0
-    assert update.figures["agent_0/grad_norm_critic"] > 0.0
+    assert update.metrics["agent_1/policy_loss"] == 0.0
+    assert update.metrics["agent_0/grad_norm_critic"] > 0.0
 
 
 def test_gradients_are_clipped_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +118,7 @@ def test_gradients_are_clipped_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     (update,) = learner.learn()
     assert len(lengths) == 4
     assert np.array(lengths) == pytest.approx(np.full((4, 2), 0.01), rel=1e-3)
-    assert update.figures["grad_norm_critic"] > 0.01  # told as it was before
+    assert update.metrics["grad_norm_critic"] > 0.01  # told as it was before
 
 
 def test_schedules_begin_where_they_say_and_end_at_nothing() -> None:
@@ -126,17 +126,17 @@ def test_schedules_begin_where_they_say_and_end_at_nothing() -> None:
     entropies: list[float] = []
     minibatch = learner._minibatch
     learner._minibatch = lambda *given: (entropies.append(given[4]), minibatch(*given))
-    rates = [update.figures["learning_rate"] for update in learner.learn()]
+    rates = [update.metrics["learning_rate"] for update in learner.learn()]
     assert rates == pytest.approx([0.008, 0.006, 0.004, 0.002])
     assert sorted(set(entropies), reverse=True) == pytest.approx([0.4, 0.3, 0.2, 0.1])
     steady = make(FifteenRules(), updates=2, learning_rate=0.008, anneal=False)
-    assert [update.figures["learning_rate"] for update in steady.learn()] == [0.008, 0.008]
+    assert [update.metrics["learning_rate"] for update in steady.learn()] == [0.008, 0.008]
 
 
 def test_the_entropy_bonus_keeps_the_policy_open() -> None:
-    given: dict[str, Any] = {"updates": 10, "copies": 16, "gamma": 0.0, "learning_rate": 0.01}
-    plain = list(make(FifteenRules(), **given).learn())[-1].figures["entropy"]
-    bonus = list(make(FifteenRules(), ent_coef=10.0, **given).learn())[-1].figures["entropy"]
+    given: dict[str, Any] = {"updates": 10, "num_envs": 16, "gamma": 0.0, "learning_rate": 0.01}
+    plain = list(make(FifteenRules(), **given).learn())[-1].metrics["entropy"]
+    bonus = list(make(FifteenRules(), ent_coef=10.0, **given).learn())[-1].metrics["entropy"]
     legal = [bin(k).count("1") for k in range(1, 16)]
     assert bonus == pytest.approx(np.mean(np.log(legal)), abs=0.02)
     assert plain < bonus - 0.2
@@ -152,18 +152,18 @@ def test_epochs_end_at_the_divergence_told() -> None:
         return len(steps)
 
     assert count() == 40
-    assert 2 <= count(kl_stop=0.01) < 40
+    assert 2 <= count(target_kl=0.01) < 40
 
 
 def test_the_penalty_on_divergence_holds_the_policy_and_adapts() -> None:
     given: dict[str, Any] = {"n_epochs": 10, "learning_rate": 0.02, "updates": 2}
-    loose = list(make(FifteenRules(), **given).learn())[-1].figures["approx_kl"]
-    held = list(make(FifteenRules(), kl_coef=100.0, **given).learn())[-1].figures["approx_kl"]
+    loose = list(make(FifteenRules(), **given).learn())[-1].metrics["approx_kl"]
+    held = list(make(FifteenRules(), kl_coef=100.0, **given).learn())[-1].metrics["approx_kl"]
     assert held < loose / 3
-    learner = make(FifteenRules(), kl_coef=0.25, target_kl=1e-5, **given)
+    learner = make(FifteenRules(), kl_coef=0.25, kl_target=1e-5, **given)
     list(learner.learn())
     assert learner._learners["shared"].kl_coef == 1.0
-    other = make(FifteenRules(), kl_coef=0.25, target_kl=1e-5, **given)
+    other = make(FifteenRules(), kl_coef=0.25, kl_target=1e-5, **given)
     other.load(learner.save())
     assert other._learners["shared"].kl_coef == 1.0
 
@@ -171,7 +171,7 @@ def test_the_penalty_on_divergence_holds_the_policy_and_adapts() -> None:
 def test_value_clipping_changes_what_is_learned() -> None:
     found = []
     for clip in (None, 1e-6):
-        learner = make(PileRules(illegal="raise"), value_clip=clip, n_epochs=8)
+        learner = make(PileRules(illegal="raise"), clip_range_vf=clip, n_epochs=8)
         list(learner.learn())
         found.append(policy_bytes(learner, "shared"))
     assert found[0] != found[1]

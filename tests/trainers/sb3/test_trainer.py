@@ -217,7 +217,7 @@ def test_only_legal_actions_in_training_and_after(tmp_path: Path, trainer: str) 
 
 
 class First:
-    def initial_state(self, copies: int) -> None:
+    def initial_state(self, num_envs: int) -> None:
         return None
 
     def act(self, observation: Any, *_: Any, **__: Any) -> Any:
@@ -278,7 +278,7 @@ def test_weights_of_another_shape_are_refused_before_anything_changes(tmp_path: 
         with pytest.raises(CheckpointError, match="policy_shared: does not fit"):
             trainer.load(content)
         assert all(torch.equal(before[key], v) for key, v in policy.state_dict().items())
-    larger = fresh(copies=5)
+    larger = fresh(num_envs=5)
     larger.load(content)  # the same networks; what does not fit is the environment
     with pytest.raises(CheckpointError, match=r"kpis.arrivals is not int64 \(5, 3\)"):
         next(larger.learn())
