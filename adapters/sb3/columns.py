@@ -44,7 +44,7 @@ class ColumnVecEnv(VecEnv):
 
     def __init__(self, layout: Layout, num_envs: int, seed: int | None, render_mode: str | None):
         self.layout = layout
-        self.num_envs = num_envs  # VecEnv's own num_envs counts columns
+        self.copies = num_envs  # VecEnv's own num_envs counts columns
         self._next_seed = seed  # for the next reset; None: go on with the generators
         self._masks: Array | None = None  # bool [C, A] of the present observations
         self._actions: Array | None = None
@@ -76,7 +76,7 @@ class ColumnVecEnv(VecEnv):
         if given.shape != (self.num_envs,) or given.dtype.kind not in "iu":
             raise ActionError(
                 f"actions are {given.dtype} {given.shape}; give integers of shape "
-                f"({self.num_envs},): {self.num_envs} copies of {len(self.layout.agents)} agents"
+                f"({self.num_envs},): {self.copies} copies of {len(self.layout.agents)} agents"
             )
         self._actions = given
 

@@ -83,7 +83,7 @@ class BatchVecEnv(ColumnVecEnv):
     ) -> tuple[dict[str, Array], Array, Array, list[dict[str, Any]]]:
         """Observations [C, ...], rewards float32 [C], dones bool [C], infos."""
         assert self._actions is not None  # step_async came first
-        step = self.batch.step(self._actions.reshape(self.num_envs, -1))  # [B, N]
+        step = self.batch.step(self._actions.reshape(self.copies, -1))  # [B, N]
         for key, values in step.info.items():
             self._kpis[key] += values
         self._info = step.info

@@ -318,8 +318,8 @@ class WorkerCopies:
 class _Aborting:
     """Ends the workers where anything is raised, Ctrl-C included: they would be out of step."""
 
-    def __init__(self, num_envs: WorkerCopies) -> None:
-        self._copies = num_envs
+    def __init__(self, copies: WorkerCopies) -> None:
+        self._copies = copies
 
     def __enter__(self) -> None: ...
 
@@ -352,11 +352,11 @@ def _hint(when: str, code: int | None) -> str:
     return ""
 
 
-def _closer(num_envs: weakref.ref[WorkerCopies]) -> Callable[[], None]:
+def _closer(copies: weakref.ref[WorkerCopies]) -> Callable[[], None]:
     """Closes the copies if they still live: exit functions must not keep them alive."""
 
     def close() -> None:
-        alive = num_envs()
+        alive = copies()
         if alive is not None:
             alive.close(quiet=True)
 
@@ -373,24 +373,24 @@ def _work(pipe: Connection, make_env: Callable[[], Any], layout: Layout) -> None
     for heard in (signal.SIGINT, signal.SIGTERM):
         signal.signal(heard, _unheeded)
     threading.Thread(target=_follow_parent, daemon=True).start()
-    num_envs: list[ZooCopy] = []
+    copies: list[ZooCopy] = []
     while True:
         try:
             order, parts = pipe.recv()
         except (EOFError, OSError):
-            _close_all(num_envs)
+            _close_all(copies)
             return
         if order == "close":
             with suppress(OSError):
-                pipe.send(("closed", _close_all(num_envs)))
+                pipe.send(("closed", _close_all(copies)))
             return
         for number, part in enumerate(parts):
             try:
                 if order == "make":
-                    num_envs.append(make_copy(make_env(), layout))
+                    copies.append(make_copy(make_env(), layout))
                     answer: Any = None
                 else:
-                    copy = num_envs[number]
+                    copy = copies[number]
                     answer = copy.reset(part) if order == "reset" else copy.step(part)
                 failed, data = False, pickle.dumps((False, answer))
             except BaseException as error:  # sys.exit() too
@@ -403,10 +403,10 @@ def _work(pipe: Connection, make_env: Callable[[], Any], layout: Layout) -> None
                 break
 
 
-def _close_all(num_envs: list[ZooCopy]) -> list[tuple[int, tuple[str, str]]]:
+def _close_all(copies: list[ZooCopy]) -> list[tuple[int, tuple[str, str]]]:
     """Close the environments; what went wrong, with the copy's place."""
     failures = []
-    for number, copy in enumerate(num_envs):
+    for number, copy in enumerate(copies):
         try:
             copy.close()
         except BaseException as error:

@@ -83,15 +83,15 @@ def test_copies_without_a_seed_play_episodes_of_their_own() -> None:
     assert all(copy == alike[0] for copy in alike)
 
     first, second = vectorize(used, 4), vectorize(used, 4)
-    num_envs = shown(first.reset(), 4) + shown(second.reset(), 4)
-    assert len({str(copy) for copy in num_envs}) > 4
+    copies = shown(first.reset(), 4) + shown(second.reset(), 4)
+    assert len({str(copy) for copy in copies}) > 4
 
 
 def test_copies_in_different_workers_play_episodes_of_their_own() -> None:
     vector = stock(dfaas(trace=small_trace(steps=500)), 4, cpus=2, base_class="gymnasium")
-    num_envs = shown(vector.reset(seed=5)[0], 4)
+    copies = shown(vector.reset(seed=5)[0], 4)
     vector.close()
-    assert num_envs[1] == num_envs[2]  # worker 0 plays seeds 5 and 6, worker 1 seeds 6 and 7
+    assert copies[1] == copies[2]  # worker 0 plays seeds 5 and 6, worker 1 seeds 6 and 7
 
     vec_env = vectorize(dfaas(trace=small_trace(steps=500)), 4, cpus=2, seed=5)
     assert len({str(copy) for copy in shown(vec_env.reset(), 4)}) == 4
