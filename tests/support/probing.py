@@ -135,7 +135,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def zeroed_advantages(patch: pytest.MonkeyPatch) -> None:
     """The actor learns nothing, the critic all."""
-    patch.setattr(maths, "normalised", np.zeros_like)
+    patch.setattr(maths, "normalized", np.zeros_like)
 
 
 def mixed_rewards(patch: pytest.MonkeyPatch) -> None:
@@ -271,4 +271,4 @@ def plain_normalization(patch: pytest.MonkeyPatch) -> None:
         with np.errstate(all="ignore"):
             return np.asarray((advantage - advantage.mean()) / advantage.std())
 
-    patch.setattr(maths, "normalised", plain)
+    patch.setattr(maths, "normalized", plain)

@@ -178,7 +178,7 @@ def value_of_steady(**given: Any) -> float:
     return float(learner.values(seen)["agent_0"][0])
 
 
-@pytest.mark.parametrize("normalise", [True, False])
+@pytest.mark.parametrize("normalize", [True, False])
 def test_a_constant_reward_is_worth_the_same_whatever_the_time_limit(normalize: bool) -> None:
     assert value_of_steady(normalize_values=normalize) == pytest.approx(10.0, abs=0.2)
 
