@@ -160,7 +160,7 @@ IPPO: dict[str, Any] = {
     "n_steps": 16,
     "n_minibatches": 2,
     "n_epochs": 2,
-    "learning_rate": 3e-3,
+    "learning_rate": 2e-2,
     "anneal": True,
     "gamma": 0.99,
     "gae_lambda": 0.95,
@@ -192,7 +192,7 @@ SB3: dict[str, Any] = {
     "n_steps": 16,
     "batch_size": 48,
     "n_epochs": 2,
-    "learning_rate": 2e-3,
+    "learning_rate": 2e-2,
     "anneal": True,
     "gamma": 0.99,
     "gae_lambda": 0.95,
@@ -340,7 +340,7 @@ class Case:
 
 
 RUNS: dict[str, Case] = {
-    "1 mappo, shared policy": Case("mappo", "dfaas_v0", {"target_kl": 0.02}),
+    "1 mappo, shared policy": Case("mappo", "dfaas_v0", {"target_kl": 1e-5}),
     "2 mappo, separate policies": Case(
         "mappo",
         "arena_v0",
@@ -372,8 +372,8 @@ RUNS: dict[str, Case] = {
     "7b mappo, observations+actions": Case(
         "mappo", "dfaas_v0", {"critic_input": "observations+actions", "agent_id": False}
     ),
-    "8 ippo": Case("ippo", "dfaas_v0", {"gae_lambda": 0.8}, {"reward": "team"}),
-    "9 sb3_ppo, Batch": Case("sb3_ppo", "dfaas_v0", {"target_kl": 0.05}, policies="separate"),
+    "8 ippo": Case("ippo", "dfaas_v0", {"gae_lambda": 0.8, "huber_delta": 0.3}, {"reward": "team"}),
+    "9 sb3_ppo, Batch": Case("sb3_ppo", "dfaas_v0", {"target_kl": 1e-3}, policies="separate"),
     "10 sb3_ppo, SuperSuit": Case("sb3_ppo", "dfaas_v0", {"vec_env": "supersuit"}),
     "11 sb3_maskable_ppo": Case("sb3_maskable_ppo", "dfaas_v0", {"anneal": False}),
     "12a mappo, PettingZoo's tictactoe_v3, hidden state": Case(
