@@ -31,6 +31,7 @@ NAMES = (
     "hard_days",
     "arena_learning",
     "training_speed",
+    "learner_speed",
     "simple_spread",
     "checkpoint_trust",
     "resume_kills",
