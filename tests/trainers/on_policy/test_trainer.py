@@ -79,7 +79,7 @@ def test_it_learns_continuous_and_several_choices() -> None:
     # Drawn beyond the bounds now and then at first, and played within them.
     stored = learner._rollout.tracks[0].action
     assert stored.shape[-1] == 1
-    first, last = updates[0].metrics["agent_0/entropy"], updates[-1].figures["agent_0/entropy"]
+    first, last = updates[0].metrics["agent_0/entropy"], updates[-1].metrics["agent_0/entropy"]
     assert last < first
 
 

@@ -152,7 +152,7 @@ def test_a_damaged_config_never_ends_in_anything_but_an_error_of_corral(run_fold
     values = json.loads(path.read_text())
     places = [*values, "arguments/trace", "arguments/trace/digest", "arguments/trace/file"]
     places += ["arguments/trace/name", "arguments/rows", "arguments/queue", "held_out/rows"]
-    places += ["policies/node_1", "settings/net_arch", "settings/copies", "settings/gamma"]
+    places += ["policies/node_1", "settings/net_arch", "settings/num_envs", "settings/gamma"]
     loaded = []
     for what, damaged in changed(values, places):
         path.write_text(json.dumps(damaged))
@@ -165,7 +165,7 @@ def test_a_damaged_config_never_ends_in_anything_but_an_error_of_corral(run_fold
         loaded.append(what)
     # What a run plays does not hang on these.
     harmless = ("seed", "steps", "versions", "held_out", "policies_to_train", "settings/gamma")
-    harmless = (*harmless, "arguments/queue", "arguments/rows", "settings/copies")
+    harmless = (*harmless, "arguments/queue", "arguments/rows", "settings/num_envs")
     harmless = (*harmless, "arguments/trace/name", "format", "held_out/rows")
     harmless = (*harmless, "opponents = Ellipsis")  # runs of earlier versions have none
     assert [what for what in loaded if not what.startswith(harmless)] == []
