@@ -56,8 +56,8 @@ def learn(trainer: str, seed: int) -> dict[str, Any]:
         )
     at = {}
     for steps in LATER:
-        seen = progress[progress["env_steps"] <= steps]
-        at[str(steps)] = float(seen["return_team"].iloc[-1])
+        reached = progress[progress["env_steps"] <= steps]
+        at[str(steps)] = float(reached["return_team"].iloc[-1])
     shares = {part: float(progress[f"share_{part}"].mean()) for part in PARTS}
     seconds = float(progress["wall_s"].iloc[-1])
     return {"marks": marks, "at": at, "seconds": seconds, "shares": shares}
@@ -68,8 +68,8 @@ PARTS = ("env", "inference", "learning")
 
 def median(values: list[Any]) -> float | None:
     """None where fewer than half of the seeds got there."""
-    known = sorted(float("inf") if value is None else float(value) for value in values)
-    middle = statistics.median(known)
+    ordered = sorted(float("inf") if value is None else float(value) for value in values)
+    middle = statistics.median(ordered)
     return None if middle == float("inf") else middle
 
 

@@ -31,11 +31,11 @@ BEST = {"beat-last": 1.0, "copy-last": 1.0, "always-same": 0.9 + 0.1 / 3}
 """The share of rounds that the best reply wins; always-same draws a move that nobody knows yet."""
 
 
-def learned(environment: str, **given: Any) -> tuple[Any, float]:
+def learned(environment: str, **settings: Any) -> tuple[Any, float]:
     """The policies of a run, and the processor's seconds that it took."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.process_time()
-        run = trained(environment, trainer="mappo", out=Path(folder) / "run", **given)
+        run = trained(environment, trainer="mappo", out=Path(folder) / "run", **settings)
         return run.policies, time.process_time() - began
 
 

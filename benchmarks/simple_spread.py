@@ -55,8 +55,8 @@ def train_and_judge(seed: int) -> dict[str, Any]:
         progress = run.progress
         curve = {}
         for mark in MARKS:
-            seen = progress[progress["env_steps"] <= mark]
-            curve[str(mark)] = float(seen["return_team"].iloc[-1]) / 3
+            reached = progress[progress["env_steps"] <= mark]
+            curve[str(mark)] = float(reached["return_team"].iloc[-1]) / 3
         scores = corral.evaluate(run, episodes=1000)
     assert isinstance(scores, list)
     return {
