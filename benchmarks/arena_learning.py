@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import statistics
 import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
-from common import machine, save, trained
+from common import machine, save, temporary_run
 
 SEEDS = (0, 1, 2, 3, 4)
 STEPS = 300_000
@@ -35,16 +33,10 @@ TRAINERS = ("mappo", "ippo")
 
 
 def learn(trainer: str, seed: int) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        run = trained(
-            "arena_v0",
-            trainer=trainer,
-            policies="separate",
-            steps=STEPS,
-            seed=seed,
-            out=Path(folder) / "run",
-            **SETTINGS,
-        )
+    training = temporary_run(
+        "arena_v0", trainer=trainer, policies="separate", steps=STEPS, seed=seed, **SETTINGS
+    )
+    with training as run:
         progress = run.progress
     full = progress[progress["episodes"] >= 100]
     marks = {}

@@ -6,8 +6,10 @@ import json
 import os
 import platform
 import statistics
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date
 from importlib import metadata
 from pathlib import Path
@@ -34,6 +36,13 @@ def trained(env: Any, **options: Any) -> Any:
     if run.stopped_by is not None:
         raise SystemExit(128 + run.stopped_by)
     return run
+
+
+@contextmanager
+def temporary_run(env: Any, **options: Any) -> Iterator[Any]:
+    """Train, and remove the run's folder at the end of the block."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield trained(env, out=Path(folder) / "run", **options)
 
 
 def random_batch(env: str, num_envs: int, **env_kwargs: Any) -> Step:

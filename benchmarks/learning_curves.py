@@ -17,14 +17,12 @@ from __future__ import annotations
 import json
 import math
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import arena_learning
 import numpy as np
-from common import RESULTS, machine, save, trained
+from common import RESULTS, machine, save, temporary_run
 from two_step import BONUSES
 from two_step import SETTINGS as TWO_STEP
 
@@ -80,10 +78,7 @@ GAMES: dict[str, dict[str, Any]] = {
 
 
 def learned(name: str, game: Mapping[str, Any], seed: int) -> Curve:
-    with tempfile.TemporaryDirectory() as folder:
-        run = trained(
-            name, trainer="mappo", seed=seed, out=Path(folder) / "run", **game["settings"]
-        )
+    with temporary_run(name, trainer="mappo", seed=seed, **game["settings"]) as run:
         if name == "tictactoe_v0":
             return not_lost(run)
         progress = run.progress

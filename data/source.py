@@ -138,8 +138,8 @@ def lines(path: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[tuple[int, byte
     """Yield number (from 1) and content of each line with its line end, in constant memory."""
     number, rest = 0, b""
     for piece in chunks(path, max_bytes=max_bytes):
-        *whole, rest = (rest + piece).split(b"\n")
-        for line in whole:
+        *complete, rest = (rest + piece).split(b"\n")
+        for line in complete:
             number += 1
             yield number, line + b"\n"
     if rest:

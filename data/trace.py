@@ -58,12 +58,12 @@ class Trace:
         object.__setattr__(self, "digest", self._digest())
 
     def _frozen(self, what: str, values: npt.ArrayLike, dimensions: int) -> Counts:
-        given = np.asarray(values)
-        if given.dtype.kind not in "iu":
-            raise self._error(f"{what} must be whole numbers, not {given.dtype}")
-        if given.ndim != dimensions:
-            raise self._error(f"{what} must have {dimensions} dimensions, not {given.ndim}")
-        array = given.astype(np.int64)  # a copy: nobody else can change it
+        array = np.asarray(values)
+        if array.dtype.kind not in "iu":
+            raise self._error(f"{what} must be whole numbers, not {array.dtype}")
+        if array.ndim != dimensions:
+            raise self._error(f"{what} must have {dimensions} dimensions, not {array.ndim}")
+        array = array.astype(np.int64)  # a copy: nobody else can change it
         array.flags.writeable = False
         return array
 
@@ -118,8 +118,8 @@ class Trace:
     @property
     def steps_per_day(self) -> int | None:
         """Steps in 24 hours, or None where the clock has no days or a step does not divide one."""
-        whole = self.clock == "utc" and len(self) > 1 and SECONDS_PER_DAY % self.step == 0
-        return SECONDS_PER_DAY // self.step if whole else None
+        divides = self.clock == "utc" and len(self) > 1 and SECONDS_PER_DAY % self.step == 0
+        return SECONDS_PER_DAY // self.step if divides else None
 
     def clock_text(self, row: int) -> str:
         """Return the time of a row for people: "2026-01-05 08:35" (UTC), or the integer itself."""
