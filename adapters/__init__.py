@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from corral.adapters.gymnasium.seat import SeatEnv, register_with_gymnasium
 from corral.adapters.gymnasium.vector import BatchVectorEnv
-from corral.adapters.mask_in_info import mask_in_info
+from corral.adapters.wrappers import homogenize, mask_in_info
 from corral.adapters.zoo.batch import ZooBatch, make_zoo_batch, zoo_rules
 from corral.envs.batch import Batch, BatchStep, Finished, make_batch
 from corral.extras import require
@@ -39,6 +39,7 @@ __all__ = [
     "MaskedQPolicy",
     "SeatEnv",
     "ZooBatch",
+    "homogenize",
     "make_batch",
     "make_vec_env",
     "make_zoo_batch",

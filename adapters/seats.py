@@ -1,25 +1,49 @@
-"""Playing one agent in many copies: a policy, what it remembers, and its random numbers."""
+"""Agents that a policy plays in many copies: a ``Seat`` each, and who sits there by default.
+
+A learner has one seat, or some; ``other_seats`` fills the rest with its opponents.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import numpy as np
 from gymnasium import spaces
 
-from corral.envs.core import Array, Observation
-from corral.envs.policy import Policy
-from corral.errors import ActionError
+from corral.envs.core import Array, Observation, Rules, generator
+from corral.envs.masks import MASK
+from corral.envs.policy import Decision, Memoryless, Policy, RandomPolicy
+from corral.envs.registry import make_rules
+from corral.errors import ActionError, UnknownNameError
 
-__all__ = ["Seat", "count_rows", "put_tree", "take_tree"]
+__all__ = [
+    "Chooser",
+    "Opponents",
+    "Seat",
+    "count_rows",
+    "other_seats",
+    "put_tree",
+    "reseed",
+    "rules_of",
+    "seat_of",
+    "take_tree",
+]
+
+Chooser = Callable[[Observation], int]
+"""A legal action for one observation."""
+
+Opponents = str | Policy | Chooser | Mapping[str, Policy | Chooser] | None
+"""Who plays the other seats: a reference team's name (``corral.envs.teams``), one policy for all,
+or a mapping from agents to policies, that of the learner's seat not being asked; None: uniformly
+random legal play."""
 
 
 class Seat:
-    """A policy that plays one agent in B copies, with its memory and its random numbers.
+    """A policy that plays one agent in B copies, with its hidden state and its random numbers.
 
-    The policy is asked for the rows that act, and for no others: what it remembers of the rest
-    stays as it is.
+    The policy is asked for the rows that act, and for no others: the hidden state of the rest stays
+    as it is.
     """
 
     def __init__(
@@ -40,50 +64,129 @@ class Seat:
         self.memory = policy.initial_state(num_envs)
 
     def act(self, observation: Observation, rows: Array | None = None) -> Array:
-        """Actions [R, ...] for the given rows of ``observation`` [B, ...]; None: for all.
+        """Return actions [R, ...] for ``rows`` [R] of ``observation`` [B, ...]; None: for all.
 
         Raises ActionError where they are of another shape than R actions, and for Discrete actions
         where they are anything but whole numbers of 0 .. n - 1.
         """
-        if rows is None:
-            seen, memory = observation, self.memory
-        else:
-            seen, memory = take_tree(observation, rows), take_tree(self.memory, rows)
-        decision = self.policy.act(seen, memory, self.rng, deterministic=self.deterministic)
-        if rows is None:
-            self.memory = decision.state
-        else:
-            self.memory = put_tree(self.memory, rows, decision.state)
-        return self._checked(decision.action, count_rows(seen))
+        obs, memory = observation, self.memory
+        if rows is not None:
+            obs, memory = take_tree(obs, rows), take_tree(memory, rows)
+        decision = self.policy.act(obs, memory, self.rng, deterministic=self.deterministic)
+        state = decision.state
+        self.memory = state if rows is None else put_tree(self.memory, rows, state)
+        return self._checked(decision.action, count_rows(obs))
 
     def forget(self, rows: Array) -> None:
-        """Begin anew in the given rows: their episodes are over."""
+        """Start from the initial hidden state in ``rows`` [R], whose episodes are over."""
         self.memory = put_tree(self.memory, rows, self.policy.initial_state(len(rows)))
 
     def _checked(self, action: Any, count: int) -> Array:
-        given = np.asarray(action)
+        actions = np.asarray(action)
         shape = (count, *(self.actions.shape or ()))
         kinds = "iu" if isinstance(self.actions, spaces.Discrete | spaces.MultiDiscrete) else "fiu"
-        if given.dtype.kind not in kinds or given.shape != shape:
+        if actions.dtype.kind not in kinds or actions.shape != shape:
             what = "integers" if kinds == "iu" else "numbers"
             raise ActionError(
-                f"{self.agent}: the policy's actions are {given.dtype} {given.shape}; "
+                f"{self.agent}: the policy's actions are {actions.dtype} {actions.shape}; "
                 f"give {what} of shape {shape}"
             )
         if isinstance(self.actions, spaces.Discrete) and count:
-            wrong = given[(given < 0) | (given >= self.actions.n)]
+            wrong = actions[(actions < 0) | (actions >= self.actions.n)]
             if len(wrong):
                 raise ActionError(
                     f"{self.agent}: the policy's action {wrong[0]} is out of range; "
                     f"give 0..{self.actions.n - 1}"
                 )
-        return given
+        return actions
+
+
+def rules_of(env: str | Rules[Any], env_kwargs: Mapping[str, Any]) -> Rules[Any]:
+    """Return the rules of a name and its arguments, or ``env`` itself where it is rules."""
+    if isinstance(env, str):
+        return make_rules(env, **env_kwargs)
+    if env_kwargs:
+        raise ValueError(f"arguments {sorted(env_kwargs)} need an environment's name, not rules")
+    return env
+
+
+def seat_of(rules: Rules[Any], seat: str | None) -> str:
+    """Return the agent of that name; None: the first. Raises UnknownNameError."""
+    if seat is not None and seat not in rules.agents:
+        raise UnknownNameError.of(f"agent of {rules.name}", seat, rules.agents)
+    return rules.agents[0] if seat is None else seat
+
+
+def other_seats(
+    rules: Rules[Any], seat: str, opponents: Opponents, num_envs: int, deterministic: bool
+) -> dict[str, Seat]:
+    """Return who plays the seats but ``seat``, in so many copies.
+
+    Raises ValueError where ``opponents`` leave an agent without a policy, UnknownNameError.
+    """
+    team: Mapping[str, Policy | Chooser]
+    if opponents is None:
+        team = dict.fromkeys(rules.agents, RandomPolicy())
+    elif isinstance(opponents, str):
+        from corral.envs.teams import reference_team  # brings pandas, which takes its time
+
+        team = reference_team(opponents, rules)
+    elif isinstance(opponents, Mapping):
+        team = opponents
+    else:
+        team = dict.fromkeys(rules.agents, opponents)
+    for agent in team:
+        if agent not in rules.agents:
+            raise UnknownNameError.of(f"agent of {rules.name}", str(agent), rules.agents)
+    others = {}
+    for i, agent in enumerate(rules.agents):
+        if agent == seat:
+            continue
+        if agent not in team:
+            raise ValueError(f"opponents: no policy for {agent} of {rules.name}; give one")
+        others[agent] = Seat(
+            agent,
+            _policy(team[agent]),
+            num_envs=num_envs,
+            actions=rules.action_space(agent),
+            rng=generator(None, "policy", i),
+            deterministic=deterministic,
+        )
+    return others
+
+
+def reseed(rules: Rules[Any], others: Mapping[str, Seat], seed: int) -> None:
+    """Let the opponent with index i draw from ``generator(seed, "policy", i)`` from now on."""
+    for agent, other in others.items():
+        other.rng = generator(seed, "policy", rules.agents.index(agent))
+
+
+def _policy(player: Policy | Chooser) -> Policy:
+    return cast("Policy", player) if hasattr(player, "act") else _Chosen(player)
+
+
+class _Chosen(Memoryless):
+    """A function of one observation as a policy."""
+
+    def __init__(self, choose: Chooser) -> None:
+        self.choose = choose
+
+    def act(
+        self,
+        observation: Observation,
+        state: Any = None,
+        rng: np.random.Generator | None = None,
+        deterministic: bool = False,
+    ) -> Decision:
+        """Call the function for each observation of the batch: actions [R]."""
+        rows = range(count_rows(observation))
+        return Decision(np.array([self.choose(take_tree(observation, row)) for row in rows]))
 
 
 def count_rows(observation: Any) -> int:
-    """R of an observation [R, ...]."""
+    """Return R of an observation [R, ...]."""
     if isinstance(observation, Mapping):
-        mask = observation.get("action_mask")
+        mask = observation.get(MASK)
         return count_rows(next(iter(observation.values())) if mask is None else mask)
     return len(observation)
 
@@ -91,8 +194,11 @@ def count_rows(observation: Any) -> int:
 # --- Trees: None, arrays [B, ...], and tuples, lists and dicts of trees --------------------------
 
 
-def take_tree(tree: Any, rows: Array) -> Any:
-    """The given rows of every array of an observation or of a policy's state."""
+def take_tree(tree: Any, rows: Array | int | None) -> Any:
+    """Return ``rows`` [R] of every array of an observation or of a policy's state.
+
+    An int takes one row without its axis; None puts a new axis in front, as in NumPy.
+    """
     if tree is None:
         return None
     if isinstance(tree, Mapping):
@@ -103,7 +209,7 @@ def take_tree(tree: Any, rows: Array) -> Any:
 
 
 def put_tree(tree: Any, rows: Array, source: Any) -> Any:
-    """``tree`` with the given rows replaced by those of ``source``; neither is changed.
+    """Return ``tree`` with ``rows`` [R] replaced by ``source`` [R, ...]; neither is changed.
 
     Raises ValueError where the two are not built alike.
     """
@@ -126,5 +232,5 @@ def put_tree(tree: Any, rows: Array, source: Any) -> Any:
 
 
 def _like(tree: tuple[Any, ...] | list[Any], parts: list[Any]) -> Any:
-    """``parts`` as a tree of the same kind; a named tuple takes them one by one."""
+    """Return ``parts`` as a tree of the same kind; a named tuple takes them one by one."""
     return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)

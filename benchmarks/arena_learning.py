@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import statistics
 import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
-from common import machine, save, trained
+from common import machine, save, temporary_run
 
 SEEDS = (0, 1, 2, 3, 4)
 STEPS = 300_000
@@ -35,16 +33,10 @@ TRAINERS = ("mappo", "ippo")
 
 
 def learn(trainer: str, seed: int) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        run = trained(
-            "arena_v0",
-            trainer=trainer,
-            policies="separate",
-            steps=STEPS,
-            seed=seed,
-            out=Path(folder) / "run",
-            **SETTINGS,
-        )
+    training = temporary_run(
+        "arena_v0", trainer=trainer, policies="separate", steps=STEPS, seed=seed, **SETTINGS
+    )
+    with training as run:
         progress = run.progress
     full = progress[progress["episodes"] >= 100]
     marks = {}
@@ -56,8 +48,8 @@ def learn(trainer: str, seed: int) -> dict[str, Any]:
         )
     at = {}
     for steps in LATER:
-        seen = progress[progress["env_steps"] <= steps]
-        at[str(steps)] = float(seen["return_team"].iloc[-1])
+        reached = progress[progress["env_steps"] <= steps]
+        at[str(steps)] = float(reached["return_team"].iloc[-1])
     shares = {part: float(progress[f"share_{part}"].mean()) for part in PARTS}
     seconds = float(progress["wall_s"].iloc[-1])
     return {"marks": marks, "at": at, "seconds": seconds, "shares": shares}
@@ -68,8 +60,8 @@ PARTS = ("env", "inference", "learning")
 
 def median(values: list[Any]) -> float | None:
     """None where fewer than half of the seeds got there."""
-    known = sorted(float("inf") if value is None else float(value) for value in values)
-    middle = statistics.median(known)
+    ordered = sorted(float("inf") if value is None else float(value) for value in values)
+    middle = statistics.median(ordered)
     return None if middle == float("inf") else middle
 
 

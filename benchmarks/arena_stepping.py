@@ -14,16 +14,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import supersuit
-from common import machine, ratio, save, speed_table
+from common import Step, env_steps_per_second, machine, random_batch, ratio, save, speed_table
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from corral.adapters import make_batch
 from corral.envs import arena_v0
 from support.arena_scalar import PlainArena
 
@@ -32,64 +30,44 @@ SECONDS = 1.0  # per measurement
 COPIES = (1, 16, 64, 256, 1024, 4096)
 
 
-def env_steps_per_second(step: Callable[[], None], num_envs: int) -> float:
-    step()
-    count, began = 0, time.process_time()
-    while (spent := time.process_time() - began) < SECONDS:
-        step()
-        count += 1
-    return num_envs * count / spent
-
-
-def batch(num_envs: int) -> Callable[[], None]:
-    games = make_batch("arena_v0", num_envs=num_envs, seed=0)
-    games.reset()
-    rng = np.random.default_rng(0)
-
-    def step() -> None:
-        games.step(games.sample_actions(rng))
-
-    return step
-
-
-def over_supersuit(num_envs: int) -> Callable[[], None]:
+def over_supersuit(num_envs: int) -> Step:
     vector = supersuit.pettingzoo_env_to_vec_env_v1(PlainArena())
     vector = supersuit.concat_vec_envs_v1(vector, num_envs, num_cpus=0, base_class="gymnasium")
     rng = np.random.default_rng(0)
     vector.reset(seed=0)
 
-    def step() -> None:
+    def step() -> int:
         vector.step(rng.integers(4, size=2 * num_envs))
+        return num_envs
 
     return step
 
 
-def single(env: object) -> Callable[[], None]:
-    """One parallel environment, played as a PettingZoo user would."""
+def single(env: object) -> Step:
+    """Return the steps of one parallel environment, played as a PettingZoo user would."""
     rng = np.random.default_rng(0)
     env.reset(seed=0)
 
-    def step() -> None:
+    def step() -> int:
         if not env.agents:
             env.reset()
         one, other = rng.integers(4, size=2).tolist()
         env.step({"agent_1": one, "agent_2": other})
+        return 1
 
     return step
 
 
 def main() -> None:
-    contestants: dict[str, tuple[Callable[[], None], int]] = {
-        "SuperSuit, 64 copies": (over_supersuit(64), 64),
-        "plain scalar environment, one copy": (single(PlainArena()), 1),
-        "PettingZoo, one copy": (single(arena_v0.parallel_env()), 1),
-        **{f"Batch, {num_envs} copies": (batch(num_envs), num_envs) for num_envs in COPIES},
+    contestants: dict[str, Step] = {
+        "SuperSuit, 64 copies": over_supersuit(64),
+        "plain scalar environment, one copy": single(PlainArena()),
+        "PettingZoo, one copy": single(arena_v0.parallel_env()),
+        **{f"Batch, {num_envs} copies": random_batch("arena_v0", num_envs) for num_envs in COPIES},
     }
-    speeds: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(ROUNDS):
-        for name, (step, num_envs) in contestants.items():
-            speeds[name].append(env_steps_per_second(step, num_envs))
-
+    speeds = env_steps_per_second(
+        contestants, rounds=ROUNDS, seconds=SECONDS, clock=time.process_time
+    )
     ratios = {
         f"Batch, {num_envs} copies, over {theirs}": ratio(
             speeds, f"Batch, {num_envs} copies", theirs

@@ -97,18 +97,22 @@ def ours(game: str, steps: int, seed: int) -> tuple[dict[str, Any], Seconds]:
 
 
 def theirs(game: str, steps: int, seed: int) -> tuple[dict[str, Any], Seconds]:
-    given = {**COMMON, **SETTINGS[game]}
+    settings = {**COMMON, **SETTINGS[game]}
     config, algorithm = ExperimentConfig.get_from_yaml(), MappoConfig.get_from_yaml()
-    batch = given["num_envs"] * given["n_steps"]
-    config.max_n_frames, config.gamma, config.lr = steps, given["gamma"], given["learning_rate"]
-    config.clip_grad_norm, config.clip_grad_val = True, given["max_grad_norm"]
-    config.on_policy_n_envs_per_worker = given["num_envs"]
+    batch = settings["num_envs"] * settings["n_steps"]
+    config.max_n_frames, config.gamma, config.lr = (
+        steps,
+        settings["gamma"],
+        settings["learning_rate"],
+    )
+    config.clip_grad_norm, config.clip_grad_val = True, settings["max_grad_norm"]
+    config.on_policy_n_envs_per_worker = settings["num_envs"]
     config.on_policy_collected_frames_per_batch = batch
-    config.on_policy_n_minibatch_iters = given["n_epochs"]
-    config.on_policy_minibatch_size = batch // given["n_minibatches"]
+    config.on_policy_n_minibatch_iters = settings["n_epochs"]
+    config.on_policy_minibatch_size = batch // settings["n_minibatches"]
     config.evaluation, config.loggers, config.create_json = False, [], False
-    algorithm.lmbda, algorithm.clip_epsilon = given["gae_lambda"], given["clip_range"]
-    algorithm.entropy_coef = given["ent_coef"]
+    algorithm.lmbda, algorithm.clip_epsilon = settings["gae_lambda"], settings["clip_range"]
+    algorithm.entropy_coef = settings["ent_coef"]
     if game == "dfaas_v0":
         task = CorralTask(game, {"trace": "edge3", "rows": (0, 2822), "illegal": "raise"})
     else:
@@ -119,8 +123,8 @@ def theirs(game: str, steps: int, seed: int) -> tuple[dict[str, Any], Seconds]:
         experiment = Experiment(
             task=task,
             algorithm_config=algorithm,
-            model_config=MlpConfig(num_cells=list(given["net_arch"]), **layers),
-            critic_model_config=MlpConfig(num_cells=list(given["net_arch"]), **layers),
+            model_config=MlpConfig(num_cells=list(settings["net_arch"]), **layers),
+            critic_model_config=MlpConfig(num_cells=list(settings["net_arch"]), **layers),
             seed=seed,
             config=config,
         )
@@ -145,10 +149,10 @@ class Shared:
         self, observation: Any, state: Any = None, rng: Any = None, deterministic: bool = False
     ) -> Decision:
         mask = torch.as_tensor(np.array(observation["action_mask"]), dtype=torch.bool)  # [B, A]
-        seen = torch.as_tensor(np.array(observation["observation"]))
+        obs = torch.as_tensor(np.array(observation["observation"]))
         # The network has an axis of agents, all of which it treats alike: one stands in for all.
-        mask, seen = (x[:, None].expand(-1, self.agents, -1) for x in (mask, seen))
-        group = {"observation": {"observation": seen}, "action_mask": mask}
+        mask, obs = (x[:, None].expand(-1, self.agents, -1) for x in (mask, obs))
+        group = {"observation": {"observation": obs}, "action_mask": mask}
         at = TensorDict({self.group: TensorDict(group, mask.shape[:2])}, mask.shape[:1])
         with torch.no_grad(), set_exploration_type(ExplorationType.DETERMINISTIC):
             return Decision(self.policy(at)[self.group, "action"][:, 0].numpy())
@@ -170,11 +174,11 @@ def judged_spread(teams: dict[str, Any]) -> dict[str, Any]:
     for name, team in {**teams, "random": random}.items():
         rng = np.random.default_rng(0)
         with make_zoo_batch(spread, num_envs=EPISODES, seed=10_000) as batch:
-            seen, total = batch.reset(), np.zeros(EPISODES)
+            obs, total = batch.reset(), np.zeros(EPISODES)
             for _ in range(25):
-                acts = [team[a].act(seen[a], rng=rng, deterministic=True) for a in batch.agents]
+                acts = [team[a].act(obs[a], rng=rng, deterministic=True) for a in batch.agents]
                 step = batch.step(np.stack([decision.action for decision in acts], axis=1))
-                seen, total = step.observations, total + step.reward.mean(axis=1)
+                obs, total = step.observations, total + step.reward.mean(axis=1)
         half = 1.96 * total.std(ddof=1) / EPISODES**0.5
         found[name] = {"value": float(total.mean()), "half_width": float(half)}
     return found
@@ -204,21 +208,21 @@ def table(found: dict[str, Any]) -> str:
             steps = f"{r['env_steps']:,}" if who in r["seconds"] else ""
             cells = (game, steps, seed, who, seconds, value, UNITS[game])
             lines.append("| " + " | ".join(cells) + " |")
-    alike = {game: {**COMMON, **given} for game, given in SETTINGS.items()}
-    lines += ["", *(f"Set alike, {game}: {given}." for game, given in alike.items())]
+    alike = {game: {**COMMON, **settings} for game, settings in SETTINGS.items()}
+    lines += ["", *(f"Set alike, {game}: {settings}." for game, settings in alike.items())]
     return "\n".join([*lines, "", DIFFERENCES, "± is the half width of a 95 % interval."])
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser()
-    asked.add_argument("--dfaas", type=int, default=149_504, help="env steps, a multiple of 2048")
-    asked.add_argument("--spread", type=int, default=200_000, help="env steps, a multiple of 1600")
-    asked.add_argument("seeds", type=int, nargs="*", default=[0, 1])
-    given = asked.parse_args()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--dfaas", type=int, default=149_504, help="env steps, a multiple of 2048")
+    parser.add_argument("--spread", type=int, default=200_000, help="env steps, a multiple of 1600")
+    parser.add_argument("seeds", type=int, nargs="*", default=[0, 1])
+    args = parser.parse_args()
     found: dict[str, Any] = {}
     about = machine("torch", "torchrl", "benchmarl", "pettingzoo", "mpe2")
-    for seed in given.seeds:
-        for game, steps in (("dfaas_v0", given.dfaas), ("simple_spread_v3", given.spread)):
+    for seed in args.seeds:
+        for game, steps in (("dfaas_v0", args.dfaas), ("simple_spread_v3", args.spread)):
             teams, seconds = {}, {}
             for who, train in (("mappo", ours), ("BenchMARL MAPPO", theirs)):
                 teams[who], seconds[who] = train(game, steps, seed)

@@ -105,10 +105,10 @@ def mount(*arguments: str) -> str | None:
 def real_failures(folder: Path) -> dict[str, str]:
     """Disks that fail by themselves, not by a changed call."""
     found = {}
-    place = folder / "limit"
-    save_checkpoint(place, 1, content_of(1, 500))
+    target = folder / "limit"
+    save_checkpoint(target, 1, content_of(1, 500))
     found["no file may exceed 100 KB (RLIMIT_FSIZE)"] = one_failure(
-        place, lambda: largest_file(100_000)
+        target, lambda: largest_file(100_000)
     )
     disk = folder / "tmpfs"
     disk.mkdir()
@@ -124,18 +124,18 @@ def real_failures(folder: Path) -> dict[str, str]:
             subprocess.run(["umount", str(disk)], check=True)
     else:
         found[name_full] = found[name_read_only] = f"not run: {refused}"
-    place = folder / "forbidden"
-    save_checkpoint(place, 1, content_of(1, 500))
+    target = folder / "forbidden"
+    save_checkpoint(target, 1, content_of(1, 500))
     folder.chmod(0o755)
-    place.chmod(0o555)
+    target.chmod(0o555)
 
     def forbidden() -> str:
         if os.geteuid() == 0:
             os.setuid(NOBODY)
-        return one_failure(place, Nothing)
+        return one_failure(target, Nothing)
 
     found["a folder without permission to write"] = in_child(forbidden)
-    place.chmod(0o755)
+    target.chmod(0o755)
     return found
 
 

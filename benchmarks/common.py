@@ -1,4 +1,4 @@
-"""What every benchmark shares: who ran it, where the public traces are, where results go."""
+"""What benchmarks share: training, timing, who ran it, the public traces, where results go."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ import json
 import os
 import platform
 import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 RESULTS = Path(__file__).parent / "results"
 TRACES = Path(
@@ -18,18 +24,82 @@ TRACES = Path(
 """The public traces named in data/README.md, not part of the repository."""
 
 
-def trained(environment: str, **arguments: Any) -> Any:
-    """``corral.train``; a Ctrl-C ends the benchmark, not one of its runs."""
+Step = Callable[[], int]
+"""Plays on for a moment, and returns how many env steps that was."""
+
+
+def trained(env: Any, **options: Any) -> Any:
+    """Return the run of ``corral.train``; a Ctrl-C ends the benchmark, not one of its runs."""
     import corral
 
-    run = corral.train(environment, **arguments)
+    run = corral.train(env, **options)
     if run.stopped_by is not None:
         raise SystemExit(128 + run.stopped_by)
     return run
 
 
+@contextmanager
+def temporary_run(env: Any, **options: Any) -> Iterator[Any]:
+    """Train, and remove the run's folder at the end of the block."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield trained(env, out=Path(folder) / "run", **options)
+
+
+def random_batch(env: str, num_envs: int, **env_kwargs: Any) -> Step:
+    """Return the steps of a Batch in which all play uniformly random legal actions."""
+    from corral.adapters import make_batch
+
+    batch = make_batch(env, num_envs=num_envs, seed=0, **env_kwargs)
+    batch.reset()
+    rng = np.random.default_rng(0)
+
+    def step() -> int:
+        batch.step(batch.sample_actions(rng))
+        return num_envs
+
+    return step
+
+
+def random_columns(vec_env: Any, num_envs: int) -> Step:
+    """Return the steps of a vector environment of dfaas_v0, whose legal actions are 0 .. highest.
+
+    Its observations have the masks [C, A]; actions are uniformly random.
+    """
+    rng = np.random.default_rng(0)
+    first = vec_env.reset()
+    masks = (first[0] if isinstance(first, tuple) else first)["action_mask"]
+
+    def step() -> int:
+        nonlocal masks
+        levels = np.add.reduce(masks, axis=1, dtype=np.int64)
+        actions = (rng.random(len(levels)) * levels).astype(np.int64)
+        masks = vec_env.step(actions)[0]["action_mask"]
+        return num_envs
+
+    return step
+
+
+def env_steps_per_second(
+    contestants: Mapping[str, Step],
+    *,
+    rounds: int,
+    seconds: float,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, list[float]]:
+    """Return each contestant's speed in every round; they take turns of so many seconds."""
+    speeds: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(rounds):
+        for name, step in contestants.items():
+            step()
+            count, began = 0, clock()
+            while (spent := clock() - began) < seconds:
+                count += step()
+            speeds[name].append(count / spent)
+    return speeds
+
+
 def machine(*packages: str) -> dict[str, Any]:
-    """Versions, processor and thread settings of this run."""
+    """Return versions, processor and thread settings of this run."""
     found = {package: metadata.version(package) for package in ("corral", "numpy", *packages)}
     return {
         "date": date.today().isoformat(),
@@ -42,12 +112,12 @@ def machine(*packages: str) -> dict[str, Any]:
 
 
 def ratio(speeds: dict[str, list[float]], ours: str, theirs: str) -> float:
-    """The median, over the rounds, of one contestant's speed over another's."""
+    """Return the median, over the rounds, of one contestant's speed over another's."""
     return statistics.median(a / b for a, b in zip(speeds[ours], speeds[theirs], strict=True))
 
 
 def speed_table(title: str, speeds: dict[str, list[float]], ratios: dict[str, float]) -> str:
-    """Env steps/s of every contestant, and ratios between some, as Markdown."""
+    """Return env steps/s of every contestant, and ratios between some, as Markdown."""
     lines = [f"# {title}", "", "| what | env steps/s, median | min | max |", "|---|--:|--:|--:|"]
     for name, found in speeds.items():
         lines.append(

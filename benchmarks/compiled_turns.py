@@ -31,13 +31,13 @@ def compiled_turns(first: np.ndarray, forwarded: np.ndarray, spare: np.ndarray) 
             i = (first[b] + turn) % n
             rest = forwarded[b, i]
             each, extra = rest // (n - 1), rest % (n - 1)
-            for place in range(n - 1):
-                j = (i + 1 + place) % n
-                taken = min(each + (1 if place < extra else 0), after[b, j])
+            for offset in range(n - 1):
+                j = (i + 1 + offset) % n
+                taken = min(each + (1 if offset < extra else 0), after[b, j])
                 after[b, j] -= taken
                 rest -= taken
-            for place in range(n - 1):
-                j = (i + 1 + place) % n
+            for offset in range(n - 1):
+                j = (i + 1 + offset) % n
                 taken = min(rest, after[b, j])
                 after[b, j] -= taken
                 rest -= taken

@@ -86,7 +86,7 @@ def chess_infos_grow() -> bool:
 
 
 REPRODUCED: dict[tuple[str, str], Callable[[], bool]] = {
-    ("num_envs", "EzPickle"): copies_are_fresh,
+    ("copies", "EzPickle"): copies_are_fresh,
     ("info", "keys"): chess_infos_grow,
 }
 """Kinds of findings, by check and cause, and a demonstration without corral."""
@@ -113,13 +113,13 @@ def main() -> None:
         for finding in result.findings
         if package != "corral"
     }
-    shown = {kind: show() for kind, show in REPRODUCED.items() if kind in kinds}
+    reproduced = {kind: check() for kind, check in REPRODUCED.items() if kind in kinds}
     save(
         "conformance",
-        _page(results, kinds, shown, missing),
+        _page(results, kinds, reproduced, missing),
         {
             "results": [{"package": name, **result.to_json()} for name, result in results],
-            "reproduced": {" ".join(kind): held for kind, held in shown.items()},
+            "reproduced": {" ".join(kind): held for kind, held in reproduced.items()},
             "missing": missing,
         },
         machine("pettingzoo", "gymnasium", *_installed("mpe2", "chess", "rlcard")),
@@ -129,7 +129,7 @@ def main() -> None:
 def _page(
     results: list[tuple[str, CheckResult]],
     kinds: dict[tuple[str, str], Any],
-    shown: dict[tuple[str, str], bool],
+    reproduced: dict[tuple[str, str], bool],
     missing: list[str],
 ) -> str:
     lines = [
@@ -152,7 +152,7 @@ def _page(
         ]
         state = {True: "reproduced by hand", False: "NOT REPRODUCED", None: "not tried by hand"}
         lines += [
-            f"- **{check}**, {finding.severity} ({state[shown.get((check, cause))]}). "
+            f"- **{check}**, {finding.severity} ({state[reproduced.get((check, cause))]}). "
             f"Seen first: {finding.seen}. Expected: {finding.expected}. To do: {finding.advice}.",
             f"  In {len(where)}: {', '.join(where)}.",
         ]
@@ -163,8 +163,8 @@ def _page(
 
 
 def _installed(*packages: str) -> list[str]:
-    known = {dist.metadata["Name"].lower() for dist in metadata.distributions()}
-    return [package for package in packages if package in known]
+    installed = {dist.metadata["Name"].lower() for dist in metadata.distributions()}
+    return [package for package in packages if package in installed]
 
 
 if __name__ == "__main__":

@@ -79,9 +79,9 @@ def greedy_on_fixed_loads(run: Run) -> dict[str, Any]:
     served, forwarded = [], []
     for _ in range(rules.max_cycles):
         actions = []
-        for agent, seen in rules.observe(state).items():
-            action = int(run.policies[agent].act(seen, deterministic=True).action[0])
-            chosen.setdefault((agent, seen["observation"].tobytes()), set()).add(action)
+        for agent, obs in rules.observe(state).items():
+            action = int(run.policies[agent].act(obs, deterministic=True).action[0])
+            chosen.setdefault((agent, obs["observation"].tobytes()), set()).add(action)
             actions.append(action)
         outcome = rules.step(state, np.array([actions]))
         state = outcome.state

@@ -66,8 +66,8 @@ def trained(trainer: str) -> Any:
 
         def play(observations: dict[str, Any]) -> dict[str, int]:
             return {
-                agent: int(team[agent].act(seen, deterministic=True).action)
-                for agent, seen in observations.items()
+                agent: int(team[agent].act(obs, deterministic=True).action)
+                for agent, obs in observations.items()
             }
 
         return play

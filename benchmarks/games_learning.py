@@ -11,13 +11,11 @@ of rps_v0.
 from __future__ import annotations
 
 import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
-from common import machine, save, trained
+from common import machine, save, temporary_run
 
 from corral.envs import make_rules
 from corral.envs.reference import reference_player
@@ -31,16 +29,15 @@ BEST = {"beat-last": 1.0, "copy-last": 1.0, "always-same": 0.9 + 0.1 / 3}
 """The share of rounds that the best reply wins; always-same draws a move that nobody knows yet."""
 
 
-def learned(environment: str, **given: Any) -> tuple[Any, float]:
-    """The policies of a run, and the processor's seconds that it took."""
-    with tempfile.TemporaryDirectory() as folder:
-        began = time.process_time()
-        run = trained(environment, trainer="mappo", out=Path(folder) / "run", **given)
+def learned(env: str, **settings: Any) -> tuple[Any, float]:
+    """Return the policies of a run, and the processor's seconds that it took."""
+    began = time.process_time()
+    with temporary_run(env, trainer="mappo", **settings) as run:
         return run.policies, time.process_time() - began
 
 
-def judged(environment: str, policies: Any, seat: str, other: str, opponent: str) -> SeatScore:
-    rules = make_rules(environment, illegal="raise")
+def judged(env: str, policies: Any, seat: str, other: str, opponent: str) -> SeatScore:
+    rules = make_rules(env, illegal="raise")
     player = reference_player(opponent, rules, other)
     return evaluate_seat(rules, seat, policies[seat], player, episodes=EPISODES, num_envs=500)
 

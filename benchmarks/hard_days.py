@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 from common import TRACES, machine, save, trained
-from reference_policies import HARD, table
+from reference_policies import HARD, seeds_table, table
 
 import corral
 from corral.data import Trace, import_series
@@ -66,14 +66,14 @@ MORE_PAIRS = [
 
 
 def month() -> np.ndarray[Any, Any]:
-    """Requests per minute: int64 [days, 1440]."""
+    """Return requests per minute: int64 [days, 1440]."""
     path = TRACES / "nasa_http_1995" / "nasa_http_jul1995_per_minute.csv"
     load = import_series(path, zone="-04:00").trace.arrivals[:, 0]
     return load[: len(load) // DAY * DAY].reshape(-1, DAY)
 
 
 def draws(days: np.ndarray[Any, Any], count: int, seed: int) -> np.ndarray[Any, Any]:
-    """``count`` days of three nodes, one after the other: int64 [count * 1440, 3]."""
+    """Return ``count`` days of three nodes, one after the other: int64 [count * 1440, 3]."""
     rng = np.random.default_rng(seed)
     drawn = [
         np.stack(
@@ -85,7 +85,7 @@ def draws(days: np.ndarray[Any, Any], count: int, seed: int) -> np.ndarray[Any, 
 
 
 def load() -> tuple[Trace, tuple[int, int]]:
-    """The draws to learn from, then those to be judged on, and the rows of the latter."""
+    """Return the draws to learn from, then those to be judged on, and the rows of the latter."""
     days = month()
     assert round(1.25 * days.mean()) == CAPACITY
     held_out = np.arange(len(days)) % 3 == 2
@@ -103,7 +103,7 @@ def load() -> tuple[Trace, tuple[int, int]]:
 
 
 def now_casting(arrivals: np.ndarray[Any, Any], keep: int) -> float:
-    """Cost in %, where each node keeps up to ``keep`` waiting and a dispatcher places the rest.
+    """Return the cost in %, where nodes keep up to ``keep`` waiting, a dispatcher places the rest.
 
     ``arrivals`` int64 [W, T, 3]: windows side by side.
     """
@@ -128,7 +128,7 @@ def now_casting(arrivals: np.ndarray[Any, Any], keep: int) -> float:
 
 
 def finished(folder: Path) -> bool:
-    """Whether a run is there, and trained to its end."""
+    """Tell whether a run is there, and trained to its end."""
     if not (folder / "checkpoints" / "latest").exists():
         return False
     steps = int(corral.load_run(folder).progress["env_steps"].iloc[-1])
@@ -136,17 +136,17 @@ def finished(folder: Path) -> bool:
 
 
 def main() -> None:
-    given = argparse.ArgumentParser()
-    given.add_argument("--runs", type=Path)
-    given.add_argument("teams", nargs="*", metavar="TEAM")
-    told = given.parse_args()
-    wanted = told.teams or list(TEAMS)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--runs", type=Path)
+    parser.add_argument("teams", nargs="*", metavar="TEAM")
+    args = parser.parse_args()
+    wanted = args.teams or list(TEAMS)
     trace, rows = load()
     env = {"trace": trace, "route": "spare", "reward": "team", "max_cycles": 240, **HARD}
     entries: dict[str, Any] = {pair: pair for pair in (*PAIRS, *MORE_PAIRS)}
     seconds: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
-        runs = told.runs or Path(folder)
+        runs = args.runs or Path(folder)
         for team in wanted:
             for seed in SEEDS:
                 own = runs / f"{team}-{seed}"
@@ -175,8 +175,8 @@ def main() -> None:
             **HARD,
         )
     windows = trace.arrivals[slice(*rows)].reshape(-1, WINDOW, 3)
-    known = {keep: now_casting(windows, keep) for keep in (50, 40, 30, 20, 10, 0)}
-    best_known = min(known, key=known.__getitem__)
+    costs = {keep: now_casting(windows, keep) for keep in (50, 40, 30, 20, 10, 0)}
+    best = min(costs, key=costs.__getitem__)
     lines = [
         "# Days never seen, late information",
         "",
@@ -184,29 +184,15 @@ def main() -> None:
         "",
         *table(result),
         "",
-        f"Now-casting, no policy: {known[best_known]:.2f} % cost (keeping up to {best_known} "
-        "waiting).",
+        f"Now-casting, no policy: {costs[best]:.2f} % cost (keeping up to {best} waiting).",
         "",
-        "| team | cost %, greedy, mean of the seeds | least to most | sampled | least to most "
-        "| training, s |",
-        "|---|--:|--:|--:|--:|--:|",
+        *seeds_table("team", result, seconds),
     ]
-    for team in wanted:
-        cells = []
-        for mode in ("greedy", "sampled"):
-            costs = [
-                100 * score.cost
-                for score in result.scores
-                if score.policy.rpartition(",")[0].rpartition(" ")[0] == team and score.mode == mode
-            ]
-            cells += [f"{np.mean(costs):.2f}", f"{min(costs):.2f} to {max(costs):.2f}"]
-        spent = np.mean([seconds[f"{team} {seed}"] for seed in SEEDS])
-        lines.append(f"| {team} | {' | '.join(cells)} | {spent:.0f} |")
     lines += ["", *(f"{sentence}  " for sentence in describe(result))]
     data = {
         "settings": {**TEAMS, "steps": STEPS},
         "seconds": seconds,
-        "now_casting": {str(keep): cost for keep, cost in known.items()},
+        "now_casting": {str(keep): cost for keep, cost in costs.items()},
         "rows": [dataclasses.asdict(score) for score in ordered(result.scores)],
     }
     about = machine("torch", "stable-baselines3", "sb3-contrib", "scipy")

@@ -18,9 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from common import machine, save, trained
-from reference_policies import HARD, nasa_nodes, table
+from reference_policies import HARD, nasa_nodes, seeds_table, table
 
 from corral.envs.dfaas_v0.baselines import PAIRS
 from corral.trainers.evaluation.judge import players
@@ -81,21 +80,8 @@ def main() -> None:
         "",
         *table(result),
         "",
-        "| trainer | cost %, greedy, mean of the seeds | least to most | sampled | least to most "
-        "| training, s |",
-        "|---|--:|--:|--:|--:|--:|",
+        *seeds_table("trainer", result, seconds),
     ]
-    for trainer in wanted:
-        cells = []
-        for mode in ("greedy", "sampled"):
-            costs = [
-                100 * score.cost
-                for score in result.scores
-                if score.policy.startswith(f"{trainer} ") and score.mode == mode
-            ]
-            cells += [f"{np.mean(costs):.2f}", f"{min(costs):.2f} to {max(costs):.2f}"]
-        spent = np.mean([value for label, value in seconds.items() if label.startswith(trainer)])
-        lines.append(f"| {trainer} | {' | '.join(cells)} | {spent:.0f} |")
     lines += ["", *(f"{sentence}  " for sentence in describe(result))]
     data = {
         "settings": {**SETTINGS, "steps": STEPS},

@@ -17,14 +17,12 @@ from __future__ import annotations
 import json
 import math
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import arena_learning
 import numpy as np
-from common import RESULTS, machine, save, trained
+from common import RESULTS, machine, save, temporary_run
 from two_step import BONUSES
 from two_step import SETTINGS as TWO_STEP
 
@@ -44,33 +42,33 @@ Curve = list[tuple[int, float]]
 GAMES: dict[str, dict[str, Any]] = {
     "dfaas_v0": {
         "says": "team return, training rows",
-        "given": {"steps": 150_000},
+        "settings": {"steps": 150_000},
         "levels": ("overflow", "random"),
     },
     "arena_v0": {
         "says": "sum of both returns",
-        "given": {"steps": 300_000, "policies": "separate", **arena_learning.SETTINGS},
+        "settings": {"steps": 300_000, "policies": "separate", **arena_learning.SETTINGS},
         "levels": ("nearest/chase", "random"),
     },
     "two_step_v0": {
         "says": "team return",
-        "given": {"steps": 20_000, **TWO_STEP, **BONUSES["0.1, fading to 0"]},
+        "settings": {"steps": 20_000, **TWO_STEP, **BONUSES["0.1, fading to 0"]},
         "levels": ("random",),
     },
     "rps_v0": {
         "says": "return against beat-last",
         "column": "return_player_0",
-        "given": {"steps": 16_000, "opponents": {"player_1": "beat-last"}},
+        "settings": {"steps": 16_000, "opponents": {"player_1": "beat-last"}},
         "levels": (),
     },
     "tictactoe_v0": {
         "says": "% not lost as player_2 against random",
-        "given": {"steps": 600_000, "checkpoint_every": 60_000, "keep": 100},
+        "settings": {"steps": 600_000, "checkpoint_every": 60_000, "keep": 100},
         "levels": (),
     },
     "tiles_v0": {
         "says": "team return",
-        "given": {"steps": 200_000, "policies": "separate"},
+        "settings": {"steps": 200_000, "policies": "separate"},
         "levels": ("raster-1", "greedy", "random"),
     },
 }
@@ -80,8 +78,7 @@ GAMES: dict[str, dict[str, Any]] = {
 
 
 def learned(name: str, game: Mapping[str, Any], seed: int) -> Curve:
-    with tempfile.TemporaryDirectory() as folder:
-        run = trained(name, trainer="mappo", seed=seed, out=Path(folder) / "run", **game["given"])
+    with temporary_run(name, trainer="mappo", seed=seed, **game["settings"]) as run:
         if name == "tictactoe_v0":
             return not_lost(run)
         progress = run.progress
@@ -146,18 +143,18 @@ def picture(title: str, note: str, panels: Sequence[Mapping[str, Any]], across: 
     """Small multiples: a panel per game, a line per seed, dashed levels with their names."""
     top, height = 58, PLOT + 78
     parts = [pen.text(8, 20, title, size=15, weight=600), pen.text(8, 38, note, size=11)]
-    for place, panel in enumerate(panels):
-        x = 8 + place % across * (PANEL + GAP)
-        y = top + place // across * height
+    for index, panel in enumerate(panels):
+        x = 8 + index % across * (PANEL + GAP)
+        y = top + index // across * height
         parts += draw(panel, x, y)
     rows = -(-len(panels) // across)
     return pen.svg(top + rows * height, parts, title)
 
 
 def draw(panel: Mapping[str, Any], x: float, y: float) -> list[str]:
-    known = [value for curve in panel["curves"].values() for _, value in curve]
+    values = [value for curve in panel["curves"].values() for _, value in curve]
     low, high, marks = pen.ticks(
-        min([*known, *panel["levels"].values()]), max([*known, *panel["levels"].values()])
+        min([*values, *panel["levels"].values()]), max([*values, *panel["levels"].values()])
     )
     most = max(steps for curve in panel["curves"].values() for steps, _ in curve)
     left, top, width = x + LEFT, y + 40, PANEL - LEFT - 6
@@ -241,9 +238,9 @@ def main() -> None:
     ]
     found: dict[str, Any] = {}
     for name, game in GAMES.items():
-        known = levels(name, game)
-        found[name] = {"levels": known, "curves": {}}
-        beside = ", ".join(f"{team} {value:.2f}" for team, value in known.items())
+        marks = levels(name, game)
+        found[name] = {"levels": marks, "curves": {}}
+        beside = ", ".join(f"{team} {value:.2f}" for team, value in marks.items())
         for seed in SEEDS:
             curve = found[name]["curves"][str(seed)] = learned(name, game, seed)
             lines.append(

@@ -11,6 +11,7 @@ setting has no second offer, late information, costs and limits.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ HARD: dict[str, Any] = {
 
 
 def nasa_nodes() -> Trace:
+    """Return three nodes: one web server's month, shifted by days."""
     path = TRACES / "nasa_http_1995" / "nasa_http_jul1995_per_minute.csv"
     month = import_series(path, zone="-04:00").trace
     load = np.concatenate([np.roll(month.arrivals, -1440 * shift, axis=0) for shift in SHIFTS], 1)
@@ -45,6 +47,8 @@ def nasa_nodes() -> Trace:
 
 
 def table(result: Replay) -> list[str]:
+    """Return the scores of a replay as a table in Markdown."""
+
     def percent(value: float | None) -> str:
         return "" if value is None else f"{100 * value:.2f}"
 
@@ -62,6 +66,27 @@ def table(result: Replay) -> list[str]:
             f"| {s.mean_waiting:.2f} | {percent(s.cost)} | {interval(s.cost_low, s.cost_high)} "
             f"| {percent(s.share_of_optimum)} |"
         )
+    return lines
+
+
+def seeds_table(what: str, result: Replay, seconds: Mapping[str, float]) -> list[str]:
+    """Return costs over the seeds of each team, whose runs are called "team seed"."""
+    lines = [
+        f"| {what} | cost %, greedy, mean of the seeds | least to most | sampled | least to most "
+        "| training, s |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for team in dict.fromkeys(label.rpartition(" ")[0] for label in seconds):
+        cells = []
+        for mode in ("greedy", "sampled"):
+            costs = [
+                100 * score.cost
+                for score in result.scores
+                if score.policy.rpartition(",")[0].rpartition(" ")[0] == team and score.mode == mode
+            ]
+            cells += [f"{np.mean(costs):.2f}", f"{min(costs):.2f} to {max(costs):.2f}"]
+        own = [spent for label, spent in seconds.items() if label.rpartition(" ")[0] == team]
+        lines.append(f"| {team} | {' | '.join(cells)} | {np.mean(own):.0f} |")
     return lines
 
 

@@ -81,20 +81,20 @@ def fingerprint(folder: Path) -> tuple[str, list[dict[str, str]]]:
 
 
 def tried(name: str, folder: Path) -> dict[str, Any]:
-    given = {
+    names = {
         "trainer": name.split()[0],
         "steps": UPDATES * ROLLOUT,
         "settings": TRAINERS[name],
     }
-    whole, killed = folder / f"{name} whole", folder / f"{name} killed"
-    assert started(BEGIN.format(folder=str(whole), **given)).wait() == 0
+    unstopped, killed = folder / f"{name} unstopped", folder / f"{name} killed"
+    assert started(BEGIN.format(folder=str(unstopped), **names)).wait() == 0
     rng = random.Random(0)
-    process = started(BEGIN.format(folder=str(killed), **given))
+    process = started(BEGIN.format(folder=str(killed), **names))
     kills = in_training = 0
     while kills < KILLS and process.poll() is None:
         if kills % 5:
-            known = updates(killed)
-            while updates(killed) <= known and process.poll() is None:
+            before = updates(killed)
+            while updates(killed) <= before and process.poll() is None:
                 time.sleep(0.002)
         time.sleep(rng.uniform(0.0, 0.1))
         process.kill()
@@ -104,12 +104,12 @@ def tried(name: str, folder: Path) -> dict[str, Any]:
             process = started(GO_ON.format(folder=str(killed)))
         else:  # killed before there was anything to go on with
             shutil.rmtree(killed, ignore_errors=True)
-            process = started(BEGIN.format(folder=str(killed), **given))
+            process = started(BEGIN.format(folder=str(killed), **names))
     assert process.wait() == 0
     return {
         "kills": kills,
         "in training": in_training,
-        "equal": fingerprint(whole) == fingerprint(killed),
+        "equal": fingerprint(unstopped) == fingerprint(killed),
     }
 
 

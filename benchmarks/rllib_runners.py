@@ -4,7 +4,7 @@
 
 Needs pip install '.[rllib]', which excludes other extras: in an environment of its own. Each
 runner has a core to itself, as far as there are cores; the learner works while they wait. Sampling
-alone, and whole updates of trainer rllib_ppo, in rounds that alternate between the contestants.
+alone, and full updates of trainer rllib_ppo, in rounds that alternate between the contestants.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ def main() -> None:
     ]
     found: dict[str, Any] = {}
     for runners in RUNNERS:
-        alone, whole = sampling[runners], training[runners]
-        share = statistics.median(w / a for a, w in zip(alone, whole, strict=True))
-        lines.append(f"| {runners} | {_told(alone)} | {_told(whole)} | {share:.0%} |")
-        found[str(runners)] = {"sampling": alone, "training": whole}
+        alone, full = sampling[runners], training[runners]
+        share = statistics.median(w / a for a, w in zip(alone, full, strict=True))
+        lines.append(f"| {runners} | {_cell(alone)} | {_cell(full)} | {share:.0%} |")
+        found[str(runners)] = {"sampling": alone, "training": full}
     ratios = {
         name: statistics.median(b / a for a, b in zip(speeds[1], speeds[2], strict=True))
         for name, speeds in (("sampling", sampling), ("with learning", training))
@@ -103,7 +103,7 @@ def main() -> None:
     save("rllib_runners", "\n".join(lines), data, machine("ray", "torch", "gymnasium"))
 
 
-def _told(speeds: list[float]) -> str:
+def _cell(speeds: list[float]) -> str:
     return f"{statistics.median(speeds):,.0f} ({min(speeds):,.0f}-{max(speeds):,.0f})"
 
 

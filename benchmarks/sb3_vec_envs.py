@@ -11,11 +11,8 @@ taken within a round, so that a machine that slows down slows all of them.
 
 from __future__ import annotations
 
-import time
-
-import numpy as np
 import supersuit
-from common import machine, ratio, save, speed_table
+from common import env_steps_per_second, machine, random_columns, ratio, save, speed_table
 from stable_baselines3.common.vec_env import VecEnv
 
 from corral.adapters import make_vec_env, vectorize
@@ -24,17 +21,6 @@ from corral.envs import dfaas_v0
 COPIES = 64
 ROUNDS = 5
 SECONDS = 1.5  # per measurement
-
-
-def env_steps_per_second(vec_env: VecEnv, rng: np.random.Generator) -> float:
-    """Steps of all copies together; legal actions of dfaas_v0 are 0 .. highest."""
-    seen = vec_env.reset()
-    count, began = 0, time.perf_counter()
-    while (spent := time.perf_counter() - began) < SECONDS:
-        levels = np.add.reduce(seen["action_mask"], axis=1, dtype=np.int64)
-        seen, *_ = vec_env.step((rng.random(len(levels)) * levels).astype(np.int64))
-        count += 1
-    return COPIES * count / spent
 
 
 def stock() -> VecEnv:
@@ -49,11 +35,8 @@ def main() -> None:
         "vectorize, cpus=2": vectorize(dfaas_v0.parallel_env(), COPIES, cpus=2, seed=0),
         "SuperSuit as it is, num_cpus=0": stock(),
     }
-    rng = np.random.default_rng(0)
-    speeds: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(ROUNDS):
-        for name, vec_env in contestants.items():
-            speeds[name].append(env_steps_per_second(vec_env, rng))
+    steps = {name: random_columns(vec_env, COPIES) for name, vec_env in contestants.items()}
+    speeds = env_steps_per_second(steps, rounds=ROUNDS, seconds=SECONDS)
     for vec_env in contestants.values():
         vec_env.close()
 

@@ -72,15 +72,15 @@ def judged(seat: SeatEnv, model: Any) -> float:
     rng = np.random.default_rng(0)
     total = 0.0
     for episode in range(EPISODES):
-        seen, _ = seat.reset(seed=10_000 + episode)
+        obs, _ = seat.reset(seed=10_000 + episode)
         over = False
         while not over:
             masks = seat.action_masks()
             if model is None:
                 action = int(rng.choice(np.flatnonzero(masks)))
             else:
-                action = int(model.predict(seen, action_masks=masks, deterministic=True)[0])
-            seen, reward, terminated, truncated, _ = seat.step(action)
+                action = int(model.predict(obs, action_masks=masks, deterministic=True)[0])
+            obs, reward, terminated, truncated, _ = seat.step(action)
             total += reward
             over = terminated or truncated
     return total / EPISODES
@@ -92,9 +92,9 @@ def learn(game: dict[str, Any], seed: int) -> dict[str, Any]:
         seat.reset(seed=1000 * seed + copy)
         return Monitor(seat)
 
-    num_envs = DummyVecEnv([lambda copy=copy: make(copy) for copy in range(COPIES)])
+    vec_env = DummyVecEnv([lambda copy=copy: make(copy) for copy in range(COPIES)])
     settings = {"n_steps": 128, "batch_size": 256, "n_epochs": 6, **game["settings"]}
-    model = MaskablePPO(MaskablePolicy, num_envs, seed=seed, device="cpu", **settings)
+    model = MaskablePPO(MaskablePolicy, vec_env, seed=seed, device="cpu", **settings)
     curve = Curve(game["steps"] // POINTS)
     began = time.perf_counter()
     model.learn(game["steps"], callback=curve)
@@ -121,7 +121,7 @@ def main() -> None:
         found[name] = {"random": random, "seeds": {}}
         for seed in SEEDS:
             r = found[name]["seeds"][str(seed)] = learn(game, seed)
-            first, last = (r["curve"][place][1] for place in (0, -1))
+            first, last = (r["curve"][end][1] for end in (0, -1))
             lines.append(
                 f"| {name} | {seed} | {game['steps']:,} | {first:.2f} | {last:.2f} "
                 f"| {r['greedy']:.2f} | {random:.2f} | {r['seconds']:.0f} |"

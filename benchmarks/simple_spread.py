@@ -15,13 +15,11 @@ from __future__ import annotations
 import functools
 import json
 import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import RESULTS, machine, save, trained
+from common import RESULTS, machine, save, temporary_run
 from mpe2 import simple_spread_v3
 
 import corral
@@ -46,17 +44,14 @@ def train_and_judge(seed: int) -> dict[str, Any]:
     rules = zoo_rules(
         functools.partial(simple_spread_v3.parallel_env, N=3, local_ratio=0.5, max_cycles=25)
     )
-    with tempfile.TemporaryDirectory() as folder:
-        began = time.perf_counter()
-        run = trained(
-            rules, trainer="mappo", steps=STEPS, seed=seed, out=Path(folder) / "run", **SETTINGS
-        )
+    began = time.perf_counter()
+    with temporary_run(rules, trainer="mappo", steps=STEPS, seed=seed, **SETTINGS) as run:
         seconds = time.perf_counter() - began
         progress = run.progress
         curve = {}
         for mark in MARKS:
-            seen = progress[progress["env_steps"] <= mark]
-            curve[str(mark)] = float(seen["return_team"].iloc[-1]) / 3
+            reached = progress[progress["env_steps"] <= mark]
+            curve[str(mark)] = float(reached["return_team"].iloc[-1]) / 3
         scores = corral.evaluate(run, episodes=1000)
     assert isinstance(scores, list)
     return {

@@ -42,8 +42,8 @@ class Known:
 
     def at(self, values: float) -> tuple[float, float]:
         """Share right and log-probability after at most so many values."""
-        place = int(np.searchsorted(GRID, values, side="right")) - 1
-        return float(self.right[place]), float(self.log_probability[place])
+        index = int(np.searchsorted(GRID, values, side="right")) - 1
+        return float(self.right[index]), float(self.log_probability[index])
 
 
 def play(
@@ -71,15 +71,15 @@ def play(
     right = np.zeros((episodes, len(GRID)))
     logs = np.full((episodes, len(GRID)), -math.log(len(rules.classes)))
     while not state.over.all():
-        acting, seen = rules.acting(state), rules.observe(state)
+        acting, observations = rules.acting(state), rules.observe(state)
         action = np.zeros((episodes, 2), dtype=np.int64)
         for i, seat in enumerate(seats):
             who = np.flatnonzero(acting[:, i])
             if len(who):
-                action[who, i] = seat.act(seen[seat.agent], who)
+                action[who, i] = seat.act(observations[seat.agent], who)
         state = rules.step(state, action).state
-        told = (state.sent >= 0).any(axis=1)
-        now = told & (state.log_posterior.argmax(axis=1) == state.truth)
+        begun = (state.sent >= 0).any(axis=1)
+        now = begun & (state.log_posterior.argmax(axis=1) == state.truth)
         log = state.log_posterior[rows, state.truth]
         reached = (rules.budget - state.left)[:, None] <= GRID  # stands until more is sent
         right = np.where(reached, now[:, None], right)

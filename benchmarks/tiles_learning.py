@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import math
 import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import RESULTS, machine, save, trained
+from common import RESULTS, machine, save, temporary_run
 from tiles_curves import HEAD, Known, as_values, chart, play, row
 
 from corral.envs.tiles_v0 import TilesRules
@@ -41,16 +39,11 @@ def main() -> None:
     learned: dict[str, Known] = {}
     curves, seconds = {}, []
     for seed in SEEDS:
-        with tempfile.TemporaryDirectory() as folder:
-            wall, began = time.perf_counter(), time.process_time()
-            run = trained(
-                "tiles_v0",
-                trainer="mappo",
-                policies="separate",
-                steps=STEPS,
-                seed=seed,
-                out=Path(folder) / "run",
-            )
+        wall, began = time.perf_counter(), time.process_time()
+        training = temporary_run(
+            "tiles_v0", trainer="mappo", policies="separate", steps=STEPS, seed=seed
+        )
+        with training as run:
             seconds.append((time.process_time() - began, time.perf_counter() - wall))
             progress = run.progress
             keys = ["env_steps", "return_team", "kpi_values", "kpi_correct"]

@@ -11,12 +11,10 @@ timed in turn, in several rounds, and the ratios are taken within a round.
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from common import machine, ratio, save, speed_table
+from common import Step, env_steps_per_second, machine, random_batch, ratio, save, speed_table
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -30,27 +28,7 @@ SECONDS = 0.6  # per measurement
 COPIES = (1, 16, 64, 256, 1024)
 
 
-def env_steps_per_second(step: Callable[[], int]) -> float:
-    step()
-    count, began = 0, time.perf_counter()
-    while (spent := time.perf_counter() - began) < SECONDS:
-        count += step()
-    return count / spent
-
-
-def batch(num_envs: int) -> Callable[[], int]:
-    games = make_batch("tiles_v0", num_envs=num_envs, seed=0)
-    games.reset()
-    rng = np.random.default_rng(0)
-
-    def step() -> int:
-        games.step(games.sample_actions(rng))
-        return num_envs
-
-    return step
-
-
-def raster(num_envs: int) -> Callable[[], int]:
+def raster(num_envs: int) -> Step:
     games = make_batch("tiles_v0", num_envs=num_envs, seed=0)
     observations = games.reset()
 
@@ -64,24 +42,24 @@ def raster(num_envs: int) -> Callable[[], int]:
     return step
 
 
-def single() -> Callable[[], int]:
-    """One AEC environment, played as a PettingZoo user would."""
+def single() -> Step:
+    """Return the steps of one AEC environment, played as a PettingZoo user would."""
     env = tiles_v0.env()
     rng = np.random.default_rng(0)
     env.reset(seed=0)
 
     def step() -> int:
-        seen, _, ended, cut, _ = env.last()
+        observation, _, ended, cut, _ = env.last()
         if ended or cut:
             env.reset()
             return 0
-        env.step(int(rng.choice(np.flatnonzero(seen["action_mask"]))))
+        env.step(int(rng.choice(np.flatnonzero(observation["action_mask"]))))
         return 1
 
     return step
 
 
-def plain_loop() -> Callable[[], int]:
+def plain_loop() -> Step:
     rules = TilesRules()
     state = rules.start([np.random.default_rng(0)])
     picture = state.image[0].reshape(4, 4, 3, 8, 8).transpose(2, 0, 3, 1, 4).reshape(3, 32, 32)
@@ -99,16 +77,13 @@ def plain_loop() -> Callable[[], int]:
 
 
 def main() -> None:
-    contestants: dict[str, Callable[[], int]] = {
+    contestants: dict[str, Step] = {
         "plain scalar loop, one copy": plain_loop(),
         "PettingZoo, one copy": single(),
-        **{f"Batch, {num_envs} copies": batch(num_envs) for num_envs in COPIES},
+        **{f"Batch, {num_envs} copies": random_batch("tiles_v0", num_envs) for num_envs in COPIES},
         **{f"Batch, {num_envs} copies, raster-1": raster(num_envs) for num_envs in (64, 1024)},
     }
-    speeds: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(ROUNDS):
-        for name, step in contestants.items():
-            speeds[name].append(env_steps_per_second(step))
+    speeds = env_steps_per_second(contestants, rounds=ROUNDS, seconds=SECONDS)
     ratios = {
         f"Batch, {num_envs} copies, over {theirs}": ratio(
             speeds, f"Batch, {num_envs} copies", theirs

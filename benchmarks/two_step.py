@@ -9,15 +9,12 @@ the greedy team in one episode: the game has no chance.
 from __future__ import annotations
 
 import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import machine, save
+from common import machine, save, temporary_run
 
-import corral
 from corral.envs.two_step_v0 import TwoStepRules
 from corral.trainers.runs.run import Run
 
@@ -61,20 +58,14 @@ def main() -> None:
     ]
     found: dict[str, Any] = {}
     for trainer in TRAINERS:
-        for bonus, given in BONUSES.items():
+        for bonus, extra in BONUSES.items():
             greedy, sampled, seconds = [], [], []
             for seed in SEEDS:
-                with tempfile.TemporaryDirectory() as folder:
-                    began = time.perf_counter()
-                    run = corral.train(
-                        "two_step_v0",
-                        trainer=trainer,
-                        steps=STEPS,
-                        seed=seed,
-                        out=Path(folder) / "run",
-                        **SETTINGS,
-                        **given,
-                    )
+                began = time.perf_counter()
+                training = temporary_run(
+                    "two_step_v0", trainer=trainer, steps=STEPS, seed=seed, **SETTINGS, **extra
+                )
+                with training as run:
                     seconds.append(time.perf_counter() - began)
                     greedy.append(greedy_return(run))
                     sampled.append(float(run.progress["return_team"].iloc[-1]))

@@ -4,7 +4,8 @@ from corral.data.generator import TraceSpec, make_trace
 from corral.data.importers.access_log import import_access_log
 from corral.data.importers.azure import import_azure_functions
 from corral.data.importers.binning import Imported
-from corral.data.importers.series import import_requests, import_series
+from corral.data.importers.requests import import_requests
+from corral.data.importers.series import import_series
 from corral.data.library import bundled, load_trace
 from corral.data.read import read_trace
 from corral.data.trace import Trace

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import date
+from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import Literal
 
@@ -12,11 +12,15 @@ from corral.data.trace import MAX_VALUE, is_name
 __all__ = [
     "DAY",
     "Clock",
+    "check_zone",
     "count_rule",
+    "format_time",
+    "instant_rule",
     "integer",
     "midnight",
     "name_rule",
     "parse_count",
+    "parse_instant",
     "parse_time",
     "second_of_day",
     "time_rule",
@@ -35,11 +39,17 @@ _CLOCK = re.compile(
     re.ASCII,
 )
 _FRACTION_OF_A_SECOND = re.compile(r"[0-9]{4}-.*:[0-9]{2}[.,][0-9]*[1-9].*", re.ASCII)
+_FRACTION = re.compile(r"(.*:[0-9]{2})[.,]([0-9]{1,9})(.*)", re.ASCII)
+_UNIX = re.compile(r"([0-9]{9,10})(?:\.([0-9]{1,9}))?", re.ASCII)
+_ZONE = re.compile(r".*:[0-9.,]+(Z|[+-][0-9]{2}:?[0-9]{2})", re.ASCII)
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
+# --- Counts and names ----------------------------------------------------------------------------
+
+
 def parse_count(text: str) -> int | None:
-    """The whole number 0 .. MAX_VALUE that ``text`` writes in plain digits; None if it does not."""
+    """Return the number 0 .. MAX_VALUE that ``text`` writes in plain digits, or None."""
     if not (text.isascii() and text.isdigit()) or len(text) > 18:
         return None
     value = int(text)
@@ -47,7 +57,7 @@ def parse_count(text: str) -> int | None:
 
 
 def count_rule(text: str) -> str:
-    """Why ``parse_count`` refuses ``text``, and what to do."""
+    """Return why ``parse_count`` refuses ``text``, and what to do."""
     bare = text.strip().lower()
     if not bare:
         return "empty cell; nothing is filled in: write the count, 0 for none"
@@ -68,8 +78,22 @@ def count_rule(text: str) -> str:
     return "not a whole number in plain digits 0-9"
 
 
+def name_rule(text: str) -> str | None:
+    """Return why ``text`` is refused as the name of a node; None where it is fine."""
+    if is_name(text):
+        return None
+    if not text.strip():
+        return "empty node name; every row needs one"
+    if text != text.strip():
+        return "space around the node name; remove it"
+    return "control or invisible characters in the node name; remove them"
+
+
+# --- Times ---------------------------------------------------------------------------------------
+
+
 def parse_time(text: str) -> tuple[Clock, int] | None:
-    """Clock and value of a time: the integer, or seconds since 1970-01-01 UTC; None if neither."""
+    """Return clock and value of a time: the integer, or seconds since 1970-01-01 UTC, or None."""
     if text[4:5] != "-":
         value = integer(text)
         return None if value is None else ("integer", value)
@@ -78,13 +102,13 @@ def parse_time(text: str) -> tuple[Clock, int] | None:
 
 
 def integer(text: str) -> int | None:
-    """The integer of up to 18 digits that ``text`` writes; None if it does not."""
+    """Return the integer of up to 18 digits that ``text`` writes; None if it does not."""
     return int(text) if _INTEGER.fullmatch(text) else None
 
 
 @lru_cache(maxsize=4096)
 def midnight(day: str) -> int | None:
-    """Seconds from 1970-01-01 to the beginning of ``YYYY-MM-DD``; None if there is no such day."""
+    """Return the seconds from 1970-01-01 to the day ``YYYY-MM-DD``; None if there is none such."""
     try:
         return (date.fromisoformat(day).toordinal() - _EPOCH) * 86_400 if _DAY.match(day) else None
     except ValueError:  # 30 February
@@ -93,7 +117,7 @@ def midnight(day: str) -> int | None:
 
 @lru_cache(maxsize=4096)
 def second_of_day(clock: str) -> int | None:
-    """Seconds from midnight UTC to ``THH:MM:SS`` and a zone; None if ``clock`` is nothing like it.
+    """Return the seconds from midnight UTC to ``THH:MM:SS`` and a zone; None if it is none.
 
     An empty text is midnight: a day alone is a time.
     """
@@ -109,7 +133,7 @@ def second_of_day(clock: str) -> int | None:
 
 
 def time_rule(text: str) -> str:
-    """Why ``parse_time`` refuses ``text``, and what to do."""
+    """Return why ``parse_time`` refuses ``text``, and what to do."""
     if not text.strip():
         return "empty time; every row needs one"
     if text != text.strip():
@@ -121,12 +145,41 @@ def time_rule(text: str) -> str:
     return "not a time; write a whole number, or ISO-8601 such as 2026-01-05T00:05:00Z"
 
 
-def name_rule(text: str) -> str | None:
-    """Why ``text`` is refused as the name of a node; None where it is fine."""
-    if is_name(text):
+def format_time(time: int, clock: Clock) -> str:
+    """Return a time as trace files have it. Raises OverflowError outside the years 1 to 9999."""
+    if clock == "integer":
+        return str(time)
+    return (datetime(1970, 1, 1) + timedelta(seconds=time)).isoformat() + "Z"
+
+
+def parse_instant(text: str, zone: str) -> tuple[int, int] | None:
+    """Return seconds since 1970-01-01 UTC and nanoseconds of a time; None if it is none.
+
+    ``zone`` such as ``Z`` or ``-04:00`` holds where ISO-8601 names none. Numbers of nine or ten
+    digits, with a fraction or not, are seconds since 1970: the years 1973 to 2286.
+    """
+    unix = _UNIX.fullmatch(text)
+    if unix:
+        return int(unix[1]), int((unix[2] or "").ljust(9, "0"))
+    if len(text) > 10 and not _ZONE.fullmatch(text):
+        text += zone
+    fraction = _FRACTION.fullmatch(text)
+    if fraction:
+        text = fraction[1] + fraction[3]
+    parsed = parse_time(text)
+    if parsed is None or parsed[0] != "utc":
         return None
-    if not text.strip():
-        return "empty node name; every row needs one"
-    if text != text.strip():
-        return "space around the node name; remove it"
-    return "control or invisible characters in the node name; remove them"
+    return parsed[1], int(fraction[2].ljust(9, "0")) if fraction else 0
+
+
+def instant_rule(text: str) -> str:
+    """Return why ``parse_instant`` refuses ``text``, and what to do."""
+    if re.fullmatch(r"-?[0-9]+(\.[0-9]*)?", text, re.ASCII):
+        return "not seconds since 1970, which have 9 or 10 digits; divide, or write ISO-8601"
+    return time_rule(text)
+
+
+def check_zone(zone: str) -> None:
+    """Raise ValueError where ``zone`` is neither ``Z`` nor an offset such as ``-04:00``."""
+    if parse_time(f"2000-01-01T00:00{zone}") is None or not zone:
+        raise ValueError(f"zone={zone!r} must be Z or an offset such as -04:00")

@@ -98,9 +98,8 @@ class TraceSpec:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type == "int":
-                _require(
-                    isinstance(value, int) and value >= 0, field.name, "whole, 0 or more", self
-                )
+                whole = isinstance(value, int) and value >= 0
+                _require(whole, field.name, "whole, 0 or more", self)
             elif field.type == "float":
                 _require(0 <= value < float("inf"), field.name, "a number, 0 or more", self)
         for name in ("nodes", "days", "step", "largest"):
@@ -134,7 +133,7 @@ EDGE8 = TraceSpec(
 
 
 def make_trace(spec: TraceSpec | None = None, *, name: str = "made", **options: Any) -> Trace:
-    """The trace that ``spec`` defines, with ``options`` (fields of TraceSpec) in place of its own.
+    """Return the trace of ``spec``, with ``options`` (fields of TraceSpec) in place of its own.
 
     ``make_trace(nodes=5, days=7, seed=1)`` starts from the defaults. The same spec gives the same
     trace. Raises ValueError for a value out of range, TypeError for an unknown option.
@@ -171,12 +170,12 @@ def _stream(spec: TraceSpec, purpose: int, node: int = SHARED) -> np.random.Gene
 
 
 def _levels(spec: TraceSpec, spread: float, purpose: int = SIZES) -> Floats:
-    """Factors from 1 - spread to 1 + spread, evenly spaced, one per node in drawn order. [N]"""
+    """Return factors from 1 - spread to 1 + spread, evenly spaced, in drawn order. [N]"""
     return _stream(spec, purpose).permutation(np.linspace(1 - spread, 1 + spread, spec.nodes))
 
 
 def _daily(spec: TraceSpec, times: Counts) -> Floats:
-    """A wave of mean 1 that peaks at each node's own hour, with a smaller second one. [T, N]"""
+    """Return waves of mean 1 with a peak at each node's own hour and a smaller one. [T, N]"""
     lag = spec.peak_spread * ((np.arange(spec.nodes) + 0.5) / spec.nodes - 0.5)  # hours, [N]
     hour = times[:, None] / 3600 - spec.peak_hour - lag
     angle = 2 * np.pi * hour / 24
@@ -184,13 +183,13 @@ def _daily(spec: TraceSpec, times: Counts) -> Floats:
 
 
 def _weekly(spec: TraceSpec, times: Counts) -> Floats:
-    """Mean 1 over a week, lower at weekends. [T]"""
+    """Return factors of mean 1 over a week, lower at weekends. [T]"""
     off = (times // SECONDS_PER_DAY + 3) % 7 >= 5  # 1970-01-01 was a Thursday
     return np.where(off, spec.weekend, 1.0) * 7 / (5 + 2 * spec.weekend)
 
 
 def _noise(spec: TraceSpec, steps: int) -> Floats:
-    """Log-normal noise of mean 1 with a memory, partly common to all nodes. [T, N]"""
+    """Return log-normal noise of mean 1 with a memory, partly common to all nodes. [T, N]"""
     own = [_stream(spec, NOISE, i).standard_normal(steps) for i in range(spec.nodes)]
     common = _stream(spec, NOISE).standard_normal(steps)
     drawn = (
@@ -205,7 +204,7 @@ def _noise(spec: TraceSpec, steps: int) -> Floats:
 
 
 def _bursts(spec: TraceSpec, steps: int) -> Floats:
-    """1, and more during bursts, which begin and end at once. [T, N]"""
+    """Return 1, and more during bursts, which begin and end at once. [T, N]"""
     factor = np.ones((steps, spec.nodes))
     for node in range(spec.nodes):
         rng = _stream(spec, BURSTS, node)
@@ -221,7 +220,7 @@ def _bursts(spec: TraceSpec, steps: int) -> Floats:
 
 
 def _flash_crowds(spec: TraceSpec, steps: int) -> Floats:
-    """Crowds that rise fast and sink slowly, as multiples of the mean load. [T, N]"""
+    """Return crowds that rise fast and sink slowly, as multiples of the mean load. [T, N]"""
     crowd = np.zeros((steps, spec.nodes))
     cut = int(EARLY * steps)
     per_minute = 60 / spec.step
@@ -239,7 +238,7 @@ def _flash_crowds(spec: TraceSpec, steps: int) -> Floats:
 
 
 def _capacity(spec: TraceSpec, mean: Floats, wave: Floats) -> Counts:
-    """What each node can serve: uneven, following the day in steps, less in maintenance. [T, N]"""
+    """Return the capacities: uneven, following the day in steps, less in maintenance. [T, N]"""
     base = mean * _levels(spec, spec.uneven, MAINTENANCE)
     base *= spec.headroom * mean.sum() / base.sum()
     hold = max(1, round(spec.scaling_hours * 3600 / spec.step))

@@ -16,12 +16,12 @@ __all__ = ["bundled", "load_trace"]
 
 
 def bundled() -> tuple[str, ...]:
-    """The names of the traces that come with the package, for ``load_trace``."""
+    """Return the names of the traces that come with the package, for ``load_trace``."""
     return tuple(bundled_files())
 
 
 def load_trace(source: str | os.PathLike[str] | Trace) -> Trace:
-    """The trace that ``source`` means: a bundled name, the path of a CSV file, or a Trace itself.
+    """Return the trace that ``source`` means: a bundled name, a path of a CSV file, or itself.
 
     A text that is no bundled name is a path where it has a folder or a suffix in it, or where such
     a file exists; write ``./edge3`` for a file that is called like a bundled trace.

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from corral.data.checks import MAX_FAULTS, Table, assemble
+from corral.data.checks import Table, assemble
 from corral.data.fields import (
     Clock,
     count_rule,
@@ -26,9 +26,8 @@ from corral.data.fields import (
     time_rule,
 )
 from corral.data.scan import scan
-from corral.data.source import MAX_BYTES, MAX_LINE, chunks
+from corral.data.source import MAX_BYTES, MAX_LINE, Faults, chunks, fault_error
 from corral.data.trace import Counts, Trace
-from corral.errors import Fault, TraceError
 
 __all__ = ["MAX_CELLS", "read_trace", "trace_name"]
 
@@ -45,7 +44,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 def read_trace(
     path: str | Path, *, max_cells: int = MAX_CELLS, max_bytes: int = MAX_BYTES
 ) -> Trace:
-    """The trace in the CSV file ``path``, plain or gzip (told by its content, not by its name).
+    """Return the trace in the CSV file ``path``, plain or gzip (told by content, not by name).
 
     The header is ``time,node,arrivals`` or ``time,node,arrivals,capacity``; each row says how many
     requests arrive at a node in the step that begins at a time, and how many it can serve. Every
@@ -71,13 +70,13 @@ def read_trace(
 
 
 def trace_name(path: Path) -> str:
-    """The name of a file without its folder and without .csv, .csv.gz or the like."""
+    """Return the name of a file without its folder and without .csv, .csv.gz or the like."""
     name = path.name.removesuffix(".gz")
     return name.removesuffix(".csv") or path.name
 
 
 def _load(path: Path, max_cells: int, max_bytes: int) -> bytes:
-    """All bytes of the file, refused as soon as they exceed a limit."""
+    """Return all bytes of the file, refused as soon as they exceed a limit."""
     pieces: list[bytes] = []
     rows = columns = 0
     for piece in chunks(path, max_bytes=max_bytes):
@@ -90,7 +89,7 @@ def _load(path: Path, max_cells: int, max_bytes: int) -> bytes:
                 f"holds more than {max_cells:,} cells (rows x columns); "
                 "pass a larger max_cells if it is meant to be that large"
             )
-            raise TraceError([Fault(file=str(path), rule=rule)])
+            raise fault_error(path, rule)
     data = b"".join(pieces)
     body = data.rstrip(b"\r\n")  # blank lines at the very end carry nothing
     if len(body) == len(data):
@@ -102,31 +101,29 @@ class _Careful:
     """Reads a file line by line, and collects what is wrong with it."""
 
     def __init__(self, file: str) -> None:
-        self.file = file
-        self.faults: list[Fault] = []
+        self.faults = Faults(file)
         self.columns: tuple[str, ...] = COLUMNS
         self.clock: Clock | None = None
-        self.codes: dict[str, int] = {}
+        self.codes: dict[str, int] = {}  # node -> its number, by first appearance
         self.time, self.node = array("q"), array("q")
         self.counts = {"arrivals": array("q"), "capacity": array("q")}
 
     def read(self, data: bytes) -> Table:
-        """The rows of ``data``. Raises TraceError with the first few faults."""
+        """Return the rows of ``data``. Raises TraceError with the first few faults."""
         if not data.strip(b"\r\n"):
-            self._fault("the file is empty; it needs a header and rows")
-            raise TraceError(self.faults)
+            self.faults.add("the file is empty; it needs a header and rows")
+            self.faults.check()
+        number = 0
         for number, raw in enumerate(io.BytesIO(data), start=1):
             self._line(number, raw)
-            # A wrong header makes faults of every row below it: report the header alone.
-            if len(self.faults) > MAX_FAULTS or (number == 1 and self.faults):
-                break
-        else:
-            if number == 1:
-                self._fault("only a header: the file needs rows below it")
-        if self.faults or self.clock is None:
-            raise TraceError(self.faults[:MAX_FAULTS], more=len(self.faults) > MAX_FAULTS)
+            if number == 1:  # a wrong header makes faults of every row: report it alone
+                self.faults.check()
+        if number == 1:
+            self.faults.add("only a header: the file needs rows below it")
+        self.faults.check()
+        assert self.clock is not None  # a row without a time is a fault
         return Table(
-            file=self.file,
+            file=self.faults.file,
             nodes=tuple(self.codes),
             clock=self.clock,
             time=_column(self.time),
@@ -135,32 +132,21 @@ class _Careful:
             capacity=_column(self.counts["capacity"]) if "capacity" in self.columns else None,
         )
 
-    def _fault(
-        self,
-        rule: str,
-        line: int | None = None,
-        column: str | None = None,
-        value: str | None = None,
-    ) -> None:
-        if value is not None and len(value) > 60:
-            value = value[:60] + "..."
-        self.faults.append(Fault(self.file, rule, line=line, column=column, value=value))
-
     def _line(self, number: int, raw: bytes) -> None:
         if len(raw) > MAX_LINE:
-            return self._fault(f"this line is longer than {MAX_LINE} bytes: no CSV row", number)
+            return self.faults.add(f"this line is longer than {MAX_LINE} bytes: no CSV row", number)
         try:
             line = raw.decode()
         except UnicodeDecodeError as error:
             bad = raw[error.start : error.start + 4]
-            return self._fault("not UTF-8: save the file as UTF-8", number, value=repr(bad))
+            return self.faults.add("not UTF-8: save the file as UTF-8", number, value=repr(bad))
         bare = line.removesuffix("\n").removesuffix("\r")
         if not line.endswith("\n") and "\r" not in bare:
             rule = (
                 "the last line has no line end, so it may be cut inside its last number; "
                 "if the file is complete, add one: echo >> FILE"
             )
-            return self._fault(rule, number, value=bare)
+            return self.faults.add(rule, number, value=bare)
         fields = self._split(number, bare)
         if fields is None:
             return None
@@ -169,15 +155,15 @@ class _Careful:
     def _split(self, number: int, line: str) -> list[str] | None:
         control = _CONTROL.search(line)
         if not line.strip():
-            self._fault("blank line; remove it", number)
+            self.faults.add("blank line; remove it", number)
         elif control and not (control[0] == "\t" and "," not in line):
             rule = "a control character, such as a tab or a carriage return; remove it"
-            self._fault(rule, number, value=line)
+            self.faults.add(rule, number, value=line)
         elif '"' not in line:
             return line.split(",")
         elif not _QUOTED_ROW.fullmatch(line):
             rule = "an open or stray quote; quote whole fields, on one line, quotes inside doubled"
-            self._fault(rule, number, value=line)
+            self.faults.add(rule, number, value=line)
         else:
             return next(csv.reader([line]))
         return None
@@ -186,36 +172,36 @@ class _Careful:
         if tuple(found) in (COLUMNS, COLUMNS[:3]):
             self.columns = tuple(found)
             return
-        self._fault(_header_rule(found), 1, value=",".join(found))
+        self.faults.add(_header_rule(found), 1, value=",".join(found))
 
     def _row(self, number: int, fields: list[str]) -> None:
         if len(fields) != len(self.columns):
             rule = f"{len(fields)} fields, the header has {len(self.columns)}{_delimiter(fields)}"
-            return self._fault(rule, number, value=",".join(fields))
+            return self.faults.add(rule, number, value=",".join(fields))
         time, node, *counts = fields
         self._time(number, time)
         rule_or_none = name_rule(node)
         if rule_or_none is not None:
-            self._fault(rule_or_none, number, "node", node)
+            self.faults.add(rule_or_none, number, "node", node)
         self.node.append(self.codes.setdefault(node, len(self.codes)))
         for column, text in zip(self.columns[2:], counts, strict=True):
             value = parse_count(text)
             if value is None:
-                self._fault(count_rule(text), number, column, text)
+                self.faults.add(count_rule(text), number, column, text)
             self.counts[column].append(value or 0)
         return None
 
     def _time(self, number: int, text: str) -> None:
         parsed = parse_time(text)
         if parsed is None:
-            return self._fault(time_rule(text), number, "time", text)
+            return self.faults.add(time_rule(text), number, "time", text)
         clock, value = parsed
         if self.clock is None:
             self.clock = clock
         if clock != self.clock:
             first = "integers" if self.clock == "integer" else "ISO-8601"
             rule = f"times were {first} so far; use one kind in the whole file"
-            return self._fault(rule, number, "time", text)
+            return self.faults.add(rule, number, "time", text)
         return self.time.append(value)
 
 
@@ -224,7 +210,7 @@ def _column(values: array[int]) -> Counts:
 
 
 def _delimiter(fields: Sequence[str]) -> str:
-    """A hint where the fields seem to be separated by something else than commas."""
+    """Return a hint where the fields seem to be separated by something else than commas."""
     for mark, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
         if len(fields) == 1 and mark in fields[0]:
             return f"; {name} separate the fields: use commas"

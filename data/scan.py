@@ -29,7 +29,7 @@ _ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
 def scan(data: bytes, *, file: str) -> Table | None:
-    """The rows of ``data``, or None where the careful reader has to look."""
+    """Return the rows of ``data``, or None where the careful reader has to look."""
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n")
     header, _, body = data.partition(b"\n")
@@ -70,20 +70,20 @@ def scan(data: bytes, *, file: str) -> Table | None:
 
 
 def _numbers(text: Bytes, end: Counts, width: Counts) -> Counts | None:
-    """The whole numbers that stand before the positions ``end``, if they are nothing but digits."""
+    """Return the whole numbers that end before ``end``: int64 [R]; None if any has a non-digit."""
     total = np.zeros(len(end), dtype=np.int64)
-    for place in range(int(width.max())):
-        digit = text[np.maximum(end - 1 - place, 0)] - ZERO  # uint8: below "0" wraps to above 9
-        inside = place < width
+    for power in range(int(width.max())):
+        digit = text[np.maximum(end - 1 - power, 0)] - ZERO  # uint8: below "0" wraps to above 9
+        inside = power < width
         if (digit[inside] > 9).any():
             return None
         # dtype: before NumPy 2 the product of uint8 and a scalar stays as narrow as its value.
-        total += np.multiply(np.where(inside, digit, 0), 10**place, dtype=np.int64)
+        total += np.multiply(np.where(inside, digit, 0), 10**power, dtype=np.int64)
     return total if total.max() <= MAX_VALUE else None
 
 
 def _times(body: bytes, start: Counts, width: Counts) -> tuple[Clock, Counts] | None:
-    """Clock and times of all rows, as ``parse_time`` has them; None if any is not plain."""
+    """Return clock and times [R], as ``parse_time`` has them; None if any is not plain."""
     if width[0] <= 4 or body[start[0] + 4] != HYPHEN:
         found = _parsed(body, start, width, integer)
         return None if found is None else ("integer", found)
@@ -96,7 +96,7 @@ def _times(body: bytes, start: Counts, width: Counts) -> tuple[Clock, Counts] | 
 def _parsed(
     body: bytes, start: Counts, width: Counts, parse: Callable[[str], int | None]
 ) -> Counts | None:
-    """What ``parse`` makes of each field; None if it refuses any."""
+    """Return what ``parse`` makes of each field: int64 [R]; None if it refuses any."""
     found = _distinct(body, start, width)
     if found is None:
         return None
@@ -106,7 +106,7 @@ def _parsed(
 
 
 def _distinct(body: bytes, start: Counts, width: Counts) -> tuple[Counts, list[str]] | None:
-    """Code of each field, in order of first appearance, and the distinct texts; None if not UTF-8.
+    """Return each field's code [R], by first appearance, and the distinct texts; None: no UTF-8.
 
     Fields are compared eight bytes at a time, as integers padded with zero bytes: hashing integers
     is many times faster than hashing texts. (No text holds a zero byte.)

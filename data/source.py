@@ -1,4 +1,4 @@
-"""Bytes of a file, plain or gzip, with limits that hold before memory fills."""
+"""Bytes of a file, plain or gzip, with limits that hold before memory fills; and its faults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from corral.errors import Fault, TraceError
 
-__all__ = ["MAX_BYTES", "MAX_LINE", "bundled_files", "chunks", "lines"]
+__all__ = ["MAX_BYTES", "MAX_LINE", "Faults", "bundled_files", "chunks", "fault_error", "lines"]
 
 MAX_BYTES = 192 * 2**20
 """Default limit on the size of a file after unpacking, in bytes: 192 MiB.
@@ -22,6 +22,9 @@ a second.
 
 MAX_LINE = 2**16
 """Longest line accepted, in bytes: no honest row comes near, a bomb without line ends does."""
+
+MAX_FAULTS = 8
+"""As many faults are listed at once; a file with more says so."""
 
 CHUNK = 2**20
 GZIP = b"\x1f\x8b"
@@ -39,15 +42,47 @@ FOREIGN = {
 }
 
 
+def fault_error(file: str | Path, rule: str, line: int | None = None) -> TraceError:
+    """Return the error for a single fault."""
+    return TraceError([Fault(str(file), rule, line=line)])
+
+
+class Faults:
+    """The faults of one file, raised all together: when asked to, or once there are too many."""
+
+    def __init__(self, file: str | Path) -> None:
+        self.file = str(file)
+        self.found: list[Fault] = []
+
+    def add(
+        self,
+        rule: str,
+        line: int | None = None,
+        column: str | None = None,
+        value: str | None = None,
+    ) -> None:
+        """Add a fault. Raises TraceError where it is one too many."""
+        if len(self.found) == MAX_FAULTS:
+            raise TraceError(self.found, more=True)
+        if value is not None and len(value) > 60:
+            value = value[:60] + "..."
+        self.found.append(Fault(self.file, rule, line=line, column=column, value=value))
+
+    def check(self) -> None:
+        """Raise TraceError where there is any fault."""
+        if self.found:
+            raise TraceError(self.found)
+
+
 def bundled_files() -> dict[str, Traversable]:
-    """The trace files that come with the package, by name."""
+    """Return the trace files that come with the package, by name."""
     found = {entry.name: entry for entry in files("corral.data").iterdir()}
     suffix = ".csv.gz"
     return {n.removesuffix(suffix): found[n] for n in sorted(found) if n.endswith(suffix)}
 
 
 def chunks(path: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
-    """The content of ``path`` in pieces of at most 1 MiB, without a byte-order mark.
+    """Yield the content of ``path`` in pieces of at most 1 MiB, without a byte-order mark.
 
     The first bytes decide whether the file is gzip, its name does not. Raises TraceError where
     the file is missing, a folder, unreadable, in another format, cut or damaged, holds a NUL byte
@@ -57,21 +92,23 @@ def chunks(path: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
         with path.open("rb") as file:
             packed = file.peek(2).startswith(GZIP)
             if not packed and path.stat().st_size > max_bytes:
-                raise _error(path, _too_big(max_bytes))
+                raise fault_error(path, _too_big(max_bytes))
             stream = gzip.GzipFile(fileobj=file) if packed else file
             yield from _checked(path, iter(lambda: stream.read(CHUNK), b""), max_bytes)
     except FileNotFoundError:
         names = ", ".join(bundled_files())
         rule = f"no such file; give the path of a CSV file, or a bundled trace: {names}"
-        raise _error(path, rule) from None
+        raise fault_error(path, rule) from None
     except IsADirectoryError:
-        raise _error(path, "this is a folder; give the path of one CSV file") from None
+        raise fault_error(path, "this is a folder; give the path of one CSV file") from None
     except EOFError:
-        raise _error(path, "the gzip file is cut short; fetch or pack it again") from None
+        raise fault_error(path, "the gzip file is cut short; fetch or pack it again") from None
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise _error(path, f"the gzip file is damaged ({error}); fetch or pack it again") from None
+        raise fault_error(
+            path, f"the gzip file is damaged ({error}); fetch or pack it again"
+        ) from None
     except OSError as error:
-        raise _error(path, f"cannot be read: {error.strerror or error}") from None
+        raise fault_error(path, f"cannot be read: {error.strerror or error}") from None
 
 
 def _checked(path: Path, pieces: Iterator[bytes], max_bytes: int) -> Iterator[bytes]:
@@ -80,27 +117,29 @@ def _checked(path: Path, pieces: Iterator[bytes], max_bytes: int) -> Iterator[by
         if index == 0:
             for magic, rule in FOREIGN.items():
                 if piece.startswith(magic):
-                    raise _error(path, rule)
+                    raise fault_error(path, rule)
         size += len(piece)
         if size > max_bytes:
-            raise _error(path, _too_big(max_bytes))
+            raise fault_error(path, _too_big(max_bytes))
         if b"\0" in piece:
             at = line + piece.count(b"\n", 0, piece.index(b"\0")) + 1
-            raise _error(path, "a NUL byte: this is not UTF-8 text; save it as UTF-8", at)
+            raise fault_error(path, "a NUL byte: this is not UTF-8 text; save it as UTF-8", at)
         line += piece.count(b"\n")
         last = piece.rfind(b"\n")
         tail = len(piece) - last - 1 if last >= 0 else tail + len(piece)
         if tail > MAX_LINE:
-            raise _error(path, f"this line is longer than {MAX_LINE} bytes: no CSV row", line + 1)
+            raise fault_error(
+                path, f"this line is longer than {MAX_LINE} bytes: no CSV row", line + 1
+            )
         yield piece.removeprefix(BOM) if index == 0 else piece
 
 
 def lines(path: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[tuple[int, bytes]]:
-    """Number (from 1) and content of each line with its line end, in constant memory."""
+    """Yield number (from 1) and content of each line with its line end, in constant memory."""
     number, rest = 0, b""
     for piece in chunks(path, max_bytes=max_bytes):
-        *whole, rest = (rest + piece).split(b"\n")
-        for line in whole:
+        *complete, rest = (rest + piece).split(b"\n")
+        for line in complete:
             number += 1
             yield number, line + b"\n"
     if rest:
@@ -112,7 +151,3 @@ def _too_big(max_bytes: int) -> str:
         f"holds more than {max_bytes:,} bytes unpacked; "
         "pass a larger max_bytes if it is meant to be that large"
     )
-
-
-def _error(path: Path, rule: str, line: int | None = None) -> TraceError:
-    return TraceError([Fault(file=str(path), rule=rule, line=line)])

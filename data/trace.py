@@ -22,7 +22,7 @@ SECONDS_PER_DAY = 86_400
 
 
 def is_name(text: str) -> bool:
-    """Whether ``text`` can name a node: not empty, printable, no space around it."""
+    """Tell whether ``text`` can name a node: not empty, printable, no space around it."""
     return bool(text) and text.isprintable() and text == text.strip()
 
 
@@ -58,12 +58,12 @@ class Trace:
         object.__setattr__(self, "digest", self._digest())
 
     def _frozen(self, what: str, values: npt.ArrayLike, dimensions: int) -> Counts:
-        given = np.asarray(values)
-        if given.dtype.kind not in "iu":
-            raise self._error(f"{what} must be whole numbers, not {given.dtype}")
-        if given.ndim != dimensions:
-            raise self._error(f"{what} must have {dimensions} dimensions, not {given.ndim}")
-        array = given.astype(np.int64)  # a copy: nobody else can change it
+        array = np.asarray(values)
+        if array.dtype.kind not in "iu":
+            raise self._error(f"{what} must be whole numbers, not {array.dtype}")
+        if array.ndim != dimensions:
+            raise self._error(f"{what} must have {dimensions} dimensions, not {array.ndim}")
+        array = array.astype(np.int64)  # a copy: nobody else can change it
         array.flags.writeable = False
         return array
 
@@ -103,7 +103,7 @@ class Trace:
         return hash(self.digest)
 
     def __len__(self) -> int:
-        """Number of steps, T."""
+        """Return the number of steps, T."""
         return len(self.times)
 
     def __repr__(self) -> str:
@@ -112,17 +112,17 @@ class Trace:
 
     @property
     def step(self) -> int:
-        """Distance between two times (seconds for a UTC clock); 1 for a trace of one step."""
+        """The distance between two times (seconds for a UTC clock); 1 for a trace of one step."""
         return int(self.times[1] - self.times[0]) if len(self) > 1 else 1
 
     @property
     def steps_per_day(self) -> int | None:
         """Steps in 24 hours, or None where the clock has no days or a step does not divide one."""
-        whole = self.clock == "utc" and len(self) > 1 and SECONDS_PER_DAY % self.step == 0
-        return SECONDS_PER_DAY // self.step if whole else None
+        divides = self.clock == "utc" and len(self) > 1 and SECONDS_PER_DAY % self.step == 0
+        return SECONDS_PER_DAY // self.step if divides else None
 
     def clock_text(self, row: int) -> str:
-        """The time of a row for people: "2026-01-05 08:35" (UTC), or the integer itself."""
+        """Return the time of a row for people: "2026-01-05 08:35" (UTC), or the integer itself."""
         time = int(self.times[row])
         if self.clock == "integer":
             return str(time)
@@ -130,7 +130,7 @@ class Trace:
         return str(np.datetime64(time, "s").astype(f"datetime64[{unit}]")).replace("T", " ")
 
     def section(self, low: int, high: int) -> Trace:
-        """The rows low, low + 1, ... high - 1 as a trace of their own.
+        """Return the rows low, low + 1, ... high - 1 as a trace of their own.
 
         Raises ValueError where there are no such rows.
         """
@@ -142,7 +142,7 @@ class Trace:
         )
 
     def with_capacity(self, capacity: int | str) -> Trace:
-        """The same load with a constant capacity per node.
+        """Return the same load with a constant capacity per node.
 
         ``capacity`` is requests per step, or a text such as ``"1.25x"``: that multiple of each
         node's own mean arrivals over the whole trace, rounded to the nearest integer.
@@ -170,8 +170,8 @@ class Trace:
         return np.full(len(self.nodes), int(capacity), dtype=np.int64)
 
     def _with(self, **changes: Any) -> Trace:
-        kept = {name: getattr(self, name) for name in _CONSTRUCTED}
-        return Trace(**{**kept, **changes})
+        same = {name: getattr(self, name) for name in _CONSTRUCTED}
+        return Trace(**{**same, **changes})
 
 
 _CONSTRUCTED = ("nodes", "arrivals", "capacity", "times", "clock", "name")

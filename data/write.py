@@ -8,9 +8,9 @@ import io
 import os
 from pathlib import Path
 
-from corral.data.checks import format_time
+from corral.data.fields import format_time
+from corral.data.source import fault_error
 from corral.data.trace import Trace
-from corral.errors import Fault, TraceError
 
 __all__ = ["write_trace"]
 
@@ -38,9 +38,7 @@ def write_trace(trace: Trace, path: str | Path, *, overwrite: bool = False) -> N
     if path.name.endswith(".gz"):
         packed = io.BytesIO()
         # No name and no time in the gzip header: the bytes depend on the trace alone.
-        with gzip.GzipFile(
-            filename="", mode="wb", fileobj=packed, mtime=0, compresslevel=6
-        ) as file:
+        with gzip.GzipFile("", mode="wb", fileobj=packed, mtime=0, compresslevel=6) as file:
             file.write(content)
         content = packed.getvalue()
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -53,15 +51,15 @@ def write_trace(trace: Trace, path: str | Path, *, overwrite: bool = False) -> N
 
 def _content(trace: Trace, path: Path) -> str:
     if not trace.arrivals.any():
-        raise _error(path, "all arrivals are 0: read_trace would refuse the file")
+        raise fault_error(path, "all arrivals are 0: read_trace would refuse the file")
     if trace.clock == "integer" and not (
         trace.times[0] > -LARGEST_TIME and trace.times[-1] < LARGEST_TIME
     ):
-        raise _error(path, "integer times must have at most 18 digits")
+        raise fault_error(path, "integer times must have at most 18 digits")
     try:
         times = [format_time(time, trace.clock) for time in trace.times.tolist()]
     except OverflowError:
-        raise _error(path, "times must lie in the years 1 to 9999") from None
+        raise fault_error(path, "times must lie in the years 1 to 9999") from None
 
     names = [_quoted(name) for name in trace.nodes]
     columns = [trace.arrivals.tolist()]
@@ -78,7 +76,3 @@ def _quoted(name: str) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow([name])
     return text.getvalue()
-
-
-def _error(path: Path, rule: str) -> TraceError:
-    return TraceError([Fault(file=str(path), rule=rule)])

@@ -1,4 +1,4 @@
-"""The environments for single-agent libraries, through gymnasium: one seat, or many columns.
+"""One agent of an environment as a gymnasium.Env.
 
     import gymnasium
     import corral.adapters  # enters corral/arena-v0, corral/dfaas-v0, ... in gymnasium's registry
@@ -16,15 +16,15 @@ Both have ``action_masks()``, as sb3-contrib's MaskablePPO asks for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
 import numpy as np
 
-from corral.adapters.opponents import Opponents, other_seats, reseed, rules_of, seat_of
+from corral.adapters.seats import Opponents, other_seats, reseed, rules_of, seat_of, take_tree
 from corral.adapters.spaces import Layout
 from corral.envs.core import Array, Outcome, Rules
+from corral.envs.masks import MASK
 from corral.envs.registry import REGISTERED
 from corral.envs.shells import TurnShell
 from corral.errors import ActionError, CorralError, ResetNeededError
@@ -38,9 +38,9 @@ IDLE_EPISODES = 1000
 class SeatEnv(gymnasium.Env[Any, Any]):
     """One agent of an environment as a gymnasium.Env: a step is a decision of its own.
 
-    The others play as soon as it is their turn. What the agent is paid between two decisions of
-    its own is summed, undiscounted, into the first. What it is paid before its first decision is in
-    ``episode_return`` alone, since no decision earned it. The episode ends with the agent's own:
+    The others play as soon as it is their turn. Its rewards between two decisions
+    are summed, undiscounted, into that of the first. Rewards before its first decision are in
+    ``episode_return`` alone, since no decision earned them. The episode ends with the agent's own:
     ``terminated`` by the rules, ``truncated`` by the time limit. Episodes in which it has nothing
     to decide are played through.
 
@@ -48,12 +48,12 @@ class SeatEnv(gymnasium.Env[Any, Any]):
     since its last decision, and ``episode_return``.
 
     ``reset(seed=s)`` begins the episode of a PettingZoo environment's ``reset(seed=s)``; the
-    opponent in place i draws from ``generator(s, "policy", i)``.
+    opponent with index i draws from ``generator(s, "policy", i)``.
 
     Args:
         env: an environment's name, or rules.
         seat: the learner's agent; default: the first.
-        opponents: see ``corral.adapters.opponents.Opponents``.
+        opponents: see ``corral.adapters.seats.Opponents``.
         deterministic: whether the opponents play their likeliest action; else they sample.
         render_mode: as of the environment.
         env_kwargs: arguments of the environment, given by name.
@@ -87,7 +87,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
             "render_fps": self.rules.render_fps,
         }
         self.render_mode = render_mode
-        self._shell = _Watched(self.rules, render_mode, self.rules.agents.index(self.seat))
+        self._shell = _SummedInfo(self.rules, render_mode, self.seat)
         self._others = other_seats(self.rules, self.seat, opponents, 1, deterministic)
         self._mask: Array | None = None  # bool [A]; None before the first reset
         self._over = True
@@ -115,7 +115,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
             )
         self._return = float(self._shell._cumulative_rewards[self.seat])
         self._over = False
-        return self._seen(), self._info()
+        return self._observe(), self._info()
 
     def step(self, action: int) -> tuple[dict[str, Array], float, bool, bool, dict[str, Any]]:
         """Play ``action``, and the others up to the next decision.
@@ -136,16 +136,16 @@ class SeatEnv(gymnasium.Env[Any, Any]):
         self._over = self._ended()
         terminated = bool(self._shell.terminations[self.seat])
         truncated = bool(self._shell.truncations[self.seat])
-        return self._seen(), reward, terminated, truncated, self._info()
+        return self._observe(), reward, terminated, truncated, self._info()
 
     def action_masks(self) -> Array:
-        """What is legal now: bool [A]."""
+        """Return what is legal now: bool [A]."""
         if self._mask is None:
             raise ResetNeededError(f"{self.rules.name}: call reset() before action_masks()")
         return self._mask.copy()
 
     def render(self) -> Any:
-        """The last step of the environment, in the render_mode."""
+        """Return the last step of the environment, in the render_mode."""
         return self._shell.render()
 
     def close(self) -> None:
@@ -158,44 +158,38 @@ class SeatEnv(gymnasium.Env[Any, Any]):
             if shell.terminations[agent] or shell.truncations[agent]:
                 shell.step(None)
                 continue
-            observation = _batch_of_one(shell.observe(agent))
-            shell.step(int(self._others[agent].act(observation)[0]))
+            obs = take_tree(shell.observe(agent), None)  # [1, ...]
+            shell.step(int(self._others[agent].act(obs)[0]))
 
     def _ended(self) -> bool:
         return bool(self._shell.terminations[self.seat] or self._shell.truncations[self.seat])
 
-    def _seen(self) -> dict[str, Array]:
-        seen = self.layout.flat(self._shell.observe(self.seat))
-        self._mask = seen["action_mask"].astype(bool)
-        return seen
+    def _observe(self) -> dict[str, Array]:
+        obs = self.layout.flat(self._shell.observe(self.seat))
+        self._mask = obs[MASK].astype(bool)
+        return obs
 
     def _info(self) -> dict[str, Any]:
         return {**self._shell.sums, "episode_return": self._return}
 
 
-class _Watched(TurnShell):
+class _SummedInfo(TurnShell):
     """A TurnShell that sums what the infos of its steps say of one agent."""
 
-    def __init__(self, rules: Rules[Any], render_mode: str | None, place: int) -> None:
+    def __init__(self, rules: Rules[Any], render_mode: str | None, agent: str) -> None:
         super().__init__(rules, render_mode)
-        self.place = place
+        self.agent, self.index = agent, rules.agents.index(agent)
         self.sums: dict[str, Any] = {}  # whoever reads them empties them
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         super().reset(seed, options)
-        self.sums = dict(self.infos[self.possible_agents[self.place]])
+        self.sums = dict(self.infos[self.agent])
 
     def _advance(self, action: Array) -> tuple[Outcome[Any], bool]:
         outcome, time_is_up = super()._advance(action)
         for key, values in outcome.info.items():
-            self.sums[key] = self.sums.get(key, 0) + values[0, self.place].item()
+            self.sums[key] = self.sums.get(key, 0) + values[0, self.index].item()
         return outcome, time_is_up
-
-
-def _batch_of_one(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _batch_of_one(part) for key, part in value.items()}
-    return np.asarray(value)[None]
 
 
 def register_with_gymnasium() -> None:

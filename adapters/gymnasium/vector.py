@@ -9,10 +9,11 @@ import gymnasium
 import numpy as np
 from gymnasium.vector.utils import batch_space
 
-from corral.adapters.opponents import Opponents, other_seats, reseed, rules_of, seat_of
+from corral.adapters.seats import Opponents, other_seats, reseed, rules_of, seat_of, take_tree
 from corral.adapters.spaces import Layout, refuse_death, refuse_turns
 from corral.envs.batch import Batch, BatchStep, make_batch
 from corral.envs.core import Array, Observation, Rules
+from corral.envs.masks import MASK
 from corral.errors import ActionError, ResetNeededError
 
 __all__ = ["BatchVectorEnv"]
@@ -78,7 +79,7 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         self.single_action_space = self.layout.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._places = [rules.agents.index(agent) for agent in learners]
+        self._indices = [rules.agents.index(agent) for agent in learners]
         self._others = (
             other_seats(rules, seat, opponents, num_envs, deterministic) if seat is not None else {}
         )
@@ -95,7 +96,7 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
             reseed(self.rules, self._others, seed)
         for other in self._others.values():
             other.forget(np.arange(self.batch.num_envs))
-        return self._seen(observations), self._named(self.batch.first_info())
+        return self._observe(observations), self._named(self.batch.first_info())
 
     def step(self, actions: Array) -> tuple[dict[str, Array], Array, Array, Array, dict[str, Any]]:
         """Play ``actions``, int [C]: observations, rewards [C], terminated, truncated, infos.
@@ -103,7 +104,7 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         Raises ActionError or IllegalActionError, before anything changes, and ResetNeededError.
         """
         step = self.batch.step(self._joint(actions))
-        ended = (step.terminated | step.truncated)[:, self._places]  # [B, learners]
+        ended = (step.terminated | step.truncated)[:, self._indices]  # [B, learners]
         if np.count_nonzero(ended) or step.finished is not None:
             early = ended & ~step.over[:, None]
             if early.any():
@@ -115,7 +116,7 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
             for other in self._others.values():
                 other.forget(step.finished.rows)
         return (
-            self._seen(step.observations),
+            self._observe(step.observations),
             self._columns(step.reward),
             self._columns(step.terminated),
             self._columns(step.truncated),
@@ -123,36 +124,36 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         )
 
     def action_masks(self) -> Array:
-        """What is legal now: bool [C, A]."""
+        """Return what is legal now: bool [C, A]."""
         if self._masks is None:
             raise ResetNeededError(f"{self.rules.name}: call reset() before action_masks()")
         return self._masks.copy()
 
     def _joint(self, actions: Array) -> Array:
-        """The learners' actions [C] and the others' as [B, N]."""
+        """Return the actions of all, [B, N], from the learners' [C]."""
         if self._masks is None:
             raise ResetNeededError(f"{self.rules.name}: call reset() before step()")
-        given = np.asarray(actions)
-        if given.shape != (self.num_envs,) or given.dtype.kind not in "iu":
+        actions = np.asarray(actions)
+        if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
             raise ActionError(
-                f"actions are {given.dtype} {given.shape}; give integers of shape "
+                f"actions are {actions.dtype} {actions.shape}; give integers of shape "
                 f"({self.num_envs},)"
             )
         if not self._others:
-            return given.reshape(self.batch.num_envs, -1)
-        joint = np.zeros((self.batch.num_envs, len(self.rules.agents)), dtype=given.dtype)
-        joint[:, self._places[0]] = given
+            return actions.reshape(self.batch.num_envs, -1)
+        joint = np.zeros((self.batch.num_envs, len(self.rules.agents)), dtype=actions.dtype)
+        joint[:, self._indices[0]] = actions
         for agent, other in self._others.items():
-            place = self.rules.agents.index(agent)
-            rows = np.flatnonzero(self.batch.acting[:, place])
+            index = self.rules.agents.index(agent)
+            rows = np.flatnonzero(self.batch.acting[:, index])
             if len(rows):
-                joint[rows, place] = other.act(self._observations[agent], rows)
+                joint[rows, index] = other.act(self._observations[agent], rows)
         return joint
 
-    def _seen(self, observations: dict[str, Observation]) -> dict[str, Array]:
+    def _observe(self, observations: dict[str, Observation]) -> dict[str, Array]:
         self._observations = observations
         entries = self._entries(observations)
-        self._masks = entries["action_mask"].astype(bool)
+        self._masks = entries[MASK].astype(bool)
         return entries
 
     def _entries(self, observations: Mapping[str, Observation]) -> dict[str, Array]:
@@ -163,8 +164,8 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         return {key: values.copy() for key, values in entries.items()}
 
     def _columns(self, values: Array) -> Array:
-        """[B, N] of all agents as [C] of the learners, in an array of its own."""
-        return np.array(values[:, self._places]).reshape(-1)
+        """Return [B, N] of all agents as [C] of the learners, in an array of its own."""
+        return np.array(values[:, self._indices]).reshape(-1)
 
     def _named(self, info: Mapping[str, Array]) -> dict[str, Any]:
         infos: dict[str, Any] = {}
@@ -173,21 +174,21 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         return infos
 
     def _with_last(self, infos: dict[str, Any], step: BatchStep) -> dict[str, Any]:
-        """``infos`` of a step in which episodes ended: theirs are final, the others begin anew."""
+        """Return ``infos`` of a step in which episodes ended; those of the ended ones are final."""
         finished = step.finished
         assert finished is not None
-        n = len(self._places)
+        n = len(self._indices)
         columns = (finished.rows[:, None] * n + np.arange(n)).reshape(-1)  # [D * learners]
         over = np.zeros(self.num_envs, dtype=bool)
         over[columns] = True
         last = self._entries(finished.observations)
         final_obs = np.full(self.num_envs, None, dtype=object)
-        for place, column in enumerate(columns.tolist()):
-            final_obs[column] = {key: values[place] for key, values in last.items()}
+        for row, column in enumerate(columns.tolist()):
+            final_obs[column] = take_tree(last, row)
         final_info: dict[str, Any] = {}
         for key, values in self.batch.first_info(finished.rows).items():
             final_info[key] = np.where(over, infos[key], 0).astype(infos[key].dtype)
             final_info[f"_{key}"] = over.copy()
-            infos[key][columns] = values[:, self._places].reshape(-1)
+            infos[key][columns] = values[:, self._indices].reshape(-1)
         named = {"final_obs": final_obs, "final_info": final_info}
         return {**infos, **named, "_final_obs": over, "_final_info": over.copy()}

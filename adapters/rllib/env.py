@@ -16,13 +16,13 @@ The policy that goes with it, and reads the mask, is ``corral.adapters.rllib.mod
 RLlib asks for care in six places, and ``RLlibEnv`` takes it:
 
 * **Rewards.** RLlib drops a reward that comes with an agent's first observation, or before it, and
-  its own AECEnv wrapper pays just so. Here an agent is paid with its next observation what it
-  earned since its last one; what it earned before its first is in ``finished.returns`` and, with
+  its own AECEnv wrapper loses it so. Here the reward since an agent's last observation comes with
+  its next one; the reward before its first is in ``finished.returns`` and, with
   ``early_rewards="first_move"``, in the reward of its first move.
 * **Truncation.** Where RLlib is told of each agent that it was truncated, it takes the episode for
   terminated, and bootstraps from nothing. It is told ``"__all__"`` alone.
-* **Early ends.** RLlib ends an episode once all agents that it has seen so far are done, even where
-  others have their first turn yet to come. An end is told once another agent has been seen.
+* **Early ends.** RLlib ends an episode once all agents that it has observed are done, even where
+  others have their first turn yet to come. An end is sent once another agent has been observed.
 * **Seeds.** RLlib seeds copy i of runner w with ``seed + w + i``, the same for several copies. Here
   the runner's index is a part of the seed.
 * **Whole episodes.** With ``batch_mode="complete_episodes"`` RLlib resets with the same seed before
@@ -61,13 +61,15 @@ FAULTS = "corral_faults"
 """Where ``EpisodeReturns`` leaves episodes, and what was raised, among metrics of env runners."""
 
 
-Told = tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Any]]
-"""Observations, rewards, terminateds, truncateds and infos."""
+StepResult = tuple[
+    dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Any]
+]
+"""Observations, rewards, terminateds, truncateds and infos, as RLlib wants them."""
 
 
 @dataclass(frozen=True)
 class FinishedEpisode:
-    """What an episode amounted to: everything that was paid, also before an agent's first turn."""
+    """Sums over an episode: all rewards, also those before an agent's first turn."""
 
     returns: dict[str, float]  # agent -> sum of its rewards
     length: int  # steps of the environment
@@ -99,12 +101,12 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
     | ``max_cycles`` | steps after which a third-party environment is cut; default: never |
     | ``state`` | show the global state; default: False |
     | ``agent_id`` | show which agent it is; default: False |
-    | ``early_rewards`` | what is paid before an agent's first turn: see below |
+    | ``early_rewards`` | rewards before an agent's first turn: see below |
     | ``faults`` | what to do where the environment raises: see below |
 
-    ``early_rewards="first_move"`` (default) pays it with the agent's first move, so that RLlib's
-    own returns are right; with ``"return_only"`` it is in ``finished.returns`` alone, and no value
-    is learned from it.
+    ``early_rewards="first_move"`` (default) adds them to the reward of the agent's first move, so
+    that RLlib's own returns are right; with ``"return_only"`` they are in ``finished.returns``
+    alone, and no value is learned from them.
 
     RLlib restarts a runner in which an environment raised, an illegal action among the reasons, and
     trains on as if nothing had happened. With ``faults="tell"`` such an episode is cut instead, and
@@ -117,9 +119,9 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
-        given = dict(config or {})
-        known_arguments(_Options, given)
-        self._options = _Options(**given)
+        options = dict(config or {})
+        known_arguments(_Options, options)
+        self._options = _Options(**options)
         self._in_runner = isinstance(config, EnvContext)
         self._worker = int(getattr(config, "worker_index", 0) or 0)
         env = _make(self._options.env, self._options.arguments)
@@ -127,7 +129,7 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
         self._copy = make_copy(env, self.layout)
         self.possible_agents = list(self.layout.agents)
         self.agents = list(self.layout.agents)
-        self._place = {agent: i for i, agent in enumerate(self.agents)}
+        self._index = {agent: i for i, agent in enumerate(self.agents)}
         self._identities = np.eye(len(self.agents), dtype=np.float32)
         size = self.layout.state_size
         if size is None and self._options.state:
@@ -139,7 +141,7 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
         self.finished: FinishedEpisode | None = None
         self._seeded = False
         self.fault: str | None = None
-        self._ready: Look | None = None  # of an episode that has begun, and nobody has seen
+        self._ready: Look | None = None  # of an episode that has begun and is not yet returned
         self._over = True
         super().__init__()
         self.metadata: dict[str, Any] = {"name": self.layout.name}  # RLlib writes into it
@@ -170,17 +172,17 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
         look, self._ready = self._ready, None
         count = len(self.possible_agents)
         self._over = False
-        self._owed = np.zeros(count)  # to each agent, since its last observation
-        self._met = look.acting.copy()  # whom RLlib has seen
-        self._told = np.zeros(count, dtype=bool)  # of whose end it knows
-        self._untold: dict[int, _End] = {}
+        self._pending_reward = np.zeros(count)  # of each agent, since its last observation
+        self._observed = look.acting.copy()  # which agents RLlib has observed
+        self._end_sent = np.zeros(count, dtype=bool)  # of whose end it has been told
+        self._unsent_ends: dict[int, _End] = {}
         self._kpis: dict[str, float] = {}
         self.agents = list(self.possible_agents)
         self._asked = self._acting(look)
-        self._last = {i: self._show(look, i) for i in _places(look.acting)}
-        return {self.possible_agents[i]: seen for i, seen in self._last.items()}, {}
+        self._last = {i: self._observation(look, i) for i in _indices(look.acting)}
+        return {self.possible_agents[i]: obs for i, obs in self._last.items()}, {}
 
-    def step(self, action_dict: Mapping[str, Any]) -> Told:
+    def step(self, action_dict: Mapping[str, Any]) -> StepResult:
         """Play the actions of all who were in the last observations.
 
         Raises ActionError or IllegalActionError as the environment does, and ResetNeededError.
@@ -196,80 +198,83 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
             if self._options.faults == "raise":
                 raise
             return self._end_with(error)
-        self._owed += moved.reward
+        self._pending_reward += moved.reward
         for key, values in moved.info.items():
             self._kpis[key] = self._kpis.get(key, 0.0) + float(values.sum())
         self._over = moved.final is not None
         look = moved.look if moved.final is None else moved.final.look
         ends = moved.terminated | moved.truncated
-        for i in _places(ends & self._met):
-            self._untold[i] = _End(self._show(look, i), bool(moved.terminated[i]))
-        self.agents = [agent for agent in self.agents if not ends[self._place[agent]]]
+        for i in _indices(ends & self._observed):
+            self._unsent_ends[i] = _End(self._observation(look, i), bool(moved.terminated[i]))
+        self.agents = [agent for agent in self.agents if not ends[self._index[agent]]]
         if moved.final is not None:
             returns = dict(zip(self.possible_agents, moved.final.returns.tolist(), strict=True))
             self.finished = FinishedEpisode(returns, moved.final.length, self._kpis)
             self._ready = moved.look  # the copy has begun the next episode by itself
-        return self._tell(look)
+        return self._result(look)
 
     def close(self) -> None:
         self._copy.close()
 
-    def _end_with(self, error: Exception) -> Told:
+    def _end_with(self, error: Exception) -> StepResult:
         """Cut the episode where the environment raised."""
         self.fault = f"{type(error).__name__}: {error}"
         self._over = True
-        seen = {self.possible_agents[i]: self._last[i] for i in _places(self._met & ~self._told)}
-        return seen, dict.fromkeys(seen, 0.0), {"__all__": False}, {"__all__": True}, {}
+        sent = {
+            self.possible_agents[i]: self._last[i]
+            for i in _indices(self._observed & ~self._end_sent)
+        }
+        return sent, dict.fromkeys(sent, 0.0), {"__all__": False}, {"__all__": True}, {}
 
-    def _tell(self, look: Look) -> Told:
-        """What RLlib is told of a step."""
-        told = self._untold if self._over else self._tellable()
-        cut = [i for i, end in told.items() if not end.terminated]
-        terminateds = {self.possible_agents[i]: True for i, end in told.items() if end.terminated}
+    def _result(self, look: Look) -> StepResult:
+        """Return what RLlib gets of a step."""
+        ends = self._unsent_ends if self._over else self._sendable_ends()
+        cut = [i for i, end in ends.items() if not end.terminated]
+        terminateds = {self.possible_agents[i]: True for i, end in ends.items() if end.terminated}
         truncateds = {} if self._over else {self.possible_agents[i]: True for i in cut}
         terminateds["__all__"] = self._over and not cut
         truncateds["__all__"] = self._over and bool(cut)
-        observations = {i: end.observation for i, end in told.items()}
+        observations = {i: end.observation for i, end in ends.items()}
         if not self._over:
-            observations |= {i: self._show(look, i) for i in _places(look.acting)}
-        seen, rewards = {}, {}
+            observations |= {i: self._observation(look, i) for i in _indices(look.acting)}
+        sent, rewards = {}, {}
         for i in sorted(observations):
             agent = self.possible_agents[i]
-            seen[agent], rewards[agent] = observations[i], self._pay(i)
+            sent[agent], rewards[agent] = observations[i], self._take_reward(i)
         self._last |= observations
         self._asked = [] if self._over else self._acting(look)
-        self._untold = {i: end for i, end in self._untold.items() if i not in told}
-        return seen, rewards, terminateds, truncateds, {}
+        self._unsent_ends = {i: end for i, end in self._unsent_ends.items() if i not in ends}
+        return sent, rewards, terminateds, truncateds, {}
 
-    def _tellable(self) -> dict[int, _End]:
-        """Ends that leave RLlib with an agent that it has seen, and that goes on."""
-        going_on = self._met & ~self._told
-        going_on[list(self._untold)] = False
+    def _sendable_ends(self) -> dict[int, _End]:
+        """Return the ends that leave RLlib with an agent that it has observed, and that goes on."""
+        going_on = self._observed & ~self._end_sent
+        going_on[list(self._unsent_ends)] = False
         if not going_on.any():
             return {}
-        self._told[list(self._untold)] = True
-        return dict(self._untold)
+        self._end_sent[list(self._unsent_ends)] = True
+        return dict(self._unsent_ends)
 
     def _acting(self, look: Look) -> list[str]:
-        return [self.possible_agents[i] for i in _places(look.acting)]
+        return [self.possible_agents[i] for i in _indices(look.acting)]
 
-    def _pay(self, i: int) -> float:
-        """The reward that goes with the next observation of agent ``i``."""
-        if not self._met[i]:
-            self._met[i] = True
+    def _take_reward(self, i: int) -> float:
+        """Return the reward that goes with the next observation of agent ``i``, and clear it."""
+        if not self._observed[i]:
+            self._observed[i] = True
             if self._options.early_rewards == "return_only":
-                self._owed[i] = 0.0
+                self._pending_reward[i] = 0.0
             return 0.0
-        reward, self._owed[i] = float(self._owed[i]), 0.0
+        reward, self._pending_reward[i] = float(self._pending_reward[i]), 0.0
         return reward
 
-    def _show(self, look: Look, i: int) -> dict[str, Any]:
-        shown = dict(look.observations[i])
+    def _observation(self, look: Look, i: int) -> dict[str, Any]:
+        obs = dict(look.observations[i])
         if self._options.state:
-            shown["state"] = look.state
+            obs["state"] = look.state
         if self._options.agent_id:
-            shown["agent"] = self._identities[i]
-        return shown
+            obs["agent"] = self._identities[i]
+        return obs
 
 
 class EpisodeReturns(RLlibCallback):  # type: ignore[misc]
@@ -306,14 +311,14 @@ class _Options:
         one_of("early_rewards", self.early_rewards, ("first_move", "return_only"))
 
 
-def _places(which: Array) -> list[int]:
-    """Where a bool array [N] is True."""
+def _indices(which: Array) -> list[int]:
+    """Return where a bool array [N] is True."""
     found: list[int] = np.flatnonzero(which).tolist()
     return found
 
 
 def _make(env: Any, arguments: Mapping[str, Any]) -> Any:
-    """The PettingZoo environment of a name, of rules, or of a function."""
+    """Return the PettingZoo environment of a name, of rules, or of a function."""
     if isinstance(env, str):
         env = make_rules(env, **arguments)
     elif arguments:

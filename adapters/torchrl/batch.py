@@ -7,7 +7,7 @@
 
 The keys are those of ``corral.adapters.torchrl.env``, with the copies in front, but for info, which
 is left out. A step of TorchRL's PettingZooWrapper takes many times as long as one of these games;
-here what TorchRL needs is paid once for all copies.
+here what TorchRL needs is done once for all copies.
 
 For games in which all agents act at once; in turns, use ``torchrl_env``.
 """
@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from corral.adapters.opponents import rules_of
+from corral.adapters.seats import put_tree, rules_of
 from corral.adapters.spaces import refuse_turns
 from corral.adapters.torchrl.env import alike_by_name
 from corral.adapters.zoo.batch import batch_for
 from corral.envs.batch import BatchStep
-from corral.envs.core import Array, Observation, Rules
+from corral.envs.core import Array, Observation, Rules, stack_agents
+from corral.envs.masks import MASK, OBSERVATION, split_space
 from corral.errors import CorralError, UnsupportedSpaceError
 
 import torch  # isort: skip
@@ -45,7 +46,7 @@ class BatchEnv(EnvBase):
 
     Args:
         env: an environment's name, rules, or ``zoo_rules`` of another PettingZoo environment.
-        copies: how many, B.
+        num_envs: how many copies, B.
         seed: of all copies.
         return_state: whether ``state`` holds the global state, float32 [B, G].
         device: of the tensors.
@@ -85,21 +86,20 @@ class BatchEnv(EnvBase):
 
     def _make_specs(self) -> None:
         num_envs = self.batch_size[0]
-        seen, actions, rewards, dones = (Composite(shape=(num_envs,)) for _ in range(4))
+        observations, actions, rewards, dones = (Composite(shape=(num_envs,)) for _ in range(4))
         for group, members in self.group_map.items():
             shape = (num_envs, len(members))
-            space = self.rules.observation_space(members[0])["observation"]
+            space, _ = split_space(self.rules.observation_space(members[0]))
             action = self.rules.action_space(members[0])
             if hasattr(space, "spaces") or not hasattr(action, "n"):
                 raise UnsupportedSpaceError(
                     f"{self.rules.name}, {members[0]}: observation {space}, action {action}; "
                     "BatchEnv takes plain observations and Discrete actions. Use torchrl_env"
                 )
-            seen[group] = Composite(
-                observation=Composite(observation=_spread(space, *shape), shape=shape),
-                action_mask=_flag(*shape, int(action.n)),
-                mask=_flag(*shape),
-                shape=shape,
+            inner = Composite({OBSERVATION: _spread(space, *shape)}, shape=shape)
+            mask = _flag(*shape, int(action.n))
+            observations[group] = Composite(
+                {OBSERVATION: inner, MASK: mask, "mask": _flag(*shape)}, shape=shape
             )
             actions[group] = Composite(action=Categorical(int(action.n), shape), shape=shape)
             rewards[group] = Composite(reward=Unbounded((*shape, 1)), shape=shape)
@@ -107,8 +107,8 @@ class BatchEnv(EnvBase):
         for key in DONE:
             dones[key] = _flag(num_envs, 1)
         if self._return_state:
-            seen["state"] = _spread(self.rules.state_space(), num_envs)
-        self.observation_spec = seen.to(self.device)
+            observations["state"] = _spread(self.rules.state_space(), num_envs)
+        self.observation_spec = observations.to(self.device)
         self.action_spec = actions.to(self.device)
         self.reward_spec = rewards.to(self.device)
         self.done_spec = dones.to(self.device)
@@ -132,7 +132,7 @@ class BatchEnv(EnvBase):
                 )
             self._begin()
         state = self._batch.global_state() if self._return_state else None
-        return self._shown(self._observations, self._batch.acting, state)
+        return self._tensors(self._observations, self._batch.acting, state)
 
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
         actions = np.zeros(self._ended.shape[1:], dtype=np.int64)  # [B, N]
@@ -145,19 +145,14 @@ class BatchEnv(EnvBase):
         self._ended[0] = self._ended[1] | self._ended[2]
         over = step.over  # [B]
         state = self._batch.global_state() if self._return_state else None
-        seen, acting = step.observations, step.acting
+        observations, acting = step.observations, step.acting
         if step.finished is not None:
-            seen = {
-                agent: {
-                    key: _put(seen[agent][key], step.finished.rows, last)
-                    for key, last in parts.items()
-                }
-                for agent, parts in step.finished.observations.items()
-            }
+            rows, last = step.finished.rows, step.finished.observations
+            observations = put_tree(observations, rows, last)
             acting = acting & ~over[:, None]
             if state is not None:
-                state = _put(state, step.finished.rows, step.finished.global_state)
-        out = self._shown(seen, acting, state)
+                state = put_tree(state, rows, step.finished.global_state)
+        out = self._tensors(observations, acting, state)
         for group, columns in self._columns.items():
             out[group, "reward"] = self._tensor(step.reward[:, columns, None])
             for key, flags in zip(DONE, self._ended, strict=True):
@@ -169,26 +164,25 @@ class BatchEnv(EnvBase):
         self._ended[:, over] = False
         return out
 
-    def _shown(
+    def _tensors(
         self, observations: dict[str, Observation], acting: Array, state: Array | None
     ) -> TensorDictBase:
-        """What is observed of B copies, and the specs' masks for random actions set by it."""
+        """Return the observations of B copies, and set the masks of the specs by them."""
         out = TensorDict({}, batch_size=self.batch_size, device=self.device)
         for group, members in self.group_map.items():
-            seen = np.stack([observations[a]["observation"] for a in members], axis=1)
-            legal = np.stack([observations[a]["action_mask"] for a in members], axis=1) != 0
-            acts = acting[:, self._columns[group]]
-            legal |= ~acts[:, :, None]
+            own = {agent: observations[agent] for agent in members}
+            acts = acting[:, self._columns[group]]  # [B, n]
+            legal = (stack_agents(own, MASK) != 0) | ~acts[:, :, None]  # [B, n, A]
             out[group] = TensorDict(
                 {
-                    "observation": {"observation": self._tensor(seen)},
-                    "action_mask": self._tensor(legal),
+                    OBSERVATION: {OBSERVATION: self._tensor(stack_agents(own, OBSERVATION))},
+                    MASK: self._tensor(legal),
                     "mask": self._tensor(acts),
                 },
                 batch_size=acts.shape,
             )
             spec = self.input_spec["full_action_spec", group, "action"]
-            spec.update_mask(out[group, "action_mask"].clone())
+            spec.update_mask(out[group, MASK].clone())
         if state is not None:
             out["state"] = self._tensor(state)
         return out
@@ -203,16 +197,9 @@ class BatchEnv(EnvBase):
 
 
 def _spread(space: Any, *shape: int) -> Any:
-    """The spec of a gymnasium space with ``shape`` in front."""
+    """Return the spec of a gymnasium space with ``shape`` in front."""
     return spec_of(space).expand(*shape, *space.shape)
 
 
 def _flag(*shape: int) -> Any:
     return Categorical(2, shape, dtype=torch.bool)
-
-
-def _put(values: Array, rows: Array, last: Array) -> Array:
-    """``values`` [B, ...] with ``last`` [D, ...] in ``rows``, copied."""
-    out = np.array(values)
-    out[rows] = last
-    return out

@@ -16,7 +16,7 @@ All copies are one ``BatchEnv``: BenchMARL need not step them one after the othe
 policies through ``action_mask_spec``. The centralised critic of its MAPPO sees the global state.
 
 BenchMARL knows no ended agents: until the last one's end it learns from the steps of all, at which
-the ended see zeros and are paid 0. For turn-based games it has no notion; they are refused.
+the ended observe zeros and get reward 0. For turn-based games it has no notion; they are refused.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from corral.envs.masks import MASK, OBSERVATION
 from corral.envs.registry import rules_class
 from corral.extras import require
 
@@ -78,10 +79,10 @@ class CorralTask(TaskClass):
         return groups
 
     def observation_spec(self, env: EnvBase) -> Composite:
-        return self._of_groups(env, "observation")
+        return self._of_groups(env, OBSERVATION)
 
     def action_mask_spec(self, env: EnvBase) -> Composite:
-        return self._of_groups(env, "action_mask")
+        return self._of_groups(env, MASK)
 
     def info_spec(self, env: EnvBase) -> None:
         return None
@@ -96,11 +97,11 @@ class CorralTask(TaskClass):
         return spec
 
     def _of_groups(self, env: EnvBase, key: str) -> Composite:
-        """The entry of that name in every group."""
-        seen = env.full_observation_spec_unbatched
+        """Return the entry of that name in every group."""
+        spec = env.full_observation_spec_unbatched
         return Composite(
             {
-                group: Composite({key: seen[group, key].clone()}, shape=seen[group].shape)
+                group: Composite({key: spec[group, key].clone()}, shape=spec[group].shape)
                 for group in self.group_map(env)
             }
         )

@@ -21,7 +21,7 @@ Agents that are alike stand in one group, with a tensor for all of them:
 What PettingZooWrapper alone gets wrong, and ``torchrl_env`` does not:
 
 - It gives actions of agents that have ended to the environment. Here they are left out; the ended
-  keep their own flags, are paid 0 and observe zeros.
+  keep their own flags, get reward 0 and observe zeros.
 - In turn-based games it takes no notice of who has ended, and plays an action where only None will
   do. Here those turns are taken for it.
 - It resets a seeded environment once more before the first rollout, and so never plays the episode
@@ -49,6 +49,7 @@ from pettingzoo.utils.wrappers.base import BaseWrapper
 from pettingzoo.utils.wrappers.base_parallel import BaseParallelWrapper
 
 from corral.envs.core import Observation
+from corral.envs.masks import MASK
 from corral.envs.registry import make
 from corral.extras import require
 
@@ -73,7 +74,7 @@ def torchrl_env(
     device: Any = None,
     **env_kwargs: Any,
 ) -> PettingZooWrapper:
-    """An environment of corral, or another PettingZoo environment, as TorchRL's EnvBase.
+    """Return an environment of corral, or another PettingZoo environment, as TorchRL's EnvBase.
 
     Args:
         env: an environment's name, or a PettingZoo environment.
@@ -114,18 +115,18 @@ class RandomLegal(TensorDictModuleBase):
     def __init__(self, env: EnvBase) -> None:
         super().__init__()
         self.out_keys = list(env.action_keys)
-        self.in_keys = [(*key[:-1], "action_mask") for key in self.out_keys]
+        self.in_keys = [(*key[:-1], MASK) for key in self.out_keys]
 
-    def forward(self, seen: TensorDictBase) -> TensorDictBase:
+    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         for mask_key, action_key in zip(self.in_keys, self.out_keys, strict=True):
-            mask = seen[mask_key]  # [..., N, A]
+            mask = tensordict[mask_key]  # [..., N, A]
             drawn = torch.multinomial(mask.flatten(0, -2).float(), 1)
-            seen[action_key] = drawn.view(mask.shape[:-1])
-        return seen
+            tensordict[action_key] = drawn.view(mask.shape[:-1])
+        return tensordict
 
 
 def alike_by_name(agents: Sequence[str], spaces: Any) -> Groups:
-    """Agents of one name ("node_0", "node_1") together if their spaces are equal, else each alone.
+    """Group agents of one name ("node_0", "node_1"), or each alone where their spaces differ.
 
     ``spaces`` has ``observation_space(agent)`` and ``action_space(agent)``.
     """
@@ -143,7 +144,7 @@ def _alone(agents: Sequence[str]) -> Groups:
     return {agent: [agent] for agent in agents}
 
 
-# --- What PettingZooWrapper is given -------------------------------------------------------------
+# --- Environments for PettingZooWrapper -----------------------------------------------------------
 
 
 class _Seeding:
@@ -231,15 +232,14 @@ class _Turns(BaseWrapper):
             env.step(None)
 
     def observe(self, agent: str) -> Observation:
-        """What the agent sees; zeros once it has left."""
-        seen: Observation = (
-            self.env.observe(agent) if agent in self.env.agents else self._blank[agent]
-        )
-        return seen
+        """Return the agent's observation; zeros once it has left."""
+        gone = agent not in self.env.agents
+        obs: Observation = self._blank[agent] if gone else self.env.observe(agent)
+        return obs
 
     @property
     def agent_selection(self) -> str | None:
-        """Who acts; None at the end, where PettingZoo names an agent that has left."""
+        """The agent that acts; None at the end, where PettingZoo names an agent that has left."""
         return self.env.agent_selection if self.env.agents else None
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from corral.data.fields import parse_time
 from corral.data.importers.binning import Counted, Imported, Paths, file_list, finish, node_names
-from corral.data.importers.records import IMPORT_BYTES, Faults
+from corral.data.importers.records import IMPORT_BYTES
 from corral.data.read import trace_name
-from corral.data.source import lines
+from corral.data.source import Faults, lines
 
 __all__ = ["import_access_log"]
 
@@ -33,7 +33,7 @@ def import_access_log(
     name: str | None = None,
     max_bytes: int = IMPORT_BYTES,
 ) -> Imported:
-    """Access logs, plain or gzip, counted into steps of ``step`` seconds; one node per file.
+    """Import access logs, plain or gzip, counted into steps of ``step`` seconds; one node per file.
 
     Files with equal ``names`` are parts of one node: so one joins a log that was rotated. Nodes
     are cut to the time they have in common. A line in neither format is malformed: it counts for
@@ -81,7 +81,7 @@ def import_access_log(
 
 
 def _seconds(line: bytes) -> int | None:
-    """The time of a log line, in seconds since 1970-01-01 UTC; None where it is malformed."""
+    """Return the time of a log line in seconds since 1970-01-01 UTC; None: it is malformed."""
     match = _LINE.fullmatch(line)
     if match is None:
         return None

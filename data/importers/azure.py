@@ -20,7 +20,8 @@ from corral.data.importers.binning import (
     finish,
     resample,
 )
-from corral.data.importers.records import IMPORT_BYTES, Faults, records
+from corral.data.importers.records import IMPORT_BYTES, records
+from corral.data.source import Faults
 from corral.data.trace import Counts
 
 __all__ = ["import_azure_functions"]
@@ -41,7 +42,7 @@ def import_azure_functions(
     name: str = "azure_functions",
     max_bytes: int = IMPORT_BYTES,
 ) -> Imported:
-    """Invocations per minute, one file per day, the functions grouped onto ``nodes`` nodes.
+    """Import invocations per minute, one file per day, the functions grouped onto ``nodes`` nodes.
 
     The files are consecutive days in the order given, the first of which begins at ``start``
     (the data set names its days 1 to 14). ``pick="hash"``: every application (or function, as
@@ -66,32 +67,33 @@ def import_azure_functions(
     names = [f"node{i}" for i in range(nodes)]
     if pick == "top":
         names = _busiest(files, column, nodes, max_bytes, notes)
-    chosen = {key: place for place, key in enumerate(names)}
+    node_of = {key: node for node, key in enumerate(names)}
 
     load = np.zeros((len(files) * MINUTES, nodes), dtype=np.int64)
     functions = 0
     for day, path in enumerate(files):
         window = load[day * MINUTES : (day + 1) * MINUTES]
         for key, counts in _functions(path, column, max_bytes, []):
-            node = _draw(key, nodes) if pick == "hash" else chosen.get(key)
+            node = _draw(key, nodes) if pick == "hash" else node_of.get(key)
             if node is not None:
                 window[:, node] += counts
                 functions += 1
     notes.append(f"{functions:,} rows of {len(files)} days were summed onto {nodes} nodes")
-    for place in np.flatnonzero(~load.any(axis=0)):
-        notes.append(f"{names[place]}: no requests at all; fewer nodes would do")
+    for index in np.flatnonzero(~load.any(axis=0)):
+        notes.append(f"{names[index]}: no requests at all; fewer nodes would do")
     loads = [Sampled(names[i], first[1], 60, load[:, i]) for i in range(nodes)]
     return finish(resample(loads, step, notes), capacity, name, notes)
 
 
 def _draw(key: str, nodes: int) -> int:
-    """A node for the key: the same one in every process and on every machine."""
+    """Return a node for the key: the same one in every process and on every machine."""
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") % nodes
 
 
 def _busiest(
     files: Sequence[Path], column: int, nodes: int, max_bytes: int, notes: list[str]
 ) -> list[str]:
+    """Return the names with the most invocations, the busiest first."""
     totals: Counter[str] = Counter()
     for path in files:
         for key, counts in _functions(path, column, max_bytes, notes):
@@ -100,9 +102,9 @@ def _busiest(
         raise ValueError(f"nodes={nodes}, but the files name only {len(totals)}")
     # By load, then by name: ties do not depend on the order of rows.
     ranked = sorted(totals, key=lambda key: (-totals[key], key))[:nodes]
-    kept, whole = sum(totals[key] for key in ranked), sum(totals.values())
+    picked, total = sum(totals[key] for key in ranked), sum(totals.values())
     notes.append(
-        f"{nodes} of {len(totals):,} were picked; they carry {kept:,} of {whole:,} invocations, "
+        f"{nodes} of {len(totals):,} were picked; they carry {picked:,} of {total:,} invocations, "
         "the others were left out"
     )
     return ranked
@@ -111,7 +113,7 @@ def _busiest(
 def _functions(
     path: Path, column: int, max_bytes: int, notes: list[str]
 ) -> Iterator[tuple[str, Counts]]:
-    """Key and counts [1440] of each row."""
+    """Yield key and counts [1440] of each row."""
     faults = Faults(path)
     rows = records(path, faults, notes, max_bytes=max_bytes)
     _, header = next(rows)

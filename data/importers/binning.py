@@ -11,11 +11,10 @@ from typing import Literal
 
 import numpy as np
 
-from corral.data.checks import format_time
-from corral.data.fields import name_rule
+from corral.data.fields import format_time, name_rule
 from corral.data.read import MAX_CELLS
+from corral.data.source import fault_error
 from corral.data.trace import MAX_VALUE, Counts, Trace
-from corral.errors import Fault, TraceError
 
 __all__ = [
     "Counted",
@@ -31,6 +30,8 @@ __all__ = [
     "node_names",
     "resample",
 ]
+
+IMPORT = "import"  # what errors name that are of no single file
 
 Gaps = Literal["refuse", "zero", "previous", "interpolate"]
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -59,7 +60,7 @@ class Sampled:
 
 
 def file_list(paths: Paths) -> list[Path]:
-    """``paths`` as a list. Raises ValueError where it is empty."""
+    """Return ``paths`` as a list. Raises ValueError where it is empty."""
     if isinstance(paths, str | os.PathLike):
         return [Path(paths)]
     found = [Path(path) for path in paths]
@@ -69,7 +70,7 @@ def file_list(paths: Paths) -> list[Path]:
 
 
 def node_names(paths: Sequence[Path], names: Sequence[str] | None) -> list[str]:
-    """A node name per file: ``names``, or the files' names without folder and suffix.
+    """Return a node name per file: ``names``, or the files' names without folder and suffix.
 
     Raises ValueError where there are not as many names as files, or a name cannot be one, and
     where two files are called alike. Equal ``names`` are meant: their files belong to one node.
@@ -101,7 +102,7 @@ def check_size(steps: int, what: str, start: int) -> None:
             f"{steps:,} steps from {_time(start)} on, more than {MAX_CELLS:,}: "
             "look for a wrong time, or choose a larger step"
         )
-        raise TraceError([Fault(file=what, rule=rule)])
+        raise fault_error(what, rule)
 
 
 class Counted:
@@ -117,7 +118,7 @@ class Counted:
         self.bins.setdefault(node, Counter())[seconds // self.step] += 1
 
     def loads(self, notes: list[str], *, together: bool) -> list[Sampled]:
-        """The loads of all nodes, aligned.
+        """Return the loads of all nodes, aligned.
 
         ``together``: one recording saw all nodes, so that one without requests had none. Otherwise
         each node was recorded from its first request to its last.
@@ -128,12 +129,11 @@ class Counted:
             first = dict.fromkeys(first, min(first.values()))
             last = dict.fromkeys(last, max(last.values()))
         total = sum(last[node] - first[node] + 1 for node in first)
-        check_size(total, "import", min(first.values()) * self.step)
+        check_size(total, IMPORT, min(first.values()) * self.step)
         loads = []
         for node, counter in self.bins.items():
             counts = np.zeros(last[node] - first[node] + 1, dtype=np.int64)
-            for place, count in counter.items():
-                counts[place - first[node]] = count
+            counts[np.array(list(counter)) - first[node]] = list(counter.values())
             loads.append(Sampled(node, first[node] * self.step, self.step, counts))
         loads = align(loads, notes)
         for load in loads:
@@ -147,71 +147,75 @@ class Counted:
 
 
 def align(loads: Sequence[Sampled], notes: list[str]) -> list[Sampled]:
-    """The loads cut to the time that all have in common; what is cut is noted.
+    """Return the loads cut to the time that all have in common; what is cut is noted.
 
     Raises TraceError where they have no time in common, or not the same grid of steps.
     """
     start, end = max(load.start for load in loads), min(load.end for load in loads)
     if start >= end:
         spans = "; ".join(f"{x.name}: {_time(x.start)} to {_time(x.end)}" for x in loads[:3])
-        raise _error(f"the nodes have no time in common ({spans})")
+        raise fault_error(IMPORT, f"the nodes have no time in common ({spans})")
     cut = []
     for load in loads:
         if (start - load.start) % load.step:
-            raise _error(
+            raise fault_error(
+                IMPORT,
                 f"the steps of {load.name!r} do not begin at {_time(start)}, where those of other "
-                "nodes do: the files cannot be aligned without splitting counts"
+                "nodes do: the files cannot be aligned without splitting counts",
             )
         low, high = (start - load.start) // load.step, (end - load.start) // load.step
-        kept = load.counts[low:high]
         for what, lost in (("before", load.counts[:low]), ("after", load.counts[high:])):
             if len(lost):
                 notes.append(
                     f"{load.name}: {len(lost):,} steps with {lost.sum():,} requests {what} the "
                     "time that all nodes have in common were trimmed"
                 )
-        cut.append(Sampled(load.name, start, load.step, kept))
+        cut.append(Sampled(load.name, start, load.step, load.counts[low:high]))
     return cut
 
 
 def resample(loads: Sequence[Sampled], step: int | None, notes: list[str]) -> list[Sampled]:
-    """The loads in steps of ``step`` seconds, each the sum of whole steps; a rest is trimmed.
+    """Return the loads in steps of ``step`` seconds, sums of whole steps; a rest is trimmed.
 
     Raises TraceError where ``step`` is no multiple of a file's own, or is needed and None.
     """
     steps = sorted({load.step for load in loads})
     if step is None and len(steps) > 1:
-        raise _error(f"the files have different steps ({steps} seconds): give step=")
+        raise fault_error(IMPORT, f"the files have different steps ({steps} seconds): give step=")
     new = step or steps[0]
     wrong = [each for each in steps if new % each]
     if wrong:
-        raise _error(f"step={new} is no multiple of the file's own step of {wrong[0]} seconds")
+        raise fault_error(
+            IMPORT, f"step={new} is no multiple of the file's own step of {wrong[0]} seconds"
+        )
     summed = []
     for load in loads:
         many = new // load.step
-        whole = len(load.counts) // many
-        rest = load.counts[whole * many :]
+        full = len(load.counts) // many
+        rest = load.counts[full * many :]
         if len(rest):
             notes.append(
                 f"{load.name}: the last {len(rest):,} steps of {load.step} s with {rest.sum():,} "
                 f"requests do not fill a step of {new} s and were trimmed"
             )
-        counts = load.counts[: whole * many].reshape(whole, many).sum(axis=1)  # [R / many]
+        counts = load.counts[: full * many].reshape(-1, many).sum(axis=1)  # [R / many]
         summed.append(Sampled(load.name, load.start, new, counts))
     if not all(len(load.counts) for load in summed):
-        raise _error(f"the files are shorter than one step of {new} seconds")
+        raise fault_error(IMPORT, f"the files are shorter than one step of {new} seconds")
     return summed
 
 
 def finish(
     loads: Sequence[Sampled], capacity: int | str | None, name: str, notes: Sequence[str]
 ) -> Imported:
-    """The trace of loads that are aligned. Raises TraceError where nothing arrives at all."""
+    """Return the trace of aligned loads. Raises TraceError where nothing arrives at all."""
     arrivals = np.stack([load.counts for load in loads], axis=1)  # [T, N]
     if not arrivals.any():
-        raise _error("no requests at all")
+        raise fault_error(IMPORT, "no requests at all")
     if arrivals.max() > MAX_VALUE:
-        raise _error(f"more than {MAX_VALUE:,} requests in one step: choose a smaller step")
+        raise fault_error(
+            IMPORT, f"more than {MAX_VALUE:,} requests in one step: choose a smaller step"
+        )
     start, step = loads[0].start, loads[0].step
     trace = Trace(
         nodes=tuple(load.name for load in loads),
@@ -228,7 +232,3 @@ def finish(
 
 def _time(seconds: int) -> str:
     return format_time(seconds, "utc")
-
-
-def _error(rule: str) -> TraceError:
-    return TraceError([Fault(file="import", rule=rule)])

@@ -1,4 +1,4 @@
-"""Import load traces from CSV files in other shapes: counts per time, or one row per request."""
+"""Import load traces from CSV files with one row per time, and gaps in time."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
-from corral.data.checks import format_time
-from corral.data.fields import count_rule, name_rule, parse_count
+from corral.data.fields import (
+    check_zone,
+    count_rule,
+    format_time,
+    instant_rule,
+    parse_count,
+    parse_instant,
+)
 from corral.data.importers.binning import (
-    Counted,
     Gaps,
     Imported,
     Paths,
@@ -24,19 +30,13 @@ from corral.data.importers.binning import (
     node_names,
     resample,
 )
-from corral.data.importers.records import (
-    IMPORT_BYTES,
-    Faults,
-    check_zone,
-    find_column,
-    instant_rule,
-    parse_instant,
-    records,
-)
-from corral.data.read import trace_name
+from corral.data.importers.records import IMPORT_BYTES, find_column, records
+from corral.data.source import Faults
 from corral.data.trace import MAX_VALUE, Counts
 
-__all__ = ["import_requests", "import_series"]
+__all__ = ["import_series"]
+
+Flags = npt.NDArray[np.bool_]
 
 _DECIMAL = re.compile(r"[0-9]{1,18}\.[0-9]*", re.ASCII)
 
@@ -55,7 +55,7 @@ def import_series(
     name: str | None = None,
     max_bytes: int = IMPORT_BYTES,
 ) -> Imported:
-    """Files of ``timestamp,value`` rows: requests per step, one node per file.
+    """Import files of ``timestamp,value`` rows: requests per step, one node per file.
 
     Read are ``time_column`` (default: the first) and ``column`` (default: the second); times are
     ISO-8601, in ``zone`` (such as ``-04:00``) where they name none, or seconds since 1970. A file's
@@ -82,7 +82,7 @@ def import_series(
         part = _Part(path, notes)
         part.read(time_column, column, zone, round_values, max_bytes)
         parts.setdefault(node, []).append(part)
-    loads = [_regular(node, of_node, gaps, notes) for node, of_node in parts.items()]
+    loads = [_sample(node, of_node, gaps, notes) for node, of_node in parts.items()]
     loads = resample(align(loads, notes), step, notes)
     return finish(loads, capacity, name or "+".join(parts), notes)
 
@@ -132,111 +132,55 @@ class _Part:
             self.faults.check()
 
 
-def _regular(node: str, parts: Sequence[_Part], gaps: Gaps, notes: list[str]) -> Sampled:
-    """The load of a node on an even grid, its gaps filled as ``gaps`` says."""
-    faults, path = parts[0].faults, parts[0].path
-    times = np.concatenate([part.times for part in parts]).astype(np.int64)
-    counts = np.concatenate([part.counts for part in parts]).astype(np.int64)
-    where = [(part, line) for part in parts for line in part.lines]
+def _sample(node: str, parts: Sequence[_Part], gaps: Gaps, notes: list[str]) -> Sampled:
+    """Return the load of a node on an even grid, its gaps filled as ``gaps`` says."""
+    times = np.concatenate([part.times for part in parts]).astype(np.int64)  # [R]
+    counts = np.concatenate([part.counts for part in parts]).astype(np.int64)  # [R]
     if len(times) < 2:
-        faults.add("a single row has no step; two or more are needed")
-        faults.check()
+        parts[0].faults.add("a single row has no step; two or more are needed")
+        parts[0].faults.check()
     order = np.argsort(times, kind="stable")
     if (np.diff(order) < 0).any():
         notes.append(f"{node}: rows were not in order of time; they were sorted")
     times, counts = times[order], counts[order]
-    gap = np.diff(times)
+    distance = np.diff(times)  # [R - 1]
+    lines = [(part, line) for part in parts for line in part.lines]
 
-    def fault(at: int, rule: str) -> None:
-        part, line = where[order[at]]
-        part.faults.add(rule, line, "time", format_time(int(times[at]), "utc"))
-        part.faults.check()
+    def refuse(rows: Flags, rule: str) -> None:
+        """Raise a fault of the first row whose distance to the row before is wrong."""
+        if rows.any():
+            at = int(rows.argmax()) + 1
+            part, line = lines[order[at]]
+            when = format_time(int(times[at]), "utc")
+            part.faults.add(rule.format(distance[at - 1]), line, "time", when)
+            part.faults.check()
 
-    for at in np.flatnonzero(gap == 0)[:1] + 1:
-        fault(int(at), "this time stands there twice; keep one of the rows")
-    sizes, often = np.unique(gap, return_counts=True)
+    refuse(distance == 0, "this time stands there twice; keep one of the rows")
+    sizes, often = np.unique(distance, return_counts=True)
     step = int(sizes[often.argmax()])
-    for at in np.flatnonzero(gap % step)[:1] + 1:
-        rule = f"{gap[at - 1]} s after the row before, no multiple of the usual {step} s"
-        fault(int(at), rule)
-    holes = int((gap // step - 1).sum())
-    if holes and gaps == "refuse":
-        at = int(np.flatnonzero(gap > step)[0]) + 1
+    refuse(distance % step > 0, f"{{}} s after the row before, no multiple of the usual {step} s")
+    missing = int((distance // step - 1).sum())
+    if gaps == "refuse":
         rule = (
-            f"{gap[at - 1]} s after the row before, the step is {step} s; {holes} steps are "
+            f"{{}} s after the row before, the step is {step} s; {missing} steps are "
             "missing in all: choose gaps='zero', 'previous' or 'interpolate' to fill them"
         )
-        fault(at, rule)
-    check_size(holes, str(path), int(times[0]))
-    if holes:
-        notes.append(f"{node}: {holes:,} missing steps were filled (gaps={gaps!r})")
-    place = (times - times[0]) // step
-    return Sampled(node, int(times[0]), step, _filled(place, counts, gaps))
+        refuse(distance > step, rule)
+    check_size(missing, str(parts[0].path), int(times[0]))
+    if missing:
+        notes.append(f"{node}: {missing:,} missing steps were filled (gaps={gaps!r})")
+    index = (times - times[0]) // step
+    return Sampled(node, int(times[0]), step, _fill(index, counts, gaps))
 
 
-def _filled(place: Counts, counts: Counts, gaps: Gaps) -> Counts:
-    """The counts on the grid 0 .. place[-1], where row r stands at ``place[r]``."""
-    grid = np.arange(place[-1] + 1)
+def _fill(index: Counts, counts: Counts, gaps: Gaps) -> Counts:
+    """Return the counts [index[-1] + 1] of the whole grid; row r has ``index[r]`` in it."""
+    grid = np.arange(index[-1] + 1)
     if gaps == "interpolate":
-        line: Counts = np.rint(np.interp(grid, place, counts)).astype(np.int64)
+        line: Counts = np.rint(np.interp(grid, index, counts)).astype(np.int64)
         return line
-    filled = np.zeros(len(grid), dtype=np.int64)
     if gaps == "previous":
-        filled = counts[np.searchsorted(place, grid, side="right") - 1]
-    filled[place] = counts
+        return counts[np.searchsorted(index, grid, side="right") - 1]
+    filled = np.zeros(len(grid), dtype=np.int64)
+    filled[index] = counts
     return filled
-
-
-def import_requests(
-    paths: Paths,
-    *,
-    step: int,
-    column: str | None = None,
-    node_column: str | None = None,
-    names: Sequence[str] | None = None,
-    zone: str = "Z",
-    capacity: int | str | None = None,
-    name: str | None = None,
-    max_bytes: int = IMPORT_BYTES,
-) -> Imported:
-    """Files with one row per request, counted into steps of ``step`` seconds.
-
-    ``column`` (default: the first) holds the time of a request: ISO-8601 (in ``zone`` where it
-    names none) or seconds since 1970, with fractions of a second where it has them. Each file is
-    a node, called like the file or as ``names`` says (equal names: one node), and the nodes are
-    cut to the time they have in common. With ``node_column`` that column names the node instead,
-    in all files, and nothing is cut. A step without rows counts 0. Steps begin at multiples of
-    ``step`` seconds since 1970-01-01 UTC. ``capacity``: see ``Trace.with_capacity``.
-
-    Raises TraceError for faults in the files, ValueError for options out of range.
-    """
-    check_zone(zone)
-    counted = Counted(step)
-    notes: list[str] = []
-    files = file_list(paths)
-    if node_column is not None and names is not None:
-        raise ValueError("give names= or node_column=, not both")
-    nodes = [""] * len(files) if node_column is not None else node_names(files, names)
-    for path, node in zip(files, nodes, strict=True):
-        faults = Faults(path)
-        rows = records(path, faults, notes, max_bytes=max_bytes)
-        _, header = next(rows)
-        time_at = find_column(header, column, 0, faults)
-        node_at = None if node_column is None else find_column(header, node_column, 0, faults)
-        line = 1
-        for line, fields in rows:
-            instant = parse_instant(fields[time_at], zone)
-            if node_at is not None:
-                node = fields[node_at]
-                rule = name_rule(node)
-                if rule is not None:
-                    faults.add(rule, line, header[node_at], node)
-            if instant is None:
-                faults.add(instant_rule(fields[time_at]), line, header[time_at], fields[time_at])
-            else:
-                counted.add(node, instant[0])
-        if line == 1:
-            faults.add("no rows below the header")
-        faults.check()
-    loads = counted.loads(notes, together=node_column is not None)
-    return finish(loads, capacity, name or "+".join(map(trace_name, files)), notes)

@@ -24,16 +24,16 @@ class MasksInInfo(gymnasium.vector.VectorWrapper):
         self.single_observation_space = gymnasium.spaces.Box(0, 1, (size,), np.float32)
 
     def reset(self, **kwargs: Any) -> Any:
-        seen, info = self.env.reset(**kwargs)
-        return features(seen), {**info, "action_mask": seen["action_mask"]}
+        obs, info = self.env.reset(**kwargs)
+        return features(obs), {**info, "action_mask": obs["action_mask"]}
 
     def step(self, actions: Any) -> Any:
-        seen, *rest, info = self.env.step(actions)
-        return features(seen), *rest, {**info, "action_mask": seen["action_mask"]}
+        obs, *rest, info = self.env.step(actions)
+        return features(obs), *rest, {**info, "action_mask": obs["action_mask"]}
 
 
-def features(seen: dict[str, Any]) -> Any:
-    return np.concatenate([seen["observation"], seen["agent"]], axis=-1)
+def features(obs: dict[str, Any]) -> Any:
+    return np.concatenate([obs["observation"], obs["agent"]], axis=-1)
 
 
 def learn(steps: int, seed: int) -> Callable[[dict[str, Any]], dict[str, int]]:
@@ -60,8 +60,8 @@ def learn(steps: int, seed: int) -> Callable[[dict[str, Any]], dict[str, int]]:
         model.learn()
 
     def play(observations: dict[str, Any]) -> dict[str, int]:
-        own = np.stack([seen["observation"] for seen in observations.values()])
-        masks = np.stack([seen["action_mask"] for seen in observations.values()])
+        own = np.stack([obs["observation"] for obs in observations.values()])
+        masks = np.stack([obs["action_mask"] for obs in observations.values()])
         one_hot = np.eye(len(own), dtype=np.float32)
         model.get_action(features({"observation": own, "agent": one_hot}), action_mask=masks)
         greedy = model.actor.head_net.dist.logits.argmax(dim=1)  # get_action itself only samples

@@ -43,9 +43,9 @@ def learn(steps, seed, algorithm="mappo"):
     def play(observations):
         look = {k: np.stack([observations[a][k] for a in agents]) for k in observations[agents[0]]}
         mask = torch.as_tensor(look["action_mask"], dtype=torch.bool)
-        seen = {"observation": {"observation": torch.as_tensor(look["observation"])}}
+        obs = {"observation": {"observation": torch.as_tensor(look["observation"])}}
         at = TensorDict(
-            {"node": TensorDict({**seen, "action_mask": mask}, batch_size=[len(agents)])}
+            {"node": TensorDict({**obs, "action_mask": mask}, batch_size=[len(agents)])}
         )
         with torch.no_grad(), set_exploration_type(ExplorationType.DETERMINISTIC):
             actions = experiment.policy(at)["node", "action"]

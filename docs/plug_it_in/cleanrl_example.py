@@ -23,12 +23,12 @@ class Agent(nn.Module):
         self.actor = nn.Sequential(nn.Linear(features, 64), nn.Tanh(), nn.Linear(64, actions))
         self.critic = nn.Sequential(nn.Linear(features, 64), nn.Tanh(), nn.Linear(64, 1))
 
-    def policy(self, seen: torch.Tensor, mask: torch.Tensor) -> Categorical:
+    def policy(self, obs: torch.Tensor, mask: torch.Tensor) -> Categorical:
         """The same mask in rollout, ratio, entropy and greedy play."""
-        return Categorical(logits=self.actor(seen).masked_fill(~mask, -torch.inf))
+        return Categorical(logits=self.actor(obs).masked_fill(~mask, -torch.inf))
 
-    def value(self, seen: torch.Tensor) -> torch.Tensor:
-        return self.critic(seen).squeeze(-1)
+    def value(self, obs: torch.Tensor) -> torch.Tensor:
+        return self.critic(obs).squeeze(-1)
 
 
 def tensors(observations: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -42,8 +42,8 @@ def learn(steps: int, seed: int) -> Callable[[dict[str, Any]], dict[str, int]]:
     torch.manual_seed(seed)
     game: dict[str, Any] = {"trace": "edge3", "rows": (0, 2822), "max_cycles": 48}
     batch = make_batch("dfaas_v0", num_envs=COPIES, seed=seed, illegal="raise", **game)
-    seen, mask = tensors(batch.reset())
-    agent = Agent(seen.shape[-1], mask.shape[-1])
+    obs, mask = tensors(batch.reset())
+    agent = Agent(obs.shape[-1], mask.shape[-1])
     optimizer = torch.optim.Adam(agent.parameters(), lr=LEARNING_RATE, eps=1e-5)
 
     for _ in range(max(1, round(steps / (COPIES * ROLLOUT)))):
@@ -51,7 +51,7 @@ def learn(steps: int, seed: int) -> Callable[[dict[str, Any]], dict[str, int]]:
         rows = []
         for _ in range(ROLLOUT):
             with torch.no_grad():
-                policy, value = agent.policy(seen, mask), agent.value(seen)
+                policy, value = agent.policy(obs, mask), agent.value(obs)
                 action = policy.sample()  # [B, N]
             step = batch.step(action.numpy())
             after, next_mask = tensors(step.observations)
@@ -65,8 +65,8 @@ def learn(steps: int, seed: int) -> Callable[[dict[str, Any]], dict[str, int]]:
                 for part in (step.reward, step.terminated, step.terminated | step.truncated)
             )
             log_prob = policy.log_prob(action)
-            rows.append((seen, mask, action, log_prob, value, reward, next_value, terminated, over))
-            seen, mask = after, next_mask
+            rows.append((obs, mask, action, log_prob, value, reward, next_value, terminated, over))
+            obs, mask = after, next_mask
 
         # Advantages: an end stops the bootstrap, a cut does not; both stop the trace.
         *_, values, rewards, next_values, ended, overs = (

@@ -34,8 +34,8 @@ def against_random(run: Any, game: str, seat: str, games: int) -> float:
             if terminated or truncated:
                 action = None
             elif agent == seat:
-                seen = {"observation": observation, "action_mask": info["action_mask"]}
-                action = int(run.policies[agent].act(seen, deterministic=True).action)
+                obs = {"observation": observation, "action_mask": info["action_mask"]}
+                action = int(run.policies[agent].act(obs, deterministic=True).action)
             else:
                 action = int(rng.choice(np.flatnonzero(info["action_mask"])))
             env.step(action)

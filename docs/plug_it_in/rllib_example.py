@@ -32,11 +32,11 @@ def learn(steps, seed):
     module = algorithm.get_module("team")
     algorithm.stop()
 
-    def play(seen):
+    def play(obs):
         keys = ("observation", "action_mask")
-        batch = {k: torch.stack([torch.as_tensor(each[k]) for each in seen.values()]) for k in keys}
+        batch = {k: torch.stack([torch.as_tensor(each[k]) for each in obs.values()]) for k in keys}
         logits = module.forward_inference({"obs": batch})["action_dist_inputs"]
-        return dict(zip(seen, logits.argmax(dim=-1).tolist(), strict=True))
+        return dict(zip(obs, logits.argmax(dim=-1).tolist(), strict=True))
 
     return play
 
@@ -44,8 +44,8 @@ def learn(steps, seed):
 if __name__ == "__main__":
     play, total = learn(10_000, seed=0), 0.0
     env = corral.make("dfaas_v0", **{**GAME, "rows": (2822, 4032)})  # days that it has not seen
-    seen, _ = env.reset(seed=0)
+    obs, _ = env.reset(seed=0)
     while env.agents:
-        seen, rewards, *_ = env.step(play(seen))
+        obs, rewards, *_ = env.step(play(obs))
         total += sum(rewards.values())
     print(f"team return {total:.2f}")

@@ -30,8 +30,8 @@ class Policy(CategoricalMixin, Model):
 
     def compute(self, inputs: dict[str, Any], role: str = "") -> Any:
         """Logits, in rollout and update: -inf where what was observed says illegal."""
-        seen = unflatten_tensorized_space(self.observation_space, inputs["observations"])
-        return self.net(seen["observation"]).masked_fill(seen["action_mask"] == 0, -torch.inf), {}
+        obs = unflatten_tensorized_space(self.observation_space, inputs["observations"])
+        return self.net(obs["observation"]).masked_fill(obs["action_mask"] == 0, -torch.inf), {}
 
 
 class Value(DeterministicMixin, Model):
@@ -41,8 +41,8 @@ class Value(DeterministicMixin, Model):
         self.net = network(self.observation_space["observation"].shape[0], 1)
 
     def compute(self, inputs: dict[str, Any], role: str = "") -> Any:
-        seen = unflatten_tensorized_space(self.observation_space, inputs["observations"])
-        return self.net(seen["observation"]), {}
+        obs = unflatten_tensorized_space(self.observation_space, inputs["observations"])
+        return self.net(obs["observation"]), {}
 
 
 def learn(steps: int, seed: int) -> Callable[[dict[str, Any]], dict[str, int]]:
@@ -88,9 +88,9 @@ def learn(steps: int, seed: int) -> Callable[[dict[str, Any]], dict[str, int]]:
 
     def play(observations: dict[str, Any]) -> dict[str, int]:
         actions = {}
-        for agent, seen in observations.items():
-            logits = models[agent]["policy"].net(torch.as_tensor(seen["observation"])[None])
-            legal = torch.as_tensor(seen["action_mask"])[None] == 1
+        for agent, obs in observations.items():
+            logits = models[agent]["policy"].net(torch.as_tensor(obs["observation"])[None])
+            legal = torch.as_tensor(obs["action_mask"])[None] == 1
             actions[agent] = int(logits.masked_fill(~legal, -torch.inf).argmax())
         return actions
 

@@ -25,8 +25,8 @@ def make() -> PettingZooEnv:
 
 def dqn(env: PettingZooEnv, gamma: float) -> DQN:
     """Its n-step return spans a round: one step alone bootstraps from the next agent's view."""
-    seen, n = env.observation_space["observation"], len(env.agents)
-    net = Net(state_shape=seen.shape, action_shape=env.action_space.n, hidden_sizes=(64, 64))
+    space, n = env.observation_space["observation"], len(env.agents)
+    net = Net(state_shape=space.shape, action_shape=env.action_space.n, hidden_sizes=(64, 64))
     policy = DiscreteQLearningPolicy(model=net, action_space=env.action_space, eps_training=0.2)
     optim = AdamOptimizerFactory(lr=3e-3)
     return DQN(policy=policy, optim=optim, gamma=gamma ** (1 / n), n_step_return_horizon=n)
@@ -58,8 +58,8 @@ def learn(steps: int, seed: int) -> Callable[[dict[str, Any]], dict[str, int]]:
 
     def play(observations: dict[str, Any]) -> dict[str, int]:
         actions = {}
-        for agent, seen in observations.items():
-            obs = Batch(obs=seen["observation"][None], mask=seen["action_mask"][None] == 1)
+        for agent, own in observations.items():
+            obs = Batch(obs=own["observation"][None], mask=own["action_mask"][None] == 1)
             with torch.no_grad():
                 out = team.get_algorithm(agent).policy(Batch(obs=obs, info=Batch()))
             actions[agent] = int(out.act[0])

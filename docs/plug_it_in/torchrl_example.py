@@ -24,14 +24,14 @@ def learn(steps, seed):
     torch.manual_seed(seed)
     game = {"trace": "edge3", "rows": (0, 2822), "max_cycles": 48, "illegal": "raise"}
     env = BatchEnv("dfaas_v0", num_envs=COPIES, seed=seed, **game)
-    agents, seen = env.group_map["node"], ("node", "observation", "observation")
+    agents, obs_key = env.group_map["node"], ("node", "observation", "observation")
     sizes = {"n_agents": len(agents), "share_params": True, "depth": 2, "num_cells": 64}
-    features, actions = env.observation_spec[seen].shape[-1], env.action_spec["node", "action"].n
+    features, actions = env.observation_spec[obs_key].shape[-1], env.action_spec["node", "action"].n
     net = MultiAgentMLP(
         features, actions, centralized=False, activation_class=torch.nn.Tanh, **sizes
     )
     actor = ProbabilisticActor(
-        TensorDictModule(net, in_keys=[seen], out_keys=[("node", "logits")]),
+        TensorDictModule(net, in_keys=[obs_key], out_keys=[("node", "logits")]),
         in_keys={"logits": ("node", "logits"), "mask": ("node", "action_mask")},
         out_keys=[("node", "action")],
         distribution_class=MaskedCategorical,
@@ -39,7 +39,7 @@ def learn(steps, seed):
         log_prob_key=("node", "log_prob"),
     )
     net = MultiAgentMLP(features, 1, centralized=True, activation_class=torch.nn.Tanh, **sizes)
-    critic = TensorDictModule(net, in_keys=[seen], out_keys=[("node", "state_value")])
+    critic = TensorDictModule(net, in_keys=[obs_key], out_keys=[("node", "state_value")])
     loss = MAPPOLoss(actor, critic, entropy_coeff=0.003)
     names = "action", "reward", "done", "terminated", "advantage", "value_target"
     loss.set_keys(
@@ -56,8 +56,8 @@ def learn(steps, seed):
                 loss.value_estimator(batch, params=loss.critic_network_params, **target)
             flat = batch.reshape(-1)
             for rows in torch.randperm(BATCH).split(MINIBATCH):
-                told = loss(flat[rows])
-                total = told["loss_objective"] + told["loss_critic"] + told["loss_entropy"]
+                losses = loss(flat[rows])
+                total = losses["loss_objective"] + losses["loss_critic"] + losses["loss_entropy"]
                 optimizer.zero_grad()
                 total.backward()
                 torch.nn.utils.clip_grad_norm_(loss.parameters(), 0.5)
@@ -66,7 +66,9 @@ def learn(steps, seed):
     def play(observations):
         look = {k: np.stack([observations[a][k] for a in agents]) for k in observations[agents[0]]}
         mask = torch.as_tensor(look["action_mask"], dtype=torch.bool)
-        at = TensorDict({seen: torch.as_tensor(look["observation"]), ("node", "action_mask"): mask})
+        at = TensorDict(
+            {obs_key: torch.as_tensor(look["observation"]), ("node", "action_mask"): mask}
+        )
         with torch.no_grad(), set_exploration_type(ExplorationType.DETERMINISTIC):
             return dict(zip(agents, actor(at)["node", "action"].tolist(), strict=True))
 

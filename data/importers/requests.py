@@ -1,0 +1,68 @@
+"""Import load traces from CSV files with one row per request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from corral.data.fields import check_zone, instant_rule, name_rule, parse_instant
+from corral.data.importers.binning import Counted, Imported, Paths, file_list, finish, node_names
+from corral.data.importers.records import IMPORT_BYTES, find_column, records
+from corral.data.read import trace_name
+from corral.data.source import Faults
+
+__all__ = ["import_requests"]
+
+
+def import_requests(
+    paths: Paths,
+    *,
+    step: int,
+    column: str | None = None,
+    node_column: str | None = None,
+    names: Sequence[str] | None = None,
+    zone: str = "Z",
+    capacity: int | str | None = None,
+    name: str | None = None,
+    max_bytes: int = IMPORT_BYTES,
+) -> Imported:
+    """Import files with one row per request, counted into steps of ``step`` seconds.
+
+    ``column`` (default: the first) holds the time of a request: ISO-8601 (in ``zone`` where it
+    names none) or seconds since 1970, with fractions of a second where it has them. Each file is
+    a node, called like the file or as ``names`` says (equal names: one node), and the nodes are
+    cut to the time they have in common. With ``node_column`` that column names the node instead,
+    in all files, and nothing is cut. A step without rows counts 0. Steps begin at multiples of
+    ``step`` seconds since 1970-01-01 UTC. ``capacity``: see ``Trace.with_capacity``.
+
+    Raises TraceError for faults in the files, ValueError for options out of range.
+    """
+    check_zone(zone)
+    counted = Counted(step)
+    notes: list[str] = []
+    files = file_list(paths)
+    if node_column is not None and names is not None:
+        raise ValueError("give names= or node_column=, not both")
+    nodes = [""] * len(files) if node_column is not None else node_names(files, names)
+    for path, node in zip(files, nodes, strict=True):
+        faults = Faults(path)
+        rows = records(path, faults, notes, max_bytes=max_bytes)
+        _, header = next(rows)
+        time_at = find_column(header, column, 0, faults)
+        node_at = None if node_column is None else find_column(header, node_column, 0, faults)
+        line = 1
+        for line, fields in rows:
+            instant = parse_instant(fields[time_at], zone)
+            if node_at is not None:
+                node = fields[node_at]
+                rule = name_rule(node)
+                if rule is not None:
+                    faults.add(rule, line, header[node_at], node)
+            if instant is None:
+                faults.add(instant_rule(fields[time_at]), line, header[time_at], fields[time_at])
+            else:
+                counted.add(node, instant[0])
+        if line == 1:
+            faults.add("no rows below the header")
+        faults.check()
+    loads = counted.loads(notes, together=node_column is not None)
+    return finish(loads, capacity, name or "+".join(map(trace_name, files)), notes)

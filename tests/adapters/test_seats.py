@@ -1,0 +1,82 @@
+"""Who plays the seats that are not the learner's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from corral.adapters import SeatEnv
+from corral.envs import ENVIRONMENTS, make_rules
+from corral.envs.arena_v0 import ArenaRules
+from corral.envs.arena_v0.baselines import Still
+from corral.envs.teams import reference_team, team_names
+from corral.errors import (
+    ActionError,
+    UnknownNameError,
+)
+from support.seat_games import GAMES, LOAD, first_legal, play
+
+
+def test_opponents_are_named_given_or_drawn() -> None:
+    rules = GAMES["arena"]()
+    named = SeatEnv(rules, opponents="nearest/still")
+    given = SeatEnv(rules, opponents={"agent_1": first_legal, "agent_2": Still(rules)})
+    shared = SeatEnv(rules, opponents=Still(rules))
+    plays = [play(env, 0, np.random.default_rng(0)) for env in (named, given, shared)]
+    assert plays[0] == plays[1] == plays[2]
+    drawn = play(SeatEnv(rules), 0, np.random.default_rng(0))
+    assert drawn == play(SeatEnv(rules, opponents="random"), 0, np.random.default_rng(0))
+    assert drawn != plays[0]
+
+
+def test_opponents_remember_within_an_episode_and_not_beyond() -> None:
+    """The nearest explorer must know where it has been; its next episode is as its first."""
+    env = SeatEnv(ArenaRules(3, 3, max_cycles=8), "agent_2", "nearest/still")
+    fields = []
+    for _ in range(2):
+        env.reset(seed=0)
+        found = [env.step(1)[0]["observation"] for _ in range(8)]  # bumps into its wall
+        fields.append([int(seen[9:].argmax()) for seen in found])  # where the explorer went
+    assert fields[0] == fields[1]
+    assert len(set(fields[0])) >= 7
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "error", "message"),
+    [
+        ({"env": "arena_v1"}, UnknownNameError, "did you mean 'arena_v0'"),
+        ({"seat": "agent_3"}, UnknownNameError, "no agent of arena_v0 named 'agent_3'; did you"),
+        ({"opponents": {}}, ValueError, "no policy for agent_2 of arena_v0; give one"),
+        ({"opponents": {"agent": first_legal}}, UnknownNameError, "named 'agent'"),
+        ({"opponents": "nearest/stil"}, UnknownNameError, "did you mean 'nearest/still'"),
+        ({"render_mode": "rgb"}, ValueError, "render_mode='rgb': give one of 'human'"),
+        ({"env": ArenaRules(), "width": 3}, ValueError, "need an environment's name, not rules"),
+    ],
+)
+def test_wrong_arguments_are_named(
+    kwargs: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        SeatEnv(**{"env": "arena_v0", **kwargs})
+
+
+def test_an_opponents_action_is_checked() -> None:
+    env = SeatEnv("arena_v0", opponents=lambda observation: 4)
+    env.reset(seed=0)
+    with pytest.raises(ActionError, match="agent_2: the policy's action 4 is out of range"):
+        env.step(0)
+
+
+def test_reference_teams_have_names() -> None:
+    rules = make_rules("dfaas_v0", **LOAD, route="two")
+    assert set(reference_team("overflow/two", rules)) == set(rules.agents)
+    assert set(reference_team("overflow", rules)) == set(rules.agents)
+    with pytest.raises(ValueError, match="made with route='two'; make it with route='equal'"):
+        reference_team("overflow/equal", rules)
+    for name in (*ENVIRONMENTS, "probe_p01_v0"):
+        for team in team_names(made := make_rules(name)):
+            assert set(reference_team(team, made)) == set(made.agents)
+        with pytest.raises(UnknownNameError, match="random"):
+            reference_team("nobody", made)

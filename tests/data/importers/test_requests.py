@@ -1,0 +1,71 @@
+"""Importing one row per request: rows are counted into steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from corral.data import import_requests
+from corral.errors import TraceError
+from support.import_files import MIDNIGHT, clock, write
+from support.traces import public_traces
+
+REQUESTS = (
+    "TIMESTAMP,ContextTokens",
+    "2026-01-05 00:00:09.9999999,10",
+    "2026-01-05 00:00:10.0000000,10",
+    "2026-01-05 00:00:19.9,10",
+    "2026-01-05 00:00:40,10",
+)
+
+
+def test_requests_are_counted_into_steps(tmp_path):
+    found = import_requests(write(tmp_path, "code.csv", *REQUESTS, end="\r\n"), step=10)
+    assert found.trace.nodes == ("code",)
+    assert found.trace.times[0] == MIDNIGHT
+    assert found.trace.arrivals[:, 0].tolist() == [1, 2, 0, 0, 1]
+    assert found.notes[0] == "code: 2 of 5 steps have no request"
+
+
+def test_two_files_of_requests_are_cut_and_the_loss_is_told(tmp_path):
+    a = write(tmp_path, "a.csv", *REQUESTS)
+    b = write(tmp_path, "b.csv", "t", f"{MIDNIGHT + 15}.25", f"{MIDNIGHT + 38}")
+    found = import_requests([a, b], step=10)
+    assert found.trace.arrivals.tolist() == [[2, 1], [0, 0], [0, 1]]
+    assert found.notes[0].startswith("a: 1 steps with 1 requests before")
+    assert found.notes[1].startswith("a: 1 steps with 1 requests after")
+
+
+def test_a_column_may_name_the_node(tmp_path):
+    rows = ["when,who", f"{clock(0)},b", f"{clock(1)},a", f"{clock(3)},b"]
+    trace = import_requests(write(tmp_path, "x.csv", *rows), step=60, node_column="who").trace
+    assert trace.nodes == ("b", "a")
+    assert trace.arrivals.tolist() == [[1, 0], [0, 1], [0, 0], [1, 0]]
+
+
+def test_faults_of_requests_have_their_place(tmp_path):
+    for row, message in (
+        ("noon,a", r"x\.csv:3: column 'when': 'noon': not a time"),
+        (f"{clock(0)},", r"x\.csv:3: column 'who': '': empty node name"),
+        (f"{clock(0)}", r"x\.csv:3: .*1 fields"),
+    ):
+        path = write(tmp_path, "x.csv", "when,who", f"{clock(0)},a", row)
+        with pytest.raises(TraceError, match=message):
+            import_requests(path, step=60, node_column="who")
+    with pytest.raises(TraceError, match="no rows below the header"):
+        import_requests(write(tmp_path, "x.csv", "when"), step=60)
+
+
+def test_language_model_requests_keep_their_number():
+    folder = public_traces() / "azure_llm_2023"
+    paths = [folder / f"AzureLLMInferenceTrace_{name}.csv" for name in ("code", "conv")]
+    for path in paths:
+        one = import_requests(path, step=60)
+        assert one.trace.arrivals.sum() == path.read_bytes().count(
+            b"\n"
+        )  # header, no last line end
+        assert any("taken as complete" in note for note in one.notes)
+    both = import_requests(paths, step=60, names=["code", "conv"])
+    trimmed = [note.split(" steps with ")[1] for note in both.notes if "trimmed" in note]
+    lost = sum(int(note.split(" requests")[0].replace(",", "")) for note in trimmed)
+    total = sum(path.read_bytes().count(b"\n") for path in paths)
+    assert both.trace.arrivals.sum() + lost == total

@@ -1,0 +1,178 @@
+"""Importing timestamp,value files: counts kept; what is trimmed, filled or left out is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from corral.data import import_series, read_trace, write_trace
+from corral.errors import TraceError
+from support.import_files import MIDNIGHT, clock, series, write
+from support.traces import public_traces
+
+
+def test_a_series_becomes_a_node(tmp_path):
+    found = import_series(series(tmp_path, "web.csv", [1, "2.0", "3."]))
+    assert found.trace.nodes == ("web",)
+    assert found.trace.arrivals.tolist() == [[1], [2], [3]]
+    assert found.trace.times.tolist() == [MIDNIGHT, MIDNIGHT + 300, MIDNIGHT + 600]
+    assert (found.trace.clock, found.trace.capacity, found.notes) == ("utc", None, ())
+
+
+def test_several_files_are_cut_to_their_common_time_and_it_is_told(tmp_path):
+    a = series(tmp_path, "a.csv", [1, 2, 3, 4])
+    b = series(tmp_path, "b.csv", [5, 6, 7, 8], start=5)
+    found = import_series([a, b], names=["left", "right"])
+    assert found.trace.nodes == ("left", "right")
+    assert found.trace.arrivals.tolist() == [[2, 5], [3, 6], [4, 7]]
+    assert found.notes == (
+        "left: 1 steps with 1 requests before the time that all nodes have in common were trimmed",
+        "right: 1 steps with 8 requests after the time that all nodes have in common were trimmed",
+    )
+
+
+@pytest.mark.parametrize(
+    ("gaps", "counts"),
+    [
+        ("zero", [10, 0, 0, 17, 20]),
+        ("previous", [10, 10, 10, 17, 20]),
+        ("interpolate", [10, 12, 15, 17, 20]),
+    ],
+)
+def test_gaps_are_filled_by_rule_and_counted(tmp_path, gaps, counts):
+    path = series(tmp_path, "a.csv", [10, None, None, 17, 20])
+    found = import_series(path, gaps=gaps)
+    assert found.trace.arrivals[:, 0].tolist() == counts
+    assert found.notes == (f"a: 2 missing steps were filled (gaps={gaps!r})",)
+
+
+def test_gaps_are_refused_unless_a_rule_is_given(tmp_path):
+    path = series(tmp_path, "a.csv", [10, None, 3, 17, 20])
+    with pytest.raises(TraceError, match=r"a\.csv:3: .*1 steps are missing.*gaps='zero'"):
+        import_series(path)
+
+
+def test_steps_are_summed_in_whole_multiples_and_the_rest_told(tmp_path):
+    found = import_series(series(tmp_path, "a.csv", [1, 2, 3, 4, 5]), step=600)
+    assert found.trace.arrivals[:, 0].tolist() == [3, 7]
+    assert found.trace.step == 600
+    assert "the last 1 steps of 300 s with 5 requests do not fill a step of 600 s" in found.notes[0]
+    with pytest.raises(TraceError, match="no multiple of the file's own step of 300"):
+        import_series(tmp_path / "a.csv", step=400)
+
+
+def test_files_with_different_steps_need_a_step(tmp_path):
+    a = series(tmp_path, "a.csv", [1, 2, 3, 4, 5, 6])
+    b = series(tmp_path, "b.csv", [10, 20, 30], step=10)
+    with pytest.raises(TraceError, match=r"different steps \(\[300, 600\] seconds\): give step="):
+        import_series([a, b])
+    assert import_series([a, b], step=600).trace.arrivals.tolist() == [[3, 10], [7, 20], [11, 30]]
+
+
+def test_zones_and_seconds_since_1970(tmp_path):
+    local = write(tmp_path, "a.csv", "t,v", "1995-07-01 00:00,5", "1995-07-01 00:01,6")
+    assert import_series(local, zone="-04:00").trace.times.tolist() == [804571200, 804571260]
+    assert import_series(local).trace.times[0] == 804571200 - 4 * 3600
+    unix = write(tmp_path, "b.csv", "t,v", "804571200,5", "804571260,6")
+    assert import_series(unix).trace == import_series(local, zone="-0400", names=["b"]).trace
+    with pytest.raises(ValueError, match="zone='EST' must be"):
+        import_series(local, zone="EST")
+
+
+def test_columns_are_chosen_by_name(tmp_path):
+    path = write(tmp_path, "a.csv", "x,hits,when", f"9,1,{clock(0)}", f"9,2,{clock(1)}")
+    trace = import_series(path, time_column="when", column="hits").trace
+    assert trace.arrivals[:, 0].tolist() == [1, 2]
+    with pytest.raises(TraceError, match=r"no column 'hit', .* did you mean 'hits'"):
+        import_series(path, time_column="when", column="hit")
+
+
+def test_unsorted_rows_fractions_and_a_missing_line_end_are_told(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(f"t,v\n{clock(1)},2.5\n{clock(0)},1.2\n{clock(2)},3.0")
+    found = import_series(path, round_values=True)
+    assert found.trace.arrivals[:, 0].tolist() == [1, 2, 3]
+    assert [note.split(": ")[1] for note in found.notes] == [
+        "the last line has no line end; it was taken as complete",
+        "2 fractions were rounded",
+        "rows were not in order of time; they were sorted",
+    ]
+
+
+def test_files_of_one_node_are_joined(tmp_path):
+    a = series(tmp_path, "day1.csv", [1, 2])
+    b = series(tmp_path, "day2.csv", [3, 4], start=10)
+    found = import_series([a, b], names=["web", "web"])
+    assert found.trace.nodes == ("web",)
+    assert found.trace.arrivals[:, 0].tolist() == [1, 2, 3, 4]
+
+
+def test_capacity_is_set_as_asked(tmp_path):
+    path = series(tmp_path, "a.csv", [10, 20, 30])
+    assert import_series(path, capacity="1.5x").trace.capacity.tolist() == [[30]] * 3
+    assert import_series(path, capacity=7).trace.capacity.tolist() == [[7]] * 3
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (["t,v", f"{clock(0)},1.5", f"{clock(5)},1"], r"a\.csv:2: column 'v': '1\.5': a fraction"),
+        (["t,v", f"{clock(0)},0." + "9" * 30, f"{clock(5)},1"], r"a\.csv:2: .*a fraction"),
+        (["t,v", f"{clock(0)},-1", f"{clock(5)},1"], r"a\.csv:2: column 'v': '-1': negative"),
+        (["t,v", f"{clock(0)},nan", f"{clock(5)},1"], r"a\.csv:2: .*missing value"),
+        (["t,v", f"{clock(0)},9999999999.0", f"{clock(5)},1"], r"a\.csv:2"),
+        (["t,v", "soon,1", f"{clock(5)},1"], r"a\.csv:2: column 't': 'soon': not a time"),
+        (["t,v", "1767571200000,1"], r"a\.csv:2: .*seconds since 1970, which have 9 or 10 digits"),
+        (["t,v", f"{clock(0)}.5,1", f"{clock(5)},1"], r"a\.csv:2: .*fraction of a second"),
+        (["t,v", f"{clock(0)},1,2", f"{clock(5)},1"], r"a\.csv:2: .*3 fields, the header has 2"),
+        (["t,v", f"{clock(0)},1", f"{clock(0)},1"], r"a\.csv:3: .*stands there twice"),
+        (
+            ["t,v", *(f"{clock(m)},1" for m in (0, 5, 10, 12, 17))],
+            r"a\.csv:5: .*120 s after the row before, no multiple of the usual 300 s",
+        ),
+        (["t,v", f"{clock(0)},1", "", f"{clock(5)},1"], r"a\.csv:3: blank line"),
+        ([f"{clock(0)},1", f"{clock(5)},1"], r"a\.csv:1: .*a header is needed"),
+        (["t,v", f'"{clock(0)},1', f"{clock(5)},1"], r"a\.csv:2: .*quotes"),
+        (["t,v"], r"a\.csv: no rows"),
+        (["t,v", f"{clock(0)},1"], "single row"),
+        (["t,v", "1995-07-01,1", "1995-07-01T00:00:01,1", "2026-01-01,1"], "steps are missing"),
+        (["t"], r"a\.csv:1: another column is needed"),
+        ([], "empty"),
+        (["t,v", f"{clock(0)},0", f"{clock(5)},0"], "no requests at all"),
+    ],
+)
+def test_faults_of_a_series_have_their_place(tmp_path, rows, message):
+    with pytest.raises(TraceError, match=message):
+        import_series(write(tmp_path, "a.csv", *rows))
+
+
+# --- The public files themselves ------------------------------------------------------------------
+
+
+def test_the_load_balancer_has_eight_gaps():
+    path = public_traces() / "nab" / "elb_request_count_8c0756.csv"
+    with pytest.raises(TraceError, match="8 steps are missing"):
+        import_series(path)
+    found = import_series(path, gaps="interpolate", capacity="1.25x")
+    assert found.trace.arrivals.shape == (4040, 1)
+    assert found.trace.arrivals.max() == 656
+    assert "8 missing steps were filled" in " ".join(found.notes)
+
+
+def test_twitter_is_three_aligned_nodes(tmp_path):
+    folder = public_traces() / "nab"
+    paths = [folder / f"Twitter_volume_{name}.csv" for name in ("AAPL", "AMZN", "GOOG")]
+    found = import_series(paths, names=["AAPL", "AMZN", "GOOG"])
+    assert found.trace.arrivals.shape == (15831, 3)
+    assert found.trace.arrivals[0].tolist() == [104, 57, 35]
+    assert [note.partition(":")[0] for note in found.notes] == ["AAPL", "GOOG"]  # trimmed
+    write_trace(found.trace, tmp_path / "twitter.csv.gz")
+    assert read_trace(tmp_path / "twitter.csv.gz") == found.trace
+
+
+def test_the_web_server_month_is_whole():
+    path = public_traces() / "nasa_http_1995" / "nasa_http_jul1995_per_minute.csv"
+    found = import_series(path, zone="-04:00", step=300)
+    assert found.notes == ()
+    assert found.trace.arrivals.shape == (27 * 288, 1)
+    counts = [int(line.rpartition(",")[2]) for line in path.read_text().splitlines()[1:]]
+    assert found.trace.arrivals.sum() == sum(counts)
