@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from corral.envs.arena_v0 import ArenaRules
+from corral.envs.arena_v0.rules import ArenaRules
 from corral.envs.core import Array, Observation
 from corral.envs.policy import Decision, Memoryless, Policy
 from corral.envs.reference import Makers, reference_player

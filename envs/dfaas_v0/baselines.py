@@ -28,7 +28,8 @@ from typing import Any
 import numpy as np
 
 from corral.envs.core import Array, Observation
-from corral.envs.dfaas_v0 import ROUTES, DfaasRules, Route
+from corral.envs.dfaas_v0.network import ROUTES, Route
+from corral.envs.dfaas_v0.rules import DfaasRules
 from corral.envs.policy import Decision, Memoryless, Policy
 from corral.envs.reference import Makers
 from corral.errors import UnknownNameError

@@ -21,7 +21,7 @@ from corral.envs.arguments import one_of
 from corral.envs.core import Array, Observation
 from corral.envs.policy import Decision, Memoryless
 from corral.envs.reference import Makers
-from corral.envs.rps_v0 import MOVES, RpsRules
+from corral.envs.rps_v0.rules import MOVES, RpsRules
 
 __all__ = ["AlwaysSame", "LastMove", "players_of"]
 

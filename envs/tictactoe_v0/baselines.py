@@ -22,7 +22,7 @@ import numpy as np
 from corral.envs.core import Array, Observation
 from corral.envs.policy import Decision, Memoryless
 from corral.envs.reference import Makers
-from corral.envs.tictactoe_v0 import TicTacToeRules, all_lines
+from corral.envs.tictactoe_v0.rules import TicTacToeRules, all_lines
 from corral.errors import InfeasibleError
 
 __all__ = ["LARGEST_BOARD", "Perfect", "Solution", "players_of", "solved"]

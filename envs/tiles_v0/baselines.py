@@ -49,7 +49,7 @@ import numpy as np
 from corral.envs.core import Array, Observation
 from corral.envs.policy import Decision, Memoryless, Policy
 from corral.envs.reference import Makers, reference_player
-from corral.envs.tiles_v0 import TilesRules
+from corral.envs.tiles_v0.rules import TilesRules
 from corral.envs.tiles_v0.templates import PIXELS, TILES, VALUES
 from corral.errors import UnknownNameError
 
