@@ -27,10 +27,10 @@ from corral.envs.core import (
     copy_rows,
     generator,
     put_rows,
-    require_legal,
     stack_agents,
     state_arrays,
 )
+from corral.envs.masks import MASK, require_legal, sample_legal
 from corral.envs.registry import make_rules
 from corral.envs.shells import warn_illegal
 from corral.errors import ActionError, ResetNeededError
@@ -179,9 +179,9 @@ class Batch:
         """Uniformly random legal actions, int64 [B, N]; 0 for agents that do not act."""
         self._require_reset()
         if self._masks is None:  # unlike agents
-            return np.stack([_pick(mask, rng) for mask in self._each_mask], axis=1)
+            return np.stack([sample_legal(mask, rng) for mask in self._each_mask], axis=1)
         masks = self._masks.reshape(-1, self._masks.shape[-1])  # [B * N, A]
-        return _pick(masks, rng).reshape(self.num_envs, len(self.agents))
+        return sample_legal(masks, rng).reshape(self.num_envs, len(self.agents))
 
     def render(self, info: dict[str, Array] | None, mode: str) -> Any:
         """A picture of copy 0 after a step with ``info`` (None: before the first), see Rules."""
@@ -272,9 +272,9 @@ class Batch:
             self._all_act = np.count_nonzero(self.acting) == self.acting.size
         # Kept apart: the dicts of the observations are the caller's, to change at will.
         if self._alike:
-            self._masks = stack_agents(self._observations, "action_mask")
+            self._masks = stack_agents(self._observations, MASK)
         else:
-            self._each_mask = [self._observations[agent]["action_mask"] for agent in self.agents]
+            self._each_mask = [self._observations[agent][MASK] for agent in self.agents]
 
     def _restart(self, rows: Array) -> Finished:
         """Keep what ended, and begin new episodes in its place."""
@@ -338,21 +338,3 @@ class Batch:
     def _require_reset(self) -> None:
         if self._state is None:
             raise ResetNeededError(f"{self.rules.name}: call reset() first")
-
-
-def _pick(masks: Array, rng: np.random.Generator) -> Array:
-    """A uniformly random legal action for each of ``masks`` [R, A]; 0 where none is legal."""
-    if np.count_nonzero(masks.view(np.bool_)) == masks.size:  # as always in some games
-        draws = rng.random(len(masks))
-        draws *= masks.shape[1]
-        return draws.astype(np.int64)
-    counts = np.add.reduce(masks, axis=1, dtype=np.int64)  # [R]
-    rank: Array = (rng.random(len(masks)) * counts).astype(np.int64)
-    # Mostly the legal actions are 0 .. count - 1, and the rank among them is the action itself.
-    first_illegal = masks.view(np.bool_).argmin(axis=1)  # 0 where all are legal
-    scattered = np.flatnonzero(first_illegal != counts % masks.shape[1])
-    if len(scattered):
-        legal = np.flatnonzero(masks[scattered])  # row * A + action, row by row
-        ends = counts[scattered].cumsum()
-        rank[scattered] = legal[ends - counts[scattered] + rank[scattered]] % masks.shape[1]
-    return rank

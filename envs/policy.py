@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from corral.envs.core import Array, Observation
+from corral.envs.masks import MASK, greedy
 
 __all__ = ["Decision", "Memoryless", "Policy", "RandomPolicy"]
 
@@ -63,6 +64,5 @@ class RandomPolicy(Memoryless):
         """One legal action for each mask; needs ``rng``."""
         if rng is None:
             raise ValueError("the random policy needs rng=, a numpy Generator")
-        legal = np.asarray(observation["action_mask"]) != 0
-        drawn = np.where(legal, rng.random(legal.shape), -1.0)
-        return Decision(drawn.argmax(axis=-1))
+        mask = np.asarray(observation[MASK])
+        return Decision(greedy(rng.random(mask.shape), mask))

@@ -24,8 +24,8 @@ from corral.envs.core import (
     Rules,
     checked_action,
     generator,
-    require_legal,
 )
+from corral.envs.masks import MASK, require_legal
 from corral.envs.render.window import Window
 from corral.errors import ActionError, IllegalActionWarning, ResetNeededError
 
@@ -131,7 +131,7 @@ class _Shell:
         """Take the observations of the present state."""
         self._observations = _first_copy(self.rules.observe(self._state))
         if self.rules.illegal == "raise":  # observations are the caller's, to change at will
-            self._masks = {a: seen["action_mask"].copy() for a, seen in self._observations.items()}
+            self._masks = {a: seen[MASK].copy() for a, seen in self._observations.items()}
 
     def _checked(self, agent: str, action: Any, acts: bool = True) -> int:
         number = checked_action(agent, action, self._sizes[agent])
@@ -352,7 +352,7 @@ def warn_illegal(rules: Rules[Any], info: Mapping[str, Array]) -> bool:
     agents = [rules.agents[i] for i in np.flatnonzero(illegal.any(axis=0))]
     warnings.warn(
         f"{rules.name}: {', '.join(agents)} played an action that the mask forbids. The policy "
-        'ignores observation["action_mask"]: mask its logits, or sample with '
+        f'ignores observation["{MASK}"]: mask its logits, or sample with '
         'action_space.sample(mask). The environment applies its penalty; illegal="raise" would '
         "raise an error instead. (Further illegal actions are only counted, in info.)",
         IllegalActionWarning,

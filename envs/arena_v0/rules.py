@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-import gymnasium
 import numpy as np
+from gymnasium import spaces
 
 from corral.envs.arena_v0.render import Frame, ansi, draw
 from corral.envs.arguments import nonnegative_int, one_of
 from corral.envs.core import Array, Observation, Outcome, agent_views
+from corral.envs.masks import masked_space
 
 __all__ = ["ArenaRules", "ArenaState"]
 
@@ -171,19 +172,14 @@ class ArenaRules:
 
     # --- Spaces ----------------------------------------------------------------------------------
 
-    def observation_space(self, agent: str) -> gymnasium.spaces.Dict:
-        return gymnasium.spaces.Dict(
-            {
-                "observation": gymnasium.spaces.Box(0.0, 1.0, (self._features,), np.float32),
-                "action_mask": gymnasium.spaces.Box(0, 1, (len(MOVES),), np.int8),
-            }
-        )
+    def observation_space(self, agent: str) -> spaces.Dict:
+        return masked_space(spaces.Box(0.0, 1.0, (self._features,), np.float32), len(MOVES))
 
-    def action_space(self, agent: str) -> gymnasium.spaces.Discrete:
-        return gymnasium.spaces.Discrete(len(MOVES))
+    def action_space(self, agent: str) -> spaces.Discrete:
+        return spaces.Discrete(len(MOVES))
 
-    def state_space(self) -> gymnasium.spaces.Box:
-        return gymnasium.spaces.Box(0.0, 1.0, (3 * self.fields,), np.float32)
+    def state_space(self) -> spaces.Box:
+        return spaces.Box(0.0, 1.0, (3 * self.fields,), np.float32)
 
     # --- An episode ------------------------------------------------------------------------------
 
@@ -221,7 +217,7 @@ class ArenaRules:
             masks = self.inside.take(state.position, axis=0).view(np.int8)  # [B, 2, 4]
         else:
             masks = np.ones((b, 2, len(MOVES)), dtype=np.int8)
-        return agent_views(self.agents, observation=seen, action_mask=masks)
+        return agent_views(self.agents, seen, masks)
 
     def acting(self, state: ArenaState) -> Array:
         return np.ones(state.position.shape, dtype=bool)

@@ -30,6 +30,7 @@ import numpy as np
 from corral.envs.core import Array, Observation
 from corral.envs.dfaas_v0.network import ROUTES, Route
 from corral.envs.dfaas_v0.rules import DfaasRules
+from corral.envs.masks import MASK, OBSERVATION, highest
 from corral.envs.policy import Decision, Memoryless, Policy
 from corral.envs.reference import Makers
 from corral.errors import UnknownNameError
@@ -92,14 +93,13 @@ class Baseline(Memoryless):
         deterministic: bool = False,
     ) -> Decision:
         """Levels for one observation or a batch; always legal. Only "random" needs ``rng``."""
-        mask = np.asarray(observation["action_mask"])
-        highest = mask.sum(axis=-1, dtype=np.int64) - 1  # legal are 0 .. highest
+        most = highest(observation[MASK])  # legal are 0 .. most
         if self.amount == "random":
             if rng is None:
                 raise ValueError("the random policy needs rng=, a numpy Generator")
-            return Decision(rng.integers(highest + 1))
-        forwarded = self._forwarded(np.asarray(observation["observation"]))
-        return Decision(np.minimum(-(-forwarded // self.unit), highest))
+            return Decision(rng.integers(most + 1))
+        forwarded = self._forwarded(np.asarray(observation[OBSERVATION]))
+        return Decision(np.minimum(-(-forwarded // self.unit), most))
 
     def _forwarded(self, features: Array) -> Array:
         """Requests to forward, from the features [..., F] of dfaas_v0."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import gymnasium
 import numpy as np
+from gymnasium import spaces
 
 from corral.data import Trace, load_trace
 from corral.envs.arguments import (
@@ -23,6 +23,7 @@ from corral.envs.arguments import (
 from corral.envs.core import Array, Observation, Outcome, agent_views
 from corral.envs.dfaas_v0.network import ROUTES, Network, Route, adjacency
 from corral.envs.dfaas_v0.render import Frame, ansi, draw
+from corral.envs.masks import masked_space
 from corral.errors import Fault, ScaleError, TraceError
 
 __all__ = ["ROUTES", "DfaasRules", "DfaasState", "Route"]
@@ -166,20 +167,15 @@ class DfaasRules:
 
     # --- Spaces ----------------------------------------------------------------------------------
 
-    def observation_space(self, agent: str) -> gymnasium.spaces.Dict:
+    def observation_space(self, agent: str) -> spaces.Dict:
         features = 3 + 2 * (len(self.agents) - 1)
-        return gymnasium.spaces.Dict(
-            {
-                "observation": gymnasium.spaces.Box(0.0, 1.0, (features,), np.float32),
-                "action_mask": gymnasium.spaces.Box(0, 1, (self.levels,), np.int8),
-            }
-        )
+        return masked_space(spaces.Box(0.0, 1.0, (features,), np.float32), self.levels)
 
-    def action_space(self, agent: str) -> gymnasium.spaces.Discrete:
-        return gymnasium.spaces.Discrete(self.levels)
+    def action_space(self, agent: str) -> spaces.Discrete:
+        return spaces.Discrete(self.levels)
 
-    def state_space(self) -> gymnasium.spaces.Box:
-        return gymnasium.spaces.Box(0.0, 1.0, (6 * len(self.agents),), np.float32)
+    def state_space(self) -> spaces.Box:
+        return spaces.Box(0.0, 1.0, (6 * len(self.agents),), np.float32)
 
     # --- An episode ------------------------------------------------------------------------------
 
@@ -220,7 +216,7 @@ class DfaasRules:
             seen *= self.network.linked[..., None]
         features[..., 3:] = seen.reshape(b, n, 2 * (n - 1))  # [B, N, 2 (N-1)]
         masks = self._masks.take(self._highest.take(row, axis=0), axis=0)  # [B, N, A]
-        return agent_views(self.agents, observation=features, action_mask=masks)
+        return agent_views(self.agents, features, masks)
 
     def acting(self, state: DfaasState) -> Array:
         return np.ones(state.queue.shape, dtype=bool)

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import gymnasium
 import numpy as np
+from gymnasium import spaces
 
 from corral.envs.arguments import nonnegative_int, one_of
 from corral.envs.core import Array, Observation, Outcome, agent_views
+from corral.envs.masks import masked_space
 from corral.envs.rps_v0.render import Frame, ansi, draw
 
 __all__ = ["MOVES", "RpsRules", "RpsState"]
@@ -71,19 +72,14 @@ class RpsRules:
 
     # --- Spaces ----------------------------------------------------------------------------------
 
-    def observation_space(self, agent: str) -> gymnasium.spaces.Dict:
-        return gymnasium.spaces.Dict(
-            {
-                "observation": gymnasium.spaces.Box(0.0, 1.0, (2 * len(SHOWN),), np.float32),
-                "action_mask": gymnasium.spaces.Box(0, 1, (len(MOVES),), np.int8),
-            }
-        )
+    def observation_space(self, agent: str) -> spaces.Dict:
+        return masked_space(spaces.Box(0.0, 1.0, (2 * len(SHOWN),), np.float32), len(MOVES))
 
-    def action_space(self, agent: str) -> gymnasium.spaces.Discrete:
-        return gymnasium.spaces.Discrete(len(MOVES))
+    def action_space(self, agent: str) -> spaces.Discrete:
+        return spaces.Discrete(len(MOVES))
 
-    def state_space(self) -> gymnasium.spaces.Box:
-        return gymnasium.spaces.Box(0.0, 1.0, (2 * len(SHOWN) + 1,), np.float32)
+    def state_space(self) -> spaces.Box:
+        return spaces.Box(0.0, 1.0, (2 * len(SHOWN) + 1,), np.float32)
 
     # --- An episode ------------------------------------------------------------------------------
 
@@ -99,7 +95,7 @@ class RpsRules:
         last = SHOWN[self._last(state) + 1]  # [B, 2, 4]
         shown = np.concatenate([last, last[:, ::-1]], axis=2)  # [B, 2, 8] own, the other's
         masks = np.repeat(self.acting(state)[:, :, None], len(MOVES), axis=2)
-        return agent_views(self.agents, observation=shown, action_mask=masks.view(np.int8))
+        return agent_views(self.agents, shown, masks.view(np.int8))
 
     def acting(self, state: RpsState) -> Array:
         return np.repeat((state.t < self.rounds)[:, None], 2, axis=1)

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import gymnasium
 import numpy as np
+from gymnasium import spaces
 
 from corral.envs.arguments import nonnegative_int, one_of
 from corral.envs.core import Array, Observation, Outcome, agent_views
+from corral.envs.masks import masked_space
 from corral.envs.tictactoe_v0.render import Frame, ansi, draw
 
 __all__ = ["LARGEST", "TicTacToeRules", "TicTacToeState", "all_lines"]
@@ -112,20 +113,15 @@ class TicTacToeRules:
 
     # --- Spaces ----------------------------------------------------------------------------------
 
-    def observation_space(self, agent: str) -> gymnasium.spaces.Dict:
+    def observation_space(self, agent: str) -> spaces.Dict:
         shape = (self.rows, self.columns, 2)
-        return gymnasium.spaces.Dict(
-            {
-                "observation": gymnasium.spaces.Box(0.0, 1.0, shape, np.float32),
-                "action_mask": gymnasium.spaces.Box(0, 1, (self.fields,), np.int8),
-            }
-        )
+        return masked_space(spaces.Box(0.0, 1.0, shape, np.float32), self.fields)
 
-    def action_space(self, agent: str) -> gymnasium.spaces.Discrete:
-        return gymnasium.spaces.Discrete(self.fields)
+    def action_space(self, agent: str) -> spaces.Discrete:
+        return spaces.Discrete(self.fields)
 
-    def state_space(self) -> gymnasium.spaces.Box:
-        return gymnasium.spaces.Box(0.0, 1.0, (2 * self.fields + 2,), np.float32)
+    def state_space(self) -> spaces.Box:
+        return spaces.Box(0.0, 1.0, (2 * self.fields + 2,), np.float32)
 
     # --- An episode ------------------------------------------------------------------------------
 
@@ -148,7 +144,7 @@ class TicTacToeRules:
         empty = ~(boards[:, 0] | boards[:, 1])
         masks = empty[:, None] & self.acting(state)[:, :, None]
         shown = planes.reshape(b, 2, self.rows, self.columns, 2)
-        return agent_views(self.agents, observation=shown, action_mask=masks.view(np.int8))
+        return agent_views(self.agents, shown, masks.view(np.int8))
 
     def acting(self, state: TicTacToeState) -> Array:
         mover = state.t[:, None] % 2 == np.arange(2)

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import gymnasium
 import numpy as np
+from gymnasium import spaces
 
 from corral.envs.arguments import nonnegative_float, nonnegative_int, one_of
 from corral.envs.core import Array, Observation, Outcome
+from corral.envs.masks import masked, masked_space
 from corral.envs.tiles_v0.render import Frame, ansi, draw
 from corral.envs.tiles_v0.templates import (
     CHANNELS,
@@ -124,22 +125,17 @@ class TilesRules:
 
     # --- Spaces ----------------------------------------------------------------------------------
 
-    def observation_space(self, agent: str) -> gymnasium.spaces.Dict:
-        vector = gymnasium.spaces.Box(0.0, 1.0, (len(self.classes) + 2 + TILES,), np.float32)
-        image = gymnasium.spaces.Box(0, 255, (CHANNELS, SIDE, SIDE), np.uint8)
-        return gymnasium.spaces.Dict(
-            {
-                "observation": gymnasium.spaces.Dict({"image": image, "vector": vector}),
-                "action_mask": gymnasium.spaces.Box(0, 1, (self._sizes[agent],), np.int8),
-            }
-        )
+    def observation_space(self, agent: str) -> spaces.Dict:
+        vector = spaces.Box(0.0, 1.0, (len(self.classes) + 2 + TILES,), np.float32)
+        image = spaces.Box(0, 255, (CHANNELS, SIDE, SIDE), np.uint8)
+        return masked_space(spaces.Dict({"image": image, "vector": vector}), self._sizes[agent])
 
-    def action_space(self, agent: str) -> gymnasium.spaces.Discrete:
-        return gymnasium.spaces.Discrete(self._sizes[agent])
+    def action_space(self, agent: str) -> spaces.Discrete:
+        return spaces.Discrete(self._sizes[agent])
 
-    def state_space(self) -> gymnasium.spaces.Box:
+    def state_space(self) -> spaces.Box:
         features = 2 * len(self.classes) + 1 + 2 * TILES
-        return gymnasium.spaces.Box(0.0, 1.0, (features,), np.float32)
+        return spaces.Box(0.0, 1.0, (features,), np.float32)
 
     # --- An episode ------------------------------------------------------------------------------
 
@@ -177,10 +173,10 @@ class TilesRules:
         vector[LEVEL, :, k + 1] = (state.last[:, TILE] + 1) / TILES
         masks = (state.sent == NONE, self._values <= state.left[:, None])
         return {
-            agent: {
-                "observation": {"image": state.received.copy(), "vector": vector[i]},
-                "action_mask": (masks[i] & acting[:, i, None]).view(np.int8),
-            }
+            agent: masked(
+                {"image": state.received.copy(), "vector": vector[i]},
+                (masks[i] & acting[:, i, None]).view(np.int8),
+            )
             for i, agent in enumerate(self.agents)
         }
 

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from corral.envs.core import Array, Rules, generator, require_legal
+from corral.envs.core import Array, Rules, generator
 from corral.envs.dfaas_v0.baselines import split_pair
+from corral.envs.masks import require_legal
 from corral.envs.policy import Policy
 from corral.envs.registry import REGISTERED, env_spec, make_rules
 from corral.envs.render.window import Window
