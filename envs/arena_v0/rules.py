@@ -13,6 +13,7 @@ from corral.envs.arena_v0.render import Frame, ansi, draw
 from corral.envs.arguments import nonnegative_int, one_of
 from corral.envs.core import Array, Observation, Outcome, agent_views
 from corral.envs.masks import masked_space
+from corral.envs.policy import Policy
 
 __all__ = ["ArenaRules", "ArenaState"]
 
@@ -169,6 +170,12 @@ class ArenaRules:
             f"{self.name} {self.width}x{self.height}, {self.max_cycles} steps, "
             f"observation {self.observation}, walls {self.walls}"
         )
+
+    def teams(self) -> dict[str, dict[str, Policy]]:
+        """Return its reference teams by name, see ``corral.envs.arena_v0.baselines``."""
+        from corral.envs.arena_v0.baselines import teams_of  # which imports this module
+
+        return teams_of(self)
 
     # --- Spaces ----------------------------------------------------------------------------------
 

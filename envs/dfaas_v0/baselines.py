@@ -35,7 +35,7 @@ from corral.envs.policy import Decision, Memoryless, Policy
 from corral.envs.reference import Makers
 from corral.errors import UnknownNameError
 
-__all__ = ["AMOUNTS", "PAIRS", "Baseline", "baseline_team", "players_of", "split_pair"]
+__all__ = ["AMOUNTS", "PAIRS", "Baseline", "Teams", "baseline_team", "players_of", "split_pair"]
 
 AMOUNTS = (
     "local",
@@ -124,6 +124,24 @@ class Baseline(Memoryless):
 def baseline_team(amount: str, rules: DfaasRules) -> dict[str, Policy]:
     """The same baseline at every node."""
     return dict.fromkeys(rules.agents, Baseline(amount, rules))
+
+
+class Teams(dict[str, dict[str, Policy]]):
+    """The reference teams of dfaas_v0 by amount. A pair such as "overflow/two" names one as well,
+    where "two" is the route of the rules; ValueError tells of any other route."""
+
+    def __init__(self, rules: DfaasRules) -> None:
+        super().__init__({amount: baseline_team(amount, rules) for amount in AMOUNTS})
+        self.route = rules.route
+
+    def __missing__(self, pair: str) -> dict[str, Policy]:
+        amount, route = split_pair(pair)
+        if route != self.route:
+            raise ValueError(
+                f"{pair}: the environment was made with route={self.route!r}; make it with "
+                f"route={route!r}, or give {amount!r}"
+            )
+        return self[amount]
 
 
 def players_of(rules: DfaasRules, agent: str) -> Makers:

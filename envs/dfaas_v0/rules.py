@@ -14,34 +14,28 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.data import Trace, load_trace
-from corral.envs.arguments import (
-    nonnegative_float,
-    nonnegative_int,
-    one_of,
-    yes_or_no,
-)
-from corral.envs.core import Array, Observation, Outcome, agent_views
+from corral.envs.arguments import nonnegative_float, nonnegative_int, one_of, yes_or_no
+from corral.envs.core import Array, Observation, Outcome, Split, agent_views
 from corral.envs.dfaas_v0.network import ROUTES, Network, Route, adjacency
 from corral.envs.dfaas_v0.render import Frame, ansi, draw
 from corral.envs.masks import masked_space
+from corral.envs.policy import Policy
 from corral.errors import Fault, ScaleError, TraceError
 
 __all__ = ["ROUTES", "DfaasRules", "DfaasState", "Route"]
 
-INFO = (
-    "arrivals",
-    "forwarded",
-    "served_local",
-    "served_remote",
-    "lost",
-    "waiting",
-    "illegal_actions",
-)
+Section = tuple[int, int]  # rows low .. high - 1 of a trace
+
+HELD_OUT = 0.3
+"""The share of a trace's rows, its last ones, that is held out from training by default."""
+
+COUNTS = ("arrivals", "forwarded", "served_local", "served_remote", "lost", "waiting")
+INFO = (*COUNTS, "illegal_actions")
 
 
 @dataclass
 class DfaasState:
-    """B copies of the game between two steps; all int64."""
+    """B environments between two steps; all int64."""
 
     start: Array  # [B] first row of the window, counted from the section's first
     t: Array  # [B] steps since the episode began
@@ -53,7 +47,7 @@ class DfaasState:
 
 
 class DfaasRules:
-    """The rules of dfaas_v0 over B copies; see the manual of the package.
+    """The rules of dfaas_v0 of B environments; see the manual of the package.
 
     Args:
         trace: a bundled name ("edge3", "edge8"), the path of a CSV, or a Trace.
@@ -93,7 +87,7 @@ class DfaasRules:
         trace: str | Path | Trace = "edge3",
         *,
         max_cycles: int = 288,
-        rows: tuple[int, int] | None = None,
+        rows: Section | None = None,
         start: int | Literal["random"] = "random",
         load_scale: float | None = None,
         capacity_scale: float | None = None,
@@ -110,7 +104,8 @@ class DfaasRules:
         illegal: Literal["penalise", "raise"] = "penalise",
         keep_flow: bool = False,
     ) -> None:
-        self.trace = _with_capacity(load_trace(trace), capacity)
+        self._recorded = load_trace(trace)
+        self.trace = _with_capacity(self._recorded, capacity)
         self.max_cycles = nonnegative_int("max_cycles", max_cycles, least=1)
         self.max_level = nonnegative_int("max_level", max_level, least=1)
         self.queue = nonnegative_int("queue", queue)
@@ -122,25 +117,22 @@ class DfaasRules:
         self.illegal = one_of("illegal", illegal, ("penalise", "raise"))
         self.second_offer = yes_or_no("second_offer", second_offer)
         self.keep_flow = bool(keep_flow)
+        self.neighbours = neighbours
 
         self.agents = tuple(f"node_{i}" for i in range(len(self.trace.nodes)))
         self.load_scale = _scale("load_scale", load_scale, self.trace.arrivals)
         self.capacity_scale = _scale("capacity_scale", capacity_scale, self.trace.capacity)
         self.unit = max(1, math.ceil(self.load_scale / self.max_level))
         self.levels = math.ceil(self.load_scale / self.unit) + 1  # number of actions, A
-        self.network = Network(
-            adjacency(self.agents, self.trace.nodes, neighbours),
-            self.route,
-            self.second_offer,
-            self.link_limit,
-        )
+        links = adjacency(self.agents, self.trace.nodes, neighbours)
+        self.network = Network(links, self.route, self.second_offer, self.link_limit)
 
         self.rows = (0, len(self.trace)) if rows is None else _section(rows, len(self.trace))
         self.start_row = _start_row(start, self.rows)
         self._prepare_section()
 
     def _prepare_section(self) -> None:
-        """Everything that depends on the row alone, for all rows of the section."""
+        """Compute all that depends on the row alone, for the L rows of the section."""
         section = self.trace.section(*self.rows)
         assert section.capacity is not None  # _with_capacity saw to it
         self._arrivals, self._capacity = section.arrivals, section.capacity  # [L, N]
@@ -156,7 +148,7 @@ class DfaasRules:
 
     @property
     def identity(self) -> str:
-        """Equal for rules that play alike: a digest of the load and of all arguments."""
+        """A digest of the load and of all arguments: equal for rules that play alike."""
         settings = (
             *(self.trace.digest, self.rows, self.max_cycles, self.start_row, self.load_scale),
             *(self.capacity_scale, self.max_level, self.queue, self.forward_cost, self.wait_cost),
@@ -164,6 +156,55 @@ class DfaasRules:
             self.network.links.tolist(),
         )
         return f"{self.name} {hashlib.sha256(repr(settings).encode()).hexdigest()}"
+
+    # --- What they offer besides, see OptionalRules -----------------------------------------------
+
+    def split(self, rows: Section | None, held_out: float | Section | None) -> Split:
+        """Train on the first rows of the trace, hold out the others.
+
+        ``held_out`` is their share (default 0.3, of the last), or the rows themselves (low, high).
+        ``rows``, where given, are those to train on; what follows them is held out. Scales are
+        fixed here, from the whole trace, so that no later load changes a space.
+
+        Raises ValueError where the two contradict each other, or leave nothing to train on.
+        """
+        train, test = self._divide(rows, held_out)
+        fixed = {"load_scale": self.load_scale, "capacity_scale": self.capacity_scale}
+        return Split({"trace": self._recorded, "rows": train, **fixed}, {"rows": test})
+
+    def _divide(
+        self, rows: Section | None, held_out: float | Section | None
+    ) -> tuple[Section, Section]:
+        length = len(self.trace)
+        if isinstance(held_out, tuple | list):
+            low, high = held_out if len(held_out) == 2 else (0, 0)
+            if not 0 <= low < high <= length:
+                raise ValueError(f"held_out={held_out}: give rows (low, high) within 0..{length}")
+            if rows is None and low == 0:
+                raise ValueError(f"held_out={held_out} leaves no rows before it; give rows as well")
+            return (0, low) if rows is None else self.rows, (low, high)
+        if rows is not None:
+            if held_out is not None:
+                raise ValueError("give rows, or a share that is held_out, not both")
+            # With nothing after them, they are judged on themselves; evaluation says so.
+            end = self.rows[1]
+            return self.rows, (end, length) if end < length else self.rows
+        share = HELD_OUT if held_out is None else float(held_out)
+        if not 0 <= share < 1:
+            raise ValueError(f"held_out={held_out}: give a share of 0 or more, below 1, or rows")
+        first = max(1, int((1 - share) * length + 1e-9))
+        return (0, first), (first, length) if first < length else (0, length)
+
+    def carried(self) -> dict[str, Any]:
+        """Return what observations and actions depend on, beside the load."""
+        names = ("capacity_scale", "load_scale", "max_level", "neighbours", "route")
+        return {name: getattr(self, name) for name in names}
+
+    def teams(self) -> dict[str, dict[str, Policy]]:
+        """Return its reference teams by name, see ``corral.envs.dfaas_v0.baselines``."""
+        from corral.envs.dfaas_v0.baselines import Teams  # which imports this module
+
+        return Teams(self)
 
     # --- Spaces ----------------------------------------------------------------------------------
 
@@ -180,7 +221,7 @@ class DfaasRules:
     # --- An episode ------------------------------------------------------------------------------
 
     def start(self, rngs: Sequence[np.random.Generator]) -> DfaasState:
-        """Fresh episodes; each generator draws the first row, then the pairs for route "two"."""
+        """Begin B episodes; each generator draws the first row, then pairs for route "two"."""
         if self.start_row is None:
             length = self.rows[1] - self.rows[0]
             first = np.array([rng.integers(length) for rng in rngs], dtype=np.int64)
@@ -189,7 +230,7 @@ class DfaasRules:
         return self.start_at(first, rngs)
 
     def start_at(self, first: Array, rngs: Sequence[np.random.Generator]) -> DfaasState:
-        """Fresh episodes from the given rows [B] of the section."""
+        """Begin episodes at the rows ``first`` [B] of the section."""
         b, n = len(first), len(self.agents)
         draws = np.zeros((b, 0, n, 2), dtype=np.int32)
         if self.route == "two":
@@ -211,10 +252,10 @@ class DfaasRules:
         features = np.empty((b, n, 1 + 2 * n), dtype=np.float32)
         features[..., :2] = self._scaled.take(row, axis=0)
         features[..., 2] = state.queue / max(self.queue, 1)
-        seen = self._last_step(state).take(self.network.others, axis=1)  # [B, N, N-1, 2]
+        reported = self._last_step(state).take(self.network.others, axis=1)  # [B, N, N-1, 2]
         if not self.network.complete:
-            seen *= self.network.linked[..., None]
-        features[..., 3:] = seen.reshape(b, n, 2 * (n - 1))  # [B, N, 2 (N-1)]
+            reported *= self.network.linked[..., None]
+        features[..., 3:] = reported.reshape(b, n, 2 * (n - 1))  # [B, N, 2 (N-1)]
         masks = self._masks.take(self._highest.take(row, axis=0), axis=0)  # [B, N, A]
         return agent_views(self.agents, features, masks)
 
@@ -226,14 +267,14 @@ class DfaasRules:
         arrivals, capacity = self._arrivals.take(row, axis=0), self._capacity.take(row, axis=0)
         forwarded = np.minimum(action * self._request_per_level, arrivals)
 
-        # Serve at home first: old work and what was kept, within capacity, then the queue.
+        # 1. Nodes serve their own work first: the queue, and arrivals that were not forwarded.
         work = state.queue + arrivals - forwarded
         served_local = np.minimum(work, capacity)
         left = work - served_local
         queue = np.minimum(left, self.queue)
         spare = capacity - served_local
 
-        # Then the neighbours, with what capacity remains.
+        # 2. and 3. Neighbours take what is forwarded, as far as capacity is spare.
         draws = None
         if self.route == "two":
             draws = state.draws[np.arange(len(row)), state.t % self.max_cycles]  # [B, N, 2]
@@ -242,19 +283,12 @@ class DfaasRules:
         flow = state.flow if self.keep_flow else None
         refused, spare_after = self.network.forward(first, forwarded, spare, basis, draws, flow)
         lost = left - queue + refused
-        served_remote = spare - spare_after
 
         state.t += 1
         state.queue, state.spare, state.lost = queue, spare_after, lost
-        info = {
-            "arrivals": arrivals,
-            "forwarded": forwarded,
-            "served_local": served_local,
-            "served_remote": served_remote,
-            "lost": lost,
-            "waiting": queue,
-            "illegal_actions": np.greater(action, self._highest.take(row, axis=0)).astype(np.int64),
-        }
+        counts = (arrivals, forwarded, served_local, spare - spare_after, lost, queue)
+        illegal = np.greater(action, self._highest.take(row, axis=0)).astype(np.int64)
+        info = dict(zip(INFO, (*counts, illegal), strict=True))
         reward = self._reward(lost, forwarded, queue)
         return Outcome(state, reward, np.zeros(lost.shape, dtype=bool), info)
 
@@ -275,21 +309,19 @@ class DfaasRules:
         return ansi(frame) if mode == "ansi" else draw(frame)
 
     def frame(self, state: DfaasState, info: dict[str, Array]) -> Frame:
-        """The last step of copy 0 in plain numbers; before the first step, the load to come."""
+        """Return the last step of environment 0; before the first step, the load to come."""
         t = int(state.t[0])
         row = int(state.start[0] + max(t - 1, 0)) % len(self._arrivals)
-        numbers = {key: tuple(info[key][0].tolist()) for key in INFO if key != "illegal_actions"}
+        numbers = {key: tuple(info[key][0].tolist()) for key in COUNTS}
         if t == 0:
             numbers["arrivals"] = tuple(self._arrivals[row].tolist())
-        names = (
-            f"{a} {n}" if a != n else a for a, n in zip(self.agents, self.trace.nodes, strict=True)
-        )
+        nodes = zip(self.agents, self.trace.nodes, strict=True)
         flow = state.flow[0] if self.keep_flow else np.zeros((len(self.agents),) * 2, dtype=int)
         return Frame(
             t=t,
             max_cycles=self.max_cycles,
             clock=self.trace.clock_text(self.rows[0] + row),
-            names=tuple(names),
+            names=tuple(agent if agent == node else f"{agent} {node}" for agent, node in nodes),
             capacity=tuple(self._capacity[row].tolist()),
             queue=self.queue,
             flow=tuple(map(tuple, flow.tolist())),
@@ -301,16 +333,16 @@ class DfaasRules:
     # --- Parts of a step -------------------------------------------------------------------------
 
     def _row(self, state: DfaasState) -> Array:
-        """The row of the section that comes next, [B]; windows wrap inside the section."""
+        """Return the row of the section that comes next, [B]; windows wrap in the section."""
         return np.asarray((state.start + state.t) % len(self._arrivals))
 
     def _last_step(self, state: DfaasState) -> Array:
-        """What a node shows of its last step: spare and lost, scaled; float32 [B, N, 2]."""
-        seen = np.empty((*state.spare.shape, 2), dtype=np.float32)
-        np.divide(state.spare, self.capacity_scale, out=seen[..., 0])
+        """Return spare and lost of the last step, scaled: float32 [B, N, 2]."""
+        scaled = np.empty((*state.spare.shape, 2), dtype=np.float32)
+        np.divide(state.spare, self.capacity_scale, out=scaled[..., 0])
         # At most 1 by itself: a node never loses more than arrived.
-        np.divide(state.lost, self.load_scale, out=seen[..., 1])
-        return seen
+        np.divide(state.lost, self.load_scale, out=scaled[..., 1])
+        return scaled
 
     def _reward(self, lost: Array, forwarded: Array, waiting: Array) -> Array:
         cost: Array = lost
@@ -327,6 +359,7 @@ class DfaasRules:
 
 
 def _with_capacity(trace: Trace, capacity: int | str | None) -> Trace:
+    """Return the trace with that capacity, or its own. Raises TraceError where there is none."""
     if capacity is not None:
         return trace.with_capacity(capacity)
     if trace.capacity is None:
@@ -336,6 +369,7 @@ def _with_capacity(trace: Trace, capacity: int | str | None) -> Trace:
 
 
 def _scale(name: str, value: float | None, numbers: Array | None) -> float:
+    """Return the scale of ``numbers`` [T, N]. Raises ScaleError where they exceed ``value``."""
     assert numbers is not None
     largest = max(1, int(numbers.max()))
     if value is None:
@@ -350,18 +384,18 @@ def _scale(name: str, value: float | None, numbers: Array | None) -> float:
     return value
 
 
-def _section(rows: tuple[int, int], length: int) -> tuple[int, int]:
+def _section(rows: Section, length: int) -> Section:
     low, high = (operator.index(row) for row in rows)
     if not 0 <= low < high <= length:
         raise ValueError(f"rows={rows!r}: give (low, high) with 0 <= low < high <= {length}")
     return low, high
 
 
-def _start_row(start: int | str, rows: tuple[int, int]) -> int | None:
+def _start_row(start: int | str, rows: Section) -> int | None:
     if start == "random":
         return None
     length = rows[1] - rows[0]
-    row = nonnegative_int("start", start) if not isinstance(start, str) else length
+    row = length if isinstance(start, str) else nonnegative_int("start", start)
     if row >= length:
         raise ValueError(f'start={start!r}: give "random" or a row of 0..{length - 1}')
     return row

@@ -16,7 +16,7 @@ from corral.envs import ENVIRONMENTS, PROBES, make_rules
 from corral.envs.arena_v0 import ArenaRules
 from corral.envs.arena_v0.baselines import Still
 from corral.envs.dfaas_v0 import DfaasRules
-from corral.envs.teams import reference_team, team_names
+from corral.envs.reference import reference_team, team_names
 from corral.errors import (
     ActionError,
     CorralError,
