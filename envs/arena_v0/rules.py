@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from gymnasium import spaces
@@ -19,74 +19,16 @@ __all__ = ["ArenaRules", "ArenaState"]
 
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # rows and columns of up, right, down, left
 
-NOTHING, NEW_FIELD, COLLISION = range(3)  # what a step can bring
+COLLISION = 2  # else 1 for a new field, 0 for none
 REWARDS = np.array(  # [3, N] explorer, blocker
     [[-0.5, -0.1], [1.0, -0.1], [-1.0, 1.0]], dtype=np.float32
 )
 
 INFO = ("new_field", "fields_visited", "collision", "illegal_actions")
 
-# Seven yes-or-no facts about two moves decide all that follows from them. As the bits of a number,
-# the first the lowest, they name one of 128 cases.
-FACTS = (
-    "explorer_onto",  # the explorer's move leads onto the field where the blocker stood
-    "blocker_onto",  # the blocker's onto the explorer's
-    "clash",  # both lead onto the same field
-    "blocker_first",  # the blocker moves first
-    "unvisited",  # the explorer's leads onto a field that it never entered
-    "explorer_off",  # the explorer's leads off the grid, and is illegal
-    "blocker_off",  # the blocker's is
-)
-BITS = np.array([1 << place for place in range(len(FACTS))], dtype=np.uint8)
-
-
-@dataclass(frozen=True)
-class Cases:
-    """What follows from each of the C cases; agents N: explorer, blocker."""
-
-    stays: Array  # bool [N, C] ran into the other
-    enters: Array  # bool [C] the explorer enters a field for the first time
-    reward: Array  # float32 [C, N]
-    info: Array  # int64 [len(INFO), C, N]
-
-
-def _what_follows() -> Cases:
-    """The rules of a step, case by case."""
-    cases = np.arange(1 << len(FACTS))
-    facts = dict(zip(FACTS, (cases >> place & 1 > 0 for place in range(len(FACTS))), strict=True))
-    explorer_onto, blocker_onto, clash = (facts[name] for name in FACTS[:3])
-
-    # Who moves first collides with the other where it stood. So does who moves second, if a
-    # collision stopped the first; else it collides with the other where that has gone.
-    explorer_stays = np.where(facts["blocker_first"] & ~blocker_onto, clash, explorer_onto)
-    blocker_stays = np.where(facts["blocker_first"] | explorer_onto, blocker_onto, clash)
-    stays = np.stack([explorer_stays, blocker_stays])
-
-    enters = facts["unvisited"] & ~explorer_stays & ~facts["explorer_off"]
-    outcome = np.where(stays.any(axis=0), COLLISION, np.where(enters, NEW_FIELD, NOTHING))
-    nobody = np.zeros_like(enters)
-    info = {
-        "new_field": (outcome == NEW_FIELD, nobody),
-        "fields_visited": (enters, nobody),
-        "collision": (explorer_stays, blocker_stays),
-        "illegal_actions": (facts["explorer_off"], facts["blocker_off"]),
-    }
-    table = np.array([info[key] for key in INFO], dtype=np.int64)  # [len(INFO), N, C]
-    return Cases(stays, enters, REWARDS[outcome], table.transpose(0, 2, 1).copy())
-
-
-CASES = _what_follows()
-
-OWN_AND_OTHER = np.array([0, 1, 1, 0])  # whose positions are shown: to the explorer, the blocker
-ONE, FOUR = np.array(1), np.array(len(MOVES))  # arrays spare NumPy the conversion in each step
-
-
-class Offsets(NamedTuple):
-    """Where the part of each copy begins in flat views of arrays [B, ...]."""
-
-    field: Array  # int64 [B] in ``entered``
-    moment: Array  # int64 [B] in ``first``
-    ones: Array  # int64 [4, B] in the observations: own and other's position, for both agents
+EXPLORER, BLOCKER = 0, 1  # the agents, along axis N
+IS_BLOCKER = np.array([[False], [True]])  # [N, 1]
+OWN_AND_OTHER = np.array([EXPLORER, BLOCKER, BLOCKER, EXPLORER])  # as both observe positions
 
 
 @dataclass
@@ -151,8 +93,9 @@ class ArenaRules:
         inside = (row >= 0) & (row < self.height) & (column >= 0) & (column < self.width)
         self.target = np.where(inside, row * self.width + column, np.arange(self.fields)[:, None])
         self.inside = inside
-        self._target, self._inside = self.target.reshape(-1), inside.reshape(-1)
-        self._offsets = self._offsets_of(1)
+        # Where own and other's one-hot begin in the features of the explorer, of the blocker.
+        own, other, agent = 0, self.fields, self._features
+        self._parts = np.array([[own], [other], [agent + own], [agent + other]])
 
     def distance(self, one: Array, other: Array) -> Array:
         """Moves between fields, given by number, on an empty grid; the two are broadcast."""
@@ -206,73 +149,69 @@ class ArenaRules:
         )
 
     def _corners(self, num_envs: int) -> Array:
-        """Where both begin, [B, N]; each agent's numbers lie side by side, for speed."""
+        """Return where both begin, [B, N]; each agent's numbers lie side by side, for speed."""
         corners = np.empty((2, num_envs), dtype=np.int64)
-        corners[0], corners[1] = 0, self.fields - 1
+        corners[EXPLORER], corners[BLOCKER] = 0, self.fields - 1
         return corners.T
 
     def observe(self, state: ArenaState) -> dict[str, Observation]:
         b, features = len(state.t), self._features
-        flat = np.zeros(2 * features * b, dtype=np.float32)
-        ones = state.position.T.take(OWN_AND_OTHER, axis=0)  # [4, B]
-        ones += self._within(b).ones
-        flat[ones] = 1.0
-        seen = flat.reshape(b, 2, features)
+        flat = np.zeros(b * 2 * features, dtype=np.float32)
+        begin = np.arange(0, len(flat), 2 * features)  # [B] of each environment's features
+        flat[state.position.T.take(OWN_AND_OTHER, axis=0) + self._parts + begin] = 1.0
+        observation = flat.reshape(b, 2, features)
         if self.observation == "visited":
-            seen[..., 2 * self.fields :] = (state.entered > 0)[:, None]
+            observation[..., 2 * self.fields :] = (state.entered > 0)[:, None]
         if self.walls == "mask":
-            masks = self.inside.take(state.position, axis=0).view(np.int8)  # [B, 2, 4]
+            mask = self.inside.take(state.position, axis=0).view(np.int8)  # [B, 2, 4]
         else:
-            masks = np.ones((b, 2, len(MOVES)), dtype=np.int8)
-        return agent_views(self.agents, seen, masks)
+            mask = np.ones((b, 2, len(MOVES)), dtype=np.int8)
+        return agent_views(self.agents, observation, mask)
 
     def acting(self, state: ArenaState) -> Array:
         return np.ones(state.position.shape, dtype=bool)
 
     def step(self, state: ArenaState, action: Array) -> Outcome[ArenaState]:
         b = len(action)
-        offsets = self._within(b)
-        before = state.position.T  # [N, B]
-        chosen = before * FOUR
-        chosen += action.T
-        target = self._target[chosen]  # the own field where a move leads off the grid
-        place = offsets.field + target[0]
+        rows = np.arange(b)
+        position, move = state.position.T, action.T  # [N, B]
+        target = self.target[position, move]  # the own field where a move leads off the grid
+        info = np.zeros((len(INFO), 2, b), dtype=np.int64)
+        new_field, fields_visited, collision, illegal = info  # [N, B] each
+
+        # The agent drawn for this step moves first. It collides if its move leads to the field
+        # where the other stands.
+        blocker_first = state.first[rows, state.t]
+        moves_first = blocker_first == IS_BLOCKER
+        onto_other = target == position[::-1]
+        # Then the other moves. It collides if its move leads to where the first stands by now: on
+        # its old field if it collided, else on its target.
+        meets = np.where(onto_other[::-1], onto_other, target[EXPLORER] == target[BLOCKER])
+        collides = np.where(moves_first, onto_other, meets)
+        # Who collides stays.
+        collision[:] = collides
+        state.before, state.position = state.position, np.where(collides, position, target).T
+
+        # The explorer enters its target (its own field, where it bumps into a wall) unless it
+        # collides or its move is illegal. A field is new when it is entered for the first time.
+        field = rows * self.fields + target[EXPLORER]  # in a row with all environments' fields
         entered = state.entered.reshape(-1)  # a view
-        when = entered[place]
-
-        facts = np.zeros((len(FACTS), b), dtype=bool)
-        np.equal(target, before[::-1], out=facts[:2])
-        np.equal(target[0], target[1], out=facts[2])
-        facts[3] = state.first.reshape(-1)[offsets.moment + state.t]
-        np.logical_not(when, out=facts[4])
+        when = entered[field]
+        enters = (when == 0) & ~collides[EXPLORER]
         if self.walls == "mask":
-            np.logical_not(self._inside[chosen], out=facts[5:])
-        case = (BITS @ facts.view(np.uint8)).astype(np.int64)  # [B]
+            np.logical_not(self.inside[position, move], out=illegal)
+            enters &= illegal[EXPLORER] == 0
+        state.t += 1
+        entered[field] = np.where(enters, state.t, when)
+        fields_visited[EXPLORER] = enters
 
-        position = np.where(CASES.stays.take(case, axis=1), before, target)
-        reward = CASES.reward.take(case, axis=0)
-        info = CASES.info.take(case, axis=1)
-        state.t += ONE
+        # A collision by either decides the rewards, else whether the field was new.
+        clash = collides[EXPLORER] | collides[BLOCKER]
+        new_field[EXPLORER] = enters & ~clash
+        reward = REWARDS.take(np.where(clash, COLLISION, enters), axis=0)  # [B, N]
         state.score += reward
-        state.before, state.position = state.position, position.T
-        np.copyto(when, state.t, where=CASES.enters[case])
-        entered[place] = when
-        terminated = np.zeros((b, 2), dtype=bool)
-        return Outcome(state, reward, terminated, dict(zip(INFO, info, strict=True)))
-
-    def _within(self, num_envs: int) -> Offsets:
-        """The offsets for so many copies; those for the most copies so far are kept."""
-        if num_envs > len(self._offsets.field):
-            self._offsets = self._offsets_of(num_envs)
-        field, moment, ones = self._offsets
-        if num_envs == len(field):
-            return self._offsets
-        return Offsets(field[:num_envs], moment[:num_envs], ones[:, :num_envs])
-
-    def _offsets_of(self, num_envs: int) -> Offsets:
-        rows, fields, features = np.arange(num_envs), self.fields, self._features
-        parts = np.array([0, fields, features, features + fields])[:, None]  # own, other, twice
-        return Offsets(rows * fields, rows * self.max_cycles, rows * 2 * features + parts)
+        counts = dict(zip(INFO, info.transpose(0, 2, 1), strict=True))
+        return Outcome(state, reward, np.zeros((b, 2), dtype=bool), counts)
 
     def info(self, state: ArenaState) -> dict[str, Array]:
         return {key: np.zeros_like(state.position) for key in INFO}

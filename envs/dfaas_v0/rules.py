@@ -305,8 +305,7 @@ class DfaasRules:
         return np.concatenate([nodes.reshape(b, 5 * n), turn], axis=1)  # [B, 6N]
 
     def render(self, state: DfaasState, info: dict[str, Array], mode: str) -> Any:
-        frame = self.frame(state, info)
-        return ansi(frame) if mode == "ansi" else draw(frame)
+        return (ansi if mode == "ansi" else draw)(self.frame(state, info))
 
     def frame(self, state: DfaasState, info: dict[str, Array]) -> Frame:
         """Return the last step of environment 0; before the first step, the load to come."""
