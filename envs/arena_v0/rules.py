@@ -157,8 +157,9 @@ class ArenaRules:
     def observe(self, state: ArenaState) -> dict[str, Observation]:
         b, features = len(state.t), self._features
         flat = np.zeros(b * 2 * features, dtype=np.float32)
-        begin = np.arange(0, len(flat), 2 * features)  # [B] of each environment's features
-        flat[state.position.T.take(OWN_AND_OTHER, axis=0) + self._parts + begin] = 1.0
+        ones = state.position.T.take(OWN_AND_OTHER, axis=0) + self._parts  # [4, B]
+        ones += np.arange(0, len(flat), 2 * features)  # where each environment's features begin
+        flat[ones] = 1.0
         observation = flat.reshape(b, 2, features)
         if self.observation == "visited":
             observation[..., 2 * self.fields :] = (state.entered > 0)[:, None]
@@ -176,8 +177,8 @@ class ArenaRules:
         rows = np.arange(b)
         position, move = state.position.T, action.T  # [N, B]
         target = self.target[position, move]  # the own field where a move leads off the grid
-        info = np.zeros((len(INFO), 2, b), dtype=np.int64)
-        new_field, fields_visited, collision, illegal = info  # [N, B] each
+        info = np.zeros((len(INFO), b, 2), dtype=np.int64)
+        new_field, fields_visited, collision, illegal = info  # [B, N] each
 
         # The agent drawn for this step moves first. It collides if its move leads to the field
         # where the other stands.
@@ -189,7 +190,7 @@ class ArenaRules:
         meets = np.where(onto_other[::-1], onto_other, target[EXPLORER] == target[BLOCKER])
         collides = np.where(moves_first, onto_other, meets)
         # Who collides stays.
-        collision[:] = collides
+        collision[:] = collides.T
         state.before, state.position = state.position, np.where(collides, position, target).T
 
         # The explorer enters its target (its own field, where it bumps into a wall) unless it
@@ -199,19 +200,20 @@ class ArenaRules:
         when = entered[field]
         enters = (when == 0) & ~collides[EXPLORER]
         if self.walls == "mask":
-            np.logical_not(self.inside[position, move], out=illegal)
-            enters &= illegal[EXPLORER] == 0
+            inside = self.inside[position, move]
+            illegal[:] = ~inside.T
+            enters &= inside[EXPLORER]
         state.t += 1
         entered[field] = np.where(enters, state.t, when)
-        fields_visited[EXPLORER] = enters
+        fields_visited[:, EXPLORER] = enters
 
         # A collision by either decides the rewards, else whether the field was new.
         clash = collides[EXPLORER] | collides[BLOCKER]
-        new_field[EXPLORER] = enters & ~clash
+        new_field[:, EXPLORER] = enters & ~clash
         reward = REWARDS.take(np.where(clash, COLLISION, enters), axis=0)  # [B, N]
         state.score += reward
-        counts = dict(zip(INFO, info.transpose(0, 2, 1), strict=True))
-        return Outcome(state, reward, np.zeros((b, 2), dtype=bool), counts)
+        terminated = np.zeros((b, 2), dtype=bool)
+        return Outcome(state, reward, terminated, dict(zip(INFO, info, strict=True)))
 
     def info(self, state: ArenaState) -> dict[str, Array]:
         return {key: np.zeros_like(state.position) for key in INFO}
