@@ -34,7 +34,7 @@ Chooser = Callable[[Observation], int]
 """A legal action for one observation."""
 
 Opponents = str | Policy | Chooser | Mapping[str, Policy | Chooser] | None
-"""Who plays the other seats: a reference team's name (``corral.envs.teams``), one policy for all,
+"""Who plays the other seats: a reference team's name (``corral.envs.reference``), one policy for all,
 or a mapping from agents to policies, that of the learner's seat not being asked; None: uniformly
 random legal play."""
 
@@ -128,7 +128,7 @@ def other_seats(
     if opponents is None:
         team = dict.fromkeys(rules.agents, RandomPolicy())
     elif isinstance(opponents, str):
-        from corral.envs.teams import reference_team  # brings pandas, which takes its time
+        from corral.envs.reference import reference_team  # brings pandas, which takes its time
 
         team = reference_team(opponents, rules)
     elif isinstance(opponents, Mapping):

@@ -14,7 +14,7 @@ __all__ = ["known_arguments", "nonnegative_float", "nonnegative_int", "one_of", 
 
 
 def nonnegative_int(name: str, value: Any, least: int = 0) -> int:
-    """``value`` as an int of at least ``least``, or ValueError."""
+    """Return ``value`` as an int. Raises ValueError below ``least``."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -25,7 +25,7 @@ def nonnegative_int(name: str, value: Any, least: int = 0) -> int:
 
 
 def nonnegative_float(name: str, value: Any) -> float:
-    """``value`` as a finite float of at least 0, or ValueError."""
+    """Return ``value`` as a float. Raises ValueError where it is not finite, or below 0."""
     number = float(value) if isinstance(value, Real) else math.nan
     if not (math.isfinite(number) and number >= 0):
         raise ValueError(f"{name}={value!r}: give a finite number, 0 or more")
@@ -33,14 +33,14 @@ def nonnegative_float(name: str, value: Any) -> float:
 
 
 def yes_or_no(name: str, value: Any) -> bool:
-    """``value`` as a bool, NumPy's included and 0 and 1, or ValueError."""
+    """Return ``value`` (a bool, or 0 or 1) as a bool. Raises ValueError."""
     if value is None or isinstance(value, str) or value not in (False, True):
         raise ValueError(f"{name}={value!r}: give True or False")
     return bool(value)
 
 
 def one_of(name: str, value: Any, known: Sequence[Any]) -> Any:
-    """``value`` itself if it is one of ``known``, or ValueError, with the nearest of them."""
+    """Return ``value``. Raises ValueError, with the nearest, where it is none of ``known``."""
     if value not in known:
         close = difflib.get_close_matches(str(value), known, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""

@@ -1,4 +1,4 @@
-"""Many copies of an environment, stepped together as arrays: the fast path.
+"""Batches of environments, stepped together as arrays: the fast path.
 
     batch = make_batch("dfaas_v0", num_envs=64, seed=0)
     observations = batch.reset()
@@ -8,8 +8,8 @@
 
 Row r of a Batch plays, bit for bit, the episodes of a PettingZoo environment whose generator is
 ``generator(seed, "env", r)``; row 0 is the one of ``reset(seed=seed)``. A finished row is reset
-within the step that ends it (Gymnasium's AutoresetMode.SAME_STEP): ``observations`` then show its
-new episode, ``finished`` keeps the last observation of the old one.
+within the step that ends it (Gymnasium's AutoresetMode.SAME_STEP): ``observations`` are then those
+of its new episode, ``finished`` has the last observation of the old one.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from corral.envs.core import (
     copy_rows,
     generator,
     put_rows,
-    require_legal,
     stack_agents,
     state_arrays,
 )
+from corral.envs.masks import MASK, require_legal, sample_legal
 from corral.envs.registry import make_rules
 from corral.envs.shells import warn_illegal
 from corral.errors import ActionError, ResetNeededError
@@ -42,7 +42,7 @@ __all__ = ["Batch", "BatchStep", "Finished", "make_batch"]
 class Finished:
     """The episodes that ended in a step, D of them."""
 
-    rows: Array  # int64 [D] which copies
+    rows: Array  # int64 [D] of which environments
     observations: dict[str, Observation]  # the last ones, [D, ...]
     global_state: Array  # float32 [D, G] the last one
     returns: Array  # float64 [D, N] sum of each agent's rewards
@@ -51,7 +51,7 @@ class Finished:
 
 @dataclass(repr=False)
 class BatchStep:
-    """What a step of B copies returns."""
+    """The result of one step of B environments."""
 
     observations: dict[str, Observation]  # for the next decision, [B, ...]
     reward: Array  # float32 [B, N]
@@ -63,7 +63,7 @@ class BatchStep:
 
     @property
     def over(self) -> Array:
-        """Whose episode ended in this step: bool [B]."""
+        """The environments whose episode ended in this step: bool [B]."""
         over = np.zeros(len(self.reward), dtype=bool)
         if self.finished is not None:
             over[self.finished.rows] = True
@@ -73,9 +73,9 @@ class BatchStep:
 def make_batch(
     env: str | Rules[Any], num_envs: int = 64, seed: int | None = None, **env_kwargs: Any
 ) -> Batch:
-    """``num_envs`` copies of a registered environment, or of given rules.
+    """Make a batch of a registered environment, or of given rules.
 
-    ``env_kwargs`` go to the environment. Raises UnknownNameError for an unknown name.
+    ``env_kwargs`` are the environment's arguments. Raises UnknownNameError for an unknown name.
     """
     if not isinstance(env, str) and env_kwargs:
         raise ValueError(f"arguments {sorted(env_kwargs)} need an environment's name, not rules")
@@ -84,7 +84,7 @@ def make_batch(
 
 
 class Batch:
-    """B copies of some rules, with autoreset, time limit, generators and episode accounting."""
+    """B environments of some rules, with autoreset, time limit, generators and episode returns."""
 
     # Gymnasium names the modes from 1.1 on.
     autoreset_mode: Any = (
@@ -114,7 +114,7 @@ class Batch:
     # --- Episodes --------------------------------------------------------------------------------
 
     def reset(self, seed: int | None = None) -> dict[str, Observation]:
-        """Begin an episode in every copy; the first call, or one with a seed, seeds the copies."""
+        """Begin all episodes anew, [B, ...] by agent. The first call, or one with a seed, seeds."""
         if self._state is None or seed is not None:
             chosen = self.seed if seed is None else seed
             self._rngs = [generator(chosen, "env", row) for row in range(self.num_envs)]
@@ -124,7 +124,7 @@ class Batch:
         self._clock, self._alarm = 0, self._limit
         self._ended = np.zeros((self.num_envs, len(self.agents)), dtype=bool)
         self._returns = np.zeros((self.num_envs, len(self.agents)), dtype=np.float64)
-        self._look()
+        self._observe()
         return self._observations
 
     def step(self, actions: Array) -> BatchStep:
@@ -154,7 +154,7 @@ class Batch:
                 reward = reward.copy()
                 info = {key: values.copy() for key, values in info.items()}
                 finished = self._restart(over)
-        self._look()
+        self._observe()
         return BatchStep(
             observations=self._observations,
             reward=reward,
@@ -166,25 +166,25 @@ class Batch:
         )
 
     def global_state(self) -> Array:
-        """What a centralised critic may see now: float32 [B, G]."""
+        """Return what a centralized critic may observe now: float32 [B, G]."""
         self._require_reset()
         return self.rules.global_state(self._state)
 
     def first_info(self, rows: Array | slice = slice(None)) -> dict[str, Array]:
-        """The info of copies whose episodes have just begun: the keys of a step's, [R, N] each."""
+        """Return the info of R environments whose episodes have just begun: [R, N] by key."""
         self._require_reset()
         return self.rules.info(copy_rows(self._state, rows))
 
     def sample_actions(self, rng: np.random.Generator) -> Array:
-        """Uniformly random legal actions, int64 [B, N]; 0 for agents that do not act."""
+        """Draw uniformly random legal actions, int64 [B, N]; 0 for agents that do not act."""
         self._require_reset()
         if self._masks is None:  # unlike agents
-            return np.stack([_pick(mask, rng) for mask in self._each_mask], axis=1)
+            return np.stack([sample_legal(mask, rng) for mask in self._each_mask], axis=1)
         masks = self._masks.reshape(-1, self._masks.shape[-1])  # [B * N, A]
-        return _pick(masks, rng).reshape(self.num_envs, len(self.agents))
+        return sample_legal(masks, rng).reshape(self.num_envs, len(self.agents))
 
     def render(self, info: dict[str, Array] | None, mode: str) -> Any:
-        """A picture of copy 0 after a step with ``info`` (None: before the first), see Rules."""
+        """Draw environment 0 after a step with ``info`` (None: before the first), see Rules."""
         self._require_reset()
         first = copy_rows(self._state, slice(0, 1))
         if info is None:
@@ -194,7 +194,7 @@ class Batch:
     # --- Saving and restoring --------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """All that decides how the copies go on: ``rules``, ``arrays`` by name, ``generators``.
+        """Return all that decides what comes next: ``rules``, ``arrays`` by name, ``generators``.
 
         A Batch of the same rules and size that restores it plays on bit for bit.
         """
@@ -245,21 +245,21 @@ class Batch:
         self._clock, self._began = 0, -expected["elapsed"]
         self._ended, self._returns = expected["ended"], expected["returns"]
         self._set_alarm()
-        self._look()
+        self._observe()
         return self._observations
 
     # --- Parts -----------------------------------------------------------------------------------
 
     @property
     def _elapsed(self) -> Array:
-        """Steps since each copy's episode began: int64 [B]."""
+        """Steps since each episode began: int64 [B]."""
         return self._clock - self._began
 
     def _set_alarm(self) -> None:
-        """Note when the next episode runs out of time: no need to ask each copy in each step."""
+        """Note when the next episode runs out of time, to compare all clocks then only."""
         self._alarm = int(self._began.min()) + self._limit
 
-    def _look(self) -> None:
+    def _observe(self) -> None:
         """Take the observations of the present state, and who acts on them."""
         self._observations = self.rules.observe(self._state)
         self.acting = self.rules.acting(self._state)
@@ -270,14 +270,14 @@ class Batch:
             self._all_act = not some_ended
         else:
             self._all_act = np.count_nonzero(self.acting) == self.acting.size
-        # Kept apart: the dicts of the observations are the caller's, to change at will.
+        # Held apart: the dicts of the observations are the caller's, to change at will.
         if self._alike:
-            self._masks = stack_agents(self._observations, "action_mask")
+            self._masks = stack_agents(self._observations, MASK)
         else:
-            self._each_mask = [self._observations[agent]["action_mask"] for agent in self.agents]
+            self._each_mask = [self._observations[agent][MASK] for agent in self.agents]
 
     def _restart(self, rows: Array) -> Finished:
-        """Keep what ended, and begin new episodes in its place."""
+        """Return what ended, and begin new episodes in its place."""
         last = copy_rows(self._state, rows)
         finished = Finished(
             rows=rows,
@@ -294,11 +294,11 @@ class Batch:
         return finished
 
     def _mask(self, column: int) -> Array:
-        """The present action mask of one agent: int8 [B, A]."""
+        """Return the present action mask of one agent: int8 [B, A]."""
         return self._each_mask[column] if self._masks is None else self._masks[:, column]
 
     def _legal(self, actions: Array) -> Array:
-        """Whether each action is legal, bool [B, N]; True where an agent does not act."""
+        """Return whether each action [B, N] is legal: bool; True where an agent does not act."""
         if self._masks is not None:
             legal = self._masks[self._row, self._column, actions].astype(bool)
         else:
@@ -308,6 +308,7 @@ class Batch:
         return np.asarray(legal if self._all_act else legal | ~self.acting)
 
     def _checked(self, actions: Array) -> Array:
+        """Return ``actions`` as int64 [B, N], 0 where an agent does not act, or raise."""
         self._require_reset()
         shape = (self.num_envs, len(self.agents))
         try:
@@ -338,21 +339,3 @@ class Batch:
     def _require_reset(self) -> None:
         if self._state is None:
             raise ResetNeededError(f"{self.rules.name}: call reset() first")
-
-
-def _pick(masks: Array, rng: np.random.Generator) -> Array:
-    """A uniformly random legal action for each of ``masks`` [R, A]; 0 where none is legal."""
-    if np.count_nonzero(masks.view(np.bool_)) == masks.size:  # as always in some games
-        draws = rng.random(len(masks))
-        draws *= masks.shape[1]
-        return draws.astype(np.int64)
-    counts = np.add.reduce(masks, axis=1, dtype=np.int64)  # [R]
-    rank: Array = (rng.random(len(masks)) * counts).astype(np.int64)
-    # Mostly the legal actions are 0 .. count - 1, and the rank among them is the action itself.
-    first_illegal = masks.view(np.bool_).argmin(axis=1)  # 0 where all are legal
-    scattered = np.flatnonzero(first_illegal != counts % masks.shape[1])
-    if len(scattered):
-        legal = np.flatnonzero(masks[scattered])  # row * A + action, row by row
-        ends = counts[scattered].cumsum()
-        rank[scattered] = legal[ends - counts[scattered] + rank[scattered]] % masks.shape[1]
-    return rank

@@ -1,13 +1,13 @@
-"""What every environment is made of: rules as array code over independent copies.
+"""Rules, states and observations: what every environment is made of.
 
 Shapes are named by one letter everywhere in corral:
 
     T  time steps          N  agents              F  features of an observation
-    B  copies              A  actions             G  features of the global state
+    B  environments        A  actions             G  features of the global state
 
-The rules of an environment exist once, as a ``Rules`` object that moves B copies at a time. The
-PettingZoo shells (``corral.envs.shells``) run it with B = 1, ``corral.envs.batch`` with
-thousands.
+The rules of an environment exist once, as a ``Rules`` object that steps B independent environments
+at a time. The PettingZoo shells (``corral.envs.shells``) run it with B = 1, ``corral.envs.batch``
+with thousands.
 """
 
 from __future__ import annotations
@@ -16,29 +16,39 @@ import dataclasses
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from corral.errors import ActionError, IllegalActionError
+from corral.envs.masks import MASK, OBSERVATION
+from corral.errors import ActionError
+
+if TYPE_CHECKING:
+    from corral.envs.policy import Policy
+
+    Team = Mapping[str, Policy]  # agent -> who plays it
 
 __all__ = [
     "PURPOSES",
     "AgentViews",
     "Array",
     "Observation",
+    "OptionalRules",
     "Outcome",
     "Rules",
+    "Split",
     "agent_views",
+    "carried_by",
     "checked_action",
     "copy_rows",
     "generator",
     "put_rows",
-    "require_legal",
+    "split_of",
     "stack_agents",
     "state_arrays",
+    "teams_of",
 ]
 
 Array = npt.NDArray[Any]
@@ -52,14 +62,14 @@ StateT = TypeVar("StateT")
 # --- Chance --------------------------------------------------------------------------------------
 
 PURPOSES = {"env": 0, "policy": 1, "init": 2, "minibatch": 3, "eval": 4}
-"""What random numbers are used for; each purpose has streams of its own."""
+"""Uses of random numbers; each has streams of its own."""
 
 
 def generator(seed: int | None, purpose: str, row: int = 0) -> np.random.Generator:
-    """The random stream of copy ``row`` (its global index) for one of ``PURPOSES``.
+    """Return the random stream of environment ``row`` (a global index) for one of ``PURPOSES``.
 
     The same three arguments give the same stream, on every machine and whatever the number of
-    copies or processes. Without a seed the stream is unpredictable.
+    environments or processes. Without a seed the stream is unpredictable.
     """
     if seed is None:
         return np.random.default_rng()
@@ -74,7 +84,7 @@ def generator(seed: int | None, purpose: str, row: int = 0) -> np.random.Generat
 
 @dataclass
 class Outcome(Generic[StateT]):
-    """What one step of the rules returns."""
+    """The result of one step of the rules."""
 
     state: StateT
     reward: Array  # float32 [B, N]
@@ -83,13 +93,13 @@ class Outcome(Generic[StateT]):
 
 
 class Rules(Protocol[StateT]):
-    """An environment's rules, for any number of independent copies at once.
+    """An environment's rules, for any number of independent environments at once.
 
-    ``StateT`` is a dataclass whose fields are all arrays with the copies in front ([B, ...]).
-    ``step`` may reuse its input's buffers; it must be given well-formed actions (integers within
-    the action spaces), and what it returns may share memory with the state until the next step.
-    All randomness of an episode is drawn in ``start``. An agent whose part in the episode has ended
-    stays ``terminated``, and is paid nothing.
+    ``StateT`` is a dataclass whose fields are all arrays [B, ...]. ``step`` may reuse its input's
+    buffers; it must be given well-formed actions (integers within the action spaces), and what it
+    returns may share memory with the state until the next step. All randomness of an episode is
+    drawn in ``start``. An agent whose part in the episode has ended stays ``terminated``, and its
+    rewards are 0. ``OptionalRules`` lists what rules may offer besides.
     """
 
     name: str
@@ -100,7 +110,7 @@ class Rules(Protocol[StateT]):
 
     @property
     def max_cycles(self) -> int | None:
-        """The time limit in steps, applied by whoever runs the rules."""
+        """The time limit in steps, applied by the caller of the rules."""
 
     @property
     def render_modes(self) -> tuple[str, ...]: ...
@@ -112,15 +122,15 @@ class Rules(Protocol[StateT]):
     def state_space(self) -> gymnasium.spaces.Box: ...
 
     def start(self, rngs: Sequence[np.random.Generator]) -> StateT:
-        """Fresh episodes, one per generator."""
+        """Begin B episodes, one per generator."""
         ...
 
     def observe(self, state: StateT) -> dict[str, Observation]:
-        """Every agent's observation, in new arrays. Agents that do not act have a zero mask."""
+        """Return all agents' observations, new arrays; a zero mask for those that do not act."""
         ...
 
     def acting(self, state: StateT) -> Array:
-        """Whose action counts in the next step: bool [B, N]."""
+        """Return the agents whose action counts in the next step: bool [B, N]."""
         ...
 
     def step(self, state: StateT, action: Array) -> Outcome[StateT]:
@@ -128,28 +138,83 @@ class Rules(Protocol[StateT]):
         ...
 
     def info(self, state: StateT) -> dict[str, Array]:
-        """The info of a fresh episode: the same keys as after a step, each [B, N]."""
+        """Return the info of a fresh episode: the keys of a step's, each [B, N]."""
         ...
 
     def global_state(self, state: StateT) -> Array:
-        """Everything a centralised critic may see: float32 [B, G]."""
+        """Return everything that a centralized critic may observe: float32 [B, G]."""
         ...
 
     def render(self, state: StateT, info: dict[str, Array], mode: str) -> Any:
-        """A picture of copy 0 after a step with ``info``: text for "ansi", else uint8 [H, W, 3]."""
+        """Draw environment 0 after a step with ``info``: text for "ansi", else uint8 [H, W, 3]."""
         ...
+
+
+# --- What rules may offer besides ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Split:
+    """Arguments of an environment that divide its data into a part to train on and one held out."""
+
+    train: dict[str, Any]  # fixed for training
+    held_out: dict[str, Any]  # those that differ in the evaluation
+
+
+class OptionalRules(Protocol):
+    """Methods that rules may have beside those of ``Rules``. The functions below call them, and
+    return what holds for rules without them; nobody else asks whether rules have one."""
+
+    def split(self, rows: tuple[int, int] | None, held_out: Any) -> Split:
+        """Divide the data that the environment replays into training and held-out data.
+
+        ``rows`` are those that the user chose to train on, ``held_out`` is the share or the section
+        to hold out; None: the default. Raises ValueError where they contradict each other.
+        """
+        ...
+
+    def carried(self) -> dict[str, Any]:
+        """Return the arguments that a team's observations and actions depend on: what it brings
+        along when it plays in an environment with other arguments."""
+        ...
+
+    def teams(self) -> Mapping[str, Team]:
+        """Return teams of reference policies, by name."""
+        ...
+
+
+def split_of(rules: Rules[Any], rows: tuple[int, int] | None, held_out: Any) -> Split | None:
+    """Return how the rules divide their data, see ``OptionalRules.split``; None: they have none."""
+    split = getattr(rules, "split", None)
+    divided: Split | None = None if split is None else split(rows, held_out)
+    return divided
+
+
+def carried_by(rules: Rules[Any]) -> dict[str, Any]:
+    """Return the arguments that a team of these rules brings along elsewhere; default: none."""
+    carried: dict[str, Any] = getattr(rules, "carried", dict)()
+    return carried
+
+
+def teams_of(rules: Rules[Any]) -> Mapping[str, Team]:
+    """Return the rules' own reference teams by name; default: none.
+
+    ``corral.envs.reference`` knows more: teams of single players that go together.
+    """
+    teams: Mapping[str, Team] = getattr(rules, "teams", dict)()
+    return teams
 
 
 # --- States: dataclasses of arrays [B, ...] ------------------------------------------------------
 
 
 def state_arrays(state: Any) -> dict[str, Array]:
-    """The fields of a state by name, not copied: what a checkpoint of it stores."""
+    """Return the fields of a state by name, not copied: what a checkpoint of it stores."""
     return {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
 
 
 def copy_rows(state: StateT, rows: Array | slice) -> StateT:
-    """A new state that holds copies of the given rows."""
+    """Return a new state that holds copies of the given rows."""
     return type(state)(**{name: a[rows].copy() for name, a in state_arrays(state).items()})
 
 
@@ -163,7 +228,7 @@ def put_rows(state: StateT, rows: Array | slice, source: StateT) -> None:
 
 
 class AgentViews(dict[str, Observation]):
-    """Like agents' observations as views of shared ``blocks`` [B, N, ...]."""
+    """Observations of like agents, as views of shared ``blocks`` [B, N, ...]."""
 
     def __init__(self, agents: Sequence[str], blocks: Mapping[str, Array]) -> None:
         for i, agent in enumerate(agents):
@@ -171,13 +236,13 @@ class AgentViews(dict[str, Observation]):
         self.blocks = blocks
 
 
-def agent_views(agents: Sequence[str], **blocks: Array) -> AgentViews:
-    """Split blocks [B, N, ...] of like agents into a dict of views [B, ...] per agent."""
-    return AgentViews(agents, blocks)
+def agent_views(agents: Sequence[str], observation: Array, action_mask: Array) -> AgentViews:
+    """Return the observations of like agents: views [B, ...] of the two blocks [B, N, ...]."""
+    return AgentViews(agents, {OBSERVATION: observation, MASK: action_mask})
 
 
 def stack_agents(observations: Mapping[str, Observation], key: str) -> Array:
-    """One array [B, N, ...] of all agents' ``observations[agent][key]``; they must be alike.
+    """Stack ``observations[agent][key]`` of like agents to one array [B, N, ...].
 
     Where they are views of one block, as ``agent_views`` makes them, nothing is copied.
     """
@@ -190,7 +255,7 @@ def stack_agents(observations: Mapping[str, Observation], key: str) -> Array:
 
 
 def checked_action(agent: str, action: Any, size: int) -> int:
-    """``action`` as an int of 0 .. size - 1, or ActionError."""
+    """Return ``action`` as an int of 0 .. size - 1. Raises ActionError."""
     try:
         if isinstance(action, bool | np.bool_):
             raise TypeError
@@ -204,24 +269,3 @@ def checked_action(agent: str, action: Any, size: int) -> int:
         shown = number if number.bit_length() < 64 else f"of {number.bit_length()} bits"
         raise ActionError(f"{agent}: action {shown} is out of range; give 0..{size - 1}")
     return number
-
-
-def require_legal(agent: str, action: int, mask: Array) -> None:
-    """Raise IllegalActionError where ``mask`` [A] forbids ``action``."""
-    if not mask[action]:
-        legal = np.flatnonzero(mask)
-        raise IllegalActionError(
-            f"{agent}: action {action} is illegal here; legal: {_ranges(legal.tolist())}. "
-            'Choose by observation["action_mask"].'
-        )
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """'0..3, 7' for [0, 1, 2, 3, 7]."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1][1:] = [number]
-        else:
-            runs.append([number])
-    return ", ".join("..".join(map(str, run)) for run in runs) or "none"

@@ -21,9 +21,12 @@ __all__ = [
     "OBSERVATION",
     "as_legal",
     "draw",
+    "first",
     "greedy",
     "has_mask",
+    "highest",
     "mask_space",
+    "masked",
     "masked_space",
     "require_legal",
     "sample_legal",
@@ -48,6 +51,11 @@ def mask_space(actions: int) -> spaces.Box:
 def masked_space(observation: spaces.Space[Any], actions: int) -> spaces.Dict:
     """Return the space of an ``observation`` with a mask of so many actions beside it."""
     return spaces.Dict({OBSERVATION: observation, MASK: mask_space(actions)})
+
+
+def masked(observation: Any, mask: Array) -> dict[str, Any]:
+    """Return an observation with its mask beside it."""
+    return {OBSERVATION: observation, MASK: mask}
 
 
 def has_mask(space: spaces.Space[Any]) -> bool:
@@ -94,7 +102,7 @@ def as_legal(agent: str, mask: Any) -> Array:
         legal = given != 0 if np.isin(given, (0, 1)).all() else None
     if legal is None:
         wrong = given[(given != 0) & (given != 1)][0]
-        raise MaskError(f"{agent}: action_mask holds {wrong!r}, and a mask holds 0 and 1 alone")
+        raise MaskError(f"{agent}: {MASK} holds {wrong!r}, and a mask holds 0 and 1 alone")
     return legal
 
 
@@ -104,7 +112,7 @@ def require_legal(agent: str, action: int, mask: Array) -> None:
         legal = np.flatnonzero(mask)
         raise IllegalActionError(
             f"{agent}: action {action} is illegal here; legal: {_ranges(legal.tolist())}. "
-            'Choose by observation["action_mask"].'
+            f'Choose by observation["{MASK}"].'
         )
 
 
@@ -148,6 +156,18 @@ def greedy(scores: Array, mask: Array) -> Array:
     """
     best: Array = np.where(np.asarray(mask) != 0, scores, -np.inf).argmax(axis=-1)
     return best
+
+
+def first(mask: Array) -> Array:
+    """Return the first legal action of each mask [..., A]: int64 [...]; 0 where none is legal."""
+    found: Array = (np.asarray(mask) != 0).argmax(axis=-1)
+    return found
+
+
+def highest(mask: Array) -> Array:
+    """Return the last legal action of each mask [..., A]: int64 [...]."""
+    found: Array = np.shape(mask)[-1] - 1 - first(np.asarray(mask)[..., ::-1])
+    return found
 
 
 def draw(probabilities: Array, rng: np.random.Generator, mask: Array | None = None) -> Array:

@@ -1,4 +1,4 @@
-"""What plays: the one interface of heuristics and networks."""
+"""Policies: the one interface of heuristics and networks."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from corral.envs.core import Array, Observation
+from corral.envs.masks import MASK, greedy
 
 __all__ = ["Decision", "Memoryless", "Policy", "RandomPolicy"]
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What a policy chose."""
+    """The choice of a policy."""
 
     action: Array  # int [B], or a single integer for a single observation
     state: Any = None  # of a recurrent policy, to be given back at the next step
@@ -24,11 +25,11 @@ class Decision:
 class Policy(Protocol):
     """Chooses actions for one agent, for a single observation or a batch of them.
 
-    Which of the two it is given shows in the action mask: int8 [A] or [B, A].
+    The shape of the action mask tells which of the two it is: int8 [A] or [B, A].
     """
 
     def initial_state(self, num_envs: int) -> Any:
-        """The state before an episode's first step; None where the policy has no memory."""
+        """Return the hidden state before an episode's first step; None where there is none."""
         ...
 
     def act(
@@ -43,10 +44,10 @@ class Policy(Protocol):
 
 
 class Memoryless:
-    """What policies have in common that remember nothing from one step to the next."""
+    """Base of policies without a hidden state."""
 
     def initial_state(self, num_envs: int) -> None:
-        """None: there is nothing to remember."""
+        """Return None: there is no hidden state."""
         return None
 
 
@@ -60,9 +61,8 @@ class RandomPolicy(Memoryless):
         rng: np.random.Generator | None = None,
         deterministic: bool = False,
     ) -> Decision:
-        """One legal action for each mask; needs ``rng``."""
+        """Return a legal action for each mask; needs ``rng``."""
         if rng is None:
             raise ValueError("the random policy needs rng=, a numpy Generator")
-        legal = np.asarray(observation["action_mask"]) != 0
-        drawn = np.where(legal, rng.random(legal.shape), -1.0)
-        return Decision(drawn.argmax(axis=-1))
+        mask = np.asarray(observation[MASK])
+        return Decision(greedy(rng.random(mask.shape), mask))

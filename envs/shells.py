@@ -1,4 +1,4 @@
-"""The two PettingZoo interfaces around one copy of an environment's rules.
+"""The two PettingZoo interfaces around an environment's rules.
 
 ``ParallelShell`` is a ParallelEnv, ``TurnShell`` an AECEnv. They add what PettingZoo asks for and
 nothing else: dicts by agent, the time limit, checks of actions, pictures.
@@ -24,8 +24,8 @@ from corral.envs.core import (
     Rules,
     checked_action,
     generator,
-    require_legal,
 )
+from corral.envs.masks import MASK, require_legal
 from corral.envs.render.window import Window
 from corral.errors import ActionError, IllegalActionWarning, ResetNeededError
 
@@ -33,7 +33,7 @@ __all__ = ["ParallelShell", "TurnShell", "checked_aec", "ordered", "warn_illegal
 
 
 class _Shell:
-    """One copy (B = 1) of some rules: spaces, episode, checks and pictures."""
+    """One environment (B = 1) of some rules: spaces, episode, checks and pictures."""
 
     def __init__(self, rules: Rules[Any], render_mode: str | None = None) -> None:
         if render_mode is not None and render_mode not in rules.render_modes:
@@ -59,7 +59,7 @@ class _Shell:
         self._state: Any = None  # of the rules; None before the first reset
         self._info: dict[str, Array] = {}  # [1, N] each
         self._observations: dict[str, Observation] = {}
-        self._masks: dict[str, Array] = {}  # kept where illegal="raise"
+        self._masks: dict[str, Array] = {}  # where illegal="raise"
         self._elapsed = 0
         self._warned = False
         self._window: Window | None = None
@@ -71,12 +71,12 @@ class _Shell:
         return self.action_spaces[agent]
 
     def state(self) -> Array:
-        """The global state: float32 [G]."""
+        """Return the global state: float32 [G]."""
         self._require_reset("state()")
         return np.asarray(self.rules.global_state(self._state)[0])
 
     def render(self) -> Any:
-        """The last step as text ("ansi") or uint8 [H, W, 3] ("rgb_array"); "human" shows it."""
+        """Draw the last step: text ("ansi"), uint8 [H, W, 3] ("rgb_array"), a window ("human")."""
         self._require_reset("render()")
         if self.render_mode is None:
             gymnasium.logger.warn("render() needs a render_mode: pass it to the constructor")
@@ -103,7 +103,7 @@ class _Shell:
         return f"<{type(self).__name__} of {self.rules.name}: {', '.join(self.possible_agents)}>"
 
     def use_generator(self, rng: np.random.Generator) -> None:
-        """Draw the episodes to come from ``rng``, as a copy in a Batch draws from its own."""
+        """Draw the episodes to come from ``rng``, as a row of a Batch draws from its own."""
         self._rng = rng
 
     # --- Parts shared by both shells -------------------------------------------------------------
@@ -113,25 +113,25 @@ class _Shell:
             self._rng = generator(seed, "env")
         self._state = self.rules.start([self._rng])
         self._info = self.rules.info(self._state)
-        self._look()
+        self._observe()
         self._elapsed = 0
         self.agents = list(self.possible_agents)
 
     def _advance(self, action: Array) -> tuple[Outcome[Any], bool]:
-        """Play ``action`` [1, N]; the outcome, and whether the time is up."""
+        """Play ``action`` [1, N]. Return the outcome, and whether the time is up."""
         outcome = self.rules.step(self._state, action)
         self._state, self._info = outcome.state, outcome.info
-        self._look()
+        self._observe()
         self._elapsed += 1
         if not self._warned and self.rules.illegal == "penalise":
             self._warned = warn_illegal(self.rules, outcome.info)
         return outcome, self.max_cycles is not None and self._elapsed >= self.max_cycles
 
-    def _look(self) -> None:
+    def _observe(self) -> None:
         """Take the observations of the present state."""
         self._observations = _first_copy(self.rules.observe(self._state))
         if self.rules.illegal == "raise":  # observations are the caller's, to change at will
-            self._masks = {a: seen["action_mask"].copy() for a, seen in self._observations.items()}
+            self._masks = {a: obs[MASK].copy() for a, obs in self._observations.items()}
 
     def _checked(self, agent: str, action: Any, acts: bool = True) -> int:
         number = checked_action(agent, action, self._sizes[agent])
@@ -140,7 +140,7 @@ class _Shell:
         return number
 
     def _infos(self) -> dict[str, dict[str, Any]]:
-        """Info by agent, as plain Python numbers."""
+        """Return the info by agent, as plain Python numbers."""
         rows = zip(*(values[0].tolist() for values in self._info.values()), strict=True)
         return {
             agent: dict(zip(self._info, row, strict=True))
@@ -202,7 +202,7 @@ class ParallelShell(_Shell, ParallelEnv[str, Observation, int]):
         )
 
     def _joint_action(self, actions: Mapping[str, int]) -> Array:
-        """Checked actions as int64 [1, N]; 0 where an agent does not act."""
+        """Return checked actions as int64 [1, N]; 0 where an agent does not act."""
         if not isinstance(actions, Mapping):
             raise ActionError(f"give a dict of one action per agent, not {actions!r}")
         for agent in actions:
@@ -335,24 +335,24 @@ class _Ordered(OrderEnforcingWrapper):
 
 
 def ordered(env: AECEnv[str, Observation, int]) -> AECEnv[str, Observation, int]:
-    """``env`` behind PettingZoo's wrapper that enforces the order of calls."""
+    """Wrap ``env`` in PettingZoo's wrapper that enforces the order of calls."""
     return _Ordered(env)
 
 
 def checked_aec(env: ParallelShell) -> AECEnv[str, Observation, int]:
-    """A simultaneous game as an AECEnv: actions are collected, and played together at the last."""
+    """Return a simultaneous game as an AECEnv: actions are collected, and played at the last."""
     return _CheckedAEC(env)
 
 
 def warn_illegal(rules: Rules[Any], info: Mapping[str, Array]) -> bool:
-    """Warn, and return True, where ``info`` counts illegal actions."""
+    """Warn, and return True, where ``info`` counts illegal actions ([B, N])."""
     illegal = info.get("illegal_actions")
     if illegal is None or not np.count_nonzero(illegal):
         return False
     agents = [rules.agents[i] for i in np.flatnonzero(illegal.any(axis=0))]
     warnings.warn(
         f"{rules.name}: {', '.join(agents)} played an action that the mask forbids. The policy "
-        'ignores observation["action_mask"]: mask its logits, or sample with '
+        f'ignores observation["{MASK}"]: mask its logits, or sample with '
         'action_space.sample(mask). The environment applies its penalty; illegal="raise" would '
         "raise an error instead. (Further illegal actions are only counted, in info.)",
         IllegalActionWarning,
@@ -362,7 +362,7 @@ def warn_illegal(rules: Rules[Any], info: Mapping[str, Array]) -> bool:
 
 
 def _callers_level() -> int:
-    """The ``stacklevel`` at which the warning function's user stands, outside of the libraries."""
+    """Return the ``stacklevel`` of the caller outside of the libraries."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back and frame.f_globals["__name__"].startswith(("corral.", "pettingzoo.")):
         level, frame = level + 1, frame.f_back
@@ -375,7 +375,7 @@ def _require_none(agent: str, action: object) -> None:
 
 
 def _first_copy(observations: Mapping[str, Observation]) -> dict[str, Observation]:
-    """Batched observations without their axis B."""
+    """Return batched observations without their axis B."""
     return {agent: _first(observation) for agent, observation in observations.items()}
 
 

@@ -43,6 +43,7 @@ from pettingzoo import AECEnv
 
 from corral.envs.arguments import known_arguments, nonnegative_int, one_of
 from corral.envs.core import Array, Observation, Outcome, agent_views
+from corral.envs.masks import masked_space
 from corral.envs.render.canvas import Canvas
 from corral.envs.shells import ParallelShell, checked_aec, ordered
 
@@ -97,12 +98,7 @@ class TwoStepRules:
         )
 
     def observation_space(self, agent: str) -> spaces.Dict:
-        return spaces.Dict(
-            {
-                "observation": spaces.Box(0.0, 1.0, (3,), np.float32),
-                "action_mask": spaces.Box(0, 1, (2,), np.int8),
-            }
-        )
+        return masked_space(spaces.Box(0.0, 1.0, (3,), np.float32), 2)
 
     def action_space(self, agent: str) -> spaces.Discrete:
         return spaces.Discrete(2)
@@ -123,7 +119,7 @@ class TwoStepRules:
         acting = self.acting(state)
         shown = np.repeat(SHOWN[state.place][:, None], 2, axis=1)  # [B, 2, 3]
         mask = np.repeat(acting[:, :, None], 2, axis=2).astype(np.int8)
-        return agent_views(self.agents, observation=shown, action_mask=mask)
+        return agent_views(self.agents, shown, mask)
 
     def acting(self, state: TwoStepState) -> Array:
         return np.repeat(state.place[:, None] < OVER_A, 2, axis=1)

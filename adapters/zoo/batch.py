@@ -28,8 +28,9 @@ from gymnasium import spaces
 from corral.adapters.zoo.copies import Look
 from corral.adapters.zoo.layout import Layout, bounds, leaves, random_actions, stack
 from corral.adapters.zoo.workers import Copies, LocalCopies, WorkerCopies
-from corral.envs.batch import Batch, BatchStep, Finished, _pick
-from corral.envs.core import Array, Observation, generator, require_legal
+from corral.envs.batch import Batch, BatchStep, Finished
+from corral.envs.core import Array, Observation, generator
+from corral.envs.masks import require_legal, sample_legal
 from corral.errors import ActionError, CheckpointError, ResetNeededError
 
 __all__ = ["ZooBatch", "ZooRules", "batch_for", "make_zoo_batch", "zoo_rules"]
@@ -263,7 +264,7 @@ class ZooBatch:
         self._require_reset()
         if self._alike:
             masks = np.stack(self._masks, axis=1)  # type: ignore[arg-type]  # [B, N, A]
-            return _pick(masks.reshape(-1, masks.shape[-1]), rng).reshape(self.num_envs, -1)
+            return sample_legal(masks.reshape(-1, masks.shape[-1]), rng).reshape(self.num_envs, -1)
         drawn = {
             agent: random_actions(self.rules.action_space(agent), mask, self.num_envs, rng)
             for agent, mask in zip(self.agents, self._masks, strict=True)

@@ -11,8 +11,8 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
 
-from corral.envs.batch import _pick
 from corral.envs.core import Array, Observation
+from corral.envs.masks import sample_legal
 from corral.errors import EnvironmentFault, UnsupportedSpaceError
 
 __all__ = ["MASK", "Layout", "bounds", "leaves", "random_actions", "stack"]
@@ -223,7 +223,7 @@ def random_actions(
     """
     shape = (num_envs, *space.shape)
     if mask is not None:
-        return np.asarray(_pick(mask, rng))
+        return np.asarray(sample_legal(mask, rng))
     if isinstance(space, spaces.MultiDiscrete):
         numbers: Array = rng.integers(space.nvec, size=shape) + space.start
         return numbers.astype(space.dtype)

@@ -39,8 +39,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from corral.envs.arena_v0 import ArenaRules
+from corral.envs.arena_v0.rules import ArenaRules
 from corral.envs.core import Array, Observation
+from corral.envs.masks import MASK, OBSERVATION, greedy
 from corral.envs.policy import Decision, Memoryless, Policy
 from corral.envs.reference import Makers, reference_player
 from corral.errors import UnknownNameError
@@ -58,7 +59,6 @@ __all__ = [
 ]
 
 FAR = 10**6  # more than any distance on a grid
-ILLEGAL = 10**9
 
 
 class Memory(NamedTuple):
@@ -171,14 +171,13 @@ def arena_team(pair: str, rules: ArenaRules) -> dict[str, Policy]:
 
 def _around(rules: ArenaRules, observation: Observation) -> tuple[Array, Array, Array]:
     """Own field [B], the other's [B], and the fields that the moves lead to [B, 4]."""
-    seen = np.atleast_2d(observation["observation"])
-    own = seen[:, : rules.fields].argmax(axis=1)
-    other = seen[:, rules.fields : 2 * rules.fields].argmax(axis=1)
+    features = np.atleast_2d(observation[OBSERVATION])
+    own = features[:, : rules.fields].argmax(axis=1)
+    other = features[:, rules.fields : 2 * rules.fields].argmax(axis=1)
     return own, other, rules.target[own]
 
 
 def _least(cost: Array, observation: Observation) -> Array:
     """The legal move of least cost, the first of several; [B], or a single one."""
-    mask = np.asarray(observation["action_mask"])
-    best = np.where(np.atleast_2d(mask) != 0, cost, ILLEGAL).argmin(axis=1)
-    return np.asarray(best if mask.ndim == 2 else best[0])
+    mask = np.asarray(observation[MASK])
+    return greedy(-cost.reshape(mask.shape), mask)

@@ -28,12 +28,14 @@ from typing import Any
 import numpy as np
 
 from corral.envs.core import Array, Observation
-from corral.envs.dfaas_v0 import ROUTES, DfaasRules, Route
+from corral.envs.dfaas_v0.network import ROUTES, Route
+from corral.envs.dfaas_v0.rules import DfaasRules
+from corral.envs.masks import MASK, OBSERVATION, highest
 from corral.envs.policy import Decision, Memoryless, Policy
 from corral.envs.reference import Makers
 from corral.errors import UnknownNameError
 
-__all__ = ["AMOUNTS", "PAIRS", "Baseline", "baseline_team", "players_of", "split_pair"]
+__all__ = ["AMOUNTS", "PAIRS", "Baseline", "Teams", "baseline_team", "players_of", "split_pair"]
 
 AMOUNTS = (
     "local",
@@ -91,14 +93,13 @@ class Baseline(Memoryless):
         deterministic: bool = False,
     ) -> Decision:
         """Levels for one observation or a batch; always legal. Only "random" needs ``rng``."""
-        mask = np.asarray(observation["action_mask"])
-        highest = mask.sum(axis=-1, dtype=np.int64) - 1  # legal are 0 .. highest
+        most = highest(observation[MASK])  # legal are 0 .. most
         if self.amount == "random":
             if rng is None:
                 raise ValueError("the random policy needs rng=, a numpy Generator")
-            return Decision(rng.integers(highest + 1))
-        forwarded = self._forwarded(np.asarray(observation["observation"]))
-        return Decision(np.minimum(-(-forwarded // self.unit), highest))
+            return Decision(rng.integers(most + 1))
+        forwarded = self._forwarded(np.asarray(observation[OBSERVATION]))
+        return Decision(np.minimum(-(-forwarded // self.unit), most))
 
     def _forwarded(self, features: Array) -> Array:
         """Requests to forward, from the features [..., F] of dfaas_v0."""
@@ -123,6 +124,24 @@ class Baseline(Memoryless):
 def baseline_team(amount: str, rules: DfaasRules) -> dict[str, Policy]:
     """The same baseline at every node."""
     return dict.fromkeys(rules.agents, Baseline(amount, rules))
+
+
+class Teams(dict[str, dict[str, Policy]]):
+    """The reference teams of dfaas_v0 by amount. A pair such as "overflow/two" names one as well,
+    where "two" is the route of the rules; ValueError tells of any other route."""
+
+    def __init__(self, rules: DfaasRules) -> None:
+        super().__init__({amount: baseline_team(amount, rules) for amount in AMOUNTS})
+        self.route = rules.route
+
+    def __missing__(self, pair: str) -> dict[str, Policy]:
+        amount, route = split_pair(pair)
+        if route != self.route:
+            raise ValueError(
+                f"{pair}: the environment was made with route={self.route!r}; make it with "
+                f"route={route!r}, or give {amount!r}"
+            )
+        return self[amount]
 
 
 def players_of(rules: DfaasRules, agent: str) -> Makers:

@@ -33,148 +33,15 @@ Version history: v0, the first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-import gymnasium
-import numpy as np
 from pettingzoo import AECEnv
 
-from corral.envs.arguments import known_arguments, nonnegative_int, one_of
-from corral.envs.core import Array, Observation, Outcome, agent_views
-from corral.envs.rps_v0.render import Frame, ansi, draw
+from corral.envs.arguments import known_arguments
+from corral.envs.rps_v0.rules import MOVES, RpsRules, RpsState
 from corral.envs.shells import ParallelShell, checked_aec, ordered
 
 __all__ = ["MOVES", "RpsRules", "RpsState", "env", "parallel_env", "raw_env"]
-
-MOVES = ("rock", "paper", "scissors")  # each beats the one before it, the first beats the last
-NONE = -1
-
-SHOWN = np.eye(1 + len(MOVES), dtype=np.float32)  # [4, 4] by last move + 1
-
-INFO = ("won", "lost", "drawn", "illegal_actions")
-
-
-@dataclass
-class RpsState:
-    """B copies of the game between two rounds."""
-
-    t: Array  # int64 [B] rounds played
-    played: Array  # int8 [B, 2, rounds] every move so far, kept for pictures; -1: not yet
-
-
-class RpsRules:
-    """The rules of rps_v0 over B copies; the module's docstring is their manual.
-
-    Args:
-        rounds: of an episode, after which it ends by itself.
-        max_cycles: cuts episodes after so many rounds; None: none is cut.
-        illegal: what an action outside the mask does; there is none in this game.
-
-    Raises:
-        ValueError: an argument is out of its range.
-    """
-
-    name = "rps_v0"
-    agents: tuple[str, ...] = ("player_0", "player_1")
-    render_modes = ("human", "ansi", "rgb_array")
-    render_fps = 1
-    simultaneous = True
-
-    def __init__(
-        self,
-        rounds: int = 10,
-        *,
-        max_cycles: int | None = None,
-        illegal: Literal["penalise", "raise"] = "penalise",
-    ) -> None:
-        self.rounds = nonnegative_int("rounds", rounds, least=1)
-        self.max_cycles = (
-            None if max_cycles is None else nonnegative_int("max_cycles", max_cycles, least=1)
-        )
-        self.illegal: Literal["penalise", "raise"] = one_of(
-            "illegal", illegal, ("penalise", "raise")
-        )
-
-    @property
-    def identity(self) -> str:
-        """Equal for rules that play alike."""
-        return f"{self.name}, {self.rounds} rounds, cut after {self.max_cycles}"
-
-    # --- Spaces ----------------------------------------------------------------------------------
-
-    def observation_space(self, agent: str) -> gymnasium.spaces.Dict:
-        return gymnasium.spaces.Dict(
-            {
-                "observation": gymnasium.spaces.Box(0.0, 1.0, (2 * len(SHOWN),), np.float32),
-                "action_mask": gymnasium.spaces.Box(0, 1, (len(MOVES),), np.int8),
-            }
-        )
-
-    def action_space(self, agent: str) -> gymnasium.spaces.Discrete:
-        return gymnasium.spaces.Discrete(len(MOVES))
-
-    def state_space(self) -> gymnasium.spaces.Box:
-        return gymnasium.spaces.Box(0.0, 1.0, (2 * len(SHOWN) + 1,), np.float32)
-
-    # --- An episode ------------------------------------------------------------------------------
-
-    def start(self, rngs: Sequence[np.random.Generator]) -> RpsState:
-        """Fresh episodes; nothing is drawn."""
-        b = len(rngs)
-        return RpsState(
-            t=np.zeros(b, dtype=np.int64),
-            played=np.full((b, 2, self.rounds), NONE, dtype=np.int8),
-        )
-
-    def observe(self, state: RpsState) -> dict[str, Observation]:
-        last = SHOWN[self._last(state) + 1]  # [B, 2, 4]
-        shown = np.concatenate([last, last[:, ::-1]], axis=2)  # [B, 2, 8] own, the other's
-        masks = np.repeat(self.acting(state)[:, :, None], len(MOVES), axis=2)
-        return agent_views(self.agents, observation=shown, action_mask=masks.view(np.int8))
-
-    def acting(self, state: RpsState) -> Array:
-        return np.repeat((state.t < self.rounds)[:, None], 2, axis=1)
-
-    def step(self, state: RpsState, action: Array) -> Outcome[RpsState]:
-        rows = np.flatnonzero(state.t < self.rounds)  # where there is a round to play
-        playing = self.acting(state)
-        state.played[rows, :, state.t[rows]] = action[rows]
-        state.t = state.t + playing[:, 0]
-
-        # 0: the same move; 1: the own move is the one after the other's, and beats it; 2: it loses.
-        ahead = (action - action[:, ::-1]) % len(MOVES)
-        won, lost, drawn = (playing & (ahead == lead) for lead in (1, 2, 0))
-        reward = won.astype(np.float32) - lost
-        info = np.array([won, lost, drawn, np.zeros_like(won)], dtype=np.int64)
-        over = np.repeat((state.t == self.rounds)[:, None], 2, axis=1)
-        return Outcome(state, reward, over, dict(zip(INFO, info, strict=True)))
-
-    def info(self, state: RpsState) -> dict[str, Array]:
-        return {key: np.zeros((len(state.t), 2), dtype=np.int64) for key in INFO}
-
-    def global_state(self, state: RpsState) -> Array:
-        last = SHOWN[self._last(state) + 1].reshape(len(state.t), -1)  # [B, 8]
-        done = (state.t / self.rounds).astype(np.float32)
-        return np.concatenate([last, done[:, None]], axis=1)
-
-    def _last(self, state: RpsState) -> Array:
-        """Everybody's last move, int8 [B, 2]; -1 before the first."""
-        # Before the first round it looks at the last one, which is yet to be played as well.
-        return np.asarray(state.played[np.arange(len(state.t)), :, state.t - 1])
-
-    def render(self, state: RpsState, info: dict[str, Array], mode: str) -> Any:
-        frame = self.frame(state)
-        return ansi(frame) if mode == "ansi" else draw(frame)
-
-    def frame(self, state: RpsState) -> Frame:
-        """Copy 0 in plain numbers."""
-        first, second = state.played[0, :, : int(state.t[0])].tolist()
-        return Frame(moves=tuple(zip(first, second, strict=True)), rounds=self.rounds)
-
-
-# --- PettingZoo ----------------------------------------------------------------------------------
 
 
 def parallel_env(render_mode: str | None = None, **kwargs: Any) -> ParallelShell:

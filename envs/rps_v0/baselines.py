@@ -19,9 +19,10 @@ import numpy as np
 
 from corral.envs.arguments import one_of
 from corral.envs.core import Array, Observation
+from corral.envs.masks import MASK, OBSERVATION
 from corral.envs.policy import Decision, Memoryless
 from corral.envs.reference import Makers
-from corral.envs.rps_v0 import MOVES, RpsRules
+from corral.envs.rps_v0.rules import MOVES, RpsRules
 
 __all__ = ["AlwaysSame", "LastMove", "players_of"]
 
@@ -49,7 +50,7 @@ class AlwaysSame:
         rng: np.random.Generator | None = None,
         deterministic: bool = False,
     ) -> Decision:
-        shape = np.shape(observation["action_mask"])[:-1]
+        shape = np.shape(observation[MASK])[:-1]
         if self.move is not None:
             return Decision(np.full(shape, self.move))
         kept = np.reshape(NOT_DRAWN if state is None else state, (-1,))
@@ -79,7 +80,7 @@ class LastMove(Memoryless):
         rng: np.random.Generator | None = None,
         deterministic: bool = False,
     ) -> Decision:
-        other = np.asarray(observation["observation"])[..., 1 + len(MOVES) :]  # [..., 4]
+        other = np.asarray(observation[OBSERVATION])[..., 1 + len(MOVES) :]  # [..., 4]
         last = other.argmax(axis=-1) - 1  # -1: none yet
         return Decision(np.where(last < 0, 0, (last + self.ahead) % len(MOVES)))
 

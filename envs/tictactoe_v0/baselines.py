@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 
 from corral.envs.core import Array, Observation
+from corral.envs.masks import OBSERVATION, first, greedy
 from corral.envs.policy import Decision, Memoryless
 from corral.envs.reference import Makers
-from corral.envs.tictactoe_v0 import TicTacToeRules, all_lines
+from corral.envs.tictactoe_v0.rules import TicTacToeRules, all_lines
 from corral.errors import InfeasibleError
 
 __all__ = ["LARGEST_BOARD", "Perfect", "Solution", "players_of", "solved"]
@@ -112,19 +113,19 @@ class Perfect(Memoryless):
         """A best move; ``rng`` draws it unless ``deterministic``, which takes the first."""
         best = self.solution.best[self._place(observation)]  # [..., R C]
         if deterministic:
-            return Decision(best.argmax(axis=-1))
+            return Decision(first(best))
         if rng is None:
             raise ValueError("to draw among best moves pass rng=, or deterministic=True")
-        return Decision(np.where(best, rng.random(best.shape), -1.0).argmax(axis=-1))
+        return Decision(greedy(rng.random(best.shape), best))
 
     def _place(self, observation: Observation) -> Array:
         """Where the position stands in the solution."""
-        planes = np.asarray(observation["observation"]) != 0  # [..., R, C, 2]
+        planes = np.asarray(observation[OBSERVATION]) != 0  # [..., R, C, 2]
         stones = planes.reshape(*planes.shape[:-3], -1, 2).astype(np.int64)
         own, other = stones[..., 0], stones[..., 1]
         # Equal numbers of stones: the one to move is player_1.
-        first = (own.sum(axis=-1) == other.sum(axis=-1))[..., None]
-        board = np.where(first, own + 2 * other, 2 * own + other)
+        even = (own.sum(axis=-1) == other.sum(axis=-1))[..., None]
+        board = np.where(even, own + 2 * other, 2 * own + other)
         number = (board * self._power).sum(axis=-1)
         place = np.searchsorted(self.solution.position, number)
         place = np.minimum(place, len(self.solution.position) - 1)

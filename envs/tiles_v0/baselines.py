@@ -47,9 +47,10 @@ from typing import Any
 import numpy as np
 
 from corral.envs.core import Array, Observation
+from corral.envs.masks import MASK, OBSERVATION, first, greedy, highest
 from corral.envs.policy import Decision, Memoryless, Policy
 from corral.envs.reference import Makers, reference_player
-from corral.envs.tiles_v0 import TilesRules
+from corral.envs.tiles_v0.rules import TilesRules
 from corral.envs.tiles_v0.templates import PIXELS, TILES, VALUES
 from corral.errors import UnknownNameError
 
@@ -66,8 +67,6 @@ __all__ = [
 PRICE = 0.01
 """What greedy counts for each value, in nats; the reward counts 0.002."""
 
-OUT = -np.inf
-
 
 class InOrder(Memoryless):
     """A tile selector that goes row by row, from left to right."""
@@ -82,7 +81,7 @@ class InOrder(Memoryless):
         rng: np.random.Generator | None = None,
         deterministic: bool = False,
     ) -> Decision:
-        return Decision(np.asarray(observation["action_mask"]).argmax(axis=-1))
+        return Decision(first(observation[MASK]))
 
 
 class SameLevel(Memoryless):
@@ -98,8 +97,7 @@ class SameLevel(Memoryless):
         rng: np.random.Generator | None = None,
         deterministic: bool = False,
     ) -> Decision:
-        legal = np.asarray(observation["action_mask"]).sum(axis=-1)  # they are 0 .. legal - 1
-        return Decision(np.minimum(self.level, legal - 1))
+        return Decision(np.minimum(self.level, highest(observation[MASK])))
 
 
 class Greedy(Memoryless):
@@ -117,21 +115,19 @@ class Greedy(Memoryless):
         rng: np.random.Generator | None = None,
         deterministic: bool = False,
     ) -> Decision:
-        mask = np.asarray(observation["action_mask"])
-        legal = np.atleast_2d(mask) != 0
-        vector = np.atleast_2d(observation["observation"]["vector"])
+        mask = np.asarray(observation[MASK])
+        vector = np.atleast_2d(observation[OBSERVATION]["vector"])
         k = len(self.rules.classes)
         worth = expected_information(vector[:, :k].astype(np.float64), self.overlap)  # [R, 16, L]
         values = np.array(VALUES[: self.rules.levels])
         worth = worth - self.price * values
-        if mask.shape[-1] == TILES and legal.shape[1] != self.rules.levels:
+        if mask.shape[-1] == TILES:
             left = np.rint(vector[:, k] * self.rules.budget)
-            worth = np.where(values <= left[:, None, None], worth, OUT).max(axis=2)
+            worth = np.where(values <= left[:, None, None], worth, -np.inf).max(axis=2)
         else:
             tile = np.rint(vector[:, k + 1] * TILES).astype(np.int64) - 1
             worth = worth[np.arange(len(worth)), tile]
-        best = np.where(legal, worth, OUT).argmax(axis=1)
-        return Decision(np.asarray(best if mask.ndim == 2 else best[0]))
+        return Decision(greedy(worth.reshape(mask.shape), mask))
 
 
 def expected_information(probability: Array, overlap: Array) -> Array:

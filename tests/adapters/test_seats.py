@@ -11,7 +11,7 @@ from corral.adapters import SeatEnv
 from corral.envs import ENVIRONMENTS, make_rules
 from corral.envs.arena_v0 import ArenaRules
 from corral.envs.arena_v0.baselines import Still
-from corral.envs.teams import reference_team, team_names
+from corral.envs.reference import reference_team, team_names
 from corral.errors import (
     ActionError,
     UnknownNameError,

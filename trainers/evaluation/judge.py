@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from corral.data import Trace, load_trace
+from corral.envs.core import teams_of
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.baselines import PAIRS, baseline_team
-from corral.envs.reference import reference_teams
 from corral.errors import ScaleError
 from corral.trainers.evaluation.episodes import TeamScore, evaluate_players, evaluate_team
 from corral.trainers.evaluation.players import Player
@@ -100,7 +100,7 @@ def evaluate(
         scores = evaluate_players(rules, teams, episodes=episodes, seed=seed)
         known = [
             evaluate_team(rules, Player(team, False), episodes=episodes, seed=seed, label=name)
-            for name, team in reference_teams(rules).items()
+            for name, team in teams_of(rules).items()
         ]
         scores[-1:-1] = [dataclasses.replace(score, mode="") for score in known]  # random is last
         _write_scores(given, scores, folder)

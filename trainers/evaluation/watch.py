@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from corral.envs.core import Array, Rules, generator, require_legal
+from corral.envs.core import Array, Rules, generator
 from corral.envs.dfaas_v0.baselines import split_pair
+from corral.envs.masks import require_legal
 from corral.envs.policy import Policy
+from corral.envs.reference import reference_team
 from corral.envs.registry import REGISTERED, env_spec, make_rules
 from corral.envs.render.window import Window
-from corral.envs.teams import reference_team
 from corral.errors import CorralError, MissingExtraError, RunError
 from corral.trainers.evaluation.players import Player, Seat, as_player
 from corral.trainers.evaluation.video import encoder_of, shrunk, write_clip
@@ -70,7 +71,7 @@ def watch(
     Args:
         game: an environment's name, rules, or a run (its folder): the environment it was trained
             in, on the rows that it did not see where there are such.
-        policies: the name of a reference team (``corral.envs.teams``; in dfaas_v0 a pair such as
+        policies: a reference team's name (``corral.envs.reference``; in dfaas_v0 a pair such as
             "overflow/two"), a run, a Player, a Policy for everybody, or a mapping agent -> Policy.
             Default: the run's own team, else random legal play.
         out: a file that ends in .gif or .mp4; without it, and without ``text``, a window opens.

@@ -22,8 +22,8 @@ from corral.cli.app import app
 from corral.envs import make, make_rules
 from corral.envs.arena_v0 import ArenaRules
 from corral.envs.core import generator
+from corral.envs.reference import reference_team
 from corral.envs.render.window import Window
-from corral.envs.teams import reference_team
 from corral.errors import CorralError, MissingExtraError, RunError, UnknownNameError
 from corral.trainers.evaluation.episodes import evaluate_team
 from corral.trainers.evaluation.players import Player, RandomPolicy

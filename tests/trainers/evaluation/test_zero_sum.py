@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from corral.envs import make_rules
+from corral.envs.core import teams_of
 from corral.envs.policy import Decision
 from corral.envs.reference import (
     RandomPolicy,
     reference_player,
     reference_players,
-    reference_teams,
 )
 from corral.envs.registry import ENVIRONMENTS, PROBES
 from corral.envs.rps_v0.baselines import AlwaysSame
@@ -157,12 +157,12 @@ def test_reference_players_play_their_environment(name: str) -> None:
 
 
 def test_teams_of_reference_players() -> None:
-    teams = reference_teams(make_rules("arena_v0"))
+    teams = teams_of(make_rules("arena_v0"))
     assert list(teams) == [
         *("random/still", "random/chase"),
         *("nearest/random", "nearest/still", "nearest/chase"),
     ]
-    assert reference_teams(make_rules("two_step_v0")) == {}
+    assert teams_of(make_rules("two_step_v0")) == {}
 
 
 # --- corral evaluate -----------------------------------------------------------------------------

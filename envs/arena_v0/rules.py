@@ -1,0 +1,249 @@
+"""The rules of arena_v0 as array code; ``corral.envs.arena_v0`` is their manual."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from gymnasium import spaces
+
+from corral.envs.arena_v0.render import Frame, ansi, draw
+from corral.envs.arguments import nonnegative_int, one_of
+from corral.envs.core import Array, Observation, Outcome, agent_views
+from corral.envs.masks import masked_space
+from corral.envs.policy import Policy
+
+__all__ = ["ArenaRules", "ArenaState"]
+
+MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # rows and columns of up, right, down, left
+
+COLLISION = 2  # else 1 for a new field, 0 for none
+REWARDS = np.array(  # [3, N] explorer, blocker
+    [[-0.5, -0.1], [1.0, -0.1], [-1.0, 1.0]], dtype=np.float32
+)
+
+INFO = ("new_field", "fields_visited", "collision", "illegal_actions")
+
+EXPLORER, BLOCKER = 0, 1  # the agents, along axis N
+IS_BLOCKER = np.array([[False], [True]])  # [N, 1]
+OWN_AND_OTHER = np.array([EXPLORER, BLOCKER, BLOCKER, EXPLORER])  # as both observe positions
+
+
+@dataclass
+class ArenaState:
+    """B copies of the game between two steps; of two agents the explorer comes first."""
+
+    t: Array  # int64 [B] steps since the episode began
+    first: Array  # bool [B, max_cycles] whether the blocker moves first, in each step
+    position: Array  # int64 [B, 2] number of the field where each stands
+    before: Array  # int64 [B, 2] the same before the last step, kept for pictures
+    entered: Array  # int32 [B, H W] step in which the explorer entered a field first; 0: never
+    score: Array  # float32 [B, 2] rewards so far, kept for pictures
+
+
+class ArenaRules:
+    """The rules of arena_v0 over B copies; see the manual of the package.
+
+    Args:
+        width: columns of the grid.
+        height: rows of the grid; it needs at least two fields in all.
+        max_cycles: steps of an episode.
+        observation: "positions", or "visited": also the fields that the explorer has been to.
+        walls: moves off the grid "bump", and enter the field one stands on; or "mask": are illegal.
+        illegal: what an action outside the mask does: "penalise" or "raise".
+
+    Raises:
+        ValueError: an argument is out of its range.
+    """
+
+    name = "arena_v0"
+    agents: tuple[str, ...] = ("agent_1", "agent_2")
+    render_modes = ("human", "ansi", "rgb_array")
+    render_fps = 4
+    simultaneous = True
+
+    def __init__(
+        self,
+        width: int = 10,
+        height: int = 10,
+        *,
+        max_cycles: int = 100,
+        observation: Literal["positions", "visited"] = "positions",
+        walls: Literal["bump", "mask"] = "bump",
+        illegal: Literal["penalise", "raise"] = "penalise",
+    ) -> None:
+        self.width = nonnegative_int("width", width, least=1)
+        self.height = nonnegative_int("height", height, least=1)
+        self.max_cycles = nonnegative_int("max_cycles", max_cycles, least=1)
+        self.observation = one_of("observation", observation, ("positions", "visited"))
+        self.walls = one_of("walls", walls, ("bump", "mask"))
+        self.illegal = one_of("illegal", illegal, ("penalise", "raise"))
+        self.fields = self.width * self.height
+        if self.fields < 2:
+            raise ValueError(
+                f"width={width}, height={height}: two agents need 2 fields or more; give a larger "
+                "width or height"
+            )
+        # Where each move leads, and whether it stays on the grid: [H W, 4].
+        rows, columns = np.divmod(np.arange(self.fields), self.width)
+        down, right = np.array(MOVES).T
+        row, column = rows[:, None] + down, columns[:, None] + right
+        inside = (row >= 0) & (row < self.height) & (column >= 0) & (column < self.width)
+        self.target = np.where(inside, row * self.width + column, np.arange(self.fields)[:, None])
+        self.inside = inside
+        # Where own and other's one-hot begin in the features of the explorer, of the blocker.
+        own, other, agent = 0, self.fields, self._features
+        self._parts = np.array([[own], [other], [agent + own], [agent + other]])
+
+    def distance(self, one: Array, other: Array) -> Array:
+        """Moves between fields, given by number, on an empty grid; the two are broadcast."""
+        (row, column), (row_2, column_2) = np.divmod(one, self.width), np.divmod(other, self.width)
+        return np.asarray(np.abs(row - row_2) + np.abs(column - column_2))
+
+    @property
+    def _features(self) -> int:
+        return (3 if self.observation == "visited" else 2) * self.fields
+
+    @property
+    def identity(self) -> str:
+        """Equal for rules that play alike."""
+        return (
+            f"{self.name} {self.width}x{self.height}, {self.max_cycles} steps, "
+            f"observation {self.observation}, walls {self.walls}"
+        )
+
+    def teams(self) -> dict[str, dict[str, Policy]]:
+        """Return its reference teams by name, see ``corral.envs.arena_v0.baselines``."""
+        from corral.envs.arena_v0.baselines import teams_of  # which imports this module
+
+        return teams_of(self)
+
+    # --- Spaces ----------------------------------------------------------------------------------
+
+    def observation_space(self, agent: str) -> spaces.Dict:
+        return masked_space(spaces.Box(0.0, 1.0, (self._features,), np.float32), len(MOVES))
+
+    def action_space(self, agent: str) -> spaces.Discrete:
+        return spaces.Discrete(len(MOVES))
+
+    def state_space(self) -> spaces.Box:
+        return spaces.Box(0.0, 1.0, (3 * self.fields,), np.float32)
+
+    # --- An episode ------------------------------------------------------------------------------
+
+    def start(self, rngs: Sequence[np.random.Generator]) -> ArenaState:
+        """Fresh episodes; each generator draws a number of [0, 1) per step: who moves first."""
+        b = len(rngs)
+        drawn = np.empty((b, self.max_cycles))
+        for rng, row in zip(rngs, drawn, strict=True):
+            rng.random(out=row)  # a fifth of the time of rng.integers
+        return ArenaState(
+            t=np.zeros(b, dtype=np.int64),
+            first=drawn >= 0.5,
+            position=self._corners(b),
+            before=self._corners(b),
+            entered=np.zeros((b, self.fields), dtype=np.int32),
+            score=np.zeros((b, 2), dtype=np.float32),
+        )
+
+    def _corners(self, num_envs: int) -> Array:
+        """Return where both begin, [B, N]; each agent's numbers lie side by side, for speed."""
+        corners = np.empty((2, num_envs), dtype=np.int64)
+        corners[EXPLORER], corners[BLOCKER] = 0, self.fields - 1
+        return corners.T
+
+    def observe(self, state: ArenaState) -> dict[str, Observation]:
+        b, features = len(state.t), self._features
+        flat = np.zeros(b * 2 * features, dtype=np.float32)
+        ones = state.position.T.take(OWN_AND_OTHER, axis=0) + self._parts  # [4, B]
+        ones += np.arange(0, len(flat), 2 * features)  # where each environment's features begin
+        flat[ones] = 1.0
+        observation = flat.reshape(b, 2, features)
+        if self.observation == "visited":
+            observation[..., 2 * self.fields :] = (state.entered > 0)[:, None]
+        if self.walls == "mask":
+            mask = self.inside.take(state.position, axis=0).view(np.int8)  # [B, 2, 4]
+        else:
+            mask = np.ones((b, 2, len(MOVES)), dtype=np.int8)
+        return agent_views(self.agents, observation, mask)
+
+    def acting(self, state: ArenaState) -> Array:
+        return np.ones(state.position.shape, dtype=bool)
+
+    def step(self, state: ArenaState, action: Array) -> Outcome[ArenaState]:
+        b = len(action)
+        rows = np.arange(b)
+        position, move = state.position.T, action.T  # [N, B]
+        target = self.target[position, move]  # the own field where a move leads off the grid
+        info = np.zeros((len(INFO), b, 2), dtype=np.int64)
+        new_field, fields_visited, collision, illegal = info  # [B, N] each
+
+        # The agent drawn for this step moves first. It collides if its move leads to the field
+        # where the other stands.
+        blocker_first = state.first[rows, state.t]
+        moves_first = blocker_first == IS_BLOCKER
+        onto_other = target == position[::-1]
+        # Then the other moves. It collides if its move leads to where the first stands by now: on
+        # its old field if it collided, else on its target.
+        meets = np.where(onto_other[::-1], onto_other, target[EXPLORER] == target[BLOCKER])
+        collides = np.where(moves_first, onto_other, meets)
+        # Who collides stays.
+        collision[:] = collides.T
+        state.before, state.position = state.position, np.where(collides, position, target).T
+
+        # The explorer enters its target (its own field, where it bumps into a wall) unless it
+        # collides or its move is illegal. A field is new when it is entered for the first time.
+        field = rows * self.fields + target[EXPLORER]  # in a row with all environments' fields
+        entered = state.entered.reshape(-1)  # a view
+        when = entered[field]
+        enters = (when == 0) & ~collides[EXPLORER]
+        if self.walls == "mask":
+            inside = self.inside[position, move]
+            illegal[:] = ~inside.T
+            enters &= inside[EXPLORER]
+        state.t += 1
+        entered[field] = np.where(enters, state.t, when)
+        fields_visited[:, EXPLORER] = enters
+
+        # A collision by either decides the rewards, else whether the field was new.
+        clash = collides[EXPLORER] | collides[BLOCKER]
+        new_field[:, EXPLORER] = enters & ~clash
+        reward = REWARDS.take(np.where(clash, COLLISION, enters), axis=0)  # [B, N]
+        state.score += reward
+        terminated = np.zeros((b, 2), dtype=bool)
+        return Outcome(state, reward, terminated, dict(zip(INFO, info, strict=True)))
+
+    def info(self, state: ArenaState) -> dict[str, Array]:
+        return {key: np.zeros_like(state.position) for key in INFO}
+
+    def global_state(self, state: ArenaState) -> Array:
+        b, f = len(state.t), self.fields
+        seen = np.zeros((b, 3 * f), dtype=np.float32)
+        seen[np.arange(b)[:, None], np.add(state.position, (0, f))] = 1.0
+        seen[:, 2 * f :] = state.entered > 0
+        return seen
+
+    def render(self, state: ArenaState, info: dict[str, Array], mode: str) -> Any:
+        frame = self.frame(state, info)
+        return ansi(frame) if mode == "ansi" else draw(frame)
+
+    def frame(self, state: ArenaState, info: dict[str, Array]) -> Frame:
+        """The last step of copy 0 in plain numbers."""
+        t = int(state.t[0])
+        explorer, blocker = (divmod(place, self.width) for place in state.position[0].tolist())
+        explorer_was, blocker_was = (
+            divmod(place, self.width) for place in state.before[0].tolist()
+        )
+        return Frame(
+            t=t,
+            max_cycles=self.max_cycles,
+            entered=tuple(map(tuple, state.entered[0].reshape(self.height, self.width).tolist())),
+            places=(explorer, blocker),
+            before=(explorer_was, blocker_was),
+            score=(float(state.score[0, 0]), float(state.score[0, 1])),
+            first=int(state.first[0, t - 1]) if t else None,
+            collision=(bool(info["collision"][0, 0]), bool(info["collision"][0, 1])),
+            new_field=bool(info["new_field"][0, 0]),
+        )

@@ -1,0 +1,51 @@
+"""Every public module and every name in its ``__all__`` can be imported."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+
+import pytest
+
+from corral.envs import ENVIRONMENTS
+from corral.errors import MissingExtraError
+
+PUBLIC = [
+    "corral",
+    "corral.data",
+    "corral.envs",
+    "corral.adapters",
+    "corral.trainers",
+    *(f"corral.envs.{name}" for name in ENVIRONMENTS),
+    *(f"corral.adapters.{name}" for name in ("gymnasium", "rllib", "torchrl", "sb3", "supersuit")),
+    "corral.algorithms",
+]
+OPTIONAL = {"ray", "torchrl", "tensordict"}  # not installed beside the other extras
+
+
+def public_module(name: str) -> object:
+    try:
+        return importlib.import_module(name)
+    except MissingExtraError as error:
+        pytest.skip(f"{name}: {error}")
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] in OPTIONAL or error.name == "corral.algorithms":
+            pytest.skip(f"{name}: {error}")
+        raise
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_names_can_be_imported(name: str) -> None:
+    module = public_module(name)
+    names = getattr(module, "__all__", [])
+    assert names or name == "corral.trainers"
+    missing = [each for each in names if not hasattr(module, each)]
+    assert missing == []
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_environments_have_a_manual_and_their_rules(name: str) -> None:
+    module = importlib.import_module(f"corral.envs.{name}")
+    assert (inspect.getdoc(module) or "").startswith(f"{name}: ")
+    assert "Version history" in inspect.getdoc(module)
+    assert getattr(module, ENVIRONMENTS[name].rules).name == name
