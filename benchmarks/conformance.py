@@ -86,7 +86,7 @@ def chess_infos_grow() -> bool:
 
 
 REPRODUCED: dict[tuple[str, str], Callable[[], bool]] = {
-    ("num_envs", "EzPickle"): copies_are_fresh,
+    ("copies", "EzPickle"): copies_are_fresh,
     ("info", "keys"): chess_infos_grow,
 }
 """Kinds of findings, by check and cause, and a demonstration without corral."""

@@ -113,14 +113,14 @@ FAULTS = {
     "RemembersTheEpisodeBefore": ("reset", "error", "against a fresh environment; forgets"),
     "GlobalGenerator": ("shared-state", "error", "stepped in turn.*reward; nothing of each"),
     "ClockOfTheClass": ("shared-state", "error", "stepped in turn.*reward; nothing of each"),
-    "CannotBePickled": ("num_envs", "warning", "pickle.dumps.*raised; a copy"),
-    "LosesItsGenerator": ("num_envs", "error", "pickle.*in the copy another reward; no copy"),
+    "CannotBePickled": ("copies", "warning", "pickle.dumps.*raised; a copy"),
+    "LosesItsGenerator": ("copies", "error", "pickle.*in the copy another reward; no copy"),
     "RebuiltByEzPickle": (
-        "num_envs",
+        "copies",
         "warning",
         "in the copy another end by an exception; no copy",
     ),
-    "SharesWithItsCopy": ("num_envs", "error", "deepcopy.*in the copy; no copy"),
+    "SharesWithItsCopy": ("copies", "error", "deepcopy.*in the copy; no copy"),
     "OrderOfASet": ("hashing", "error", "PYTHONHASHSEED.*another list of agents; every process"),
     "HashOfANumberedName": ("hashing", "error", "PYTHONHASHSEED.*reward of; every process"),
     "NumberOfTheProcess": ("processes", "error", "another process.*reward of; every process"),
@@ -225,7 +225,7 @@ def test_a_process_that_cannot_import_the_environment_is_said_too(
 
 def test_what_stands_on_repeatability_is_not_run_without_it() -> None:
     result = check_env(faulty_envs.NotSeeded, processes=False)
-    assert {"reset", "shared-state", "num_envs", "other-seeds"} <= set(result.not_run)
+    assert {"reset", "shared-state", "copies", "other-seeds"} <= set(result.not_run)
     assert "see seed" in result.not_run["reset"]
     assert not set(result.not_run) & set(result.checks)
 
@@ -282,6 +282,6 @@ def test_global_generators_and_warnings_are_left_alone(recwarn: pytest.WarningsR
 
 
 def test_the_page_lists_the_checks() -> None:
-    page = Path(__file__).parents[2] / "docs" / "conformance.md"
+    page = Path(__file__).parents[3] / "docs" / "conformance.md"
     for name, kept in CHECKS.items():
         assert f"| `{name}` | {kept} |\n" in page.read_text(encoding="utf-8")
