@@ -112,7 +112,7 @@ class Session:
         played = game or self.game()
         played.begin(seed, stream)
         ended = play_on(played, self.limit_of(played))
-        if not ended and self.limit > SHORT:
+        if not ended and not self.findings.has("endless"):
             self.findings.add(
                 "endless: limit",
                 at=(None, seed, played.step),
@@ -121,7 +121,7 @@ class Session:
                 advice="give the environment a time limit; or, if its episodes are that long, "
                 f"raise the check's limit, {self.limit:,}",
             )
-            self.limit = SHORT
+            self.limit = min(self.limit, SHORT)
         self.count(played)
         return played
 

@@ -63,7 +63,8 @@ class StepChecks:
                 self._info(agent, info)
         if game.turns:
             self._turns.watch(game, view)
-        self._changes(game, view)
+        state = self._state(game.env)
+        self._changes(game, view, state)
 
     def _add(
         self, fault: str, agent: Any = None, severity: Severity = "error", **texts: str
@@ -169,6 +170,27 @@ class StepChecks:
         for misfit in misfits(game.space("observation", agent), observation, top=True):
             self._add(f"observation: {misfit.cause}", agent, misfit.severity, **misfit.texts)
 
+    def _state(self, env: Any) -> Any:
+        """Return the global state, once it is checked; None: the environment has none."""
+        space = getattr(env, "state_space", None)
+        if not isinstance(space, spaces.Space):
+            return None
+        try:
+            state = env.state()
+        except NotImplementedError:
+            return None
+        except Exception as error:  # whatever it raises
+            self._add(
+                "api: state raises",
+                seen=f"state() raised {type(error).__name__}: {error}",
+                expected="the global state, at any time after reset",
+                advice="leave state_space out where there is no state()",
+            )
+            return None
+        for misfit in misfits(space, state, "state()"):
+            self._add(f"observation: state {misfit.cause}", None, misfit.severity, **misfit.texts)
+        return state
+
     def _reward(self, agent: Any, reward: Any) -> None:
         number = number_of(reward)
         if number is not None and math.isfinite(number):
@@ -231,7 +253,7 @@ class StepChecks:
 
     # --- Values handed out ----------------------------------------------------------------------
 
-    def _changes(self, game: Game, view: View) -> None:
+    def _changes(self, game: Game, view: View, state: Any) -> None:
         """Compare what the call before handed out with what it was then; remember this call's."""
         for what, agent, step, thing, was in self._handed_out:
             if fingerprint(thing) == was:
@@ -245,6 +267,7 @@ class StepChecks:
                 advice="return a copy, and not the array or dict that the next step writes to",
             )
         values = [("observation", agent, value) for agent, value in view.observations.items()]
+        values += [] if state is None else [("state", None, state)]
         if not game.turns:
             values += [("info", agent, info) for agent, info in view.infos.items()]
             tables = (view.rewards, view.terminations, view.truncations)

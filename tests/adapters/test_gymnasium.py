@@ -25,8 +25,8 @@ from corral.errors import (
     UnknownNameError,
     UnsupportedSpaceError,
 )
+from support.contract import plain
 from support.loads import small_trace
-from support.players import plain
 from support.steady_rules import SteadyRules
 from support.turn_rules import MortalRules, PileRules
 

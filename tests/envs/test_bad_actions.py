@@ -29,8 +29,8 @@ from corral.errors import (
     IllegalActionWarning,
     ResetNeededError,
 )
+from support.contract import ContractViolation, require
 from support.loads import small_trace
-from support.players import ContractViolation, require
 from support.turn_rules import MortalRules, PileRules
 
 CONFIGURATION = {"trace": small_trace(), "max_cycles": 5, "queue": 2, "start": 6}
