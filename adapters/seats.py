@@ -34,9 +34,9 @@ Chooser = Callable[[Observation], int]
 """A legal action for one observation."""
 
 Opponents = str | Policy | Chooser | Mapping[str, Policy | Chooser] | None
-"""Who plays the other seats: a reference team's name (``corral.envs.reference``), one policy for all,
-or a mapping from agents to policies, that of the learner's seat not being asked; None: uniformly
-random legal play."""
+"""Who plays the other seats: a reference team's name (``corral.envs.reference``), one policy for
+all, or a mapping from agents to policies, that of the learner's seat not being asked; None:
+uniformly random legal play."""
 
 
 class Seat:

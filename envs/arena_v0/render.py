@@ -12,20 +12,31 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from corral.envs.render.canvas import Box, Canvas, Point, bend, center, mix
+from corral.envs.render.boards import (
+    BLUE,
+    CARD,
+    FAINT,
+    INK,
+    LINE,
+    ORANGE,
+    PAPER,
+    RED,
+    Grid,
+    bar,
+    board_and_panel,
+    swatch,
+)
+from corral.envs.render.canvas import Box, Canvas, Point, bend, mix, sentence
 
 __all__ = ["Frame", "ansi", "draw"]
 
 LARGEST = 110  # a field of the picture, in pixels at scale 1
 COLUMNS = 80  # of the text picture, and as many rows of the grid
 
-# Okabe and Ito's colours that keep apart for colour-blind eyes; red a little deeper than theirs.
-EXPLORER, BLOCKER, CLASH = "#0072b2", "#e69f00", "#cc2f10"
 OLD, RECENT = "#dceee5", "#58b592"
-INK, FAINT, LINE, PAPER, CARD = "#1b2530", "#5c6873", "#cdd4db", "#f6f8fa", "#ffffff"
 
 NAMES = ("explorer", "blocker")
-COLORS = (EXPLORER, BLOCKER)
+COLORS = (BLUE, ORANGE)
 
 Place = tuple[int, int]  # row and column
 
@@ -131,45 +142,41 @@ def draw(frame: Frame, *, width: int = 960, height: int = 640) -> npt.NDArray[np
 
     Raises MissingExtraError without Pillow (extra ``[render]``).
     """
-    canvas = Canvas(width, height, PAPER)
-    k = min(width / 960, height / 640)
-    panel = 316 * k
-    margin = 28 * k
-    _grid(canvas, frame, (margin, margin, width - panel - margin, height - margin), k)
-    _panel(canvas, frame, (width - panel, margin, width - margin, height - margin), k)
+    canvas, board, panel, k = board_and_panel(width, height)
+    _grid(canvas, frame, board, k)
+    _panel(canvas, frame, panel, k)
     return canvas.pixels()
 
 
 def _grid(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
     rows, columns = len(frame.entered), len(frame.entered[0])
-    size = min((area[2] - area[0]) / columns, (area[3] - area[1]) / rows, LARGEST * k)
-    x, y = center(area)
-    left, top = x - size * columns / 2, y - size * rows / 2
-    gap = min(1.5 * k, 0.06 * size)
-
-    def field(place: Place) -> Box:
-        x, y = left + place[1] * size, top + place[0] * size
-        return x, y, x + size, y + size
-
+    grid = Grid.fit(area, rows, columns, LARGEST * k)
+    size, gap = grid.size, min(1.5 * k, 0.06 * grid.size)
     for row, steps in enumerate(frame.entered):
         for column, step in enumerate(steps):
-            x0, y0, x1, y1 = field((row, column))
-            inner = (x0 + gap, y0 + gap, x1 - gap, y1 - gap)
             fill = _shade(step, frame.t) if step else CARD
             outline = None if step or size < 6 else LINE
-            canvas.box(inner, fill, outline=outline, stroke=k, radius=0.12 * size)
+            canvas.box(
+                grid.field((row, column), gap), fill, outline=outline, stroke=k, radius=0.12 * size
+            )
     for agent in (1, 0):
-        start, end = center(field(frame.before[agent])), center(field(frame.places[agent]))
+        start, end = (
+            grid.middle(frame.before[agent]),
+            grid.middle(frame.places[agent]),
+        )
         if start != end:
             _way(canvas, start, end, size, mix(COLORS[agent], INK, 0.1), (0.0, 0.62))
         _piece(canvas, agent, end, 0.34 * size)
     for agent in (1, 0):
         if frame.collision[agent]:
-            start, end = center(field(frame.places[agent])), center(field(frame.hit(agent)))
+            start, end = (
+                grid.middle(frame.places[agent]),
+                grid.middle(frame.hit(agent)),
+            )
             aside = 0.17 if all(frame.collision) else 0.0  # to the right of each: two arrows
             x, y = aside * (start[1] - end[1]), aside * (end[0] - start[0])
             start, end = (start[0] + x, start[1] + y), (end[0] + x, end[1] + y)
-            _way(canvas, start, end, 1.3 * size, CLASH, (0.31, 0.72), halo=CARD)
+            _way(canvas, start, end, 1.3 * size, RED, (0.31, 0.72), halo=CARD)
 
 
 def _shade(step: int, t: int) -> str:
@@ -216,13 +223,13 @@ def _panel(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
         bold=True,
         width=room,
     )
-    bar = (left, top + 38 * k, right, top + 44 * k)
-    canvas.box(bar, mix(LINE, PAPER, 0.3), radius=3 * k)
-    done = left + room * min(1.0, frame.t / frame.max_cycles)
-    canvas.box((left, bar[1], done, bar[3]), FAINT, radius=3 * k)
-    color = CLASH if any(frame.collision) else INK if frame.new_field else FAINT
-    event = frame.event[0].upper() + frame.event[1:]
-    canvas.text((left, top + 70 * k), event, 17 * k, fill=color, bold=True, width=room)
+    box = (left, top + 38 * k, right, top + 44 * k)
+    done = min(1.0, frame.t / frame.max_cycles)
+    bar(canvas, box, done, FAINT, ground=mix(LINE, PAPER, 0.3), radius=3 * k)
+    color = RED if any(frame.collision) else INK if frame.new_field else FAINT
+    canvas.text(
+        (left, top + 70 * k), sentence(frame.event), 17 * k, fill=color, bold=True, width=room
+    )
     if frame.first is not None:
         text = f"The {NAMES[frame.first]} moved first."
         canvas.text((left, top + 93 * k), text, 14 * k, fill=FAINT, width=room)
@@ -257,28 +264,25 @@ def _progress(canvas: Canvas, frame: Frame, box: Box, k: float) -> None:
     left, top, right, _ = box
     text = f"{frame.visited} of {frame.fields} fields visited"
     canvas.text((left, top + 10 * k), text, 17 * k, fill=INK, bold=True, width=right - left)
-    bar = (left, top + 28 * k, right, top + 44 * k)
-    canvas.box(bar, CARD, outline=LINE, stroke=k, radius=4 * k)
+    area = (left, top + 28 * k, right, top + 44 * k)
     share = frame.visited / frame.fields
-    canvas.box((left, bar[1], left + (right - left) * share, bar[3]), RECENT, radius=4 * k)
+    bar(canvas, area, share, RECENT, ground=CARD, radius=4 * k, outline=LINE, stroke=k)
 
 
 def _legend(canvas: Canvas, box: Box, k: float) -> None:
     left, top, right, _ = box
     y, size = top + 12 * k, 13.5 * k
-    swatch = 18 * k
-    canvas.box((left, y - 9 * k, left + swatch, y + 9 * k), CARD, outline=LINE, radius=3 * k)
+    swatch(canvas, left, y, CARD, LINE, k, radius=3 * k)
     canvas.text((left + 28 * k, y), "not visited yet", size, fill=INK)
     y += 30 * k
     for place, age in enumerate((24, 8, 3, 0)):
-        x = left + place * 20 * k
-        canvas.box((x, y - 9 * k, x + swatch, y + 9 * k), _shade(0, age), radius=3 * k)
+        swatch(canvas, left + place * 20 * k, y, _shade(0, age), None, k, radius=3 * k)
     canvas.text((left + 88 * k, y), "visited, deeper: later", size, fill=INK, width=right - left)
     y += 30 * k
     size_of_arrow, whole = 42 * k, (0.0, 1.0)
-    moved = mix(EXPLORER, INK, 0.1)
+    moved = mix(BLUE, INK, 0.1)
     _way(canvas, (left, y), (left + 30 * k, y), size_of_arrow, moved, whole)
     canvas.text((left + 38 * k, y), "moved", size, fill=INK)
     x = left + 100 * k
-    _way(canvas, (x, y), (x + 30 * k, y), size_of_arrow, CLASH, whole)
+    _way(canvas, (x, y), (x + 30 * k, y), size_of_arrow, RED, whole)
     canvas.text((x + 38 * k, y), "ran into the other", size, fill=INK)

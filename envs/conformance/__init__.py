@@ -1,4 +1,4 @@
-"""check_env: whether an environment, ours or anybody's, keeps what learners rely on.
+"""check_env: the check of an environment, ours or anybody's, for what learners rely on.
 
     from corral.envs import check_env
 
@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from corral.envs.arguments import nonnegative_int
-from corral.envs.conformance.checks import ALL, begin
-from corral.envs.conformance.masks import try_masks
+from corral.envs.conformance.episodes import check_episodes
+from corral.envs.conformance.masks import check_masks
 from corral.envs.conformance.play import Make
 from corral.envs.conformance.processes import Processes
 from corral.envs.conformance.report import CHECKS, CheckResult, Finding, Findings
@@ -48,7 +48,7 @@ class Named:
         return self.find()(**self.arguments)
 
     def find(self) -> Any:
-        """The function. Raises ImportError or AttributeError where there is none."""
+        """Return the function. Raises ImportError or AttributeError where there is none."""
         found: Any = importlib.import_module(self.module)
         for part in self.function.split("."):
             found = getattr(found, part)
@@ -91,20 +91,20 @@ def check_env(
     began = time.monotonic()
     session = Session(make, Findings(), numbers, limit, stochastic)
     with _quiet():
-        can_be_played = begin(session)
+        can_be_played = session.begin()
         if can_be_played:
             _play(session, processes)
-    found = session.findings
+    findings = session.findings
     order = list(CHECKS)
     ranked = sorted(
-        found.found.values(), key=lambda f: (f.severity != "error", order.index(f.check))
+        findings.found.values(), key=lambda f: (f.severity != "error", order.index(f.check))
     )
     if can_be_played:
-        run = [name for name in order if _applies(name, session) and name not in found.not_run]
+        run = [name for name in order if _applies(name, session) and name not in findings.not_run]
     else:
         run = ["api", "spaces"]
         why = "the environment cannot be played, see above"
-        found.skip([name for name in order if name not in run], why)
+        findings.skip([name for name in order if name not in run], why)
     form = "AEC" if session.turns else "parallel"
     if not session.name:
         form = "not made"
@@ -112,8 +112,8 @@ def check_env(
         environment=session.name or getattr(make, "__name__", str(make)),
         form=form,
         findings=tuple(ranked),
-        not_run=dict(found.not_run),
-        notes=tuple(dict.fromkeys(found.notes)),
+        not_run=dict(findings.not_run),
+        notes=tuple(dict.fromkeys(findings.notes)),
         checks=tuple(run),
         seeds=numbers,
         episodes=session.episodes,
@@ -125,9 +125,8 @@ def check_env(
 def _play(session: Session, processes: bool) -> None:
     elsewhere = Processes(session.make, session.seeds, session.limit) if processes else None
     with elsewhere or nullcontext():
-        for check in ALL:
-            check(session)
-        try_masks(session)
+        check_episodes(session)
+        check_masks(session)
         if elsewhere is None:
             session.findings.skip(["processes", "hashing"], "processes=False")
         else:
@@ -142,7 +141,7 @@ def _applies(name: str, session: Session) -> bool:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the warnings that environments give, most of all of illegal actions."""
+    """Silence the warnings of environments, most of all of illegal actions."""
     logger = logging.getLogger("pettingzoo.utils.env_logger")
     disabled, logger.disabled = logger.disabled, True
     try:

@@ -1,4 +1,4 @@
-"""Whether masks tell the truth: legal and illegal actions, tried on copies of one situation.
+"""Checks of action masks: their form, and their truth.
 
 At some moments of each episode, and for each agent that must act, a few actions that its mask
 allows and a few that it forbids are played, each on a copy (deep copy; where the environment cannot
@@ -17,22 +17,78 @@ own affair: raise, end the game, penalise, play something else. So only these ar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
-from corral.envs.conformance.play import Broke, Game, play_on
+from corral.envs.conformance.play import EXCEPTION, Broke, Game, View, mask_of, play_on
+from corral.envs.conformance.report import Severity, brief, fingerprint
 from corral.envs.conformance.session import Session
-from corral.envs.conformance.trace import EXCEPTION, fingerprint
+from corral.envs.masks import MASK, has_mask
 
-__all__ = ["try_masks"]
+__all__ = ["check_form", "check_masks"]
+
+ADVICE = {
+    "all zero": "end the episode where nothing can be done, or add an action that passes",
+    "two masks": "keep the mask in one place",
+    "else": "action_space.sample(mask) and learners rely on it; build it with np.int8",
+}
+
+# --- The form of a mask --------------------------------------------------------------------------
+
+
+def check_form(game: Game, view: View, agent: Any, add: Callable[..., None]) -> bool:
+    """Check the mask of an agent that is to act, and ``add`` findings; return if it has one."""
+    observation, info = view.observations.get(agent), view.infos.get(agent)
+    mask, space = mask_of(observation, info), game.space("action", agent)
+
+    def bad(cause: str, seen: str, expected: str) -> None:
+        advice = ADVICE.get(cause, ADVICE["else"])
+        add(f"mask: {cause}", agent, seen=seen, expected=expected, advice=advice)
+
+    if mask is None:
+        if has_mask(game.space("observation", agent)):
+            bad("missing", f"no {MASK} in the observation", "its mask")
+        return False
+    if not isinstance(space, spaces.Discrete):
+        return True  # said once in a note: there is no one form of masks for other spaces
+    form = f"an int8 array of shape ({space.n},), of 0 and 1"
+    if not isinstance(mask, np.ndarray):
+        bad("type", f"a {type(mask).__name__}: {brief(mask)}", form)
+        return True
+    if mask.shape != (int(space.n),):
+        bad("shape", f"a mask of shape {mask.shape}", form)
+        return True
+    if mask.dtype != np.int8:
+        bad("dtype", f"a mask of {mask.dtype}", form)
+    if not np.isin(mask, (0, 1)).all():
+        bad("values", f"a mask with {brief(np.unique(mask))}", form)
+    if not mask.any() and not _waits(game, view):
+        bad("all zero", "an all-zero mask, and it has to act", "one legal action or more")
+    if mask_of(observation, None) is not None and mask_of(None, info) is not None:
+        other = np.asarray(mask_of(None, info))
+        if other.shape != mask.shape or (other != mask).any():
+            bad("two masks", "one mask in the observation, another in info", "one mask")
+    return True
+
+
+def _waits(game: Game, view: View) -> bool:
+    """Return True if a mask may be all zero: a ParallelEnv of turns, and another can act."""
+    metadata = getattr(game.env, "metadata", None) or {}
+    in_turns = not metadata.get("is_parallelizable", True)
+    masks = (mask_of(view.observations.get(a), view.infos.get(a)) for a in view.agents)
+    return not game.turns and in_turns and any(np.any(mask) for mask in masks)
+
+
+# --- The truth of masks: legal and illegal actions, tried on copies of one situation -------------
 
 TRIES = 120  # about as many in each episode, at 12 moments or fewer
 COUNTER = re.compile(r"(illegal|invalid)[_ ]?(action|move)", re.IGNORECASE)
 
-TRUTH = "whatever the mask allows is legal, whatever it forbids is not"
+LOSING = "forbid it, or, where it is a legal way to lose, let it be"
 LOOK = "compute the mask and the check of actions from the same rule, on the same state"
 
 
@@ -55,8 +111,23 @@ class Try:
     def moment(self) -> tuple[int, int, str]:
         return self.seed, self.step, str(self.agent)
 
+    def note(self, view: View | None) -> None:
+        """Take down what a view says of the agent and its action; None: the first call raised."""
+        if view is None:
+            return
+        info = view.infos.get(self.agent)
+        for key, value in info.items() if isinstance(info, Mapping) else ():
+            if isinstance(key, str) and COUNTER.search(key) and np.ndim(value) == 0:
+                self.counted = bool(value) or bool(self.counted)
+        if view.is_over(self.agent) and self.ended is None:
+            reward = view.rewards.get(self.agent)
+            ends = view.terminations.get(self.agent), view.truncations.get(self.agent)
+            everyone = all(view.is_over(other) for other in view.terminations)
+            self.ended = fingerprint([reward, *ends, everyone])
+            self.penalty = isinstance(reward, int | float | np.number) and bool(reward < 0)
 
-def try_masks(session: Session) -> None:
+
+def check_masks(session: Session) -> None:
     """Try out masks in an episode of each seed."""
     if not session.masked:
         return
@@ -141,55 +212,21 @@ def _replayed(
 def _outcome(game: Game, tried: Try, actions: Mapping[Any, Any] | None = None) -> Try:
     """Play the action, and on until its agent's next turn: AEC environments may act then."""
     agent = tried.agent
-    view = _Last()
-    game.watcher = view
+    game.view = None
     game.play(actions or {**game.choose(), agent: tried.action})
-    view.note(tried)
+    tried.note(game.view)
     tried.at_once = tried.ended is not None
-    rounds = 2 * len(view.agents)
+    rounds = 2 * len(game.view.agents) if game.view else 0
     while game.turns and not game.over and rounds and agent not in game.asked:
         game.play(game.choose())
-        view.note(tried)
+        tried.note(game.view)
         rounds -= 1
     tried.broke = game.broke
     return tried
 
 
-class _Last:
-    """A watcher that keeps the last view."""
-
-    def __init__(self) -> None:
-        self.view: Any = None
-        self.agents: list[Any] = []
-
-    def see(self, game: Game, view: Any) -> None:
-        self.view = view
-        self.agents = view.agents
-
-    def note(self, tried: Try) -> None:
-        """Take down what the view says of the agent and its action."""
-        view, agent = self.view, tried.agent
-        if view is None:
-            return
-        info = view.infos.get(agent)
-        if isinstance(info, Mapping):
-            for key, value in info.items():
-                if isinstance(key, str) and COUNTER.search(key) and np.ndim(value) == 0:
-                    tried.counted = bool(value) or bool(tried.counted)
-        over = view.terminations.get(agent) or view.truncations.get(agent)
-        if over and tried.ended is None:
-            reward = view.rewards.get(agent)
-            ends = view.terminations.get(agent), view.truncations.get(agent)
-            everyone = all(
-                view.terminations.get(other) or view.truncations.get(other)
-                for other in view.terminations
-            )
-            tried.ended = fingerprint([reward, *ends, everyone])
-            tried.penalty = isinstance(reward, int | float | np.number) and bool(reward < 0)
-
-
 class _Judge:
-    """What all tries together say."""
+    """The findings that follow from all tries together."""
 
     def __init__(self, session: Session, tries: list[Try]) -> None:
         self.session = session
@@ -202,88 +239,53 @@ class _Judge:
         punished = all(each.penalty for each in self.illegal if each.broke is None)
         self.penalty = ends.pop() if len(ends) == 1 and punished else None
 
-    def _add(self, cause: str, severity: Any, tried: Try, seen: str, advice: str = LOOK) -> None:
+    def _add(
+        self, cause: str, tried: Try, what: str, severity: Severity = "error", advice: str = LOOK
+    ) -> None:
         self.session.findings.add(
-            "mask-lies",
-            cause,
+            f"mask-lies: {cause}",
             severity,
-            agent=tried.agent,
-            seed=tried.seed,
-            step=tried.step,
-            seen=seen,
-            expected=TRUTH,
+            at=(tried.agent, tried.seed, tried.step),
+            seen=f"action {tried.action} is {'' if tried.legal else 'il'}legal by the mask, {what}",
+            expected="whatever the mask allows is legal, whatever it forbids is not",
             advice=advice,
         )
 
     def allowed(self) -> None:
-        """Actions that the mask allows."""
+        """Judge the actions that the mask allows."""
         played = {each.moment for each in self.legal if each.broke is None}
         harmless = {each.moment for each in self.legal if each.ended != self.penalty}
         for each in self.legal:
-            action = f"action {each.action} is legal by the mask"
             if each.broke is not None:
                 if each.moment in played:
-                    # This is why play broke, too: it is told once.
+                    # This is why play broke, too: it is reported once.
                     kind = f"step {type(each.broke.error).__name__}"
                     self.session.findings.found.pop(("crash", kind), None)
-                    self._add(
-                        "allowed, raises",
-                        "error",
-                        each,
-                        f"{action}, and raised {each.broke}; another legal one was played",
-                    )
+                    what = f"and raised {each.broke}; another legal one was played"
+                    self._add("allowed, raises", each, what)
             elif each.counted:
-                self._add(
-                    "allowed, counted",
-                    "error",
-                    each,
-                    f"{action}, and info counted it as illegal",
-                )
-            elif (
-                self.penalty
-                and each.at_once
-                and each.ended == self.penalty
-                and each.moment in harmless
-            ):
-                self._add(
-                    "allowed, punished",
-                    "warning",
-                    each,
-                    f"{action}, and ended the game with the penalty that every forbidden action "
-                    "is given",
-                    "forbid it, or, where it is a legal way to lose, let it be",
-                )
+                self._add("allowed, counted", each, "and info counted it as illegal")
+            elif self.penalty == each.ended and each.at_once and each.moment in harmless:
+                what = "and ended the game with the penalty that every forbidden action is given"
+                self._add("allowed, punished", each, what, "warning", LOSING)
 
     def forbidden(self) -> None:
-        """Actions that the mask forbids."""
+        """Judge the actions that the mask forbids."""
         some_end = any(each.ended and each.penalty for each in self.illegal)
         for each in self.illegal:
-            action = f"action {each.action} is illegal by the mask"
             if each.broke is not None:
                 continue
             if self.counting:
                 if each.counted is False:
-                    self._add(
-                        "forbidden, not counted",
-                        "error",
-                        each,
-                        f"{action}, and info did not count it as illegal",
-                    )
+                    what = "and info did not count it as illegal"
+                    self._add("forbidden, not counted", each, what)
             elif self.raising:
                 names = ", ".join(sorted(kind.__name__ for kind in self.raising))
-                self._add(
-                    "forbidden, played",
-                    "warning",
-                    each,
-                    f"{action}, and was played, while others raise {names}",
-                )
+                what = f"and was played, while others raise {names}"
+                self._add("forbidden, played", each, what, "warning")
             elif some_end and not each.ended:
-                self._add(
-                    "forbidden, unpunished",
-                    "warning",
-                    each,
-                    f"{action}, and the game went on, while others end it with a penalty",
-                )
+                what = "and the game went on, while others end it with a penalty"
+                self._add("forbidden, unpunished", each, what, "warning")
         if not self.illegal and not self.session.findings.has("mask-lies"):
             note = "at the moments that were tried masks forbade nothing: there was nothing to try"
         elif self.illegal and not (self.counting or self.raising or some_end):

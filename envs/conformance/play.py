@@ -1,4 +1,4 @@
-"""Playing any PettingZoo environment, parallel or AEC, and writing down what it shows.
+"""Games: any PettingZoo environment, parallel or AEC, played and written down.
 
 A ``Game`` brings both kinds to the same terms. A step is one call of ``step``: of all live agents
 in a parallel environment, of the one whose turn it is in an AEC environment (``step(None)`` of an
@@ -6,7 +6,7 @@ agent whose episode is over is a step too). Agents play random actions, legal on
 mask. An agent's actions are drawn from a stream of its own, so that they do not depend on the order
 of agents: two games that show the same masks play the same actions.
 
-What is shown becomes a ``Trace`` of fingerprints (``corral.envs.conformance.trace``).
+What is observed becomes a ``Trace`` of fingerprints: texts that any process can compare.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import copy
 import pickle
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -23,41 +23,54 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
 
-from corral.envs.conformance.trace import EXCEPTION, Frame, Trace, brief, fingerprint
+from corral.envs.conformance.report import brief, fingerprint
 from corral.envs.core import Array
+from corral.envs.masks import split
 
 __all__ = [
-    "MASK",
-    "SHORT",
+    "EXCEPTION",
     "BadAnswer",
     "Broke",
     "Game",
     "Make",
-    "NotOurs",
+    "NoEnvironment",
+    "Trace",
     "View",
     "Watcher",
     "game_of",
-    "make_game",
     "mask_of",
     "play_on",
-    "record",
-    "steps_of",
-    "usable_mask",
 ]
-
-MASK = "action_mask"
-SHORT = 200  # steps of further episodes, once one did not end within the limit
 
 Make = Callable[[], Any]
 """Makes a fresh environment, a ParallelEnv or an AECEnv."""
+
+TABLES = ("rewards", "terminations", "truncations", "infos")
+"""The attributes of an AECEnv, and the answers of a ParallelEnv's step after observations."""
 
 
 class BadAnswer(Exception):
     """The environment answered a call with something that cannot be read."""
 
 
-class NotOurs(Exception):
+class NoEnvironment(Exception):
     """``make`` gave no PettingZoo environment."""
+
+
+# --- Traces --------------------------------------------------------------------------------------
+
+EXCEPTION = ("exception", "")  # the only part of a frame in which the environment raised
+
+
+@dataclass
+class Frame:
+    """The answer to one call, as fingerprints by (what, agent or "")."""
+
+    step: int  # calls of step so far; 0 is the reset
+    parts: dict[tuple[str, str], str]
+
+
+Trace = list[Frame]
 
 
 # --- A game --------------------------------------------------------------------------------------
@@ -65,7 +78,7 @@ class NotOurs(Exception):
 
 @dataclass
 class View:
-    """What there is to see after one call of reset or step, as the environment handed it out."""
+    """The state of a game after one call of reset or step, as the environment handed it out."""
 
     step: int
     before: list[Any]  # agents that were live before the call; none before a reset
@@ -80,6 +93,10 @@ class View:
     selection: Any = None
     last: tuple[Any, Any, Any, Any] | None = None  # reward, terminated, truncated, info
     stuck: bool = False  # an agent that has ended took its None, and did not leave
+
+    def is_over(self, agent: Any) -> bool:
+        """Return True if the agent's episode has ended."""
+        return bool(self.terminations.get(agent) or self.truncations.get(agent))
 
 
 @dataclass
@@ -97,9 +114,9 @@ class Broke:
 
 
 class Watcher(Protocol):
-    """Is shown every view of a game."""
+    """Gets every view of a game."""
 
-    def see(self, game: Game, view: View) -> None: ...
+    def watch(self, game: Game, view: View) -> None: ...
 
 
 class Game(ABC):
@@ -120,6 +137,7 @@ class Game(ABC):
         self.trace: Trace = []
         self.played: list[Mapping[Any, Any]] = []
         self.asked: dict[Any, Array | None] = {}
+        self.view: View | None = None  # the last one
         self.total_steps = 0  # of all episodes
         self._stream = 0
         self._chances: dict[str, np.random.Generator] = {}
@@ -138,10 +156,10 @@ class Game(ABC):
         except Exception as error:  # whatever an environment raises is a finding
             self._break("reset", error, {})
         else:
-            self._see(view)
+            self._take(view)
 
     def choose(self) -> dict[Any, Any]:
-        """Random actions of the agents in ``asked``; None for one whose episode is over."""
+        """Return random actions of ``asked`` agents; None for one whose episode is over."""
         return {agent: self._action(agent, mask) for agent, mask in self.asked.items()}
 
     def play(self, actions: Mapping[Any, Any]) -> None:
@@ -154,10 +172,10 @@ class Game(ABC):
         except Exception as error:
             self._break("step", error, actions)
         else:
-            self._see(view)
+            self._take(view)
 
     def fork(self, how: Literal["deepcopy", "pickle"]) -> Game:
-        """A copy of the game that goes on from here, unwatched. Raises what copying raises."""
+        """Return a copy that goes on from here, unwatched. Raises what copying raises."""
         twin: Game = object.__new__(type(self))
         twin.__dict__.update(vars(self))
         twin.watcher, twin.total_steps = None, 0
@@ -170,7 +188,7 @@ class Game(ABC):
         return twin
 
     def alternatives(self, agent: Any, mask: Array) -> tuple[list[Any], list[Any]]:
-        """Some legal and some illegal actions: of each the first, the last and two between."""
+        """Return up to four legal and four illegal actions of a ``mask`` (bool [A])."""
         start = self.space("action", agent).start
 
         def some(numbers: Array) -> list[Any]:
@@ -180,7 +198,7 @@ class Game(ABC):
         return some(np.flatnonzero(mask)), some(np.flatnonzero(~mask))
 
     def space(self, kind: Literal["observation", "action"], agent: Any) -> Any:
-        """The space of an agent as it was when it was first asked for."""
+        """Return the space of an agent as it was when it was first asked for."""
         key = (kind, agent)
         if key not in self._spaces:
             found = self.env.observation_space if kind == "observation" else self.env.action_space
@@ -199,7 +217,7 @@ class Game(ABC):
 
     @abstractmethod
     def _parts(self, view: View) -> dict[tuple[str, str], str]:
-        """What the view shows, for the trace."""
+        """Return the entries of a view in the trace."""
 
     def _break(self, call: Literal["reset", "step"], error: Exception, actions: Any) -> None:
         self.broke = Broke(call, error, actions)
@@ -207,7 +225,8 @@ class Game(ABC):
         # Only the type: messages may hold addresses, or the order of a set.
         self.trace.append(Frame(self.step, {EXCEPTION: type(error).__name__}))
 
-    def _see(self, view: View) -> None:
+    def _take(self, view: View) -> None:
+        self.view = view
         parts = {("list of agents", ""): fingerprint(view.agents), **self._parts(view)}
         self.trace.append(Frame(self.step, parts))
         self.over = not view.agents or view.stuck
@@ -216,14 +235,14 @@ class Game(ABC):
         except Exception as error:  # its action_space, or a selection of nobody
             self._break("step" if self.step else "reset", error, {})
         if self.watcher is not None:
-            self.watcher.see(self, view)
+            self.watcher.watch(self, view)
 
     @abstractmethod
     def _asked(self, view: View) -> dict[Any, Array | None]: ...
 
     def _mask(self, view: View, agent: Any) -> Array | None:
         observation, info = view.observations.get(agent), view.infos.get(agent)
-        return usable_mask(self.space("action", agent), mask_of(observation, info))
+        return _usable(self.space("action", agent), mask_of(observation, info))
 
     def _action(self, agent: Any, mask: Array | None) -> Any:
         name = str(agent)
@@ -245,37 +264,25 @@ class ParallelGame(Game):
     turns = False
 
     def _reset(self, kwargs: dict[str, Any]) -> View:
-        answer = self.env.reset(**kwargs)
-        if not (isinstance(answer, tuple) and len(answer) == 2):
-            raise BadAnswer(f"reset() returned {brief(answer)}, not (observations, infos)")
-        _require_dicts("reset()", ("observations", "infos"), answer)
-        agents = list(self.env.agents)
-        return View(0, [], agents, {}, answer[0], {}, {}, {}, answer[1])
+        observations, infos = _tables("reset()", self.env.reset(**kwargs), "observations", "infos")
+        return View(0, [], list(self.env.agents), {}, observations, {}, {}, {}, infos)
 
     def _step(self, actions: Mapping[Any, Any]) -> View:
         before = list(self.env.agents)
         answer = self.env.step(dict(actions))
-        names = ("observations", "rewards", "terminations", "truncations", "infos")
-        if not (isinstance(answer, tuple) and len(answer) == len(names)):
-            raise BadAnswer(f"step() returned {brief(answer)}, not ({', '.join(names)})")
-        _require_dicts("step()", names, answer)
-        return View(self.step, before, list(self.env.agents), actions, *answer)
+        tables = _tables("step()", answer, "observations", *TABLES)
+        return View(self.step, before, list(self.env.agents), actions, *tables)
 
     def _parts(self, view: View) -> dict[tuple[str, str], str]:
-        given = {
+        tables = {
             "observation": view.observations,
             "reward": view.rewards,
             "termination": view.terminations,
             "truncation": view.truncations,
             "info": view.infos,
         }
-        parts = {
-            (kind, str(agent)): fingerprint(value)
-            for kind, table in given.items()
-            for agent, value in table.items()
-        }
-        order = fingerprint([list(table) for table in given.values()])
-        return {**parts, ("order of the dicts", ""): order}
+        order = fingerprint([list(table) for table in tables.values()])
+        return {**_entries(tables), ("order of the dicts", ""): order}
 
     def _asked(self, view: View) -> dict[Any, Array | None]:
         return {agent: self._mask(view, agent) for agent in view.agents}
@@ -301,11 +308,9 @@ class TurnGame(Game):
 
     def _look(self, before: list[Any], acted: Mapping[Any, Any]) -> View:
         env = self.env
-        tables = (env.rewards, env.terminations, env.truncations, env.infos)
-        _require_dicts("env", ("rewards", "terminations", "truncations", "infos"), tables)
         agents = list(env.agents)
-        rewards, terminations, truncations, infos = map(dict, tables)
-        view = View(self.step, before, agents, acted, {}, rewards, terminations, truncations, infos)
+        tables = _tables("env", tuple(getattr(env, name) for name in TABLES), *TABLES)
+        view = View(self.step, before, agents, acted, {}, *map(dict, tables))
         if agents:
             view.selection = env.agent_selection
             if view.selection in agents:
@@ -317,17 +322,13 @@ class TurnGame(Game):
         return view
 
     def _parts(self, view: View) -> dict[tuple[str, str], str]:
-        given = {
+        tables = {
             "reward": view.rewards,
             "termination": view.terminations,
             "truncation": view.truncations,
             "observation": view.observations,
         }
-        parts = {
-            (kind, str(agent)): fingerprint(value)
-            for kind, table in given.items()
-            for agent, value in table.items()
-        }
+        parts = _entries(tables)
         parts["agent_selection", ""] = fingerprint(view.selection)
         if view.last is not None:
             parts["reward of last()", str(view.selection)] = fingerprint(view.last[0])
@@ -338,68 +339,48 @@ class TurnGame(Game):
         if view.last is None:
             raise BadAnswer(f"agent_selection is {view.selection!r}, and agents are {view.agents}")
         agent = view.selection
-        self._dead = bool(view.terminations.get(agent) or view.truncations.get(agent))
+        self._dead = view.is_over(agent)
         return {agent: None if self._dead else self._mask(view, agent)}
 
     def choose(self) -> dict[Any, Any]:
         return dict.fromkeys(self.asked) if self._dead else super().choose()
 
 
+def _entries(tables: Mapping[str, Mapping[Any, Any]]) -> dict[tuple[str, str], str]:
+    return {
+        (kind, str(agent)): fingerprint(value)
+        for kind, table in tables.items()
+        for agent, value in table.items()
+    }
+
+
 def game_of(env: Any, watcher: Watcher | None = None) -> Game:
-    """The game of a ParallelEnv or an AECEnv. Raises NotOurs for anything else."""
+    """Return the game of a ParallelEnv or an AECEnv. Raises NoEnvironment for anything else."""
     if isinstance(env, AECEnv):
         return TurnGame(env, watcher)
     if isinstance(env, ParallelEnv):
         return ParallelGame(env, watcher)
-    raise NotOurs(f"make() gave {brief(env)}, which is neither a ParallelEnv nor an AECEnv")
-
-
-def make_game(make: Make, watcher: Watcher | None = None) -> Game:
-    return game_of(make(), watcher)
+    raise NoEnvironment(f"make() gave {brief(env)}, which is neither a ParallelEnv nor an AECEnv")
 
 
 def play_on(game: Game, limit: int) -> bool:
-    """Play to the end of the episode, or to ``limit`` steps; whether it ended."""
+    """Play to the end of the episode, or to ``limit`` steps; return if it ended."""
     while not game.over and game.step < limit:
         game.play(game.choose())
     return game.over
-
-
-def record(make: Make, seeds: Sequence[int], limit: int) -> list[Trace]:
-    """A whole episode per seed, each of a fresh environment; seed k plays with action stream k.
-
-    ``limit``: steps of all agents after which an episode is cut. Once one was, ``SHORT`` is.
-    """
-    traces = []
-    for stream, seed in enumerate(seeds):
-        game = make_game(make)
-        game.begin(seed, stream)
-        if not play_on(game, steps_of(game, limit)):
-            limit = min(limit, SHORT)
-        traces.append(game.trace)
-        game.close()
-    return traces
-
-
-def steps_of(game: Game, limit: int) -> int:
-    """``limit`` in calls of step: in an AEC environment each agent makes one of its own."""
-    agents = getattr(game.env, "possible_agents", None) or game.env.agents
-    return limit * max(1, len(agents)) if game.turns else limit
 
 
 # --- Masks ---------------------------------------------------------------------------------------
 
 
 def mask_of(observation: Any, info: Any) -> Any:
-    """The action mask, from the observation Dict or else from info; None where there is none."""
-    for place in (observation, info):
-        if isinstance(place, Mapping) and place.get(MASK) is not None:
-            return place[MASK]
-    return None
+    """Return the mask in an observation Dict, or else in info; None: there is none."""
+    mask = split(observation)[1]
+    return split(info)[1] if mask is None else mask
 
 
-def usable_mask(space: Any, mask: Any) -> Array | None:
-    """A mask as bool [A]; None where there is none, or none that fits the action space."""
+def _usable(space: Any, mask: Any) -> Array | None:
+    """Return a mask as bool [A]; None: there is none, or none that fits the action space."""
     if not isinstance(space, spaces.Discrete) or mask is None:
         return None
     try:
@@ -409,7 +390,11 @@ def usable_mask(space: Any, mask: Any) -> Array | None:
     return array if array.shape == (int(space.n),) else None
 
 
-def _require_dicts(call: str, names: Sequence[str], tables: Sequence[Any]) -> None:
-    for name, table in zip(names, tables, strict=True):
+def _tables(call: str, answer: Any, *names: str) -> tuple[Mapping[Any, Any], ...]:
+    """Return an answer that is one dict by agent for each of ``names``. Raises BadAnswer."""
+    if not (isinstance(answer, tuple) and len(answer) == len(names)):
+        raise BadAnswer(f"{call} returned {brief(answer)}, not ({', '.join(names)})")
+    for name, table in zip(names, answer, strict=True):
         if not isinstance(table, Mapping):
             raise BadAnswer(f"{call}: {name} are {brief(table)}, not a dict by agent")
+    return answer

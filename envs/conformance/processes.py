@@ -11,15 +11,28 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from corral.envs.conformance.play import Make, record
-from corral.envs.conformance.session import Session
-from corral.envs.conformance.trace import Trace
+from corral.envs.conformance.play import Make, Trace
+from corral.envs.conformance.session import Session, record
 
 __all__ = ["Processes", "child"]
 
 HASH_SEEDS = ("1", "2")
 DEADLINE = 300.0  # seconds for one process
 CODE = "import sys; from corral.envs.conformance.processes import child; child(sys.argv[1])"
+
+TEXTS = {
+    "processes": (
+        "another process, the same seed and actions",
+        "look for what differs between processes: process ids, times, files, global generators, "
+        "what was imported or played before",
+    ),
+    "hashing": (
+        "processes with different PYTHONHASHSEED, the same seed and actions",
+        "sort sets before going through them, and use no hash(): hashes of strings differ "
+        "between processes",
+    ),
+}
+"""What differs, by check, and what to do next."""
 
 
 class Processes:
@@ -57,7 +70,7 @@ class Processes:
         self._folder.cleanup()
 
     def judge(self, session: Session) -> None:
-        """Compare what they played with what was played here."""
+        """Compare their episodes with those played here."""
         if session.findings.has("seed"):
             return  # said already
         played = [self._traces(index) for index in range(len(self._children))]
@@ -85,15 +98,15 @@ class Processes:
         self._children.append((process, answer))
 
     def _traces(self, index: int) -> list[Trace]:
-        """What a process played; none, and ``why``, where it failed."""
+        """Return the traces of a process; none, and ``why``, where it failed."""
         process, path = self._children[index]
         try:
-            _, told = process.communicate(timeout=DEADLINE)
+            _, stderr = process.communicate(timeout=DEADLINE)
         except subprocess.TimeoutExpired:
             self.why = f"a process took longer than {DEADLINE:.0f} s"
             return []
         if process.returncode != 0 or not path.exists():
-            lines = told.decode(errors="replace").strip().splitlines() or ["no message"]
+            lines = stderr.decode(errors="replace").strip().splitlines() or ["no message"]
             self.why = (
                 f"a process ended with status {process.returncode}: {lines[-1]}; make must be "
                 "importable there, as a function of a module on sys.path"
@@ -103,34 +116,20 @@ class Processes:
         return traces
 
 
-def _compare(session: Session, played: list[Trace], check: str, other: object = None) -> None:
+def _compare(
+    session: Session, played: list[Trace], check: str, other: list[Trace] | None = None
+) -> None:
     """Enter the first difference of each seed, from here or, for hashes, between the two."""
+    seen, advice = TEXTS[check]
     theirs = session.traces if other is None else other
-    assert isinstance(theirs, list)
     for seed, one, two in zip(session.seeds, theirs, played, strict=True):
         length = min(len(one), len(two)) if session.findings.has("endless") else None
-        difference = session.differs(one[:length], two[:length])
-        if difference is None:
-            continue
-        if check == "hashing":
-            seen = "processes with different PYTHONHASHSEED, the same seed and actions"
-            advice = (
-                "sort sets before going through them, and use no hash(): hashes of strings "
-                "differ between processes"
-            )
-        else:
-            seen = "another process, the same seed and actions"
-            advice = (
-                "look for what differs between processes: process ids, times, files, global "
-                "generators, what was imported or played before"
-            )
-        session.findings.add(
-            check,
-            "differs",
-            seed=seed,
-            step=difference.step,
-            agent=difference.agent,
-            seen=f"{seen}: {difference}",
+        session.same(
+            one[:length],
+            two[:length],
+            f"{check}: differs",
+            seed,
+            seen=seen,
             expected="the same episode in every process",
             advice=advice,
         )

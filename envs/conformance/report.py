@@ -1,18 +1,32 @@
-"""What a check of an environment found: findings, and how they are told."""
+"""The report of a check: findings, the text of them, and values as text."""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+
 from corral.errors import ConformanceError
 
-__all__ = ["CHECKS", "CheckResult", "Finding", "Findings", "Severity"]
+__all__ = [
+    "CHECKS",
+    "CheckResult",
+    "Finding",
+    "Findings",
+    "Place",
+    "Severity",
+    "brief",
+    "fingerprint",
+]
 
 Severity = Literal["error", "warning"]
+Place = tuple[Any, int | None, int | None]
+"""Where a fault was seen: agent, seed, step."""
 
 CHECKS: dict[str, str] = {
     "api": "make, reset, step and close answer as PettingZoo says",
@@ -35,11 +49,11 @@ CHECKS: dict[str, str] = {
     "other-seeds": "other seeds give other episodes, unless the game has no chance",
     "reset": "reset works without a seed; with one, what was before is forgotten",
     "shared-state": "two environments that are stepped in turn play as each does alone",
-    "num_envs": "a pickled copy and a deep copy go on as the original does",
+    "copies": "a pickled copy and a deep copy go on as the original does",
     "processes": "another process plays the same episodes",
     "hashing": "so does one with another PYTHONHASHSEED",
 }
-"""Every check, and what an environment without a finding keeps."""
+"""Every check, and what an environment without a finding does."""
 
 
 @dataclass
@@ -73,7 +87,7 @@ class Finding:
 
 @dataclass
 class Findings:
-    """Where checks put what they find; equal faults are counted, not listed."""
+    """The collection of findings; equal faults are counted, not listed."""
 
     found: dict[tuple[str, str], Finding] = field(default_factory=dict)
     not_run: dict[str, str] = field(default_factory=dict)  # check -> why
@@ -81,30 +95,28 @@ class Findings:
 
     def add(
         self,
-        check: str,
-        cause: str,
+        fault: str,
         severity: Severity = "error",
         *,
         seen: str,
         expected: str,
         advice: str,
-        agent: Any = None,
-        seed: int | None = None,
-        step: int | None = None,
+        at: Place = (None, None, None),
     ) -> None:
-        """Enter a finding, or count it where the same cause was found before."""
+        """Enter a ``fault``, "check: cause", or count it where it was found before."""
+        check, cause = fault.split(": ", 1)
         if check not in CHECKS:
             raise KeyError(check)
-        name = None if agent is None else str(agent)
-        known = self.found.get((check, cause))
-        if known is None:
+        name = None if at[0] is None else str(at[0])
+        found = self.found.get((check, cause))
+        if found is None:
             self.found[check, cause] = Finding(
-                check, severity, seen, expected, advice, cause, name, seed, step
+                check, severity, seen, expected, advice, cause, name, *at[1:]
             )
             return
-        known.count += 1
-        if name not in (None, known.agent, *known.others):
-            known.others += (str(name),)
+        found.count += 1
+        if name not in (None, found.agent, *found.others):
+            found.others += (str(name),)
 
     def skip(self, checks: Iterable[str], why: str) -> None:
         """Say that checks could not be run."""
@@ -112,13 +124,13 @@ class Findings:
             self.not_run.setdefault(check, why)
 
     def has(self, *checks: str) -> bool:
-        """Whether one of ``checks`` found an error."""
+        """Return True if one of ``checks`` found an error."""
         return any(f.check in checks and f.severity == "error" for f in self.found.values())
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What ``check_env`` found, errors first; the order within a severity is that of ``CHECKS``."""
+    """The findings of ``check_env``, errors first, each severity in the order of ``CHECKS``."""
 
     environment: str
     form: str  # "parallel" or "AEC"; "not made" where that failed
@@ -189,3 +201,40 @@ def _labeled(label: str, text: str, width: int) -> list[str]:
 
 def _filled(text: str, width: int, indent: str = "") -> list[str]:
     return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent + "  ")
+
+
+# --- Values as text ------------------------------------------------------------------------------
+
+PLAIN = frozenset({bool, int, float, str, bytes, type(None)})
+
+
+def fingerprint(value: Any) -> str:
+    """Return a text that is equal for equal values in every process; dicts have no order."""
+    if type(value) in PLAIN:
+        return repr(value)
+    if isinstance(value, np.ndarray):
+        if value.dtype == object:
+            return f"object{value.shape}{fingerprint(value.tolist())}"
+        if value.size <= 4:
+            return f"{value.dtype.str}{value.tolist()}"
+        digest = hashlib.blake2b(value.tobytes(), digest_size=8)
+        return f"{value.dtype.str}{value.shape}#{digest.hexdigest()}"
+    if isinstance(value, np.generic):
+        return repr(value.item())
+    if isinstance(value, Mapping):
+        keys = sorted(value, key=str)
+        return "{" + ", ".join([f"{key}: {fingerprint(value[key])}" for key in keys]) + "}"
+    if isinstance(value, set | frozenset):
+        return "{" + ", ".join(sorted(map(fingerprint, value))) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(fingerprint, value)) + "]"
+    text = repr(value)
+    return type(value).__qualname__ if " at 0x" in text else text  # an address says nothing
+
+
+def brief(value: Any, most: int = 60) -> str:
+    """Return a value in a few words, for a report."""
+    if isinstance(value, np.ndarray) and value.size > 8:
+        return f"{value.dtype} array of shape {value.shape}"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= most else text[: most - 3] + "..."

@@ -1,4 +1,4 @@
-"""What an AEC environment may not show: selection, last(), the steps of the dead, what is paid."""
+"""Checks of an AEC environment's turns: selection, last(), dead steps, cumulative rewards."""
 
 from __future__ import annotations
 
@@ -9,35 +9,34 @@ from typing import Any
 import numpy as np
 
 from corral.envs.conformance.play import Game, View
-from corral.envs.conformance.trace import brief, fingerprint
+from corral.envs.conformance.report import brief, fingerprint
 
-__all__ = ["TurnLooks", "number_of"]
+__all__ = ["TurnChecks", "number_of"]
 
 
-class TurnLooks:
-    """Looks at the views of one episode; ``add`` enters a finding."""
+class TurnChecks:
+    """The checks of one episode's turns; ``add`` enters a finding."""
 
     def __init__(self, add: Callable[..., None]) -> None:
         self._add = add
         self._owed: dict[Any, float] = {}  # rewards since the agent's last action
         self._dead = False  # the selected agent's episode is over
 
-    def see(self, game: Game, view: View) -> None:
+    def watch(self, game: Game, view: View) -> None:
         agents = view.agents
         if agents and view.last is None:
             self._add(
-                "selection",
-                "not live",
-                agent=view.selection,
+                "selection: not live",
+                view.selection,
                 seen=f"agent_selection is {view.selection!r}, and agents are {brief(agents)}",
                 expected="one of agents",
                 advice="move agent_selection on when an agent leaves",
             )
         self._dead_step(view)
-        paid = getattr(game.env, "_cumulative_rewards", {})
+        cumulative = getattr(game.env, "_cumulative_rewards", {})
         for agent in view.agents:
             if view.step == 0 or agent not in self._owed:
-                self._owed[agent] = number_of(paid.get(agent)) or 0.0
+                self._owed[agent] = number_of(cumulative.get(agent)) or 0.0
                 continue
             if agent in view.acted and not self._dead:
                 self._owed[agent] = 0.0
@@ -47,20 +46,19 @@ class TurnLooks:
             return
         agent, (total, *ends, info) = view.selection, view.last
         self._dead = any(map(bool, ends))
-        told = number_of(total)
+        reward = number_of(total)
         owed = self._owed[agent]
-        if told is not None and not math.isclose(told, owed, rel_tol=1e-5, abs_tol=1e-6):
-            if math.isfinite(told) and math.isfinite(owed):
+        if reward is not None and not math.isclose(reward, owed, rel_tol=1e-5, abs_tol=1e-6):
+            if math.isfinite(reward) and math.isfinite(owed):
                 self._add(
-                    "cumulative-rewards",
-                    "sum",
-                    agent=agent,
-                    seen=f"last() pays {told:g}; since its last action rewards came to {owed:g}",
+                    "cumulative-rewards: sum",
+                    agent,
+                    seen=f"last() pays {reward:g}; since its last action rewards came to {owed:g}",
                     expected="the sum of rewards[agent] after each step since it acted",
                     advice="in step(): set _cumulative_rewards[agent_selection] = 0, fill "
                     "self.rewards anew, call _accumulate_rewards() once",
                 )
-            self._owed[agent] = told
+            self._owed[agent] = reward
         try:
             again = game.env.observe(agent)
         except Exception as error:  # whatever it raises: last() could observe a moment ago
@@ -74,9 +72,8 @@ class TurnLooks:
         for name, (one, two) in pairs.items():
             if fingerprint(one) != fingerprint(two):
                 self._add(
-                    "last",
-                    name,
-                    agent=agent,
+                    f"last: {name}",
+                    agent,
                     seen=f"the {name} of last() is {brief(one)}; asked again it is {brief(two)}",
                     expected="last() tells what observe(agent), terminations, truncations and "
                     "infos tell, at every call",
@@ -89,9 +86,8 @@ class TurnLooks:
         for agent in stepped:
             if agent in view.agents:
                 self._add(
-                    "dead-step",
-                    "stays",
-                    agent=agent,
+                    "dead-step: stays",
+                    agent,
                     seen="it has ended and took its None, and is still in agents",
                     expected="step(None) of an agent that has ended removes it from agents",
                     advice="begin step() with: if terminations[agent_selection] or "
@@ -100,9 +96,8 @@ class TurnLooks:
         for agent in left:
             if agent not in stepped:
                 self._add(
-                    "dead-step",
-                    "left",
-                    agent=agent,
+                    "dead-step: left",
+                    agent,
                     seen="it left agents without a turn of its own after its end",
                     expected="who has ended is selected once more, so that its last reward and "
                     "observation are seen, and takes None",
@@ -111,7 +106,7 @@ class TurnLooks:
 
 
 def number_of(value: Any) -> float | None:
-    """A reward as a float; None where it is no number."""
+    """Return a reward as a float; None: it is no number."""
     if isinstance(value, int | float | np.integer | np.floating | np.bool_):
         return float(value)
     if isinstance(value, np.ndarray) and value.shape == () and value.dtype.kind in "biuf":

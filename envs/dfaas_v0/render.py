@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from corral.envs.render.boards import BLUE, CARD, FAINT, INK, LINE, ORANGE, PAPER, RED, scaled
 from corral.envs.render.canvas import (
     Box,
     Canvas,
@@ -38,10 +39,8 @@ LABELS = 36  # as many arrows as carry their number: the largest; the others are
 DIGITS = 4  # of a number on a card or an arrow; more are written like 12.3k
 FLOWS = 5  # as many flows per node as the text picture lists beyond RING nodes
 
-# Okabe and Ito's colours that keep apart for colour-blind eyes; red a little deeper than theirs.
-OWN, OTHERS, LOST, WAITING = "#0072b2", "#009e73", "#cc2f10", "#e69f00"
+OWN, OTHERS, LOST, WAITING = BLUE, "#009e73", RED, ORANGE
 LOAD, FREE = "#8b95a1", "#e9edf1"
-INK, FAINT, LINE, PAPER, CARD = "#1b2530", "#5c6873", "#cdd4db", "#f6f8fa", "#ffffff"
 CARD_SIZE = (190.0, 112.0)  # at scale 1
 
 
@@ -192,8 +191,7 @@ def draw(frame: Frame, *, width: int = 960, height: int = 640) -> npt.NDArray[np
 
     Raises MissingExtraError without Pillow (extra ``[render]``).
     """
-    canvas = Canvas(width, height, PAPER)
-    k = min(width / 960, height / 640)
+    canvas, k = scaled(width, height)
     _header(canvas, frame, k)
     _legend(canvas, frame, k)
     area = (16 * k, 88 * k, width - 16 * k, height - 50 * k)

@@ -1,4 +1,4 @@
-"""What the probes share: rules of which a subclass names the sizes, what is shown, what is paid."""
+"""The base of all probes: rules of which a subclass names sizes, observations and rewards."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from corral.envs.arguments import one_of
 from corral.envs.core import Array, Observation, Outcome, agent_views
+from corral.envs.masks import MASK, OBSERVATION, masked_space
 
 __all__ = ["NEVER", "Answer", "Probe", "ProbeState", "annuity", "one_hot", "signs"]
 
@@ -21,7 +22,7 @@ ILLEGAL_REWARD = -100.0
 
 @dataclass
 class ProbeState:
-    """B copies of a probe between two steps."""
+    """B episodes of a probe between two steps."""
 
     t: Array  # int64 [B] steps since the episode began
     drawn: Array  # int64 [B, D] what chance decided at the start
@@ -30,7 +31,7 @@ class ProbeState:
 
 @dataclass(frozen=True)
 class Answer:
-    """What must come out, in K situations given as K copies."""
+    """The right values and actions, in K situations that are the rows of a state."""
 
     state: ProbeState
     value: Array  # float64 [K, N] of the best play; NaN where nothing is said
@@ -38,9 +39,9 @@ class Answer:
 
 
 class Probe(ABC):
-    """Rules of a probe: a subclass names sizes, what is shown and what is paid.
+    """The rules of a probe: a subclass names sizes, observations and rewards.
 
-    Illegal actions under "penalise" pay -100. The global state is what all agents see together,
+    Illegal actions under "penalise" cost 100. The global state is all agents' features together,
     unless the probe says otherwise.
 
     Args:
@@ -74,35 +75,30 @@ class Probe(ABC):
         settings = {key: value for key, value in vars(self).items() if key != "illegal"}
         return f"{self.name} {settings}"
 
-    # What a subclass says.
+    # A subclass writes these.
 
-    def shown(self, state: ProbeState) -> list[Array]:
-        """Each agent's features, [B, F]. Default: 1."""
+    def obs(self, state: ProbeState) -> list[Array]:
+        """Return each agent's features, [B, F]. Default: 1."""
         return [np.ones((len(state.t), size)) for size in self.features]
 
     def legal(self, state: ProbeState) -> list[Array]:
-        """Each agent's legal actions, [B, A]. Default: all."""
+        """Return each agent's legal actions, [B, A]. Default: all."""
         return [np.ones((len(state.t), size), dtype=np.int8) for size in self.actions]
 
     @abstractmethod
-    def pay(self, state: ProbeState, action: Array) -> Array:
-        """Rewards [B, N] of the joint ``action`` [B, N] in ``state``."""
+    def rewards(self, state: ProbeState, action: Array) -> Array:
+        """Return the rewards [B, N] of the joint ``action`` [B, N] in ``state``."""
 
     @abstractmethod
     def answer(self, gamma: float = 0.9) -> Answer:
-        """What must come out, under discount ``gamma``."""
+        """Return the right values and actions under discount ``gamma``."""
 
-    # What follows from it.
+    # The rest follows.
 
     def observation_space(self, agent: str) -> spaces.Dict:
         i = self.agents.index(agent)
-        shape = (self.features[i],)
-        return spaces.Dict(
-            {
-                "observation": spaces.Box(-self.largest, self.largest, shape, np.float32),
-                "action_mask": spaces.Box(0, 1, (self.actions[i],), np.int8),
-            }
-        )
+        features = spaces.Box(-self.largest, self.largest, (self.features[i],), np.float32)
+        return masked_space(features, self.actions[i])
 
     def action_space(self, agent: str) -> spaces.Discrete:
         return spaces.Discrete(self.actions[self.agents.index(agent)])
@@ -118,7 +114,7 @@ class Probe(ABC):
     def situations(
         self, t: Sequence[int] | Array, drawn: Any = None, played: Any = None
     ) -> ProbeState:
-        """A state of len(t) copies; what is left out is 0, and -1 for what was played."""
+        """Return a state of len(t) rows; left out, chance decided 0 and nothing was played (-1)."""
         b, n = len(t), len(self.agents)
         given = np.zeros((b, len(self.draws))) if drawn is None else drawn
         moves = np.full((b, n), -1) if played is None else played
@@ -133,13 +129,13 @@ class Probe(ABC):
 
     def observe(self, state: ProbeState) -> dict[str, Observation]:
         acting = self.acting(state)
-        seen = [np.asarray(part, dtype=np.float32) for part in self.shown(state)]
+        features = [np.asarray(part, dtype=np.float32) for part in self.obs(state)]
         masks = [mask * acting[:, i, None] for i, mask in enumerate(self._masks(state))]
         if len(set(self.features)) == len(set(self.actions)) == 1:
-            blocks = np.stack(seen, axis=1), np.stack(masks, axis=1)
-            return agent_views(self.agents, observation=blocks[0], action_mask=blocks[1])
+            blocks = {OBSERVATION: np.stack(features, axis=1), MASK: np.stack(masks, axis=1)}
+            return agent_views(self.agents, **blocks)
         return {
-            agent: {"observation": seen[i].copy(), "action_mask": masks[i]}
+            agent: {OBSERVATION: features[i].copy(), MASK: masks[i]}
             for i, agent in enumerate(self.agents)
         }
 
@@ -150,8 +146,9 @@ class Probe(ABC):
             for i, mask in enumerate(self._masks(state))
         ]
         illegal = acting & (np.stack(allowed, axis=1) == 0)
-        pay = np.where(illegal, ILLEGAL_REWARD, self.pay(state, np.where(acting, action, 0)))
-        reward = np.where(self._ended(state), 0.0, pay).astype(np.float32)
+        legal = self.rewards(state, np.where(acting, action, 0))
+        reward = np.where(illegal, ILLEGAL_REWARD, legal)
+        reward = np.where(self._ended(state), 0.0, reward).astype(np.float32)
         state.played = np.where(acting, action, state.played)
         state.t = state.t + 1
         info = {"illegal_actions": illegal.astype(np.int64)}
@@ -161,10 +158,10 @@ class Probe(ABC):
         return {"illegal_actions": np.zeros((len(state.t), len(self.agents)), dtype=np.int64)}
 
     def global_state(self, state: ProbeState) -> Array:
-        return np.concatenate(self.shown(state), axis=1).astype(np.float32)
+        return np.concatenate(self.obs(state), axis=1).astype(np.float32)
 
     def render(self, state: ProbeState, info: dict[str, Array], mode: str) -> Any:
-        """One line: the step, what chance decided, what was played last."""
+        """Return one line: the step, the chance moves, the last actions."""
         parts = [f"{self.name} step {state.t[0]}"]
         if self.draws:
             parts.append("drawn " + " ".join(map(str, state.drawn[0])))
@@ -177,23 +174,23 @@ class Probe(ABC):
     def _masks(self, state: ProbeState) -> list[Array]:
         return [np.asarray(mask, dtype=np.int8) for mask in self.legal(state)]
 
-    def _says(self, state: ProbeState, value: Any, best: Any = None) -> Answer:
+    def _answer(self, state: ProbeState, value: Any, best: Any = None) -> Answer:
         shape = (len(state.t), len(self.agents))
-        known = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
+        values = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
         moves = np.full(shape, -1) if best is None else np.broadcast_to(best, shape)
-        return Answer(state, known.copy(), moves.astype(np.int64))
+        return Answer(state, values.copy(), moves.astype(np.int64))
 
 
 def annuity(gamma: float, steps: Array | int) -> Any:
-    """The value of 1 per step for ``steps`` steps."""
+    """Return the value of a reward of 1 in each of ``steps`` steps."""
     return (1 - gamma**steps) / (1 - gamma)
 
 
 def signs(drawn: Array) -> Array:
-    """-1 for 0, 1 for 1."""
+    """Return -1 for 0 and 1 for 1."""
     return 2 * drawn - 1
 
 
 def one_hot(index: Array, size: int) -> Array:
-    """float [B, size]."""
+    """Return float [B, size], 1.0 at ``index`` [B]."""
     return np.eye(size)[index]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from corral.envs.render.boards import BLUE, CARD, FAINT, INK, LINE, ORANGE, PAPER, scaled
 from corral.envs.render.canvas import Box, Canvas, Point, center, mix, sentence
 
 __all__ = ["Frame", "ansi", "draw"]
@@ -18,10 +19,7 @@ __all__ = ["Frame", "ansi", "draw"]
 SHOWN = 12  # rounds in the strip of a picture
 TOLD = 30  # rounds in a line of text
 
-# Okabe and Ito's colours that keep apart for colour-blind eyes.
-FIRST, SECOND = "#0072b2", "#e69f00"
 STONE, SHEET, STEEL = "#7d8791", "#ffffff", "#7d8791"
-INK, FAINT, LINE, PAPER, CARD = "#1b2530", "#5c6873", "#cdd4db", "#f6f8fa", "#ffffff"
 
 # A rock in a square from -1 to 1, and its facet that lies in the light.
 BOULDER = (
@@ -31,7 +29,7 @@ BOULDER = (
 LIT = ((-0.8, -0.3), (-0.3, -0.75), (0.4, -0.7), (0.1, -0.2), (-0.35, 0.05))
 
 NAMES = ("player_0", "player_1")
-COLORS = (FIRST, SECOND)
+COLORS = (BLUE, ORANGE)
 MOVES = ("rock", "paper", "scissors")
 VERBS = {0: "blunts", 1: "wraps", 2: "cuts"}  # what a move does to the one that it beats
 
@@ -96,8 +94,7 @@ def draw(frame: Frame, *, width: int = 960, height: int = 640) -> npt.NDArray[np
 
     Raises MissingExtraError without Pillow (extra ``[render]``).
     """
-    canvas = Canvas(width, height, PAPER)
-    k = min(width / 960, height / 640)
+    canvas, k = scaled(width, height)
     left, right = (width - 880 * k) / 2, (width + 880 * k) / 2
     top = (height - 640 * k) / 2
     room = right - left

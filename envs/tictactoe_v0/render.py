@@ -12,20 +12,29 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from corral.envs.render.boards import (
+    BLUE,
+    CARD,
+    FAINT,
+    INK,
+    LINE,
+    ORANGE,
+    RED,
+    Grid,
+    board_and_panel,
+    legend,
+)
 from corral.envs.render.canvas import Box, Canvas, Point, center, mix, sentence
 
 __all__ = ["Frame", "ansi", "draw"]
 
 LARGEST = 190  # a field of the picture, in pixels at scale 1
 
-# Okabe and Ito's colours that keep apart for colour-blind eyes; red a little deeper than theirs.
-CROSSES, NOUGHTS, WRONG = "#0072b2", "#e69f00", "#cc2f10"
 WON, LAST = "#c3e6d5", "#fbf3c8"
-INK, FAINT, LINE, PAPER, CARD = "#1b2530", "#5c6873", "#cdd4db", "#f6f8fa", "#ffffff"
 
 NAMES = ("player_1", "player_2")
 KINDS = ("crosses", "noughts")
-COLORS = (CROSSES, NOUGHTS)
+COLORS = (BLUE, ORANGE)
 
 Place = tuple[int, int]  # row and column
 
@@ -103,43 +112,36 @@ def draw(frame: Frame, *, width: int = 960, height: int = 640) -> npt.NDArray[np
 
     Raises MissingExtraError without Pillow (extra ``[render]``).
     """
-    canvas = Canvas(width, height, PAPER)
-    k = min(width / 960, height / 640)
-    panel, margin = 316 * k, 28 * k
-    _board(canvas, frame, (margin, margin, width - panel - margin, height - margin), k)
-    _panel(canvas, frame, (width - panel, margin, width - margin, height - margin), k)
+    canvas, board, panel, k = board_and_panel(width, height)
+    _board(canvas, frame, board, k)
+    _panel(canvas, frame, panel, k)
     return canvas.pixels()
 
 
 def _board(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
     rows, columns = len(frame.board), len(frame.board[0])
-    size = min((area[2] - area[0]) / columns, (area[3] - area[1]) / rows, LARGEST * k)
-    x, y = center(area)
-    left, top = x - size * columns / 2, y - size * rows / 2
-    gap = min(3 * k, 0.04 * size)
-
-    def field(place: Place) -> Box:
-        x, y = left + place[1] * size, top + place[0] * size
-        return x + gap, y + gap, x + size - gap, y + size - gap
+    grid = Grid.fit(area, rows, columns, LARGEST * k)
+    size, gap = grid.size, min(3 * k, 0.04 * grid.size)
 
     for row, stones in enumerate(frame.board):
         for column, stone in enumerate(stones):
             place = (row, column)
+            box = grid.field(place, gap)
             fill, outline, stroke = CARD, LINE, k
             if place in frame.winning:
                 fill = WON
             elif place == frame.last:
                 fill = LAST
             if place == frame.last and frame.ended == "illegal":
-                outline, stroke = WRONG, max(2.0, 5 * k)
-            canvas.box(field(place), fill, outline=outline, stroke=stroke, radius=0.08 * size)
+                outline, stroke = RED, max(2.0, 5 * k)
+            canvas.box(box, fill, outline=outline, stroke=stroke, radius=0.08 * size)
             if stone:
-                _stone(canvas, stone - 1, center(field(place)), 0.3 * size)
+                _stone(canvas, stone - 1, center(box), 0.3 * size)
             elif size >= 34:
                 number = str(frame.number(place))
-                canvas.text(center(field(place)), number, 0.2 * size, fill=LINE, anchor="mm")
+                canvas.text(center(box), number, 0.2 * size, fill=LINE, anchor="mm")
     for start, end in _strikes(frame):
-        (x0, y0), (x1, y1) = center(field(start)), center(field(end))
+        (x0, y0), (x1, y1) = grid.middle(start), grid.middle(end)
         far = 0.3 * size / max(abs(x1 - x0), abs(y1 - y0))  # a little beyond the two ends
         x0, y0, x1, y1 = (
             x0 - far * (x1 - x0),
@@ -175,10 +177,10 @@ def _stone(canvas: Canvas, player: int, place: Point, radius: float) -> None:
         far = 0.86 * radius
         for way in (-1, 1):
             ends = [(x - far, y - way * far), (x + far, y + way * far)]
-            canvas.line(ends, thick, CROSSES)
+            canvas.line(ends, thick, BLUE)
     else:
         box = (x - radius, y - radius, x + radius, y + radius)
-        canvas.box(box, outline=NOUGHTS, stroke=thick, radius=radius)
+        canvas.box(box, outline=ORANGE, stroke=thick, radius=radius)
 
 
 def _panel(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
@@ -186,7 +188,7 @@ def _panel(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
     room = right - left
     heading = f"Move {frame.t}" if frame.t else "Start"
     canvas.text((left, top + 14 * k), heading, 24 * k, fill=INK, bold=True, width=room)
-    color = WRONG if frame.ended == "illegal" else INK
+    color = RED if frame.ended == "illegal" else INK
     outcome = sentence(frame.outcome)
     canvas.text((left, top + 52 * k), outcome, 17 * k, fill=color, bold=True, width=room)
     event = sentence(frame.event)
@@ -221,17 +223,13 @@ def _card(canvas: Canvas, frame: Frame, player: int, box: Box, k: float) -> None
 
 
 def _legend(canvas: Canvas, frame: Frame, box: Box, k: float) -> None:
-    left, top, right, _ = box
-    x, size, swatch = left + 30 * k, 13.5 * k, 18 * k
     rows = (
-        (LAST, LINE, "the last stone"),
-        (WON, LINE, f"{frame.line} in a line win the game"),
-        (CARD, LINE, "empty, with the number of the action"),
+        (LAST, LINE, 1, "the last stone"),
+        (WON, LINE, 1, f"{frame.line} in a line win the game"),
+        (CARD, LINE, 1, "empty, with the number of the action"),
     )
-    for place, (fill, outline, text) in enumerate(rows):
-        y = top + (14 + 32 * place) * k
-        square = (left, y - swatch / 2, left + swatch, y + swatch / 2)
-        canvas.box(square, fill, outline=outline, stroke=k, radius=3 * k)
-        if fill == CARD:
-            canvas.text(center(square), "4", 0.6 * swatch, fill=FAINT, anchor="mm")
-        canvas.text((x, y), text, size, fill=INK, width=right - x)
+    left, top, right, bottom = box
+    first = top + 14 * k
+    legend(canvas, (left, first, right, bottom), rows, k, step=32, indent=30, size=13.5, radius=3)
+    place = (left + 9 * k, first + 64 * k)
+    canvas.text(place, "4", 10.8 * k, fill=FAINT, anchor="mm")

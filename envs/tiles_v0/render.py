@@ -14,15 +14,26 @@ import numpy as np
 import numpy.typing as npt
 
 from corral.envs.core import Array
-from corral.envs.render.canvas import Box, Canvas, mix
+from corral.envs.render.boards import (
+    BLUE,
+    CARD,
+    FAINT,
+    INK,
+    LINE,
+    ORANGE,
+    PAPER,
+    RED,
+    Grid,
+    bar,
+    legend,
+    scaled,
+)
+from corral.envs.render.canvas import Box, Canvas, center, mix, sentence
 from corral.envs.tiles_v0.templates import VALUES
 
 __all__ = ["Frame", "ansi", "draw"]
 
-# Okabe and Ito's colours that keep apart for colour-blind eyes.
-PICKED, NEWEST, RIGHT, WRONG = "#0072b2", "#e69f00", "#00805e", "#cc2f10"
-INK, FAINT, LINE, PAPER, CARD = "#1b2530", "#5c6873", "#cdd4db", "#f6f8fa", "#ffffff"
-EMPTY = "#e3e8ed"
+PICKED, NEWEST, RIGHT, WRONG, EMPTY = BLUE, ORANGE, "#00805e", RED, "#e3e8ed"
 
 SIDE = 4  # tiles along each side of the image
 AIM = 0.22  # root mean square of what is shown with raised contrast
@@ -135,8 +146,7 @@ def draw(frame: Frame, *, width: int = 960, height: int = 640) -> npt.NDArray[np
 
     Raises MissingExtraError without Pillow (extra ``[render]``).
     """
-    canvas = Canvas(width, height, PAPER)
-    k = min(width / 960, height / 640)
+    canvas, k = scaled(width, height)
     left, top = (width - 960 * k) / 2, (height - 640 * k) / 2
 
     def area(x0: float, y0: float, x1: float, y1: float) -> Box:
@@ -145,20 +155,15 @@ def draw(frame: Frame, *, width: int = 960, height: int = 640) -> npt.NDArray[np
     steep = _contrast(list(frame.templates.values()))
     color = WRONG if frame.illegal else INK
     place = area(28, 38, 0, 0)[:2]
-    canvas.text(place, _sentence(frame.event), 22 * k, fill=color, bold=True, width=588 * k)
+    canvas.text(place, sentence(frame.event), 22 * k, fill=color, bold=True, width=588 * k)
     done = frame.over and (RIGHT if frame.likeliest[0][0] == frame.truth else WRONG)
     place = area(28, 64, 0, 0)[:2]
-    canvas.text(place, _sentence(frame.next), 15 * k, fill=done or FAINT, width=588 * k)
+    canvas.text(place, sentence(frame.next), 15 * k, fill=done or FAINT, width=588 * k)
     _received(canvas, frame, area(28, 116, 308, 396), steep, k)
     _true_image(canvas, frame, area(336, 116, 616, 396), k)
     _classes(canvas, frame, area(28, 424, 616, 616), steep, k)
     _panel(canvas, frame, area(650, 28, 932, 616), k)
     return canvas.pixels()
-
-
-def _sentence(words: str) -> str:
-    """With a capital letter, unless it begins with the name of an agent."""
-    return words if words.startswith(("tile_", "level_")) else words[0].upper() + words[1:]
 
 
 def _contrast(templates: list[Array]) -> float:
@@ -193,16 +198,13 @@ def _received(canvas: Canvas, frame: Frame, box: Box, steep: float, k: float) ->
             color = PICKED if tile == frame.picked else NEWEST
             canvas.box(_tile_box(box, tile), outline=color, stroke=4 * k)
     if frame.picked >= 0:
-        x0, y0, x1, y1 = _tile_box(box, frame.picked)
-        middle = ((x0 + x1) / 2, (y0 + y1) / 2)
+        middle = center(_tile_box(box, frame.picked))
         canvas.text(middle, "?", 30 * k, fill=PICKED, anchor="mm", bold=True)
 
 
 def _tile_box(box: Box, tile: int) -> Box:
-    row, column = divmod(tile, SIDE)
-    wide, high = (box[2] - box[0]) / SIDE, (box[3] - box[1]) / SIDE
-    x, y = box[0] + column * wide, box[1] + row * high
-    return x, y, x + wide, y + high
+    grid = Grid(box[0], box[1], (box[2] - box[0]) / SIDE)
+    return grid.field(divmod(tile, SIDE))
 
 
 def _unsent(canvas: Canvas, box: Box, number: str, k: float) -> None:
@@ -210,8 +212,7 @@ def _unsent(canvas: Canvas, box: Box, number: str, k: float) -> None:
     inner = (box[0] + gap, box[1] + gap, box[2] - gap, box[3] - gap)
     canvas.box(box, PAPER)
     canvas.box(inner, EMPTY, radius=4 * k)
-    middle = ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
-    canvas.text(middle, number, 15 * k, fill=mix(FAINT, EMPTY, 0.45), anchor="mm")
+    canvas.text(center(box), number, 15 * k, fill=mix(FAINT, EMPTY, 0.45), anchor="mm")
 
 
 def _true_image(canvas: Canvas, frame: Frame, box: Box, k: float) -> None:
@@ -243,10 +244,9 @@ def _classes(canvas: Canvas, frame: Frame, box: Box, steep: float, k: float) -> 
         canvas.text(
             (middle, top + 126 * k), label, 13 * k, fill=ink, anchor="mm", width=wide, bold=true
         )
-        bar = (x + 10 * k, top + 139 * k, x + wide - 10 * k, top + 149 * k)
-        canvas.box(bar, EMPTY, radius=3 * k)
-        end = bar[0] + (bar[2] - bar[0]) * probability
-        canvas.box((bar[0], bar[1], end, bar[3]), RIGHT if true else FAINT, radius=3 * k)
+        area = (x + 10 * k, top + 139 * k, x + wide - 10 * k, top + 149 * k)
+        color = RIGHT if true else FAINT
+        bar(canvas, area, probability, color, ground=EMPTY, radius=3 * k)
         text = _percent(probability)
         canvas.text((middle, top + 167 * k), text, 16 * k, fill=ink, anchor="mm", bold=True)
 
@@ -262,13 +262,13 @@ def _panel(canvas: Canvas, frame: Frame, box: Box, k: float) -> None:
     used = frame.budget - frame.left
     text = f"{used} of {frame.budget} values sent"
     canvas.text((right, y), text, 13.5 * k, fill=FAINT, anchor="rm")
-    bar = (left, y + 16 * k, right, y + 32 * k)
-    canvas.box(bar, EMPTY, radius=4 * k)
-    before = left + room * (used - frame.values) / frame.budget
-    end = left + room * used / frame.budget
-    canvas.box((left, bar[1], end, bar[3]), mix(NEWEST, CARD, 0.45), radius=4 * k)
+    area = (left, y + 16 * k, right, y + 32 * k)
+    faint = mix(NEWEST, CARD, 0.45)
+    bar(canvas, area, used / frame.budget, faint, ground=EMPTY, radius=4 * k)
     if frame.values:
-        canvas.box((before, bar[1], max(end, before + 2 * k), bar[3]), NEWEST, radius=2 * k)
+        before = left + room * (used - frame.values) / frame.budget
+        end = max(left + room * used / frame.budget, before + 2 * k)
+        canvas.box((before, area[1], end, area[3]), NEWEST, radius=2 * k)
 
     y = top + 104 * k
     canvas.text((left, y), "Team return", 15 * k, fill=INK, bold=True)
@@ -281,12 +281,10 @@ def _panel(canvas: Canvas, frame: Frame, box: Box, k: float) -> None:
 
     y = top + 200 * k
     canvas.text((left, y), "Probability of the true class", 15 * k, fill=INK, bold=True)
-    bar = (left, y + 16 * k, right, y + 32 * k)
-    canvas.box(bar, EMPTY, radius=4 * k)
-    end = left + room * frame.true_probability
-    canvas.box((left, bar[1], end, bar[3]), RIGHT, radius=4 * k)
+    area = (left, y + 16 * k, right, y + 32 * k)
+    bar(canvas, area, frame.true_probability, RIGHT, ground=EMPTY, radius=4 * k)
     mark = left + room * frame.confidence
-    canvas.box((mark - k, bar[1] - 4 * k, mark + k, bar[3] + 4 * k), INK)
+    canvas.box((mark - k, area[1] - 4 * k, mark + k, area[3] + 4 * k), INK)
     text = _percent(frame.true_probability)
     canvas.text((left, y + 48 * k), text, 13.5 * k, fill=INK)
     text = f"one at {100 * frame.confidence:g} % ends it"
@@ -306,14 +304,11 @@ def _panel(canvas: Canvas, frame: Frame, box: Box, k: float) -> None:
 
     y = top + 448 * k
     canvas.text((left, y), "How to read it", 15 * k, fill=INK, bold=True)
-    legend = (
-        (EMPTY, LINE, "a tile that was not sent, its number"),
-        (CARD, PICKED, "tile_0's pick: level_0 is to act"),
-        (CARD, NEWEST, "the tile that was sent last"),
-        (CARD, RIGHT, "the true class, which nobody is told"),
+    rows = (
+        (EMPTY, LINE, 1, "a tile that was not sent, its number"),
+        (CARD, PICKED, 3, "tile_0's pick: level_0 is to act"),
+        (CARD, NEWEST, 3, "the tile that was sent last"),
+        (CARD, RIGHT, 3, "the true class, which nobody is told"),
     )
-    for fill, outline, words in legend:
-        y += 27 * k
-        swatch = (left, y - 9 * k, left + 18 * k, y + 9 * k)
-        canvas.box(swatch, fill, outline=outline, stroke=(1 if outline == LINE else 3) * k)
-        canvas.text((left + 28 * k, y), words, 12.5 * k, fill=INK, width=room - 28 * k)
+    area = (left, y + 27 * k, right, box[3])
+    legend(canvas, area, rows, k, step=27, indent=28, size=12.5)

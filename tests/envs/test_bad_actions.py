@@ -12,7 +12,6 @@ import os
 import pickle
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,19 +25,11 @@ from corral.envs.shells import ParallelShell, TurnShell, checked_aec
 from corral.errors import (
     ActionError,
     IllegalActionError,
-    IllegalActionWarning,
     ResetNeededError,
 )
-from support.loads import small_trace
-from support.players import ContractViolation, require
+from support.contract import ContractViolation, require
+from support.interfaces import ACTIONS, AGENTS, CONFIGURATION, INTERFACES, make_rules
 from support.turn_rules import MortalRules, PileRules
-
-CONFIGURATION = {"trace": small_trace(), "max_cycles": 5, "queue": 2, "start": 6}
-"""node_1 sees 6, 4, 3, 6 and 7 requests, of at most 12: some actions are always illegal."""
-
-make_rules = functools.partial(dfaas_v0.DfaasRules, **CONFIGURATION)
-ACTIONS = make_rules().levels  # 0 .. ACTIONS - 1
-AGENTS = make_rules().agents
 
 MALFORMED: dict[str, Any] = {
     "nan": math.nan,
@@ -62,81 +53,6 @@ MALFORMED: dict[str, Any] = {
     "numpy A": np.int64(ACTIONS),
     "10**30": 10**30,
     "10**5000": 10**5000,  # too long for Python to print
-}
-
-# --- The interfaces ------------------------------------------------------------------------------
-
-
-class Parallel:
-    """Every interface is played alike: ``act`` plays one value for an agent, 0 for the others."""
-
-    def __init__(self, illegal: str) -> None:
-        self.env: Any = ParallelShell(make_rules(illegal=illegal))
-        self.env.reset(seed=0)
-
-    def act(self, value: Any) -> None:
-        self.env.step({agent: value if agent == AGENTS[1] else 0 for agent in AGENTS})
-
-    def masks(self) -> Any:
-        return self.env._observations
-
-    def frozen(self) -> bytes:
-        return pickle.dumps(self.env)
-
-
-class Aec(Parallel):
-    def __init__(self, illegal: str) -> None:
-        self.env = dfaas_v0.raw_env(**CONFIGURATION, illegal=illegal)
-        self.env.reset(seed=0)
-        self.env.step(0)  # one action is pending already
-
-    def act(self, value: Any) -> None:
-        self.env.step(value)
-
-    def masks(self) -> Any:
-        return {AGENTS[1]: self.env.observe(AGENTS[1])}
-
-
-class WrappedAec(Aec):
-    """With PettingZoo's wrapper that enforces the order of calls."""
-
-    def __init__(self, illegal: str) -> None:
-        self.env = dfaas_v0.env(**CONFIGURATION, illegal=illegal)
-        self.env.reset(seed=0)
-        self.env.step(0)
-
-
-class Turns(Aec):
-    """The shell for turn-based games."""
-
-    def __init__(self, illegal: str) -> None:
-        self.env = TurnShell(make_rules(illegal=illegal))
-        self.env.reset(seed=0)
-        self.env.step(0)
-
-
-class Batched(Parallel):
-    def __init__(self, illegal: str) -> None:
-        self.env = Batch(make_rules(illegal=illegal), 2, 0)
-        self.env.reset()
-
-    def act(self, value: Any) -> None:
-        if isinstance(value, int | np.integer) and not isinstance(value, bool):
-            dtype = getattr(value, "dtype", None)
-            self.env.step(np.array([[0, 0, 0], [0, value, 0]], dtype=dtype))
-        else:  # a single odd value among integers may be cast to one: give that value everywhere
-            self.env.step([[value] * 3] * 2)
-
-    def masks(self) -> Any:
-        return {AGENTS[1]: {"action_mask": self.env._observations[AGENTS[1]]["action_mask"][1]}}
-
-
-INTERFACES: dict[str, Callable[[str], Parallel]] = {
-    "parallel": Parallel,
-    "aec": Aec,
-    "wrapped aec": WrappedAec,
-    "turns": Turns,
-    "batch": Batched,
 }
 
 
@@ -409,95 +325,6 @@ def test_the_same_without_asserts() -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.split()[-2:] == ["optimised", "281"]  # PettingZoo prints a warning before
-
-
-# --- "penalise" ----------------------------------------------------------------------------------
-
-
-def highest_legal(player: Parallel) -> int:
-    return int(player.masks()[AGENTS[1]]["action_mask"].sum()) - 1
-
-
-@pytest.mark.parametrize("interface", INTERFACES)
-def test_penalised_actions_warn_once_and_are_counted_each_time(interface: str) -> None:
-    """Once per environment, not per episode; and the warning points at the caller."""
-    for _ in range(2):  # a second environment warns again
-        player = INTERFACES[interface]("penalise")
-        caught: list[warnings.WarningMessage] = []
-        counted = illegal = 0
-        for _ in range(12):
-            with warnings.catch_warnings(record=True) as now:
-                warnings.simplefilter("always")
-                counted += play_a_step(player, highest_legal(player) + 1)
-                illegal += 1
-            caught += now
-        assert counted == illegal == 12
-        assert [warning.category for warning in caught] == [IllegalActionWarning]
-        message = str(caught[0].message)
-        for part in ("dfaas_v0", AGENTS[1], "action_mask", 'illegal="raise"'):
-            assert part in message
-        assert AGENTS[0] not in message
-        assert Path(caught[0].filename) == Path(__file__)
-
-
-def play_a_step(player: Parallel, action: int) -> int:
-    """Play ``action`` for node_1 and 0 for the others, reset at the end; the illegal ones."""
-    env = player.env
-    if isinstance(env, Batch):
-        step = env.step([[0, 0, 0], [0, action, 0]])
-        return int(step.info["illegal_actions"].sum())
-    if isinstance(env, ParallelShell):
-        infos = env.step({agent: action if agent == AGENTS[1] else 0 for agent in AGENTS})[4]
-        if not env.agents:
-            env.reset()
-    else:
-        env.step(action)
-        env.step(0)
-        infos = env.infos
-        if any(env.truncations.values()):
-            env.reset()
-        env.step(0)
-    return sum(info["illegal_actions"] for info in infos.values())
-
-
-@pytest.mark.parametrize("interface", INTERFACES)
-def test_an_illegal_action_forwards_all_arrivals(interface: str) -> None:
-    """The documented consequence in dfaas_v0; the same as the highest legal action."""
-    results = []
-    for beyond in (0, 1):
-        player = INTERFACES[interface]("penalise")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", IllegalActionWarning)
-            env = player.env
-            action = highest_legal(player) + beyond
-            if isinstance(env, Batch):
-                info = {
-                    k: int(v[1, 1])
-                    for k, v in player.env.step([[0] * 3, [0, action, 0]]).info.items()
-                }
-            elif isinstance(env, ParallelShell):
-                info = env.step({"node_0": 0, "node_1": action, "node_2": 0})[4]["node_1"]
-            else:
-                env.step(action)
-                env.step(0)
-                info = env.infos["node_1"]
-        assert info["forwarded"] == info["arrivals"] > 0
-        assert info["illegal_actions"] == beyond
-        results.append({**info, "illegal_actions": 0})
-    assert results[0] == results[1]
-
-
-def test_legal_play_never_warns() -> None:
-    batch = Batch(make_rules(), 8, 0)
-    batch.reset()
-    rng = np.random.default_rng(0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        total = sum(
-            int(batch.step(batch.sample_actions(rng)).info["illegal_actions"].sum())
-            for _ in range(20)
-        )
-    assert total == 0
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ from corral.envs.core import Outcome, generator, stack_agents
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.shells import ParallelShell, TurnShell
 from corral.errors import ResetNeededError, UnknownNameError
+from support.contract import plain
 from support.loads import small_trace
-from support.players import plain
 from support.steady_rules import SteadyRules, SteadyState
 from support.turn_rules import MortalRules, PileRules
 

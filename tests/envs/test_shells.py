@@ -15,8 +15,8 @@ from pettingzoo.utils.wrappers import OrderEnforcingWrapper
 from corral.envs import dfaas_v0
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.shells import ParallelShell, TurnShell, checked_aec
+from support.contract import plain
 from support.loads import small_trace
-from support.players import plain
 from support.turn_rules import MortalRules, PileRules
 
 with warnings.catch_warnings():

@@ -15,8 +15,8 @@ from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
 
 from corral.envs import dfaas_v0
+from support.contract import plain
 from support.loads import small_trace
-from support.players import plain
 
 
 class MixedEnv(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  # PettingZoo ships no types

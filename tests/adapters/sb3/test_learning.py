@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from support.columns import GAMES, WAYS, columns, dfaas, value_of_a_steady_reward
-from support.players import plain
+from support.contract import plain
 from support.steady_rules import SteadyRules
 
 pytest.importorskip("supersuit", reason="needs the extra sb3")

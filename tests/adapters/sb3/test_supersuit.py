@@ -19,8 +19,8 @@ from corral.envs import dfaas_v0
 from corral.envs.shells import ParallelShell, TurnShell
 from corral.errors import UnsupportedSpaceError
 from support.columns import columns, legal, value_of_a_steady_reward
+from support.contract import plain
 from support.loads import small_trace
-from support.players import plain
 from support.steady_rules import SteadyRules
 from support.turn_rules import MortalRules, PileRules
 

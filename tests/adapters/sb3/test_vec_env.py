@@ -22,8 +22,8 @@ from corral.errors import (
     UnsupportedSpaceError,
 )
 from support.columns import GAMES, WAYS, columns, dfaas, legal
+from support.contract import plain
 from support.loads import small_trace
-from support.players import plain
 from support.turn_rules import MortalRules, PileRules
 
 for package in ("stable_baselines3", "supersuit"):

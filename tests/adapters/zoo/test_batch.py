@@ -26,8 +26,8 @@ from corral.errors import (
     ResetNeededError,
     UnsupportedSpaceError,
 )
+from support.contract import plain
 from support.loads import small_trace
-from support.players import plain
 from support.turn_rules import MortalRules, PileRules
 from support.zoo_envs import MixedEnv, RingEnv, SleepyEnv, trajectory
 

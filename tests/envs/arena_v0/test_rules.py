@@ -18,8 +18,7 @@ from corral.envs.reference import RandomPolicy
 from corral.errors import ActionError, IllegalActionError, UnknownNameError
 from corral.trainers.evaluation.episodes import TeamScore, evaluate_team
 from support.arena_scalar import INFO_KEYS, PlainArena, ScalarArena
-from support.contract import check_contract, check_rules
-from support.players import plain
+from support.contract import check_contract, check_rules, plain
 
 UP, RIGHT, DOWN, LEFT = range(4)
 EXPLORER, BLOCKER = "agent_1", "agent_2"

@@ -18,7 +18,9 @@ from corral.envs.conformance import Named
 from corral.envs.conformance.report import CHECKS, CheckResult
 from corral.envs.registry import REGISTERED, _load
 from corral.errors import ConformanceError
-from support import faulty_envs
+from support import faulty_chance, faulty_envs, faulty_turns
+from support.faulty_chance import NotSeeded, OneEpisode
+from support.faulty_turns import Count
 from support.loads import small_trace
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -59,7 +61,7 @@ def test_nothing_is_found_in_dfaas_in_other_processes(kind: str, illegal: str) -
     assert {"mask-lies", "processes", "hashing"} <= set(result.checks)
 
 
-SOUND = [faulty_envs.Walk, faulty_envs.Count, faulty_envs.Strict, faulty_envs.Punishing]
+SOUND = [faulty_envs.Walk, Count, faulty_envs.Strict, faulty_envs.Punishing]
 
 
 @pytest.mark.parametrize("make", SOUND)
@@ -74,6 +76,8 @@ def test_nothing_is_found_in_the_environments_that_faults_are_planted_in(make: A
         expected -= {"selection", "last", "dead-step", "cumulative-rewards"}
     assert set(result.checks) == expected
 
+
+PLANTED = {**vars(faulty_envs), **vars(faulty_chance), **vars(faulty_turns)}
 
 FAULTS = {
     "OutsideItsSpace": ("observation", "error", "at index 0; 0.0 to 10.0"),
@@ -113,14 +117,14 @@ FAULTS = {
     "RemembersTheEpisodeBefore": ("reset", "error", "against a fresh environment; forgets"),
     "GlobalGenerator": ("shared-state", "error", "stepped in turn.*reward; nothing of each"),
     "ClockOfTheClass": ("shared-state", "error", "stepped in turn.*reward; nothing of each"),
-    "CannotBePickled": ("num_envs", "warning", "pickle.dumps.*raised; a copy"),
-    "LosesItsGenerator": ("num_envs", "error", "pickle.*in the copy another reward; no copy"),
+    "CannotBePickled": ("copies", "warning", "pickle.dumps.*raised; a copy"),
+    "LosesItsGenerator": ("copies", "error", "pickle.*in the copy another reward; no copy"),
     "RebuiltByEzPickle": (
-        "num_envs",
+        "copies",
         "warning",
         "in the copy another end by an exception; no copy",
     ),
-    "SharesWithItsCopy": ("num_envs", "error", "deepcopy.*in the copy; no copy"),
+    "SharesWithItsCopy": ("copies", "error", "deepcopy.*in the copy; no copy"),
     "OrderOfASet": ("hashing", "error", "PYTHONHASHSEED.*another list of agents; every process"),
     "HashOfANumberedName": ("hashing", "error", "PYTHONHASHSEED.*reward of; every process"),
     "NumberOfTheProcess": ("processes", "error", "another process.*reward of; every process"),
@@ -147,7 +151,7 @@ ELSEWHERE = {"OrderOfASet", "HashOfANumberedName", "NumberOfTheProcess"}
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_found_under_its_name_and_nothing_else_is(fault: str) -> None:
     check, severity, told = FAULTS[fault]
-    make = getattr(faulty_envs, fault)
+    make = PLANTED[fault]
     result = check_env(make, limit=300, processes=fault in ELSEWHERE)
     found = {finding.check for finding in result.findings}
     assert found == {check} | ALSO.get(fault, set()), result.text()
@@ -165,23 +169,23 @@ def test_a_planted_fault_is_found_under_its_name_and_nothing_else_is(fault: str)
 def test_every_check_has_a_planted_fault() -> None:
     planted = {check for check, _, _ in FAULTS.values()}
     assert planted == set(CHECKS) - {"other-seeds"}  # which has a test of its own
-    kinds = (faulty_envs.Walk, faulty_envs.Count)
+    kinds = (faulty_envs.Walk, Count)
     helpers = {"Walk", "Count", "Strict", "Punishing", "Edited", "OneEpisode", "Prints"}
     classes = {
         name
-        for name, found in vars(faulty_envs).items()
+        for name, found in PLANTED.items()
         if isinstance(found, type) and issubclass(found, kinds)
     }
     assert classes - helpers == set(FAULTS)
 
 
 def test_every_seed_alike_is_a_note_and_a_finding_where_chance_was_stated() -> None:
-    unstated = check_env(faulty_envs.OneEpisode, processes=False)
+    unstated = check_env(OneEpisode, processes=False)
     assert unstated.findings == ()
     assert any("seeds 0, 1, 2 gave the same episodes" in note for note in unstated.notes)
-    stated = check_env(faulty_envs.OneEpisode, stochastic=True, processes=False)
+    stated = check_env(OneEpisode, stochastic=True, processes=False)
     assert [finding.check for finding in stated.findings] == ["other-seeds"]
-    assert check_env(faulty_envs.OneEpisode, stochastic=False, processes=False).notes == ()
+    assert check_env(OneEpisode, stochastic=False, processes=False).notes == ()
     [finding] = check_env(faulty_envs.Walk, stochastic=False, processes=False).findings
     assert finding.check == "other-seeds"
     assert "stated to be deterministic" in finding.expected
@@ -224,8 +228,8 @@ def test_a_process_that_cannot_import_the_environment_is_said_too(
 
 
 def test_what_stands_on_repeatability_is_not_run_without_it() -> None:
-    result = check_env(faulty_envs.NotSeeded, processes=False)
-    assert {"reset", "shared-state", "num_envs", "other-seeds"} <= set(result.not_run)
+    result = check_env(NotSeeded, processes=False)
+    assert {"reset", "shared-state", "copies", "other-seeds"} <= set(result.not_run)
     assert "see seed" in result.not_run["reset"]
     assert not set(result.not_run) & set(result.checks)
 

@@ -1,4 +1,4 @@
-"""Pictures of dfaas_v0, the drawing primitives and the window.
+"""Pictures of dfaas_v0, and the drawing primitives.
 
 Two pictures are kept in ``pictures/`` and compared within a tolerance. After a wanted change of
 the drawing, refresh them and look at them before keeping them:
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import pickle
 import sys
 from pathlib import Path
 from typing import Any
@@ -29,8 +28,7 @@ from corral.envs.render.canvas import (
     ring,
     short_count,
 )
-from corral.envs.render.window import Window
-from corral.errors import CorralError, MissingExtraError
+from corral.errors import MissingExtraError
 
 PICTURES = Path(__file__).parent / "pictures"
 TOLERANCE = 0.05  # mean absolute difference, of 255; Pillow 10.1 and 13 differ by 0.004
@@ -97,16 +95,6 @@ def empty(n: int) -> Frame:
 @pytest.fixture
 def pillow() -> Any:
     return pytest.importorskip("PIL.Image", reason="Pillow is not installed: corral[render]")
-
-
-@pytest.fixture
-def pygame(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """pygame without a screen, shut down afterwards."""
-    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    monkeypatch.setenv("PYGAME_HIDE_SUPPORT_PROMPT", "1")
-    module = pytest.importorskip("pygame", reason="pygame is not installed: corral[render]")
-    yield module
-    module.quit()
 
 
 def difference(first: np.ndarray, second: np.ndarray) -> float:
@@ -326,93 +314,6 @@ def test_text_lists_only_the_largest_flows_of_many_nodes() -> None:
     assert "33 more 561" in " ".join(ansi(f).split())
 
 
-# --- Window --------------------------------------------------------------------------------------
-
-IMAGE = np.full((60, 80, 3), 200, dtype=np.uint8)
-
-
-def test_a_window_opens_late_and_closes_twice(pygame: Any) -> None:
-    window = Window("test", fps=0)
-    assert not pygame.display.get_init()
-    window.close()
-    assert window.show(IMAGE)
-    assert pygame.display.get_surface().get_size() == (80, 60)
-    assert pygame.display.get_caption()[0] == "test"
-    assert tuple(pygame.display.get_surface().get_at((3, 3)))[:3] == (200, 200, 200)
-    window.close()
-    window.close()
-    assert not pygame.display.get_init()
-    assert window.show(IMAGE)  # opens again
-
-
-def test_a_window_follows_the_size_of_its_pictures(pygame: Any) -> None:
-    window = Window("test", fps=0)
-    window.show(IMAGE)
-    window.show(IMAGE[:30])
-    assert pygame.display.get_surface().get_size() == (80, 30)
-
-
-def test_the_close_button_closes_for_good(pygame: Any) -> None:
-    window = Window("test", fps=0)
-    assert window.show(IMAGE)
-    pygame.event.post(pygame.event.Event(pygame.QUIT))
-    assert not window.show(IMAGE)
-    assert not pygame.display.get_init()
-    assert not window.show(IMAGE)
-    assert not pygame.display.get_init()
-    window.close()
-
-
-def test_two_windows_take_turns(pygame: Any) -> None:
-    first, second = Window("first", fps=0), Window("second", fps=0)
-    assert first.show(IMAGE)
-    assert second.show(IMAGE)
-    first.close()
-    assert pygame.display.get_caption()[0] == "second"
-    assert first.show(IMAGE)
-    assert second.show(IMAGE)
-
-
-def test_a_window_keeps_its_pace(pygame: Any) -> None:
-    window = Window("test", fps=50)
-    window.show(IMAGE)
-    before = pygame.time.get_ticks()
-    for _ in range(5):
-        window.show(IMAGE)
-    assert pygame.time.get_ticks() - before >= 80
-
-
-@pytest.mark.usefixtures("pygame")
-def test_an_open_window_pickles_as_a_closed_one() -> None:
-    window = Window("test", fps=0)
-    window.show(IMAGE)
-    copy = pickle.loads(pickle.dumps(window))
-    assert copy.title == "test"
-    copy.close()
-    assert copy.show(IMAGE)
-
-
-@pytest.mark.parametrize("image", [IMAGE.astype(float), IMAGE[..., 0], np.zeros((4, 4, 4), "u1")])
-def test_a_window_refuses_what_is_no_picture(image: Any) -> None:
-    with pytest.raises(ValueError, match="uint8"):
-        Window("test", fps=0).show(image)
-
-
-def test_without_a_display_the_error_names_rgb_array(
-    pygame: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SDL_VIDEODRIVER", "no-such-driver")
-    window = Window("test", fps=0)
-    for _ in range(2):
-        with pytest.raises(CorralError, match="rgb_array"):
-            window.show(IMAGE)
-    window.close()
-    assert not pygame.display.get_init()
-
-
-# --- Missing extras ------------------------------------------------------------------------------
-
-
 def test_without_pillow_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name == "PIL" or name.startswith("PIL.")]:
         monkeypatch.setitem(sys.modules, name, None)
@@ -420,11 +321,3 @@ def test_without_pillow_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(MissingExtraError, match=r"PIL.*'\.\[render\]"):
         draw(frame(3))
     assert "node_0" in ansi(frame(3))  # text needs nothing
-
-
-def test_without_pygame_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pygame", None)
-    window = Window("test", fps=0)
-    with pytest.raises(MissingExtraError, match=r"pygame.*'\.\[render\]"):
-        window.show(IMAGE)
-    window.close()

@@ -23,8 +23,7 @@ from corral.errors import (
     UnknownNameError,
 )
 from corral.trainers.evaluation.zero_sum import evaluate_seat
-from support.contract import check_contract, check_rules
-from support.players import plain
+from support.contract import check_contract, check_rules, plain
 from support.tictactoe_scalar import INFO_KEYS, ScalarTicTacToe
 
 FIRST, SECOND = "player_1", "player_2"

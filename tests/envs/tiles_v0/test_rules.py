@@ -31,7 +31,7 @@ from corral.envs.tiles_v0.templates import (
 )
 from corral.errors import IllegalActionError, UnknownNameError
 from corral.trainers.evaluation.episodes import TeamScore, evaluate_team
-from support.players import plain
+from support.contract import plain
 from support.tiles_scalar import INFO_KEYS, ScalarTiles
 
 TILE, LEVEL = "tile_0", "level_0"
