@@ -10,8 +10,8 @@ import numpy as np
 from corral.adapters import SeatEnv
 from corral.envs.arena_v0 import ArenaRules
 from corral.envs.dfaas_v0 import DfaasRules
+from support.contract import plain
 from support.loads import small_trace
-from support.players import plain
 from support.steady_rules import SteadyRules
 from support.turn_rules import MortalRules, PileRules
 

@@ -18,7 +18,7 @@ from corral.errors import (
     IllegalActionError,
     ResetNeededError,
 )
-from support.players import plain
+from support.contract import plain
 from support.seat_games import GAMES, SHORT, first_legal, play
 from support.steady_rules import SteadyRules
 from support.turn_rules import PileRules

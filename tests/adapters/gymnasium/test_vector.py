@@ -14,7 +14,7 @@ from corral.errors import (
     ResetNeededError,
     UnsupportedSpaceError,
 )
-from support.players import plain
+from support.contract import plain
 from support.seat_games import GAMES
 from support.turn_rules import MortalRules, PileRules
 
