@@ -29,7 +29,7 @@ from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
 
 from corral.adapters.sb3.columns import ColumnVecEnv
-from corral.adapters.spaces import Layout, refuse_death, refuse_turns
+from corral.adapters.spaces import ColumnCodec, refuse_death, refuse_turns
 from corral.envs.core import Array, generator
 from corral.envs.shells import ParallelShell
 from corral.errors import UnsupportedSpaceError
@@ -66,7 +66,7 @@ def vectorize(
         refuse_turns(name)
     if not parallel_env.metadata.get("is_parallelizable", True):
         refuse_turns(name)
-    layout = Layout.of(parallel_env, name, parallel_env.possible_agents, agent_id)
+    layout = ColumnCodec.of(parallel_env, name, parallel_env.possible_agents, agent_id)
     workers = min(cpus, num_envs)
     # SuperSuit's own division: this many copies for each worker, the rest for the last.
     copy = _Copy(parallel_env, layout, math.ceil(num_envs / max(workers, 1)))
@@ -105,7 +105,7 @@ class _Copy(ParallelEnv[str, Any, int]):  # type: ignore[misc]  # PettingZoo shi
     resets give none, and the last info brings along what the episode amounted to.
     """
 
-    def __init__(self, env: Any, layout: Layout, per_worker: int) -> None:
+    def __init__(self, env: Any, layout: ColumnCodec, per_worker: int) -> None:
         self.env = env
         self.layout = layout
         self.per_worker = per_worker

@@ -27,7 +27,7 @@ import numpy as np
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 
-from corral.adapters.spaces import Layout
+from corral.adapters.spaces import ColumnCodec
 from corral.envs.core import Array
 from corral.errors import ActionError, ResetNeededError
 
@@ -40,9 +40,11 @@ Indices = int | Iterable[int] | None
 
 
 class ColumnVecEnv(VecEnv):
-    """Columns of a Layout, for ``num_envs`` copies; subclasses move the copies."""
+    """Columns of a ColumnCodec, for ``num_envs`` copies; subclasses move the copies."""
 
-    def __init__(self, layout: Layout, num_envs: int, seed: int | None, render_mode: str | None):
+    def __init__(
+        self, layout: ColumnCodec, num_envs: int, seed: int | None, render_mode: str | None
+    ):
         self.layout = layout
         self.copies = num_envs  # VecEnv's own num_envs counts columns
         self._next_seed = seed  # for the next reset; None: go on with the generators

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from corral.adapters.sb3.columns import ColumnVecEnv
-from corral.adapters.spaces import Layout, refuse_death, refuse_turns
+from corral.adapters.spaces import ColumnCodec, refuse_death, refuse_turns
 from corral.envs.batch import Batch, BatchStep, make_batch
 from corral.envs.core import Array, Rules, generator
 
@@ -57,7 +57,7 @@ class BatchVecEnv(ColumnVecEnv):
         ):
             raise ValueError(f"render_mode={render_mode!r}: give 'ansi', 'rgb_array' or None")
         self.batch = batch
-        layout = Layout.of(rules, rules.name, batch.agents, agent_id)
+        layout = ColumnCodec.of(rules, rules.name, batch.agents, agent_id)
         # Which sums there are, and of which numbers, is read off the info of a throwaway episode.
         sample = rules.info(rules.start([generator(0, "env")]))
         shape = (batch.num_envs, len(batch.agents))

@@ -17,8 +17,9 @@ from typing import Any, NoReturn
 import numpy as np
 from gymnasium import spaces
 
-from corral.adapters.zoo.layout import MASK, Layout, leaves
+from corral.adapters.zoo.spec import ZooSpec, leaves
 from corral.envs.core import Array, Observation
+from corral.envs.masks import MASK, OBSERVATION
 from corral.envs.shells import ParallelShell, TurnShell
 from corral.errors import EnvironmentFault
 
@@ -55,8 +56,8 @@ class Moved:
     final: Final | None
 
 
-def make_copy(env: Any, layout: Layout) -> ZooCopy:
-    return TurnCopy(env, layout) if layout.turns else ParallelCopy(env, layout)
+def make_copy(env: Any, spec: ZooSpec) -> ZooCopy:
+    return TurnCopy(env, spec) if spec.turns else ParallelCopy(env, spec)
 
 
 # --- Copies --------------------------------------------------------------------------------------
@@ -65,10 +66,10 @@ def make_copy(env: Any, layout: Layout) -> ZooCopy:
 class ZooCopy(ABC):
     """An environment with its time limit, autoreset and accounting."""
 
-    def __init__(self, env: Any, layout: Layout) -> None:
+    def __init__(self, env: Any, spec: ZooSpec) -> None:
         self.env = env
-        self.layout = layout
-        self._place = {agent: i for i, agent in enumerate(layout.agents)}
+        self.spec = spec
+        self._place = {agent: i for i, agent in enumerate(spec.agents)}
 
     def reset(self, rng: np.random.Generator | None) -> Look:
         """Begin an episode; with ``rng`` all chance comes of it, else it goes on.
@@ -83,7 +84,7 @@ class ZooCopy(ABC):
                 own.use_generator(rng)
             else:
                 number = int(rng.integers(2**31))
-        count = len(self.layout.agents)
+        count = len(self.spec.agents)
         self._elapsed = 0
         self._returns = np.zeros(count)
         self._ended = np.zeros(count, dtype=bool)
@@ -93,7 +94,7 @@ class ZooCopy(ABC):
         """Play the actions of the agents that act; begin anew where the episode ends."""
         moved, over = self._play(actions)
         self._elapsed += 1
-        limit = self.layout.max_cycles
+        limit = self.spec.max_cycles
         if not over and limit is not None and self._elapsed >= limit:
             self._cut(moved)
             over = True
@@ -134,28 +135,28 @@ class ZooCopy(ABC):
 
         Who does not act has a zero mask; but what was seen last (``over``) is left as it is.
         """
-        layout = self.layout
-        seen, acting = [], np.zeros(len(layout.agents), dtype=bool)
-        for i, agent in enumerate(layout.agents):
+        spec = self.spec
+        encoded, acting = [], np.zeros(len(spec.agents), dtype=bool)
+        for i, agent in enumerate(spec.agents):
             if agent not in observations:
-                seen.append(layout.blank(i))
+                encoded.append(spec.blank(i))
                 continue
-            shown = layout.shown(i, observations[agent], infos.get(agent) or {})
-            acting[i] = acts(agent) and (MASK not in shown or shown[MASK].any())
-            if MASK in shown and not acting[i] and not over:
-                shown[MASK][...] = 0
-            seen.append(shown)
-        if layout.state_size is None:
-            parts = [leaf for shown in seen for leaf in leaves(shown["observation"])]
+            own = spec.encode(i, observations[agent], infos.get(agent) or {})
+            acting[i] = acts(agent) and (MASK not in own or own[MASK].any())
+            if MASK in own and not acting[i] and not over:
+                own[MASK][...] = 0
+            encoded.append(own)
+        if spec.state_size is None:
+            parts = [leaf for own in encoded for leaf in leaves(own[OBSERVATION])]
             state = np.concatenate([part.ravel().astype(np.float32) for part in parts])
         elif state is None:
             state = self._state()
-        return Look(seen, acting, state)
+        return Look(encoded, acting, state)
 
     def _state(self) -> Array:
         state = np.asarray(self.env.state(), dtype=np.float32).ravel()
-        if len(state) != self.layout.state_size:
-            self._fault(f"a state of {len(state)} numbers, at first {self.layout.state_size}")
+        if len(state) != self.spec.state_size:
+            self._fault(f"a state of {len(state)} numbers, at first {self.spec.state_size}")
         return state
 
     def _info(self, infos: Mapping[str, Any]) -> dict[str, Array]:
@@ -172,16 +173,16 @@ class ZooCopy(ABC):
 
     def _find(self, agent: str) -> int:
         if agent not in self._place:
-            self._fault(f"agent {agent!r} is none of possible_agents {self.layout.agents}")
+            self._fault(f"agent {agent!r} is none of possible_agents {self.spec.agents}")
         return self._place[agent]
 
     def _action(self, place: int, action: Any) -> Any:
         """An action as the environment wants it."""
-        space = self.layout.own_actions[place]
+        space = self.spec.own_actions[place]
         return int(action) + int(space.start) if isinstance(space, spaces.Discrete) else action
 
     def _fault(self, what: str) -> NoReturn:
-        raise EnvironmentFault(f"{self.layout.name}: {what}")
+        raise EnvironmentFault(f"{self.spec.name}: {what}")
 
 
 class ParallelCopy(ZooCopy):
@@ -274,7 +275,7 @@ class TurnCopy(ZooCopy):
                 reward[i] = _number(value)
         self._paid += reward
         infos = dict(env.infos)
-        state = None if self.layout.state_size is None else self._state()
+        state = None if self.spec.state_size is None else self._state()
 
         terminated, truncated = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
         last: dict[str, Any] = {}

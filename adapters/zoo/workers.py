@@ -25,7 +25,7 @@ import numpy as np
 from gymnasium.vector.utils import CloudpickleWrapper
 
 from corral.adapters.zoo.copies import Look, Moved, ZooCopy, make_copy
-from corral.adapters.zoo.layout import Layout
+from corral.adapters.zoo.spec import ZooSpec
 from corral.errors import WorkerError
 
 __all__ = ["Copies", "LocalCopies", "WorkerCopies"]
@@ -74,9 +74,9 @@ def _place(copy: int, seed: int | None, actions: Actions | None) -> str:
 class LocalCopies:
     """Copies that are moved one after the other."""
 
-    def __init__(self, make_env: Callable[[], Any], layout: Layout, num_envs: int) -> None:
+    def __init__(self, make_env: Callable[[], Any], spec: ZooSpec, num_envs: int) -> None:
         self._make_env = make_env
-        self._layout = layout
+        self._spec = spec
         self._count = num_envs
         self._copies: list[ZooCopy] = []
         self._seeds: Sequence[int] = ()
@@ -84,7 +84,7 @@ class LocalCopies:
     def reset(self, rngs: Sequence[np.random.Generator | None], seeds: Sequence[int]) -> list[Look]:
         self._seeds = seeds
         while len(self._copies) < self._count:
-            self._copies.append(make_copy(self._make_env(), self._layout))
+            self._copies.append(make_copy(self._make_env(), self._spec))
         return [
             self._named(number, None, copy.reset, rng)
             for number, (copy, rng) in enumerate(zip(self._copies, rngs, strict=True))
@@ -122,13 +122,13 @@ class WorkerCopies:
     def __init__(
         self,
         make_env: Callable[[], Any],
-        layout: Layout,
+        spec: ZooSpec,
         num_envs: int,
         workers: int,
         deadline: float,
     ) -> None:
         self._make_env = make_env
-        self._layout = layout
+        self._spec = spec
         self._deadline = deadline
         blocks = np.array_split(np.arange(num_envs), min(workers, num_envs))
         self._blocks = [block.tolist() for block in blocks]
@@ -167,7 +167,7 @@ class WorkerCopies:
         for number in range(len(self._blocks)):
             here, there = context.Pipe()
             process = context.Process(
-                target=_work, args=(there, make_env, self._layout), name=f"corral-zoo-{number}"
+                target=_work, args=(there, make_env, self._spec), name=f"corral-zoo-{number}"
             )
             self._pipes.append(here)
             try:
@@ -243,7 +243,7 @@ class WorkerCopies:
         block = next(block for block in self._blocks if copy in block)
         others = f" (it ran copies {block[0]}..{block[-1]})" if len(block) > 1 else ""
         message = (
-            f"{self._layout.name}: the worker process of {_place(copy, seed, played)}, {what}"
+            f"{self._spec.name}: the worker process of {_place(copy, seed, played)}, {what}"
             f"{others}. All workers have been ended; to look into it, run with workers=0"
         )
         if trace is not None:
@@ -366,7 +366,7 @@ def _closer(copies: weakref.ref[WorkerCopies]) -> Callable[[], None]:
 # --- The worker ----------------------------------------------------------------------------------
 
 
-def _work(pipe: Connection, make_env: Callable[[], Any], layout: Layout) -> None:
+def _work(pipe: Connection, make_env: Callable[[], Any], spec: ZooSpec) -> None:
     """Make copies and move them as told, until told to close, or until the parent has died."""
     # Handlers, not SIG_IGN, which the environment's own child processes would inherit. The parent
     # decides what a signal to the whole group means, and ends its workers in its own time.
@@ -387,7 +387,7 @@ def _work(pipe: Connection, make_env: Callable[[], Any], layout: Layout) -> None
         for number, part in enumerate(parts):
             try:
                 if order == "make":
-                    copies.append(make_copy(make_env(), layout))
+                    copies.append(make_copy(make_env(), spec))
                     answer: Any = None
                 else:
                     copy = copies[number]

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.adapters.seats import Seat, count_rows, put_tree, take_tree
-from corral.adapters.zoo.layout import random_actions
+from corral.adapters.spaces import random_actions
 from corral.envs.core import Observation
 from corral.envs.policy import Decision, Memoryless, Policy, RandomPolicy
 
