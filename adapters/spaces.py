@@ -35,7 +35,6 @@ from corral.envs.masks import (
     OBSERVATION,
     has_mask,
     mask_space,
-    sample_legal,
     split,
     split_space,
 )
@@ -46,7 +45,6 @@ __all__ = [
     "ColumnCodec",
     "ObservationCodec",
     "image_axes",
-    "random_actions",
     "refuse_death",
     "refuse_turns",
     "width_of",
@@ -272,29 +270,6 @@ class ActionCodec:
         if self.continuous:
             return stored
         return _one_hot(stored.reshape(len(stored), -1), self.sizes)
-
-
-def random_actions(
-    space: Any, mask: Array | None, num_envs: int, rng: np.random.Generator
-) -> Array:
-    """Return random actions [B, ...] of one agent, legal ones where it has a mask [B, A].
-
-    Where a Box has no bound, they are drawn within 1 of 0, or of the bound that it has.
-    """
-    shape = (num_envs, *space.shape)
-    if mask is not None:
-        return sample_legal(mask, rng)
-    if isinstance(space, spaces.MultiDiscrete):
-        numbers: Array = rng.integers(space.nvec, size=shape) + space.start
-        return numbers.astype(space.dtype)
-    low, high = space.low.astype(np.float64), space.high.astype(np.float64)
-    lower = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high - 1, -1.0))
-    upper = np.where(np.isfinite(high), high, np.where(np.isfinite(low), low + 1, 1.0))
-    if space.dtype.kind in "iu":
-        whole: Array = np.floor(rng.random(shape) * (upper - lower + 1)) + lower
-        return whole.astype(space.dtype)
-    drawn: Array = rng.random(shape) * (upper - lower) + lower
-    return np.asarray(np.clip(drawn.astype(space.dtype), space.low, space.high))
 
 
 # --- Columns for single-agent libraries ----------------------------------------------------------

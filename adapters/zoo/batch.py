@@ -21,14 +21,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from corral.adapters.spaces import random_actions
-from corral.adapters.zoo.copies import Look
+from corral.adapters.seats import random_actions
+from corral.adapters.zoo.copies import LocalCopies, Look
 from corral.adapters.zoo.spec import ZooSpec
-from corral.adapters.zoo.workers import Copies, LocalCopies, WorkerCopies
+from corral.adapters.zoo.workers import Copies, WorkerCopies
 from corral.envs.batch import Batch, BatchStep, Finished
 from corral.envs.core import Array, Observation, generator
 from corral.envs.masks import MASK, require_legal, sample_legal
@@ -46,11 +45,11 @@ def make_zoo_batch(
     deadline: float = 60.0,
     max_cycles: int | None = None,
 ) -> ZooBatch:
-    """``num_envs`` copies of the ParallelEnv or AECEnv that ``make_env()`` makes.
+    """Return ``num_envs`` copies of the ParallelEnv or AECEnv that ``make_env()`` makes.
 
     Args:
         make_env: is called once here, for the spaces, and once for each copy, where it is to run.
-        copies: how many, B.
+        num_envs: how many, B.
         seed: of all copies; None: unpredictable, but kept as ``seed`` of the ZooBatch.
         workers: processes to spread the copies over; 0: all run in this one. Worth it where a step
             of the environment takes longer than a message, about 0.2 ms.
@@ -67,7 +66,7 @@ def make_zoo_batch(
 
 
 def zoo_rules(make_env: Callable[[], Any], *, max_cycles: int | None = None) -> ZooRules:
-    """A third-party environment for ``corral.train``; arguments as for ``make_zoo_batch``.
+    """Return a third-party environment for ``corral.train``; arguments as for ``make_zoo_batch``.
 
     from mpe2 import simple_spread_v3
     run = corral.train(zoo_rules(simple_spread_v3.parallel_env), trainer="mappo")
@@ -85,7 +84,7 @@ def zoo_rules(make_env: Callable[[], Any], *, max_cycles: int | None = None) -> 
 
 @dataclass(frozen=True)
 class ZooRules:
-    """What a trainer asks of the rules behind a batch, but for playing them: see ``zoo_rules``."""
+    """The properties of rules that a trainer asks for, but for playing them: see ``zoo_rules``."""
 
     spec: ZooSpec
     make_env: Callable[[], Any]
@@ -120,7 +119,7 @@ class ZooRules:
 
     @property
     def simultaneous(self) -> bool:
-        """Whether all live agents act in every step."""
+        """Return whether all live agents act in every step."""
         return self.spec.simultaneous
 
     @property
@@ -129,11 +128,11 @@ class ZooRules:
         return self.spec.max_cycles
 
     def observation_space(self, agent: str) -> spaces.Dict:
-        """``observation`` and, for Discrete actions, ``action_mask``: all ones if it has none."""
+        """Return the space of ``observation`` and, for Discrete actions, ``action_mask``."""
         return self.spec.observation_space(agent)
 
     def action_space(self, agent: str) -> Any:
-        """Discrete (counted from 0), MultiDiscrete or Box."""
+        """Return Discrete (counted from 0), MultiDiscrete or Box."""
         return self.spec.action_space(agent)
 
     def state_space(self) -> spaces.Box:
@@ -148,15 +147,14 @@ class ZooBatch:
     resumes_exactly = False
 
     def __init__(self, rules: ZooRules, group: Copies, num_envs: int, seed: int | None) -> None:
-        spec = rules.spec
-        self.rules = rules
+        spec, self.rules = rules.spec, rules
+        self.observation_space, self.action_space = rules.observation_space, rules.action_space
         self.num_envs = num_envs
         self.agents = spec.agents
         self.name = spec.name
         self.simultaneous = spec.simultaneous
         self.max_cycles = spec.max_cycles
-        self.illegal = self.rules.illegal
-        self.seed = seed
+        self.illegal, self.seed = rules.illegal, seed
         self._group = group
         self._sizes = [spec.actions(i) for i in range(len(spec.agents))]  # None: not Discrete
         self._discrete = all(size is not None for size in self._sizes)
@@ -164,13 +162,6 @@ class ZooBatch:
         self._started = self._closed = False
         self._looks: list[Look] | None = None
         self._keys: dict[str, None] = {}  # of info, in the order in which they were first seen
-
-    def observation_space(self, agent: str) -> spaces.Dict:
-        return self.rules.observation_space(agent)
-
-    def action_space(self, agent: str) -> gymnasium.Space[Any]:
-        space: gymnasium.Space[Any] = self.rules.action_space(agent)
-        return space
 
     # --- Episodes --------------------------------------------------------------------------------
 
@@ -235,11 +226,11 @@ class ZooBatch:
         )
 
     def global_state(self) -> Array:
-        """``env.state()`` where it works, else all observations: float32 [B, G]."""
-        return np._stack([look.state for look in self._require_reset()])
+        """Return ``env.state()`` where it works, else all observations: float32 [B, G]."""
+        return np.stack([look.state for look in self._require_reset()])
 
     def sample_actions(self, rng: np.random.Generator) -> Any:
-        """Uniformly random legal actions, as ``step`` takes them; 0 for agents that do not act.
+        """Return random legal actions, as ``step`` takes them; 0 for agents that do not act.
 
         Where a Box has no bound, they are drawn within 1 of 0, or of the bound that it has.
         """
@@ -287,10 +278,8 @@ class ZooBatch:
             "reset()"
         )
 
-    # --- Parts -----------------------------------------------------------------------------------
-
     def _moved(self, call: Callable[..., Any], *given: Any) -> Any:
-        """What ``call`` returns; where it raises, the copies are out of step, and all is ended."""
+        """Return what ``call`` returns; where it raises, copies are out of step, and all ends."""
         try:
             return call(*given)
         except BaseException:
@@ -304,7 +293,7 @@ class ZooBatch:
     def _look(self, looks: list[Look]) -> None:
         self._looks = looks
         self._observations = self._stacked(looks)
-        self.acting = np._stack([look.acting for look in looks])
+        self.acting = np.stack([look.acting for look in looks])
         # Kept apart, and as they are: the dicts of the observations are the caller's.
         self._masks = [
             None if size is None else self._observations[agent][MASK].copy()
@@ -318,7 +307,7 @@ class ZooBatch:
         }
 
     def _checked(self, actions: Any) -> list[dict[str, Any]]:
-        """The actions of those who act, copy by copy."""
+        """Return the actions of those who act, copy by copy."""
         self._require_reset()
         if self._discrete:
             shape = (self.num_envs, len(self.agents))
@@ -339,7 +328,7 @@ class ZooBatch:
         ]
 
     def _column(self, column: int, values: Any) -> Array:
-        """One agent's checked actions [B, ...]."""
+        """Return one agent's checked actions [B, ...]."""
         agent, acts = self.agents[column], self.acting[:, column]
         space: Any = self.rules.action_space(agent)
         shape = (self.num_envs, *space.shape)

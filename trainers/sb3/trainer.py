@@ -25,9 +25,8 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3 import PPO
 from stable_baselines3.common.logger import Logger
 
-from corral.adapters.sb3.columns import ColumnVecEnv
 from corral.adapters.sb3.policies import MaskablePolicy, MaskedPolicy
-from corral.adapters.sb3.vec_env import BatchVecEnv
+from corral.adapters.sb3.vec_env import BatchVecEnv, ColumnVecEnv
 from corral.adapters.spaces import ColumnCodec, refuse_turns
 from corral.adapters.supersuit import vectorize
 from corral.envs.batch import make_batch

@@ -30,7 +30,7 @@ from support.zoo_envs import (  # noqa: E402
     trajectory,
 )
 
-tests = Path(__file__).parents[1]
+tests = Path(__file__).parents[2]
 
 
 def children() -> list[Any]:
