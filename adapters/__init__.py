@@ -1,6 +1,7 @@
 """The same environments, as other libraries want them.
 
-What is for Stable-Baselines3 needs the extra ``sb3``, and is imported when first asked for.
+Each name is imported when it is first asked for: whoever needs one bridge loads no other. What is
+for Stable-Baselines3 needs the extra ``sb3``.
 """
 
 from __future__ import annotations
@@ -8,14 +9,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from corral.adapters.gymnasium.seat import SeatEnv, register_with_gymnasium
-from corral.adapters.gymnasium.vector import BatchVectorEnv
-from corral.adapters.wrappers import homogenize, mask_in_info
-from corral.adapters.zoo.batch import ZooBatch, make_zoo_batch, zoo_rules
-from corral.envs.batch import Batch, BatchStep, Finished, make_batch
+from corral.envs.registry import REGISTERED
 from corral.extras import require
 
 if TYPE_CHECKING:
+    from corral.adapters.gymnasium.seat import SeatEnv
+    from corral.adapters.gymnasium.vector import BatchVectorEnv
     from corral.adapters.sb3.dqn import MaskedDQN, MaskedQPolicy
     from corral.adapters.sb3.policies import (
         FeaturesWithoutMask,
@@ -25,6 +24,9 @@ if TYPE_CHECKING:
     )
     from corral.adapters.sb3.vec_env import BatchVecEnv, make_vec_env
     from corral.adapters.supersuit import vectorize
+    from corral.adapters.wrappers import homogenize, mask_in_info
+    from corral.adapters.zoo.batch import ZooBatch, make_zoo_batch, zoo_rules
+    from corral.envs.batch import Batch, BatchStep, Finished, make_batch
 
 __all__ = [
     "Batch",
@@ -49,24 +51,45 @@ __all__ = [
     "zoo_rules",
 ]
 
-_ON_DEMAND = {
-    "BatchVecEnv": "corral.adapters.sb3.vec_env",
-    "FeaturesWithoutMask": "corral.adapters.sb3.policies",
-    "MaskablePolicy": "corral.adapters.sb3.policies",
-    "MaskedDQN": "corral.adapters.sb3.dqn",
-    "MaskedPolicy": "corral.adapters.sb3.policies",
-    "MaskedQPolicy": "corral.adapters.sb3.dqn",
-    "make_vec_env": "corral.adapters.sb3.vec_env",
-    "normalize": "corral.adapters.sb3.policies",
-    "vectorize": "corral.adapters.supersuit",
+_NAMES = {
+    "corral.adapters.gymnasium.seat": ("SeatEnv",),
+    "corral.adapters.gymnasium.vector": ("BatchVectorEnv",),
+    "corral.adapters.wrappers": ("homogenize", "mask_in_info"),
+    "corral.adapters.zoo.batch": ("ZooBatch", "make_zoo_batch", "zoo_rules"),
+    "corral.envs.batch": ("Batch", "BatchStep", "Finished", "make_batch"),
+}
+_SB3_NAMES = {
+    "corral.adapters.sb3.dqn": ("MaskedDQN", "MaskedQPolicy"),
+    "corral.adapters.sb3.policies": (
+        *("FeaturesWithoutMask", "MaskablePolicy", "MaskedPolicy", "normalize"),
+    ),
+    "corral.adapters.sb3.vec_env": ("BatchVecEnv", "make_vec_env"),
+    "corral.adapters.supersuit": ("vectorize",),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ON_DEMAND:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    require("stable_baselines3", extra="sb3", purpose="make environments for Stable-Baselines3")
-    return getattr(importlib.import_module(_ON_DEMAND[name]), name)
+    if any(name in names for names in _SB3_NAMES.values()):
+        require("stable_baselines3", extra="sb3", purpose="make environments for Stable-Baselines3")
+    for module, names in (_NAMES | _SB3_NAMES).items():
+        if name in names:
+            return getattr(importlib.import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def register_with_gymnasium() -> None:
+    """Enter all environments as ``corral/<name>-v<N>`` in gymnasium's registry, probes too."""
+    import gymnasium  # as a global it would hide ``corral.adapters.gymnasium``
+
+    for name in REGISTERED:
+        identity = "corral/" + "-v".join(name.rsplit("_v", 1))  # gymnasium's spelling: arena-v0
+        if identity not in gymnasium.registry:
+            gymnasium.register(
+                identity,
+                entry_point="corral.adapters.gymnasium.seat:SeatEnv",
+                vector_entry_point="corral.adapters.gymnasium.vector:BatchVectorEnv",
+                kwargs={"env": name},
+            )
 
 
 register_with_gymnasium()

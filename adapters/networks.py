@@ -1,22 +1,16 @@
-"""Actor and critic for observations with masks, of any kind of entries. Torch only.
+"""Networks made to fit spaces, for all trainers that are not another library's. Torch only.
 
-| entry of an observation | becomes |
-|---|---|
-| Box of numbers | a vector of float32, as it is |
-| Box of uint8, 3 axes, sides of 3 and more, channels first or last | an image, through a CNN |
-| other Box of uint8 | a vector, scaled to 0..1 |
-| Discrete, MultiDiscrete, MultiBinary | one-hot, one-hot for each, 0 and 1 |
-| Dict | its entries |
-
-The actor sees all but ``action_mask`` and ``state``, the critic all but ``action_mask``. Weights
-begin orthogonal (Saxe et al., 2013) with a gain of sqrt(2), 0.01 for the actor's logits and 1 for
-values; biases begin at 0.
+What is observed comes as ``Parts``: see ``corral.adapters.spaces``. Actor and critic are networks
+of their own. Weights begin orthogonal (Saxe et al., 2013) with a gain of sqrt(2), 0.01 for the
+actor's outputs and 1 for values; biases begin at 0.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,32 +19,219 @@ from gymnasium import spaces
 from torch import nn
 from torch.nn import functional
 
+from corral.adapters.masked_distribution import MaskedCategorical
+from corral.adapters.spaces import (
+    ActionCodec,
+    Image,
+    ObservationCodec,
+    image_axes,
+    scale_of,
+    width_of,
+)
+from corral.envs.masks import MASK, split_space
 from corral.errors import UnsupportedSpaceError
 
-__all__ = ["MASK", "STATE", "MaskedActorCritic", "masked_logits"]
+__all__ = ["STATE", "MaskedActorCritic", "Network", "Parts", "describe"]
 
-MASK, STATE = "action_mask", "state"
+Parts = list[torch.Tensor]
+"""A vector float32 [R, F], then images uint8 [R, C, H, W]."""
+
+STATE = "state"
+"""The entry of an observation that critics alone take in."""
+
+SMALLEST_OF_NATURE = 36
+"""Pixels per side below which the layers of Mnih et al. (2015) leave nothing of an image."""
+
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 
 
-def masked_logits(logits: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """``logits`` [..., A] with the least float where ``mask`` [..., A] is 0.
+# --- CNNs ----------------------------------------------------------------------------------------
 
-    Not -inf, for libraries that compute a divergence of what they take for any categorical
-    distribution: -inf minus -inf is NaN. The probabilities of masked actions are exactly 0 all the
-    same, and sampling, the likeliest action, log-probabilities of legal actions, entropy and
-    divergence are those of the legal actions alone, with finite gradients.
 
-    Rows without a legal action are left as they are: nobody acts there, and a learner that batches
-    them (RLlib does, and leaves them out of its loss) needs finite numbers.
+@dataclass(frozen=True)
+class Plan:
+    """A CNN: its layers, as (filters, kernel, stride, padding), and the units they lead to."""
+
+    layers: tuple[tuple[int, int, int, int], ...]
+    units: int
+
+
+def plan_cnn(image: Image, arch: Sequence[int] | None, patch: int) -> Plan:
+    """Return the CNN for an image [C, H, W]; ``arch`` are filters of its layers, then units.
+
+    From 36 pixels a side on the layers of Mnih et al. (Human-level control through deep
+    reinforcement learning, 2015); below, layers of 3 x 3, which halve sides of more than 8. With
+    ``patch`` the first layer takes squares of so many pixels, side by side (Dosovitskiy et al., An
+    Image is Worth 16x16 Words, 2021), and layers of 3 x 3 follow: a tenth of the time.
     """
-    legal = mask != 0
-    legal = legal | ~legal.any(dim=-1, keepdim=True)
-    return logits.masked_fill(~legal, torch.finfo(logits.dtype).min)
+    _, high, wide = image
+    smallest = min(high, wide)
+    if patch:
+        if high % patch or wide % patch:
+            raise ValueError(
+                f"cnn_patch={patch}: images of {high} x {wide} pixels do not fall into squares of "
+                "that side; give one that divides both, or 0"
+            )
+        *filters, units = arch or (32, 128)
+        kernels = [(patch, patch, 0), *[(3, 1, 1)] * (len(filters) - 1)]
+    else:
+        usual: tuple[int, ...] = (32, 64, 64, 256)
+        kernels = [(8, 4, 0), (4, 2, 0), (3, 1, 0)]
+        if smallest < SMALLEST_OF_NATURE:
+            usual = (32, 64, 64, 128) if smallest > 8 else (32, 64, 128)
+            kernels = [(3, 2, 1)] * 3 if smallest > 8 else [(3, 1, 1)] * 2
+        if arch is not None and len(arch) != len(usual):
+            raise ValueError(
+                f"cnn_arch={tuple(arch)} for images of {high} x {wide} pixels: give {len(usual)} "
+                f"numbers, the filters of {len(usual) - 1} layers and the units after them, such "
+                f"as {usual}"
+            )
+        *filters, units = arch or usual
+    layers = [(found, *kernel) for found, kernel in zip(filters, kernels, strict=True)]
+    return Plan(tuple(layers), units)
+
+
+def plan_halving(image: Image, arch: Sequence[int]) -> Plan:
+    """Return a CNN of layers of 3 x 3, as many as ``arch`` has filters, that halve the sides."""
+    *filters, units = arch
+    return Plan(tuple((found, 3, 2, 1) for found in filters), units)
+
+
+def _cnn(image: Image, plan: Plan) -> nn.Module:
+    """Return what makes features [R, units] of images [R, C, H, W] in 0..1."""
+    channels, high, wide = image
+    layers: list[nn.Module] = []
+    for filters, kernel, stride, padding in plan.layers:
+        layers += [nn.Conv2d(channels, filters, kernel, stride, padding), nn.ReLU()]
+        channels = filters
+        wide, high = ((side + 2 * padding - kernel) // stride + 1 for side in (wide, high))
+    flat = channels * wide * high
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(flat, plan.units), nn.ReLU())
+
+
+# --- The network ---------------------------------------------------------------------------------
+
+
+class Network(nn.Module):
+    """Encoders of what is observed, hidden layers, optionally a GRU, and a linear head.
+
+    ``outputs`` is what the head puts out, ``gain`` how large its weights begin. With ``memory`` > 0
+    a GRU of that many units (Cho et al., 2014) comes before the head, and outputs depend on a
+    hidden state float32 [R, memory], 0 at the beginning of an episode. Weights are drawn from
+    ``generator``; None: from torch's own. ``plan`` gives the CNN of an image.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        images: Sequence[Image],
+        scales: Sequence[float],
+        *,
+        outputs: int,
+        gain: float,
+        net_arch: Sequence[int],
+        activation: str,
+        memory: int = 0,
+        generator: torch.Generator | None = None,
+        cnn_arch: Sequence[int] | None = None,
+        cnn_patch: int = 0,
+        plan: Callable[[Image], Plan] | None = None,
+    ) -> None:
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):  # torch's own weights are drawn, and overwritten
+            self.scales = tuple(scales)
+            plan = plan or partial(plan_cnn, arch=cnn_arch, patch=cnn_patch)
+            plans = [plan(image) for image in images]
+            self.cnns = nn.ModuleList(map(_cnn, images, plans))
+            features = width + sum(each.units for each in plans)
+            layers: list[nn.Module] = []
+            for units in net_arch:
+                layers += [nn.Linear(features, units), ACTIVATIONS[activation]()]
+                features = units
+            self.layers = nn.Sequential(*layers)
+            self.memory = memory
+            if memory:
+                self.gru = nn.GRU(features, memory)
+                features = memory
+            self.head = nn.Linear(features, outputs)
+        with torch.no_grad():
+            for module in self.modules():
+                if isinstance(module, nn.Linear | nn.Conv2d) and module.bias is not None:
+                    nn.init.orthogonal_(module.weight, math.sqrt(2), generator=generator)
+                    nn.init.zeros_(module.bias)
+            if memory:
+                for name, weights in self.gru.named_parameters():
+                    if "bias" in name:
+                        nn.init.zeros_(weights)
+                    else:
+                        for gate in weights.chunk(3):
+                            nn.init.orthogonal_(gate, 1.0, generator=generator)
+            nn.init.orthogonal_(self.head.weight, gain, generator=generator)
+
+    def initial(self, rows: int) -> torch.Tensor:
+        """Return the hidden state before an episode's first step: float32 [rows, memory]."""
+        return torch.zeros(rows, self.memory, device=self.head.weight.device)
+
+    def encode(self, parts: Parts) -> torch.Tensor:
+        """Return features [R, units] of what is observed."""
+        if not len(self.cnns):
+            features: torch.Tensor = self.layers(parts[0])
+            return features
+        pictures = [
+            cnn(image.float() / scale)
+            for cnn, image, scale in zip(self.cnns, parts[1:], self.scales, strict=True)
+        ]
+        joined: torch.Tensor = self.layers(torch.cat([parts[0], *pictures], dim=-1))
+        return joined
+
+    def forward(self, parts: Parts) -> torch.Tensor:
+        """Return outputs [R, outputs] of a network without hidden state."""
+        outputs: torch.Tensor = self.head(self.encode(parts))
+        return outputs
+
+    def step(self, parts: Parts, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return outputs [R, outputs] and the next hidden state [R, memory]; without one it is the
+        given."""
+        if not self.memory:
+            return self(parts), state
+        _, after = self.gru(self.encode(parts)[None], state[None].contiguous())
+        return self.head(after[0]), after[0]
+
+    def unroll(
+        self, parts: Parts, state: torch.Tensor, padded: torch.Tensor, at: torch.Tensor
+    ) -> torch.Tensor:
+        """Return the hidden states [R, memory] after each of R decisions, for their ``parts``
+        [R, ...].
+
+        S sequences begin with ``state`` [S, memory]; ``padded`` [L, S] holds the rows of their
+        decisions in turn, and ``at`` [R] where in it, flattened, each decision is. ``head`` of the
+        states gives the outputs.
+        """
+        states, _ = self.gru(self.encode(parts)[padded], state[None].contiguous())
+        reached: torch.Tensor = states.flatten(0, 1)[at]
+        return reached
+
+
+def describe(observations: ObservationCodec, actions: ActionCodec) -> Mapping[str, Any]:
+    """Return inputs and outputs as JSON values: for whoever loads exported weights elsewhere."""
+    entries = observations.entries
+    return {
+        "vector": [[each.key, each.low, each.high] for each in entries if each.axes is None],
+        "images": [list(image) for image in observations.images],
+        "action_space": str(actions.space),
+        "outputs": actions.outputs,
+    }
+
+
+# --- For observations as trees of tensors --------------------------------------------------------
 
 
 class MaskedActorCritic(nn.Module):
-    """``actor`` [..., A] and ``critic`` [..., 1], networks of their own, for a Dict observation."""
+    """``actor`` [..., A] and ``critic`` [..., 1], networks of their own, for a Dict observation.
+
+    Entries may be nested. The actor gets all but ``action_mask`` and ``state``, the critic all but
+    ``action_mask``.
+    """
 
     def __init__(
         self,
@@ -64,7 +245,7 @@ class MaskedActorCritic(nn.Module):
         """``cnn_arch``: filters of layers of 3 x 3 that halve the sides, and units after them.
 
         Raises UnsupportedSpaceError where actions are not Discrete from 0, a mask does not fit
-        them, or an entry has no place in the table.
+        them, or an entry has no place in the table of ``corral.adapters.spaces``.
         """
         super().__init__()
         if not isinstance(action_space, spaces.Discrete) or action_space.start != 0:
@@ -72,146 +253,91 @@ class MaskedActorCritic(nn.Module):
                 f"action space {action_space}; masks need Discrete, counted from 0"
             )
         actions = int(action_space.n)
-        if isinstance(observation_space, spaces.Dict) and MASK in observation_space.spaces:
-            shape = observation_space[MASK].shape
-            if shape != (actions,):
-                raise UnsupportedSpaceError(f"a mask of shape {shape} for {actions} actions")
-        given: dict[str, Any] = {
-            "net_arch": net_arch,
-            "activation": activation,
-            "cnn_arch": cnn_arch,
-        }
-        self.actor = Network(observation_space, (MASK, STATE), actions, 0.01, **given)
-        self.critic = Network(observation_space, (MASK,), 1, 1.0, **given)
+        mask = split_space(observation_space)[1]
+        if mask is not None and mask.shape != (actions,):
+            raise UnsupportedSpaceError(f"a mask of shape {mask.shape} for {actions} actions")
+        make = partial(
+            TreeNetwork,
+            observation_space,
+            net_arch=net_arch,
+            activation=activation,
+            plan=partial(plan_halving, arch=cnn_arch),
+        )
+        self.actor = make(hidden=(MASK, STATE), outputs=actions, gain=0.01)
+        self.critic = make(hidden=(MASK,), outputs=1, gain=1.0)
 
-    def logits(self, observation: Any) -> torch.Tensor:
-        """float32 [R, A], masked."""
-        return masked_logits(self.actor(observation), observation[MASK])
+    def distribution(self, observation: Any) -> MaskedCategorical:
+        """Return the distribution of actions for tensors [R, ...], with their mask [R, A]."""
+        return MaskedCategorical(self.actor(observation), observation[MASK] != 0)
 
 
-class Network(nn.Module):
-    """Encoders of the entries, hidden layers and a linear head."""
+class TreeNetwork(Network):
+    """A Network without hidden state for an observation as a tree of tensors."""
 
-    def __init__(
-        self,
-        space: spaces.Space[Any],
-        hidden: Sequence[str],
-        outputs: int,
-        gain: float,
-        *,
-        net_arch: Sequence[int],
-        activation: str,
-        cnn_arch: Sequence[int],
-    ) -> None:
-        """``hidden`` are entries of the outermost Dict that are not shown."""
-        super().__init__()
-        self.entries = [
-            each for each in _entries(space) if each[0][:1] not in [(h,) for h in hidden]
-        ]
-        features, cnns = 0, []
-        for path, entry in self.entries:
-            if axes := _image_axes(entry):
-                cnns.append(_cnn([entry.shape[axis] for axis in axes], cnn_arch))  # type: ignore[index]
-                features += cnn_arch[-1]
-            else:
-                features += _columns(path, entry)
-        if not features:
+    def __init__(self, space: spaces.Space[Any], *, hidden: Sequence[str], **given: Any) -> None:
+        """``hidden`` are entries of the outermost Dict that are left out."""
+        entries = [each for each in _leaves(space) if each[0][:1] not in [(h,) for h in hidden]]
+        width, images, scales = 0, [], []
+        for path, entry in entries:
+            if axes := image_axes(entry):
+                assert entry.shape is not None
+                images.append((entry.shape[axes[0]], entry.shape[axes[1]], entry.shape[axes[2]]))
+                scales.append(scale_of(entry))
+                continue
+            columns = width_of(entry)
+            if columns is None:
+                raise UnsupportedSpaceError(
+                    f"entry {'/'.join(path) or 'observation'} is {entry}; give Box, Discrete, "
+                    "MultiDiscrete, MultiBinary, or Dicts of them"
+                )
+            width += columns
+        if not width and not images:
             raise UnsupportedSpaceError(f"{space}: nothing to see but {', '.join(hidden)}")
-        self.cnns = nn.ModuleList(cnns)
-        layers: list[nn.Module] = []
-        for units in net_arch:
-            layers += [nn.Linear(features, units), ACTIVATIONS[activation]()]
-            features = units
-        self.layers = nn.Sequential(*layers)
-        self.head = nn.Linear(features, outputs)
-        for module in self.modules():
-            if isinstance(module, nn.Linear | nn.Conv2d):
-                nn.init.orthogonal_(module.weight, gain if module is self.head else math.sqrt(2))
-                nn.init.zeros_(module.bias)  # type: ignore[arg-type]  # it is there
+        super().__init__(width, images, scales, **given)
+        self.entries = entries
 
     def forward(self, observation: Any) -> torch.Tensor:
-        """Outputs [R, outputs] for entries [R, ...]."""
-        parts, cnns = [], iter(self.cnns)
+        """Return outputs [R, outputs] for entries [R, ...]."""
+        vectors, images = [], []
         for path, entry in self.entries:
             value = observation
             for key in path:
                 value = value[key]
-            if axes := _image_axes(entry):
-                # RLlib may have made floats of it, which changes no number.
-                image = value.permute(0, *(axis + 1 for axis in axes)).float()
-                parts.append(next(cnns)(image / float(entry.high.max())))  # type: ignore[attr-defined]
+            if axes := image_axes(entry):
+                images.append(value.permute(0, *(axis + 1 for axis in axes)))
             else:
-                parts.append(_numbers(entry, value))
-        outputs: torch.Tensor = self.head(self.layers(torch.cat(parts, dim=-1)))
-        return outputs
+                vectors.append(_numbers(entry, value))
+        vector = torch.cat(vectors, dim=-1) if vectors else images[0].new_zeros(len(images[0]), 0)
+        return super().forward([vector.float(), *images])
 
 
-# --- Parts ---------------------------------------------------------------------------------------
-
-
-def _entries(
+def _leaves(
     space: spaces.Space[Any], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], spaces.Space[Any]]]:
-    """The leaves of a space, each with the keys that lead to it."""
+    """Yield the leaves of a space, each with the keys that lead to it."""
     if isinstance(space, spaces.Dict):
         for key, part in space.spaces.items():
-            yield from _entries(part, (*path, key))
+            yield from _leaves(part, (*path, key))
     else:
         yield path, space
 
 
-def _image_axes(space: spaces.Space[Any]) -> tuple[int, int, int] | None:
-    """The axes (channels, height, width) of an image; None for what is none."""
-    if not (isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3):
-        return None
-    axes = (0, 1, 2) if space.shape[0] <= space.shape[2] else (2, 0, 1)
-    return axes if min(space.shape[axis] for axis in axes[1:]) >= 3 else None
-
-
-def _columns(path: tuple[str, ...], space: spaces.Space[Any]) -> int:
-    if isinstance(space, spaces.Box | spaces.MultiBinary):
-        return math.prod(space.shape)
-    if isinstance(space, spaces.Discrete):
-        return int(space.n)
-    if isinstance(space, spaces.MultiDiscrete):
-        return int(space.nvec.sum())
-    raise UnsupportedSpaceError(
-        f"entry {'/'.join(path) or 'observation'} is {space}; give Box, Discrete, MultiDiscrete, "
-        "MultiBinary, or Dicts of them"
-    )
-
-
 def _numbers(space: spaces.Space[Any], value: torch.Tensor) -> torch.Tensor:
-    """An entry's values [R, ...] as columns [R, F]."""
+    """Return an entry's values [R, ...] as columns float32 [R, F]."""
     rows = len(value)
     if isinstance(space, spaces.Discrete):
-        whole = value.reshape(rows).long() - int(space.start)
-        return functional.one_hot(whole, int(space.n)).float()
+        number = value.reshape(rows).long() - int(space.start)
+        return functional.one_hot(number, int(space.n)).float()
     if isinstance(space, spaces.MultiDiscrete):
         start = torch.as_tensor(np.asarray(space.start).reshape(-1), device=value.device)
-        whole = value.reshape(rows, -1).long() - start
-        each = zip(whole.unbind(dim=1), space.nvec.reshape(-1).tolist(), strict=True)
+        numbers = value.reshape(rows, -1).long() - start
+        each = zip(numbers.unbind(dim=1), space.nvec.reshape(-1).tolist(), strict=True)
         return torch.cat([functional.one_hot(v, n) for v, n in each], dim=-1).float()
-    columns = value.reshape(rows, -1).float()
-    if isinstance(space, spaces.Box) and space.dtype == np.uint8:
-        return columns / max(1.0, float(space.high.max()))
-    return columns
-
-
-def _cnn(shape: Sequence[int], arch: Sequence[int]) -> nn.Module:
-    """Features [R, units] of images [R, C, H, W] in 0..1."""
-    *filters, units = arch
-    channels, high, wide = shape
-    layers: list[nn.Module] = []
-    for found in filters:
-        layers += [nn.Conv2d(channels, found, 3, stride=2, padding=1), nn.ReLU()]
-        channels, high, wide = found, (high + 1) // 2, (wide + 1) // 2
-    flat = channels * high * wide
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(flat, units), nn.ReLU())
+    return value.reshape(rows, -1).float() / scale_of(space)
 
 
 def tensors(observation: Mapping[str, Any] | Any) -> Any:
-    """A tree of arrays as tensors."""
+    """Return a tree of arrays as tensors."""
     if isinstance(observation, Mapping):
         return {key: tensors(value) for key, value in observation.items()}
     return torch.as_tensor(np.asarray(observation))

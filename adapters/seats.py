@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.envs.core import Array, Observation, Rules, generator
-from corral.envs.masks import MASK
+from corral.envs.masks import MASK, sample_legal
 from corral.envs.policy import Decision, Memoryless, Policy, RandomPolicy
 from corral.envs.registry import make_rules
 from corral.errors import ActionError, UnknownNameError
@@ -24,6 +24,7 @@ __all__ = [
     "count_rows",
     "other_seats",
     "put_tree",
+    "random_actions",
     "reseed",
     "rules_of",
     "seat_of",
@@ -234,3 +235,26 @@ def put_tree(tree: Any, rows: Array, source: Any) -> Any:
 def _like(tree: tuple[Any, ...] | list[Any], parts: list[Any]) -> Any:
     """Return ``parts`` as a tree of the same kind; a named tuple takes them one by one."""
     return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+
+
+def random_actions(
+    space: Any, mask: Array | None, num_envs: int, rng: np.random.Generator
+) -> Array:
+    """Return random actions [B, ...] of one agent, legal ones where it has a mask [B, A].
+
+    Where a Box has no bound, they are drawn within 1 of 0, or of the bound that it has.
+    """
+    shape = (num_envs, *space.shape)
+    if mask is not None:
+        return sample_legal(mask, rng)
+    if isinstance(space, spaces.MultiDiscrete):
+        numbers: Array = rng.integers(space.nvec, size=shape) + space.start
+        return numbers.astype(space.dtype)
+    low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+    lower = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high - 1, -1.0))
+    upper = np.where(np.isfinite(high), high, np.where(np.isfinite(low), low + 1, 1.0))
+    if space.dtype.kind in "iu":
+        whole: Array = np.floor(rng.random(shape) * (upper - lower + 1)) + lower
+        return whole.astype(space.dtype)
+    drawn: Array = rng.random(shape) * (upper - lower) + lower
+    return np.asarray(np.clip(drawn.astype(space.dtype), space.low, space.high))

@@ -1,17 +1,27 @@
-"""How agents' observations become what single-agent libraries take: one level of Dict, masks in it.
+"""The one codec of spaces: observations and actions as the arrays that learners take.
+
+``ObservationCodec`` is for networks:
+
+| entry of an observation | becomes |
+|---|---|
+| Box of numbers | a vector of float32, as it is |
+| Box of uint8, 3 axes, sides of 3 and more | an image: scaled to 0..1, through a CNN |
+| other Box of uint8 | a vector, scaled to 0..1 |
+| Discrete, MultiDiscrete, MultiBinary | one-hot, one-hot for each, 0 and 1 |
+| one level of Dict of these | all its vectors as one, and its images |
+
+``ColumnCodec`` is for single-agent libraries, of which Stable-Baselines3 refuses nested Dicts:
 
 | entry | space |
 |---|---|
 | ``observation`` | the environment's own; where that is a Dict: ``observation_<key>`` for each |
 | ``action_mask`` | Box int8 [A], 1 where an action is legal |
 | ``agent`` | Box float32 [N], one-hot; only with ``agent_id`` and more than one agent |
-
-Stable-Baselines3 refuses nested Dicts. Games whose agents cannot stand side by side as columns
-(they take turns, differ, or leave early) are refused here, by name and with the way out.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,9 +30,249 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.envs.core import Array, Observation, stack_agents
+from corral.envs.masks import (
+    MASK,
+    OBSERVATION,
+    has_mask,
+    mask_space,
+    split,
+    split_space,
+)
 from corral.errors import UnsupportedSpaceError
 
-__all__ = ["Layout", "refuse_death", "refuse_turns"]
+__all__ = [
+    "ActionCodec",
+    "ColumnCodec",
+    "ObservationCodec",
+    "image_axes",
+    "refuse_death",
+    "refuse_turns",
+    "width_of",
+]
+
+Image = tuple[int, int, int]
+"""Channels, height and width."""
+
+
+# --- Entries of an observation -------------------------------------------------------------------
+
+
+def image_axes(space: spaces.Space[Any]) -> Image | None:
+    """Return the axes (channels, height, width) of an image; None for what is none."""
+    if not (isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3):
+        return None
+    axes = (0, 1, 2) if space.shape[0] <= space.shape[2] else (2, 0, 1)  # channels are the fewer
+    return axes if min(space.shape[axis] for axis in axes[1:]) >= 3 else None
+
+
+def width_of(space: spaces.Space[Any]) -> int | None:
+    """Return how many columns of a vector ``space`` takes; None for what is no array."""
+    if isinstance(space, spaces.Box | spaces.MultiBinary):
+        return math.prod(space.shape)
+    if isinstance(space, spaces.Discrete):
+        return int(space.n)
+    return int(space.nvec.sum()) if isinstance(space, spaces.MultiDiscrete) else None
+
+
+def scale_of(space: spaces.Space[Any]) -> float:
+    """Return what the numbers of a Box of uint8 are divided by, 1 for others."""
+    if isinstance(space, spaces.Box) and space.dtype == np.uint8:
+        return float(max(1, int(space.high.max())))
+    return 1.0
+
+
+def _numbers(space: spaces.Space[Any], value: Array) -> Array:
+    """Return an entry's values [R, ...] as columns [R, F]."""
+    rows = len(value)
+    if isinstance(space, spaces.Discrete):
+        return _one_hot(value.reshape(rows, 1) - int(space.start), np.array([space.n]))
+    if isinstance(space, spaces.MultiDiscrete):
+        return _one_hot((value - space.start).reshape(rows, -1), space.nvec.reshape(-1))
+    if isinstance(space, spaces.Box) and space.dtype == np.uint8:
+        return value.reshape(rows, -1) / np.float32(scale_of(space))
+    return value.reshape(rows, -1)
+
+
+def _one_hot(value: Array, sizes: Array) -> Array:
+    """Return integers [R, D], the d-th below ``sizes[d]``, as float32 [R, sum of sizes]."""
+    columns = value.astype(np.int64) + np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    encoded = np.zeros((len(value), int(sizes.sum())), dtype=np.float32)
+    np.put_along_axis(encoded, columns, 1.0, axis=1)
+    return encoded
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of an observation, and where it goes."""
+
+    key: str | None  # of the Dict, if it is one
+    space: spaces.Space[Any]
+    low: int  # columns low .. high - 1 of the vector
+    high: int
+    axes: Image | None = None  # of an image, to bring its channels to the front
+
+    def of(self, observation: Any) -> Any:
+        """Return this entry of an ``observation`` without its mask."""
+        return observation if self.key is None else observation[self.key]
+
+
+# --- Observations for networks -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ObservationCodec:
+    """An agent's observation as a vector of ``width`` numbers and images of uint8 [C, H, W]."""
+
+    entries: tuple[Entry, ...]
+    width: int
+    images: tuple[Image, ...]
+    wrapped: bool  # a Dict with the observation in "observation"
+    masked: bool  # ... and a mask beside it
+
+    @classmethod
+    def of(cls, agent: str, space: spaces.Space[Any]) -> ObservationCodec:
+        """Raises UnsupportedSpaceError, naming the entry, for what has no place in the table."""
+        names = set(space.spaces) if isinstance(space, spaces.Dict) else set()
+        wrapped = OBSERVATION in names and names <= {OBSERVATION, MASK}
+        if has_mask(space) and not wrapped:
+            raise UnsupportedSpaceError(
+                f"{agent}: beside action_mask there is {sorted(names - {MASK})}; give "
+                "Dict(observation=..., action_mask=...)"
+            )
+        inner = space[OBSERVATION] if wrapped else space  # type: ignore[index]
+        parts: list[tuple[str | None, spaces.Space[Any]]] = [(None, inner)]
+        if isinstance(inner, spaces.Dict):
+            parts = [(str(key), part) for key, part in inner.spaces.items()]
+        entries, images, width = [], [], 0
+        for key, part in parts:
+            if axes := image_axes(part):
+                assert part.shape is not None
+                images.append((part.shape[axes[0]], part.shape[axes[1]], part.shape[axes[2]]))
+                entries.append(Entry(key, part, width, width, axes))
+                continue
+            columns = width_of(part)
+            if columns is None:
+                name = "the observation" if key is None else f"entry {key!r} of the observation"
+                raise UnsupportedSpaceError(
+                    f"{agent}: {name} is {part}; give Box, Discrete, MultiDiscrete or "
+                    "MultiBinary, or one level of Dict of them"
+                )
+            entries.append(Entry(key, part, width, width + columns))
+            width += columns
+        return cls(tuple(entries), width, tuple(images), wrapped, has_mask(space))
+
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """What the images are divided by."""
+        return tuple(scale_of(entry.space) for entry in self.entries if entry.axes is not None)
+
+    def inner(self, observation: Any) -> Any:
+        """Return the observation without its mask."""
+        return observation[OBSERVATION] if self.wrapped else observation
+
+    def rows(self, observation: Any) -> int | None:
+        """Return how many rows an observation [R, ...] has; None: it is a single one."""
+        if self.masked:
+            mask = observation[MASK]
+            return None if np.ndim(mask) == 1 else len(mask)
+        first = self.entries[0]
+        value = first.of(self.inner(observation))
+        return None if np.ndim(value) == len(first.space.shape or ()) else len(value)
+
+    def write(self, observation: Any, vector: Array, images: Sequence[Array]) -> None:
+        """Write ``observation`` [R, ...], without its mask, to ``vector`` float32 [R, >= F] and
+        ``images`` uint8 [R, C, H, W]."""
+        targets = iter(images)
+        for entry in self.entries:
+            value = np.asarray(entry.of(observation))
+            if entry.axes is not None:
+                next(targets)[...] = value.transpose(0, *(axis + 1 for axis in entry.axes))
+            else:
+                vector[:, entry.low : entry.high] = _numbers(entry.space, value)
+
+
+# --- Actions -------------------------------------------------------------------------------------
+
+
+class ActionCodec:
+    """An action space: the outputs of a network for it, and actions as they are stored.
+
+    | space | stored as | outputs |
+    |---|---|---|
+    | Discrete from 0 | int64 [R] | a logit for each action |
+    | MultiDiscrete from 0 | int64 [R, D] | the logits of all D choices in a row |
+    | Box [...] of floats | float32 [R, D] | D means; deviations are parameters of their own |
+
+    A bounded side of a Box is stored as -1 .. 1 between its bounds, unclipped: what is played is
+    clipped to the space, the probability is of what was drawn.
+    """
+
+    def __init__(self, agent: str, space: spaces.Space[Any]) -> None:
+        self.space = space
+        self.sizes = np.zeros(0, dtype=np.int64)  # of the choices
+        self.shape: tuple[int, ...] = ()  # of a stored action
+        self.dtype: np.dtype[Any] = np.dtype(np.int64)
+        if isinstance(space, spaces.Discrete) and space.start == 0:
+            self.sizes = np.array([int(space.n)])
+            self.outputs = int(space.n)
+        elif isinstance(space, spaces.MultiDiscrete) and not space.start.any():
+            self.sizes = space.nvec.reshape(-1).astype(np.int64)
+            self.outputs, self.shape = int(self.sizes.sum()), (len(self.sizes),)
+        elif isinstance(space, spaces.Box) and space.dtype.kind == "f":
+            self.outputs = math.prod(space.shape)
+            self.shape, self.dtype = (self.outputs,), np.dtype(np.float32)
+            low, high = space.low.reshape(-1), space.high.reshape(-1)
+            bounded = np.isfinite(low) & np.isfinite(high)
+            with np.errstate(all="ignore"):
+                self.center = np.where(bounded, (high + low) / 2, 0.0).astype(np.float32)
+                self.half = np.where(bounded, (high - low) / 2, 1.0).astype(np.float32)
+        else:
+            raise UnsupportedSpaceError(
+                f"{agent}: action space {space}; give Discrete or MultiDiscrete, counted from 0, "
+                "or Box of floats"
+            )
+
+    @property
+    def continuous(self) -> bool:
+        return self.dtype.kind == "f"
+
+    @property
+    def masks(self) -> int:
+        """Entries of a mask: one for each logit."""
+        return 0 if self.continuous else self.outputs
+
+    @property
+    def encoded(self) -> int:
+        """Columns of an action that a network observes."""
+        return self.outputs
+
+    def require_mask(self, agent: str, space: spaces.Space[Any]) -> None:
+        """Raise UnsupportedSpaceError where the mask of an observation ``space`` does not fit."""
+        mask = split_space(space)[1]
+        if mask is not None and mask.shape != (self.masks,):
+            raise UnsupportedSpaceError(
+                f"{agent}: a mask of shape {mask.shape} for {self.space}; give one entry per action"
+            )
+
+    def decode(self, stored: Array) -> Array:
+        """Return what the environment plays for ``stored`` [R, ...]."""
+        if isinstance(self.space, spaces.Box):
+            flat = self.center + self.half * stored
+            shaped = flat.reshape(len(stored), *self.space.shape)
+            clipped = np.clip(shaped, self.space.low, self.space.high)
+            return np.asarray(clipped, dtype=self.space.dtype)
+        if isinstance(self.space, spaces.MultiDiscrete):
+            return stored.reshape(len(stored), *self.space.shape)
+        return stored
+
+    def encode(self, stored: Array) -> Array:
+        """Return ``stored`` [R, ...] for a network: float32 [R, encoded]."""
+        if self.continuous:
+            return stored
+        return _one_hot(stored.reshape(len(stored), -1), self.sizes)
+
+
+# --- Columns for single-agent libraries ----------------------------------------------------------
 
 ONE_SEAT = (
     "One seat at a time, an environment of corral is a gymnasium.Env for every library: "
@@ -31,7 +281,7 @@ ONE_SEAT = (
 
 
 def refuse_turns(name: str) -> None:
-    """Turn-based games: some agents have nothing to choose, and their columns would be noise."""
+    """Refuse turn-based games: some agents have no choice, and their columns would be noise."""
     raise UnsupportedSpaceError(
         f"{name} is turn-based, and here every agent acts in every step. corral's own trainers "
         f"play it: corral train {name} --trainer mappo. {ONE_SEAT}. Or step it with "
@@ -40,7 +290,7 @@ def refuse_turns(name: str) -> None:
 
 
 def refuse_death(name: str, agents: Sequence[str]) -> None:
-    """Agents that leave before the others: a column cannot rest until the next episode."""
+    """Refuse agents that leave before the others: a column cannot rest until the next episode."""
     raise UnsupportedSpaceError(
         f"{name}: {', '.join(agents)} ended before the others, and here every agent acts until the "
         "episode ends. Use vectorize(corral.adapters.wrappers.homogenize(env), ...), which keeps "
@@ -48,12 +298,9 @@ def refuse_death(name: str, agents: Sequence[str]) -> None:
     )
 
 
-# --- Spaces --------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
-class Layout:
-    """The columns' spaces, and how an agent's observation is brought into them."""
+class ColumnCodec:
+    """Like agents as columns: their spaces, and their observations as one level of Dict."""
 
     name: str  # of the environment
     agents: tuple[str, ...]
@@ -64,21 +311,19 @@ class Layout:
     identities: Array | None  # float32 [N, N] one row per agent
 
     @classmethod
-    def of(cls, env: Any, name: str, agents: Sequence[str], agent_id: bool) -> Layout:
-        """The layout for a ParallelEnv or for Rules.
+    def of(cls, env: Any, name: str, agents: Sequence[str], agent_id: bool) -> ColumnCodec:
+        """Return the codec for a ParallelEnv or for Rules.
 
         Raises UnsupportedSpaceError where agents differ, actions are not Discrete from 0, or an
         observation is neither plain nor one level of Dict.
         """
-        seen, action = env.observation_space(agents[0]), env.action_space(agents[0])
+        space, action = env.observation_space(agents[0]), env.action_space(agents[0])
         for agent in agents[1:]:
-            for first, own in (
-                (seen, env.observation_space(agent)),
-                (action, env.action_space(agent)),
-            ):
-                if own != first:
+            own = env.observation_space(agent), env.action_space(agent)
+            for first, other in zip((space, action), own, strict=True):
+                if other != first:
                     raise UnsupportedSpaceError(
-                        f"{name}: {agents[0]} has {first}, {agent} has {own}, and columns are "
+                        f"{name}: {agents[0]} has {first}, {agent} has {other}, and columns are "
                         "alike. Use vectorize(corral.adapters.wrappers.homogenize(env), ...), "
                         "which pads them, or step it with corral.adapters.make_batch. " + ONE_SEAT
                     )
@@ -86,9 +331,9 @@ class Layout:
             raise UnsupportedSpaceError(
                 f"{name}: action space {action}; masks need Discrete, counted from 0"
             )
-        masked = isinstance(seen, spaces.Dict) and "action_mask" in seen.spaces
-        inner = seen.spaces["observation"] if masked else seen
-        names, entries = None, {"observation": inner}
+        inner = split_space(space)[0]
+        names: dict[Any, str] | None = None
+        entries: dict[Any, spaces.Space[Any]] = {OBSERVATION: inner}
         if isinstance(inner, spaces.Dict):
             # Stable-Baselines3 makes the names those of torch modules, which may hold no dots.
             names = {key: "observation_" + str(key).replace(".", "_") for key in inner.spaces}
@@ -96,51 +341,53 @@ class Layout:
             if len(entries) != len(names):
                 raise UnsupportedSpaceError(f"{name}: {list(names)} differ in dots only")
         for key, part in entries.items():
-            if not isinstance(
-                part, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
-            ):
+            if width_of(part) is None:
                 raise UnsupportedSpaceError(
                     f"{name}: {key} is {part}; Stable-Baselines3 takes arrays and numbers, in one "
                     "level of Dict"
                 )
-        entries["action_mask"] = spaces.Box(0, 1, (int(action.n),), np.int8)
+        entries[MASK] = mask_space(int(action.n))
         identities = None
         if agent_id and len(agents) > 1:
             identities = np.eye(len(agents), dtype=np.float32)
             entries["agent"] = spaces.Box(0.0, 1.0, (len(agents),), np.float32)
-        return cls(name, tuple(agents), spaces.Dict(entries), action, masked, names, identities)
+        return cls(
+            name, tuple(agents), spaces.Dict(entries), action, has_mask(space), names, identities
+        )
 
-    def flat(self, observation: Any, rows: tuple[int, ...] = ()) -> dict[str, Array]:
-        """An observation, of one agent or of blocks [*rows, ...], without nesting or agent."""
-        seen, mask = observation, None
-        if self.masked:
-            seen, mask = observation["observation"], observation["action_mask"]
+    def flat(
+        self, observation: Any, rows: tuple[int, ...] = (), agent: int | None = None
+    ) -> dict[str, Array]:
+        """Return an observation [*rows, ...] without nesting; ``agent`` adds which one it is of."""
+        inner, mask = split(observation) if self.masked else (observation, None)
         if self.names is None:
-            entries = {"observation": np.asarray(seen)}
+            entries = {OBSERVATION: np.asarray(inner)}
         else:
-            entries = {name: np.asarray(seen[key]) for key, name in self.names.items()}
+            entries = {name: np.asarray(inner[key]) for key, name in self.names.items()}
         if mask is None:
             mask = np.ones((*rows, int(self.action_space.n)), dtype=np.int8)
-        entries["action_mask"] = np.asarray(mask, dtype=np.int8)
+        entries[MASK] = np.asarray(mask, dtype=np.int8)
+        if self.identities is not None and agent is not None:
+            entries["agent"] = np.tile(self.identities[agent], (*rows, 1))
         return entries
 
     def columns(self, observations: Mapping[str, Observation]) -> dict[str, Array]:
-        """Batched observations [B, ...] by agent as entries [B * N, ...]: copy * N + agent."""
-        first = observations[self.agents[0]]
-        # A copy: what is handed out may be written to, and Batch judges actions by its own masks.
-        blocks: dict[str, Any] = {"action_mask": stack_agents(observations, "action_mask").copy()}
+        """Return batched observations [B, ...] by agent as entries [B * N, ...]: copy * N +
+        agent."""
+        # A copy: what is handed out may be written to, and Batch checks actions by its own masks.
+        blocks: dict[str, Any] = {MASK: stack_agents(observations, MASK).copy()}
         if self.names is None:
-            blocks["observation"] = stack_agents(observations, "observation")
+            blocks[OBSERVATION] = stack_agents(observations, OBSERVATION)
         else:
-            parts = [observations[agent]["observation"] for agent in self.agents]
-            blocks["observation"] = {
-                key: np.stack([part[key] for part in parts], axis=1) for key in first["observation"]
+            parts = [observations[agent][OBSERVATION] for agent in self.agents]
+            blocks[OBSERVATION] = {
+                key: np.stack([part[key] for part in parts], axis=1) for key in self.names
             }
         entries = {
             key: block.reshape(-1, *block.shape[2:])  # [B, N, ...] -> [B * N, ...]
             for key, block in self.flat(blocks).items()
         }
         if self.identities is not None:
-            num_envs = len(first["action_mask"])
+            num_envs = len(entries[MASK]) // len(self.agents)
             entries["agent"] = np.tile(self.identities, (num_envs, 1))  # [B * N, N]
         return entries

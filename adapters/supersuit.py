@@ -11,7 +11,7 @@ per copy, ``action_masks``, the info of an episode's last step, and an end of th
 not hang on worker processes.
 
 Copy r plays, bit for bit, what row r of ``Batch(seed)`` plays. Columns, observations and infos: see
-``corral.adapters.sb3.columns``; here ``infos[c]`` holds the environment's own info as well, each
+``corral.adapters.sb3.vec_env``; here ``infos[c]`` holds the environment's own info as well, each
 step.
 """
 
@@ -28,9 +28,10 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
 
-from corral.adapters.sb3.columns import ColumnVecEnv
-from corral.adapters.spaces import Layout, refuse_death, refuse_turns
+from corral.adapters.sb3.vec_env import ColumnVecEnv
+from corral.adapters.spaces import ColumnCodec, refuse_death, refuse_turns
 from corral.envs.core import Array, generator
+from corral.envs.masks import MASK
 from corral.envs.shells import ParallelShell
 from corral.errors import UnsupportedSpaceError
 from corral.extras import require
@@ -41,11 +42,11 @@ __all__ = ["SuperSuitVecEnv", "vectorize"]
 def vectorize(
     parallel_env: Any, num_envs: int, cpus: int = 0, seed: int | None = None, agent_id: bool = True
 ) -> SuperSuitVecEnv:
-    """``num_envs`` pickled copies of a ParallelEnv, side by side, as a VecEnv.
+    """Return ``num_envs`` pickled copies of a ParallelEnv, side by side, as a VecEnv.
 
     Args:
         parallel_env: a ParallelEnv whose agents are alike; it is not stepped itself.
-        copies: how many, B. Column = copy * N + agent.
+        num_envs: how many, B. Column = copy * N + agent.
         cpus: from 2 on, that many worker processes; else all runs in this one, as in SuperSuit.
         seed: for the first reset; None: unpredictable. ``seed()`` gives one for the next.
         agent_id: add to each observation which agent it is of.
@@ -66,10 +67,10 @@ def vectorize(
         refuse_turns(name)
     if not parallel_env.metadata.get("is_parallelizable", True):
         refuse_turns(name)
-    layout = Layout.of(parallel_env, name, parallel_env.possible_agents, agent_id)
+    codec = ColumnCodec.of(parallel_env, name, parallel_env.possible_agents, agent_id)
     workers = min(cpus, num_envs)
     # SuperSuit's own division: this many copies for each worker, the rest for the last.
-    copy = _Copy(parallel_env, layout, math.ceil(num_envs / max(workers, 1)))
+    copy = _Copy(parallel_env, codec, math.ceil(num_envs / max(workers, 1)))
     vector = suit.pettingzoo_env_to_vec_env_v1(copy)
     vector = suit.concat_vec_envs_v1(vector, num_envs, num_cpus=cpus, base_class="gymnasium")
     return SuperSuitVecEnv(vector, copy, num_envs, seed)
@@ -79,8 +80,8 @@ def vectorize(
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Goes where SuperSuit expects a seed, and tells each copy its number.
+class _Seed:
+    """A seed as SuperSuit passes it on, which ends up with the number of the copy that gets it.
 
     SuperSuit derives the copies' seeds by adding: the number of the worker process, then that of
     the copy within the worker. Sums of numbers coincide (worker 0's copy 1 and worker 1's copy 0);
@@ -90,8 +91,8 @@ class _Place:
     seed: int
     path: tuple[int, ...] = ()
 
-    def __add__(self, number: int) -> _Place:
-        return _Place(self.seed, (*self.path, number))
+    def __add__(self, number: int) -> _Seed:
+        return _Seed(self.seed, (*self.path, number))
 
     def copy(self, per_worker: int) -> int:
         worker, within = self.path if len(self.path) == 2 else (0, self.path[0])
@@ -105,9 +106,9 @@ class _Copy(ParallelEnv[str, Any, int]):  # type: ignore[misc]  # PettingZoo shi
     resets give none, and the last info brings along what the episode amounted to.
     """
 
-    def __init__(self, env: Any, layout: Layout, per_worker: int) -> None:
+    def __init__(self, env: Any, codec: ColumnCodec, per_worker: int) -> None:
         self.env = env
-        self.layout = layout
+        self.codec = codec
         self.per_worker = per_worker
         self.metadata = env.metadata
         self.possible_agents = list(env.possible_agents)
@@ -121,13 +122,13 @@ class _Copy(ParallelEnv[str, Any, int]):  # type: ignore[misc]  # PettingZoo shi
         return self.env.unwrapped
 
     def observation_space(self, agent: str) -> spaces.Dict:
-        return self.layout.observation_space
+        return self.codec.observation_space
 
     def action_space(self, agent: str) -> spaces.Discrete:
-        return self.layout.action_space
+        return self.codec.action_space
 
     def reset(
-        self, seed: _Place | None = None, options: dict[str, Any] | None = None
+        self, seed: _Seed | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, dict[str, Array]], dict[str, dict[str, Any]]]:
         number = None
         if seed is not None:
@@ -155,25 +156,25 @@ class _Copy(ParallelEnv[str, Any, int]):  # type: ignore[misc]  # PettingZoo shi
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         self._require_all(observations)
         self._length += 1
-        told: dict[str, dict[str, Any]] = {}
+        all_infos: dict[str, dict[str, Any]] = {}
         ended = []
         for agent in self.possible_agents:
             self._returns[agent] += float(rewards[agent])
-            told[agent] = dict(infos.get(agent, {}))
+            all_infos[agent] = dict(infos.get(agent, {}))
             sums = self._kpis[agent]
-            for key, value in told[agent].items():
+            for key, value in all_infos[agent].items():
                 if isinstance(value, int | float | np.number | np.bool_):
                     sums[key] = sums.get(key, 0) + value
             if terminated[agent] or truncated[agent]:
                 ended.append(agent)
         over = len(ended) == len(self.possible_agents)
         if ended and not over:
-            refuse_death(self.layout.name, ended)
+            refuse_death(self.codec.name, ended)
         if over:
-            for agent, info in told.items():
+            for agent, info in all_infos.items():
                 info["episode"] = {"r": self._returns[agent], "l": self._length}
                 info["kpis"] = self._kpis[agent]
-        return self._flat(observations, over), rewards, terminated, truncated, told
+        return self._flat(observations, over), rewards, terminated, truncated, all_infos
 
     def render(self) -> Any:
         return self.env.render()
@@ -182,20 +183,17 @@ class _Copy(ParallelEnv[str, Any, int]):  # type: ignore[misc]  # PettingZoo shi
         self.env.close()
 
     def _flat(self, observations: dict[str, Any], over: bool) -> dict[str, dict[str, Array]]:
-        shown = {}
+        flat = {}
         for i, agent in enumerate(self.possible_agents):
-            flat = self.layout.flat(observations[agent])
-            if not over and not flat["action_mask"].any():
-                refuse_turns(self.layout.name)
-            if self.layout.identities is not None:
-                flat["agent"] = self.layout.identities[i].copy()
-            shown[agent] = flat
-        return shown
+            flat[agent] = self.codec.flat(observations[agent], agent=i)
+            if not over and not flat[agent][MASK].any():
+                refuse_turns(self.codec.name)
+        return flat
 
     def _require_all(self, observations: dict[str, Any]) -> None:
         missing = [agent for agent in self.possible_agents if agent not in observations]
         if missing:
-            refuse_death(self.layout.name, missing)
+            refuse_death(self.codec.name, missing)
 
 
 # --- Above SuperSuit -----------------------------------------------------------------------------
@@ -215,17 +213,17 @@ class SuperSuitVecEnv(ColumnVecEnv):
         # registered before this one, and runs after it.
         self._at_exit = _closer(weakref.ref(vector))
         atexit.register(self._at_exit)
-        super().__init__(copy.layout, num_envs, seed, getattr(copy.unwrapped, "render_mode", None))
+        super().__init__(copy.codec, num_envs, seed, getattr(copy.unwrapped, "render_mode", None))
 
     def reset(self) -> dict[str, Array]:
         """Begin an episode in every copy; entries [C, ...]."""
         if self._next_seed is None and not self._started:
             self.seed(None)  # or the copies, pickled from one environment, would all play alike
-        place = None if self._next_seed is None else _Place(self._next_seed)
-        observations, _ = self.vector.reset(seed=place)
+        seed = None if self._next_seed is None else _Seed(self._next_seed)
+        observations, _ = self.vector.reset(seed=seed)
         self._next_seed, self._started = None, True
         self._reset_options()
-        return self._shown(dict(observations))
+        return self._present(dict(observations))
 
     def step_async(self, actions: Array) -> None:
         """Take one action per column, int [C]. Raises ActionError, ResetNeededError."""
@@ -243,7 +241,7 @@ class SuperSuitVecEnv(ColumnVecEnv):
             info = infos[column]
             cut = truncated[column] and not terminated[column]
             info |= self._final(cut, info["episode"]["r"], info["episode"]["l"], info["kpis"])
-        return self._shown(dict(observations)), rewards, dones, infos
+        return self._present(dict(observations)), rewards, dones, infos
 
     def close(self) -> None:
         """End the worker processes; may be called again."""
@@ -258,7 +256,7 @@ class SuperSuitVecEnv(ColumnVecEnv):
 
 
 def _closer(vector: weakref.ref[Any]) -> Callable[[], None]:
-    """Closes the vector if it still lives: exit functions must not keep it alive."""
+    """Return what closes the vector if it still lives: exit functions must not keep it alive."""
 
     def close() -> None:
         alive = vector()

@@ -55,7 +55,7 @@ from structure_sources import (
 
 HERE = Path(__file__).parent
 THIRD_PARTY = re.compile(
-    r"adapters/(zoo|gymnasium|sb3|supersuit|rllib|torchrl|benchmarl|homogenize|mask_in_info|wrap)"
+    r"adapters/(zoo|gymnasium|sb3|supersuit|rllib|torchrl|benchmarl|homogenize|mask_in_info|wrappers)"
 )
 WORDS = [
     "copies",

@@ -35,7 +35,7 @@ from corral.envs.registry import make_rules
 from corral.envs.shells import warn_illegal
 from corral.errors import ActionError, ResetNeededError
 
-__all__ = ["Batch", "BatchStep", "Finished", "make_batch"]
+__all__ = ["Batch", "BatchStep", "Finished", "batch_for", "make_batch"]
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,22 @@ def make_batch(
     if not isinstance(env, str) and env_kwargs:
         raise ValueError(f"arguments {sorted(env_kwargs)} need an environment's name, not rules")
     rules = make_rules(env, **env_kwargs) if isinstance(env, str) else env
+    return Batch(rules, num_envs, seed)
+
+
+def batch_for(rules: Any, num_envs: int, seed: int | None = None, *, workers: int = 0) -> Any:
+    """Return what plays ``num_envs`` copies: what the rules' own ``make_batch(num_envs, seed,
+    workers=)`` makes, as those of ``zoo_rules`` have it, else a Batch.
+
+    Raises ValueError for ``workers`` where they would be of no use.
+    """
+    if hasattr(rules, "make_batch"):
+        return rules.make_batch(num_envs, seed, workers=workers)
+    if workers:
+        raise ValueError(
+            f"workers={workers}: {rules.name} steps all copies at once as arrays; worker processes "
+            "are for third-party environments"
+        )
     return Batch(rules, num_envs, seed)
 
 

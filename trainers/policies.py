@@ -1,50 +1,59 @@
-"""A network of the in-house trainers that plays one agent, as ``corral.envs.policy`` wants it."""
+"""The one policy of networks, for whatever trained them, as ``corral.envs.policy`` wants it.
+
+A ``NetworkPolicy`` is given a function from observations to a distribution, and imports nothing
+that trains. ``actor_policy``, ``sb3_policy`` and ``rllib_policy`` make it for what is trained here.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
 
-from corral.envs.core import Array, Observation
-from corral.envs.policy import Decision
-from corral.trainers.on_policy.buffer import Seat
-from corral.trainers.on_policy.networks import (
-    Categorical,
+from corral.adapters.masked_distribution import (
     Distribution,
     Gaussian,
-    Network,
-    Parts,
-    legal_mask,
+    MaskedCategorical,
+    MultiCategorical,
 )
+from corral.adapters.networks import MaskedActorCritic, tensors
+from corral.adapters.spaces import ActionCodec, ColumnCodec, ObservationCodec
+from corral.envs.core import Array, Observation
+from corral.envs.masks import MASK, as_legal, draw
+from corral.envs.policy import Decision
 
-__all__ = ["NetworkPolicy"]
+__all__ = ["NetworkPolicy", "actor_policy", "rllib_policy", "sb3_policy"]
 
-
-class Player(Protocol):
-    """What a NetworkPolicy needs of what learns."""
-
-    seat: Seat
-    actor: Network
-    device: torch.device
-
-    def distribution(self, outputs: torch.Tensor, mask: torch.Tensor) -> Distribution: ...
+Forward = Callable[[Any, Array | None], tuple[Distribution, Array | None]]
+"""From an observation [R, ...] and a hidden state float32 [R, memory] to the distribution of stored
+actions [R, ...] and the next hidden state."""
 
 
 class NetworkPolicy:
-    """Plays ``agent`` with the actor of ``player``. See ``corral.envs.policy``.
+    """Plays ``agent`` by ``forward``. See ``corral.envs.policy``.
 
-    The state of an actor with memory is an array float32 [B, memory].
+    The state of a policy with ``memory`` is an array float32 [B, memory].
     """
 
-    def __init__(self, player: Player, agent: str) -> None:
-        self.player = player
+    def __init__(
+        self,
+        agent: str,
+        observations: ObservationCodec,
+        actions: ActionCodec,
+        forward: Forward,
+        memory: int = 0,
+    ) -> None:
         self.agent = agent
+        self.observations = observations
+        self.actions = actions
+        self.forward = forward
+        self.memory = memory
 
     def initial_state(self, num_envs: int) -> Array | None:
-        memory = self.player.actor.memory
-        return np.zeros((num_envs, memory), dtype=np.float32) if memory else None
+        """Return the hidden state before an episode: float32 [B, memory]."""
+        return np.zeros((num_envs, self.memory), dtype=np.float32) if self.memory else None
 
     def act(
         self,
@@ -59,91 +68,119 @@ class NetworkPolicy:
         """
         if not deterministic and rng is None:
             raise ValueError("sampling needs rng=, a numpy Generator; or pass deterministic=True")
-        single = self._single(observation)
-        shown = _with_axis(observation) if single else observation
-        parts, mask = self._parts(shown)
-        actor, actions = self.player.actor, self.player.seat.actions
-        rows = len(parts[0])
+        rows = self.observations.rows(observation)
+        batched = _with_axis(observation) if rows is None else observation
+        hidden = self._hidden(state, rows or 1)
         with torch.inference_mode():
-            before = self._memory(state, rows)
-            outputs, after = actor.step(parts, before)
-            choice = self.player.distribution(outputs, mask)
-            stored, extra = _chosen(choice, rng, deterministic)
-        if single:
-            stored, extra = stored[:1], {key: values[0] for key, values in extra.items()}
-        played = actions.played(stored)
-        kept = None
-        if actor.memory:
-            kept = after.cpu().numpy().reshape(np.shape(state) if state is not None else (rows, -1))
-        return Decision(played[0] if single else played, kept, extra)
+            choice, after = self.forward(batched, hidden)
+            stored, extra = _choose(choice, None if deterministic else rng)
+        played = self.actions.decode(stored)
+        if after is not None and state is not None:
+            after = after.reshape(np.shape(state))
+        if rows is None:
+            return Decision(played[0], after, {key: each[0] for key, each in extra.items()})
+        return Decision(played, after, extra)
 
-    def _single(self, observation: Observation) -> bool:
-        """Whether it is one observation, and no batch."""
-        layout = self.player.seat.layout
-        if layout.masked:
-            return np.ndim(observation["action_mask"]) == 1
-        part, inner = layout.parts[0], layout.inner(observation)
-        return np.ndim(inner if part.key is None else inner[part.key]) == len(
-            part.space.shape or ()
-        )
-
-    def _parts(self, observation: Any) -> tuple[Parts, Any]:
-        seat, device = self.player.seat, self.player.device
-        layout = seat.layout
-        mask = observation["action_mask"] if layout.masked else None
-        inner = layout.inner(observation)
-        part = layout.parts[0]
-        rows = len(inner if part.key is None else inner[part.key]) if mask is None else len(mask)
-        vector = np.zeros((rows, layout.width + seat.identities), dtype=np.float32)
-        if seat.identities:
-            vector[:, layout.width + seat.agents.index(self.agent)] = 1.0
-        images = [np.zeros((rows, *image), dtype=np.uint8) for image in layout.images]
-        layout.write(inner, vector, images)
-        if mask is None:
-            legal = np.ones((rows, seat.actions.masks), dtype=bool)
-        else:
-            legal = legal_mask(self.agent, mask)
-        parts = [torch.from_numpy(values).to(device) for values in (vector, *images)]
-        return parts, torch.from_numpy(legal).to(device)
-
-    def _memory(self, state: Any, rows: int) -> torch.Tensor:
-        actor = self.player.actor
-        if state is None or not actor.memory:
-            return actor.initial(rows)
-        kept = np.asarray(state, dtype=np.float32)
-        if kept.size != rows * actor.memory:
+    def _hidden(self, state: Any, rows: int) -> Array | None:
+        if state is None or not self.memory:
+            return self.initial_state(rows)
+        hidden = np.array(state, dtype=np.float32)
+        if hidden.size != rows * self.memory:
             raise ValueError(
-                f"{self.agent}: a state of shape {kept.shape}; give what initial_state({rows}) or "
-                f"the last decision gave: {(rows, actor.memory)}"
+                f"{self.agent}: a state of shape {hidden.shape}; give what initial_state({rows}) "
+                f"or the last decision gave: {(rows, self.memory)}"
             )
-        return torch.from_numpy(kept.reshape(rows, actor.memory).copy()).to(self.player.device)
+        return hidden.reshape(rows, self.memory)
 
 
-def _with_axis(observation: Any) -> Any:
-    if isinstance(observation, dict):
-        return {key: _with_axis(value) for key, value in observation.items()}
-    return np.asarray(observation)[None]
+def _with_axis(tree: Any) -> Any:
+    if isinstance(tree, Mapping):
+        return {key: _with_axis(value) for key, value in tree.items()}
+    return np.asarray(tree)[None]
 
 
-def _chosen(
-    choice: Distribution, rng: np.random.Generator | None, deterministic: bool
+def _choose(
+    choice: Distribution, rng: np.random.Generator | None
 ) -> tuple[Array, dict[str, Array]]:
-    """Stored actions [R, ...], and the probabilities where there is one choice."""
-    extra: dict[str, Array] = {}
-    if isinstance(choice, Categorical):
-        extra["probabilities"] = choice.logits.double().softmax(dim=-1).cpu().numpy()
-    if deterministic or rng is None:
-        return choice.mode.cpu().numpy(), extra
+    """Return stored actions [R, ...], the most probable ones without ``rng``, and the probabilities
+    where there is one choice."""
+    if isinstance(choice, MaskedCategorical):
+        probabilities = _probabilities(choice)
+        stored = choice.mode.cpu().numpy() if rng is None else draw(probabilities, rng)
+        return stored, {"probabilities": probabilities}
+    if rng is None:
+        return choice.mode.cpu().numpy(), {}
     if isinstance(choice, Gaussian):
         mean, std = choice.mode.cpu().numpy(), choice.log_std.exp().cpu().numpy()
-        noise = rng.standard_normal(mean.shape, dtype=np.float32)
-        return mean + std * noise, extra
-    choices = [choice] if isinstance(choice, Categorical) else choice.choices  # type: ignore[attr-defined]
-    taken = []
-    for each in choices:
-        chances = each.logits.double().softmax(dim=-1).cpu().numpy()  # illegal: exactly 0
-        # The action at which the running sum passes a uniform number; the last sum is 1 or so.
-        sums = chances.cumsum(axis=-1)
-        drawn = rng.random(len(sums))[:, None] * sums[:, -1:]
-        taken.append((sums > drawn).argmax(axis=-1))
-    return (taken[0] if isinstance(choice, Categorical) else np.stack(taken, axis=-1)), extra
+        return mean + std * rng.standard_normal(mean.shape, dtype=np.float32), {}
+    assert isinstance(choice, MultiCategorical)
+    return np.stack([draw(_probabilities(each), rng) for each in choice.choices], axis=-1), {}
+
+
+def _probabilities(choice: MaskedCategorical) -> Array:
+    """Return probabilities float64 [R, A]; illegal actions have exactly 0."""
+    found: Array = choice.logits.double().softmax(dim=-1).cpu().numpy()
+    return found
+
+
+# --- Of what is trained --------------------------------------------------------------------------
+
+
+def actor_policy(learner: Any, group: Any, agent: str) -> NetworkPolicy:
+    """Return the policy of ``agent``, one of ``group``, with the actor of ``learner``."""
+    observations, actions, actor = group.layout, group.actions, learner.actor
+    place = group.agents.index(agent) if group.identities else None
+
+    def forward(observation: Any, state: Array | None) -> tuple[Distribution, Array | None]:
+        rows = observations.rows(observation) or 0
+        vector = np.zeros((rows, observations.width + group.identities), dtype=np.float32)
+        if place is not None:
+            vector[:, observations.width + place] = 1.0
+        images = [np.zeros((rows, *image), dtype=np.uint8) for image in observations.images]
+        observations.write(observations.inner(observation), vector, images)
+        legal = np.ones((rows, actions.masks), dtype=bool)
+        if observations.masked:
+            legal = as_legal(agent, observation[MASK])
+        parts = [torch.from_numpy(values).to(learner.device) for values in (vector, *images)]
+        hidden = actor.initial(rows)
+        if state is not None:
+            hidden = torch.from_numpy(state).to(learner.device)
+        outputs, after = actor.step(parts, hidden)
+        choice = learner.distribution(outputs, torch.from_numpy(legal).to(learner.device))
+        return choice, after.cpu().numpy() if actor.memory else None
+
+    return NetworkPolicy(agent, observations, actions, forward, actor.memory)
+
+
+def sb3_policy(policy: Any, columns: ColumnCodec, space: Any, agent: str) -> NetworkPolicy:
+    """Return the policy of ``agent`` with a masked ``policy`` of Stable-Baselines3; ``space`` is
+    what the environment shows the agent."""
+    index = columns.agents.index(agent)
+
+    def forward(observation: Any, state: Array | None) -> tuple[Distribution, Array | None]:
+        rows = observations.rows(observation) or 0
+        entries = columns.flat(observation, (rows,), index)
+        policy.set_training_mode(False)
+        return policy.get_distribution(policy.obs_to_tensor(entries)[0]).distribution, None
+
+    observations = ObservationCodec.of(agent, space)
+    actions = ActionCodec(agent, columns.action_space)
+    return NetworkPolicy(agent, observations, actions, forward)
+
+
+def rllib_policy(
+    networks: MaskedActorCritic, group: Any, agent: str, identity: Array | None
+) -> NetworkPolicy:
+    """Return the policy of ``agent``, one of ``group``, with networks that RLlib trained.
+
+    ``identity`` (float32 [N]) stands beside each observation, where the actor was trained so.
+    """
+
+    def forward(observation: Any, state: Array | None) -> tuple[Distribution, Array | None]:
+        as_legal(agent, observation[MASK])
+        entries = tensors(observation)
+        if identity is not None:
+            entries["agent"] = torch.from_numpy(identity).expand(len(entries[MASK]), -1)
+        return networks.distribution(entries), None
+
+    return NetworkPolicy(agent, group.layout, group.actions, forward)

@@ -22,14 +22,13 @@ import gymnasium
 import numpy as np
 
 from corral.adapters.seats import Opponents, other_seats, reseed, rules_of, seat_of, take_tree
-from corral.adapters.spaces import Layout
+from corral.adapters.spaces import ColumnCodec
 from corral.envs.core import Array, Outcome, Rules
 from corral.envs.masks import MASK
-from corral.envs.registry import REGISTERED
 from corral.envs.shells import TurnShell
 from corral.errors import ActionError, CorralError, ResetNeededError
 
-__all__ = ["SeatEnv", "register_with_gymnasium"]
+__all__ = ["SeatEnv"]
 
 IDLE_EPISODES = 1000
 """Episodes in a row in which a seat may have nothing to decide before ``reset`` gives up."""
@@ -78,7 +77,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
     ) -> None:
         self.rules = rules_of(env, env_kwargs)
         self.seat = seat_of(self.rules, seat)
-        self.layout = Layout.of(self.rules, self.rules.name, [self.seat], agent_id=False)
+        self.layout = ColumnCodec.of(self.rules, self.rules.name, [self.seat], agent_id=False)
         self.observation_space = self.layout.observation_space
         self.action_space = self.layout.action_space
         self.metadata = {
@@ -190,16 +189,3 @@ class _SummedInfo(TurnShell):
         for key, values in outcome.info.items():
             self.sums[key] = self.sums.get(key, 0) + values[0, self.index].item()
         return outcome, time_is_up
-
-
-def register_with_gymnasium() -> None:
-    """Enter all environments as ``corral/<name>-v<N>`` in gymnasium's registry, probes too."""
-    for name in REGISTERED:
-        identity = "corral/" + "-v".join(name.rsplit("_v", 1))  # gymnasium's spelling: arena-v0
-        if identity not in gymnasium.registry:
-            gymnasium.register(
-                identity,
-                entry_point="corral.adapters.gymnasium.seat:SeatEnv",
-                vector_entry_point="corral.adapters.gymnasium.vector:BatchVectorEnv",
-                kwargs={"env": name},
-            )

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.vector.utils import batch_space
 
 from corral.adapters.seats import Opponents, other_seats, reseed, rules_of, seat_of, take_tree
-from corral.adapters.spaces import Layout, refuse_death, refuse_turns
+from corral.adapters.spaces import ColumnCodec, refuse_death, refuse_turns
 from corral.envs.batch import Batch, BatchStep, make_batch
 from corral.envs.core import Array, Observation, Rules
 from corral.envs.masks import MASK
@@ -72,7 +72,7 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         if seat is None and opponents is not None:
             raise ValueError("opponents without seat=: who is the learner?")
         self.rules = rules
-        self.layout = Layout.of(rules, rules.name, learners, agent_id=True)
+        self.layout = ColumnCodec.of(rules, rules.name, learners, agent_id=True)
         self.batch = make_batch(rules, num_envs // len(learners))
         self.num_envs = num_envs
         self.single_observation_space = self.layout.observation_space

@@ -40,7 +40,7 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.adapters.zoo.copies import Look, make_copy
-from corral.adapters.zoo.layout import Layout
+from corral.adapters.zoo.spec import ZooSpec
 from corral.envs.arguments import known_arguments, one_of
 from corral.envs.core import Array, generator
 from corral.envs.registry import make_rules
@@ -125,7 +125,7 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
         self._in_runner = isinstance(config, EnvContext)
         self._worker = int(getattr(config, "worker_index", 0) or 0)
         env = _make(self._options.env, self._options.arguments)
-        self.layout = Layout.of(env, self._options.max_cycles)
+        self.layout = ZooSpec.of(env, self._options.max_cycles)
         self._copy = make_copy(env, self.layout)
         self.possible_agents = list(self.layout.agents)
         self.agents = list(self.layout.agents)

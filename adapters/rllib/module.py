@@ -14,8 +14,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from corral.adapters.networks import MaskedActorCritic, masked_logits
+from corral.adapters.masked_distribution import masked_logits
+from corral.adapters.networks import MaskedActorCritic
 from corral.envs.arguments import known_arguments
+from corral.envs.masks import MASK
 from corral.extras import require
 
 require("ray.rllib", extra="rllib", purpose="make networks for RLlib")
@@ -51,8 +53,8 @@ class MaskedRLModule(TorchRLModule, InferenceOnlyAPI, ValueFunctionAPI):  # type
         return ["critic"]
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        seen = batch[Columns.OBS]
-        return {Columns.ACTION_DIST_INPUTS: masked_logits(self.actor(seen), seen["action_mask"])}
+        obs = batch[Columns.OBS]
+        return {Columns.ACTION_DIST_INPUTS: masked_logits(self.actor(obs), obs[MASK], finite=True)}
 
     def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> torch.Tensor:
         values: torch.Tensor = self.critic(batch[Columns.OBS])

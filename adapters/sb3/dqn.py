@@ -20,12 +20,14 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import Schedule
 from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
 
+from corral.adapters.masked_distribution import masked_logits
 from corral.adapters.sb3.policies import (
     FeaturesWithoutMask,
     Tensors,
     as_mask,
     require_masked_choice,
 )
+from corral.envs.masks import MASK, greedy
 from corral.errors import MaskError
 
 __all__ = ["MaskedDQN", "MaskedQPolicy"]
@@ -36,15 +38,12 @@ class MaskedQNetwork(QNetwork):
 
     def forward(self, obs: Tensors) -> torch.Tensor:  # type: ignore[override]
         """Values [C, A] for observations [C, ...]."""
-        values = super().forward(obs)
-        mask = as_mask(obs["action_mask"])
         # After an episode nothing may be legal. DQN multiplies such values by 0, so that they
-        # must be finite.
-        over = ~mask.any(dim=1, keepdim=True)
-        return values.masked_fill(~(mask | over), -torch.inf)
+        # must be finite: ``masked_logits`` leaves them as they are.
+        return masked_logits(super().forward(obs), as_mask(obs[MASK]))
 
     def _predict(self, observation: Tensors, deterministic: bool = True) -> torch.Tensor:  # type: ignore[override]
-        _require_choice(bool(as_mask(observation["action_mask"]).any(dim=1).all()))
+        _require_choice(bool(as_mask(observation[MASK]).any(dim=1).all()))
         return super()._predict(observation, deterministic)
 
 
@@ -95,27 +94,24 @@ class MaskedDQN(DQN):
         deterministic: bool = False,
     ) -> tuple[np.ndarray[Any, Any], Any]:
         """Legal actions int64 [C] (or [] for one observation); epsilon-greedy unless told."""
-        greedy, state = self.policy.predict(observation, state, episode_start, True)
+        best, state = self.policy.predict(observation, state, episode_start, True)
         if deterministic:
-            return greedy, state
-        explores = self.action_space.np_random.random(greedy.shape) < self.exploration_rate
-        return np.where(explores, self._legal_by_chance(observation), greedy), state
+            return best, state
+        explores = self.action_space.np_random.random(best.shape) < self.exploration_rate
+        return np.where(explores, self._sample_legal(observation), best), state
 
     def _sample_action(
         self, learning_starts: int, action_noise: Any = None, n_envs: int = 1
     ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         if self.num_timesteps < learning_starts:  # DQN would draw from the space
-            actions = self._legal_by_chance(self._last_obs)
+            actions = self._sample_legal(self._last_obs)
             return actions, actions
         return super()._sample_action(learning_starts, action_noise, n_envs)
 
-    def _legal_by_chance(self, observation: Any) -> np.ndarray[Any, Any]:
-        legal = np.asarray(observation["action_mask"]) != 0
-        _require_choice(bool(legal.any(axis=-1).all()))
-        drawn: np.ndarray[Any, Any] = np.where(
-            legal, self.action_space.np_random.random(legal.shape), -1.0
-        ).argmax(axis=-1)
-        return drawn
+    def _sample_legal(self, observation: Any) -> np.ndarray[Any, Any]:
+        mask = np.asarray(observation[MASK])
+        _require_choice(bool(mask.any(axis=-1).all()))
+        return greedy(self.action_space.np_random.random(mask.shape), mask)
 
 
 def _require_choice(every: bool) -> None:

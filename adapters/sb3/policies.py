@@ -33,6 +33,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 from torch import nn
 
 from corral.adapters.masked_distribution import MaskedCategorical
+from corral.envs.masks import MASK
 from corral.errors import MaskError, UnsupportedSpaceError
 
 __all__ = [
@@ -77,12 +78,12 @@ def require_masked_choice(seen: spaces.Space[Any], action: spaces.Space[Any]) ->
     """Raise UnsupportedSpaceError unless ``seen`` holds a mask for Discrete actions from 0."""
     if not isinstance(action, spaces.Discrete) or action.start != 0:
         raise UnsupportedSpaceError(f"action space {action}: masks need Discrete, counted from 0")
-    if not isinstance(seen, spaces.Dict) or "action_mask" not in seen.spaces:
+    if not isinstance(seen, spaces.Dict) or MASK not in seen.spaces:
         raise UnsupportedSpaceError(
             f"{seen} has no entry action_mask. Make the VecEnv with corral.adapters.make_vec_env "
             "or vectorize, or use Stable-Baselines3's own policies"
         )
-    mask = seen.spaces["action_mask"]
+    mask = seen.spaces[MASK]
     _require_mask_space(mask)
     if mask.shape != (int(action.n),):
         raise UnsupportedSpaceError(
@@ -92,7 +93,8 @@ def require_masked_choice(seen: spaces.Space[Any], action: spaces.Space[Any]) ->
 
 
 def as_mask(mask: torch.Tensor) -> torch.Tensor:
-    """A mask of numbers as bool. Raises UnsupportedSpaceError where they are not all 0 or 1."""
+    """Return a mask of numbers [C, A] as bool. Raises UnsupportedSpaceError where one is not 0 or
+    1."""
     if mask.dtype is torch.bool:
         return mask
     strange = (mask != 0) & (mask != 1)  # NaN too
@@ -137,13 +139,10 @@ class MaskedDistribution(CategoricalDistribution, MaskableDistribution):
 # --- Policies ------------------------------------------------------------------------------------
 
 
-class MaskedPolicy(MultiInputActorCriticPolicy):
-    """For PPO and A2C: plays what ``action_mask`` of the observation allows, and trains on that.
+class _MaskedChoice:
+    """The methods that both policies share; ``action_masks`` [C, A] come before those of ``obs``.
 
-    ``policy_kwargs`` are those of MultiInputPolicy; ``features_extractor_class`` is
-    FeaturesWithoutMask unless given. Raises UnsupportedSpaceError for observations without a mask
-    and for masks that something has changed; MaskError where a mask allows nothing; NonFiniteError
-    where the network has become NaN.
+    It stands in front of a policy class of Stable-Baselines3 or sb3_contrib.
     """
 
     def __init__(
@@ -156,28 +155,62 @@ class MaskedPolicy(MultiInputActorCriticPolicy):
     ) -> None:
         require_masked_choice(observation_space, action_space)
         kwargs["features_extractor_class"] = features_extractor_class or FeaturesWithoutMask
-        super().__init__(observation_space, action_space, *args, **kwargs)  # type: ignore[arg-type]
+        super().__init__(observation_space, action_space, *args, **kwargs)  # type: ignore[call-arg]
 
-    def forward(  # type: ignore[override]
-        self, obs: Tensors, deterministic: bool = False
+    def forward(
+        self, obs: Tensors, deterministic: bool = False, action_masks: Masks = None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Actions int64 [C], values [C, 1] and log-probabilities [C] for observations [C, ...]."""
-        return _act(self, obs, obs["action_mask"], deterministic)
+        """Return actions int64 [C], values [C, 1] and log-probabilities [C] for observations
+        [C, ...]."""
+        policy: Any = self
+        latent_pi, latent_vf = self._latents(obs)
+        choice = self._masked(latent_pi, obs, action_masks)
+        actions = choice.get_actions(deterministic=deterministic)
+        return actions, policy.value_net(latent_vf), choice.log_prob(actions)
 
-    def evaluate_actions(  # type: ignore[override]
-        self, obs: Tensors, actions: torch.Tensor
+    def evaluate_actions(
+        self, obs: Tensors, actions: torch.Tensor, action_masks: Masks = None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Values [C, 1], log-probabilities [C] of ``actions`` and entropies [C]."""
-        return _judge(self, obs, actions, obs["action_mask"])
+        """Return values [C, 1], log-probabilities [C] of ``actions`` and entropies [C]."""
+        policy: Any = self
+        latent_pi, latent_vf = self._latents(obs)
+        choice = self._masked(latent_pi, obs, action_masks)
+        entropy = choice.distribution.entropy()  # first: the last bits of gradients go by the order
+        return policy.value_net(latent_vf), choice.log_prob(actions), entropy
 
-    def get_distribution(  # type: ignore[override]
-        self, obs: Tensors
-    ) -> MaskedDistribution:
-        """What the policy would play, per observation; ``_predict`` and ``predict`` ask for it."""
-        return _choice(self, obs, obs["action_mask"])
+    def get_distribution(self, obs: Tensors, action_masks: Masks = None) -> MaskedDistribution:
+        """Return the distribution of actions; ``_predict`` and ``predict`` ask for it."""
+        policy: Any = self
+        features = BasePolicy.extract_features(policy, obs, policy.pi_features_extractor)
+        return self._masked(policy.mlp_extractor.forward_actor(features), obs, action_masks)
+
+    def _latents(self, obs: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the inputs of the last layers of actor and critic, each [C, ...]."""
+        policy: Any = self
+        features = policy.extract_features(obs)
+        actor, critic = (features, features) if policy.share_features_extractor else features
+        extractor = policy.mlp_extractor
+        return extractor.forward_actor(actor), extractor.forward_critic(critic)
+
+    def _masked(self, latent_pi: torch.Tensor, obs: Tensors, masks: Masks) -> MaskedDistribution:
+        policy: Any = self
+        choice = MaskedDistribution(int(policy.action_space.n))
+        return choice.proba_distribution(
+            policy.action_net(latent_pi), obs[MASK] if masks is None else masks
+        )
 
 
-class MaskablePolicy(MaskableMultiInputActorCriticPolicy):
+class MaskedPolicy(_MaskedChoice, MultiInputActorCriticPolicy):  # type: ignore[misc]
+    """For PPO and A2C: plays what ``action_mask`` of the observation allows, and trains on that.
+
+    ``policy_kwargs`` are those of MultiInputPolicy; ``features_extractor_class`` is
+    FeaturesWithoutMask unless given. Raises UnsupportedSpaceError for observations without a mask
+    and for masks that something has changed; MaskError where a mask allows nothing; NonFiniteError
+    where the network has become NaN.
+    """
+
+
+class MaskablePolicy(_MaskedChoice, MaskableMultiInputActorCriticPolicy):  # type: ignore[misc]
     """For MaskablePPO: as MaskedPolicy, but ``action_masks`` come first where they are given.
 
     Without them the mask of the observation holds, so that ``model.predict(observations)`` and
@@ -187,76 +220,6 @@ class MaskablePolicy(MaskableMultiInputActorCriticPolicy):
     MaskablePPO normalises the advantages of a minibatch of one to NaN, which stops the training
     with NonFiniteError: let ``batch_size`` divide the rollout, columns times ``n_steps``.
     """
-
-    def __init__(
-        self,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
-        *args: Any,
-        features_extractor_class: type[BaseFeaturesExtractor] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        require_masked_choice(observation_space, action_space)
-        kwargs["features_extractor_class"] = features_extractor_class or FeaturesWithoutMask
-        super().__init__(observation_space, action_space, *args, **kwargs)  # type: ignore[arg-type]
-
-    def forward(  # type: ignore[override]
-        self, obs: Tensors, deterministic: bool = False, action_masks: Masks = None
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Actions int64 [C], values [C, 1] and log-probabilities [C] for observations [C, ...]."""
-        return _act(self, obs, _first(action_masks, obs), deterministic)
-
-    def evaluate_actions(  # type: ignore[override]
-        self, obs: Tensors, actions: torch.Tensor, action_masks: Masks = None
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Values [C, 1], log-probabilities [C] of ``actions`` and entropies [C]."""
-        return _judge(self, obs, actions, _first(action_masks, obs))
-
-    def get_distribution(  # type: ignore[override]
-        self, obs: Tensors, action_masks: Masks = None
-    ) -> MaskedDistribution:
-        """What the policy would play, per observation; ``_predict`` and ``predict`` ask for it."""
-        return _choice(self, obs, _first(action_masks, obs))
-
-
-def _first(action_masks: Masks, obs: Tensors) -> Masks:
-    return obs["action_mask"] if action_masks is None else action_masks
-
-
-def _act(
-    policy: Any, obs: Tensors, masks: Masks, deterministic: bool
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    latent_pi, latent_vf = _latents(policy, obs)
-    choice = _masked(policy, latent_pi, masks)
-    actions = choice.get_actions(deterministic=deterministic)
-    return actions, policy.value_net(latent_vf), choice.log_prob(actions)
-
-
-def _judge(
-    policy: Any, obs: Tensors, actions: torch.Tensor, masks: Masks
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    latent_pi, latent_vf = _latents(policy, obs)
-    choice = _masked(policy, latent_pi, masks)
-    return policy.value_net(latent_vf), choice.log_prob(actions), choice.distribution.entropy()
-
-
-def _choice(policy: Any, obs: Tensors, masks: Masks) -> MaskedDistribution:
-    features = BasePolicy.extract_features(policy, obs, policy.pi_features_extractor)
-    return _masked(policy, policy.mlp_extractor.forward_actor(features), masks)
-
-
-def _latents(policy: Any, obs: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
-    """What the last layers of actor and critic are fed, each [C, ...]."""
-    features = policy.extract_features(obs)
-    shared = policy.share_features_extractor
-    actor, critic = (features, features) if shared else features
-    extractor = policy.mlp_extractor
-    return extractor.forward_actor(actor), extractor.forward_critic(critic)
-
-
-def _masked(policy: Any, latent_pi: torch.Tensor, masks: Masks) -> MaskedDistribution:
-    choice = MaskedDistribution(int(policy.action_space.n))
-    return choice.proba_distribution(policy.action_net(latent_pi), masks)
 
 
 # --- Features ------------------------------------------------------------------------------------
@@ -281,9 +244,9 @@ class FeaturesWithoutMask(CombinedExtractor):
         normalized_image: bool = False,
         small_cnn_output_dim: int = 128,
     ) -> None:
-        kept = {key: space for key, space in observation_space.items() if key != "action_mask"}
-        if "action_mask" in observation_space.spaces:
-            _require_mask_space(observation_space.spaces["action_mask"])
+        kept = {key: space for key, space in observation_space.items() if key != MASK}
+        if MASK in observation_space.spaces:
+            _require_mask_space(observation_space.spaces[MASK])
         small = {
             key: space
             for key, space in kept.items()
@@ -298,8 +261,8 @@ class FeaturesWithoutMask(CombinedExtractor):
 
     def forward(self, observations: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Features [C, features_dim] of preprocessed observations [C, ...]."""
-        if "action_mask" in observations:
-            as_mask(observations["action_mask"])
+        if MASK in observations:
+            as_mask(observations[MASK])
         return super().forward(observations)  # type: ignore[arg-type]
 
 
@@ -347,7 +310,7 @@ def normalize(vec_env: VecEnv, **kwargs: Any) -> VecNormalize:
         if isinstance(space, spaces.Box) and space.dtype.kind == "f" and key != "agent"
     ]
     keys = kwargs.setdefault("norm_obs_keys", quantities)
-    if keys is None or "action_mask" in keys:
+    if keys is None or MASK in keys:
         raise UnsupportedSpaceError(
             f"norm_obs_keys={keys!r} takes in action_mask, which would be a mask no more; leave "
             f"the argument out to scale {quantities}"

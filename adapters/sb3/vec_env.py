@@ -4,22 +4,43 @@
     from corral.adapters import MaskedPolicy, make_vec_env
     PPO(MaskedPolicy, make_vec_env("dfaas_v0", num_envs=64, seed=0)).learn(100_000)
 
-Columns, observations and infos: see ``corral.adapters.sb3.columns``. ``corral.adapters.supersuit``
-gives the same, step by step and bit for bit, over PettingZoo environments.
+Like agents of B copies are columns of one VecEnv (``ColumnVecEnv``): column = copy * N + agent,
+C = B * N columns. Observations are one level of Dict: see ``corral.adapters.spaces``.
+``corral.adapters.supersuit`` gives the same, step by step and bit for bit, over PettingZoo
+environments.
+
+``step`` begins the next episode in the step that ends one. Then, and only then, ``infos[c]`` holds
+
+| key | value |
+|---|---|
+| ``terminal_observation`` | the last observation of the episode that ended |
+| ``TimeLimit.truncated`` | whether it was cut by the time limit: the value goes on |
+| ``episode`` | ``r``: the agent's return; ``l``: length; ``t``: seconds since the VecEnv was made |
+| ``kpis`` | the sums, over the episode, of what the environment's info says of the agent |
 """
 
 from __future__ import annotations
 
+import time
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+import gymnasium
 import numpy as np
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import VecEnv
 
-from corral.adapters.sb3.columns import ColumnVecEnv
-from corral.adapters.spaces import Layout, refuse_death, refuse_turns
+from corral.adapters.spaces import ColumnCodec, refuse_death, refuse_turns
 from corral.envs.batch import Batch, BatchStep, make_batch
 from corral.envs.core import Array, Rules, generator
+from corral.envs.masks import MASK
+from corral.errors import ActionError, ResetNeededError
 
-__all__ = ["BatchVecEnv", "make_vec_env"]
+__all__ = ["BatchVecEnv", "ColumnVecEnv", "make_vec_env"]
+
+Indices = int | Iterable[int] | None
 
 
 def make_vec_env(
@@ -31,13 +52,149 @@ def make_vec_env(
     render_mode: str | None = None,
     **env_kwargs: Any,
 ) -> BatchVecEnv:
-    """``num_envs`` copies of a registered environment, or of given rules, as a VecEnv.
+    """Return ``num_envs`` copies of a registered environment, or of given rules, as a VecEnv.
 
     ``env_kwargs`` go to the environment. Raises UnknownNameError for an unknown name, and
     UnsupportedSpaceError for turn-based games and agents that differ.
     """
     batch = make_batch(env, num_envs, seed, **env_kwargs)
     return BatchVecEnv(batch, agent_id=agent_id, render_mode=render_mode)
+
+
+# --- Any columns ---------------------------------------------------------------------------------
+
+
+class ColumnVecEnv(VecEnv):
+    """The columns of ``num_envs`` copies; subclasses step the copies."""
+
+    def __init__(
+        self, codec: ColumnCodec, num_envs: int, seed: int | None, render_mode: str | None
+    ):
+        self.codec = codec
+        self.copies = num_envs  # VecEnv's own num_envs counts columns
+        self._next_seed = seed  # for the next reset; None: go on with the generators
+        self._masks: Array | None = None  # bool [C, A] of the present observations
+        self._actions: Array | None = None
+        self._made = time.monotonic()
+        self.render_mode = render_mode  # VecEnv asks for it by get_attr
+        columns = num_envs * len(codec.agents)
+        super().__init__(columns, codec.observation_space, codec.action_space)
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        """Take ``seed`` for the next reset; copy r then draws from its own stream r.
+
+        None: an unpredictable seed. Returns the seed once per column: a copy's stream comes of the
+        seed and the copy's number, so that no two copies share one.
+        """
+        if seed is None:
+            seed = int(np.random.default_rng().integers(2**32))
+        self._next_seed = seed
+        return [seed] * self.num_envs
+
+    @abstractmethod
+    def reset(self) -> dict[str, Array]:
+        """Begin an episode in every copy; entries [C, ...]."""
+
+    def step_async(self, actions: Array) -> None:
+        """Take one action per column, int [C]. Raises ActionError, ResetNeededError."""
+        if self._masks is None:
+            raise ResetNeededError(f"{self.codec.name}: call reset() first")
+        given = np.asarray(actions)
+        if given.shape != (self.num_envs,) or given.dtype.kind not in "iu":
+            raise ActionError(
+                f"actions are {given.dtype} {given.shape}; give integers of shape "
+                f"({self.num_envs},): {self.copies} copies of {len(self.codec.agents)} agents"
+            )
+        self._actions = given
+
+    def action_masks(self) -> Array:
+        """Return what is legal now: bool [C, A]."""
+        if self._masks is None:
+            raise ResetNeededError(f"{self.codec.name}: call reset() first")
+        return self._masks
+
+    def _present(self, observations: dict[str, Array]) -> dict[str, Array]:
+        """Keep the masks of the present observations, which are then the caller's."""
+        self._masks = observations[MASK].astype(bool)
+        return observations
+
+    def _final(
+        self, truncated: bool, total: float, length: int, kpis: Mapping[str, float]
+    ) -> dict[str, Any]:
+        """Return the info of a column whose episode ended, but for the terminal observation."""
+        seconds = round(time.monotonic() - self._made, 6)
+        return {
+            "TimeLimit.truncated": bool(truncated),
+            "episode": {"r": float(total), "l": int(length), "t": seconds},
+            "kpis": dict(kpis),
+        }
+
+    # --- What Stable-Baselines3 asks of the environments behind a VecEnv -------------------------
+
+    def get_attr(self, attr_name: str, indices: Indices = None) -> list[Any]:
+        """Return an attribute, per column: ``render_mode``, ``action_masks``, or of the rules."""
+        columns = self._columns(indices)
+        if attr_name == "action_masks":
+            return [partial(self._mask_of, column) for column in columns]
+        if attr_name == "render_mode":
+            return [self.render_mode] * len(columns)
+        value = None if attr_name.startswith("_") else getattr(self._environment(), attr_name, None)
+        if value is None or callable(value):  # a method would step or render one copy alone
+            raise AttributeError(f"the columns of {self.codec.name} have no {attr_name!r}")
+        return [value] * len(columns)
+
+    def set_attr(self, attr_name: str, value: Any, indices: Indices = None) -> None:
+        raise AttributeError(
+            f"{attr_name!r} cannot be set: all copies of {self.codec.name} are alike; make "
+            "another VecEnv with other arguments"
+        )
+
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: Indices = None, **method_kwargs: Any
+    ) -> list[Any]:
+        """Call ``action_masks`` for each column; there is no other method per column."""
+        if method_name != "action_masks":
+            raise AttributeError(f"the columns of {self.codec.name} have no {method_name}()")
+        masks = self.action_masks()
+        return list(masks) if indices is None else [masks[c] for c in self._columns(indices)]
+
+    def env_is_wrapped(
+        self, wrapper_class: type[gymnasium.Wrapper[Any, Any, Any, Any]], indices: Indices = None
+    ) -> list[bool]:
+        """Return True for Monitor alone: infos hold the ``episode`` that a Monitor would add."""
+        return [wrapper_class is Monitor] * len(self._columns(indices))
+
+    def get_images(self) -> Sequence[Array | None]:
+        """Return the picture of copy 0."""
+        return [self._render()]
+
+    def render(self, mode: str | None = None) -> Any:
+        """Render copy 0 in the render_mode that the environment was made with."""
+        if self.render_mode is None or mode not in (None, self.render_mode):
+            raise ValueError(
+                f"render mode {mode!r}: the environments were made with {self.render_mode!r}; "
+                "pass render_mode when making them"
+            )
+        return self._render()
+
+    def _columns(self, indices: Indices) -> list[int]:
+        if indices is None:
+            return list(range(self.num_envs))
+        return [indices] if isinstance(indices, int) else list(indices)
+
+    def _mask_of(self, column: int) -> Array:
+        return np.asarray(self.action_masks()[column])
+
+    @abstractmethod
+    def _environment(self) -> Any:
+        """Return what has the attributes of all columns."""
+
+    @abstractmethod
+    def _render(self) -> Any:
+        """Render copy 0."""
+
+
+# --- Columns of a Batch --------------------------------------------------------------------------
 
 
 class BatchVecEnv(ColumnVecEnv):
@@ -57,7 +214,7 @@ class BatchVecEnv(ColumnVecEnv):
         ):
             raise ValueError(f"render_mode={render_mode!r}: give 'ansi', 'rgb_array' or None")
         self.batch = batch
-        layout = Layout.of(rules, rules.name, batch.agents, agent_id)
+        codec = ColumnCodec.of(rules, rules.name, batch.agents, agent_id)
         # Which sums there are, and of which numbers, is read off the info of a throwaway episode.
         sample = rules.info(rules.start([generator(0, "env")]))
         shape = (batch.num_envs, len(batch.agents))
@@ -66,7 +223,7 @@ class BatchVecEnv(ColumnVecEnv):
             for key, values in sample.items()
         }
         self._info: dict[str, Array] | None = None  # of copy 0's last step, for pictures
-        super().__init__(layout, batch.num_envs, None, render_mode)
+        super().__init__(codec, batch.num_envs, None, render_mode)
 
     def reset(self) -> dict[str, Array]:
         """Begin an episode in every copy; entries [C, ...]."""
@@ -76,7 +233,7 @@ class BatchVecEnv(ColumnVecEnv):
             sums[...] = 0
         self._info = None
         self._reset_options()
-        return self._shown(self.layout.columns(observations))
+        return self._present(self.codec.columns(observations))
 
     def step_wait(
         self,
@@ -91,9 +248,9 @@ class BatchVecEnv(ColumnVecEnv):
         ended = step.terminated | step.truncated  # [B, N]
         if step.finished is not None or np.count_nonzero(ended):
             self._require_common_end(step, ended)
-            self._tell_ends(step, infos)
+            self._put_ends(step, infos)
         return (
-            self._shown(self.layout.columns(step.observations)),
+            self._present(self.codec.columns(step.observations)),
             np.array(step.reward, dtype=np.float32).reshape(-1),  # [C]; SB3 adds to it in place
             ended.reshape(-1),  # [C]
             infos,
@@ -105,7 +262,7 @@ class BatchVecEnv(ColumnVecEnv):
     # --- Saving and restoring --------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """The Batch's ``snapshot``, with the sums of the episodes under way among its arrays."""
+        """Return the Batch's ``snapshot``, the sums of episodes under way among its arrays."""
         saved = self.batch.snapshot()
         saved["arrays"] |= {f"kpis.{key}": sums.copy() for key, sums in self._kpis.items()}
         return saved
@@ -124,7 +281,7 @@ class BatchVecEnv(ColumnVecEnv):
         observations = self.batch.restore({**snapshot, "arrays": arrays})
         self._kpis = {key: given.copy() for key, given in sums.items()}
         self._next_seed, self._info = None, None
-        return self._shown(self.layout.columns(observations))
+        return self._present(self.codec.columns(observations))
 
     # --- Parts -----------------------------------------------------------------------------------
 
@@ -132,13 +289,13 @@ class BatchVecEnv(ColumnVecEnv):
         early = ended & ~step.over[:, None]
         if early.any():
             names = [self.batch.agents[i] for i in np.flatnonzero(early.any(axis=0))]
-            refuse_death(self.layout.name, names)
+            refuse_death(self.codec.name, names)
 
-    def _tell_ends(self, step: BatchStep, infos: list[dict[str, Any]]) -> None:
+    def _put_ends(self, step: BatchStep, infos: list[dict[str, Any]]) -> None:
         """Fill in the infos of the columns whose episodes ended, and begin their sums anew."""
         finished = step.finished
         assert finished is not None  # an early end was refused
-        last = self.layout.columns(finished.observations)  # [D * N, ...]
+        last = self.codec.columns(finished.observations)  # [D * N, ...]
         n = len(self.batch.agents)
         for d, row in enumerate(finished.rows.tolist()):
             for i in range(n):

@@ -21,19 +21,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from corral.adapters.zoo.copies import Look
-from corral.adapters.zoo.layout import Layout, bounds, leaves, random_actions, stack
-from corral.adapters.zoo.workers import Copies, LocalCopies, WorkerCopies
+from corral.adapters.seats import random_actions
+from corral.adapters.zoo.copies import LocalCopies, Look
+from corral.adapters.zoo.spec import ZooSpec
+from corral.adapters.zoo.workers import Copies, WorkerCopies
 from corral.envs.batch import Batch, BatchStep, Finished
 from corral.envs.core import Array, Observation, generator
-from corral.envs.masks import require_legal, sample_legal
+from corral.envs.masks import MASK, require_legal, sample_legal
 from corral.errors import ActionError, CheckpointError, ResetNeededError
 
-__all__ = ["ZooBatch", "ZooRules", "batch_for", "make_zoo_batch", "zoo_rules"]
+__all__ = ["ZooBatch", "ZooRules", "make_zoo_batch", "zoo_rules"]
 
 
 def make_zoo_batch(
@@ -45,11 +45,11 @@ def make_zoo_batch(
     deadline: float = 60.0,
     max_cycles: int | None = None,
 ) -> ZooBatch:
-    """``num_envs`` copies of the ParallelEnv or AECEnv that ``make_env()`` makes.
+    """Return ``num_envs`` copies of the ParallelEnv or AECEnv that ``make_env()`` makes.
 
     Args:
         make_env: is called once here, for the spaces, and once for each copy, where it is to run.
-        copies: how many, B.
+        num_envs: how many, B.
         seed: of all copies; None: unpredictable, but kept as ``seed`` of the ZooBatch.
         workers: processes to spread the copies over; 0: all run in this one. Worth it where a step
             of the environment takes longer than a message, about 0.2 ms.
@@ -62,11 +62,11 @@ def make_zoo_batch(
         ValueError: copies, workers, deadline or max_cycles out of range.
     """
     rules = zoo_rules(make_env, max_cycles=max_cycles)
-    return rules.batch(num_envs, seed, workers=workers, deadline=deadline)
+    return rules.make_batch(num_envs, seed, workers=workers, deadline=deadline)
 
 
 def zoo_rules(make_env: Callable[[], Any], *, max_cycles: int | None = None) -> ZooRules:
-    """A third-party environment for ``corral.train``; arguments as for ``make_zoo_batch``.
+    """Return a third-party environment for ``corral.train``; arguments as for ``make_zoo_batch``.
 
     from mpe2 import simple_spread_v3
     run = corral.train(zoo_rules(simple_spread_v3.parallel_env), trainer="mappo")
@@ -75,40 +75,25 @@ def zoo_rules(make_env: Callable[[], Any], *, max_cycles: int | None = None) -> 
         raise ValueError(f"max_cycles={max_cycles}: give 1 or more, or None")
     example = make_env()
     try:
-        layout = Layout.of(example, max_cycles)
+        spec = ZooSpec.of(example, max_cycles)
     finally:
         if hasattr(example, "close"):
             example.close()
-    return ZooRules(layout, make_env)
-
-
-def batch_for(rules: Any, num_envs: int, seed: int | None = None, *, workers: int = 0) -> Any:
-    """What plays ``num_envs`` copies: a ZooBatch for those of ``zoo_rules``, else Batch.
-
-    Raises ValueError for ``workers`` where they would be of no use.
-    """
-    if isinstance(rules, ZooRules):
-        return rules.batch(num_envs, seed, workers=workers)
-    if workers:
-        raise ValueError(
-            f"workers={workers}: {rules.name} steps all copies at once as arrays; worker processes "
-            "are for third-party environments"
-        )
-    return Batch(rules, num_envs, seed)
+    return ZooRules(spec, make_env)
 
 
 @dataclass(frozen=True)
 class ZooRules:
-    """What a trainer asks of the rules behind a batch, but for playing them: see ``zoo_rules``."""
+    """The properties of rules that a trainer asks for, but for playing them: see ``zoo_rules``."""
 
-    layout: Layout
+    spec: ZooSpec
     make_env: Callable[[], Any]
 
     render_modes: tuple[str, ...] = ()
     render_fps: int = 1
     illegal: Literal["raise"] = "raise"
 
-    def batch(
+    def make_batch(
         self, num_envs: int, seed: int | None = None, *, workers: int = 0, deadline: float = 60.0
     ) -> ZooBatch:
         """See ``make_zoo_batch``."""
@@ -119,44 +104,40 @@ class ZooRules:
             raise ValueError(f"deadline={deadline}: give seconds, more than 0")
         group: Copies
         if workers:
-            group = WorkerCopies(self.make_env, self.layout, num_envs, workers, deadline)
+            group = WorkerCopies(self.make_env, self.spec, num_envs, workers, deadline)
         else:
-            group = LocalCopies(self.make_env, self.layout, num_envs)
+            group = LocalCopies(self.make_env, self.spec, num_envs)
         return ZooBatch(self, group, num_envs, seed)
 
     @property
     def name(self) -> str:
-        return self.layout.name
+        return self.spec.name
 
     @property
     def agents(self) -> tuple[str, ...]:
-        return self.layout.agents
+        return self.spec.agents
 
     @property
     def simultaneous(self) -> bool:
-        """Whether all live agents act in every step."""
-        return self.layout.simultaneous
+        """Return whether all live agents act in every step."""
+        return self.spec.simultaneous
 
     @property
     def max_cycles(self) -> int | None:
         """The limit given to ``make_zoo_batch``; the environment may have one of its own."""
-        return self.layout.max_cycles
+        return self.spec.max_cycles
 
     def observation_space(self, agent: str) -> spaces.Dict:
-        """``observation`` and, for Discrete actions, ``action_mask``: all ones if it has none."""
-        return self.layout.observation_space(agent)
+        """Return the space of ``observation`` and, for Discrete actions, ``action_mask``."""
+        return self.spec.observation_space(agent)
 
     def action_space(self, agent: str) -> Any:
-        """Discrete (counted from 0), MultiDiscrete or Box."""
-        return self.layout.action_space(agent)
+        """Return Discrete (counted from 0), MultiDiscrete or Box."""
+        return self.spec.action_space(agent)
 
     def state_space(self) -> spaces.Box:
-        """Of ``env.state()`` where that works, else of all observations, one after the other."""
-        size = self.layout.state_size
-        if size is None:
-            blanks = (self.layout.blank(i)["observation"] for i in range(len(self.agents)))
-            size = sum(leaf.size for blank in blanks for leaf in leaves(blank))
-        return spaces.Box(-np.inf, np.inf, (size,), np.float32)
+        """Return that of ``env.state()``, else of all observations, one after the other."""
+        return self.spec.state_space()
 
 
 class ZooBatch:
@@ -166,29 +147,21 @@ class ZooBatch:
     resumes_exactly = False
 
     def __init__(self, rules: ZooRules, group: Copies, num_envs: int, seed: int | None) -> None:
-        layout = rules.layout
-        self.rules = rules
+        spec, self.rules = rules.spec, rules
+        self.observation_space, self.action_space = rules.observation_space, rules.action_space
         self.num_envs = num_envs
-        self.agents = layout.agents
-        self.name = layout.name
-        self.simultaneous = layout.simultaneous
-        self.max_cycles = layout.max_cycles
-        self.illegal = self.rules.illegal
-        self.seed = seed
+        self.agents = spec.agents
+        self.name = spec.name
+        self.simultaneous = spec.simultaneous
+        self.max_cycles = spec.max_cycles
+        self.illegal, self.seed = rules.illegal, seed
         self._group = group
-        self._sizes = [layout.actions(i) for i in range(len(layout.agents))]  # None: not Discrete
+        self._sizes = [spec.actions(i) for i in range(len(spec.agents))]  # None: not Discrete
         self._discrete = all(size is not None for size in self._sizes)
         self._alike = self._discrete and len(set(self._sizes)) == 1
         self._started = self._closed = False
         self._looks: list[Look] | None = None
         self._keys: dict[str, None] = {}  # of info, in the order in which they were first seen
-
-    def observation_space(self, agent: str) -> spaces.Dict:
-        return self.rules.observation_space(agent)
-
-    def action_space(self, agent: str) -> gymnasium.Space[Any]:
-        space: gymnasium.Space[Any] = self.rules.action_space(agent)
-        return space
 
     # --- Episodes --------------------------------------------------------------------------------
 
@@ -253,18 +226,19 @@ class ZooBatch:
         )
 
     def global_state(self) -> Array:
-        """``env.state()`` where it works, else all observations: float32 [B, G]."""
+        """Return ``env.state()`` where it works, else all observations: float32 [B, G]."""
         return np.stack([look.state for look in self._require_reset()])
 
     def sample_actions(self, rng: np.random.Generator) -> Any:
-        """Uniformly random legal actions, as ``step`` takes them; 0 for agents that do not act.
+        """Return random legal actions, as ``step`` takes them; 0 for agents that do not act.
 
         Where a Box has no bound, they are drawn within 1 of 0, or of the bound that it has.
         """
         self._require_reset()
         if self._alike:
             masks = np.stack(self._masks, axis=1)  # type: ignore[arg-type]  # [B, N, A]
-            return sample_legal(masks.reshape(-1, masks.shape[-1]), rng).reshape(self.num_envs, -1)
+            legal = masks.reshape(-1, masks.shape[-1])
+            return sample_legal(legal, rng).reshape(self.num_envs, -1)
         drawn = {
             agent: random_actions(self.rules.action_space(agent), mask, self.num_envs, rng)
             for agent, mask in zip(self.agents, self._masks, strict=True)
@@ -304,10 +278,8 @@ class ZooBatch:
             "reset()"
         )
 
-    # --- Parts -----------------------------------------------------------------------------------
-
     def _moved(self, call: Callable[..., Any], *given: Any) -> Any:
-        """What ``call`` returns; where it raises, the copies are out of step, and all is ended."""
+        """Return what ``call`` returns; where it raises, copies are out of step, and all ends."""
         try:
             return call(*given)
         except BaseException:
@@ -324,18 +296,18 @@ class ZooBatch:
         self.acting = np.stack([look.acting for look in looks])
         # Kept apart, and as they are: the dicts of the observations are the caller's.
         self._masks = [
-            None if size is None else self._observations[agent]["action_mask"].copy()
+            None if size is None else self._observations[agent][MASK].copy()
             for agent, size in zip(self.agents, self._sizes, strict=True)
         ]
 
     def _stacked(self, looks: Sequence[Look]) -> dict[str, Observation]:
         return {
-            agent: stack([look.observations[i] for look in looks])
+            agent: _stack([look.observations[i] for look in looks])
             for i, agent in enumerate(self.agents)
         }
 
     def _checked(self, actions: Any) -> list[dict[str, Any]]:
-        """The actions of those who act, copy by copy."""
+        """Return the actions of those who act, copy by copy."""
         self._require_reset()
         if self._discrete:
             shape = (self.num_envs, len(self.agents))
@@ -356,7 +328,7 @@ class ZooBatch:
         ]
 
     def _column(self, column: int, values: Any) -> Array:
-        """One agent's checked actions [B, ...]."""
+        """Return one agent's checked actions [B, ...]."""
         agent, acts = self.agents[column], self.acting[:, column]
         space: Any = self.rules.action_space(agent)
         shape = (self.num_envs, *space.shape)
@@ -385,7 +357,7 @@ class ZooBatch:
             row = int(wrong.argmax())
             raise ActionError(
                 f"copy {row}, {agent}: action {given[row].tolist()} is out of range; "
-                f"give {bounds(low, high)}"
+                f"give {_bounds(low, high)}"
             )
         mask = self._masks[column]
         if mask is not None:
@@ -412,3 +384,17 @@ class ZooBatch:
             what = "closed; make another with make_zoo_batch" if self._closed else "call reset()"
             raise ResetNeededError(f"{self.name}: {what}")
         return self._looks
+
+
+def _stack(trees: Sequence[Any]) -> Any:
+    """Return trees of arrays [...] as one tree of arrays [R, ...]."""
+    if isinstance(trees[0], dict):
+        return {key: _stack([tree[key] for tree in trees]) for key in trees[0]}
+    return np.stack(trees)
+
+
+def _bounds(low: Array, high: Array) -> str:
+    """Return "0..3", or the bounds of each number where they differ."""
+    if low.size and (low == low.flat[0]).all() and (high == high.flat[0]).all():
+        return f"{low.flat[0]}..{high.flat[0]}"
+    return f"from {low.tolist()} to {high.tolist()}"

@@ -10,24 +10,28 @@ step in which an agent ends it still shows its last observation.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 from gymnasium import spaces
 
-from corral.adapters.zoo.layout import MASK, Layout, leaves
+from corral.adapters.zoo.spec import ZooSpec, leaves
 from corral.envs.core import Array, Observation
+from corral.envs.masks import MASK, OBSERVATION
 from corral.envs.shells import ParallelShell, TurnShell
 from corral.errors import EnvironmentFault
 
-__all__ = ["Final", "Look", "Moved", "ParallelCopy", "TurnCopy", "ZooCopy", "make_copy"]
+__all__ = ["Actions", "LocalCopies", "Look", "Moved", "ZooCopy", "make_copy", "name_copy"]
+
+Actions = Mapping[str, Any]
+"""Of the agents that act, by name."""
 
 
 @dataclass
 class Look:
-    """What there is to see at one moment."""
+    """The observations of one moment."""
 
     observations: list[Observation]  # one per agent
     acting: Array  # bool [N]
@@ -36,7 +40,7 @@ class Look:
 
 @dataclass
 class Final:
-    """What an episode that ended amounted to."""
+    """The accounts of an episode that ended."""
 
     look: Look
     returns: Array  # float64 [N]
@@ -45,7 +49,7 @@ class Final:
 
 @dataclass
 class Moved:
-    """What a step of one copy returns."""
+    """The result of a step of one copy."""
 
     look: Look  # for the next decision; of a new episode where one ended
     reward: Array  # float64 [N]
@@ -55,8 +59,8 @@ class Moved:
     final: Final | None
 
 
-def make_copy(env: Any, layout: Layout) -> ZooCopy:
-    return TurnCopy(env, layout) if layout.turns else ParallelCopy(env, layout)
+def make_copy(env: Any, spec: ZooSpec) -> ZooCopy:
+    return TurnCopy(env, spec) if spec.turns else ParallelCopy(env, spec)
 
 
 # --- Copies --------------------------------------------------------------------------------------
@@ -65,10 +69,10 @@ def make_copy(env: Any, layout: Layout) -> ZooCopy:
 class ZooCopy(ABC):
     """An environment with its time limit, autoreset and accounting."""
 
-    def __init__(self, env: Any, layout: Layout) -> None:
+    def __init__(self, env: Any, spec: ZooSpec) -> None:
         self.env = env
-        self.layout = layout
-        self._place = {agent: i for i, agent in enumerate(layout.agents)}
+        self.spec = spec
+        self._place = {agent: i for i, agent in enumerate(spec.agents)}
 
     def reset(self, rng: np.random.Generator | None) -> Look:
         """Begin an episode; with ``rng`` all chance comes of it, else it goes on.
@@ -83,7 +87,7 @@ class ZooCopy(ABC):
                 own.use_generator(rng)
             else:
                 number = int(rng.integers(2**31))
-        count = len(self.layout.agents)
+        count = len(self.spec.agents)
         self._elapsed = 0
         self._returns = np.zeros(count)
         self._ended = np.zeros(count, dtype=bool)
@@ -93,7 +97,7 @@ class ZooCopy(ABC):
         """Play the actions of the agents that act; begin anew where the episode ends."""
         moved, over = self._play(actions)
         self._elapsed += 1
-        limit = self.layout.max_cycles
+        limit = self.spec.max_cycles
         if not over and limit is not None and self._elapsed >= limit:
             self._cut(moved)
             over = True
@@ -106,15 +110,13 @@ class ZooCopy(ABC):
     def close(self) -> None:
         self.env.close()
 
-    # --- Of each kind ----------------------------------------------------------------------------
-
     @abstractmethod
     def _begin(self, seed: int | None) -> Look:
         """Begin an episode; None: with the generators as they are."""
 
     @abstractmethod
     def _play(self, actions: Mapping[str, Any]) -> tuple[Moved, bool]:
-        """The step, and whether the episode is over."""
+        """Return the step, and whether the episode is over."""
 
     @abstractmethod
     def _cut(self, moved: Moved) -> None:
@@ -130,36 +132,36 @@ class ZooCopy(ABC):
         state: Array | None = None,
         over: bool = False,
     ) -> Look:
-        """What the agents in ``observations`` see; the others see zeros.
+        """Return what the agents in ``observations`` observe; the others observe zeros.
 
-        Who does not act has a zero mask; but what was seen last (``over``) is left as it is.
+        Who does not act has a zero mask; but a last observation (``over``) is left as it is.
         """
-        layout = self.layout
-        seen, acting = [], np.zeros(len(layout.agents), dtype=bool)
-        for i, agent in enumerate(layout.agents):
+        spec = self.spec
+        encoded, acting = [], np.zeros(len(spec.agents), dtype=bool)
+        for i, agent in enumerate(spec.agents):
             if agent not in observations:
-                seen.append(layout.blank(i))
+                encoded.append(spec.blank(i))
                 continue
-            shown = layout.shown(i, observations[agent], infos.get(agent) or {})
-            acting[i] = acts(agent) and (MASK not in shown or shown[MASK].any())
-            if MASK in shown and not acting[i] and not over:
-                shown[MASK][...] = 0
-            seen.append(shown)
-        if layout.state_size is None:
-            parts = [leaf for shown in seen for leaf in leaves(shown["observation"])]
+            own = spec.encode(i, observations[agent], infos.get(agent) or {})
+            acting[i] = acts(agent) and (MASK not in own or own[MASK].any())
+            if MASK in own and not acting[i] and not over:
+                own[MASK][...] = 0
+            encoded.append(own)
+        if spec.state_size is None:
+            parts = [leaf for own in encoded for leaf in leaves(own[OBSERVATION])]
             state = np.concatenate([part.ravel().astype(np.float32) for part in parts])
         elif state is None:
             state = self._state()
-        return Look(seen, acting, state)
+        return Look(encoded, acting, state)
 
     def _state(self) -> Array:
         state = np.asarray(self.env.state(), dtype=np.float32).ravel()
-        if len(state) != self.layout.state_size:
-            self._fault(f"a state of {len(state)} numbers, at first {self.layout.state_size}")
+        if len(state) != self.spec.state_size:
+            self._fault(f"a state of {len(state)} numbers, at first {self.spec.state_size}")
         return state
 
     def _info(self, infos: Mapping[str, Any]) -> dict[str, Array]:
-        """The numbers among the infos, by name."""
+        """Return the numbers among the infos, by name: float64 [N]."""
         numbers: dict[str, Array] = {}
         for agent, info in infos.items():
             if agent not in self._place:
@@ -172,16 +174,16 @@ class ZooCopy(ABC):
 
     def _find(self, agent: str) -> int:
         if agent not in self._place:
-            self._fault(f"agent {agent!r} is none of possible_agents {self.layout.agents}")
+            self._fault(f"agent {agent!r} is none of possible_agents {self.spec.agents}")
         return self._place[agent]
 
     def _action(self, place: int, action: Any) -> Any:
-        """An action as the environment wants it."""
-        space = self.layout.own_actions[place]
+        """Return an action as the environment wants it."""
+        space = self.spec.own_actions[place]
         return int(action) + int(space.start) if isinstance(space, spaces.Discrete) else action
 
     def _fault(self, what: str) -> NoReturn:
-        raise EnvironmentFault(f"{self.layout.name}: {what}")
+        raise EnvironmentFault(f"{self.spec.name}: {what}")
 
 
 class ParallelCopy(ZooCopy):
@@ -249,20 +251,20 @@ class ParallelCopy(ZooCopy):
 class TurnCopy(ZooCopy):
     """An AECEnv: the agent whose turn it is acts.
 
-    A reward is paid in the step that earned it (``env.rewards``), to whomever it goes. When an
+    A reward is part of the step that earned it (``env.rewards``), to whomever it goes. When an
     agent's turn comes, what PettingZoo's ``last()`` says that it has earned since its last turn is
-    compared with that: the difference, if any, is paid then. Returns add up what ``last()`` said,
+    compared with that: the difference, if any, is added then. Returns add up what ``last()`` said,
     to the last bit like a plain loop over ``agent_iter()``.
     """
 
     def _begin(self, seed: int | None) -> Look:
         self.env.reset(seed=seed)
-        self._paid = np.zeros(len(self._place))  # since each agent's last turn
-        self._owed = np.zeros(len(self._place))  # to be paid with the next step
+        self._rewards = np.zeros(len(self._place))  # sums since each agent's last turn
+        self._corrections = np.zeros(len(self._place))  # of the next step's rewards
         if not self.env.agents:
             self._fault("no agents after reset()")
         self._turn()
-        return self._all_see({}, dict(self.env.infos), None)
+        return self._observe_all({}, dict(self.env.infos), None)
 
     def _play(self, actions: Mapping[str, Any]) -> tuple[Moved, bool]:
         env, count = self.env, len(self._place)
@@ -272,9 +274,9 @@ class TurnCopy(ZooCopy):
             i = self._find(agent)
             if not self._ended[i]:
                 reward[i] = _number(value)
-        self._paid += reward
+        self._rewards += reward
         infos = dict(env.infos)
-        state = None if self.layout.state_size is None else self._state()
+        state = None if self.spec.state_size is None else self._state()
 
         terminated, truncated = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
         last: dict[str, Any] = {}
@@ -285,20 +287,20 @@ class TurnCopy(ZooCopy):
                 self._fault(f"{agent} has its turn again, after its episode was over")
             last[agent] = env.observe(agent)
             terminated[i], truncated[i] = env.terminations[agent], env.truncations[agent]
-            self._settle(agent)
+            self._correct(agent)
             self._ended[i] = True
             env.step(None)
         over = not env.agents
         if not over:
             self._turn()
-        look = self._all_see(last, infos, state)
-        reward, self._owed = reward + self._owed, np.zeros(count)
+        look = self._observe_all(last, infos, state)
+        reward, self._corrections = reward + self._corrections, np.zeros(count)
         return Moved(look, reward, terminated, truncated, self._info(infos), None), over
 
     def _cut(self, moved: Moved) -> None:
         for agent in self.env.agents:
             i = self._find(agent)
-            self._returns[i] += self._paid[i]
+            self._returns[i] += self._rewards[i]
             # It may have ended without having had its turn since.
             ended = bool(self.env.terminations[agent])
             moved.terminated[i], moved.truncated[i] = ended, not ended
@@ -307,24 +309,24 @@ class TurnCopy(ZooCopy):
         self._mover = self.env.agent_selection
         if self._mover not in self.env.agents:
             self._fault(f"it is the turn of {self._mover!r}, which is not among the agents")
-        self._settle(self._mover)
+        self._correct(self._mover)
 
-    def _settle(self, agent: str) -> None:
-        """Bring what was paid since the agent's last turn to what ``last()`` says."""
+    def _correct(self, agent: str) -> None:
+        """Bring the rewards since the agent's last turn to what ``last()`` says."""
         i = self._find(agent)
         earned = _number(self.env.last(observe=False)[1])
-        if not np.isclose(earned, self._paid[i], rtol=1e-9, atol=1e-12):
-            self._owed[i] += earned - self._paid[i]
+        if not np.isclose(earned, self._rewards[i], rtol=1e-9, atol=1e-12):
+            self._corrections[i] += earned - self._rewards[i]
         self._returns[i] += earned
-        self._paid[i] = 0.0
+        self._rewards[i] = 0.0
 
     def _over(self, agent: str) -> bool:
         return bool(self.env.terminations[agent] or self.env.truncations[agent])
 
-    def _all_see(
+    def _observe_all(
         self, last: Mapping[str, Any], infos: Mapping[str, Any], state: Array | None
     ) -> Look:
-        """What all see: those in ``last`` for the last time."""
+        """Return what all observe: those in ``last`` for the last time."""
         observations = dict(last)
         for agent in self.env.agents:
             self._find(agent)
@@ -340,5 +342,59 @@ class TurnCopy(ZooCopy):
 
 
 def _number(value: Any) -> float:
-    """A reward as a float: also of an array that holds just one."""
+    """Return a reward as a float: also of an array that holds just one."""
     return float(np.asarray(value).item())
+
+
+# --- Many of them --------------------------------------------------------------------------------
+
+
+def name_copy(copy: int, seed: int | None, actions: Actions | None) -> str:
+    """Return which copy it is, how it was seeded and what it played."""
+    seeded = "" if seed is None else f" (first reset with seed={seed})"
+    if actions is None:
+        return f"copy {copy}{seeded}, which had played nothing"
+    played = ", ".join(f"{agent}: {np.asarray(a).tolist()}" for agent, a in actions.items())
+    return f"copy {copy}{seeded}, whose last actions were {{{played}}}"
+
+
+class LocalCopies:
+    """Copies in this process, stepped one after the other."""
+
+    def __init__(self, make_env: Callable[[], Any], spec: ZooSpec, num_envs: int) -> None:
+        self._make_env = make_env
+        self._spec = spec
+        self._count = num_envs
+        self._copies: list[ZooCopy] = []
+        self._seeds: Sequence[int] = ()
+
+    def reset(self, rngs: Sequence[np.random.Generator | None], seeds: Sequence[int]) -> list[Look]:
+        self._seeds = seeds
+        while len(self._copies) < self._count:
+            self._copies.append(make_copy(self._make_env(), self._spec))
+        return [
+            self._named(number, None, copy.reset, rng)
+            for number, (copy, rng) in enumerate(zip(self._copies, rngs, strict=True))
+        ]
+
+    def step(self, actions: Sequence[Actions]) -> list[Moved]:
+        return [
+            self._named(number, played, copy.step, played)
+            for number, (copy, played) in enumerate(zip(self._copies, actions, strict=True))
+        ]
+
+    def _named(self, number: int, played: Actions | None, call: Callable[..., Any], by: Any) -> Any:
+        try:
+            return call(by)
+        except Exception as error:
+            error.add_note(f"in {name_copy(number, self._seeds[number], played)}")
+            raise
+
+    def close(self, quiet: bool = False) -> None:
+        while self._copies:
+            try:
+                self._copies.pop().close()
+            except Exception:
+                if not quiet:
+                    self.close(quiet=True)
+                    raise

@@ -1,4 +1,4 @@
-"""The copies of a ZooBatch: in this process, or spread over worker processes.
+"""The copies of a ZooBatch, spread over worker processes.
 
 Workers are spawned, and talk through one pipe each. They answer copy by copy, so that one that
 raises, dies or hangs can be named. Whatever goes wrong, no process is left behind: workers end when
@@ -16,19 +16,19 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from gymnasium.vector.utils import CloudpickleWrapper
 
-from corral.adapters.zoo.copies import Look, Moved, ZooCopy, make_copy
-from corral.adapters.zoo.layout import Layout
+from corral.adapters.zoo.copies import Actions, Look, Moved, ZooCopy, make_copy, name_copy
+from corral.adapters.zoo.spec import ZooSpec
 from corral.errors import WorkerError
 
-__all__ = ["Copies", "LocalCopies", "WorkerCopies"]
+__all__ = ["Copies", "WorkerCopies"]
 
 STARTING = 60.0
 """Seconds that a worker has to start and to make an environment, if the deadline is not longer."""
@@ -41,8 +41,6 @@ ABORTING = 0.5
 
 ORPHANED = 2.0
 """Seconds that a worker whose parent has died has to close its environments."""
-
-Actions = Mapping[str, Any]
 
 
 class Copies(Protocol):
@@ -59,76 +57,19 @@ class Copies(Protocol):
         ...
 
 
-def _place(copy: int, seed: int | None, actions: Actions | None) -> str:
-    """Which copy it is, how it was seeded and what it played."""
-    seeded = "" if seed is None else f" (first reset with seed={seed})"
-    if actions is None:
-        return f"copy {copy}{seeded}, which had played nothing"
-    played = ", ".join(f"{agent}: {np.asarray(a).tolist()}" for agent, a in actions.items())
-    return f"copy {copy}{seeded}, whose last actions were {{{played}}}"
-
-
-# --- In this process -----------------------------------------------------------------------------
-
-
-class LocalCopies:
-    """Copies that are moved one after the other."""
-
-    def __init__(self, make_env: Callable[[], Any], layout: Layout, num_envs: int) -> None:
-        self._make_env = make_env
-        self._layout = layout
-        self._count = num_envs
-        self._copies: list[ZooCopy] = []
-        self._seeds: Sequence[int] = ()
-
-    def reset(self, rngs: Sequence[np.random.Generator | None], seeds: Sequence[int]) -> list[Look]:
-        self._seeds = seeds
-        while len(self._copies) < self._count:
-            self._copies.append(make_copy(self._make_env(), self._layout))
-        return [
-            self._named(number, None, copy.reset, rng)
-            for number, (copy, rng) in enumerate(zip(self._copies, rngs, strict=True))
-        ]
-
-    def step(self, actions: Sequence[Actions]) -> list[Moved]:
-        return [
-            self._named(number, played, copy.step, played)
-            for number, (copy, played) in enumerate(zip(self._copies, actions, strict=True))
-        ]
-
-    def _named(self, number: int, played: Actions | None, call: Callable[..., Any], by: Any) -> Any:
-        try:
-            return call(by)
-        except Exception as error:
-            error.add_note(f"in {_place(number, self._seeds[number], played)}")
-            raise
-
-    def close(self, quiet: bool = False) -> None:
-        while self._copies:
-            try:
-                self._copies.pop().close()
-            except Exception:
-                if not quiet:
-                    self.close(quiet=True)
-                    raise
-
-
-# --- In worker processes -------------------------------------------------------------------------
-
-
 class WorkerCopies:
     """Copies that are moved by worker processes, each with a block of them."""
 
     def __init__(
         self,
         make_env: Callable[[], Any],
-        layout: Layout,
+        spec: ZooSpec,
         num_envs: int,
         workers: int,
         deadline: float,
     ) -> None:
         self._make_env = make_env
-        self._layout = layout
+        self._spec = spec
         self._deadline = deadline
         blocks = np.array_split(np.arange(num_envs), min(workers, num_envs))
         self._blocks = [block.tolist() for block in blocks]
@@ -146,14 +87,14 @@ class WorkerCopies:
 
     def reset(self, rngs: Sequence[np.random.Generator | None], seeds: Sequence[int]) -> list[Look]:
         self._seeds, self._played = seeds, [None] * len(seeds)
-        with _Aborting(self):
+        with self._aborting():
             if not self._processes:
                 self._start()
             return self._exchange("reset", rngs, self._deadline)
 
     def step(self, actions: Sequence[Actions]) -> list[Moved]:
         self._played = actions
-        with _Aborting(self):
+        with self._aborting():
             return self._exchange("step", actions, self._deadline)
 
     def _start(self) -> None:
@@ -167,7 +108,7 @@ class WorkerCopies:
         for number in range(len(self._blocks)):
             here, there = context.Pipe()
             process = context.Process(
-                target=_work, args=(there, make_env, self._layout), name=f"corral-zoo-{number}"
+                target=_work, args=(there, make_env, self._spec), name=f"corral-zoo-{number}"
             )
             self._pipes.append(here)
             try:
@@ -243,7 +184,7 @@ class WorkerCopies:
         block = next(block for block in self._blocks if copy in block)
         others = f" (it ran copies {block[0]}..{block[-1]})" if len(block) > 1 else ""
         message = (
-            f"{self._layout.name}: the worker process of {_place(copy, seed, played)}, {what}"
+            f"{self._spec.name}: the worker process of {name_copy(copy, seed, played)}, {what}"
             f"{others}. All workers have been ended; to look into it, run with workers=0"
         )
         if trace is not None:
@@ -259,9 +200,14 @@ class WorkerCopies:
         if failure is not None and not quiet:
             raise failure
 
-    def abort(self) -> None:
-        """End the workers quickly."""
-        self._end(ABORTING)
+    @contextmanager
+    def _aborting(self) -> Iterator[None]:
+        """End the workers where anything is raised, Ctrl-C included: they would be out of step."""
+        try:
+            yield
+        except BaseException:
+            self._end(ABORTING)
+            raise
 
     def _end(self, patience: float) -> WorkerError | None:
         if self._at_exit is not None:
@@ -315,19 +261,6 @@ class WorkerCopies:
         return failure
 
 
-class _Aborting:
-    """Ends the workers where anything is raised, Ctrl-C included: they would be out of step."""
-
-    def __init__(self, copies: WorkerCopies) -> None:
-        self._copies = copies
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if error is not None:
-            self._copies.abort()
-
-
 def _during(order: str) -> str:
     return {
         "make": "while it was started and made its environments",
@@ -366,7 +299,7 @@ def _closer(copies: weakref.ref[WorkerCopies]) -> Callable[[], None]:
 # --- The worker ----------------------------------------------------------------------------------
 
 
-def _work(pipe: Connection, make_env: Callable[[], Any], layout: Layout) -> None:
+def _work(pipe: Connection, make_env: Callable[[], Any], spec: ZooSpec) -> None:
     """Make copies and move them as told, until told to close, or until the parent has died."""
     # Handlers, not SIG_IGN, which the environment's own child processes would inherit. The parent
     # decides what a signal to the whole group means, and ends its workers in its own time.
@@ -387,7 +320,7 @@ def _work(pipe: Connection, make_env: Callable[[], Any], layout: Layout) -> None
         for number, part in enumerate(parts):
             try:
                 if order == "make":
-                    copies.append(make_copy(make_env(), layout))
+                    copies.append(make_copy(make_env(), spec))
                     answer: Any = None
                 else:
                     copy = copies[number]

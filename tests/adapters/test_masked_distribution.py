@@ -4,16 +4,34 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
+import numpy as np
 import pytest
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-torch = pytest.importorskip("torch", reason="needs the extra sb3")
+pytest.importorskip("torch", reason="needs the extra mappo")
 
-from corral.adapters.masked_distribution import MaskedCategorical  # noqa: E402
-from corral.errors import MaskError, NonFiniteError  # noqa: E402
+import torch
+
+from corral.adapters.masked_distribution import (
+    Gaussian,
+    MaskedCategorical,
+    MultiCategorical,
+    make_distribution,
+    masked_logits,
+)
+from corral.adapters.spaces import ActionCodec
+from corral.errors import MaskError, NonFiniteError
 
 LARGEST = torch.finfo(torch.float32).max
 EXTREMES = (0.0, 1.0, -2e8, 1e30, -1e30, LARGEST, -LARGEST)
+
+
+def random_numbers(seed: int = 0) -> Any:
+    return torch.Generator().manual_seed(seed)
 
 
 def masks_of(actions: int) -> torch.Tensor:
@@ -64,13 +82,15 @@ def test_worked_numbers() -> None:
     assert ours.log_prob(torch.tensor([1])).item() == -math.inf
 
 
-def test_a_million_samples_and_none_illegal() -> None:
+@pytest.mark.parametrize("inverse", [False, True])
+def test_a_million_samples_and_none_illegal(inverse: bool) -> None:
     torch.manual_seed(0)
     mask = masks_of(8)
     illegal = drawn = 0
     for seed in range(4):
         ours = MaskedCategorical(wild(mask, seed), mask)
-        actions = ours.sample((1000,))  # [1000, 255]
+        generator = random_numbers(seed) if inverse else None
+        actions = ours.sample(generator, (1000,))  # [1000, 255]
         illegal += int((~mask.expand(1000, *mask.shape).gather(-1, actions[..., None])).sum())
         illegal += int((~mask.gather(-1, ours.mode[:, None])).sum())
         drawn += actions.numel()
@@ -84,7 +104,7 @@ def test_samples_follow_the_probabilities() -> None:
     mask = torch.tensor([True, True, False, True])
     ours = MaskedCategorical(logits, mask)
     draws = 200_000
-    counts = torch.bincount(ours.sample((draws,)), minlength=4)
+    counts = torch.bincount(ours.sample(sample_shape=(draws,)), minlength=4)
     spread = (draws * ours.probs * (1 - ours.probs)).sqrt()  # of a binomial
     assert ((counts - draws * ours.probs).abs() <= 4 * spread).all(), counts
 
@@ -114,7 +134,7 @@ def test_a_legal_logit_far_below_the_illegal_ones() -> None:
     torch.manual_seed(0)
     ours = MaskedCategorical(torch.tensor([0.0, -2e8, 0.0]), torch.tensor([False, True, False]))
     assert ours.probs.tolist() == [0.0, 1.0, 0.0]
-    assert set(ours.sample((1000,)).tolist()) == {1}
+    assert set(ours.sample(sample_shape=(1000,)).tolist()) == {1}
     assert ours.mode.item() == 1
 
 
@@ -204,3 +224,164 @@ def test_divergence_needs_equal_masks() -> None:
     two = MaskedCategorical(torch.zeros(1, 2), torch.tensor([[True, False]]))
     with pytest.raises(MaskError, match="the masks differ"):
         one.kl(two)
+
+
+# --- Draws, and other distributions --------------------------------------------------------------
+
+
+@st.composite
+def logits_and_masks(draw: Any) -> tuple[Any, Any]:
+    rows, actions = draw(st.integers(1, 6)), draw(st.integers(1, 7))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    scale = draw(st.sampled_from([0.1, 3.0, 1e4, 2e8]))
+    mask = rng.random((rows, actions)) < draw(st.sampled_from([0.2, 0.7, 1.0]))
+    mask[np.arange(rows), rng.integers(actions, size=rows)] = True
+    logits = rng.normal(size=(rows, actions)).astype(np.float32) * np.float32(scale)
+    return torch.from_numpy(logits), torch.from_numpy(mask)
+
+
+@settings(max_examples=200, deadline=None)
+@given(logits_and_masks())
+def test_numbers_and_draws_agree_with_a_restatement(case: tuple[Any, Any]) -> None:
+    """Of the legal actions alone, row by row, in double precision."""
+    logits, mask = case
+    ours = MaskedCategorical(logits, mask)
+    drawn = [ours.sample(random_numbers(seed)) for seed in range(3)]
+    uniform = [
+        torch.rand(len(logits), 1, dtype=torch.float64, generator=random_numbers(seed))
+        for seed in range(3)
+    ]
+    for row, legal in enumerate(mask):
+        actions = legal.nonzero()[:, 0]
+        expected = torch.log_softmax(logits[row][actions].double(), dim=0)
+        torch.testing.assert_close(
+            ours.logits[row][actions].double(), expected, atol=1e-5, rtol=1e-6
+        )
+        entropy = -(expected.exp() * expected).sum().item()
+        assert ours.entropy()[row].item() == pytest.approx(entropy, abs=1e-4)
+        assert ours.mode[row] == actions[logits[row][actions].argmax()]
+        sums = ours.logits[row][actions].exp().double().cumsum(0)
+        for seed in range(3):
+            passed = int((sums <= uniform[seed][row] * sums[-1]).sum())
+            assert drawn[seed][row] == actions[passed]
+
+
+def test_without_a_generator_torchs_own_is_raced() -> None:
+    mask = masks_of(5)
+    ours = MaskedCategorical(torch.randn(mask.shape, generator=random_numbers()), mask)
+    torch.manual_seed(3)
+    drawn = ours.sample()
+    torch.manual_seed(3)
+    clocks = torch.empty(mask.shape).exponential_()
+    for row, legal in enumerate(mask):
+        actions = legal.nonzero()[:, 0]
+        winner = (ours.probs[row] / clocks[row])[actions].argmax()
+        assert drawn[row] == actions[winner]
+
+
+def test_a_generator_draws_by_itself_and_for_any_shape() -> None:
+    before = torch.get_rng_state()
+    logits = torch.randn(3, 2, 4, generator=random_numbers())
+    ours = MaskedCategorical(logits, torch.ones(3, 2, 4, dtype=torch.bool))
+    flat = MaskedCategorical(logits.reshape(6, 4), torch.ones(6, 4, dtype=torch.bool))
+    drawn = ours.sample(random_numbers(1))
+    assert torch.equal(drawn.reshape(-1), flat.sample(random_numbers(1)))
+    many = ours.sample(random_numbers(1), sample_shape=(50,))
+    assert many.shape == (50, 3, 2)
+    assert not torch.equal(many[0], many[1])
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_gradient_of_an_illegal_actions_log_probability_is_zero() -> None:
+    logits = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+    for scale in (1.0, 1e30):
+        choice = MaskedCategorical(logits * scale, torch.tensor([[True, False, True]]))
+        log_prob = choice.log_prob(torch.tensor([1]))
+        assert log_prob.item() == -math.inf
+        (gradient,) = torch.autograd.grad(log_prob.sum(), logits)
+        assert gradient.tolist() == [[0.0, 0.0, 0.0]]
+
+
+def test_masked_logits_for_other_libraries() -> None:
+    logits = torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]])
+    mask = torch.tensor([[1, 0, 1], [0, 0, 0]], dtype=torch.int8)
+    hard, soft = masked_logits(logits, mask), masked_logits(logits, mask, finite=True)
+    assert hard.tolist() == [[1.0, -math.inf, 3.0], [1.0, 2.0, 3.0]]
+    assert soft.tolist() == [[1.0, torch.finfo(torch.float32).min, 3.0], [1.0, 2.0, 3.0]]
+    assert soft.softmax(-1)[0].tolist() == hard.softmax(-1)[0].tolist()
+
+
+@settings(max_examples=50, deadline=None)
+@given(logits_and_masks())
+def test_illegal_logits_get_no_gradient(case: tuple[Any, Any]) -> None:
+    logits, mask = case[0].requires_grad_(), case[1]
+    choice = MaskedCategorical(logits, mask)
+    loss = choice.log_prob(choice.mode).sum() + choice.entropy().sum()
+    (gradient,) = torch.autograd.grad(loss, logits)
+    assert torch.isfinite(gradient).all()
+    assert not gradient[~mask].any()
+
+
+def test_a_single_legal_action_has_no_gradient_at_all() -> None:
+    logits = torch.tensor([[3.0, -200.0, 1.0]], requires_grad=True)
+    choice = MaskedCategorical(logits, torch.tensor([[False, True, False]]))
+    log_prob, entropy = choice.log_prob(torch.tensor([1])), choice.entropy()
+    assert log_prob.item() == 0.0
+    assert entropy.item() == 0.0
+    (gradient,) = torch.autograd.grad((log_prob + entropy).sum(), logits)
+    assert gradient.tolist() == [[0.0, 0.0, 0.0]]
+
+
+def test_samples_come_as_often_as_they_should_and_illegal_ones_never() -> None:
+    logits = torch.tensor([[0.0, 50.0, 1.0, -3.0, 2.0]]).expand(200_000, 5)
+    mask = torch.tensor([[True, False, True, True, False]]).expand(200_000, 5)
+    drawn = MaskedCategorical(logits, mask).sample(random_numbers())
+    shares = np.bincount(drawn.numpy(), minlength=5) / len(drawn)
+    weights = np.array([1.0, 0.0, math.e, math.exp(-3), 0.0])
+    assert shares == pytest.approx(weights / weights.sum(), abs=0.005)
+    assert shares[1] == shares[4] == 0.0
+
+
+def test_what_cannot_be_chosen_from_is_named() -> None:
+    mask = torch.tensor([[True, True], [False, False]])
+    with pytest.raises(MaskError, match="no action is legal in row 1"):
+        MaskedCategorical(torch.zeros(2, 2), mask)
+    with pytest.raises(MaskError, match="no action is legal in row 1"):
+        MaskedCategorical(torch.full((2, 2), 1e30), mask)
+    with pytest.raises(NonFiniteError, match="row 0"):
+        MaskedCategorical(torch.tensor([[math.nan, 0.0]]), torch.tensor([[True, True]]))
+    with pytest.raises(NonFiniteError, match="not finite"):
+        Gaussian(torch.tensor([[math.inf]]), torch.zeros(1))
+
+
+def test_several_choices_are_independent() -> None:
+    first, second = torch.randn(4, 2, generator=random_numbers()), torch.zeros(4, 3)
+    space = spaces.MultiDiscrete([2, 3])
+    actions = ActionCodec("agent", space)
+    mask = torch.ones(4, 5, dtype=torch.bool)
+    mask[:, 4] = False
+    choice = make_distribution(actions, torch.cat([first, second], -1), mask, None)
+    assert isinstance(choice, MultiCategorical)
+    taken = torch.tensor([[0, 1], [1, 0], [1, 1], [0, 0]])
+    each = first.log_softmax(-1).gather(-1, taken[:, :1])[:, 0] + math.log(0.5)
+    assert choice.log_prob(taken).tolist() == pytest.approx(each.tolist(), abs=1e-6)
+    entropy = MaskedCategorical(first, mask[:, :2]).entropy() + math.log(2)
+    assert choice.entropy().tolist() == pytest.approx(entropy.tolist(), abs=1e-6)
+    drawn = torch.stack([choice.sample(random_numbers(seed)) for seed in range(50)])
+    assert drawn.shape == (50, 4, 2)
+    assert set(drawn[..., 1].unique().tolist()) == {0, 1}
+    assert choice.mode.tolist() == [[row.argmax().item(), 0] for row in first]
+    played = actions.decode(taken.numpy())
+    assert all(space.contains(row) for row in played)
+    assert actions.encode(taken.numpy())[0].tolist() == [1, 0, 0, 1, 0]
+
+
+def test_gaussian_agrees_with_torch() -> None:
+    mean, log_std = torch.randn(5, 2, generator=random_numbers()), torch.tensor([-0.5, 0.7])
+    ours, theirs = Gaussian(mean, log_std), torch.distributions.Normal(mean, log_std.exp())
+    taken = torch.randn(5, 2, generator=random_numbers(1))
+    assert torch.allclose(ours.log_prob(taken), theirs.log_prob(taken).sum(-1), atol=1e-5)
+    assert torch.allclose(ours.entropy(), theirs.entropy().sum(-1), atol=1e-6)
+    many = Gaussian(mean[:1].expand(100_000, 2), log_std).sample(random_numbers())
+    assert many.mean(0).tolist() == pytest.approx(mean[0].tolist(), abs=0.03)
+    assert many.std(0).tolist() == pytest.approx(log_std.exp().tolist(), abs=0.03)

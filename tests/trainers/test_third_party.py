@@ -14,7 +14,7 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 
 import corral
 from corral.adapters import zoo_rules
-from corral.adapters.zoo.batch import batch_for
+from corral.envs.batch import batch_for
 from corral.envs.registry import make_rules
 from corral.errors import UnsupportedSpaceError
 from corral.trainers.evaluation.episodes import TeamScore, evaluate_players, evaluate_team

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from corral.adapters.zoo.batch import batch_for
-from corral.envs.batch import BatchStep
+from corral.envs.batch import BatchStep, batch_for
 from corral.envs.core import Array, Observation, Rules, generator
 from corral.envs.policy import Policy
 from corral.trainers.evaluation.players import Player, Seat, as_player, random_policy

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from corral.adapters.seats import Seat, count_rows, put_tree, take_tree
-from corral.adapters.zoo.layout import random_actions
+from corral.adapters.seats import Seat, count_rows, put_tree, random_actions, take_tree
 from corral.envs.core import Observation
 from corral.envs.policy import Decision, Memoryless, Policy, RandomPolicy
 

@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from corral.adapters.networks import Parts
+from corral.adapters.spaces import ActionCodec, ObservationCodec
 from corral.envs.batch import BatchStep
 from corral.envs.core import AgentViews, Array, Observation
+from corral.envs.masks import as_legal
 from corral.errors import NonFiniteError
 from corral.trainers.base import Episode
-from corral.trainers.on_policy.networks import Actions, Layout, Parts, legal_mask
 
 __all__ = ["Accounts", "Frames", "Rollout", "Seat", "Sequences", "Track", "frame_parts", "joined"]
 
@@ -31,8 +33,8 @@ class Seat:
     policy: str
     agents: tuple[str, ...]
     places: Array  # int64 [P] of the agents, along axis N
-    layout: Layout
-    actions: Actions
+    layout: ObservationCodec
+    actions: ActionCodec
     identities: int  # columns of the vector that tell which agent it is: P, or 0
 
     @cached_property
@@ -90,10 +92,10 @@ class Frames:
         if layout.masked:
             if isinstance(observations, AgentViews):
                 own = observations.blocks["action_mask"][:, seat.columns]
-                mask[...] = legal_mask(seat.agents[0], own)
+                mask[...] = as_legal(seat.agents[0], own)
             else:
                 for j, agent in enumerate(seat.agents):
-                    mask[:, j] = legal_mask(agent, observations[agent]["action_mask"])
+                    mask[:, j] = as_legal(agent, observations[agent]["action_mask"])
 
 
 class Track(Frames):

@@ -17,7 +17,6 @@ import numpy as np
 from corral.envs.core import Array
 from corral.trainers.on_policy.buffer import Rollout, Seat
 from corral.trainers.on_policy.learner import CriticInput
-from corral.trainers.on_policy.networks import image_scales
 
 __all__ = ["critic_parts", "critic_sees"]
 
@@ -27,13 +26,13 @@ def critic_sees(seat: Seat, seats: list[Seat], kind: str, features: int) -> Crit
     own = seat.layout
     if kind in ("own", "state"):
         state = features if kind == "state" else 0
-        return state + own.width + seat.identities, own.images, image_scales(own)
+        return state + own.width + seat.identities, own.images, own.scales
     layouts = [(each.layout, each.actions) for each in seats for _ in each.agents]
     width = seat.identities + sum(layout.width for layout, _ in layouts)
     if kind == "observations+actions":
         width += sum(actions.encoded for _, actions in layouts)
     images = tuple(image for layout, _ in layouts for image in layout.images)
-    return width, images, tuple(s for layout, _ in layouts for s in image_scales(layout))
+    return width, images, tuple(s for layout, _ in layouts for s in layout.scales)
 
 
 def critic_parts(
@@ -91,7 +90,7 @@ def actions_shown(rollout: Rollout, i: int, own_action: bool, final: bool) -> Ar
             action = np.concatenate([track.action, track.next_action[None]])
             acting = np.concatenate([rollout.acted, rollout.acting[None]])
             acts = acting[..., seat.columns]
-        shown = seat.actions.shown(action.reshape(acts.size, *seat.actions.shape))
+        shown = seat.actions.encode(action.reshape(acts.size, *seat.actions.shape))
         shown = shown.reshape(*acts.shape, -1) * acts[..., None]
         each.append(shown.reshape(*acts.shape[:-1], -1))
         agents += [agent for agent in seat.agents for _ in range(seat.actions.encoded)]

@@ -10,10 +10,12 @@ import numpy as np
 import torch
 from torch import nn
 
+from corral.adapters.masked_distribution import Distribution, make_distribution
+from corral.adapters.networks import Network
+from corral.adapters.spaces import ActionCodec, ObservationCodec
 from corral.envs.core import Rules
 from corral.errors import UnsupportedSpaceError
 from corral.trainers.on_policy.buffer import Seat
-from corral.trainers.on_policy.networks import Actions, Distribution, Layout, Network, image_scales
 from corral.trainers.on_policy.settings import IPPOSettings
 from corral.trainers.on_policy.value_norm import ValueNorm
 
@@ -58,7 +60,7 @@ class Learner(nn.Module):
 
         layout, actions = seat.layout, seat.actions
         width = layout.width + seat.identities
-        scales = image_scales(layout)
+        scales = layout.scales
         self.actor = network(width, layout.images, scales, outputs=actions.outputs, gain=0.01)
         self.critic = network(*critic_sees, outputs=1, gain=1.0)
         self.log_std: nn.Parameter | None = None
@@ -74,7 +76,7 @@ class Learner(nn.Module):
 
     def distribution(self, outputs: torch.Tensor, mask: torch.Tensor) -> Distribution:
         """What is played: of the actor's ``outputs`` [R, ...] and ``mask`` bool [R, ...]."""
-        return self.seat.actions.distribution(outputs, mask, self.log_std)
+        return make_distribution(self.seat.actions, outputs, mask, self.log_std)
 
 
 def make_seats(rules: Rules[Any], policies: Mapping[str, str], agent_id: bool) -> list[Seat]:
@@ -95,8 +97,8 @@ def make_seats(rules: Rules[Any], policies: Mapping[str, str], agent_id: bool) -
                         "mapping that keeps them apart"
                     )
         seen, played = spaces[own[0]]
-        layout, actions = Layout.of(own[0], seen), Actions(own[0], played)
-        actions.require_mask(own[0], layout, seen)
+        layout, actions = ObservationCodec.of(own[0], seen), ActionCodec(own[0], played)
+        actions.require_mask(own[0], seen)
         places = np.array([agents.index(agent) for agent in own])
         identities = len(own) if agent_id and len(own) > 1 else 0
         seats.append(Seat(name, tuple(own), places, layout, actions, identities))

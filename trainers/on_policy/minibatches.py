@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import torch
 
+from corral.adapters.networks import Parts
 from corral.envs.core import Array
 from corral.trainers.on_policy.buffer import Rollout, Sequences, Track
 from corral.trainers.on_policy.learner import Learner
-from corral.trainers.on_policy.networks import Parts
 
 __all__ = ["Means", "Views"]
 

@@ -22,8 +22,8 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from corral.adapters.zoo.batch import batch_for
-from corral.envs.batch import BatchStep
+from corral.adapters.networks import Network, Parts, describe
+from corral.envs.batch import BatchStep, batch_for
 from corral.envs.core import Array, Observation, Rules, generator
 from corral.envs.policy import Policy
 from corral.errors import CheckpointError, NonFiniteError
@@ -44,11 +44,10 @@ from corral.trainers.on_policy.buffer import (
 from corral.trainers.on_policy.critic_input import critic_parts, critic_sees
 from corral.trainers.on_policy.learner import Learner, device_of, make_seats
 from corral.trainers.on_policy.minibatches import Means, Views
-from corral.trainers.on_policy.networks import Network, Parts, describe
 from corral.trainers.on_policy.opponents import Opponents
 from corral.trainers.on_policy.settings import IPPOSettings, MAPPOSettings
 from corral.trainers.on_policy.weights import load_policy, policy_arrays
-from corral.trainers.policies import NetworkPolicy
+from corral.trainers.policies import actor_policy
 from corral.trainers.runs.checkpoint import Content, require_arrays
 from corral.trainers.runs.checkpoint_format import encode_arrays, encode_document
 
@@ -88,7 +87,7 @@ class MAPPO:
         played in; default: a Batch, or a ZooBatch for those of ``zoo_rules``.
 
         Raises UnsupportedSpaceError for spaces that have no place in
-        ``corral.trainers.on_policy.networks``, and where agents of one policy differ.
+        ``corral.adapters.spaces``, and where agents of one policy differ.
         """
         self.rules = rules
         self.settings = settings
@@ -153,7 +152,9 @@ class MAPPO:
         return {
             agent: known[agent]
             if agent in known
-            else NetworkPolicy(self._learners[self._policy_of[agent]], agent)
+            else actor_policy(
+                learner := self._learners[self._policy_of[agent]], learner.seat, agent
+            )
             for agent in self.rules.agents
         }
 
@@ -278,7 +279,7 @@ class MAPPO:
                 actions[:, track.seat.columns] = track.action[t]
             return actions
         return {
-            agent: track.seat.actions.played(track.action[t][:, j])
+            agent: track.seat.actions.decode(track.action[t][:, j])
             for track in rollout.tracks
             for j, agent in enumerate(track.seat.agents)
         }

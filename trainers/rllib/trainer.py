@@ -34,16 +34,15 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from corral.adapters.networks import MaskedActorCritic
+from corral.adapters.networks import MaskedActorCritic, describe
 from corral.envs.core import Rules, generator
 from corral.errors import CheckpointError, WorkerError
 from corral.extras import require
 from corral.trainers import finite
 from corral.trainers.base import Episode, Update
 from corral.trainers.on_policy.learner import make_seats
-from corral.trainers.on_policy.networks import describe
+from corral.trainers.policies import NetworkPolicy, rllib_policy
 from corral.trainers.rllib.config import ppo_config
-from corral.trainers.rllib.policy import MaskedPolicy
 from corral.trainers.rllib.settings import RLlibPPOSettings
 from corral.trainers.rng import GlobalGenerators
 from corral.trainers.runs.checkpoint import Content, require_arrays
@@ -145,11 +144,12 @@ class RLlibPPO:
             return MaskedActorCritic(*self.spaces(agent), **self.architecture)
 
     @property
-    def policies(self) -> dict[str, MaskedPolicy]:
+    def policies(self) -> dict[str, NetworkPolicy]:
         identities = np.eye(len(self.rules.agents), dtype=np.float32)
         return {
-            agent: MaskedPolicy(
+            agent: rllib_policy(
                 self._networks[self.policy_of[agent]],
+                next(seat for seat in self.seats if agent in seat.agents),
                 agent,
                 identities[i] if self.shown else None,
             )

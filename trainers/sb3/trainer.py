@@ -25,10 +25,9 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3 import PPO
 from stable_baselines3.common.logger import Logger
 
-from corral.adapters.sb3.columns import ColumnVecEnv
 from corral.adapters.sb3.policies import MaskablePolicy, MaskedPolicy
-from corral.adapters.sb3.vec_env import BatchVecEnv
-from corral.adapters.spaces import Layout, refuse_turns
+from corral.adapters.sb3.vec_env import BatchVecEnv, ColumnVecEnv
+from corral.adapters.spaces import ColumnCodec, refuse_turns
 from corral.adapters.supersuit import vectorize
 from corral.envs.batch import make_batch
 from corral.envs.core import Array, Rules, generator
@@ -37,9 +36,9 @@ from corral.errors import CheckpointError
 from corral.trainers import finite
 from corral.trainers.base import Episode, Update
 from corral.trainers.on_policy.weights import load_policy, policy_arrays
+from corral.trainers.policies import NetworkPolicy, sb3_policy
 from corral.trainers.rng import GlobalGenerators
 from corral.trainers.runs.checkpoint import Content
-from corral.trainers.sb3.policy import SB3Policy
 from corral.trainers.sb3.settings import SB3Settings
 
 __all__ = ["SB3PPO", "SB3MaskablePPO"]
@@ -82,7 +81,7 @@ class SB3PPO:
         self.settings = settings
         self.seed = seed
         self.steps = steps
-        self.layout = Layout.of(rules, rules.name, rules.agents, settings.agent_id)
+        self.layout = ColumnCodec.of(rules, rules.name, rules.agents, settings.agent_id)
         self.env_steps = 0
         self._policy_of = dict(policies)
         self._generators = GlobalGenerators(seed)
@@ -128,10 +127,15 @@ class SB3PPO:
         return Learner(model, columns, trained)
 
     @property
-    def policies(self) -> dict[str, SB3Policy]:
+    def policies(self) -> dict[str, NetworkPolicy]:
         return {
-            agent: SB3Policy(self._learners[self._policy_of[agent]].model.policy, self.layout, i)
-            for i, agent in enumerate(self.rules.agents)
+            agent: sb3_policy(
+                self._learners[self._policy_of[agent]].model.policy,
+                self.layout,
+                self.rules.observation_space(agent),
+                agent,
+            )
+            for agent in self.rules.agents
         }
 
     @property
