@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
 from typing import Any
 
-__all__ = ["known_arguments", "nonnegative_float", "nonnegative_int", "one_of", "yes_or_no"]
+__all__ = [
+    "known_arguments",
+    "nonnegative_float",
+    "nonnegative_int",
+    "one_of",
+    "optional_int",
+    "yes_or_no",
+]
 
 
 def nonnegative_int(name: str, value: Any, least: int = 0) -> int:
@@ -22,6 +29,11 @@ def nonnegative_int(name: str, value: Any, least: int = 0) -> int:
     if number < least or isinstance(value, bool):
         raise ValueError(f"{name}={value!r}: give a whole number, {least} or more")
     return number
+
+
+def optional_int(name: str, value: Any, least: int = 0) -> int | None:
+    """Return None as it is, else what ``nonnegative_int`` makes of ``value``."""
+    return None if value is None else nonnegative_int(name, value, least)
 
 
 def nonnegative_float(name: str, value: Any) -> float:

@@ -245,16 +245,16 @@ class Batch:
                 f"{self._identity}: another environment, other arguments, or another load"
             )
         for name, array in expected.items():
-            given = np.asarray(arrays[name])
-            if (given.shape, given.dtype) != (array.shape, array.dtype):
+            saved = np.asarray(arrays[name])
+            if (saved.shape, saved.dtype) != (array.shape, array.dtype):
                 raise ValueError(
-                    f"snapshot: {name} is {given.dtype} {given.shape}, "
+                    f"snapshot: {name} is {saved.dtype} {saved.shape}, "
                     f"here it is {array.dtype} {array.shape}"
                 )
-            array[...] = given
+            array[...] = saved
         try:
-            for rng, saved in zip(rngs, generators, strict=True):
-                rng.bit_generator.state = saved
+            for rng, own in zip(rngs, generators, strict=True):
+                rng.bit_generator.state = own
         except (KeyError, TypeError) as error:
             raise ValueError(f"snapshot: no state of a generator: {error!r}") from error
         self._rngs, self._state = rngs, state

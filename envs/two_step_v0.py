@@ -9,7 +9,7 @@ Agent_1's action means nothing there. In the second step both choose a row and a
 | **1** | 7 | 7 |   | **1** | 1 | 8 |
 
 The rows are agent_0's action, the columns agent_1's. The number is the team's reward, which the
-two share: each is paid half of it, and the team's return, the sum, is the number.
+two share: each gets half of it, and the team's return, the sum, is the number.
 
 | | of two_step_v0 |
 |---|---|
@@ -41,7 +41,7 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv
 
-from corral.envs.arguments import known_arguments, nonnegative_int, one_of
+from corral.envs.arguments import known_arguments, one_of, optional_int
 from corral.envs.core import Array, Observation, Outcome, agent_views
 from corral.envs.masks import masked_space
 from corral.envs.render.canvas import Canvas
@@ -50,17 +50,17 @@ from corral.envs.shells import ParallelShell, checked_aec, ordered
 __all__ = ["TwoStepRules", "TwoStepState", "env", "parallel_env", "raw_env"]
 
 START, GAME_A, GAME_B, OVER_A, OVER_B = range(5)
-"""Where a copy is; the last two remember what was played."""
+"""Where an environment is; the last two tell which game was played."""
 
-SHOWN = np.eye(3, dtype=np.float32)[[START, GAME_A, GAME_B, GAME_A, GAME_B]]  # [5, 3] by place
-PAY = np.zeros((5, 2, 2))  # by place and actions
-PAY[GAME_A] = 7
-PAY[GAME_B] = [[0, 1], [1, 8]]
+FEATURES = np.eye(3, dtype=np.float32)[[START, GAME_A, GAME_B, GAME_A, GAME_B]]  # [5, 3] by place
+REWARDS = np.zeros((5, 2, 2))  # by place and actions
+REWARDS[GAME_A] = 7
+REWARDS[GAME_B] = [[0, 1], [1, 8]]
 
 
 @dataclass
 class TwoStepState:
-    """B copies of the game between two steps."""
+    """B environments between two steps."""
 
     place: Array  # int64 [B] one of START .. OVER_B
     played: Array  # int64 [B, 2] the last actions; -1 at the start
@@ -68,7 +68,7 @@ class TwoStepState:
 
 
 class TwoStepRules:
-    """The rules of two_step_v0 over B copies; the module's docstring is their manual.
+    """The rules of two_step_v0 of B environments; the module's docstring is their manual.
 
     Args:
         max_cycles: cuts episodes after so many steps; they end after two anyway.
@@ -90,12 +90,8 @@ class TwoStepRules:
         max_cycles: int | None = None,
         illegal: Literal["penalise", "raise"] = "penalise",
     ) -> None:
-        self.max_cycles = (
-            None if max_cycles is None else nonnegative_int("max_cycles", max_cycles, least=1)
-        )
-        self.illegal: Literal["penalise", "raise"] = one_of(
-            "illegal", illegal, ("penalise", "raise")
-        )
+        self.max_cycles = optional_int("max_cycles", max_cycles, least=1)
+        self.illegal = one_of("illegal", illegal, ("penalise", "raise"))
 
     def observation_space(self, agent: str) -> spaces.Dict:
         return masked_space(spaces.Box(0.0, 1.0, (3,), np.float32), 2)
@@ -107,7 +103,7 @@ class TwoStepRules:
         return spaces.Box(0.0, 1.0, (3,), np.float32)
 
     def start(self, rngs: Sequence[np.random.Generator]) -> TwoStepState:
-        """Fresh episodes; nothing is drawn."""
+        """Begin B episodes; nothing is drawn."""
         b = len(rngs)
         return TwoStepState(
             place=np.full(b, START, dtype=np.int64),
@@ -117,16 +113,16 @@ class TwoStepRules:
 
     def observe(self, state: TwoStepState) -> dict[str, Observation]:
         acting = self.acting(state)
-        shown = np.repeat(SHOWN[state.place][:, None], 2, axis=1)  # [B, 2, 3]
+        observation = np.repeat(FEATURES[state.place][:, None], 2, axis=1)  # [B, 2, 3]
         mask = np.repeat(acting[:, :, None], 2, axis=2).astype(np.int8)
-        return agent_views(self.agents, shown, mask)
+        return agent_views(self.agents, observation, mask)
 
     def acting(self, state: TwoStepState) -> Array:
         return np.repeat(state.place[:, None] < OVER_A, 2, axis=1)
 
     def step(self, state: TwoStepState, action: Array) -> Outcome[TwoStepState]:
         place, playing = state.place, state.place < OVER_A
-        state.paid = PAY[place, action[:, 0], action[:, 1]].astype(np.float32)
+        state.paid = REWARDS[place, action[:, 0], action[:, 1]].astype(np.float32)
         # The first action of agent_0 picks the game; after the game the episode is over.
         state.place = np.where(
             place == START, GAME_A + action[:, 0], np.where(playing, place + 2, place)
@@ -140,15 +136,15 @@ class TwoStepRules:
         return {"illegal_actions": np.zeros((len(state.place), 2), dtype=np.int64)}
 
     def global_state(self, state: TwoStepState) -> Array:
-        return SHOWN[state.place]
+        return FEATURES[state.place]
 
     def render(self, state: TwoStepState, info: dict[str, Array], mode: str) -> Any:
         show = _text if mode == "ansi" else _drawn
         return show(int(state.place[0]), tuple(state.played[0].tolist()), float(state.paid[0]))
 
 
-def _told(place: int, played: tuple[int, ...], paid: float) -> str:
-    """What was done last, in a sentence."""
+def _sentence(place: int, played: tuple[int, ...], paid: float) -> str:
+    """Return a sentence about the last step."""
     if place == START:
         return "agent_0 chooses the game"
     if place < OVER_A:
@@ -166,7 +162,7 @@ def _cells(place: int, played: tuple[int, ...]) -> list[list[str]]:
             numbers = []
             for column in range(2):
                 chosen = place == game + 2 and played == (row, column)
-                number = f"{PAY[game, row, column]:g}"
+                number = f"{REWARDS[game, row, column]:g}"
                 numbers.append(f"[{number}]" if chosen else number)
             cells.append("".join(number.center(4) for number in numbers))
         lines.append(cells)
@@ -176,7 +172,7 @@ def _cells(place: int, played: tuple[int, ...]) -> list[list[str]]:
 def _text(place: int, played: tuple[int, ...], paid: float) -> str:
     columns = zip(*_cells(place, played), strict=True)
     lines = ["".join(cell.center(10) for cell in cells).rstrip() for cells in columns]
-    return "\n".join([*lines, _told(place, played, paid)])
+    return "\n".join([*lines, _sentence(place, played, paid)])
 
 
 def _drawn(place: int, played: tuple[int, ...], paid: float) -> Array:
@@ -189,7 +185,7 @@ def _drawn(place: int, played: tuple[int, ...], paid: float) -> Array:
             for k, number in enumerate(row.split()):
                 at = (middle - 30 + 60 * k, 62 + 28 * j)
                 canvas.text(at, number, 18, anchor="mm", bold="[" in number)
-    canvas.text((240, 128), _told(place, played, paid), 16, anchor="mm", width=460)
+    canvas.text((240, 128), _sentence(place, played, paid), 16, anchor="mm", width=460)
     return canvas.pixels()
 
 

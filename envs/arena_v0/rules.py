@@ -33,18 +33,18 @@ OWN_AND_OTHER = np.array([EXPLORER, BLOCKER, BLOCKER, EXPLORER])  # as both obse
 
 @dataclass
 class ArenaState:
-    """B copies of the game between two steps; of two agents the explorer comes first."""
+    """B environments between two steps; of two agents the explorer comes first."""
 
     t: Array  # int64 [B] steps since the episode began
     first: Array  # bool [B, max_cycles] whether the blocker moves first, in each step
     position: Array  # int64 [B, 2] number of the field where each stands
-    before: Array  # int64 [B, 2] the same before the last step, kept for pictures
+    before: Array  # int64 [B, 2] the same before the last step, for pictures
     entered: Array  # int32 [B, H W] step in which the explorer entered a field first; 0: never
-    score: Array  # float32 [B, 2] rewards so far, kept for pictures
+    score: Array  # float32 [B, 2] rewards so far, for pictures
 
 
 class ArenaRules:
-    """The rules of arena_v0 over B copies; see the manual of the package.
+    """The rules of arena_v0 of B environments; see the manual of the package.
 
     Args:
         width: columns of the grid.
@@ -98,7 +98,7 @@ class ArenaRules:
         self._parts = np.array([[own], [other], [agent + own], [agent + other]])
 
     def distance(self, one: Array, other: Array) -> Array:
-        """Moves between fields, given by number, on an empty grid; the two are broadcast."""
+        """Return the moves between fields, by number, on an empty grid; the two are broadcast."""
         (row, column), (row_2, column_2) = np.divmod(one, self.width), np.divmod(other, self.width)
         return np.asarray(np.abs(row - row_2) + np.abs(column - column_2))
 
@@ -134,7 +134,7 @@ class ArenaRules:
     # --- An episode ------------------------------------------------------------------------------
 
     def start(self, rngs: Sequence[np.random.Generator]) -> ArenaState:
-        """Fresh episodes; each generator draws a number of [0, 1) per step: who moves first."""
+        """Begin B episodes; each generator draws a number of [0, 1) per step: who moves first."""
         b = len(rngs)
         drawn = np.empty((b, self.max_cycles))
         for rng, row in zip(rngs, drawn, strict=True):
@@ -220,17 +220,17 @@ class ArenaRules:
 
     def global_state(self, state: ArenaState) -> Array:
         b, f = len(state.t), self.fields
-        seen = np.zeros((b, 3 * f), dtype=np.float32)
-        seen[np.arange(b)[:, None], np.add(state.position, (0, f))] = 1.0
-        seen[:, 2 * f :] = state.entered > 0
-        return seen
+        features = np.zeros((b, 3 * f), dtype=np.float32)
+        features[np.arange(b)[:, None], np.add(state.position, (0, f))] = 1.0
+        features[:, 2 * f :] = state.entered > 0
+        return features
 
     def render(self, state: ArenaState, info: dict[str, Array], mode: str) -> Any:
         frame = self.frame(state, info)
         return ansi(frame) if mode == "ansi" else draw(frame)
 
     def frame(self, state: ArenaState, info: dict[str, Array]) -> Frame:
-        """The last step of copy 0 in plain numbers."""
+        """Return the last step of environment 0 in plain numbers."""
         t = int(state.t[0])
         explorer, blocker = (divmod(place, self.width) for place in state.position[0].tolist())
         explorer_was, blocker_was = (

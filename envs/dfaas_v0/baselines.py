@@ -17,7 +17,7 @@ written amount/route: "overflow/equal", "overflow/two" (power of two choices), "
 
 Each reads nothing but its own observation, so that it plays under the same conditions as a network.
 Where a unit of action stands for several requests, amounts are rounded up to the next level:
-what is kept beyond the capacity is lost for certain, what is forwarded may find room.
+what stays beyond the capacity is lost for certain, what is forwarded may find room.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ PAIRS = (
     "patient/equal",
     "patient-margin/spare",
 )
-"""The pairs that a replay compares unless it is told others."""
+"""The pairs that a replay compares by default."""
 
 
 def split_pair(pair: str) -> tuple[str, Route]:
-    """("overflow", "two") of "overflow/two"; the route is "equal" where none is given."""
+    """Return ("overflow", "two") of "overflow/two"; the route is "equal" where none is given."""
     amount, _, route = pair.strip().partition("/")
     if amount not in AMOUNTS:
         raise UnknownNameError.of("reference policy", amount, AMOUNTS)
-    for known in ROUTES:
-        if known == (route or "equal"):
-            return amount, known
+    for each in ROUTES:
+        if each == (route or "equal"):
+            return amount, each
     raise UnknownNameError.of("route", route, ROUTES)
 
 
@@ -92,7 +92,7 @@ class Baseline(Memoryless):
         rng: np.random.Generator | None = None,
         deterministic: bool = False,
     ) -> Decision:
-        """Levels for one observation or a batch; always legal. Only "random" needs ``rng``."""
+        """Return legal levels for one observation or a batch. Only "random" needs ``rng``."""
         most = highest(observation[MASK])  # legal are 0 .. most
         if self.amount == "random":
             if rng is None:
@@ -102,7 +102,7 @@ class Baseline(Memoryless):
         return Decision(np.minimum(-(-forwarded // self.unit), most))
 
     def _forwarded(self, features: Array) -> Array:
-        """Requests to forward, from the features [..., F] of dfaas_v0."""
+        """Return the requests to forward, from the features [..., F] of dfaas_v0."""
         a = _requests(features[..., 0], self.load_scale)
         c = _requests(features[..., 1], self.capacity_scale)
         if self.amount == "local":
@@ -122,7 +122,7 @@ class Baseline(Memoryless):
 
 
 def baseline_team(amount: str, rules: DfaasRules) -> dict[str, Policy]:
-    """The same baseline at every node."""
+    """Return a team with the same baseline at every node."""
     return dict.fromkeys(rules.agents, Baseline(amount, rules))
 
 
@@ -149,6 +149,6 @@ def players_of(rules: DfaasRules, agent: str) -> Makers:
 
 
 def _requests(share: Array, scale: float) -> Array:
-    """Whole requests behind a float32 feature; exact up to eight million requests."""
+    """Return the whole requests behind a float32 feature; exact up to eight million requests."""
     requests: Array = np.rint(share.astype(np.float64) * scale).astype(np.int64)
     return requests

@@ -2,8 +2,8 @@
 
 The rules in words are in ``corral.envs.dfaas_v0``: senders take turns; each splits what it
 forwards over its neighbours, in cyclic order, by the route; what found no room may be offered once
-more. Senders are a loop, copies and neighbours are array axes. Within a turn nodes stand in front,
-[N, B], so that the numbers of a node lie side by side.
+more. Senders are a loop, environments and neighbours are array axes. Within a turn nodes stand in
+front, [N, B], so that the numbers of a node lie side by side.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Network:
         draws: Array | None,
         flow: Array | None,
     ) -> tuple[Array, Array]:
-        """Let all senders take their turns, in every copy.
+        """Let all senders take their turns, in every environment.
 
         Args:
             first: the sender that begins, int64 [B].
@@ -73,7 +73,7 @@ class Network:
                 flow[:] = 0
             return forwarded.copy(), spare.copy()
         refused, after = np.empty_like(forwarded), np.empty_like(spare)
-        # Mostly the same sender begins in all copies; else the copies are played in groups.
+        # Mostly the same sender begins in all environments; else they are played in groups.
         shared = not np.count_nonzero(first != first[0])
         for sender in [int(first[0])] if shared else np.unique(first).tolist():
             rows = slice(None) if shared else np.flatnonzero(first == sender)
@@ -98,7 +98,7 @@ class Network:
         draws: Array | None,
         keep: bool,
     ) -> tuple[Array, Array, Array]:
-        """(refused [N, b], spare afterwards [N, b], accepted [b, N, N] if ``keep``).
+        """Return (refused [N, b], spare afterwards [N, b], accepted [b, N, N] if ``keep``).
 
         Place m of ``ring`` is the spare of node first + m, so that the k-th sender finds the others
         in its own cyclic order at k + 1 .. k + N - 1. The last of these is the sender before it:
@@ -129,7 +129,7 @@ class Network:
         return refused, after, accepted
 
     def _share(self, sender: int, f: Array, basis: Array, draws: Array | None) -> Array:
-        """What ``sender`` offers to each place of its cyclic order: [N-1, b]."""
+        """Return what ``sender`` offers to each place of its cyclic order: [N-1, b]."""
         if self.route == "equal":
             return self._equal_share(sender, f)
         linked = self.linked[sender][:, None]
@@ -140,18 +140,18 @@ class Network:
             best = np.where(linked, weight, -1).argmax(axis=0)
         else:  # route "two"
             one, two = self._place_of_rank[sender][draws[:, sender]].T  # places, [b] each
-            copy = np.arange(len(f))
-            best = np.where(weight[two, copy] > weight[one, copy], two, one)
+            env = np.arange(len(f))
+            best = np.where(weight[two, env] > weight[one, env], two, one)
         return np.where(np.arange(len(weight))[:, None] == best, f, 0)
 
     def _equal_share(self, sender: int, f: Array) -> Array:
-        """f // n each, the first f mod n one more."""
+        """Return f // n each, the first f mod n one more: [N-1, b]."""
         each, extra = np.divmod(f, self.degree[sender])
         share: Array = each + (self._rank[sender][:, None] < extra)
         return share if self.complete else share * self.linked[sender][:, None]
 
     def _weighted_share(self, sender: int, f: Array, weight: Array) -> Array:
-        """floor(f * w / W) each, what remains one by one in cyclic order; equal where W is 0."""
+        """Return floor(f * w / W) each, the rest one by one in cyclic order; equal where W is 0."""
         total = weight.sum(axis=0)
         share = f * weight // np.maximum(total, 1)
         extra = f - share.sum(axis=0)
@@ -159,7 +159,7 @@ class Network:
         return np.where(total > 0, share, self._equal_share(sender, f))
 
     def _offer(self, sender: int, f: Array, share: Array, room: Array) -> tuple[Array, Array]:
-        """Place ``share`` in ``room``, which shrinks: (refused [b], accepted [N-1, b])."""
+        """Place ``share`` in ``room``, which shrinks. Return (refused [b], accepted [N-1, b])."""
         limit = self.link_limit
         taken = np.minimum(share, room)
         if limit is not None:
@@ -179,7 +179,7 @@ class Network:
 
 
 def _running_sum(values: Array) -> Array:
-    """Cumulative sum along axis 0. NumPy's own is slow where there are many short columns."""
+    """Return the cumulative sum along axis 0. NumPy's own is slow for many short columns."""
     if len(values) > values.shape[1]:
         return values.cumsum(axis=0)
     total = values.copy()
@@ -191,7 +191,7 @@ def _running_sum(values: Array) -> Array:
 def adjacency(
     agents: Sequence[str], nodes: Sequence[str], neighbours: Mapping[str, Sequence[str]] | None
 ) -> Array:
-    """links[i, j], bool [N, N]: agent i can forward to agent j. None: each to every other.
+    """Return links[i, j], bool [N, N]: agent i can forward to agent j. None: to every other.
 
     ``neighbours`` calls them by their names as ``agents`` or, in the trace, as ``nodes``. Raises
     UnknownNameError for any other name, ValueError for a link of an agent to itself

@@ -26,8 +26,7 @@ __all__ = ["ROUTES", "DfaasRules", "DfaasState", "Route"]
 
 Section = tuple[int, int]  # rows low .. high - 1 of a trace
 
-HELD_OUT = 0.3
-"""The share of a trace's rows, its last ones, that is held out from training by default."""
+HELD_OUT = 0.3  # of a trace's rows, the last ones, by default
 
 COUNTS = ("arrivals", "forwarded", "served_local", "served_remote", "lost", "waiting")
 INFO = (*COUNTS, "illegal_actions")
@@ -43,7 +42,7 @@ class DfaasState:
     spare: Array  # [B, N] as the last step ended, 0 at the start
     lost: Array  # [B, N] in the last step
     draws: Array  # [B, max_cycles, N, 2] neighbours drawn for route "two"; else [B, 0, N, 2]
-    flow: Array  # [B, N, N] accepted i -> j in the last step, kept for pictures; else [B, 0, 0]
+    flow: Array  # [B, N, N] accepted i -> j in the last step, for pictures; else [B, 0, 0]
 
 
 class DfaasRules:

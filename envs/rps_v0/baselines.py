@@ -34,7 +34,7 @@ class AlwaysSame:
 
     Args:
         move: "rock", "paper" or "scissors"; None: drawn with the policy's ``rng`` in the first
-            round of each episode, and kept as ``Decision.state``.
+            round of each episode, and is ``Decision.state``.
     """
 
     def __init__(self, move: str | None = None) -> None:
@@ -53,15 +53,15 @@ class AlwaysSame:
         shape = np.shape(observation[MASK])[:-1]
         if self.move is not None:
             return Decision(np.full(shape, self.move))
-        kept = np.reshape(NOT_DRAWN if state is None else state, (-1,))
-        kept = np.broadcast_to(kept, (int(np.prod(shape)),))
-        fresh = kept == NOT_DRAWN
+        moves = np.reshape(NOT_DRAWN if state is None else state, (-1,))
+        moves = np.broadcast_to(moves, (int(np.prod(shape)),))
+        fresh = moves == NOT_DRAWN
         if fresh.any():
             if rng is None:
                 raise ValueError("always-same draws its move: pass rng=, a numpy Generator")
             # One number for every row, so that what a row draws does not hang on the others.
-            kept = np.where(fresh, rng.integers(len(MOVES), size=len(kept)), kept)
-        return Decision(kept.reshape(shape), kept)
+            moves = np.where(fresh, rng.integers(len(MOVES), size=len(moves)), moves)
+        return Decision(moves.reshape(shape), moves)
 
 
 class LastMove(Memoryless):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from gymnasium import spaces
 
-from corral.envs.arguments import nonnegative_int, one_of
+from corral.envs.arguments import nonnegative_int, one_of, optional_int
 from corral.envs.core import Array, Observation, Outcome, agent_views
 from corral.envs.masks import masked_space
 from corral.envs.rps_v0.render import Frame, ansi, draw
@@ -19,21 +19,21 @@ __all__ = ["MOVES", "RpsRules", "RpsState"]
 MOVES = ("rock", "paper", "scissors")  # each beats the one before it, the first beats the last
 NONE = -1
 
-SHOWN = np.eye(1 + len(MOVES), dtype=np.float32)  # [4, 4] by last move + 1
+ONE_HOT = np.eye(1 + len(MOVES), dtype=np.float32)  # [4, 4] by last move + 1
 
 INFO = ("won", "lost", "drawn", "illegal_actions")
 
 
 @dataclass
 class RpsState:
-    """B copies of the game between two rounds."""
+    """B environments between two rounds."""
 
     t: Array  # int64 [B] rounds played
-    played: Array  # int8 [B, 2, rounds] every move so far, kept for pictures; -1: not yet
+    played: Array  # int8 [B, 2, rounds] every move so far, for pictures; -1: not yet
 
 
 class RpsRules:
-    """The rules of rps_v0 over B copies; see the manual of the package.
+    """The rules of rps_v0 of B environments; see the manual of the package.
 
     Args:
         rounds: of an episode, after which it ends by itself.
@@ -58,12 +58,8 @@ class RpsRules:
         illegal: Literal["penalise", "raise"] = "penalise",
     ) -> None:
         self.rounds = nonnegative_int("rounds", rounds, least=1)
-        self.max_cycles = (
-            None if max_cycles is None else nonnegative_int("max_cycles", max_cycles, least=1)
-        )
-        self.illegal: Literal["penalise", "raise"] = one_of(
-            "illegal", illegal, ("penalise", "raise")
-        )
+        self.max_cycles = optional_int("max_cycles", max_cycles, least=1)
+        self.illegal = one_of("illegal", illegal, ("penalise", "raise"))
 
     @property
     def identity(self) -> str:
@@ -73,18 +69,18 @@ class RpsRules:
     # --- Spaces ----------------------------------------------------------------------------------
 
     def observation_space(self, agent: str) -> spaces.Dict:
-        return masked_space(spaces.Box(0.0, 1.0, (2 * len(SHOWN),), np.float32), len(MOVES))
+        return masked_space(spaces.Box(0.0, 1.0, (2 * len(ONE_HOT),), np.float32), len(MOVES))
 
     def action_space(self, agent: str) -> spaces.Discrete:
         return spaces.Discrete(len(MOVES))
 
     def state_space(self) -> spaces.Box:
-        return spaces.Box(0.0, 1.0, (2 * len(SHOWN) + 1,), np.float32)
+        return spaces.Box(0.0, 1.0, (2 * len(ONE_HOT) + 1,), np.float32)
 
     # --- An episode ------------------------------------------------------------------------------
 
     def start(self, rngs: Sequence[np.random.Generator]) -> RpsState:
-        """Fresh episodes; nothing is drawn."""
+        """Begin B episodes; nothing is drawn."""
         b = len(rngs)
         return RpsState(
             t=np.zeros(b, dtype=np.int64),
@@ -92,10 +88,10 @@ class RpsRules:
         )
 
     def observe(self, state: RpsState) -> dict[str, Observation]:
-        last = SHOWN[self._last(state) + 1]  # [B, 2, 4]
-        shown = np.concatenate([last, last[:, ::-1]], axis=2)  # [B, 2, 8] own, the other's
+        last = ONE_HOT[self._last(state) + 1]  # [B, 2, 4]
+        observation = np.concatenate([last, last[:, ::-1]], axis=2)  # [B, 2, 8] own, the other's
         masks = np.repeat(self.acting(state)[:, :, None], len(MOVES), axis=2)
-        return agent_views(self.agents, shown, masks.view(np.int8))
+        return agent_views(self.agents, observation, masks.view(np.int8))
 
     def acting(self, state: RpsState) -> Array:
         return np.repeat((state.t < self.rounds)[:, None], 2, axis=1)
@@ -107,8 +103,8 @@ class RpsRules:
         state.t = state.t + playing[:, 0]
 
         # 0: the same move; 1: the own move is the one after the other's, and beats it; 2: it loses.
-        ahead = (action - action[:, ::-1]) % len(MOVES)
-        won, lost, drawn = (playing & (ahead == lead) for lead in (1, 2, 0))
+        lead = (action - action[:, ::-1]) % len(MOVES)
+        won, lost, drawn = (playing & (lead == number) for number in (1, 2, 0))
         reward = won.astype(np.float32) - lost
         info = np.array([won, lost, drawn, np.zeros_like(won)], dtype=np.int64)
         over = np.repeat((state.t == self.rounds)[:, None], 2, axis=1)
@@ -118,12 +114,12 @@ class RpsRules:
         return {key: np.zeros((len(state.t), 2), dtype=np.int64) for key in INFO}
 
     def global_state(self, state: RpsState) -> Array:
-        last = SHOWN[self._last(state) + 1].reshape(len(state.t), -1)  # [B, 8]
+        last = ONE_HOT[self._last(state) + 1].reshape(len(state.t), -1)  # [B, 8]
         done = (state.t / self.rounds).astype(np.float32)
         return np.concatenate([last, done[:, None]], axis=1)
 
     def _last(self, state: RpsState) -> Array:
-        """Everybody's last move, int8 [B, 2]; -1 before the first."""
+        """Return everybody's last move, int8 [B, 2]; -1 before the first."""
         # Before the first round it looks at the last one, which is yet to be played as well.
         return np.asarray(state.played[np.arange(len(state.t)), :, state.t - 1])
 
@@ -132,6 +128,6 @@ class RpsRules:
         return ansi(frame) if mode == "ansi" else draw(frame)
 
     def frame(self, state: RpsState) -> Frame:
-        """Copy 0 in plain numbers."""
+        """Return environment 0 in plain numbers."""
         first, second = state.played[0, :, : int(state.t[0])].tolist()
         return Frame(moves=tuple(zip(first, second, strict=True)), rounds=self.rounds)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from gymnasium import spaces
 
-from corral.envs.arguments import nonnegative_int, one_of
+from corral.envs.arguments import nonnegative_int, one_of, optional_int
 from corral.envs.core import Array, Observation, Outcome, agent_views
 from corral.envs.masks import masked_space
 from corral.envs.tictactoe_v0.render import Frame, ansi, draw
@@ -30,7 +30,7 @@ INFO = ("moves", "won", "drawn", "illegal_actions")
 
 
 def all_lines(rows: int, columns: int, line: int) -> Array:
-    """Every line of ``line`` fields on a board, by number of field: int64 [L, line]."""
+    """Return every line of ``line`` fields on a board, by number of field: int64 [L, line]."""
     found = []
     for down, right in DIRECTIONS:
         for row in range(rows):
@@ -45,16 +45,16 @@ def all_lines(rows: int, columns: int, line: int) -> Array:
 
 @dataclass
 class TicTacToeState:
-    """B copies of the game between two steps; of two players player_1 comes first."""
+    """B environments between two steps; of two players player_1 comes first."""
 
     stones: Array  # bool [B, 2, R C + 1] where each has stones; the last entry is always False
     t: Array  # int64 [B] moves made, an illegal one included
     ended: Array  # int64 [B] PLAYING, or what ended the game
-    last: Array  # int64 [B] field of the last move, kept for pictures; -1: none
+    last: Array  # int64 [B] field of the last move, for pictures; -1: none
 
 
 class TicTacToeRules:
-    """The rules of tictactoe_v0 over B copies; see the manual of the package.
+    """The rules of tictactoe_v0 of B environments; see the manual of the package.
 
     Args:
         size: rows and columns of the board: one number for both, or (rows, columns); 1 to 26.
@@ -82,12 +82,8 @@ class TicTacToeRules:
     ) -> None:
         self.rows, self.columns = _sides(size)
         self.line = nonnegative_int("line", line, least=2)
-        self.max_cycles = (
-            None if max_cycles is None else nonnegative_int("max_cycles", max_cycles, least=1)
-        )
-        self.illegal: Literal["penalise", "raise"] = one_of(
-            "illegal", illegal, ("penalise", "raise")
-        )
+        self.max_cycles = optional_int("max_cycles", max_cycles, least=1)
+        self.illegal = one_of("illegal", illegal, ("penalise", "raise"))
         if self.line > max(self.rows, self.columns):
             raise ValueError(
                 f"line={line}: nobody could win on {self.rows} x {self.columns} fields; give a "
@@ -126,7 +122,7 @@ class TicTacToeRules:
     # --- An episode ------------------------------------------------------------------------------
 
     def start(self, rngs: Sequence[np.random.Generator]) -> TicTacToeState:
-        """Empty boards; nothing is drawn."""
+        """Begin B episodes with empty boards; nothing is drawn."""
         b = len(rngs)
         return TicTacToeState(
             stones=np.zeros((b, 2, self.fields + 1), dtype=bool),
@@ -143,8 +139,8 @@ class TicTacToeRules:
         planes[..., 1] = boards[:, ::-1]
         empty = ~(boards[:, 0] | boards[:, 1])
         masks = empty[:, None] & self.acting(state)[:, :, None]
-        shown = planes.reshape(b, 2, self.rows, self.columns, 2)
-        return agent_views(self.agents, shown, masks.view(np.int8))
+        observation = planes.reshape(b, 2, self.rows, self.columns, 2)
+        return agent_views(self.agents, observation, masks.view(np.int8))
 
     def acting(self, state: TicTacToeState) -> Array:
         mover = state.t[:, None] % 2 == np.arange(2)
@@ -167,8 +163,8 @@ class TicTacToeRules:
 
         ended = np.select([won, drawn, illegal], [LINE, FULL, ILLEGAL], state.ended)
         reward = np.zeros(action.shape, dtype=np.float32)
-        paid = REWARDS[np.where(playing, ended, PLAYING)]  # [B, 2] nothing after the end
-        reward[rows, mover], reward[rows, 1 - mover] = paid[:, 0], paid[:, 1]
+        rewards = REWARDS[np.where(playing, ended, PLAYING)]  # [B, 2] nothing after the end
+        reward[rows, mover], reward[rows, 1 - mover] = rewards[:, 0], rewards[:, 1]
 
         info = np.zeros((len(INFO), *action.shape), dtype=np.int64)
         info[:, rows, mover] = playing, won, drawn, illegal
@@ -190,7 +186,7 @@ class TicTacToeRules:
         return ansi(frame) if mode == "ansi" else draw(frame)
 
     def frame(self, state: TicTacToeState) -> Frame:
-        """Copy 0 in plain values."""
+        """Return environment 0 in plain values."""
         stones = state.stones[0, :, : self.fields]
         board = (stones[0] + 2 * stones[1]).reshape(self.rows, self.columns)
         ended, last = int(state.ended[0]), int(state.last[0])
@@ -209,7 +205,7 @@ class TicTacToeRules:
 
 
 def _sides(size: Any) -> tuple[int, int]:
-    """Rows and columns, or ValueError."""
+    """Return rows and columns. Raises ValueError."""
     pair = tuple(size) if isinstance(size, tuple | list) else (size, size)
     try:
         rows, columns = (nonnegative_int("size", side, least=1) for side in pair)

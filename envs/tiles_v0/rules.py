@@ -39,23 +39,23 @@ INFO = ("values", "tiles", "gain", "correct", "illegal_actions")
 
 @dataclass
 class TilesState:
-    """B copies of the game between two steps; K classes."""
+    """B environments between two steps; K classes."""
 
     truth: Array  # int64 [B] the true class
     image: Array  # float32 [B, 16, 3, 8, 8] what is to be sent, tile by tile, with its noise
     log_posterior: Array  # float64 [B, K]
-    received: Array  # uint8 [B, 3, 32, 32] as shown
+    received: Array  # uint8 [B, 3, 32, 32] as displayed
     sent: Array  # int64 [B, 16] the level at which each tile was sent; NONE: not yet
     left: Array  # int64 [B] values that the budget still has
     picked: Array  # int64 [B] the tile that awaits its level; NONE: tile_0 is to pick one
     last: Array  # int64 [B, 2] each agent's last action; NONE: it has not acted
     over: Array  # bool [B]
-    newest: Array  # int64 [B] the tile sent last, kept for pictures; NONE: none yet
-    score: Array  # float64 [B] the team's rewards so far, kept for pictures
+    newest: Array  # int64 [B] the tile sent last, for pictures; NONE: none yet
+    score: Array  # float64 [B] the team's rewards so far, for pictures
 
 
 class TilesRules:
-    """The rules of tiles_v0 over B copies; see the manual of the package.
+    """The rules of tiles_v0 of B environments; see the manual of the package.
 
     Args:
         templates: one's own classes, floats [K, 3, 32, 32] in [0, 1], or an .npy file of them;
@@ -112,7 +112,7 @@ class TilesRules:
 
     @property
     def templates(self) -> Array:
-        """The classes' templates: float64 [K, 3, 32, 32]."""
+        """Templates of the classes: float64 [K, 3, 32, 32]."""
         return self.classes.templates
 
     @property
@@ -147,7 +147,7 @@ class TilesRules:
     # --- An episode ------------------------------------------------------------------------------
 
     def start(self, rngs: Sequence[np.random.Generator]) -> TilesState:
-        """Fresh episodes; each generator draws the class, then the noise of all pixels."""
+        """Begin B episodes; each generator draws the class, then the noise of all pixels."""
         b, k = len(rngs), len(self.classes)
         truth = np.array([int(rng.integers(k)) for rng in rngs], dtype=np.int64)
         images = np.empty((b, CHANNELS, SIDE, SIDE), dtype=np.float32)
@@ -207,17 +207,17 @@ class TilesRules:
         # level_0 sends the tile; a level that cannot be paid ends the turn, and the tile stays.
         rows = np.flatnonzero(acting[:, LEVEL])
         level = action[rows, LEVEL]
-        paid = self._values[level] <= state.left[rows]
-        illegal[rows, LEVEL] = ~paid
-        sending, level = rows[paid], level[paid]
+        affordable = self._values[level] <= state.left[rows]
+        illegal[rows, LEVEL] = ~affordable
+        sending, level = rows[affordable], level[affordable]
         if len(sending):
-            known = state.log_posterior[sending, state.truth[sending]]
+            before = state.log_posterior[sending, state.truth[sending]]
             right = self._right(state, sending)
             self._send(state, sending, state.picked[sending], level)
             info["values"][sending, LEVEL] = self._values[level]
             info["tiles"][sending, LEVEL] = 1
             info["gain"][sending, LEVEL] = (
-                state.log_posterior[sending, state.truth[sending]] - known
+                state.log_posterior[sending, state.truth[sending]] - before
             )
             info["correct"][sending, LEVEL] = self._right(state, sending) - right
         state.picked[rows] = NONE
@@ -247,8 +247,8 @@ class TilesRules:
             at = at[np.argsort(tile[at], kind="stable")]
             chosen, of_tile = rows[at], tile[at]
             means = block_means(state.image[chosen, of_tile], of_level)  # [R, V]
-            shown = np.rint(means.clip(0.0, 1.0) * 255).astype(np.uint8)
-            tiles[chosen, :, of_tile // 4, :, of_tile % 4] = spread(shown, of_level)
+            pixels = np.rint(means.clip(0.0, 1.0) * 255).astype(np.uint8)
+            tiles[chosen, :, of_tile // 4, :, of_tile % 4] = spread(pixels, of_level)
             table, norms = self.classes.means[of_level], self.classes.norms[of_level]
             ends = np.flatnonzero(np.diff(of_tile, append=-1)) + 1
             match = np.empty((len(at), len(self.classes)))
@@ -266,10 +266,10 @@ class TilesRules:
         state.newest[rows] = tile
 
     def _right(self, state: TilesState, rows: Array) -> Array:
-        """Whether the most probable class is the true one, int64 [R]; at first nothing is."""
+        """Return 1 where the most probable class is the true one, else 0, int64 [R]; at first 0."""
         guess = state.log_posterior[rows].argmax(axis=1)
-        told = (state.sent[rows] != NONE).any(axis=1)
-        return np.asarray(told & (guess == state.truth[rows])).astype(np.int64)
+        any_sent = (state.sent[rows] != NONE).any(axis=1)
+        return np.asarray(any_sent & (guess == state.truth[rows])).astype(np.int64)
 
     def info(self, state: TilesState) -> dict[str, Array]:
         shape = (len(state.truth), 2)
@@ -279,21 +279,21 @@ class TilesRules:
     def global_state(self, state: TilesState) -> Array:
         b, k = len(state.truth), len(self.classes)
         rows = np.arange(b)
-        seen = np.zeros((b, 2 * k + 1 + 2 * TILES), dtype=np.float32)
-        seen[rows, state.truth] = 1.0
-        np.exp(state.log_posterior, out=seen[:, k : 2 * k], casting="same_kind")
-        seen[:, 2 * k] = state.left / self.budget
-        seen[:, 2 * k + 1 : 2 * k + 1 + TILES] = (state.sent + 1) / self.levels
+        features = np.zeros((b, 2 * k + 1 + 2 * TILES), dtype=np.float32)
+        features[rows, state.truth] = 1.0
+        np.exp(state.log_posterior, out=features[:, k : 2 * k], casting="same_kind")
+        features[:, 2 * k] = state.left / self.budget
+        features[:, 2 * k + 1 : 2 * k + 1 + TILES] = (state.sent + 1) / self.levels
         waiting = np.flatnonzero(state.picked != NONE)
-        seen[waiting, 2 * k + 1 + TILES + state.picked[waiting]] = 1.0
-        return seen
+        features[waiting, 2 * k + 1 + TILES + state.picked[waiting]] = 1.0
+        return features
 
     def render(self, state: TilesState, info: dict[str, Array], mode: str) -> Any:
         frame = self.frame(state, info)
         return ansi(frame) if mode == "ansi" else draw(frame)
 
     def frame(self, state: TilesState, info: dict[str, Array]) -> Frame:
-        """The last step of copy 0 in plain numbers and pictures."""
+        """Return the last step of environment 0 in plain numbers and pictures."""
         truth = int(state.truth[0])
         probability = np.exp(state.log_posterior[0])
         likeliest = np.argsort(-probability, kind="stable")[:5].tolist()

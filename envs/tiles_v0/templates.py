@@ -101,8 +101,8 @@ def suite_classes() -> Classes:
     detail[fine] = _waves(bits, FAMILIES * MEMBERS, FINE)[fine]
     order = _uniform(bits, FAMILIES, TILES).argsort(axis=1)
     telling = np.repeat(order < TELLING, MEMBERS, axis=0).reshape(-1, 4, 4)
-    shown = telling.repeat(TILE, axis=1).repeat(TILE, axis=2)[:, None]  # bool [K, 1, 32, 32]
-    templates = 0.5 + family + DETAIL_SHARE * np.where(shown, detail, 0.0)
+    visible = telling.repeat(TILE, axis=1).repeat(TILE, axis=2)[:, None]  # bool [K, 1, 32, 32]
+    templates = 0.5 + family + DETAIL_SHARE * np.where(visible, detail, 0.0)
     templates = np.round(templates / STEP) * STEP
     templates.flags.writeable = False
     return Classes(templates)
