@@ -309,8 +309,8 @@ class TurnGame(Game):
     def _look(self, before: list[Any], acted: Mapping[Any, Any]) -> View:
         env = self.env
         agents = list(env.agents)
-        tables = _tables("env", tuple(getattr(env, name) for name in TABLES), *TABLES)
-        view = View(self.step, before, agents, acted, {}, *map(dict, tables))
+        tables: Any = _tables("env", tuple(getattr(env, name) for name in TABLES), *TABLES)
+        view = View(self.step, before, agents, acted, {}, *(dict(table) for table in tables))
         if agents:
             view.selection = env.agent_selection
             if view.selection in agents:
@@ -390,7 +390,7 @@ def _usable(space: Any, mask: Any) -> Array | None:
     return array if array.shape == (int(space.n),) else None
 
 
-def _tables(call: str, answer: Any, *names: str) -> tuple[Mapping[Any, Any], ...]:
+def _tables(call: str, answer: Any, *names: str) -> Any:
     """Return an answer that is one dict by agent for each of ``names``. Raises BadAnswer."""
     if not (isinstance(answer, tuple) and len(answer) == len(names)):
         raise BadAnswer(f"{call} returned {brief(answer)}, not ({', '.join(names)})")
