@@ -9,7 +9,7 @@ import torch
 
 from corral.envs.core import Array, Observation
 from corral.envs.policy import Decision
-from corral.trainers.on_policy.buffer import Seat
+from corral.trainers.on_policy.buffer import AgentGroup
 from corral.trainers.on_policy.networks import (
     Categorical,
     Distribution,
@@ -25,7 +25,7 @@ __all__ = ["NetworkPolicy"]
 class Player(Protocol):
     """What a NetworkPolicy needs of what learns."""
 
-    seat: Seat
+    group: AgentGroup
     actor: Network
     device: torch.device
 
@@ -62,7 +62,7 @@ class NetworkPolicy:
         single = self._single(observation)
         shown = _with_axis(observation) if single else observation
         parts, mask = self._parts(shown)
-        actor, actions = self.player.actor, self.player.seat.actions
+        actor, actions = self.player.actor, self.player.group.actions
         rows = len(parts[0])
         with torch.inference_mode():
             before = self._memory(state, rows)
@@ -79,7 +79,7 @@ class NetworkPolicy:
 
     def _single(self, observation: Observation) -> bool:
         """Whether it is one observation, and no batch."""
-        layout = self.player.seat.layout
+        layout = self.player.group.layout
         if layout.masked:
             return np.ndim(observation["action_mask"]) == 1
         part, inner = layout.parts[0], layout.inner(observation)
@@ -88,7 +88,7 @@ class NetworkPolicy:
         )
 
     def _parts(self, observation: Any) -> tuple[Parts, Any]:
-        seat, device = self.player.seat, self.player.device
+        seat, device = self.player.group, self.player.device
         layout = seat.layout
         mask = observation["action_mask"] if layout.masked else None
         inner = layout.inner(observation)
