@@ -247,8 +247,7 @@ class RolloutBuffer:
         for buffer in self.groups:
             buffer.store(t, observations)
             buffer.acting[t] = acting[:, buffer.group.columns]
-        if state is not None:
-            _store_state(self.state[t], state)
+        _store_state(self.state[t], state)
 
     def store_step(self, t: int, step: BatchStep) -> None:
         """Store rewards and endings of step ``t``."""
@@ -289,8 +288,7 @@ class RolloutBuffer:
         self, t: int, env_rows: Array, observations: Mapping[str, Observation], state: Array | None
     ) -> list[ObservationBuffer]:
         wide = np.zeros((len(env_rows), self.state.shape[-1]), dtype=np.float32)
-        if state is not None:
-            _store_state(wide, state)
+        _store_state(wide, state)
         buffers = [ObservationBuffer(buffer.group, len(env_rows)) for buffer in self.groups]
         for buffer in buffers:
             buffer.store(..., observations)
@@ -317,7 +315,9 @@ class RolloutBuffer:
         return np.concatenate([np.zeros_like(over[:1]), over[:-1]])
 
 
-def _store_state(target: Array, state: Array) -> None:
+def _store_state(target: Array, state: Array | None) -> None:
+    if state is None or not target.size:
+        return  # no critic observes it
     with np.errstate(all="ignore"):
         target[...] = np.asarray(state).reshape(target.shape)
     wrong = _not_finite(target)

@@ -253,7 +253,10 @@ def initial_values(
     observations: Mapping[str, Observation],
     state: Array | None,
 ) -> dict[str, Array]:
-    """Return V of observations [R, ...] that episodes begin with: agent -> float32 [R]."""
+    """Return V of ``observations`` [R, ...] that episodes begin with: agent -> float32 [R].
+
+    Critics that observe actions are given none.
+    """
     rows = len(_any_array(observations[agents[0]]))
     buffer = RolloutBuffer(critic_input.groups, 1, rows, agents, critic_input.features)
     buffer.store_obs(0, observations, state, np.zeros((rows, len(agents)), dtype=bool))

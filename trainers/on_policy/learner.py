@@ -32,7 +32,6 @@ class Learner(nn.Module):
         group: AgentGroup,
         settings: IPPOSettings,
         critic_size: InputSize,
-        *,
         optimizer: Callable[[Iterable[nn.Parameter], Any], torch.optim.Optimizer],
         rng: torch.Generator,
         device: torch.device,

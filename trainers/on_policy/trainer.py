@@ -75,12 +75,10 @@ class OnPolicyTrainer:
     ) -> None:
         """``rules`` of the suite, of one's own, or of ``corral.adapters.zoo_rules``.
 
-        ``opponents`` names the reference players of agents that have no policy, see
-        ``corral.trainers.on_policy.players``. ``make_batch(rules, num_envs, seed)`` gives what is
-        played in; default: a Batch, or a ZooBatch for those of ``zoo_rules``.
-
-        Raises UnsupportedSpaceError for spaces that have no place in
-        ``corral.trainers.on_policy.networks``, and where agents of one policy differ.
+        ``opponents`` names the reference players of agents that have no policy.
+        ``make_batch(rules, num_envs, seed)`` gives what is played in; default: a Batch, or a
+        ZooBatch for those of ``zoo_rules``. Raises UnsupportedSpaceError for spaces that no
+        network takes, and where agents of one policy differ.
         """
         self.rules, self.settings, self.seed, self.steps = rules, settings, seed, steps
         self.env_steps = 0
@@ -103,17 +101,11 @@ class OnPolicyTrainer:
             if group.agents[0] in self.opponents:
                 self.players.append(OpponentPlayer(self.opponents, group.agents[0]))
                 continue
-            learner = self.learners[group.policy] = Learner(
-                group,
-                settings,
-                self.critic_input.size(group),
-                optimizer=self.algorithm.optimizer,
-                rng=torch_generator(seed, "init", i),
-                device=device,
-                trained=group.policy in policies_to_train,
-            )
+            trained, rng = group.policy in policies_to_train, torch_generator(seed, "init", i)
+            size, optimizer = self.critic_input.size(group), self.algorithm.optimizer
+            learner = Learner(group, settings, size, optimizer, rng, device, trained)
             hidden = HiddenState(group, settings.num_envs, settings.memory)
-            self.hidden[group.policy] = hidden
+            self.learners[group.policy], self.hidden[group.policy] = learner, hidden
             self.players.append(LearnedPlayer(learner, hidden, self.action_rng))
         self.accounts = Accounts(rules.agents)
         self.batch: Any = None
@@ -124,13 +116,10 @@ class OnPolicyTrainer:
     @property
     def policies(self) -> dict[str, Policy]:
         """Those that are learned, and the opponents."""
-        players = self.opponents.policies
-        return {
-            agent: players[agent]
-            if agent in players
-            else NetworkPolicy(self.learners[self._policy_of[agent]], agent)
-            for agent in self.rules.agents
-        }
+        found = self.opponents.policies
+        for agent, name in self._policy_of.items():
+            found[agent] = NetworkPolicy(self.learners[name], agent)
+        return {agent: found[agent] for agent in self.rules.agents}
 
     def learn(self) -> Iterator[Update]:
         """Yield updates as long as whole rollouts fit into ``steps``, at least one."""
@@ -153,9 +142,8 @@ class OnPolicyTrainer:
         if self.batch is None:
             self.batch = self._make_batch(self.rules, settings.num_envs, self.seed)
             self.resumes_exactly = bool(getattr(self.batch, "resumes_exactly", True))
-            agents, features = self.rules.agents, self.critic_input.features
-            size = settings.n_steps, settings.num_envs
-            self.rollout = RolloutBuffer(self.groups, *size, agents, features)
+            size = settings.n_steps, settings.num_envs, self.rules.agents
+            self.rollout = RolloutBuffer(self.groups, *size, self.critic_input.features)
         if self.snapshot is not None:
             try:
                 self.obs = self.batch.restore(self.snapshot)
@@ -224,12 +212,12 @@ class OnPolicyTrainer:
         """Let the policy of group ``i`` learn from the rollout; return its metrics."""
         algorithm, settings = self.algorithm, self.settings
         buffer, norm = self.rollout.groups[i], learner.value_norm
-        sequences = None
+        sequences, hidden = None, self.hidden[learner.group.policy]
         if settings.memory:
             sequences = Sequences(buffer.acted, self.rollout.begins(learner.group))
 
         critic_obs = self.critic_input.tensors(learner, self.rollout, i)
-        values = self.compute_values(i, learner, critic_obs, sequences)
+        values = compute_values(self, i, learner, critic_obs, sequences)
         trajectories = _trajectories(self.rollout, buffer, values)
         advantages, valid = algorithm.advantages(trajectories, settings), trajectories.valid
         target = torch.from_numpy(advantages.value_target[valid])
@@ -238,17 +226,8 @@ class OnPolicyTrainer:
         progress = self.env_steps / self.steps
         rate = maths.linear(settings.learning_rate, 0.0, progress if settings.anneal else 0.0)
         learner.optimizer.param_groups[0]["lr"] = rate
-        minibatches = Minibatches(
-            learner,
-            buffer,
-            critic_obs,
-            advantages,
-            values.raw,
-            valid,
-            sequences,
-            self.hidden[learner.group.policy],
-            progress,
-        )
+        data = learner, buffer, critic_obs, advantages, values.raw, valid
+        minibatches = Minibatches(*data, sequences, hidden, progress)
         metrics = Metrics()
         parts = min(settings.n_minibatches, len(minibatches.units))
         for epoch in range(settings.n_epochs if parts else 0):
@@ -269,26 +248,6 @@ class OnPolicyTrainer:
             "value_scale": norm.scale,
             "learning_rate": rate,
         }
-
-    def compute_values(
-        self, i: int, learner: Learner, critic_obs: Parts, sequences: Sequences | None
-    ) -> critic.Values:
-        """Ask the critic of group ``i`` for all that its agents observed, ``critic_obs``
-        [T + 1, B, P, ...]; ``sequences`` are those of a recurrent one."""
-        rollout, group, final_obs = self.rollout, learner.group, []
-        acted = rollout.groups[i].acted
-        at, step, column = rollout.cut(group)
-        if len(at):
-            parts = self.critic_input.tensors(learner, rollout.finals, i)
-            final_obs = [part.flatten(0, 1)[at] for part in parts]
-        if sequences is None:
-            outputs = critic.critic_outputs(learner.critic, critic_obs, acted, final_obs, len(at))
-        else:
-            hidden = self.hidden[group.policy]
-            outputs = critic.recurrent_outputs(
-                learner, hidden, rollout, sequences, critic_obs, final_obs
-            )
-        return critic.Values.of(learner, acted, outputs, step, column)
 
     def update_minibatch(
         self, learner: Learner, minibatch: Minibatch, outputs: Outputs
@@ -315,10 +274,7 @@ class OnPolicyTrainer:
     def values(
         self, observations: Mapping[str, Observation], state: Array | None = None
     ) -> dict[str, Array]:
-        """Return V of what each agent observes, [R, ...], and of ``state`` [R, G]: float32 [R].
-
-        Recurrent critics begin an episode with it; those that observe actions are given none.
-        """
+        """Return V of what each agent observes, [R, ...], and of ``state`` [R, G]: float32 [R]."""
         agents, learners = self.rules.agents, list(self.learners.values())
         return critic.initial_values(self.critic_input, learners, agents, observations, state)
 
@@ -358,6 +314,27 @@ IPPO = trainer_of(ippo)
 
 
 # --- Parts ---------------------------------------------------------------------------------------
+
+
+def compute_values(
+    trainer: OnPolicyTrainer, i: int, learner: Learner, obs: Parts, sequences: Sequences | None
+) -> critic.Values:
+    """Ask the critic of group ``i`` for all that its agents observed, ``obs`` [T + 1, B, P, ...].
+
+    ``sequences`` of its decisions are those of a recurrent critic, whose hidden state moves on.
+    """
+    rollout, group = trainer.rollout, learner.group
+    acted, final_obs = rollout.groups[i].acted, []
+    at, step, column = rollout.cut(group)
+    if len(at):
+        parts = trainer.critic_input.tensors(learner, rollout.finals, i)
+        final_obs = [part.flatten(0, 1)[at] for part in parts]
+    if sequences is None:
+        outputs = critic.critic_outputs(learner.critic, obs, acted, final_obs, len(at))
+    else:
+        hidden = trainer.hidden[group.policy]
+        outputs = critic.recurrent_outputs(learner, hidden, rollout, sequences, obs, final_obs)
+    return critic.Values.of(learner, acted, outputs, step, column)
 
 
 def _trajectories(

@@ -18,7 +18,7 @@ import torch
 
 from corral.adapters.masked_distribution import MaskedCategorical
 from corral.errors import MaskError, NonFiniteError, UnsupportedSpaceError
-from corral.trainers.on_policy.buffer import Sequences
+from corral.trainers.on_policy.learner import Sequences, ValueNorm
 from corral.trainers.on_policy.networks import (
     Actions,
     Categorical,
@@ -29,7 +29,6 @@ from corral.trainers.on_policy.networks import (
     image_scales,
     legal_mask,
 )
-from corral.trainers.on_policy.value_norm import ValueNorm
 
 
 def random_numbers(seed: int = 0) -> Any:
