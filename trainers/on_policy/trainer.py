@@ -257,10 +257,13 @@ class OnPolicyTrainer:
         losses = algorithm.loss(minibatch, outputs, settings)
         learner.optimizer.zero_grad()
         losses.total.backward()  # type: ignore[no-untyped-call]
-        actor, critic = algorithm.gradients(learner, settings)
+        actor_norm, critic_norm = algorithm.gradients(learner, settings)
         with torch.no_grad():
-            scalars = algorithm.metrics(minibatch, outputs, losses, settings)
-            scalars |= {"grad_norm_actor": actor, "grad_norm_critic": critic}
+            scalars = {
+                **algorithm.metrics(minibatch, outputs, losses, settings),
+                "grad_norm_actor": actor_norm,
+                "grad_norm_critic": critic_norm,
+            }
             numbers = torch.stack(list(scalars.values())).tolist()  # one transfer for all
         for name, number in zip(scalars, numbers, strict=True):
             if not math.isfinite(number):
