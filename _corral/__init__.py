@@ -37,6 +37,8 @@ def __getattr__(name: str) -> Any:
     # Late, so that ``import corral`` alone stays light and no import runs in a circle.
     if name in _ON_DEMAND:
         return getattr(importlib.import_module(_ON_DEMAND[name]), name)
+    if name == "algorithms":
+        return importlib.import_module("corral.algorithms")
     raise AttributeError(f"module 'corral' has no attribute {name!r}")
 
 

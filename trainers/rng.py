@@ -1,4 +1,4 @@
-"""The generators that libraries draw from without being asked, kept apart for a run."""
+"""Generators of torch with a stream of their own, and those that libraries draw from unasked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ import torch
 from corral.envs.core import Array, generator
 from corral.trainers.runs.checkpoint import require_arrays
 
-__all__ = ["GlobalGenerators"]
+__all__ = ["GlobalGenerators", "torch_generator"]
+
+
+def torch_generator(seed: int, purpose: str, row: int) -> torch.Generator:
+    """Return a generator of torch with the stream of ``corral.envs.core.generator``."""
+    return torch.Generator().manual_seed(int(generator(seed, purpose, row).integers(2**63)))
 
 
 class GlobalGenerators:
@@ -23,15 +28,12 @@ class GlobalGenerators:
     """
 
     def __init__(self, seed: int) -> None:
-        torch_rng = torch.Generator().manual_seed(
-            int(generator(seed, "minibatch", 0).integers(2**63))
-        )
         self._own: tuple[Any, Any, Any] = (
             random.Random(seed).getstate(),
             np.random.RandomState(
                 generator(seed, "minibatch", 1).integers(2**32, dtype=np.uint32)
             ).get_state(),
-            torch_rng.get_state(),
+            torch_generator(seed, "minibatch", 0).get_state(),
         )
         self._others: tuple[Any, Any, Any] | None = None
 
@@ -45,7 +47,7 @@ class GlobalGenerators:
         _set_generators(self._others)
 
     def save(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """A JSON value and arrays."""
+        """Return a JSON value and arrays."""
         (version, numbers, gauss), legacy, torch_state = self._own
         document = {
             "python": [version, gauss],
@@ -59,6 +61,7 @@ class GlobalGenerators:
         return document, arrays
 
     def load(self, document: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+        """Go on from what ``save`` gave. Raises CheckpointError where it does not fit."""
         expected = {key: (a.shape, a.dtype) for key, a in self.save()[1].items()}
         require_arrays("generators", arrays, expected)
         version, gauss = document["python"]

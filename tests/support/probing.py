@@ -18,8 +18,10 @@ from corral.envs.core import Array, Rules
 from corral.envs.probes.base import Probe
 from corral.trainers.base import Update
 from corral.trainers.on_policy import maths
-from corral.trainers.on_policy.buffer import Rollout
-from corral.trainers.on_policy.trainer import IPPO, MAPPO, Learner
+from corral.trainers.on_policy.buffer import RolloutBuffer
+from corral.trainers.on_policy.learner import HiddenState, Learner
+from corral.trainers.on_policy.records import Advantages, Trajectories, gae, normalize
+from corral.trainers.on_policy.trainer import IPPO, MAPPO, OnPolicyTrainer
 
 GAMMA = 0.9
 
@@ -53,7 +55,7 @@ class Learned:
 
 def make_trainer(
     rules: Rules[Any],
-    trainer: type[MAPPO] = IPPO,
+    trainer: type[OnPolicyTrainer] = IPPO,
     *,
     seed: int = 0,
     steps: int = 1,
@@ -73,7 +75,7 @@ def make_trainer(
     )
 
 
-def learn(rules: Probe, trainer: type[MAPPO] = IPPO, **given: Any) -> Learned:
+def learn(rules: Probe, trainer: type[OnPolicyTrainer] = IPPO, **given: Any) -> Learned:
     """Train for the probe's budget, or ``steps``; see ``make_trainer``."""
     learner = make_trainer(rules, trainer, **{"steps": rules.budget, **given})
     updates = list(learner.learn())
@@ -84,7 +86,7 @@ def learn(rules: Probe, trainer: type[MAPPO] = IPPO, **given: Any) -> Learned:
 def values(trainer: Any, rules: Probe) -> Array:
     """What the critic says of the situations of the answer: [K, N]."""
     state = rules.answer(GAMMA).state
-    central = trainer.critic_input == "state"
+    central = trainer.critic_input.kind == "state"
     found = trainer.values(rules.observe(state), rules.global_state(state) if central else None)
     return np.stack([found[agent] for agent in rules.agents], axis=1)
 
@@ -140,13 +142,13 @@ def zeroed_advantages(patch: pytest.MonkeyPatch) -> None:
 
 def mixed_rewards(patch: pytest.MonkeyPatch) -> None:
     """Each agent learns from the mean of all agents' rewards."""
-    pay = Rollout.pay
+    store = RolloutBuffer.store_step
 
-    def mixed(self: Rollout, t: int, step: Any) -> None:
-        pay(self, t, step)
+    def mixed(self: RolloutBuffer, t: int, step: Any) -> None:
+        store(self, t, step)
         self.reward[t] = self.reward[t].mean(axis=-1, keepdims=True)
 
-    patch.setattr(Rollout, "pay", mixed)
+    patch.setattr(RolloutBuffer, "store_step", mixed)
 
 
 def ignored_mask(patch: pytest.MonkeyPatch) -> None:
@@ -161,28 +163,35 @@ def ignored_mask(patch: pytest.MonkeyPatch) -> None:
 
 def mask_lost_in_training(patch: pytest.MonkeyPatch) -> None:
     """Play knows the mask, the update does not."""
-    minibatch = MAPPO._minibatch
+    distribution = Learner.distribution
 
-    def blind(self: Any, learner: Any, views: Any, data: Any, *rest: Any) -> None:
-        minibatch(self, learner, views, {**data, "mask": torch.ones_like(data["mask"])}, *rest)
+    def blind(self: Learner, outputs: torch.Tensor, mask: torch.Tensor) -> Any:
+        learns = torch.is_grad_enabled()
+        return distribution(self, outputs, torch.ones_like(mask) if learns else mask)
 
-    patch.setattr(MAPPO, "_minibatch", blind)
+    patch.setattr(Learner, "distribution", blind)
+
+
+def other_algorithm(patch: pytest.MonkeyPatch, **changes: Any) -> None:
+    """Both trainers learn by their algorithm with some functions replaced."""
+    for trainer in (IPPO, MAPPO):
+        patch.setattr(trainer, "algorithm", trainer.algorithm.but(**changes))
 
 
 def _other_gae(patch: pytest.MonkeyPatch, change: Callable[[dict[str, Array]], Any]) -> None:
-    """Advantages of the arguments as ``change`` leaves them."""
-    gae = maths.gae
+    """Advantages of the trajectories as ``change`` leaves them."""
 
-    def changed(**given: Any) -> Array:
+    def changed(trajectories: Trajectories, settings: Any) -> Advantages:
+        given = dict(vars(trajectories))
         change(given)
-        return gae(**given)
+        return gae(Trajectories(**given), settings)
 
-    patch.setattr(maths, "gae", changed)
+    other_algorithm(patch, advantages=normalize(changed))
 
 
 def cut_taken_for_an_end(patch: pytest.MonkeyPatch) -> None:
     def change(given: dict[str, Array]) -> None:
-        given["final_value"] = np.zeros_like(given["final_value"])
+        given["final_obs_value"] = np.zeros_like(given["final_obs_value"])
 
     _other_gae(patch, change)
 
@@ -200,8 +209,8 @@ def value_after_the_reset(patch: pytest.MonkeyPatch) -> None:
     """A cut is worth what the next episode's first observation is, not its own last."""
 
     def change(given: dict[str, Array]) -> None:
-        following = np.concatenate([given["value"][1:], given["last_value"][None]])
-        given["final_value"] = np.where(given["final_value"] != 0, following, 0)
+        following = np.concatenate([given["value"][1:], given["bootstrap_value"][None]])
+        given["final_obs_value"] = np.where(given["final_obs_value"] != 0, following, 0)
 
     _other_gae(patch, change)
 
@@ -243,25 +252,23 @@ def early_rewards_credited(patch: pytest.MonkeyPatch) -> None:
 
 def memory_outlives_episodes(patch: pytest.MonkeyPatch) -> None:
     """Recurrent state is not reset, in play nor in training."""
-    from corral.trainers.on_policy import trainer as mappo
 
-    def never(rollout: Rollout, track: Any) -> Array:
-        steps = len(rollout.over)
-        return np.zeros((steps, rollout.over.shape[1] * len(track.seat.agents)), dtype=bool)
+    def never(self: RolloutBuffer, group: Any) -> Array:
+        return np.zeros((len(self.over), self.over.shape[1] * len(group.agents)), dtype=bool)
 
-    patch.setattr(MAPPO, "_forget", lambda self, num_envs: None)
-    patch.setattr(mappo, "_begins", never)
+    patch.setattr(HiddenState, "reset", lambda self, env_rows: None)
+    patch.setattr(RolloutBuffer, "begins", never)
 
 
 def returns_cut_with_the_rollout(patch: pytest.MonkeyPatch) -> None:
-    """Returns forget what was paid before the rollout's beginning."""
-    collect = MAPPO._collect
+    """Returns forget the rewards from before the rollout's beginning."""
+    collect = OnPolicyTrainer.collect
 
     def forgetful(self: Any) -> Any:
-        self._batch._returns[...] = 0
+        self.batch._returns[...] = 0
         return collect(self)
 
-    patch.setattr(MAPPO, "_collect", forgetful)
+    patch.setattr(OnPolicyTrainer, "collect", forgetful)
 
 
 def plain_normalization(patch: pytest.MonkeyPatch) -> None:

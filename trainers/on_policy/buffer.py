@@ -1,13 +1,16 @@
-"""What a team saw, did and was paid in a rollout, kept in arrays that are made once.
+"""What agents observed, did and were rewarded with in a rollout, in arrays that are made once.
 
-t = 0 .. T - 1 are the steps; what is seen after the last one stands at t = T
-P agents of one policy; a column c = copy * P + place is one of them in one copy, C = B * P
+    T  steps; the observations after the last one stand at t = T
+    P  agents of one group          C = B * P columns, c = env * P + agent
+    E  final observations, of episodes and agents that a time limit cut
+
+Moments [*L] are [T + 1, B] in a rollout and [E] of its final observations.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,24 +18,36 @@ from typing import Any
 import numpy as np
 import torch
 
+from corral.envs.batch import BatchStep
+from corral.envs.core import AgentViews, Array, Observation, Rules
+from corral.envs.masks import MASK, OBSERVATION, as_legal
+from corral.errors import NonFiniteError, UnsupportedSpaceError
+from corral.trainers.base import Episode
+from corral.trainers.evaluation.players import take_tree
 from corral.adapters.networks import Parts
 from corral.adapters.spaces import ActionCodec, ObservationCodec
-from corral.envs.batch import BatchStep
-from corral.envs.core import AgentViews, Array, Observation
-from corral.envs.masks import as_legal
-from corral.errors import NonFiniteError
-from corral.trainers.base import Episode
 
-__all__ = ["Accounts", "Frames", "Rollout", "Seat", "Sequences", "Track", "frame_parts", "joined"]
+__all__ = [
+    "Accounts",
+    "AgentGroup",
+    "FinalObservations",
+    "GroupBuffer",
+    "ObservationBuffer",
+    "RolloutBuffer",
+    "make_groups",
+]
+
+
+# --- Agents --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Seat:
-    """Where the agents of one policy sit, and how their spaces are laid out."""
+class AgentGroup:
+    """The agents of one policy, and how their spaces become tensors."""
 
     policy: str
     agents: tuple[str, ...]
-    places: Array  # int64 [P] of the agents, along axis N
+    index: Array  # int64 [P] of the agents, along axis N
     layout: ObservationCodec
     actions: ActionCodec
     identities: int  # columns of the vector that tell which agent it is: P, or 0
@@ -40,38 +55,78 @@ class Seat:
     @cached_property
     def columns(self) -> Any:
         """An index along axis N; a slice where it can be, which copies nothing."""
-        first, count = int(self.places[0]), len(self.places)
-        if np.array_equal(self.places, np.arange(first, first + count)):
+        first, count = int(self.index[0]), len(self.index)
+        if np.array_equal(self.index, np.arange(first, first + count)):
             return slice(first, first + count)
-        return self.places
+        return self.index
+
+    def own(self, values: Array) -> Array:
+        """Return the group's columns [T, C] of ``values`` [T, B, N]."""
+        return values[:, :, self.columns].reshape(len(values), -1)
 
 
-class Frames:
-    """Moments [*L], each seen by the agents of one seat: all that networks are shown of it."""
+def make_groups(rules: Rules[Any], policies: Mapping[str, str], agent_id: bool) -> list[AgentGroup]:
+    """Return a group for each policy. Raises UnsupportedSpaceError where its agents differ."""
+    groups = []
+    agents = list(rules.agents)
+    for name in dict.fromkeys(policies.values()):
+        own = [agent for agent in agents if policies[agent] == name]
+        spaces = {
+            agent: (rules.observation_space(agent), rules.action_space(agent)) for agent in own
+        }
+        for agent in own[1:]:
+            for first, other in zip(spaces[own[0]], spaces[agent], strict=True):
+                if first != other:
+                    raise UnsupportedSpaceError(
+                        f"policy {name} plays {own[0]} with {first} and {agent} with {other}: "
+                        "agents of one policy must be alike. Give policies='separate', or a "
+                        "mapping that keeps them apart"
+                    )
+        observation_space, action_space = spaces[own[0]]
+        layout = ObservationCodec.of(own[0], observation_space)
+        actions = ActionCodec(own[0], action_space)
+        actions.require_mask(own[0], observation_space)
+        index = np.array([agents.index(agent) for agent in own])
+        identities = len(own) if agent_id and len(own) > 1 else 0
+        groups.append(AgentGroup(name, tuple(own), index, layout, actions, identities))
+    return groups
 
-    def __init__(self, seat: Seat, *shape: int) -> None:
-        layout, agents = seat.layout, len(seat.agents)
-        self.seat = seat
-        self.vector = np.zeros((*shape, agents, layout.width + seat.identities), np.float32)
-        if seat.identities:
+
+# --- Observations and actions --------------------------------------------------------------------
+
+
+class ObservationBuffer:
+    """Moments [*L] of one group: its observations as networks take them, and its actions.
+
+    ``vector`` float32 [*L, P, F], ``images`` uint8 [*L, P, C, H, W], ``mask`` bool [*L, P, A],
+    ``action`` [*L, P, ...], and ``acting`` bool [*L, P]: whose action counts.
+    """
+
+    def __init__(self, group: AgentGroup, *shape: int) -> None:
+        layout, agents = group.layout, len(group.agents)
+        self.group = group
+        self.vector = np.zeros((*shape, agents, layout.width + group.identities), np.float32)
+        if group.identities:
             self.vector[..., layout.width :] = np.eye(agents, dtype=np.float32)
         self.images = [np.zeros((*shape, agents, *image), np.uint8) for image in layout.images]
-        self.mask = np.ones((*shape, agents, seat.actions.masks), dtype=bool)
+        self.mask = np.ones((*shape, agents, group.actions.masks), dtype=bool)
+        self.action = np.zeros((*shape, agents, *group.actions.shape), group.actions.dtype)
+        self.acting = np.zeros((*shape, agents), dtype=bool)
 
-    def see(self, at: Any, observations: Mapping[str, Observation]) -> None:
-        """Take in what is seen at moment ``at``, [B, ...] for each agent.
+    def store(self, at: Any, observations: Mapping[str, Observation]) -> None:
+        """Store the observations [B, ...] of all agents at moment ``at``.
 
         Raises NonFiniteError for numbers that are not finite, MaskError for what is no mask.
         """
-        seat, layout = self.seat, self.seat.layout
+        group, layout = self.group, self.group.layout
         vector, images, mask = self.vector[at], [image[at] for image in self.images], self.mask[at]
         # Other warnings than ours would come of numbers that are no longer finite.
         with np.errstate(all="ignore"):
             block: Any = None
             if isinstance(observations, AgentViews):
-                block = observations.blocks["observation"]
+                block = observations.blocks[OBSERVATION]
             if isinstance(block, np.ndarray) and layout.wrapped:
-                own = block[:, seat.columns]  # [B, P, ...]
+                own = block[:, group.columns]  # [B, P, ...]
                 rows = own.shape[0] * own.shape[1]
                 layout.write(
                     own.reshape(rows, *own.shape[2:]),
@@ -79,60 +134,94 @@ class Frames:
                     [image.reshape(rows, *image.shape[2:]) for image in images],
                 )
             else:
-                for j, agent in enumerate(seat.agents):
+                for j, agent in enumerate(group.agents):
                     inner = layout.inner(observations[agent])
                     layout.write(inner, vector[:, j], [image[:, j] for image in images])
-            finite = np.isfinite(vector.sum())
-        if not finite and not np.isfinite(vector).all():
-            copy, j = np.argwhere(~np.isfinite(vector).all(axis=-1))[0]
+        wrong = _not_finite(vector)
+        if wrong is not None:
             raise NonFiniteError(
-                f"copy {copy}, {seat.agents[j]}: the observation holds a number that is not "
-                "finite; mend the environment"
+                f"copy {wrong[0]}, {group.agents[wrong[1]]}: the observation holds a number that "
+                "is not finite; mend the environment"
             )
         if layout.masked:
             if isinstance(observations, AgentViews):
-                own = observations.blocks["action_mask"][:, seat.columns]
-                mask[...] = as_legal(seat.agents[0], own)
+                own = observations.blocks[MASK][:, group.columns]
+                mask[...] = as_legal(group.agents[0], own)
             else:
-                for j, agent in enumerate(seat.agents):
-                    mask[:, j] = as_legal(agent, observations[agent]["action_mask"])
+                for j, agent in enumerate(group.agents):
+                    mask[:, j] = as_legal(agent, observations[agent][MASK])
+
+    def tensors(
+        self, at: Any, rows: Array | None, device: torch.device
+    ) -> tuple[Parts, torch.Tensor]:
+        """Return network inputs and masks, [R, ...], of ``rows`` of moment ``at``; None: of all."""
+        found, count = [], math.prod(self.acting[at].shape)
+        arrays: list[Array] = [self.vector, *self.images, self.mask]
+        for values in arrays:
+            flat = values[at].reshape(count, *values.shape[self.acting.ndim :])
+            found.append(torch.from_numpy(flat if rows is None else flat[rows]).to(device))
+        return found[:-1], found[-1]
 
 
-class Track(Frames):
-    """What the agents of one policy saw and did, step by step."""
+class GroupBuffer(ObservationBuffer):
+    """A group's moments [T + 1, B] of a rollout; ``log_prob`` float32 [T, B, P] of its actions."""
 
-    def __init__(self, seat: Seat, steps: int, num_envs: int) -> None:
-        super().__init__(seat, steps + 1, num_envs)
-        shape = (steps, num_envs, len(seat.agents))
-        self.action = np.zeros((*shape, *seat.actions.shape), seat.actions.dtype)
-        self.log_prob = np.zeros(shape, dtype=np.float32)
-        self.next_action = np.zeros_like(self.action[0])  # of t = T, where it is needed
+    def __init__(self, group: AgentGroup, steps: int, num_envs: int) -> None:
+        super().__init__(group, steps + 1, num_envs)
+        self.log_prob = np.zeros((steps, num_envs, len(group.agents)), dtype=np.float32)
 
-
-def frame_parts(
-    frames: Frames, at: Any, rows: Array | None, device: torch.device
-) -> tuple[Parts, Any]:
-    """Parts and masks, [R, ...], of the columns of moment ``at``."""
-    tensors, count = [], math.prod(frames.vector[at].shape[:-1])
-    seen: list[Array] = [frames.vector, *frames.images, frames.mask]
-    for values in seen:
-        flat = values[at].reshape(count, *values.shape[frames.vector.ndim - 1 :])
-        tensors.append(torch.from_numpy(flat if rows is None else flat[rows]).to(device))
-    return tensors[:-1], tensors[-1]
+    @property
+    def acted(self) -> Array:
+        """Which columns decided in step t: bool [T, C]."""
+        return self.acting[:-1].reshape(len(self.log_prob), -1)
 
 
-class Rollout:
-    """T steps of B copies: one Track per seat, and what all share."""
+@dataclass(frozen=True)
+class FinalObservations:
+    """The last observations of what a time limit cut: E moments, of all groups."""
+
+    step: Array  # int64 [E]
+    env: Array  # int64 [E]
+    state: Array  # float32 [E, G]
+    groups: list[ObservationBuffer]
+
+    @classmethod
+    def join(cls, all_of: Sequence[FinalObservations]) -> FinalObservations:
+        """Return those of several steps, one after the other."""
+        groups = []
+        for buffers in zip(*(each.groups for each in all_of), strict=True):
+            joined = ObservationBuffer(buffers[0].group, 0)
+            for name in ("vector", "mask", "action", "acting"):
+                setattr(joined, name, np.concatenate([getattr(each, name) for each in buffers]))
+            images = zip(*(each.images for each in buffers), strict=True)
+            joined.images = [np.concatenate(pictures) for pictures in images]
+            groups.append(joined)
+        step, env, state = (
+            np.concatenate([getattr(each, name) for each in all_of])
+            for name in ("step", "env", "state")
+        )
+        return cls(step, env, state, groups)
+
+
+# --- The rollout ---------------------------------------------------------------------------------
+
+
+class RolloutBuffer:
+    """T steps of B environments: one GroupBuffer per group, and what all share."""
 
     def __init__(
-        self, seats: Sequence[Seat], steps: int, num_envs: int, agents: Sequence[str], features: int
+        self,
+        groups: Sequence[AgentGroup],
+        steps: int,
+        num_envs: int,
+        agents: Sequence[str],
+        features: int,
     ) -> None:
+        """``features`` is the width of the global state, 0 where no critic observes it."""
         self.agents = tuple(agents)
-        self.tracks = [Track(seat, steps, num_envs) for seat in seats]
+        self.groups = [GroupBuffer(group, steps, num_envs) for group in groups]
         shape = (steps, num_envs, len(agents))
         self.reward = np.zeros(shape, dtype=np.float32)
-        self.acted = np.zeros(shape, dtype=bool)
-        self.acting = np.zeros(shape[1:], dtype=bool)  # at t = T
         self.terminated = np.zeros(shape, dtype=bool)
         self.truncated = np.zeros(shape, dtype=bool)
         self.over = np.zeros(shape[:2], dtype=bool)  # whether step t was an episode's last
@@ -140,110 +229,113 @@ class Rollout:
         self.begin()
 
     def begin(self) -> None:
-        """Forget the ends of the rollout before; all else is written over."""
-        # Moments that were an episode's last for an agent that was cut: E of them in all.
-        self.final_step: list[Array] = []
-        self.final_copy: list[Array] = []
-        self.final_state: list[Array] = []
-        self.finals: list[list[Frames]] = [[] for _ in self.tracks]
-        self.final_action: list[list[Array]] = [[] for _ in self.tracks]
-        self.final_acts: list[list[Array]] = [[] for _ in self.tracks]
+        """Drop the final observations of the rollout before; all else is written over."""
+        self._finals: list[FinalObservations] = []
 
-    def see(self, t: int, observations: Mapping[str, Observation], state: Array | None) -> None:
-        for track in self.tracks:
-            track.see(t, observations)
-        if state is not None:
-            self._put_state(self.state[t], state)
+    @property
+    def finals(self) -> FinalObservations:
+        """All final observations of the rollout."""
+        if len(self._finals) != 1:
+            none = np.zeros(0, dtype=np.int64)
+            groups = [ObservationBuffer(buffer.group, 0) for buffer in self.groups]
+            empty = FinalObservations(none, none, self.state[0, :0], groups)
+            self._finals = [FinalObservations.join([empty, *self._finals])]
+        return self._finals[0]
 
-    def pay(self, t: int, step: BatchStep) -> None:
-        """Take in what step ``t`` brought, but for what is seen next."""
+    def store_obs(
+        self, t: int, observations: Mapping[str, Observation], state: Array | None, acting: Array
+    ) -> None:
+        """Store what step ``t`` is decided on, [B, ...], and who decides, ``acting`` [B, N]."""
+        for buffer in self.groups:
+            buffer.store(t, observations)
+            buffer.acting[t] = acting[:, buffer.group.columns]
+        _store_state(self.state[t], state)
+
+    def store_step(self, t: int, step: BatchStep) -> None:
+        """Store rewards and endings of step ``t``."""
         self.reward[t] = step.reward
-        with np.errstate(all="ignore"):
-            finite = np.isfinite(self.reward[t].sum())
-        if not finite and not np.isfinite(step.reward).all():
-            copy, i = np.argwhere(~np.isfinite(step.reward))[0]
+        wrong = _not_finite(step.reward)
+        if wrong is not None:
+            env, i = wrong
             raise NonFiniteError(
-                f"copy {copy}, {self.agents[i]}: the reward is {step.reward[copy, i]}"
+                f"copy {env}, {self.agents[i]}: the reward is {step.reward[env, i]}"
             )
         self.terminated[t] = step.terminated
         self.truncated[t] = step.truncated
         self.over[t] = step.over
 
-    def see_last(
-        self, t: int, rows: Array, observations: Mapping[str, Observation], state: Array | None
-    ) -> list[Frames]:
-        """Take in the last moments of agents that were cut in step ``t`` of ``rows`` [D]."""
-        self.final_step.append(np.full(len(rows), t))
-        self.final_copy.append(rows)
-        wide = np.zeros((len(rows), self.state.shape[-1]), dtype=np.float32)
-        if state is not None:
-            self._put_state(wide, state)
-        self.final_state.append(wide)
-        seen = []
-        for track, kept in zip(self.tracks, self.finals, strict=True):
-            frames = Frames(track.seat, len(rows))
-            frames.see(..., observations)
-            kept.append(frames)
-            seen.append(frames)
-        return seen
+    def store_final_obs(
+        self, t: int, step: BatchStep, state_now: Callable[[], Array | None]
+    ) -> Iterator[tuple[list[ObservationBuffer], Mapping[str, Observation], Array]]:
+        """Store the last observations of agents that were cut in step ``t``.
 
-    def _put_state(self, target: Array, state: Array) -> None:
-        with np.errstate(all="ignore"):
-            target[...] = state
-            finite = np.isfinite(target.sum())
-        if not finite and not np.isfinite(target).all():
-            copy = np.argwhere(~np.isfinite(target))[0, 0]
-            raise NonFiniteError(
-                f"copy {copy}: global_state holds a number that is not finite; mend the environment"
-            )
+        Yields what was stored, [D, ...], the observations, and of which rows they are: int64 [D].
+        ``state_now`` gives the global state after the step.
+        """
+        cut = self.truncated[t].any(axis=1)
+        done = np.zeros(0, np.int64) if step.finished is None else step.finished.rows
+        if step.finished is not None and cut[done].any():
+            kept, features = cut[done], self.state.shape[-1]
+            obs = take_tree(step.finished.observations, kept)
+            state = step.finished.global_state[kept] if features else None
+            yield self._store_finals(t, done[kept], obs, state), obs, done[kept]
+        # A single agent's limit, while the others go on: its last observation is this step's.
+        rows = np.setdiff1d(np.flatnonzero(cut), done)
+        if len(rows):
+            obs, state = take_tree(step.observations, rows), state_now()
+            own = None if state is None else state[rows]
+            yield self._store_finals(t, rows, obs, own), obs, rows
+
+    def _store_finals(
+        self, t: int, env_rows: Array, observations: Mapping[str, Observation], state: Array | None
+    ) -> list[ObservationBuffer]:
+        wide = np.zeros((len(env_rows), self.state.shape[-1]), dtype=np.float32)
+        _store_state(wide, state)
+        buffers = [ObservationBuffer(buffer.group, len(env_rows)) for buffer in self.groups]
+        for buffer in buffers:
+            buffer.store(..., observations)
+            # Who would decide: a mask tells; without one, whoever was cut.
+            buffer.acting[...] = self.truncated[t][env_rows][:, buffer.group.index]
+            if buffer.group.layout.masked:
+                buffer.acting &= buffer.mask.any(axis=-1)
+        steps = np.full(len(env_rows), t)
+        self._finals.append(FinalObservations(steps, env_rows, wide, buffers))
+        return buffers
+
+    def cut(self, group: AgentGroup) -> tuple[Array, Array, Array]:
+        """Return where a group's agents were cut: rows of its final observations [E * P], and of
+        each of them its step and its column."""
+        finals = self.finals
+        cut = self.truncated[:, :, group.columns][finals.step, finals.env]  # [E, P]
+        event, agent = np.nonzero(cut)
+        column = finals.env[event] * len(group.agents) + agent
+        return np.flatnonzero(cut), finals.step[event], column
+
+    def begins(self, group: AgentGroup) -> Array:
+        """Tell where episodes begin after the first step: bool [T, C]."""
+        over = np.repeat(self.over, len(group.agents), axis=1)  # [T, C]
+        return np.concatenate([np.zeros_like(over[:1]), over[:-1]])
 
 
-def joined(arrays: Sequence[Array]) -> Array:
-    """Of whole numbers, one after the other; there may be none."""
-    return np.concatenate(arrays) if arrays else np.zeros(0, dtype=np.int64)
+def _store_state(target: Array, state: Array | None) -> None:
+    if state is None or not target.size:
+        return  # no critic observes it
+    with np.errstate(all="ignore"):
+        target[...] = np.asarray(state).reshape(target.shape)
+    wrong = _not_finite(target)
+    if wrong is not None:
+        raise NonFiniteError(
+            f"copy {wrong[0]}: global_state holds a number that is not finite; mend the environment"
+        )
 
 
-class Sequences:
-    """The decisions of a rollout, as the sequences that a memory goes through.
-
-    A sequence is what one column decided in one episode; steps in which it does not act leave no
-    trace in it. Decisions are numbered in the order of ``acted`` [T, C], flattened.
-    """
-
-    def __init__(self, acted: Array, begins: Array) -> None:
-        """``begins`` bool [T, C] tells where an episode begins within the rollout."""
-        columns = acted.shape[1]
-        self.acted = acted
-        self.episode = begins.cumsum(axis=0)  # [T, C] 0: the one that was going on
-        t, c = np.nonzero(acted)
-        self.rows = t * columns + c  # int64 [R] of the decisions in [T * C]
-        keys, self.sequence = np.unique(self.episode[t, c] * columns + c, return_inverse=True)
-        self.column = keys % columns  # int64 [S]
-        self.goes_on = keys < columns  # bool [S] whether it began before the rollout
-        order = np.argsort(self.sequence, kind="stable")
-        self.lengths = np.bincount(self.sequence, minlength=len(keys))
-        self._starts = np.concatenate([[0], self.lengths.cumsum()[:-1]]).astype(np.int64)
-        self._order = order  # decisions, sequence by sequence
-
-    def pick(self, chosen: Array) -> tuple[Array, Array, Array]:
-        """The decisions [R'] of ``chosen`` sequences [S'], numbered as above; their places, padded,
-        as numbers of these [L, S']; and where each of these stands in that, flattened: [R']."""
-        lengths = self.lengths[chosen]
-        rank = np.arange(int(lengths.max(initial=0)))[:, None]  # [L, 1]
-        inside = rank < lengths  # [L, S']
-        decisions = self._order[(self._starts[chosen] + rank)[inside]]
-        padded = np.zeros(inside.shape, dtype=np.int64)
-        padded[inside] = np.arange(len(decisions))
-        return decisions, padded, np.flatnonzero(inside)
-
-    def last_decision(self) -> Array:
-        """The latest decision of the same episode up to each step: int64 [T, C]; -1: none."""
-        t = np.arange(len(self.acted))[:, None]
-        latest = np.maximum.accumulate(np.where(self.acted, t, -1))
-        first = np.maximum.accumulate(np.where(np.diff(self.episode, axis=0, prepend=0) > 0, t, 0))
-        number = np.cumsum(self.acted).reshape(self.acted.shape) - 1
-        columns = np.arange(self.acted.shape[1])
-        return np.where(latest >= first, number[np.maximum(latest, 0), columns], -1)
+def _not_finite(values: Array) -> tuple[int, int] | None:
+    """Return the first two indices of the first number that is not finite; None: there is none."""
+    with np.errstate(all="ignore"):
+        if np.isfinite(values.sum()):  # quick; large numbers alone are no fault
+            return None
+    wrong = np.argwhere(~np.isfinite(values))
+    return (int(wrong[0][0]), int(wrong[0][1])) if len(wrong) else None
 
 
 class Accounts:

@@ -1,28 +1,28 @@
-"""One policy that learns: who plays it, its networks, and what trains them."""
+"""One policy that learns: its networks, what trains them, and their hidden states."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
+from corral.envs.core import Array
+from corral.trainers.on_policy.buffer import AgentGroup
 from corral.adapters.masked_distribution import Distribution, make_distribution
-from corral.adapters.networks import Network
-from corral.adapters.spaces import ActionCodec, ObservationCodec
-from corral.envs.core import Rules
-from corral.errors import UnsupportedSpaceError
-from corral.trainers.on_policy.buffer import Seat
+from corral.adapters.networks import Network, Parts
 from corral.trainers.on_policy.settings import IPPOSettings
-from corral.trainers.on_policy.value_norm import ValueNorm
 
-__all__ = ["CriticInput", "Learner", "device_of", "make_seats"]
+__all__ = ["HiddenState", "Learner", "Sequences", "ValueNorm", "device_of", "unroll"]
 
-CriticInput = tuple[int, Sequence[tuple[int, int, int]], Sequence[float]]
-"""What a critic sees: the columns of its vector, its images, and what scales them."""
+InputSize = tuple[int, Sequence[tuple[int, int, int]], Sequence[float]]
+"""The columns of a network's vector, the shapes of its images, and what scales them."""
+
+SMALLEST_VARIANCE = 1e-8
+"""Below it, returns count as constant."""
 
 
 class Learner(nn.Module):
@@ -30,16 +30,16 @@ class Learner(nn.Module):
 
     def __init__(
         self,
-        seat: Seat,
+        group: AgentGroup,
         settings: IPPOSettings,
-        critic_sees: CriticInput,
-        *,
+        critic_size: InputSize,
+        optimizer: Callable[[Iterable[nn.Parameter], Any], torch.optim.Optimizer],
         rng: torch.Generator,
         device: torch.device,
         trained: bool,
     ) -> None:
         super().__init__()
-        self.seat = seat
+        self.group = group
         self.device = device
         self.trained = trained
         self.kl_coef = settings.kl_coef
@@ -58,11 +58,11 @@ class Learner(nn.Module):
                 generator=rng,
             )
 
-        layout, actions = seat.layout, seat.actions
-        width = layout.width + seat.identities
+        layout, actions = group.layout, group.actions
+        width = layout.width + group.identities
         scales = layout.scales
         self.actor = network(width, layout.images, scales, outputs=actions.outputs, gain=0.01)
-        self.critic = network(*critic_sees, outputs=1, gain=1.0)
+        self.critic = network(*critic_size, outputs=1, gain=1.0)
         self.log_std: nn.Parameter | None = None
         if actions.continuous:
             first = torch.full((actions.outputs,), math.log(settings.action_std))
@@ -72,44 +72,180 @@ class Learner(nn.Module):
         own = [] if self.log_std is None else [self.log_std]
         self.actor_parameters = [*self.actor.parameters(), *own]
         self.critic_parameters = list(self.critic.parameters())
-        self.optimizer = torch.optim.Adam(self.parameters(), lr=1.0, eps=1e-5, fused=True)
+        self.optimizer = optimizer(self.parameters(), settings)
 
     def distribution(self, outputs: torch.Tensor, mask: torch.Tensor) -> Distribution:
-        """What is played: of the actor's ``outputs`` [R, ...] and ``mask`` bool [R, ...]."""
-        return make_distribution(self.seat.actions, outputs, mask, self.log_std)
+        """Return the distribution of actions for ``outputs`` [R, ...] of the actor, with ``mask``
+        bool [R, A]."""
+        return make_distribution(self.group.actions, outputs, mask, self.log_std)
+
+    def tensor(self, values: Array) -> torch.Tensor:
+        """Return ``values`` on the learner's device; on the CPU it may share their memory."""
+        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
 
 
-def make_seats(rules: Rules[Any], policies: Mapping[str, str], agent_id: bool) -> list[Seat]:
-    """A seat for each policy. Raises UnsupportedSpaceError where its agents differ."""
-    seats = []
-    agents = list(rules.agents)
-    for name in dict.fromkeys(policies.values()):
-        own = [agent for agent in agents if policies[agent] == name]
-        spaces = {
-            agent: (rules.observation_space(agent), rules.action_space(agent)) for agent in own
-        }
-        for agent in own[1:]:
-            for first, other in zip(spaces[own[0]], spaces[agent], strict=True):
-                if first != other:
-                    raise UnsupportedSpaceError(
-                        f"policy {name} plays {own[0]} with {first} and {agent} with {other}: "
-                        "agents of one policy must be alike. Give policies='separate', or a "
-                        "mapping that keeps them apart"
-                    )
-        seen, played = spaces[own[0]]
-        layout, actions = ObservationCodec.of(own[0], seen), ActionCodec(own[0], played)
-        actions.require_mask(own[0], seen)
-        places = np.array([agents.index(agent) for agent in own])
-        identities = len(own) if agent_id and len(own) > 1 else 0
-        seats.append(Seat(name, tuple(own), places, layout, actions, identities))
-    return seats
-
-
-def device_of(name: str, seats: Sequence[Seat]) -> torch.device:
-    """Small networks are faster on the CPU: "auto" takes CUDA for images alone."""
+def device_of(name: str, groups: Sequence[AgentGroup]) -> torch.device:
+    """Return the device called ``name``; "auto" takes CUDA for images alone, since small networks
+    are faster on the CPU."""
     if name == "auto":
-        pictures = any(seat.layout.images for seat in seats)
+        pictures = any(group.layout.images for group in groups)
         name = "cuda" if pictures and torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
         raise ValueError("device='cuda': torch finds no CUDA device here; give 'cpu' or 'auto'")
     return torch.device(name)
+
+
+class ValueNorm(nn.Module):
+    """A running mean and variance of returns, without the bias of its beginning.
+
+    m <- d m + (1 - d) mean(batch), the same for squares and for the weight w of all batches (1
+    each); the mean is m / w. This is ValueNorm of Yu et al. (The Surprising Effectiveness of
+    PPO in Cooperative Multi-Agent Games, 2022), and Adam's correction of bias. The sums are
+    float64, and part of the ``state_dict``. Before the first ``update`` nothing is scaled.
+    """
+
+    total: torch.Tensor
+    squares: torch.Tensor
+    weight: torch.Tensor
+
+    def __init__(self, decay: float = 0.99, enabled: bool = True) -> None:
+        super().__init__()
+        self.decay = decay
+        self.enabled = enabled
+        for name in ("total", "squares", "weight"):
+            self.register_buffer(name, torch.zeros((), dtype=torch.float64))
+
+    @property
+    def mean(self) -> float:
+        return float(self.total / self.weight) if self._used else 0.0
+
+    @property
+    def scale(self) -> float:
+        """The standard deviation of returns."""
+        if not self._used:
+            return 1.0
+        variance = float(self.squares / self.weight) - self.mean**2
+        return math.sqrt(max(variance, SMALLEST_VARIANCE, 1e-12 * self.mean**2))
+
+    def update(self, returns: torch.Tensor) -> None:
+        """Account for ``returns`` [R]; an empty batch changes nothing."""
+        if not self.enabled or not returns.numel():
+            return
+        wide = returns.detach().to(torch.float64)
+        for mean, new in (
+            (self.total, wide.mean()),
+            (self.squares, wide.square().mean()),
+            (self.weight, torch.ones((), dtype=torch.float64)),
+        ):
+            mean.mul_(self.decay).add_(new.to(mean.device), alpha=1 - self.decay)
+
+    def normalize(self, returns: torch.Tensor) -> torch.Tensor:
+        """Scale ``returns`` [R] for the critic."""
+        return (returns - self.mean) / self.scale
+
+    def restore(self, values: torch.Tensor) -> torch.Tensor:
+        """Scale the critic's ``values`` back."""
+        return values * self.scale + self.mean
+
+    @property
+    def _used(self) -> bool:
+        return self.enabled and float(self.weight) > 0
+
+
+# --- Recurrent networks --------------------------------------------------------------------------
+
+
+class Picked(NamedTuple):
+    """The R decisions of some sequences, and how they are laid out to be unrolled."""
+
+    decisions: Array  # int64 [R] numbered as in Sequences
+    padded: Array  # int64 [L, S] their positions in ``decisions``, sequence by sequence
+    at: Array  # int64 [R] where each of them stands in ``padded``, flattened
+
+
+class Sequences:
+    """The decisions of a rollout, as the sequences that a recurrent network goes through.
+
+    A sequence is what one column decided in one episode; steps in which it does not act leave no
+    trace in it. Decisions are numbered in the order of ``acted`` [T, C], flattened.
+    """
+
+    def __init__(self, acted: Array, begins: Array) -> None:
+        """``begins`` bool [T, C] tells where an episode begins within the rollout."""
+        columns = acted.shape[1]
+        self.acted = acted
+        self.episode = begins.cumsum(axis=0)  # [T, C] 0: the one that was going on
+        t, c = np.nonzero(acted)
+        self.rows = t * columns + c  # int64 [R] of the decisions in [T * C]
+        keys, self.sequence = np.unique(self.episode[t, c] * columns + c, return_inverse=True)
+        self.column = keys % columns  # int64 [S]
+        self.goes_on = keys < columns  # bool [S] whether it began before the rollout
+        self.lengths = np.bincount(self.sequence, minlength=len(keys))
+        self._starts = np.concatenate([[0], self.lengths.cumsum()[:-1]]).astype(np.int64)
+        self._order = np.argsort(self.sequence, kind="stable")  # decisions, by sequence
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def pick(self, chosen: Array) -> Picked:
+        """Return the decisions of ``chosen`` sequences [S]."""
+        lengths = self.lengths[chosen]
+        rank = np.arange(int(lengths.max(initial=0)))[:, None]  # [L, 1]
+        inside = rank < lengths  # [L, S]
+        decisions = self._order[(self._starts[chosen] + rank)[inside]]
+        padded = np.zeros(inside.shape, dtype=np.int64)
+        padded[inside] = np.arange(len(decisions))
+        return Picked(decisions, padded, np.flatnonzero(inside))
+
+    def hidden_at_start(self, chosen: Array, hidden: Array) -> Array:
+        """Return the hidden states [S, H] that ``chosen`` sequences start with; ``hidden`` [C, H]
+        is that of the columns at the rollout's beginning."""
+        goes_on = self.goes_on[chosen][:, None]
+        return np.where(goes_on, hidden[self.column[chosen]], np.float32(0))
+
+    def last_decision(self) -> Array:
+        """Return each step's latest decision of the same episode: int64 [T, C]; -1: none."""
+        t = np.arange(len(self.acted))[:, None]
+        latest = np.maximum.accumulate(np.where(self.acted, t, -1))
+        first = np.maximum.accumulate(np.where(np.diff(self.episode, axis=0, prepend=0) > 0, t, 0))
+        number = np.cumsum(self.acted).reshape(self.acted.shape) - 1
+        columns = np.arange(self.acted.shape[1])
+        return np.where(latest >= first, number[np.maximum(latest, 0), columns], -1)
+
+
+def unroll(
+    learner: Learner, network: Network, parts: Parts, rows: torch.Tensor, hidden: Array, to: Picked
+) -> torch.Tensor:
+    """Return the hidden states [R, H] of ``network`` after the decisions that are picked.
+
+    ``rows`` int64 [R] are those of the decisions in ``parts`` [T * C, ...], ``hidden`` [S, H] what
+    each sequence starts with.
+    """
+    return network.unroll(
+        [part.index_select(0, rows) for part in parts],
+        learner.tensor(hidden),
+        learner.tensor(to.padded),
+        learner.tensor(to.at),
+    )
+
+
+class HiddenState:
+    """Hidden states of one policy's actor and critic before the next step: float32 [C, H] each.
+
+    They are 0 where an episode begins. ``actor_before`` and ``critic_before`` are those before the
+    rollout's first step.
+    """
+
+    def __init__(self, group: AgentGroup, num_envs: int, units: int) -> None:
+        self.shape = num_envs, len(group.agents), units
+        self.actor = np.zeros((num_envs * len(group.agents), units), np.float32)
+        self.critic = np.zeros_like(self.actor)
+        self.begin_rollout()
+
+    def begin_rollout(self) -> None:
+        """Keep the states that the rollout begins with."""
+        self.actor_before, self.critic_before = self.actor.copy(), self.critic.copy()
+
+    def reset(self, env_rows: Array) -> None:
+        """Let the actor begin anew in ``env_rows``; the critic follows when it is asked."""
+        self.actor.reshape(self.shape)[env_rows] = 0

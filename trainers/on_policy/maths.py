@@ -1,4 +1,4 @@
-"""The mathematics of proximal policy optimisation, as pure functions.
+"""The mathematics of proximal policy optimization, as pure functions.
 
 Time runs along the first axis, T steps; C are columns, a copy's agent each. An agent's time is its
 own decisions: gamma and lambda apply once per decision, whatever happens between two of them.
@@ -16,14 +16,14 @@ from corral.envs.core import Array
 
 __all__ = [
     "adapted_penalty",
+    "clip_gradient",
     "clipped_surrogate",
     "explained_variance",
     "gae",
     "kl_estimate",
     "linear",
     "normalized",
-    "settled",
-    "shorten_gradient",
+    "valid_decisions",
     "value_loss",
 ]
 
@@ -34,54 +34,57 @@ def gae(
     value: Array,
     acted: Array,
     ended: Array,
-    final_value: Array,
-    last_value: Array,
+    final_obs_value: Array,
+    bootstrap_value: Array,
     gamma: float,
     gae_lambda: float,
-    known: Array | None = None,
+    valid: Array | None = None,
 ) -> Array:
-    """Generalised advantages of each agent's own decisions: float32 [T, C], 0 where none was made.
+    """Return generalized advantages of each agent's own decisions: float32 [T, C], else 0.
 
     Where all act in every step this is equation 16 of Schulman et al., High-Dimensional Continuous
     Control Using Generalized Advantage Estimation (2016):
     A_t = delta_t + gamma lambda A_{t+1}, delta_t = r_t + gamma V_{t+1} - V_t. In general t and t+1
-    are two successive decisions of the agent, and r_t sums, undiscounted, all it is paid from the
+    are two successive decisions of the agent, and r_t sums, undiscounted, its rewards from the
     first up to the second.
 
     | argument | |
     |---|---|
-    | ``reward`` | [T, C] paid in step t |
-    | ``value`` | [T, C] V of what the agent saw before step t; counts where it acted |
+    | ``reward`` | [T, C] of step t |
+    | ``value`` | [T, C] V of the observation before step t; counts where the agent acted |
     | ``acted`` | bool [T, C] whether step t was its decision |
     | ``ended`` | bool [T, C] whether its episode ended in step t, by the rules or the time limit |
-    | ``final_value`` | [T, C] where it ended: 0 by the rules, V(final observation) by the limit |
-    | ``last_value`` | [C] V of what it sees after the last step |
-    | ``known`` | bool [T, C] of the decisions, those that ``settled`` finds; None: all |
+    | ``final_obs_value`` | [T, C] where it ended: 0 by the rules, V(final obs) by the limit |
+    | ``bootstrap_value`` | [C] V of the observation after the last step |
+    | ``valid`` | bool [T, C] of the decisions, those that ``valid_decisions`` finds; None: all |
 
-    What is paid before an agent's first decision of an episode, and what is paid in this rollout
-    for a decision of the one before, is in no advantage. A decision that is not ``known`` has
-    advantage 0, and those before it look no further. Raises ValueError where shapes differ.
+    A reward before an agent's first decision of an episode, or for a decision of the rollout
+    before, is in no advantage. A decision that is not ``valid`` has advantage 0, and those before
+    it look no further. Raises ValueError where shapes differ.
     """
-    _require_shapes(reward=reward, value=value, acted=acted, ended=ended, final_value=final_value)
-    if reward.ndim != 2 or last_value.shape != reward.shape[1:]:
+    _require_shapes(
+        reward=reward, value=value, acted=acted, ended=ended, final_obs_value=final_obs_value
+    )
+    if reward.ndim != 2 or bootstrap_value.shape != reward.shape[1:]:
         raise ValueError(
-            f"reward is {reward.shape}, last_value {last_value.shape}; give [T, C] and [C]"
+            f"reward is {reward.shape}, bootstrap_value {bootstrap_value.shape}; "
+            "give [T, C] and [C]"
         )
     advantage = np.zeros(reward.shape, dtype=np.float32)
-    pending = np.zeros(last_value.shape)  # paid since the decision that is still to come
-    next_value = last_value.astype(np.float64)
-    next_advantage = np.zeros(last_value.shape)
+    pending = np.zeros(bootstrap_value.shape)  # rewards since the decision that is still to come
+    next_value = bootstrap_value.astype(np.float64)
+    next_advantage = np.zeros(bootstrap_value.shape)
     for t in range(len(reward) - 1, -1, -1):
         if ended[t].any():
-            # What was paid later belongs to the next episode, in which it did not act yet.
+            # Later rewards belong to the next episode, in which it did not act yet.
             pending = np.where(ended[t], 0.0, pending)
-            next_value = np.where(ended[t], final_value[t], next_value)
+            next_value = np.where(ended[t], final_obs_value[t], next_value)
             next_advantage = np.where(ended[t], 0.0, next_advantage)
         pending = pending + reward[t]
         delta = pending + gamma * next_value - value[t]
         here = delta + gamma * gae_lambda * next_advantage
-        if known is not None:
-            here = np.where(known[t], here, 0.0)
+        if valid is not None:
+            here = np.where(valid[t], here, 0.0)
         if acted[t].all():
             pending, next_value, next_advantage = np.zeros_like(pending), value[t], here
             advantage[t] = here
@@ -93,17 +96,17 @@ def gae(
     return advantage
 
 
-def settled(*, acted: Array, ended: Array, last_acts: Array) -> Array:
-    """The decisions whose outcome the rollout shows: bool [T, C].
+def valid_decisions(*, acted: Array, ended: Array, acts_next: Array) -> Array:
+    """Return the decisions whose outcome is in the rollout: bool [T, C].
 
     After it the agent decides again (``acted`` [T, C]), its episode ends (``ended`` [T, C]), or it
-    is to decide where the rollout stops (``last_acts`` [C]). Else others still move, and its reward
-    may be to come: what it sees there is no state that a critic learns about, and to discount to
+    is to decide where the rollout stops (``acts_next`` [C]). Else others still move, and its reward
+    may be to come: its observation there is no state that a critic learns about, and to discount to
     it would count a step of an agent's time that is none.
     """
     _require_shapes(acted=acted, ended=ended)
     found = np.zeros(acted.shape, dtype=bool)
-    sure = np.asarray(last_acts, dtype=bool)
+    sure = np.asarray(acts_next, dtype=bool)
     for t in range(len(acted) - 1, -1, -1):
         sure = sure | ended[t]
         found[t] = acted[t] & sure
@@ -112,7 +115,7 @@ def settled(*, acted: Array, ended: Array, last_acts: Array) -> Array:
 
 
 def normalized(advantage: Array) -> Array:
-    """``advantage`` [R] with mean 0 and standard deviation 1; all 0 where they are equal.
+    """Return ``advantage`` [R] with mean 0 and standard deviation 1; all 0 where they are equal.
 
     A difference that rounding could have made counts as none.
     """
@@ -130,7 +133,7 @@ def normalized(advantage: Array) -> Array:
 def clipped_surrogate(
     log_ratio: torch.Tensor, advantage: torch.Tensor, clip_range: float
 ) -> torch.Tensor:
-    """The loss of each decision [R], with the ratio r = exp(``log_ratio``).
+    """Return the loss of each decision [R], with the ratio r = exp(``log_ratio``).
 
     -min(r A, clip(r, 1 - clip_range, 1 + clip_range) A), the negative of equation 7 of Schulman et
     al., Proximal Policy Optimization Algorithms (2017). Raises ValueError where shapes differ.
@@ -146,16 +149,16 @@ def value_loss(
     target: torch.Tensor,
     *,
     huber_delta: float | None = None,
-    before: torch.Tensor | None = None,
+    old_value: torch.Tensor | None = None,
     clip_range: float | None = None,
 ) -> torch.Tensor:
-    """The loss of each predicted ``value`` [R]: 0.5 e^2, e = ``value`` - ``target``.
+    """Return the loss of each predicted ``value`` [R]: 0.5 e^2, e = ``value`` - ``target``.
 
     With ``huber_delta`` d, where abs(e) > d: d (abs(e) - d / 2), after Huber (1964). With
     ``clip_range``, the larger of the losses of ``value`` and of ``value`` kept within that of what
-    was predicted ``before`` the update, as Yu et al. do it (The Surprising Effectiveness of PPO in
-    Cooperative Multi-Agent Games, 2022, appendix). Raises ValueError where shapes differ, or one of
-    the last two is missing.
+    was predicted before the update, ``old_value``, as Yu et al. do it (The Surprising Effectiveness
+    of PPO in Cooperative Multi-Agent Games, 2022, appendix). Raises ValueError where shapes differ,
+    or ``old_value`` is missing.
     """
     _require_shapes(value=value, target=target)
 
@@ -169,30 +172,30 @@ def value_loss(
 
     if clip_range is None:
         return loss(value)
-    if before is None:
-        raise ValueError("clip_range needs before=, the values predicted before the update")
-    _require_shapes(value=value, before=before)
-    near = before + (value - before).clamp(-clip_range, clip_range)
+    if old_value is None:
+        raise ValueError("clip_range needs old_value=, the values predicted before the update")
+    _require_shapes(value=value, old_value=old_value)
+    near = old_value + (value - old_value).clamp(-clip_range, clip_range)
     return torch.max(loss(value), loss(near))
 
 
-def shorten_gradient(parameters: Sequence[nn.Parameter], longest: float) -> torch.Tensor:
-    """Scale the gradients of ``parameters`` to a common norm of at most ``longest``.
+def clip_gradient(parameters: Sequence[nn.Parameter], max_norm: float) -> torch.Tensor:
+    """Scale the gradients of ``parameters`` to a common norm of at most ``max_norm``.
 
-    Returns their norm before. What ``nn.utils.clip_grad_norm_`` does, without its grouping of
+    Returns their norm before. The same as ``nn.utils.clip_grad_norm_``, without its grouping of
     tensors by device and dtype.
     """
     gradients = [each.grad for each in parameters if each.grad is not None]
-    lengths = torch.stack([torch.linalg.vector_norm(each) for each in gradients])
-    norm: torch.Tensor = torch.linalg.vector_norm(lengths)
-    scale = (longest / (norm + 1e-6)).clamp(max=1.0)
+    norms = torch.stack([torch.linalg.vector_norm(each) for each in gradients])
+    norm: torch.Tensor = torch.linalg.vector_norm(norms)
+    scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
     for gradient in gradients:
         gradient.mul_(scale)
     return norm
 
 
 def kl_estimate(log_ratio: torch.Tensor) -> torch.Tensor:
-    """Of each decision [R]: r - 1 - log r >= 0, r = exp(``log_ratio``) = new / old probability.
+    """Return r - 1 - log r >= 0 of each decision [R]: r = exp(``log_ratio``) = new / old.
 
     Its mean over decisions of the old policy is an unbiased estimate of KL(old || new) of little
     variance, and so is its gradient (Schulman, Approximating KL Divergence, 2020).
@@ -202,7 +205,7 @@ def kl_estimate(log_ratio: torch.Tensor) -> torch.Tensor:
 
 
 def explained_variance(prediction: Array, target: Array) -> float:
-    """1 - Var(target - prediction) / Var(target); at most 1, and 0 for a constant prediction.
+    """Return 1 - Var(target - prediction) / Var(target): at most 1; 0 for a constant prediction.
 
     Where the target does not vary it says nothing, and is 0. Raises ValueError where shapes differ.
     """
@@ -214,7 +217,7 @@ def explained_variance(prediction: Array, target: Array) -> float:
 
 
 def adapted_penalty(coefficient: float, divergence: float, target: float) -> float:
-    """The weight of the KL penalty for the next update: section 4 of Schulman et al. (2017).
+    """Return the weight of the KL penalty for the next update: section 4 of Schulman et al. (2017).
 
     Doubled where ``divergence`` exceeded 1.5 times the ``target``, halved below target / 1.5.
     """
@@ -226,12 +229,12 @@ def adapted_penalty(coefficient: float, divergence: float, target: float) -> flo
 
 
 def linear(begin: float, end: float, progress: float) -> float:
-    """From ``begin`` at ``progress`` 0 to ``end`` at 1, and no further."""
+    """Return what goes from ``begin`` at ``progress`` 0 to ``end`` at 1, and no further."""
     return begin + (end - begin) * min(max(progress, 0.0), 1.0)
 
 
 def _require_shapes(**arrays: Array | torch.Tensor) -> None:
     shapes = {name: tuple(array.shape) for name, array in arrays.items()}
     if len(set(shapes.values())) > 1:
-        told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise ValueError(f"{told}: give arrays of one shape")
+        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ValueError(f"{listed}: give arrays of one shape")

@@ -1,109 +1,116 @@
-"""A rollout taken in parts, and the figures of an update."""
+"""A rollout taken in parts, and the metrics of an update."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import torch
 
-from corral.adapters.networks import Parts
 from corral.envs.core import Array
-from corral.trainers.on_policy.buffer import Rollout, Sequences, Track
-from corral.trainers.on_policy.learner import Learner
+from corral.trainers.on_policy.buffer import GroupBuffer
+from corral.trainers.on_policy.learner import HiddenState, Learner, Sequences, unroll
+from corral.adapters.networks import Parts
+from corral.trainers.on_policy.records import Advantages, Minibatch, Outputs, Over
 
-__all__ = ["Means", "Views"]
+__all__ = ["Metrics", "Minibatches"]
 
 
-class Views:
-    """What actor and critic put out for parts of a rollout, as they are now.
+class Minibatches:
+    """The valid decisions of a rollout in shuffled parts, with the networks' outputs of the moment.
 
-    Without memory a unit is a decision, with memory a sequence of them, which is gone through.
+    A unit is a decision; of recurrent networks a sequence, which is unrolled from its beginning.
     """
 
     def __init__(
         self,
-        rollout: Rollout,
-        track: Track,
         learner: Learner,
-        critic_sees: Parts,
-        known: Array,
-        begins: Array,
-        memory: Mapping[str, Array],
-        tensor: Callable[[Array], torch.Tensor],
+        buffer: GroupBuffer,
+        critic_obs: Parts,
+        advantages: Advantages,
+        old_value: Array,
+        valid: Array,
+        sequences: Sequences | None,
+        hidden: HiddenState,
+        progress: float,
     ) -> None:
-        """``known`` bool [T, C]: what is learned from; ``begins`` bool [T, C]: where episodes
-        begin; ``memory`` before the rollout, by kind."""
-        self.networks = (learner.actor, learner.critic)
-        self.tensor = tensor
-        seen: list[Array] = [track.vector, *track.images]
-        actor_sees = [tensor(values[:-1]) for values in seen]
-        critic_sees = [part[:-1] for part in critic_sees]
-        self.sees = [[p.flatten(0, 2) for p in sees] for sees in (actor_sees, critic_sees)]
-        self.sequences: Sequences | None = None
-        self.units = np.flatnonzero(known)
-        if learner.actor.memory:
-            acted = rollout.acted[:, :, track.seat.columns].reshape(known.shape)
-            self.sequences = Sequences(acted, begins)
-            self.units = np.arange(len(self.sequences.lengths))
-            self.kept = [memory[kind] for kind in ("actor", "critic")]
+        """``critic_obs`` [T + 1, B, P, ...]; ``old_value`` float32 [T, C] by the critic's scale;
+        ``valid`` bool [T, C]: what is learned from; ``sequences`` of recurrent networks."""
+        self.learner = learner
+        self.sequences, self.hidden = sequences, hidden
+        self.progress = progress
+        self.units = np.flatnonzero(valid) if sequences is None else np.arange(len(sequences))
+        arrays: list[Array] = [buffer.vector, *buffer.images]
+        self.actor_obs = [learner.tensor(values[:-1]).flatten(0, 2) for values in arrays]
+        self.critic_obs = [part[:-1].flatten(0, 2) for part in critic_obs]
+        actions, size = learner.group.actions, valid.size
+        value_target = np.zeros_like(advantages.value_target)
+        targets = torch.from_numpy(advantages.value_target[valid])
+        value_target[valid] = learner.value_norm.normalize(targets).numpy()
+        decisions = {
+            "action": buffer.action[:-1].reshape(size, *actions.shape),
+            "mask": buffer.mask[:-1].reshape(size, actions.masks),
+            "log_prob": buffer.log_prob.reshape(-1),
+            "advantage": advantages.advantage.reshape(-1),
+            "value_target": value_target.reshape(-1),
+            "old_value": old_value.reshape(-1),
+        }
+        self.decisions = {name: learner.tensor(values) for name, values in decisions.items()}
+        self.valid = learner.tensor(valid.reshape(-1))
 
-    def outputs(self, chosen: Array) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The actor's outputs [R, ...] and the critic's [R] for the decisions of ``chosen`` units,
-        and their rows int64 [R] in [T * C]."""
-        told = []
-        if self.sequences is None:
-            rows = self.tensor(chosen)
-            for network, sees in zip(self.networks, self.sees, strict=True):
-                told.append(network([part.index_select(0, rows) for part in sees]))
-        else:
-            decisions, padded, at = self.sequences.pick(chosen)
-            rows = self.tensor(self.sequences.rows[decisions])
-            column, goes_on = self.sequences.column[chosen], self.sequences.goes_on[chosen]
-            for network, sees, kept in zip(self.networks, self.sees, self.kept, strict=True):
-                before = np.where(goes_on[:, None], kept[column], np.float32(0))
-                states = network.unroll(
-                    [part.index_select(0, rows) for part in sees],
-                    self.tensor(before),
-                    self.tensor(padded),
-                    self.tensor(at),
-                )
-                told.append(network.head(states))
-        return told[0], told[1][:, 0], rows
+    def epoch(
+        self, number: int, rng: np.random.Generator, parts: int
+    ) -> Iterator[tuple[Minibatch, Outputs]]:
+        """Yield all units once, shuffled, in ``parts``; those without a valid decision are left
+        out. Networks are run when their turn comes."""
+        for chosen in np.array_split(rng.permutation(self.units), parts):
+            logits, values, rows = self._forward(chosen)
+            if not len(rows):
+                continue
+            taken = {name: each.index_select(0, rows) for name, each in self.decisions.items()}
+            minibatch = Minibatch(
+                **taken, epoch=number, progress=self.progress, kl_coef=self.learner.kl_coef
+            )
+            distribution = self.learner.distribution(logits, minibatch.mask)
+            log_prob = distribution.log_prob(minibatch.action)
+            yield minibatch, Outputs(distribution, log_prob, values)
+
+    def _forward(self, chosen: Array) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return the actor's outputs [R, ...] and the critic's [R] for the valid decisions of
+        ``chosen`` units, and their rows int64 [R] in [T * C]."""
+        learner, sequences = self.learner, self.sequences
+        actor, critic = learner.actor, learner.critic
+        if sequences is None:
+            rows = learner.tensor(chosen)
+            logits = actor([part.index_select(0, rows) for part in self.actor_obs])
+            return logits, critic([p.index_select(0, rows) for p in self.critic_obs])[:, 0], rows
+        # Decisions that are not learned from are gone through too: later ones depend on them.
+        to = sequences.pick(chosen)
+        rows = learner.tensor(sequences.rows[to.decisions])
+        before = sequences.hidden_at_start(chosen, self.hidden.actor_before)
+        logits = actor.head(unroll(learner, actor, self.actor_obs, rows, before, to))
+        before = sequences.hidden_at_start(chosen, self.hidden.critic_before)
+        values = critic.head(unroll(learner, critic, self.critic_obs, rows, before, to))[:, 0]
+        learned = self.valid[rows]
+        return logits[learned], values[learned], rows[learned]
 
 
-class Means:
-    """Figures of an update: over all of its minibatches, and over its first and latest epoch."""
-
-    NAMES = (
-        *("policy_loss", "value_loss", "approx_kl", "clip_fraction"),
-        *("grad_norm_actor", "grad_norm_critic", "entropy"),
-    )
+class Metrics:
+    """Metrics of an update, averaged over its decisions."""
 
     def __init__(self) -> None:
-        self._epochs: list[list[tuple[dict[str, float], int]]] = []
+        self._epochs: list[list[tuple[Mapping[str, float], int]]] = []
 
     def begin_epoch(self) -> None:
         self._epochs.append([])
 
-    def add(self, told: dict[str, float], decisions: int) -> None:
-        self._epochs[-1].append((told, decisions))
+    def add(self, metrics: Mapping[str, float], decisions: int) -> None:
+        self._epochs[-1].append((metrics, decisions))
 
-    def mean(self, name: str) -> float:
-        return self._weighted(name, [each for epoch in self._epochs for each in epoch])
-
-    @property
-    def first_epoch(self) -> bool:
-        return len(self._epochs) == 1
-
-    def first(self, name: str) -> float:
-        return self._weighted(name, self._epochs[0] if self._epochs else [])
-
-    def latest(self, name: str) -> float:
-        return self._weighted(name, self._epochs[-1] if self._epochs else [])
-
-    @staticmethod
-    def _weighted(name: str, told: Sequence[tuple[dict[str, float], int]]) -> float:
-        """0 where no agent of the policy acted."""
-        total = sum(decisions for _, decisions in told)
-        return sum(metrics[name] * n for metrics, n in told) / total if total else 0.0
+    def mean(self, name: str, over: Over = "update") -> float:
+        """Return the mean of a metric over all minibatches, or those of the first or last epoch;
+        0 where nothing was learned from."""
+        epochs = {"update": slice(None), "first_epoch": slice(1), "last_epoch": slice(-1, None)}
+        found = [each for epoch in self._epochs[epochs[over]] for each in epoch]
+        total = sum(decisions for _, decisions in found)
+        return sum(metrics[name] * n for metrics, n in found) / total if total else 0.0

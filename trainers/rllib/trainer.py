@@ -40,7 +40,7 @@ from corral.errors import CheckpointError, WorkerError
 from corral.extras import require
 from corral.trainers import finite
 from corral.trainers.base import Episode, Update
-from corral.trainers.on_policy.learner import make_seats
+from corral.trainers.on_policy.buffer import make_groups
 from corral.trainers.policies import NetworkPolicy, rllib_policy
 from corral.trainers.rllib.config import ppo_config
 from corral.trainers.rllib.settings import RLlibPPOSettings
@@ -106,7 +106,7 @@ class RLlibPPO:
         self.env_steps = 0
         self.policy_of = dict(policies)
         self.trained = tuple(policies_to_train)
-        self.seats = make_seats(rules, policies, settings.agent_id)
+        self.seats = make_groups(rules, policies, settings.agent_id)
         self.shown = settings.agent_id and any(len(seat.agents) > 1 for seat in self.seats)
         self._networks = {
             seat.policy: self._network(seat.agents[0], place)

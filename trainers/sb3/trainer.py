@@ -35,7 +35,7 @@ from corral.envs.shells import ParallelShell
 from corral.errors import CheckpointError
 from corral.trainers import finite
 from corral.trainers.base import Episode, Update
-from corral.trainers.on_policy.weights import load_policy, policy_arrays
+from corral.trainers.on_policy.saving import load_policy, policy_arrays
 from corral.trainers.policies import NetworkPolicy, sb3_policy
 from corral.trainers.rng import GlobalGenerators
 from corral.trainers.runs.checkpoint import Content

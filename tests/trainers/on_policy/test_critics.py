@@ -82,24 +82,25 @@ def test_critics_are_shown_what_the_others_do_and_not_what_oneself_does() -> Non
     policies = separate(rules)
     learner = make(rules, policies=policies, critic_input="observations+actions", n_epochs=1)
     list(learner.learn())
-    rollout = learner._rollout
+    rollout = learner.rollout
     for i, others in ((0, slice(3 + 3 + 2, None)), (1, slice(3 + 3, 3 + 3 + 2))):
-        shown = learner._critic_sees(rollout, i)[0].numpy()  # [T + 1, B, 1, 6 + 2 + 3]
+        shown = learner.critic_input.parts(rollout, i)[0]  # [T + 1, B, 1, 6 + 2 + 3]
         assert shown.shape == (17, 4, 1, 11)
-        both = np.concatenate([track.vector for track in rollout.tracks], axis=-1)
+        both = np.concatenate([buffer.vector for buffer in rollout.groups], axis=-1)
         assert (shown[..., :6] == both).all()
         actions = shown[:, :, 0, 6:].copy()
         own = slice(0, 2) if i == 0 else slice(2, 5)
         assert not actions[..., own].any()
         told = shown[:16, :, 0, others].argmax(-1)
-        acted = rollout.acted[:, :, 1 - i]
+        other = rollout.groups[1 - i]
+        acted = other.acting[:16, :, 0]
         assert (shown[:16, :, 0, others].sum(-1) == acted).all()
-        assert (told == rollout.tracks[1 - i].action[..., 0])[acted].all()
+        assert (told == other.action[:16, ..., 0])[acted].all()
         # What would follow is drawn too: at the cut of the rollout, and at those of episodes.
-        assert (shown[16, :, 0, others].sum(-1) == rollout.acting[:, 1 - i]).all()
-        final = learner._critic_sees(rollout, i, final=True)[0].numpy()
+        assert (shown[16, :, 0, others].sum(-1) == other.acting[16, :, 0]).all()
+        final = learner.critic_input.parts(rollout.finals, i)[0]
         assert len(final) == 20
-        moves = rollout.finals[1 - i][0].mask[:, 0].any(-1)
+        moves = rollout.finals.groups[1 - i].mask[:4, 0].any(-1)
         assert (final[:4, 0, others].sum(-1) == moves).all()
 
 
@@ -107,7 +108,7 @@ def test_the_own_action_in_the_critic_is_warned_of() -> None:
     with pytest.warns(UserWarning, match="own_action=True: a critic that sees the own action"):
         learner = make(SteadyRules(), critic_input="observations+actions", own_action=True)
     list(learner.learn())
-    shown = learner._critic_sees(learner._rollout, 0)[0].numpy()
+    shown = learner.critic_input.parts(learner.rollout, 0)[0]
     assert (shown[:16, :, :, 2:8].sum(-1) == 2).all()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -116,10 +117,10 @@ def test_the_own_action_in_the_critic_is_warned_of() -> None:
 
 def test_agents_of_one_policy_are_told_apart_unless_told_otherwise() -> None:
     with_id, without = make(SteadyRules()), make(SteadyRules(), agent_id=False)
-    assert with_id._learners["shared"].actor.layers[0].in_features == 1 + 2
-    assert without._learners["shared"].actor.layers[0].in_features == 1
+    assert with_id.learners["shared"].actor.layers[0].in_features == 1 + 2
+    assert without.learners["shared"].actor.layers[0].in_features == 1
     alone = make(SteadyRules(), policies=separate(SteadyRules()))
-    assert alone._learners["agent_0"].actor.layers[0].in_features == 1
+    assert alone.learners["agent_0"].actor.layers[0].in_features == 1
     seen = {"observation": np.ones((1, 1), np.float32), "action_mask": np.array([[1, 1, 0]])}
     played = [with_id.policies[agent].act(seen, deterministic=True) for agent in with_id.policies]
     chances = [decision.extra["probabilities"] for decision in played]

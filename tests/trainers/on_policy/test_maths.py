@@ -21,21 +21,21 @@ from corral.trainers.on_policy import maths
 
 def one_column(**columns: Any) -> np.ndarray[Any, Any]:
     """``maths.gae`` of one column, given as lists over time."""
-    last = np.array([columns.pop("last_value", 0.0)])
+    last = np.array([columns.pop("bootstrap_value", 0.0)])
     numbers = {"gamma": columns.pop("gamma", 0.9), "gae_lambda": columns.pop("gae_lambda", 0.5)}
     steps = len(columns["reward"])
     plain = {
         "acted": [True] * steps,
         "ended": [False] * steps,
-        "final_value": [0.0] * steps,
+        "final_obs_value": [0.0] * steps,
     }
     arrays = {key: np.array(value)[:, None] for key, value in {**plain, **columns}.items()}
-    return maths.gae(**arrays, last_value=last, **numbers)[:, 0]  # type: ignore[arg-type]
+    return maths.gae(**arrays, bootstrap_value=last, **numbers)[:, 0]  # type: ignore[arg-type]
 
 
 def test_gae_of_a_rollout_without_an_end() -> None:
     # delta = 1 + 0.9*2 - 1 = 1.8; 2 + 0.9*3 - 2 = 2.7; 3 + 0.9*4 - 3 = 3.6
-    found = one_column(reward=[1.0, 2.0, 3.0], value=[1.0, 2.0, 3.0], last_value=4.0)
+    found = one_column(reward=[1.0, 2.0, 3.0], value=[1.0, 2.0, 3.0], bootstrap_value=4.0)
     assert found == pytest.approx([1.8 + 0.45 * (2.7 + 0.45 * 3.6), 2.7 + 0.45 * 3.6, 3.6])
     assert found.dtype == np.float32
 
@@ -45,7 +45,7 @@ def test_an_end_by_the_rules_stops_the_bootstrap_and_the_trace() -> None:
         reward=[1.0, 2.0, 3.0],
         value=[1.0, 2.0, 3.0],
         ended=[False, True, False],
-        last_value=4.0,
+        bootstrap_value=4.0,
     )
     # Of the middle step only its reward counts: 2 - 2 = 0; the first goes on to it: 1.8 + 0.45 * 0.
     assert found == pytest.approx([1.8, 0.0, 3.6])
@@ -56,8 +56,8 @@ def test_a_time_limit_bootstraps_from_the_final_observation_and_cuts_the_trace()
         reward=[1.0, 2.0, 3.0],
         value=[1.0, 2.0, 3.0],
         ended=[False, True, False],
-        final_value=[0.0, 10.0, 0.0],
-        last_value=4.0,
+        final_obs_value=[0.0, 10.0, 0.0],
+        bootstrap_value=4.0,
     )
     middle = 2 + 0.9 * 10 - 2
     assert found == pytest.approx([1.8 + 0.45 * middle, middle, 3.6])
@@ -68,7 +68,7 @@ def test_rewards_between_two_decisions_are_summed_undiscounted() -> None:
         reward=[1.0, 10.0, 100.0, 5.0],
         value=[1.0, 77.0, 77.0, 3.0],
         acted=[True, False, False, True],
-        last_value=4.0,
+        bootstrap_value=4.0,
     )
     # One own decision later the value is 3: 111 + 0.9 * 3 - 1, then 5 + 0.9 * 4 - 3.
     assert found == pytest.approx([112.7 + 0.45 * 5.6, 0.0, 0.0, 5.6])
@@ -80,7 +80,7 @@ def test_rewards_before_the_first_decision_are_in_no_advantage() -> None:
         value=[9.0, 1.0, 2.0, 9.0, 3.0],
         acted=[False, True, True, False, True],
         ended=[False, False, True, False, False],
-        last_value=4.0,
+        bootstrap_value=4.0,
     )
     # 60 belongs to the episode that began after step 2, in which it acts at step 4 first.
     assert found == pytest.approx([0.0, 1.8, 0.0, 0.0, 3.6])
@@ -92,24 +92,26 @@ def test_an_episode_that_another_ends_pays_the_last_decision() -> None:
         value=[0.5, 9.0, 0.25],
         acted=[True, False, True],
         ended=[False, True, False],
-        last_value=1.0,
+        bootstrap_value=1.0,
     )
     assert found == pytest.approx([-1.5, 0.0, 0.9 - 0.25])
 
 
 def test_a_column_that_never_acts_has_no_advantage() -> None:
-    found = one_column(reward=[1.0, 2.0], value=[3.0, 4.0], acted=[False, False], last_value=9.0)
+    found = one_column(
+        reward=[1.0, 2.0], value=[3.0, 4.0], acted=[False, False], bootstrap_value=9.0
+    )
     assert found.tolist() == [0.0, 0.0]
 
 
 def test_gae_of_a_constant_reward_is_zero_at_the_closed_form() -> None:
     value = 1 / (1 - 0.9)
-    found = one_column(reward=[1.0] * 50, value=[value] * 50, last_value=value)
+    found = one_column(reward=[1.0] * 50, value=[value] * 50, bootstrap_value=value)
     assert found == pytest.approx(np.zeros(50), abs=1e-5)
     # With lambda 1 it is the discounted return less the value, whatever the values between.
     rng = np.random.default_rng(0)
     values = rng.normal(size=20)
-    found = one_column(reward=[1.0] * 20, value=values, gae_lambda=1.0, last_value=value)
+    found = one_column(reward=[1.0] * 20, value=values, gae_lambda=1.0, bootstrap_value=value)
     assert found == pytest.approx(value - values, abs=1e-5)
 
 
@@ -164,8 +166,8 @@ def rollouts(draw: Any) -> dict[str, Any]:
         "value": rng.normal(size=shape),
         "acted": rng.random(shape) < draw(st.sampled_from([0.0, 0.4, 0.8, 1.0])),
         "ended": ended,
-        "final_value": np.where(ended & (rng.random(shape) < 0.5), rng.normal(size=shape), 0.0),
-        "last_value": rng.normal(size=columns),
+        "final_obs_value": np.where(ended & (rng.random(shape) < 0.5), rng.normal(size=shape), 0.0),
+        "bootstrap_value": rng.normal(size=columns),
         "gamma": draw(st.sampled_from([0.0, 0.5, 0.9, 1.0])),
         "gae_lambda": draw(st.sampled_from([0.0, 0.5, 1.0])),
     }
@@ -176,9 +178,9 @@ def rollouts(draw: Any) -> dict[str, Any]:
 def test_gae_agrees_with_the_oracle(case: dict[str, Any]) -> None:
     found = maths.gae(**case)
     for c in range(found.shape[1]):
-        keys = ("reward", "value", "acted", "ended", "final_value")
+        keys = ("reward", "value", "acted", "ended", "final_obs_value")
         columns = [case[key][:, c].tolist() for key in keys]
-        last = float(case["last_value"][c])
+        last = float(case["bootstrap_value"][c])
         expected = oracle(*columns, last, case["gamma"], case["gae_lambda"])
         assert found[:, c] == pytest.approx(expected, abs=1e-4)
 
@@ -188,9 +190,9 @@ def test_gae_agrees_with_the_oracle(case: dict[str, Any]) -> None:
 def test_where_all_act_gae_is_the_line_of_the_paper(case: dict[str, Any]) -> None:
     case["acted"] = np.ones_like(case["acted"])
     gamma, lam = case["gamma"], case["gae_lambda"]
-    following = np.concatenate([case["value"][1:], case["last_value"][None]])
-    following = np.where(case["ended"], case["final_value"], following)
-    expected, ahead = np.zeros_like(case["value"]), np.zeros_like(case["last_value"])
+    following = np.concatenate([case["value"][1:], case["bootstrap_value"][None]])
+    following = np.where(case["ended"], case["final_obs_value"], following)
+    expected, ahead = np.zeros_like(case["value"]), np.zeros_like(case["bootstrap_value"])
     for t in reversed(range(len(following))):
         delta = case["reward"][t] + gamma * following[t] - case["value"][t]
         ahead = expected[t] = delta + gamma * lam * ahead * ~case["ended"][t]
@@ -199,18 +201,18 @@ def test_where_all_act_gae_is_the_line_of_the_paper(case: dict[str, Any]) -> Non
 
 def test_gae_names_shapes_that_differ() -> None:
     good: dict[str, Any] = {
-        **{key: np.zeros((3, 2)) for key in ("reward", "value", "final_value")},
+        **{key: np.zeros((3, 2)) for key in ("reward", "value", "final_obs_value")},
         **{key: np.zeros((3, 2), dtype=bool) for key in ("acted", "ended")},
-        "last_value": np.zeros(2),
+        "bootstrap_value": np.zeros(2),
         "gamma": 0.9,
         "gae_lambda": 0.9,
     }
     maths.gae(**good)
-    for name in ("reward", "value", "final_value", "acted", "ended"):
+    for name in ("reward", "value", "final_obs_value", "acted", "ended"):
         with pytest.raises(ValueError, match=rf"{name} \(2, 2\)"):
             maths.gae(**{**good, name: good[name][:2]})
-    with pytest.raises(ValueError, match=r"last_value \(3,\)"):
-        maths.gae(**{**good, "last_value": np.zeros(3)})
+    with pytest.raises(ValueError, match=r"bootstrap_value \(3,\)"):
+        maths.gae(**{**good, "bootstrap_value": np.zeros(3)})
 
 
 def test_normalised_advantages() -> None:
@@ -269,11 +271,11 @@ def test_value_loss_with_clipping_takes_the_larger() -> None:
     value = torch.tensor([2.0, 2.0, 1.2], requires_grad=True)
     before, target = torch.tensor([1.0, 1.0, 1.0]), torch.tensor([3.0, 1.5, 3.0])
     # Kept within 0.5 of before: 1.5, 1.5, 1.2. Errors 1.5 > 1; 0 < 0.5; the same.
-    found = maths.value_loss(value, target, before=before, **given)
+    found = maths.value_loss(value, target, old_value=before, **given)
     assert found.tolist() == pytest.approx([1.125, 0.125, 1.62])
     (gradient,) = torch.autograd.grad(found.sum(), value)
     assert gradient.tolist() == pytest.approx([0.0, 0.5, -1.8])
-    with pytest.raises(ValueError, match="clip_range needs before="):
+    with pytest.raises(ValueError, match="clip_range needs old_value="):
         maths.value_loss(value, target, **given)
 
 
@@ -284,7 +286,7 @@ def test_gradients_are_shortened_as_torch_does_it(longest: float) -> None:
     nets[1].load_state_dict(nets[0].state_dict())
     for net in nets:
         net(torch.linspace(-1, 1, 15).reshape(3, 5)).square().sum().backward()
-    ours = maths.shorten_gradient(list(nets[0].parameters()), longest)
+    ours = maths.clip_gradient(list(nets[0].parameters()), longest)
     theirs = torch.nn.utils.clip_grad_norm_(nets[1].parameters(), longest)
     assert ours.item() == pytest.approx(theirs.item(), rel=1e-6)
     assert (ours.item() > longest) == (longest == 0.1)
@@ -301,8 +303,8 @@ def test_losses_name_shapes_that_differ() -> None:
         maths.clipped_surrogate(column, flat, 0.2)
     with pytest.raises(ValueError, match=r"prediction \(3,\), target \(3, 1\)"):
         maths.explained_variance(flat.numpy(), column.numpy())
-    with pytest.raises(ValueError, match=r"before \(3, 1\)"):
-        maths.value_loss(flat, flat, before=column, clip_range=0.2)
+    with pytest.raises(ValueError, match=r"old_value \(3, 1\)"):
+        maths.value_loss(flat, flat, old_value=column, clip_range=0.2)
 
 
 def test_kl_estimate_is_unbiased_with_its_gradient() -> None:
@@ -341,7 +343,7 @@ def test_linear_schedules_stop_at_their_ends() -> None:
     assert found == [2.0, 2.0, 1.75, 1.0, 1.0]
 
 
-def test_settled_decisions_by_hand() -> None:
+def test_valid_decisions_decisions_by_hand() -> None:
     """One column a case: what follows the first decision within a rollout of three steps."""
     cases = {
         "acts again": ([1, 0, 1], [0, 0, 0], 1, [1, 0, 1]),
@@ -354,22 +356,24 @@ def test_settled_decisions_by_hand() -> None:
     acted, ended, last, expected = (
         np.array([case[k] for case in cases.values()], dtype=bool) for k in range(4)
     )
-    found = maths.settled(acted=acted.T, ended=ended.T, last_acts=last)
+    found = maths.valid_decisions(acted=acted.T, ended=ended.T, acts_next=last)
     assert found.T.tolist() == expected.tolist()
 
 
-def test_a_decision_that_is_not_known_has_no_advantage_and_bounds_those_before() -> None:
+def test_a_decision_that_is_not_valid_has_no_advantage_and_bounds_those_before() -> None:
     given = {
         "reward": np.array([[1.0], [5.0], [7.0]]),
         "value": np.array([[2.0], [3.0], [0.0]]),
         "acted": np.array([[True], [True], [False]]),
         "ended": np.zeros((3, 1), dtype=bool),
-        "final_value": np.zeros((3, 1)),
-        "last_value": np.array([100.0]),
+        "final_obs_value": np.zeros((3, 1)),
+        "bootstrap_value": np.array([100.0]),
         "gamma": 0.5,
         "gae_lambda": 0.9,
     }
-    known = maths.settled(acted=given["acted"], ended=given["ended"], last_acts=np.array([False]))
-    assert known[:, 0].tolist() == [True, False, False]
-    advantage = maths.gae(**given, known=known)  # type: ignore[arg-type]
+    valid = maths.valid_decisions(
+        acted=given["acted"], ended=given["ended"], acts_next=np.array([False])
+    )
+    assert valid[:, 0].tolist() == [True, False, False]
+    advantage = maths.gae(**given, valid=valid)  # type: ignore[arg-type]
     assert advantage[:, 0].tolist() == pytest.approx([1 + 0.5 * 3 - 2, 0, 0])

@@ -16,8 +16,7 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 import torch
 
 from corral.adapters.networks import Network
-from corral.trainers.on_policy.buffer import Sequences
-from corral.trainers.on_policy.value_norm import ValueNorm
+from corral.trainers.on_policy.learner import Sequences, ValueNorm
 
 
 def random_numbers(seed: int = 0) -> Any:

@@ -27,7 +27,7 @@ from corral.errors import (
     UnsupportedSpaceError,
 )
 from corral.trainers.driver import resume, train
-from corral.trainers.on_policy.opponents import Opponents
+from corral.trainers.on_policy.players import Opponents
 from corral.trainers.on_policy.trainer import IPPO, MAPPO
 from corral.trainers.policies import NetworkPolicy
 from corral.trainers.runs.checkpoint import Content
@@ -66,9 +66,12 @@ def trainer_of(name: str, opponents: dict[str, str], kind: Any = MAPPO, **given:
 def test_an_opponent_plays_what_it_says(kind: Any, seat: int) -> None:
     """beat-last beats the learner's last move in every round but an episode's first."""
     trainer = trainer_of("rps_v0", {f"player_{seat}": "beat-last"}, kind)
-    trainer._begin()
-    rollout, _, _ = trainer._collect()
-    own, other = (track.action[..., 0] for track in rollout.tracks)  # learner, opponent: [T, B]
+    trainer.begin()
+    trainer.collect()
+    rollout = trainer.rollout
+    own, other = (
+        buffer.action[:-1, ..., 0] for buffer in rollout.groups
+    )  # learner, opponent: [T, B]
     begins = np.arange(16) % 10 == 0
     expected = np.where(begins[:, None], 0, (np.roll(own, 1, axis=0) + 1) % 3)
     np.testing.assert_array_equal(other, expected)
@@ -79,9 +82,10 @@ def test_an_opponent_plays_what_it_says(kind: Any, seat: int) -> None:
 
 def test_an_opponent_that_remembers_begins_anew_with_each_episode() -> None:
     trainer = trainer_of("rps_v0", {"player_1": "always-same"}, num_envs=64)
-    trainer._begin()
-    rollout, _, _ = trainer._collect()
-    moves = rollout.tracks[1].action[..., 0]  # [T, B]
+    trainer.begin()
+    trainer.collect()
+    rollout = trainer.rollout
+    moves = rollout.groups[1].action[:-1, ..., 0]  # [T, B]
     assert (moves[:10] == moves[0]).all()
     assert (moves[10:] == moves[10]).all()
     assert 0.15 < (moves[0] == moves[10]).mean() < 0.55  # drawn anew: a third
@@ -116,16 +120,17 @@ def test_a_critic_knows_what_the_opponent_does_now() -> None:
     shown = {}
     for critic_input in ("observations", "observations+actions"):
         trainer = trainer_of("rps_v0", {"player_1": "random"}, critic_input=critic_input)
-        trainer._begin()
-        rollout, _, _ = trainer._collect()
-        parts = trainer._critic_sees(rollout, 0)
+        trainer.begin()
+        trainer.collect()
+        rollout = trainer.rollout
+        parts = trainer.critic_input.parts(rollout, 0)
         shown[critic_input] = parts[0].shape[-1]
         if critic_input == "observations+actions":
-            actions = parts[0][:-1, :, 0, 16:].numpy()  # after both observations of 8 each
-            one_hot = np.eye(3)[rollout.tracks[1].action[..., 0]]
+            actions = parts[0][:-1, :, 0, 16:]  # after both observations of 8 each
+            one_hot = np.eye(3)[rollout.groups[1].action[:-1, ..., 0]]
             np.testing.assert_array_equal(actions[..., -3:], one_hot)
             assert not actions[..., :-3].any()  # the own action is left out
-            nexts = parts[0][-1, :, 0, -3:].sum(dim=-1)
+            nexts = parts[0][-1, :, 0, -3:].sum(axis=-1)
             assert nexts.tolist() == [1.0] * 4  # and of the moment that is not played on
     assert shown["observations+actions"] == shown["observations"] + 6
 
@@ -135,17 +140,19 @@ def test_asking_for_a_moment_that_is_not_played_leaves_no_trace() -> None:
     opponents = Opponents(rules, {"player_1": "always-same"}, num_envs=3, seed=0)
     seen = Batch(rules, 3, 0).reset()["player_1"]
     wanted = np.array([True, False, True])
-    opponents.would_play("player_1", seen, wanted)
+    opponents.sample_unplayed("player_1", seen, wanted)
     assert opponents.save()[1]["player_1"].tolist() == [-1, -1, -1]
     played = opponents.act("player_1", seen, wanted)
     memory = opponents.save()[1]["player_1"].tolist()
     assert memory == [played[0], -1, played[2]]
     assert played[1] == 0
-    again = opponents.would_play("player_1", seen, wanted)
+    again = opponents.sample_unplayed("player_1", seen, wanted)
     np.testing.assert_array_equal(again[[0, 2]], played[[0, 2]])  # it knows its move by now
     rows = np.array([2])
     last = {key: value[rows] for key, value in seen.items()}
-    assert opponents.would_play("player_1", last, np.array([True]), rows).tolist() == [played[2]]
+    assert opponents.sample_unplayed("player_1", last, np.array([True]), rows).tolist() == [
+        played[2]
+    ]
 
 
 # --- Runs ----------------------------------------------------------------------------------------
@@ -208,7 +215,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(
     assert everything(other) != everything(whole)
 
 
-def test_without_its_memory_a_resumed_opponent_would_play_otherwise(
+def test_without_its_memory_a_resumed_opponent_sample_unplayed_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: dict[str, Any] = {"opponents": {"player_1": "always-same"}, "anneal": False}
@@ -240,7 +247,7 @@ def test_damaged_checkpoints_are_refused() -> None:
     del documents["trainer"]["environment"]
     fresh = trainer_of("rps_v0", {"player_1": "always-same"})
     fresh.load(Content(documents, saved.arrays))
-    assert fresh._opponents.save()[1]["player_1"].tolist() == [-1] * 4
+    assert fresh.opponents.save()[1]["player_1"].tolist() == [-1] * 4
 
 
 class Pair(NamedTuple):

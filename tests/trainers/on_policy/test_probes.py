@@ -23,7 +23,7 @@ from corral.envs.two_step_v0 import TwoStepRules
 from corral.errors import IllegalActionError, NonFiniteError
 from corral.trainers.driver import train
 from corral.trainers.on_policy import maths
-from corral.trainers.on_policy.trainer import IPPO, MAPPO
+from corral.trainers.on_policy.trainer import IPPO, MAPPO, OnPolicyTrainer
 from corral.trainers.runs.log import Statistics
 from corral.trainers.runs.run import load_run
 from support import probing
@@ -46,7 +46,7 @@ def rules_of(name: str, **kwargs: Any) -> Probe:
     return probes.PROBES[name](illegal="raise", **kwargs)
 
 
-def learned(name: str, trainer: type[MAPPO] = IPPO, **kwargs: Any) -> Any:
+def learned(name: str, trainer: type[OnPolicyTrainer] = IPPO, **kwargs: Any) -> Any:
     rules = rules_of(name, **kwargs)
     return learn(rules, trainer, **GIVEN.get(name, {})).trainer, rules
 
@@ -58,7 +58,7 @@ LEARNED = [f"probe_p{n:02}_v0" for n in (1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13)
 
 @pytest.mark.parametrize("trainer", BOTH, ids=lambda trainer: trainer.name)
 @pytest.mark.parametrize("name", LEARNED)
-def test_the_answer_comes_out(name: str, trainer: type[MAPPO]) -> None:
+def test_the_answer_comes_out(name: str, trainer: type[OnPolicyTrainer]) -> None:
     assert misses(*learned(name, trainer)) == []
 
 
@@ -139,7 +139,7 @@ def first_ratios(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 @pytest.mark.parametrize("trainer", BOTH, ids=lambda trainer: trainer.name)
 def test_p6_begins_every_update_with_ratios_of_one(
-    trainer: type[MAPPO], monkeypatch: pytest.MonkeyPatch
+    trainer: type[OnPolicyTrainer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = first_ratios(monkeypatch)
     updates = learn(rules_of("probe_p06_v0"), trainer, steps=3_000).updates
@@ -267,7 +267,7 @@ def test_p12_whatever_the_rollouts() -> None:
 def test_p12_fails_where_a_move_without_outcome_is_learned_from(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(maths, "settled", lambda *, acted, **_: acted)
+    monkeypatch.setattr(maths, "valid_decisions", lambda *, acted, **_: acted)
     rules = rules_of("probe_p12_v0", replies=2)
     assert misses(learn(rules, n_steps=8).trainer, rules) != []
 
@@ -289,7 +289,7 @@ def answers(found: probing.Learned) -> float:
 
 
 @pytest.mark.parametrize("trainer", BOTH, ids=lambda trainer: trainer.name)
-def test_p14_a_memory_keeps_the_cue(trainer: type[MAPPO]) -> None:
+def test_p14_a_memory_keeps_the_cue(trainer: type[OnPolicyTrainer]) -> None:
     assert answers(learn(rules_of("probe_p14_v0"), trainer, **RECURRENT)) >= 0.95
 
 
@@ -352,7 +352,7 @@ def weights(network: Any) -> dict[str, bytes]:
 
 
 def learner_of(trainer: Any, policy: str = "shared") -> Any:
-    return trainer._learners[policy]
+    return trainer.learners[policy]
 
 
 def moved(name: str, **given: Any) -> tuple[bool, bool, list[Any]]:
@@ -454,7 +454,7 @@ def idle_parameters(trainer: Any) -> list[str]:
 
 @pytest.mark.parametrize("memory", [0, 8])
 @pytest.mark.parametrize("trainer", BOTH, ids=lambda trainer: trainer.name)
-def test_p19_one_update_moves_every_parameter(trainer: type[MAPPO], memory: int) -> None:
+def test_p19_one_update_moves_every_parameter(trainer: type[OnPolicyTrainer], memory: int) -> None:
     # The first step of an episode teaches a memory nothing about what it keeps.
     rules = rules_of("probe_p14_v0" if memory else "probe_p05_v0")
     assert idle_parameters(make_trainer(rules, trainer, memory=memory, n_epochs=2)) == []

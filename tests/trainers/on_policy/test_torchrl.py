@@ -17,7 +17,7 @@ import torch
 
 from corral.adapters.masked_distribution import MaskedCategorical
 from corral.trainers.on_policy import maths
-from corral.trainers.on_policy.value_norm import ValueNorm
+from corral.trainers.on_policy.learner import ValueNorm
 
 GOLDEN = json.loads(Path(__file__).with_name("torchrl_golden.json").read_text())
 
@@ -35,8 +35,8 @@ def test_advantages_and_targets() -> None:
         value=case["value"],
         acted=np.ones(shape, dtype=bool),
         ended=ended,
-        final_value=np.where(ended & ~over, case["next_value"], 0.0),
-        last_value=case["next_value"][-1],
+        final_obs_value=np.where(ended & ~over, case["next_value"], 0.0),
+        bootstrap_value=case["next_value"][-1],
         gamma=float(case["gamma"]),
         gae_lambda=float(case["gae_lambda"]),
     )

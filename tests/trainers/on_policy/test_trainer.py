@@ -77,7 +77,7 @@ def test_it_learns_continuous_and_several_choices() -> None:
     single = learner.policies["agent_0"].act({"observation": np.ones(1, np.float32)}, rng=rng)
     assert single.action.shape == (1,)
     # Drawn beyond the bounds now and then at first, and played within them.
-    stored = learner._rollout.tracks[0].action
+    stored = learner.rollout.groups[0].action
     assert stored.shape[-1] == 1
     first, last = updates[0].metrics["agent_0/entropy"], updates[-1].metrics["agent_0/entropy"]
     assert last < first
@@ -88,15 +88,15 @@ def test_actions_are_clipped_when_played_and_not_when_they_are_judged() -> None:
         ManyRules(), policies=separate(ManyRules()), make_batch=ManyBatch, action_std=5.0
     )
     next(learner.learn())
-    track = learner._rollout.tracks[0]
-    drawn = track.action[..., 0]
+    buffer = learner.rollout.groups[0]
+    drawn = buffer.action[:-1, ..., 0]
     assert (np.abs(drawn) > 1).mean() > 0.5
-    played = np.stack([actions["agent_0"] for actions in learner._batch.played])
+    played = np.stack([actions["agent_0"] for actions in learner.batch.played])
     assert played.min() == 0.0
     assert played.max() == 4.0
     # At first the mean is 0 or so: log N(x; 0, 5).
     expected = -0.5 * (drawn / 5) ** 2 - np.log(5) - 0.5 * np.log(2 * np.pi)
-    assert track.log_prob == pytest.approx(expected, abs=0.02)
+    assert buffer.log_prob == pytest.approx(expected, abs=0.02)
 
 
 @pytest.mark.parametrize("memory", [0, 8])
@@ -187,7 +187,7 @@ def test_a_cut_taken_for_an_end_would_show(monkeypatch: pytest.MonkeyPatch) -> N
     gae = maths.gae
 
     def blind(**given: Any) -> Any:
-        return gae(**{**given, "final_value": np.zeros_like(given["final_value"])})
+        return gae(**{**given, "final_obs_value": np.zeros_like(given["final_obs_value"])})
 
     monkeypatch.setattr(maths, "gae", blind)
     # The mean of what is left: (4 - sum of 0.9^k ...) as in 1 + 0.9 + ... over 1 to 4 steps.
@@ -202,14 +202,14 @@ def test_final_observations_are_valued_at_their_own_place(monkeypatch: pytest.Mo
     for memory in (0, 8):
         learner = make(PileRules((20, 30), illegal="raise", max_cycles=3), IPPO, memory=memory)
         next(learner.learn())
-        rollout, given = learner._rollout, seen[-1]
+        rollout, given = learner.rollout, seen[-1]
         cut = rollout.truncated.reshape(16, 8)
         assert cut.sum() > 20
         assert (given["ended"] == cut).all()
-        assert (given["final_value"] != 0)[cut].all()
-        assert not given["final_value"][~cut].any()
+        assert (given["final_obs_value"] != 0)[cut].all()
+        assert not given["final_obs_value"][~cut].any()
     # Without memory, the critic of the last update's beginning is gone; the values still differ.
-    assert len(np.unique(given["final_value"][cut].round(4))) > 4
+    assert len(np.unique(given["final_obs_value"][cut].round(4))) > 4
 
 
 # --- Play ----------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def test_policies_that_do_not_train_only_play() -> None:
 
 def test_every_weight_learns() -> None:
     learner = make(FifteenRules(), memory=4, ent_coef=0.01)
-    one = learner._learners["shared"]
+    one = learner.learners["shared"]
     before = {name: p.detach().clone() for name, p in one.named_parameters()}
     next(learner.learn())
     for name, parameter in one.named_parameters():

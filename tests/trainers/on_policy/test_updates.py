@@ -14,7 +14,8 @@ import torch
 
 from corral.errors import NonFiniteError
 from corral.trainers.on_policy import maths
-from corral.trainers.on_policy.trainer import IPPO, MAPPO
+from corral.trainers.on_policy.records import ppo_loss
+from corral.trainers.on_policy.trainer import IPPO, OnPolicyTrainer
 from support.mappo_teams import (
     ROLLOUT,
     SMALL,
@@ -81,9 +82,9 @@ def test_advantages_are_normalised_over_decisions_alone(monkeypatch: pytest.Monk
 
 def test_one_decision_teaches_the_actor_nothing_and_breaks_nothing() -> None:
     learner = make(FifteenRules(), IPPO, num_envs=1, n_steps=1, n_minibatches=4)
-    before = [p.detach().clone() for p in learner._learners["shared"].actor.parameters()]
+    before = [p.detach().clone() for p in learner.learners["shared"].actor.parameters()]
     (update,) = learner.learn()
-    after = learner._learners["shared"].actor.parameters()
+    after = learner.learners["shared"].actor.parameters()
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
     assert update.metrics["policy_loss"] == 0.0
     assert update.metrics["grad_norm_actor"] == 0.0
@@ -108,7 +109,7 @@ def test_gradients_are_clipped_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     def watched(self: Any, *given: Any, **named: Any) -> Any:
         length = [
             float(torch.cat([p.grad.flatten() for p in net.parameters()]).norm())
-            for net in (learner._learners["shared"].actor, learner._learners["shared"].critic)
+            for net in (learner.learners["shared"].actor, learner.learners["shared"].critic)
         ]
         lengths.append((length[0], length[1]))
         return step(self, *given, **named)
@@ -123,12 +124,18 @@ def test_gradients_are_clipped_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_schedules_begin_where_they_say_and_end_at_nothing() -> None:
     learner = make(FifteenRules(), updates=4, learning_rate=0.008, ent_coef=0.4, ent_coef_end=0.0)
-    entropies: list[float] = []
-    minibatch = learner._minibatch
-    learner._minibatch = lambda *given: (entropies.append(given[4]), minibatch(*given))
+    bonuses: list[float] = []
+
+    def watched(minibatch: Any, outputs: Any, settings: Any) -> Any:
+        losses = ppo_loss(minibatch, outputs, settings)
+        bonus = losses.terms.get("entropy_bonus", torch.zeros(()))
+        bonuses.append(-(bonus / outputs.entropy).item())
+        return losses
+
+    learner.algorithm = learner.algorithm.but(loss=watched)
     rates = [update.metrics["learning_rate"] for update in learner.learn()]
     assert rates == pytest.approx([0.008, 0.006, 0.004, 0.002])
-    assert sorted(set(entropies), reverse=True) == pytest.approx([0.4, 0.3, 0.2, 0.1])
+    assert bonuses == pytest.approx(np.repeat([0.4, 0.3, 0.2, 0.1], 4))
     steady = make(FifteenRules(), updates=2, learning_rate=0.008, anneal=False)
     assert [update.metrics["learning_rate"] for update in steady.learn()] == [0.008, 0.008]
 
@@ -146,8 +153,12 @@ def test_epochs_end_at_the_divergence_told() -> None:
     def count(**given: Any) -> int:
         learner = make(FifteenRules(), n_epochs=20, learning_rate=0.02, **given)
         steps: list[Any] = []
-        minibatch = learner._minibatch
-        learner._minibatch = lambda *arguments: (steps.append(1), minibatch(*arguments))
+
+        def watched(*given: Any) -> Any:
+            steps.append(1)
+            return ppo_loss(*given)
+
+        learner.algorithm = learner.algorithm.but(loss=watched)
         list(learner.learn())
         return len(steps)
 
@@ -162,10 +173,10 @@ def test_the_penalty_on_divergence_holds_the_policy_and_adapts() -> None:
     assert held < loose / 3
     learner = make(FifteenRules(), kl_coef=0.25, kl_target=1e-5, **given)
     list(learner.learn())
-    assert learner._learners["shared"].kl_coef == 1.0
+    assert learner.learners["shared"].kl_coef == 1.0
     other = make(FifteenRules(), kl_coef=0.25, kl_target=1e-5, **given)
     other.load(learner.save())
-    assert other._learners["shared"].kl_coef == 1.0
+    assert other.learners["shared"].kl_coef == 1.0
 
 
 def test_value_clipping_changes_what_is_learned() -> None:
@@ -246,16 +257,16 @@ def test_a_loss_gradient_or_weight_that_is_not_finite_ends_training(
 
         monkeypatch.setattr(torch.optim.Adam, "step", stepped)
     learners: list[Any] = []
-    begin = MAPPO._begin
+    begin = OnPolicyTrainer.begin
 
     def begun(self: Any) -> None:
         learners.append(self)
         nonlocal one
-        one = self._learners["shared"]
+        one = self.learners["shared"]
         begin(self)
 
     one: Any = None
-    monkeypatch.setattr(MAPPO, "_begin", begun)
+    monkeypatch.setattr(OnPolicyTrainer, "begin", begun)
     with pytest.raises(NonFiniteError, match=r"policy shared|not finite"):
         run_of(tmp_path / "run", 5, checkpoint_every=1)
     assert [row["env_steps"] for row in rows(tmp_path / "run")] == ["64", "128"]

@@ -1,0 +1,276 @@
+"""What critics observe of a rollout, and what they say of it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from corral.envs.core import Array, Observation, Rules
+from corral.errors import NonFiniteError
+from corral.trainers.on_policy.buffer import AgentGroup, ObservationBuffer, RolloutBuffer
+from corral.trainers.on_policy.learner import HiddenState, InputSize, Learner, Sequences, unroll
+from corral.adapters.networks import Network, Parts
+
+__all__ = ["CriticInput", "Values", "critic_outputs", "initial_values", "recurrent_outputs"]
+
+CHUNK = 4096
+"""Rows that a critic is asked for at once: more would not fit into a processor's cache."""
+
+CriticOutputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+"""By the critic's scale: of R decisions, of what follows the last step [C], and of D final
+observations."""
+
+
+# --- What they observe ----------------------------------------------------------------------------
+
+
+class Moments(Protocol):
+    """A rollout, or its final observations."""
+
+    @property
+    def state(self) -> Array: ...
+
+    @property
+    def groups(self) -> Sequence[ObservationBuffer]: ...
+
+
+class CriticInput:
+    """What critics observe, by ``kind``.
+
+    | kind | a critic's vector |
+    |---|---|
+    | "own" | the own observation |
+    | "state" | the global state, and the own observation |
+    | "observations" | the observations of all agents, in the order of their policies |
+    | "observations+actions" | those, and the others' actions in this step; 0 for who does not act |
+
+    Besides, which of its policy's agents it is; and the images of those observations.
+    """
+
+    def __init__(
+        self, kind: str, groups: Sequence[AgentGroup], rules: Rules[Any], own_action: bool = False
+    ) -> None:
+        """``own_action`` leaves the own action among everybody's."""
+        self.kind, self.groups, self.own_action = kind, groups, own_action
+        if own_action:
+            warnings.warn(
+                "own_action=True: a critic that sees the own action is no plain baseline, the "
+                "policy gradient is biased. Leave it out unless that is what is studied",
+                stacklevel=3,
+            )
+        self.features = math.prod(rules.state_space().shape) if kind == "state" else 0
+
+    @property
+    def with_actions(self) -> bool:
+        return self.kind == "observations+actions"
+
+    def state(self, batch: Any) -> Array | None:
+        """Return the global state [B, ...] of a batch, where critics observe it."""
+        return np.asarray(batch.global_state()) if self.features else None
+
+    def size(self, group: AgentGroup) -> InputSize:
+        """Return the size of it for an agent of ``group``."""
+        own = group.layout
+        if self.kind in ("own", "state"):
+            return self.features + own.width + group.identities, own.images, own.scales
+        each = [(other.layout, other.actions) for other in self.groups for _ in other.agents]
+        width = group.identities + sum(layout.width for layout, _ in each)
+        if self.with_actions:
+            width += sum(actions.encoded for _, actions in each)
+        images = tuple(image for layout, _ in each for image in layout.images)
+        return width, images, tuple(scale for layout, _ in each for scale in layout.scales)
+
+    def parts(self, moments: Moments, i: int) -> list[Array]:
+        """Return what the critic of group ``i`` observes: a vector and images [*L, P, ...]."""
+        own = moments.groups[i]
+        if self.kind == "own":
+            return [own.vector, *own.images]
+        if self.kind == "state":
+            shape = (*own.vector.shape[:-1], moments.state.shape[-1])
+            state = np.broadcast_to(moments.state[..., None, :], shape)
+            return [np.concatenate([state, own.vector], axis=-1), *own.images]
+        everyone = [
+            each.vector[..., : each.group.layout.width].reshape(*moments.state.shape[:-1], -1)
+            for each in moments.groups
+        ]
+        both = np.concatenate(everyone, axis=-1)[..., None, :]  # [*L, 1, sum of F]
+        columns = [np.broadcast_to(both, (*own.vector.shape[:-1], both.shape[-1]))]
+        if self.with_actions:
+            columns.append(self._actions(moments, i))
+        columns.append(own.vector[..., own.group.layout.width :])
+        parts = [np.concatenate(columns, axis=-1)]
+        for each in moments.groups:
+            for j in range(len(each.group.agents)):
+                for picture in each.images:
+                    one = picture[..., j, None, :, :, :]
+                    shape = (*one.shape[:-4], len(own.group.agents), *one.shape[-3:])
+                    parts.append(np.ascontiguousarray(np.broadcast_to(one, shape)))
+        return parts
+
+    def tensors(self, learner: Learner, moments: Moments, i: int) -> Parts:
+        """Return ``parts`` on the learner's device."""
+        return [learner.tensor(part) for part in self.parts(moments, i)]
+
+    def _actions(self, moments: Moments, i: int) -> Array:
+        """Return everybody's actions for the critic of group ``i``: [*L, P, columns]."""
+        own, encoded, agents = moments.groups[i].group, [], []
+        for each in moments.groups:
+            group, acting = each.group, each.acting
+            stored = each.action.reshape(acting.size, *group.actions.shape)
+            shown = group.actions.encode(stored).reshape(*acting.shape, -1) * acting[..., None]
+            encoded.append(shown.reshape(*acting.shape[:-1], -1))
+            agents += [agent for agent in group.agents for _ in range(group.actions.encoded)]
+        everyone = np.concatenate(encoded, axis=-1).astype(np.float32)
+        parts = np.repeat(everyone[..., None, :], len(own.agents), axis=-2)
+        if not self.own_action:
+            for j, agent in enumerate(own.agents):
+                parts[..., j, np.array(agents) == agent] = 0.0
+        return parts
+
+
+# --- What they say --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Values:
+    """What a critic says of a rollout: float32, by the environment's scale."""
+
+    value: Array  # [T, C] of the observations before each step, where agents acted
+    bootstrap_value: Array  # [C] of the observations after the last step
+    final_obs_value: Array  # [T, C] of the last observations where a time limit cut, else 0
+    raw: Array  # [T, C] as ``value``, by the critic's own scale
+
+    @classmethod
+    def of(
+        cls, learner: Learner, acted: Array, outputs: CriticOutputs, step: Array, column: Array
+    ) -> Values:
+        """Scale ``outputs`` back: of the decisions, ``acted`` bool [T, C], and of final
+        observations at ``step`` and ``column`` [D]. Raises NonFiniteError."""
+        norm = learner.value_norm
+        decided, bootstrap, final = (each.cpu() for each in outputs)
+        raw = np.zeros(acted.shape, dtype=np.float32)
+        raw[acted] = decided.numpy()
+        final_obs_value = np.zeros_like(raw)
+        final_obs_value[step, column] = norm.restore(final).numpy()
+        value, bootstrap_value = norm.restore(torch.from_numpy(raw)), norm.restore(bootstrap)
+        values = cls(value.numpy(), bootstrap_value.numpy(), final_obs_value, raw)
+        values._require_finite(learner.group.policy)
+        return values
+
+    def _require_finite(self, policy: str) -> None:
+        for what, values in (
+            ("rollout", self.value),
+            ("last observations", self.final_obs_value),
+            ("cut", self.bootstrap_value),
+        ):
+            if not np.isfinite(values).all():
+                raise NonFiniteError(
+                    f"policy {policy}: a value of the {what} is not finite. Training has "
+                    "diverged: try a smaller learning_rate, and look at progress.csv"
+                )
+
+
+def critic_outputs(
+    critic: Network, obs: Parts, acted: Array, final_obs: Parts, finals: int
+) -> CriticOutputs:
+    """Return a critic's outputs for what was decided, ``acted`` [T, C] of ``obs``
+    [T + 1, B, P, ...]; for what follows the last step, [C]; and for ``finals`` of ``final_obs``."""
+    flat = [part.flatten(0, 2) for part in obs]
+    after_last = np.arange(acted.shape[1]) + acted.size
+    return (
+        _outputs(critic, flat, np.flatnonzero(acted)),
+        _outputs(critic, flat, after_last),
+        _outputs(critic, final_obs, np.arange(finals)),
+    )
+
+
+def _outputs(critic: Network, parts: Parts, rows: Array) -> torch.Tensor:
+    """Return a critic's outputs [R] for ``rows`` of ``parts``."""
+    found = [torch.zeros(0)]
+    with torch.inference_mode():
+        for low in range(0, len(rows), CHUNK):
+            at = torch.from_numpy(rows[low : low + CHUNK]).to(parts[0].device)
+            found.append(critic([part.index_select(0, at) for part in parts])[:, 0].cpu())
+    return torch.cat(found)
+
+
+def recurrent_outputs(
+    learner: Learner,
+    hidden: HiddenState,
+    rollout: RolloutBuffer,
+    sequences: Sequences,
+    obs: Parts,
+    final_obs: Parts,
+) -> CriticOutputs:
+    """Return what ``critic_outputs`` returns of a recurrent critic, and move its hidden state to
+    the rollout's end."""
+    critic, group = learner.critic, learner.group
+    _, step, column = rollout.cut(group)
+    decided, states = torch.zeros(0), learner.tensor(np.zeros((0, critic.memory), np.float32))
+    with torch.inference_mode():
+        if len(sequences.rows):
+            flat = [part[:-1].flatten(0, 2) for part in obs]
+            states = _states(learner, hidden, sequences, flat)
+            decided = critic.head(states)[:, 0]
+        # After each step; held where a column did not act, 0 where an episode began.
+        held = np.where((sequences.episode == 0)[..., None], hidden.critic_before, np.float32(0))
+        latest = sequences.last_decision()
+        held[latest >= 0] = states.cpu().numpy()[latest[latest >= 0]]
+        hidden.critic[...] = held[-1]
+        hidden.critic.reshape(hidden.shape)[rollout.over[-1]] = 0
+        last = [part[-1].flatten(0, 1) for part in obs]
+        bootstrap = critic.step(last, learner.tensor(hidden.critic))[0][:, 0]
+        final = bootstrap.new_zeros(0)
+        if len(step):
+            final = critic.step(final_obs, learner.tensor(held[step, column]))[0][:, 0]
+    return decided, bootstrap, final
+
+
+def _states(
+    learner: Learner, hidden: HiddenState, sequences: Sequences, flat: Parts
+) -> torch.Tensor:
+    """Return the critic's states after all decisions, of ``flat`` [T * C, ...]: [R, H]."""
+    everything = np.arange(len(sequences))
+    to = sequences.pick(everything)
+    rows = learner.tensor(sequences.rows[to.decisions])
+    before = sequences.hidden_at_start(everything, hidden.critic_before)
+    states = unroll(learner, learner.critic, flat, rows, before, to)
+    in_order = torch.empty_like(states)
+    in_order[learner.tensor(to.decisions)] = states
+    return in_order
+
+
+def initial_values(
+    critic_input: CriticInput,
+    learners: Sequence[Learner],
+    agents: Sequence[str],
+    observations: Mapping[str, Observation],
+    state: Array | None,
+) -> dict[str, Array]:
+    """Return V of ``observations`` [R, ...] that episodes begin with: agent -> float32 [R].
+
+    Critics that observe actions are given none.
+    """
+    rows = len(_any_array(observations[agents[0]]))
+    buffer = RolloutBuffer(critic_input.groups, 1, rows, agents, critic_input.features)
+    buffer.store_obs(0, observations, state, np.zeros((rows, len(agents)), dtype=bool))
+    found: dict[str, Array] = {}
+    for i, learner in enumerate(learners):  # they are the first of all groups
+        parts = [part[0].flatten(0, 1) for part in critic_input.tensors(learner, buffer, i)]
+        with torch.inference_mode():
+            hidden = learner.critic.initial(len(parts[0]))
+            outputs = learner.critic.step(parts, hidden)[0][:, 0]
+            values = learner.value_norm.restore(outputs).cpu().numpy()
+        for j, agent in enumerate(learner.group.agents):
+            found[agent] = values.reshape(rows, -1)[:, j]
+    return found
+
+
+def _any_array(tree: Any) -> Any:
+    return _any_array(next(iter(tree.values()))) if isinstance(tree, Mapping) else tree

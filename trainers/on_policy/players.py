@@ -1,0 +1,240 @@
+"""Who plays in training: what learns, and reference players that the others train against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from corral.envs.core import Array, Observation, Rules, generator
+from corral.envs.policy import Policy
+from corral.envs.reference import reference_player
+from corral.errors import UnsupportedSpaceError
+from corral.trainers.evaluation.players import Seat, put_tree, take_tree
+from corral.trainers.on_policy.buffer import GroupBuffer, ObservationBuffer
+from corral.trainers.on_policy.learner import HiddenState, Learner
+from corral.trainers.runs.checkpoint import require_arrays
+
+__all__ = ["LearnedPlayer", "OpponentPlayer", "Opponents"]
+
+
+class LearnedPlayer:
+    """Plays the agents of one group with its actor, and moves the actor's hidden state."""
+
+    def __init__(self, learner: Learner, hidden: HiddenState, rng: torch.Generator) -> None:
+        self.learner = learner
+        self.hidden = hidden
+        self.rng = rng
+
+    def act(self, buffer: GroupBuffer, t: int, observations: Mapping[str, Observation]) -> None:
+        """Sample the actions of step ``t``, with their log-probabilities, where agents act."""
+        acting = buffer.acting[t].reshape(-1)  # [C]
+        rows = None if acting.all() else np.flatnonzero(acting)
+        action, log_prob = buffer.action[t], buffer.log_prob[t]  # views [B, P, ...]
+        if rows is not None:
+            action[...] = 0
+            log_prob[...] = 0
+            if not len(rows):
+                return
+        at: Any = slice(None) if rows is None else rows
+        hidden = self.hidden.actor
+        with torch.inference_mode():
+            sampled, log_probs, after = self._sample(buffer, t, rows, hidden[at])
+            action.reshape(len(acting), *action.shape[2:])[at] = sampled.cpu().numpy()
+            log_prob.reshape(-1)[at] = log_probs.cpu().numpy()
+            if hidden.shape[1]:
+                hidden[at] = after.cpu().numpy()
+
+    def sample_unplayed(
+        self,
+        buffer: ObservationBuffer,
+        at: Any,
+        observations: Mapping[str, Observation],
+        env_rows: Array | None = None,
+    ) -> None:
+        """Sample actions for moment ``at``, which is not played on: no hidden state moves.
+
+        It is one of ``env_rows`` [D]; None: of all environments.
+        """
+        action, rows = buffer.action[at], np.flatnonzero(buffer.acting[at])
+        action[...] = 0
+        if not len(rows):
+            return
+        agents, columns = buffer.acting.shape[-1], rows
+        if env_rows is not None:
+            columns = env_rows[rows // agents] * agents + rows % agents
+        with torch.inference_mode():
+            sampled, _, _ = self._sample(buffer, at, rows, self.hidden.actor[columns])
+        action.reshape(-1, *action.shape[2:])[rows] = sampled.cpu().numpy()
+
+    def reset(self, env_rows: Array) -> None:
+        """Begin anew in ``env_rows``, whose episodes are over."""
+        self.hidden.reset(env_rows)
+
+    def _sample(
+        self, buffer: ObservationBuffer, at: Any, rows: Array | None, hidden: Array
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return actions [R, ...], their log-probabilities [R], and the hidden states after."""
+        learner = self.learner
+        parts, mask = buffer.tensors(at, rows, learner.device)
+        outputs, after = learner.actor.step(parts, learner.tensor(hidden))
+        distribution = learner.distribution(outputs, mask)
+        sampled = distribution.sample(self.rng)
+        return sampled, distribution.log_prob(sampled), after
+
+
+class Opponents:
+    """Plays the agents of ``named`` (agent -> name of a reference player) in B copies.
+
+    Agent i draws from ``generator(seed, "policy", 1 + i)``: row 0 is the learners'. The
+    players' states, and those generators, are saved, so that a run goes on bit for bit.
+
+    Raises what ``reference_player`` raises, and UnsupportedSpaceError where an agent's actions are
+    not Discrete.
+    """
+
+    def __init__(
+        self, rules: Rules[Any], named: Mapping[str, str], *, num_envs: int, seed: int
+    ) -> None:
+        self.num_envs = num_envs
+        self._seats: dict[str, Seat] = {}
+        for agent, name in named.items():
+            player = reference_player(name, rules, agent)
+            actions = rules.action_space(agent)
+            if not isinstance(actions, spaces.Discrete):
+                raise UnsupportedSpaceError(
+                    f"{agent} plays {actions}: reference players play Discrete actions; let the "
+                    "agent learn instead"
+                )
+            self._seats[agent] = Seat(
+                agent,
+                player,
+                num_envs=num_envs,
+                actions=actions,
+                rng=generator(seed, "policy", 1 + rules.agents.index(agent)),
+                deterministic=False,
+            )
+
+    def __contains__(self, agent: str) -> bool:
+        return agent in self._seats
+
+    @property
+    def policies(self) -> dict[str, Policy]:
+        return {agent: seat.policy for agent, seat in self._seats.items()}
+
+    def act(self, agent: str, observation: Observation, wanted: Array) -> Array:
+        """Return actions int64 [B] of ``agent``; 0 where it is not ``wanted``, bool [B]."""
+        actions = np.zeros(len(wanted), dtype=np.int64)
+        rows = np.flatnonzero(wanted)
+        if len(rows):
+            actions[rows] = self._seats[agent].act(observation, rows)
+        return actions
+
+    def sample_unplayed(
+        self, agent: str, observation: Observation, wanted: Array, env_rows: Array | None = None
+    ) -> Array:
+        """Sample actions for a moment that is not played on: no state changes.
+
+        ``observation`` and ``wanted`` are of ``env_rows`` [D]; None: of all.
+        """
+        seat = self._seats[agent]
+        actions = np.zeros(len(wanted), dtype=np.int64)
+        rows = np.flatnonzero(wanted)
+        if len(rows):
+            state = take_tree(seat.memory, rows if env_rows is None else env_rows[rows])
+            actions[rows] = seat.policy.act(take_tree(observation, rows), state, seat.rng).action
+        return actions
+
+    def reset(self, agent: str, env_rows: Array) -> None:
+        """Let a player begin anew in ``env_rows``, whose episodes are over."""
+        self._seats[agent].forget(env_rows)
+
+    # --- Saving ----------------------------------------------------------------------------------
+
+    def save(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return their generators by agent, and their states as named arrays."""
+        generators = {agent: seat.rng.bit_generator.state for agent, seat in self._seats.items()}
+        return generators, self._states()
+
+    def load(self, generators: Mapping[str, Any], states: Mapping[str, Array]) -> None:
+        """Go on from what ``save`` gave. Raises CheckpointError, KeyError, TypeError, ValueError
+        where it does not fit."""
+        self.require(states)
+        for agent, seat in self._seats.items():
+            seat.rng.bit_generator.state = generators[agent]
+            everyone = np.arange(self.num_envs)
+            own = _filled(seat.memory, agent, states)
+            seat.memory = put_tree(seat.memory, everyone, own)
+
+    def require(self, states: Mapping[str, Array]) -> None:
+        """Raise CheckpointError where they are no states of these players."""
+        expected = {name: (a.shape, a.dtype) for name, a in self._states().items()}
+        require_arrays("opponents", states, expected)
+
+    def restart(self) -> None:
+        """Begin anew everywhere."""
+        for seat in self._seats.values():
+            seat.forget(np.arange(self.num_envs))
+
+    def _states(self) -> dict[str, Array]:
+        found: dict[str, Array] = {}
+        for agent, seat in self._seats.items():
+            found |= _arrays(seat.memory, agent)
+        return found
+
+
+class OpponentPlayer:
+    """One of the ``opponents``, as the trainer asks those who play: see ``LearnedPlayer``."""
+
+    def __init__(self, opponents: Opponents, agent: str) -> None:
+        self.opponents = opponents
+        self.agent = agent
+
+    def act(self, buffer: GroupBuffer, t: int, observations: Mapping[str, Observation]) -> None:
+        wanted = buffer.acting[t][:, 0]
+        buffer.action[t][:, 0] = self.opponents.act(self.agent, observations[self.agent], wanted)
+
+    def sample_unplayed(
+        self,
+        buffer: ObservationBuffer,
+        at: Any,
+        observations: Mapping[str, Observation],
+        env_rows: Array | None = None,
+    ) -> None:
+        obs, wanted = observations[self.agent], buffer.acting[at][:, 0]
+        actions = self.opponents.sample_unplayed(self.agent, obs, wanted, env_rows)
+        buffer.action[at][:, 0] = actions
+
+    def reset(self, env_rows: Array) -> None:
+        self.opponents.reset(self.agent, env_rows)
+
+
+def _arrays(tree: Any, name: str) -> dict[str, Array]:
+    """Return the arrays of a policy's state, named by where they are."""
+    if tree is None:
+        return {}
+    if isinstance(tree, Mapping | tuple | list):
+        found: dict[str, Array] = {}
+        for key, part in _parts(tree):
+            found |= _arrays(part, f"{name}.{key}")
+        return found
+    return {name: np.array(tree)}
+
+
+def _filled(tree: Any, name: str, arrays: Mapping[str, Array]) -> Any:
+    """Return a tree built like ``tree`` with the ``arrays`` that ``_arrays`` named."""
+    if tree is None:
+        return None
+    if isinstance(tree, Mapping):
+        return {key: _filled(part, f"{name}.{key}", arrays) for key, part in tree.items()}
+    if isinstance(tree, tuple | list):
+        parts = [_filled(part, f"{name}.{key}", arrays) for key, part in _parts(tree)]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    return arrays[name]
+
+
+def _parts(tree: Any) -> list[tuple[Any, Any]]:
+    return list(tree.items() if isinstance(tree, Mapping) else enumerate(tree))
