@@ -309,8 +309,9 @@ class TurnGame(Game):
     def _look(self, before: list[Any], acted: Mapping[Any, Any]) -> View:
         env = self.env
         agents = list(env.agents)
-        tables: Any = _tables("env", tuple(getattr(env, name) for name in TABLES), *TABLES)
-        view = View(self.step, before, agents, acted, {}, *(dict(table) for table in tables))
+        values = tuple(getattr(env, name) for name in TABLES)
+        tables: Any = map(dict, _tables("env", values, *TABLES))
+        view = View(self.step, before, agents, acted, {}, *tables)
         if agents:
             view.selection = env.agent_selection
             if view.selection in agents:
