@@ -33,6 +33,20 @@ def test_importing_the_adapters_leaves_the_traces_alone() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_importing_an_adapter_brings_no_bridge() -> None:
+    """Yet gymnasium knows the environments, and each bridge is found by its name."""
+    code = (
+        "import sys, gymnasium, corral.adapters.spaces\n"
+        "bridges = ('zoo', 'gymnasium', 'sb3', 'rllib', 'torchrl', 'supersuit', 'info_masks')\n"
+        "loaded = [b for b in bridges if f'corral.adapters.{b}' in sys.modules]\n"
+        "assert loaded == [], loaded\n"
+        "assert 'corral/dfaas-v0' in gymnasium.registry\n"
+        "from corral.adapters import gymnasium as bridge, mask_in_info\n"
+        "assert callable(bridge.SeatEnv) and callable(mask_in_info)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def _of_pettingzoo() -> set[str]:
     """What PettingZoo itself imports, which corral cannot help."""
     code = "import sys, pettingzoo; print(*sorted(sys.modules))"
