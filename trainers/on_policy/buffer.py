@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from corral.adapters.networks import Parts
+from corral.adapters.spaces import ActionCodec, ObservationCodec
 from corral.envs.batch import BatchStep
 from corral.envs.core import AgentViews, Array, Observation, Rules
 from corral.envs.masks import MASK, OBSERVATION, as_legal
 from corral.errors import NonFiniteError, UnsupportedSpaceError
 from corral.trainers.base import Episode
 from corral.trainers.evaluation.players import take_tree
-from corral.adapters.networks import Parts
-from corral.adapters.spaces import ActionCodec, ObservationCodec
 
 __all__ = [
     "Accounts",

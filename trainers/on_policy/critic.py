@@ -11,11 +11,11 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from corral.adapters.networks import Network, Parts
 from corral.envs.core import Array, Observation, Rules
 from corral.errors import NonFiniteError
 from corral.trainers.on_policy.buffer import AgentGroup, ObservationBuffer, RolloutBuffer
 from corral.trainers.on_policy.learner import HiddenState, InputSize, Learner, Sequences, unroll
-from corral.adapters.networks import Network, Parts
 
 __all__ = ["CriticInput", "Values", "critic_outputs", "initial_values", "recurrent_outputs"]
 

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from corral.envs.core import Array
-from corral.trainers.on_policy.buffer import AgentGroup
 from corral.adapters.masked_distribution import Distribution, make_distribution
 from corral.adapters.networks import Network, Parts
+from corral.envs.core import Array
+from corral.trainers.on_policy.buffer import AgentGroup
 from corral.trainers.on_policy.settings import IPPOSettings
 
 __all__ = ["HiddenState", "Learner", "Sequences", "ValueNorm", "device_of", "unroll"]

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import torch
 
+from corral.adapters.networks import Parts
 from corral.envs.core import Array
 from corral.trainers.on_policy.buffer import GroupBuffer
 from corral.trainers.on_policy.learner import HiddenState, Learner, Sequences, unroll
-from corral.adapters.networks import Parts
 from corral.trainers.on_policy.records import Advantages, Minibatch, Outputs, Over
 
 __all__ = ["Metrics", "Minibatches"]

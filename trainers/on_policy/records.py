@@ -24,10 +24,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from corral.adapters.masked_distribution import Distribution
 from corral.envs.core import Array
 from corral.trainers.on_policy import maths
 from corral.trainers.on_policy.learner import Learner
-from corral.adapters.masked_distribution import Distribution
 from corral.trainers.on_policy.settings import IPPOSettings, MAPPOSettings
 
 __all__ = [

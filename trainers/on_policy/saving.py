@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from corral.adapters.networks import describe
 from corral.envs.core import Array
 from corral.errors import CheckpointError
 from corral.trainers.on_policy.learner import Learner
-from corral.adapters.networks import describe
 from corral.trainers.runs.checkpoint import Content, require_arrays
 from corral.trainers.runs.checkpoint_format import encode_arrays, encode_document
 

@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from corral.adapters.networks import Parts
 from corral.envs.batch import batch_for
 from corral.envs.core import Array, Observation, Rules, generator
 from corral.envs.policy import Policy
@@ -32,7 +33,6 @@ from corral.trainers.on_policy import critic, maths, saving
 from corral.trainers.on_policy.buffer import Accounts, GroupBuffer, RolloutBuffer, make_groups
 from corral.trainers.on_policy.learner import HiddenState, Learner, Sequences, device_of
 from corral.trainers.on_policy.minibatches import Metrics, Minibatches
-from corral.adapters.networks import Parts
 from corral.trainers.on_policy.players import LearnedPlayer, OpponentPlayer, Opponents
 from corral.trainers.on_policy.records import (
     Minibatch,
