@@ -28,6 +28,7 @@ __all__ = [
     "reference_player",
     "reference_players",
     "reference_teams",
+    "team_arguments",
 ]
 
 Makers = Mapping[str, Callable[[Any], Policy]]
@@ -63,22 +64,28 @@ def reference_players(
 
 def reference_teams(rules: Rules[Any]) -> dict[str, dict[str, Policy]]:
     """Teams of reference players by name, where the environment says which go together."""
-    module = _module(rules)
+    module = _module(rules.name)
     teams: dict[str, dict[str, Policy]] = getattr(module, "teams_of", lambda rules: {})(rules)
     return teams
+
+
+def team_arguments(env: str, team: str) -> dict[str, Any]:
+    """Return the arguments that a team's name says the environment is made with."""
+    arguments: dict[str, Any] = getattr(_module(env), "arguments_of", lambda team: {})(team)
+    return arguments
 
 
 def _makers(rules: Rules[Any], agent: str) -> Makers:
     if agent not in rules.agents:
         raise ValueError(f"agent {agent!r}: give one of {', '.join(rules.agents)}")
-    module = _module(rules)
+    module = _module(rules.name)
     own: Makers = {} if module is None else module.players_of(rules, agent)
     return {"random": lambda rules: RandomPolicy(), **own}
 
 
-def _module(rules: Rules[Any]) -> Any:
-    """The module with the reference players of registered rules; None where there is none."""
-    spec = REGISTERED.get(rules.name)
+def _module(env: str) -> Any:
+    """Return the module with the reference players of an environment; None where there is none."""
+    spec = REGISTERED.get(env)
     if spec is None or spec.players is None:
         return None
     return importlib.import_module(f"corral.envs.{spec.players}")

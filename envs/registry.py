@@ -40,6 +40,8 @@ class EnvSpec:
     """The module with its reference players, see ``corral.envs.reference``."""
     zero_sum: bool = False
     """Two players, and what one wins the other loses: they are judged seat by seat."""
+    judge: str | None = None
+    """"module:function" that judges its runs, where ``corral.evaluate`` has no loop for it."""
 
     @property
     def module(self) -> str:
@@ -55,6 +57,7 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             simultaneous=True,
             summary="N edge servers serve, queue or forward the requests of a load trace",
             players="dfaas_v0.baselines",
+            judge="corral.trainers.loads.judge:evaluate_loads",
         ),
         EnvSpec(
             name="arena_v0",

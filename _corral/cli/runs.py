@@ -13,16 +13,16 @@ import typer
 from rich import box
 from rich.table import Table
 
-from corral.cli.judging import names, row_range, score_table, watching
-from corral.cli.options import value_of
-from corral.cli.output import check_new, in_options, out, reported, show_table
+from corral.cli.options import names, row_range, value_of
+from corral.cli.output import check_new, in_options, out, progress_bar, reported, show_table
 from corral.cli.third_party import is_third_party, third_party_rules
 from corral.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from corral.trainers.base import Trainer
-    from corral.trainers.evaluation.episodes import TeamScore
+    from corral.trainers.evaluation.scores import TeamScore
     from corral.trainers.evaluation.zero_sum import SeatScore
+    from corral.trainers.loads.replay import Replay
     from corral.trainers.runs.run import Run
 
 __all__ = ["ANY_OPTION", "add_to", "named_options"]
@@ -181,7 +181,7 @@ def _is_given(context: typer.Context, name: str) -> bool:
 
 
 def _tell(run: Run) -> None:
-    from corral.trainers.evaluation.zero_sum import is_duel
+    from corral.trainers.evaluation.zero_sum import is_zero_sum
 
     progress, task = run.progress, run.config.task
     last = progress.iloc[-1]
@@ -196,7 +196,7 @@ def _tell(run: Run) -> None:
         f"({last['env_steps'] / max(last['wall_s'], 1e-9):,.0f}/s)"
     )
     told = {"team return": "return_team"}
-    if is_duel(task.rules()):  # the team's is 0 whatever they play
+    if is_zero_sum(task.rules()):  # the team's is 0 whatever they play
         learned = [agent for agent in run.config.policies if agent not in run.config.opponents]
         told = {f"return of {agent}": f"return_{agent}" for agent in learned}
     for what, column in told.items():
@@ -256,11 +256,9 @@ def evaluate(
     against each reference player in the other seat.
     """
     from corral.data import load_trace
-    from corral.envs.dfaas_v0.baselines import PAIRS
     from corral.trainers.evaluation.judge import evaluate as judge
+    from corral.trainers.evaluation.judge import judge_of
     from corral.trainers.evaluation.zero_sum import SeatScore
-    from corral.trainers.loads.replay import Replay
-    from corral.trainers.loads.report import describe, ordered
     from corral.trainers.runs.run import load_run
 
     theirs: Any = None if environment is None else third_party_rules(environment, arg or [])
@@ -268,34 +266,46 @@ def evaluate(
     folder = loaded.folder if out_dir is None else out_dir
     check_new(folder, folder=True)
     load = loaded.config.task.trace if trace is None else load_trace(trace)
-    with watching() as show:
+    options: dict[str, Any] = {
+        "trace": None if trace is None else load,
+        "rows": None if load is None else row_range(rows, None, len(load)),
+        "window": window,
+    }
+    if judge_of(loaded.config.task.environment):
+        options["optimum_windows"] = optimum_windows
+        if policies is not None:
+            options["references"] = names(policies, lambda name: False)
+    with progress_bar() as show:
         result = judge(
             loaded,
             beside=others,
-            references=PAIRS if policies is None else names(policies, lambda name: False),
-            trace=None if trace is None else load,
-            rows=None if load is None else row_range(rows, None, len(load)),
-            window=window,
             episodes=episodes,
             seed=seed,
-            optimum_windows=optimum_windows,
             out=folder,
             progress=show,
+            **options,
         )
-    if not isinstance(result, Replay):
-        if isinstance(result[0], SeatScore):
-            _show_duels(loaded, result)
-        else:
-            show_table(_team_table(result))
-        out.print(f"Results: {folder / 'results.json'}", soft_wrap=True)
+    if result.replay is not None:
+        _show_replay(loaded, result.replay, on_own_load=trace is None)
+        out.print(f"\nReport: {folder / 'report.html'}", soft_wrap=True)
         return
-    show_table(score_table(result, ordered(result.scores)))
-    for line in describe(result):
+    if isinstance(result[0], SeatScore):
+        _show_seats(loaded, result)
+    else:
+        show_table(_team_table(result))
+    out.print(f"Results: {folder / 'results.json'}", soft_wrap=True)
+
+
+def _show_replay(run: Run, replay: Replay, *, on_own_load: bool) -> None:
+    """Print the table of a replay, how it was played, and whether ``run`` had seen its rows."""
+    from corral.trainers.loads.text import describe, score_table
+
+    show_table(score_table(replay))
+    for line in describe(replay):
         out.print(line, style="dim")
-    trained = loaded.config.task.arguments["rows"]
-    if trace is None and result.rows[0] < trained[1] and trained[0] < result.rows[1]:
+    trained = run.config.task.arguments["rows"]
+    if on_own_load and replay.rows[0] < trained[1] and trained[0] < replay.rows[1]:
         out.print(f"Rows {trained[0]}:{trained[1]} are those that it was trained on.", style="dim")
-    out.print(f"\nReport: {folder / 'report.html'}", soft_wrap=True)
 
 
 def _team_table(scores: Iterable[TeamScore]) -> Table:
@@ -316,8 +326,8 @@ def _team_table(scores: Iterable[TeamScore]) -> Table:
     return table
 
 
-def _show_duels(run: Run, scores: Sequence[SeatScore]) -> None:
-    """A table for each seat: its players below each other, their opponents side by side."""
+def _show_seats(run: Run, scores: Sequence[SeatScore]) -> None:
+    """Print a table for each seat: its players below each other, their opponents side by side."""
     from corral.envs.reference import reference_players
 
     rules = run.config.task.rules()
@@ -329,7 +339,7 @@ def _show_duels(run: Run, scores: Sequence[SeatScore]) -> None:
         label = max(len(text) for text in (heading, *(score.policy for score in own)))
         # One line for each player where that fits into 80 columns, else two.
         for gap in (" ", "\n"):
-            cells = {(s.policy, s.opponent): gap.join(_duel_cell(s)) for s in own}
+            cells = {(s.policy, s.opponent): gap.join(_seat_cell(s)) for s in own}
             wide = max(len(line) for cell in cells.values() for line in cell.split("\n"))
             if label + len(opponents) * (wide + 2) <= 80:
                 break
@@ -349,8 +359,8 @@ def _show_duels(run: Run, scores: Sequence[SeatScore]) -> None:
     )
 
 
-def _duel_cell(score: SeatScore) -> tuple[str, str]:
-    """The mean return, and how many episodes were won, drawn and lost."""
+def _seat_cell(score: SeatScore) -> tuple[str, str]:
+    """Return the mean return, and how many episodes were won, drawn and lost."""
     counts = (round(share * score.episodes) for share in (score.won, score.drawn, score.lost))
     return f"{score.return_seat:+.2f}", "/".join(map(str, counts))
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from corral.data import Trace
-from corral.envs.core import Array, Observation, generator
+from corral.envs.core import Array, generator
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.baselines import baseline_team
-from corral.envs.policy import Decision, Policy
+from corral.envs.policy import Policy
+from corral.trainers.evaluation.episodes import Turn
 from corral.trainers.evaluation.players import Player, Seat, as_player
-from corral.trainers.loads.replay import play
+from corral.trainers.loads.replay import play_windows
 
 __all__ = ["Picture", "backgrounds", "policy_picture", "team_pictures"]
 
@@ -146,34 +146,16 @@ def backgrounds(
 ) -> dict[str, Array]:
     """Each agent's mean features [F] over a replay of the rules' rows by the team."""
     player = as_player(team, rules.agents)
-    watched = {agent: _Watched(player.team[agent]) for agent in rules.agents}
     window = min(rules.max_cycles, rules.rows[1] - rules.rows[0])
-    play(rules, watched, window, seed, deterministic=player.deterministic)
-    return {agent: policy.total / policy.seen for agent, policy in watched.items()}
+    sums = dict.fromkeys(rules.agents, np.zeros(1))
 
+    def add(turn: Turn) -> None:
+        for agent in sums:
+            features = turn.observations[agent]["observation"]  # [W, F]
+            sums[agent] = sums[agent] + features.sum(axis=0, dtype=np.float64)
 
-class _Watched:
-    """Plays as ``policy`` does, and adds up the features that it is shown."""
-
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
-        self.total: Array = np.zeros(1)
-        self.seen = 0
-
-    def initial_state(self, num_envs: int) -> Any:
-        return self.policy.initial_state(num_envs)
-
-    def act(
-        self,
-        observation: Observation,
-        state: Any = None,
-        rng: np.random.Generator | None = None,
-        deterministic: bool = False,
-    ) -> Decision:
-        features = np.asarray(observation["observation"])  # [B, F]
-        self.total = self.total + features.sum(axis=0, dtype=np.float64)
-        self.seen += len(features)
-        return self.policy.act(observation, state, rng, deterministic=deterministic)
+    play_windows(rules, player.team, window, seed, deterministic=player.deterministic, on_turn=add)
+    return {agent: total / (rules.rows[1] - rules.rows[0]) for agent, total in sums.items()}
 
 
 def _spread(largest: int, points: int) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +12,9 @@ from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.optimum import Optimum, has_closed_form, optimum
 from corral.errors import MissingExtraError
 from corral.trainers.evaluation.episodes import bootstrap_ratio
+from corral.trainers.evaluation.judge import Progress
 
-__all__ = ["Best", "Progress", "Score", "Totals", "best_of", "optimum_score", "score_of"]
-
-Progress = Callable[[str, int, int], None]
-"""Called with what is going on, how much of it is done, and how much there is."""
+__all__ = ["Best", "Score", "Totals", "best_of", "optimum_score", "score_of"]
 
 
 @dataclass(frozen=True)

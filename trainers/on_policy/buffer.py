@@ -18,10 +18,9 @@ import torch
 from corral.envs.batch import BatchStep
 from corral.envs.core import AgentViews, Array, Observation
 from corral.errors import NonFiniteError
-from corral.trainers.base import Episode
 from corral.trainers.on_policy.networks import Actions, Layout, Parts, legal_mask
 
-__all__ = ["Accounts", "Frames", "Rollout", "Seat", "Sequences", "Track", "frame_parts", "joined"]
+__all__ = ["Frames", "Rollout", "Seat", "Sequences", "Track", "frame_parts", "joined"]
 
 
 @dataclass(frozen=True)
@@ -242,34 +241,3 @@ class Sequences:
         number = np.cumsum(self.acted).reshape(self.acted.shape) - 1
         columns = np.arange(self.acted.shape[1])
         return np.where(latest >= first, number[np.maximum(latest, 0), columns], -1)
-
-
-class Accounts:
-    """The sums of what the environment's info says, per copy and agent, until episodes end."""
-
-    def __init__(self, agents: Sequence[str]) -> None:
-        self.agents = tuple(agents)
-        self.sums: dict[str, Array] = {}
-
-    def add(self, step: BatchStep) -> list[Episode]:
-        """Take in a step; the episodes that ended in it."""
-        for key, values in step.info.items():
-            if key not in self.sums:
-                wide = np.float64 if np.asarray(values).dtype.kind == "f" else np.int64
-                self.sums[key] = np.zeros(np.shape(values), dtype=wide)
-            self.sums[key] += values
-        if step.finished is None:
-            return []
-        rows = step.finished.rows
-        kpis = {key: sums[rows].sum(axis=1).astype(float) for key, sums in self.sums.items()}
-        for sums in self.sums.values():
-            sums[rows] = 0
-        returns, lengths = step.finished.returns.tolist(), step.finished.lengths.tolist()
-        return [
-            Episode(
-                dict(zip(self.agents, returns[d], strict=True)),
-                lengths[d],
-                {key: float(values[d]) for key, values in kpis.items()},
-            )
-            for d in range(len(rows))
-        ]

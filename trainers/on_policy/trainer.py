@@ -25,14 +25,13 @@ import torch
 from corral.adapters.zoo.batch import batch_for
 from corral.envs.batch import BatchStep
 from corral.envs.core import Array, Observation, Rules, generator
+from corral.envs.episode_stats import EpisodeStats
 from corral.envs.policy import Policy
 from corral.errors import CheckpointError, NonFiniteError
-from corral.trainers import finite
 from corral.trainers.base import Episode, Update
 from corral.trainers.evaluation.players import take_tree
 from corral.trainers.on_policy import maths
 from corral.trainers.on_policy.buffer import (
-    Accounts,
     Frames,
     Rollout,
     Seat,
@@ -47,7 +46,11 @@ from corral.trainers.on_policy.minibatches import Means, Views
 from corral.trainers.on_policy.networks import Network, Parts, describe
 from corral.trainers.on_policy.opponents import Opponents
 from corral.trainers.on_policy.settings import IPPOSettings, MAPPOSettings
-from corral.trainers.on_policy.weights import load_policy, policy_arrays
+from corral.trainers.on_policy.weights import (
+    load_policy,
+    policy_arrays,
+    require_finite_weights,
+)
 from corral.trainers.policies import NetworkPolicy
 from corral.trainers.runs.checkpoint import Content, require_arrays
 from corral.trainers.runs.checkpoint_format import encode_arrays, encode_document
@@ -119,7 +122,7 @@ class MAPPO:
         self._chance = torch.Generator().manual_seed(_number(seed, "policy", 0))
         self._shuffles = generator(seed, "minibatch", 0)
         self._rollout: Rollout | None = None
-        self._accounts = Accounts(rules.agents)
+        self._accounts = EpisodeStats(rules.agents)
         # Of actor and critic, where they have memory: float32 [C, memory] before the next step.
         self._memory = {
             seat.policy: {
@@ -476,7 +479,7 @@ class MAPPO:
             prefix = f"{track.seat.policy}/" if len(self._learners) > 1 else ""
             for key, value in self._improve(rollout, i, learner).items():
                 metrics[prefix + key] = value
-            finite.require_finite_weights(track.seat.policy, learner)
+            require_finite_weights(track.seat.policy, learner)
         return metrics
 
     def _improve(self, rollout: Rollout, i: int, learner: Learner) -> dict[str, float]:

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 
 from corral.envs.core import Array
+from corral.errors import NonFiniteError
 from corral.trainers.runs.checkpoint import require_arrays
 
-__all__ = ["load_policy", "policy_arrays"]
+__all__ = ["load_policy", "policy_arrays", "require_finite_weights"]
 
 Expected = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
 
@@ -46,6 +47,16 @@ def load_policy(name: str, policy: Any, files: Mapping[str, dict[str, Array]]) -
         state.setdefault(int(place), {})[moment] = torch.from_numpy(values.copy())
     groups = policy.optimizer.state_dict()["param_groups"]
     policy.optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def require_finite_weights(name: str, policy: Any) -> None:
+    """Raise NonFiniteError where a weight of a policy of torch is not finite."""
+    for key, values in policy.state_dict().items():
+        if not torch.isfinite(values).all():
+            raise NonFiniteError(
+                f"policy {name}: {key} is no longer finite. Training has diverged: try a smaller "
+                "learning_rate, and look at the last rows of progress.csv"
+            )
 
 
 def _arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, Array]:

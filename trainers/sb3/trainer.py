@@ -33,10 +33,13 @@ from corral.adapters.supersuit import vectorize
 from corral.envs.batch import make_batch
 from corral.envs.core import Array, Rules, generator
 from corral.envs.shells import ParallelShell
-from corral.errors import CheckpointError
-from corral.trainers import finite
+from corral.errors import CheckpointError, NonFiniteError
 from corral.trainers.base import Episode, Update
-from corral.trainers.on_policy.weights import load_policy, policy_arrays
+from corral.trainers.on_policy.weights import (
+    load_policy,
+    policy_arrays,
+    require_finite_weights,
+)
 from corral.trainers.rng import GlobalGenerators
 from corral.trainers.runs.checkpoint import Content
 from corral.trainers.sb3.policy import SB3Policy
@@ -203,8 +206,8 @@ class SB3PPO:
 
             clock = time.perf_counter()
             seen, rewards, dones, infos = vec_env.step(actions)  # type: ignore[assignment]
-            finite.require_finite_rewards(rewards, self.rules.agents)
-            finite.require_finite_observations(seen, infos, dones, self.rules.agents)
+            _require_finite_rewards(rewards, self.rules.agents)
+            _require_finite_observations(seen, infos, dones, self.rules.agents)
             episodes += _ended(infos, dones, self.rules.agents)
             seconds["env"] += time.perf_counter() - clock
 
@@ -287,7 +290,7 @@ class SB3PPO:
             for key, value in model.logger.name_to_value.items():
                 metrics[prefix + key.removeprefix("train/")] = float(value)
             model.logger.name_to_value.clear()
-            finite.require_finite_weights(name, model.policy)
+            require_finite_weights(name, model.policy)
         return metrics
 
     # --- Saving ----------------------------------------------------------------------------------
@@ -386,6 +389,44 @@ def _ended(
                 )
             )
     return episodes
+
+
+def _require_finite_rewards(rewards: Array, agents: Sequence[str]) -> None:
+    """Raise NonFiniteError where a reward of the columns [C] is not finite."""
+    wrong = ~np.isfinite(rewards)
+    if wrong.any():
+        column = int(np.flatnonzero(wrong)[0])
+        raise NonFiniteError(f"{_who(column, agents)}: the reward is {rewards[column]}")
+
+
+def _require_finite_observations(
+    obs: Mapping[str, Array],
+    infos: Sequence[Mapping[str, Any]],
+    dones: Array,
+    agents: Sequence[str],
+) -> None:
+    """Raise NonFiniteError where an observation of the columns [C, ...] is not finite, or the last
+    one of an episode that is over."""
+    found: list[tuple[int, str]] = []
+    for key, values in obs.items():
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            wrong = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)  # [C]
+            found.append((int(np.flatnonzero(wrong)[0]), key))
+    for column in np.flatnonzero(dones).tolist():
+        for key, value in infos[column]["terminal_observation"].items():
+            if value.dtype.kind == "f" and not np.isfinite(value).all():
+                found.append((column, f"last {key}"))
+    if found:
+        column, what = found[0]
+        raise NonFiniteError(
+            f"{_who(column, agents)}: the {what} holds a number that is not finite; mend the "
+            "environment"
+        )
+
+
+def _who(column: int, agents: Sequence[str]) -> str:
+    copy, agent = divmod(column, len(agents))
+    return f"copy {copy}, {agents[agent]}"
 
 
 class _interrupts_ignored:

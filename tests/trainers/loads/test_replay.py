@@ -12,7 +12,7 @@ from corral.envs.dfaas_v0 import ROUTES, DfaasRules
 from corral.envs.dfaas_v0.baselines import AMOUNTS, PAIRS, baseline_team
 from corral.envs.policy import Decision
 from corral.errors import ScaleError, TraceError, UnknownNameError
-from corral.trainers.loads.replay import play, replay
+from corral.trainers.loads.replay import play_windows, replay
 
 HARD: dict[str, Any] = {
     "second_offer": False,
@@ -41,7 +41,7 @@ def score_of(result: Any, policy: str) -> Any:
 def test_every_row_is_played_exactly_once() -> None:
     trace = random_trace(100)
     rules = DfaasRules(trace, max_cycles=30)
-    record = play(rules, baseline_team("local", rules), window=30)
+    record = play_windows(rules, baseline_team("local", rules), window=30)
     # Three whole windows and one of the ten rows that remain.
     assert record.totals.arrivals.tolist() == [
         trace.arrivals[low : low + 30].sum() for low in (0, 30, 60, 90)
@@ -55,7 +55,7 @@ def test_every_row_is_played_exactly_once() -> None:
 def test_series_are_means_over_bins() -> None:
     trace = random_trace(1000, seed=3)
     rules = DfaasRules(trace, max_cycles=50)
-    series = play(rules, baseline_team("local", rules), window=50).series
+    series = play_windows(rules, baseline_team("local", rules), window=50).series
     assert series.width == 3
     assert len(series.rows) == 334
     means = trace.arrivals[:999].reshape(333, 3, 3).mean(axis=1)
