@@ -24,7 +24,7 @@ class Episode:
 
 @dataclass(frozen=True, eq=False)
 class EndedEpisodes:
-    """The episodes that ended in a step, D of them; iterating gives an ``Episode`` for each."""
+    """D episodes that ended, in a step or in many; iterating gives an ``Episode`` for each."""
 
     agents: tuple[str, ...]
     rows: Array  # int64 [D] which copies
@@ -34,6 +34,16 @@ class EndedEpisodes:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @classmethod
+    def join(cls, parts: Sequence[EndedEpisodes]) -> EndedEpisodes:
+        """Return the episodes of all ``parts``, one or more, in their order."""
+        rows, returns, lengths = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("rows", "returns", "lengths")
+        )
+        infos = {key: np.concatenate([p.infos[key] for p in parts]) for key in parts[0].infos}
+        return cls(parts[0].agents, rows, returns, lengths, infos)
 
     def take(self, chosen: Array) -> EndedEpisodes:
         """Return some of them: ``chosen`` is bool [D]."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,8 +20,6 @@ from corral.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from corral.trainers.base import Trainer
-    from corral.trainers.evaluation.scores import TeamScore
-    from corral.trainers.evaluation.zero_sum import SeatScore
     from corral.trainers.loads.replay import Replay
     from corral.trainers.runs.run import Run
 
@@ -258,7 +256,7 @@ def evaluate(
     from corral.data import load_trace
     from corral.trainers.evaluation.judge import evaluate as judge
     from corral.trainers.evaluation.judge import judge_of
-    from corral.trainers.evaluation.zero_sum import SeatScore
+    from corral.trainers.evaluation.tables import tables
     from corral.trainers.runs.run import load_run
 
     theirs: Any = None if environment is None else third_party_rules(environment, arg or [])
@@ -289,10 +287,8 @@ def evaluate(
         _show_replay(loaded, result.replay, on_own_load=trace is None)
         out.print(f"\nReport: {folder / 'report.html'}", soft_wrap=True)
         return
-    if isinstance(result[0], SeatScore):
-        _show_seats(loaded, result)
-    else:
-        show_table(_team_table(result))
+    for part in tables(result, loaded.config.task.rules()):
+        out.print(part, style="dim") if isinstance(part, str) else show_table(part)
     out.print(f"Results: {folder / 'results.json'}", soft_wrap=True)
 
 
@@ -306,63 +302,6 @@ def _show_replay(run: Run, replay: Replay, *, on_own_load: bool) -> None:
     trained = run.config.task.arguments["rows"]
     if on_own_load and replay.rows[0] < trained[1] and trained[0] < replay.rows[1]:
         out.print(f"Rows {trained[0]}:{trained[1]} are those that it was trained on.", style="dim")
-
-
-def _team_table(scores: Iterable[TeamScore]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("policy", no_wrap=True)
-    for heading in ("team return", "95 % interval", "episodes", "length", "illegal"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for score in scores:
-        interval = "" if score.low is None else f"{score.low:.4g} to {score.high:.4g}"
-        table.add_row(
-            score.policy,
-            f"{score.return_team:.4g}",
-            interval,
-            str(score.episodes),
-            f"{score.mean_length:.1f}",
-            str(score.illegal_actions),
-        )
-    return table
-
-
-def _show_seats(run: Run, scores: Sequence[SeatScore]) -> None:
-    """Print a table for each seat: its players below each other, their opponents side by side."""
-    from corral.envs.reference import reference_players
-
-    rules = run.config.task.rules()
-    for seat in dict.fromkeys(score.seat for score in scores):
-        other = next(agent for agent in rules.agents if agent != seat)
-        own = [score for score in scores if score.seat == seat]
-        opponents = dict.fromkeys(score.opponent for score in own)
-        heading = f"{seat}, against"
-        label = max(len(text) for text in (heading, *(score.policy for score in own)))
-        # One line for each player where that fits into 80 columns, else two.
-        for gap in (" ", "\n"):
-            cells = {(s.policy, s.opponent): gap.join(_seat_cell(s)) for s in own}
-            wide = max(len(line) for cell in cells.values() for line in cell.split("\n"))
-            if label + len(opponents) * (wide + 2) <= 80:
-                break
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-        table.add_column(heading, no_wrap=True)
-        for opponent in opponents:
-            table.add_column(opponent, justify="right", no_wrap=True)
-        for policy in dict.fromkeys(score.policy for score in own):
-            table.add_row(policy, *(cells[policy, opponent] for opponent in opponents))
-        show_table(table)
-        for error in reference_players(rules, other)[1].values():
-            out.print(f"{error}", style="dim")
-    episodes, illegal = scores[0].episodes, sum(score.illegal_actions for score in scores)
-    out.print(
-        f"Mean return, then episodes won/drawn/lost, of {episodes}. Illegal actions: {illegal}.",
-        style="dim",
-    )
-
-
-def _seat_cell(score: SeatScore) -> tuple[str, str]:
-    """Return the mean return, and how many episodes were won, drawn and lost."""
-    counts = (round(share * score.episodes) for share in (score.won, score.drawn, score.lost))
-    return f"{score.return_seat:+.2f}", "/".join(map(str, counts))
 
 
 # --- corral trainers -----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The one loop that plays episodes to measure or show them, and what E of them amounted to.
+"""The one loop that plays episodes to measure or show them, and how sure a mean over them is.
 
     for turn in play(rules, team, deterministic, quota=np.ones(8, int), seed=0):
         turn.step.reward, turn.ended.returns
@@ -25,7 +25,7 @@ from corral.envs.masks import MASK
 from corral.envs.policy import Policy
 from corral.trainers.evaluation.players import Seat
 
-__all__ = ["Changed", "Episodes", "Interval", "Turn", "bootstrap_ratio", "play", "play_episodes"]
+__all__ = ["Changed", "Interval", "Turn", "bootstrap_ratio", "play", "play_episodes"]
 
 NUM_ENVS = 64
 """Episodes that are played side by side, unless the caller says otherwise."""
@@ -187,16 +187,6 @@ def _any_action(space: spaces.Space[Any], observation: Observation, num_envs: in
 # --- Whole episodes ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Episodes:
-    """What E episodes amounted to, agent by agent."""
-
-    returns: Array  # float64 [E, N]
-    lengths: Array  # int64 [E] steps
-    infos: dict[str, Array]  # [E, N] each info, summed over the steps
-    illegal: Array  # int64 [N] masked actions chosen, over all episodes
-
-
 def play_episodes(
     rules: Rules[Any],
     team: Mapping[str, Policy],
@@ -205,12 +195,12 @@ def play_episodes(
     episodes: int,
     num_envs: int | None = None,
     seed: int = 0,
-) -> Episodes:
-    """Play exactly ``episodes`` episodes in ``num_envs`` environments (default: 64, or
-    ``episodes`` if that is less); see ``play``.
+) -> tuple[EndedEpisodes, Array]:
+    """Return exactly ``episodes`` episodes, and the illegal actions in them, int64 [N].
 
-    How many episodes each environment plays is fixed beforehand: to count those that end first
-    would prefer short ones. The episodes must end, by ``max_cycles`` or by themselves.
+    They are played in ``num_envs`` environments (default: 64, or ``episodes`` if that is less) as
+    ``play`` does it. How many episodes each environment plays is fixed beforehand: to count those
+    that end first would prefer short ones. They must end, by ``max_cycles`` or by themselves.
     """
     for name, value in (("episodes", episodes), ("num_envs", num_envs)):
         if value is not None and value < 1:
@@ -223,9 +213,4 @@ def play_episodes(
         illegal += turn.illegal
         if len(turn.ended):
             parts.append(turn.ended)
-    return Episodes(
-        returns=np.concatenate([part.returns for part in parts]),
-        lengths=np.concatenate([part.lengths for part in parts]),
-        infos={key: np.concatenate([p.infos[key] for p in parts]) for key in parts[0].infos},
-        illegal=illegal,
-    )
+    return EndedEpisodes.join(parts), illegal

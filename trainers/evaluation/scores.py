@@ -136,7 +136,7 @@ def evaluate_team(
     """
     chosen = as_player(player, rules.agents)
     greedy = dict.fromkeys(rules.agents, chosen.deterministic)
-    played = play_episodes(
+    played, illegal = play_episodes(
         rules, chosen.team, greedy, episodes=episodes, num_envs=num_envs, seed=seed
     )
     team = played.returns.sum(axis=1)
@@ -151,7 +151,7 @@ def evaluate_team(
         returns=dict(zip(rules.agents, each, strict=True)),
         episodes=episodes,
         mean_length=float(played.lengths.mean()),
-        illegal_actions=int(played.illegal.sum()),
+        illegal_actions=int(illegal.sum()),
         kpis={key: float(sums.sum(axis=1).mean()) for key, sums in played.infos.items()},
     )
 

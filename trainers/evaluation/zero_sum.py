@@ -73,7 +73,7 @@ def evaluate_seat(
     if len(rules.agents) != 2 or seat not in rules.agents:
         raise ValueError(f"seat={seat!r}: the agents are {', '.join(rules.agents)}; give one of 2")
     other = next(agent for agent in rules.agents if agent != seat)
-    played = play_episodes(
+    played, illegal = play_episodes(
         rules,
         {seat: policy, other: opponent},
         {seat: deterministic, other: False},
@@ -97,7 +97,7 @@ def evaluate_seat(
         lost=float((returns < 0).mean()),
         episodes=episodes,
         mean_length=float(played.lengths.mean()),
-        illegal_actions=int(played.illegal[i]),
+        illegal_actions=int(illegal[i]),
         kpis={key: float(sums[:, i].mean()) for key, sums in played.infos.items()},
     )
 

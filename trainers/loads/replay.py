@@ -9,7 +9,6 @@ No torch, no SB3: what is replayed here are policies, whoever made them.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +28,7 @@ from corral.errors import ActionError, IllegalActionWarning, ScaleError
 from corral.trainers.evaluation.episodes import Changed, Turn, play
 from corral.trainers.evaluation.judge import Progress
 from corral.trainers.evaluation.players import Player, as_player
-from corral.trainers.loads.scores import Score, Totals, best_of, optimum_score, score_of
+from corral.trainers.loads.scores import Score, best_of, optimum_score, score_of
 
 __all__ = ["OWN", "Replay", "Score", "Series", "TeamNote", "play_windows", "replay"]
 
@@ -46,7 +45,7 @@ Entry = str | Policy | Mapping[str, Policy] | Player
 
 @dataclass(frozen=True)
 class Series:
-    """What happened over time, in at most ``SERIES_POINTS`` bins of equal length."""
+    """The course over time, in at most ``SERIES_POINTS`` bins of equal length."""
 
     rows: Array  # int64 [P] the first row of each bin, counted from the trace's first
     width: int  # steps per bin
@@ -55,7 +54,7 @@ class Series:
 
 @dataclass(frozen=True)
 class TeamNote:
-    """What is particular about a team that was replayed."""
+    """A team that was replayed: its mode, and what its rules have of its own."""
 
     mode: str  # "greedy" or "sampled"
     settings: dict[str, Any]  # those of ``OWN`` that it brought along
@@ -65,7 +64,7 @@ class TeamNote:
 
 @dataclass(frozen=True)
 class Replay:
-    """What a replay found; ``corral.trainers.loads.report`` writes it down."""
+    """The result of a replay; ``corral.trainers.loads.report`` writes it down."""
 
     trace: Trace  # with the capacity that was played
     settings: dict[str, Any]  # arguments of dfaas_v0, without trace and route
@@ -101,7 +100,8 @@ def replay(
             mapping from any label to a pair, a Policy that plays every node, a team (agent ->
             Policy), or a Player. Policies are given batches. They play greedily unless a Player
             says otherwise, with the ``settings`` of this call unless a Player brings its own
-        (``OWN``). rows: (low, high), the rows to play; default: all.
+            (``OWN``).
+        rows: (low, high), the rows to play; default: all.
         window: steps of a window; default: a day, or 288 where the trace's clock has none.
         seed: of policies that draw their actions, and of route "two".
         optimum_windows: how many windows, evenly spread, get a linear program where the optimum
@@ -126,27 +126,28 @@ def replay(
     base = DfaasRules(load, **section, route=route)  # fails early, whatever the policies
     section["max_cycles"] = length
     parts = {label: _part(label, entry, base, section) for label, entry in named.items()}
-    totals: dict[str, Totals] = {}
+    windows: dict[str, tuple[EndedEpisodes, Array]] = {}
     series: dict[str, Series] = {}
     for label, part in parts.items():
         rules = DfaasRules(base.trace, **part.arguments)  # one at a time: a long trace is large
         player = part.player or Player(baseline_team(part.amount, rules))
-        watch = functools.partial(progress, label)
+        show = functools.partial(progress, label)
         try:
             with warnings.catch_warnings():  # they are counted, and the report says so
                 warnings.simplefilter("ignore", IllegalActionWarning)
-                record = play_windows(rules, player.team, length, seed, watch, player.deterministic)
+                played, course = play_windows(
+                    rules, player.team, length, seed, show, player.deterministic
+                )
         except ActionError as error:
             raise type(error)(f"policy {label}: {error}") from error
-        returns = record.totals.team_return * (rules.load_scale / base.load_scale)
-        totals[label] = dataclasses.replace(record.totals, team_return=returns)
-        series[label] = record.series
+        returns = played.returns.sum(axis=1) * (rules.load_scale / base.load_scale)
+        windows[label], series[label] = (played, returns), course
     best = best_of(base, length, optimum_windows, progress)
     whole = (high - low) // length
     teams = {label: part.note for label, part in parts.items() if part.note is not None}
     scores = [
-        score_of(label, teams[label].mode if label in teams else "", total, base, best, whole)
-        for label, total in totals.items()
+        score_of(label, teams[label].mode if label in teams else "", *played, base, best, whole)
+        for label, played in windows.items()
     ]
     if best.optima:
         scores.append(optimum_score(best))
@@ -168,7 +169,7 @@ def replay(
 
 
 def _named(policies: Sequence[str] | Mapping[str, Entry]) -> dict[str, Entry]:
-    """What plays under which label."""
+    """Return what plays, by its label."""
     if isinstance(policies, str):
         policies = [policies]
     named: dict[str, Entry] = {}
@@ -182,7 +183,7 @@ def _named(policies: Sequence[str] | Mapping[str, Entry]) -> dict[str, Entry]:
 
 @dataclass(frozen=True)
 class Part:
-    """Who plays under a label, and by which rules."""
+    """A policy that is to be replayed, and its rules."""
 
     arguments: dict[str, Any]  # of DfaasRules
     amount: str = ""  # of a reference policy
@@ -221,14 +222,6 @@ def _part(label: str, entry: Entry, base: DfaasRules, section: Mapping[str, Any]
 # --- Playing -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Record:
-    """What ``play_windows`` measured."""
-
-    totals: Totals
-    series: Series
-
-
 def play_windows(
     rules: DfaasRules,
     team: Mapping[str, Policy],
@@ -237,8 +230,9 @@ def play_windows(
     progress: Callable[[int, int], None] = lambda done, total: None,
     deterministic: bool = True,
     on_turn: Callable[[Turn], None] = lambda turn: None,
-) -> Record:
-    """Play the section of ``rules`` in consecutive windows of so many steps, side by side.
+) -> tuple[EndedEpisodes, Series]:
+    """Play the section of ``rules`` in consecutive windows of so many steps, side by side; return
+    them in order, and the course of it all.
 
     Agent i draws from ``generator(seed, "policy", i)``, in a shorter last window from that of
     ``seed + 1``. ``on_turn`` is called after each step.
@@ -260,12 +254,7 @@ def play_windows(
             done += 1
             progress(done, window + rest)
         ended.append(turn.ended)  # all of them: a window is as long as the others
-    totals = {
-        key: np.concatenate([part.infos[key].sum(axis=1) for part in ended])  # [W]
-        for key in (*COUNTS, "illegal_actions")
-    }
-    returns = np.concatenate([part.returns.sum(axis=1) for part in ended])
-    return Record(Totals(**totals, team_return=returns), _series(counts, rules.rows[0]))
+    return EndedEpisodes.join(ended), _series(counts, rules.rows[0])
 
 
 def _series(counts: Array, low: int) -> Series:

@@ -11,9 +11,8 @@ from rich.table import Table
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.trainers.loads.replay import OWN, Replay
 from corral.trainers.loads.scores import Score
-from corral.trainers.report.text import counted
 
-__all__ = ["describe", "ordered", "score_table"]
+__all__ = ["counted", "describe", "ordered", "score_table"]
 
 FEW_WINDOWS = 10
 """With fewer windows than this, a bootstrap interval is called rough."""
@@ -113,6 +112,11 @@ def _about_optimum(replay: Replay) -> str:
         f"Optimum: {replay.optimum_method} over {which}; its row, and the shares of it, are over "
         "these alone. It knows the future: a bound, no policy."
     )
+
+
+def counted(number: int, what: str) -> str:
+    """Return "1 window", "2 windows", ..."""
+    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 # --- The terminal --------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
-"""Words that every report needs."""
+"""The versions that a report names."""
 
 from __future__ import annotations
 
 import platform
 from importlib import metadata
 
-__all__ = ["counted", "versions"]
+__all__ = ["versions"]
 
 
 def versions() -> dict[str, str]:
@@ -18,8 +18,3 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
-
-
-def counted(number: int, what: str) -> str:
-    """Return "1 window", "2 windows", ..."""
-    return f"{number} {what}" + ("" if number == 1 else "s")

@@ -206,8 +206,7 @@ class SB3PPO:
 
             clock = time.perf_counter()
             seen, rewards, dones, infos = vec_env.step(actions)  # type: ignore[assignment]
-            _require_finite_rewards(rewards, self.rules.agents)
-            _require_finite_observations(seen, infos, dones, self.rules.agents)
+            _require_finite(rewards, seen, infos, dones, self.rules.agents)
             episodes += _ended(infos, dones, self.rules.agents)
             seconds["env"] += time.perf_counter() - clock
 
@@ -391,42 +390,28 @@ def _ended(
     return episodes
 
 
-def _require_finite_rewards(rewards: Array, agents: Sequence[str]) -> None:
-    """Raise NonFiniteError where a reward of the columns [C] is not finite."""
-    wrong = ~np.isfinite(rewards)
-    if wrong.any():
-        column = int(np.flatnonzero(wrong)[0])
-        raise NonFiniteError(f"{_who(column, agents)}: the reward is {rewards[column]}")
-
-
-def _require_finite_observations(
+def _require_finite(
+    rewards: Array,
     obs: Mapping[str, Array],
     infos: Sequence[Mapping[str, Any]],
     dones: Array,
     agents: Sequence[str],
 ) -> None:
-    """Raise NonFiniteError where an observation of the columns [C, ...] is not finite, or the last
-    one of an episode that is over."""
-    found: list[tuple[int, str]] = []
+    """Raise NonFiniteError where a reward [C], an observation [C, ...], or the last one of an
+    episode that is over, holds a number that is not finite."""
+    endless = "holds a number that is not finite; mend the environment"
+    wrong = [(c, f"reward is {rewards[c]}") for c in np.flatnonzero(~np.isfinite(rewards)).tolist()]
     for key, values in obs.items():
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
-            wrong = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)  # [C]
-            found.append((int(np.flatnonzero(wrong)[0]), key))
+        if values.dtype.kind == "f":
+            finite = np.isfinite(values).reshape(len(values), -1).all(axis=1)  # [C]
+            wrong += [(c, f"{key} {endless}") for c in np.flatnonzero(~finite).tolist()]
     for column in np.flatnonzero(dones).tolist():
         for key, value in infos[column]["terminal_observation"].items():
-            if value.dtype.kind == "f" and not np.isfinite(value).all():
-                found.append((column, f"last {key}"))
-    if found:
-        column, what = found[0]
-        raise NonFiniteError(
-            f"{_who(column, agents)}: the {what} holds a number that is not finite; mend the "
-            "environment"
-        )
-
-
-def _who(column: int, agents: Sequence[str]) -> str:
-    copy, agent = divmod(column, len(agents))
-    return f"copy {copy}, {agents[agent]}"
+            if not np.isfinite(value).all():
+                wrong.append((column, f"last {key} {endless}"))
+    if wrong:
+        copy, agent = divmod(wrong[0][0], len(agents))
+        raise NonFiniteError(f"copy {copy}, {agents[agent]}: the {wrong[0][1]}")
 
 
 class _interrupts_ignored:
