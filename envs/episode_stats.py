@@ -1,4 +1,4 @@
-"""The accounting of episodes: what a Batch's steps add up to, by copy and agent, until they end."""
+"""The accounting of episodes: sums over a batch's steps, by environment and agent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["EndedEpisodes", "Episode", "EpisodeStats"]
 
 @dataclass(frozen=True)
 class Episode:
-    """What one episode amounted to."""
+    """One episode that ended."""
 
     returns: dict[str, float]  # agent -> sum of its rewards
     length: int  # steps
@@ -27,7 +27,7 @@ class EndedEpisodes:
     """D episodes that ended, in a step or in many; iterating gives an ``Episode`` for each."""
 
     agents: tuple[str, ...]
-    rows: Array  # int64 [D] which copies
+    rows: Array  # int64 [D] of the batch
     returns: Array  # float64 [D, N] sum of each agent's rewards
     lengths: Array  # int64 [D] steps
     infos: dict[str, Array]  # [D, N] each info, summed over the steps
@@ -64,7 +64,7 @@ class EndedEpisodes:
 
 
 class EpisodeStats:
-    """Adds up the infos of B copies, step by step, and hands over each episode as it ends.
+    """Adds up the infos of B environments, step by step, and hands over each episode as it ends.
 
     ``sums`` holds those of the running episodes, [B, N] each: a checkpoint saves and restores them.
     """

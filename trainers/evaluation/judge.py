@@ -35,7 +35,7 @@ def evaluate(
     progress: Progress = lambda what, done, total: None,
     **options: Any,
 ) -> Evaluation:
-    """What the team of ``run`` earns, greedily and with sampled actions, beside the others.
+    """Return the scores of the team of ``run``, greedy and sampled, beside those of others.
 
     An environment is played for ``episodes`` episodes on fixed seeds, beside its teams of reference
     players and random play; a zero-sum game of two seat by seat, against each reference player in
@@ -74,11 +74,12 @@ def evaluate(
         rows = evaluate_seats(rules, teams, seats=learned, episodes=episodes, seed=seed)
     else:
         rows = evaluate_players(rules, teams, episodes=episodes, seed=seed)
-        known = [
+        references = [
             evaluate_team(rules, Player(team, False), episodes=episodes, seed=seed, label=name)
             for name, team in reference_teams(rules).items()
         ]
-        rows[-1:-1] = [dataclasses.replace(score, mode="") for score in known]  # random is last
+        # Random play stays the last row.
+        rows[-1:-1] = [dataclasses.replace(score, mode="") for score in references]
     found = Evaluation(
         env_config.environment, rows, env_config.arguments, seed, own.config.versions
     )

@@ -1,4 +1,4 @@
-"""Scores: what teams earn and how sure a figure is, as rows of an ``Evaluation``.
+"""Scores of teams, and the ``Evaluation`` whose rows they are.
 
 rows = evaluate_players(make_rules("arena_v0"), {"mine": team}, episodes=100, seed=0)
 """
@@ -32,7 +32,7 @@ __all__ = ["Evaluation", "TeamScore", "evaluate_players", "evaluate_team", "writ
 
 @dataclass(frozen=True, eq=False)
 class Evaluation(Sequence[Any]):
-    """What ``corral.evaluate`` found: a sequence of its rows.
+    """The result of ``corral.evaluate``: a sequence of its rows.
 
     A row is a dataclass with ``policy``, ``mode``, ``low``, ``high``, ``episodes``,
     ``illegal_actions`` and what else there is to measure: a ``TeamScore``, a ``SeatScore`` of a
@@ -95,7 +95,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class TeamScore:
-    """What a team earned; means are over episodes."""
+    """The score of a team; means are over episodes."""
 
     policy: str
     mode: str  # "greedy", "sampled"; "" for the random row that was added
@@ -164,7 +164,7 @@ def evaluate_players(
     num_envs: int | None = None,
     seed: int = 0,
 ) -> list[TeamScore]:
-    """``evaluate_team`` for each of ``players``, over the same episodes, in their order.
+    """Return ``evaluate_team`` for each of ``players``, over the same episodes, in their order.
 
     "random", uniformly random legal play, is the last row; it is added where it is missing.
     """

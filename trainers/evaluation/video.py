@@ -153,11 +153,11 @@ def _palette(pictures: Sequence[Picture]) -> Array:
 
 
 class _Nearest:
-    """For each color the nearest of a palette; a color is looked up once."""
+    """For each color the nearest of a palette; a color is searched for once."""
 
     def __init__(self, palette: Array) -> None:
         self.palette = palette
-        self._found = np.full(1 << 24, CLEAR, dtype=np.uint8)  # by code; CLEAR: not looked up
+        self._found = np.full(1 << 24, CLEAR, dtype=np.uint8)  # by code; CLEAR: not yet found
 
     def index(self, picture: Picture) -> Array:
         """Return the indices in the palette: uint8 [H, W]."""

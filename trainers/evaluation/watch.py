@@ -43,14 +43,14 @@ INSTEAD = "Without a window: out=clip.gif writes a clip, and the command's --ans
 
 @dataclass(frozen=True)
 class Watched:
-    """What was shown of an episode."""
+    """An episode, as far as it was shown."""
 
     env: str
     policies: str  # who played, in words
     steps: int
     frames: int  # the start, and one after every step
     returns: dict[str, float]  # of each agent, so far
-    over: bool  # whether the episode ended, and not only the showing
+    over: bool  # whether the episode ended, and was not left
     path: Path | None  # of the clip
 
 
@@ -72,11 +72,11 @@ def watch(
     Args:
         game: an environment's name, rules, or a run (its folder): the environment it was trained
             in, on the rows held out from its training where there are such.
-        policies: the name of a reference team (``corral.envs.teams``; in dfaas_v0 a pair such as
-            "overflow/two"), a run, a Player, a Policy for everybody, or a mapping agent -> Policy.
+        policies: the name of a reference team (``corral.envs.teams``), a run, a
+            Player, a Policy for everybody, or a mapping agent -> Policy.
             Default: the run's own team, else random legal play.
         out: a file that ends in .gif or .mp4; without it, and without ``text``, a window opens.
-        text: is given each picture as text instead.
+        text: is called with each picture as text instead.
         seed: of the episode, and of policies that draw their actions.
         steps: stop after so many steps; default: at the end of the episode.
         fps: pictures a second; default: the environment's.
@@ -84,7 +84,7 @@ def watch(
         pixels: the width of a clip; its height follows.
         env_kwargs: arguments of the environment; of a run, those to change.
 
-    Returns what was shown; a window that its user closes ends the showing.
+    Returns how far it went; a window that its user closes ends it.
 
     Raises:
         UnknownNameError: no environment or team of that name.
@@ -109,8 +109,8 @@ def watch(
     mode = "rgb_array" if text is None else "ansi"
     if mode not in rules.render_modes:
         kind = "pictures" if text is None else "text"
-        known = ", ".join(rules.render_modes) or "none"
-        raise ValueError(f"{rules.name} has no {kind} to show; its render modes: {known}")
+        modes = ", ".join(rules.render_modes) or "none"
+        raise ValueError(f"{rules.name} has no {kind} to show; its render modes: {modes}")
     rate = float(rules.render_fps or 4) if fps is None else fps
 
     episode = _Episode(rules, player, seed, steps)
@@ -210,10 +210,10 @@ def _with_arguments_of(env: str, policies: Any, env_kwargs: dict[str, Any]) -> d
 
 def _learned(run: Run, rules: Rules[Any], sampled: bool) -> Player:
     """Return the team of a run; raise ValueError where it is of another game."""
-    task = run.config.task
-    if task.environment != rules.name:
-        raise ValueError(f"{run.folder} was trained in {task.environment}, not in {rules.name}")
-    trained = task.rules()
+    env_config = run.config.task
+    if (trained_in := env_config.environment) != rules.name:
+        raise ValueError(f"{run.folder} was trained in {trained_in}, not in {rules.name}")
+    trained = env_config.rules()
     for agent in rules.agents:
         theirs = trained.observation_space(agent) if agent in trained.agents else None
         if theirs != rules.observation_space(agent):

@@ -26,7 +26,7 @@ __all__ = ["SeatScore", "evaluate_seat", "evaluate_seats", "is_zero_sum"]
 
 @dataclass(frozen=True)
 class SeatScore:
-    """What a policy earned in one seat against one opponent; means are over episodes."""
+    """The score of a policy in one seat against one opponent; means are over episodes."""
 
     policy: str
     mode: str  # "greedy", "sampled"; "" for reference players
@@ -111,7 +111,7 @@ def evaluate_seats(
     num_envs: int | None = None,
     seed: int = 0,
 ) -> list[SeatScore]:
-    """``evaluate_seat`` for each seat, each of ``players``, and each reference player as opponent.
+    """Return ``evaluate_seat`` for each seat, each of ``players``, and each reference opponent.
 
     In every seat the reference players follow as rows of their own. ``seats``: those to judge;
     default: both. Reference players that are out of reach for these rules are left out, see

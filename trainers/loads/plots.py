@@ -25,9 +25,9 @@ def node_chart(
     losses: Mapping[str, Array],
     forwarded: Mapping[str, Array] | None = None,
 ) -> str:
-    """One node over time: arrivals [P] against capacity [P]; below, what policies did with them.
+    """Return a chart of one node over time: arrivals [P] against capacity [P].
 
-    One strip for each of ``forwarded`` and ``losses``, [P] by policy.
+    Below, a strip for each of ``forwarded`` and ``losses``, [P] by policy.
     """
     points = len(labels)
     top, plot, strip, caption = 30, 120, 34, 17
@@ -58,9 +58,9 @@ def node_chart(
             bottom += caption + strip
             parts += pen.axis(bottom - strip, bottom, strip_top)
             parts.append(pen.columns(x, curve / strip_top * strip, bottom, color))
-    for place in np.linspace(0, points - 1, min(5, points)).round().astype(int).tolist():
-        anchor = "start" if place == 0 else "end" if place == points - 1 else "middle"
-        parts.append(pen.text(float(x[place]), bottom + 16, labels[place], anchor=anchor))
+    for at in np.linspace(0, points - 1, min(5, points)).round().astype(int).tolist():
+        anchor = "start" if at == 0 else "end" if at == points - 1 else "middle"
+        parts.append(pen.text(float(x[at]), bottom + 16, labels[at], anchor=anchor))
     return pen.svg(bottom + 26, parts, title)
 
 
@@ -70,14 +70,14 @@ ACROSS = 3
 """Nodes side by side; the reference stands in a column of its own."""
 
 LEVELS = 24
-"""So many steps from nothing to most are told apart."""
+"""So many steps from nothing to most can be distinguished."""
 
 SHADES = ("#f1f5f9", "#9fcbe4", "#2f8fc6", "#005a91", "#00263d")
 """From nothing forwarded to most: light to dark in one hue, for every kind of eye."""
 
 
 def policy_chart(pictures: Sequence[Picture], title: str) -> str:
-    """Heat maps of what nodes forward, arrivals by capacity, and beside them the reference."""
+    """Return heat maps of what nodes forward, arrivals by capacity, beside the reference."""
     nodes = [picture for picture in pictures if not picture.reference]
     others = [picture for picture in pictures if picture.reference]
     across = min(ACROSS, max(1, len(nodes)))
@@ -101,7 +101,7 @@ def policy_chart(pictures: Sequence[Picture], title: str) -> str:
 def _map(
     picture: Picture, left: float, top: float, side: float, most: int, *, named: bool
 ) -> list[str]:
-    """One heat map of width and height ``side``; its capacity axis is ``named`` or bare."""
+    """Return one heat map of width and height ``side``; its capacity axis is ``named`` or bare."""
     load, room = int(picture.arrivals[-1]), int(picture.capacity[-1])
     height, width = picture.forwarded.shape
     shade = np.ceil(picture.forwarded / most * LEVELS).astype(np.int64)  # 0: nothing
@@ -141,7 +141,7 @@ def _node_name(picture: Picture) -> str:
 
 
 def _cells(shade: Array) -> str:
-    """The cells [Y, X] of a map, one unit each; those of one shade side by side are joined."""
+    """Return the cells [Y, X] of a map, one unit each; neighbors of one shade are joined."""
     shapes: dict[int, list[str]] = {}
     for y, row in enumerate(shade.tolist()):
         x = 0
@@ -156,7 +156,7 @@ def _cells(shade: Array) -> str:
 
 
 def _scale(left: float, top: float, side: float, most: int) -> list[str]:
-    """The bar that says which shade is how many requests."""
+    """Return the bar that says which shade is how many requests."""
     parts = [pen.text(left, top - 7, "forwarded", size=11)]
     height = side / (LEVELS + 1)
     for value in range(LEVELS + 1):
@@ -180,11 +180,11 @@ def _scale(left: float, top: float, side: float, most: int) -> list[str]:
 
 
 def _shade(share: float) -> str:
-    """The colour of ``share`` of the most that is forwarded, between two of ``SHADES``."""
-    place = share * (len(SHADES) - 1)
-    below = min(int(place), len(SHADES) - 2)
+    """Return the color of ``share`` of the most that is forwarded, between two of ``SHADES``."""
+    at = share * (len(SHADES) - 1)
+    below = min(int(at), len(SHADES) - 2)
     low, high = (
         [int(color[k : k + 2], 16) for k in (1, 3, 5)] for color in SHADES[below : below + 2]
     )
-    mixed = [round(a + (b - a) * (place - below)) for a, b in zip(low, high, strict=True)]
+    mixed = [round(a + (b - a) * (at - below)) for a, b in zip(low, high, strict=True)]
     return "#" + "".join(f"{part:02x}" for part in mixed)

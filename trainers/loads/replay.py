@@ -40,7 +40,7 @@ OWN = ("capacity_scale", "load_scale", "max_level", "neighbours", "route")
 """Arguments of dfaas_v0 that a team may bring along: its observations and actions hang on them."""
 
 Entry = str | Policy | Mapping[str, Policy] | Player
-"""What can be replayed: a pair, a policy for every node, a team, or a Player."""
+"""Entries of a replay: a pair, a policy for every node, a team, or a Player."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The figures of a replay: what a policy is measured by, beside the optimum."""
+"""The scores of a replay: policies beside the optimum."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Bar:
 
 @dataclass(frozen=True, eq=False)
 class LearningCurve:
-    """How a run learned: the team's return per episode after so many env steps."""
+    """The course of learning: the team's return per episode after so many env steps."""
 
     label: str
     env_steps: Array  # [U]
@@ -36,14 +36,14 @@ class LearningCurve:
 
 
 def bar_chart(bars: Sequence[Bar], title: str) -> str:
-    """Horizontal bars with their values; the interval as a thin line."""
+    """Return horizontal bars with their values; the interval as a thin line."""
     left, height = pen.room((bar.name for bar in bars), letter=7.4), 22
     top = 26
     largest = max([bar.high or bar.value for bar in bars] + [1e-9])
     scale = (pen.WIDTH - left - 70) / largest
     parts = [pen.text(left, 16, title, size=13)]
-    for place, bar in enumerate(bars):
-        y = top + place * height
+    for number, bar in enumerate(bars):
+        y = top + number * height
         color = pen.GRAY if bar.name == "optimum" else pen.GREEN if bar.marked else pen.BLUE
         weight = 600 if bar.marked else 400
         parts.append(pen.text(left - 8, y + 14, pen.cut(bar.name), anchor="end", weight=weight))
@@ -61,13 +61,16 @@ def bar_chart(bars: Sequence[Bar], title: str) -> str:
 
 
 def learning_chart(curves: Sequence[LearningCurve], levels: Mapping[str, float]) -> str:
-    """Team return per episode over env steps, a line per run; ``levels`` are horizontal lines."""
-    shown = [_thinned(curve) for curve in curves]
-    values = [*(y[np.isfinite(y)] for _, y in shown), np.array(list(levels.values()))]
+    """Return a chart of team return per episode over env steps.
+
+    A line per run; ``levels`` are horizontal lines.
+    """
+    lines = [_thinned(curve) for curve in curves]
+    values = [*(y[np.isfinite(y)] for _, y in lines), np.array(list(levels.values()))]
     every = np.concatenate(values)
     every = every if len(every) else np.zeros(1)
     low, high, marks = pen.ticks(float(every.min()), float(every.max()))
-    most = max([float(x[-1]) for x, _ in shown if len(x)] + [1.0])
+    most = max([float(x[-1]) for x, _ in lines if len(x)] + [1.0])
     names = [curve.label for curve in curves] + list(levels)
     right = pen.room(names, least=80) + 36
     top, plot = 30, max(240, 15 * len(names))
@@ -90,34 +93,34 @@ def learning_chart(curves: Sequence[LearningCurve], levels: Mapping[str, float])
     flat = height(np.array(list(levels.values()))).tolist()
     parts += [pen.line(pen.LEFT, y, end, y, pen.GRAY, 1.5, dash="5 4") for y in flat]
     last: list[float] = []  # where each line ends, so that its name can stand there
-    looks = []
-    for place, (steps, returns) in enumerate(shown):
-        color = CURVE_COLORS[place % len(CURVE_COLORS)]
-        dash = ("", "6 3", "2 2")[place // len(CURVE_COLORS) % 3]
-        at, heights, known = pen.LEFT + steps / most * width, height(returns), np.isfinite(returns)
-        for first, after in _runs(known):
+    styles = []
+    for number, (steps, returns) in enumerate(lines):
+        color = CURVE_COLORS[number % len(CURVE_COLORS)]
+        dash = ("", "6 3", "2 2")[number // len(CURVE_COLORS) % 3]
+        at, heights, valid = pen.LEFT + steps / most * width, height(returns), np.isfinite(returns)
+        for first, after in _runs(valid):
             piece = slice(first, after)
             parts.append(pen.path(at[piece], heights[piece], color, 1.8, dash=dash))
             if after - first == 1:  # a dot, where there is no line
                 parts.append(pen.box(at[first] - 2, heights[first] - 2, 4, 4, color))
-        last.append(float(heights[known][-1]) if known.any() else float(base))
-        looks.append((color, dash))
-    looks += [(pen.GRAY, "5 4")] * len(levels)
-    places = pen.apart(last + flat, 15, top, base)
-    for name, y, (color, dash) in zip(names, places, looks, strict=True):
+        last.append(float(heights[valid][-1]) if valid.any() else float(base))
+        styles.append((color, dash))
+    styles += [(pen.GRAY, "5 4")] * len(levels)
+    heights_of_names = pen.apart(last + flat, 15, top, base)
+    for name, y, (color, dash) in zip(names, heights_of_names, styles, strict=True):
         parts.append(pen.line(end + 8, y, end + 26, y, color, 2.5, dash=dash))
         parts.append(pen.text(end + 31, y + 4, pen.cut(name)))
     return pen.svg(base + 42, parts, "team return per episode over env steps")
 
 
-def _runs(known: Array) -> list[tuple[int, int]]:
-    """(low, high) of each run of True in ``known`` [U]."""
-    edges = np.flatnonzero(np.diff(known.astype(np.int8), prepend=0, append=0)).tolist()
+def _runs(valid: Array) -> list[tuple[int, int]]:
+    """Return (low, high) of each run of True in ``valid`` bool [U]."""
+    edges = np.flatnonzero(np.diff(valid.astype(np.int8), prepend=0, append=0)).tolist()
     return list(zip(edges[::2], edges[1::2], strict=True))
 
 
 def _thinned(curve: LearningCurve, most: int = 400) -> tuple[Array, Array]:
-    """Steps and returns of at most ``most`` points, means of what lies between."""
+    """Return steps and returns of at most ``most`` points, means of what lies between."""
     steps = np.asarray(curve.env_steps, dtype=np.float64)
     returns = np.asarray(curve.returns, dtype=np.float64)
     if steps.shape != returns.shape or steps.ndim != 1:
@@ -129,8 +132,8 @@ def _thinned(curve: LearningCurve, most: int = 400) -> tuple[Array, Array]:
     if width <= 1:
         return steps, returns
     starts = np.arange(0, len(steps), width)
-    known = np.isfinite(returns)
-    counts = np.add.reduceat(known.astype(np.float64), starts)
-    sums = np.add.reduceat(np.where(known, returns, 0.0), starts)
+    valid = np.isfinite(returns)
+    counts = np.add.reduceat(valid.astype(np.float64), starts)
+    sums = np.add.reduceat(np.where(valid, returns, 0.0), starts)
     means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
     return steps[np.minimum(starts + width, len(steps)) - 1], means
