@@ -22,9 +22,9 @@ from common import machine, save, trained
 from reference_policies import HARD, nasa_nodes, seeds_table, table
 
 from corral.envs.dfaas_v0.baselines import PAIRS
-from corral.trainers.evaluation.judge import players
+from corral.trainers.loads.judge import players
 from corral.trainers.loads.replay import replay
-from corral.trainers.loads.report import describe, ordered
+from corral.trainers.loads.text import describe, ordered
 
 TRAINERS = ("sb3_ppo",)
 """sb3_maskable_ppo learns the same weights, bit for bit: tests/trainers/sb3/test_trainer.py."""

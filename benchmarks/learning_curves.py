@@ -28,7 +28,7 @@ from two_step import SETTINGS as TWO_STEP
 
 from corral.envs import make_rules
 from corral.envs.reference import reference_player, reference_team
-from corral.trainers.evaluation.episodes import evaluate_team
+from corral.trainers.evaluation.scores import evaluate_team
 from corral.trainers.evaluation.zero_sum import evaluate_seat
 from corral.trainers.report import svg as pen
 from corral.trainers.runs.checkpoint import load_checkpoint

@@ -53,7 +53,6 @@ def train_and_judge(seed: int) -> dict[str, Any]:
             reached = progress[progress["env_steps"] <= mark]
             curve[str(mark)] = float(reached["return_team"].iloc[-1]) / 3
         scores = corral.evaluate(run, episodes=1000)
-    assert isinstance(scores, list)
     return {
         "curve": curve,
         "seconds": seconds,

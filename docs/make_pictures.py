@@ -14,7 +14,7 @@ from corral.envs import dfaas_v0
 from corral.envs.dfaas_v0.baselines import Baseline
 from corral.trainers.evaluation.watch import watch
 from corral.trainers.loads.replay import replay
-from corral.trainers.loads.report import ordered
+from corral.trainers.loads.text import ordered
 from corral.trainers.report.plots import Bar, bar_chart
 
 HERE = Path(__file__).parent

@@ -35,6 +35,7 @@ __all__ = [
     "reference_player",
     "reference_players",
     "reference_team",
+    "team_arguments",
     "team_names",
 ]
 
@@ -75,10 +76,8 @@ def reference_players(
 def _makers(rules: Rules[Any], agent: str) -> Makers:
     if agent not in rules.agents:
         raise ValueError(f"agent {agent!r}: give one of {', '.join(rules.agents)}")
-    spec = REGISTERED.get(rules.name)
-    own: Makers = {}
-    if spec is not None and spec.players is not None:
-        own = importlib.import_module(f"corral.envs.{spec.players}").players_of(rules, agent)
+    module = _module(rules.name)
+    own: Makers = {} if module is None else module.players_of(rules, agent)
     return {"random": lambda rules: RandomPolicy(), **own}
 
 
@@ -114,3 +113,17 @@ def _uniform_teams(rules: Rules[Any]) -> dict[str, dict[str, Policy]]:
         for name in players[rules.agents[0]]
         if all(name in own for own in players.values())
     }
+
+
+def team_arguments(env: str, team: str) -> dict[str, Any]:
+    """Return the arguments that a team's name says the environment is made with."""
+    arguments: dict[str, Any] = getattr(_module(env), "arguments_of", lambda team: {})(team)
+    return arguments
+
+
+def _module(env: str) -> Any:
+    """Return the module with the reference players of an environment; None where there is none."""
+    spec = REGISTERED.get(env)
+    if spec is None or spec.players is None:
+        return None
+    return importlib.import_module(f"corral.envs.{spec.players}")

@@ -19,21 +19,13 @@ from typing import Any, ClassVar, Protocol
 
 from corral.envs.arguments import known_arguments
 from corral.envs.core import Rules
+from corral.envs.episode_stats import Episode
 from corral.envs.policy import Policy
 from corral.errors import UnknownNameError
 from corral.extras import require
 from corral.trainers.runs.checkpoint import Content
 
 __all__ = ["BUILT_IN", "Episode", "Trainer", "Update", "make_settings", "trainer_class", "trainers"]
-
-
-@dataclass(frozen=True)
-class Episode:
-    """What an episode that ended in training amounted to."""
-
-    returns: dict[str, float]  # agent -> sum of its rewards
-    length: int  # steps
-    kpis: dict[str, float]  # sums of the environment's info, over steps and agents
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from corral.cli import check as check_cli
 from corral.cli import games as watch_cli
 from corral.cli import loads as trace_cli
 from corral.cli import runs as train_cli
-from corral.cli.judging import names, row_range, score_table, watching
-from corral.cli.output import check_new, out, reported, show_table
+from corral.cli.options import names, row_range
+from corral.cli.output import check_new, out, progress_bar, reported, show_table
 
 if TYPE_CHECKING:
     from corral.trainers.runs.run import Run
@@ -173,7 +173,8 @@ def replay(
     from corral.data import load_trace
     from corral.envs.dfaas_v0.baselines import AMOUNTS, PAIRS
     from corral.trainers.loads import replay as engine
-    from corral.trainers.loads.report import describe, ordered, write_report
+    from corral.trainers.loads.report import write_report
+    from corral.trainers.loads.text import describe, score_table
     from corral.trainers.runs.run import is_run, load_run
 
     check_new(out_dir, folder=True)
@@ -203,21 +204,16 @@ def replay(
     curves: list[Any] = []
     labels: dict[str, Run] = {}
     if runs:
-        from corral.trainers.evaluation.judge import (
-            as_trained,
-            learning_curves,
-            run_labels,
-            seats,
-            trained_on,
-        )
+        from corral.trainers.evaluation.judge import run_labels
+        from corral.trainers.loads.judge import as_trained, learning_curves, seen_rows, teams_of
 
         labels = run_labels(runs)
         settings = as_trained(runs, settings)
-        chosen |= seats(labels)
+        chosen |= teams_of(labels)
         curves = learning_curves(labels)
     if capacity is not None:
         settings["capacity"] = int(capacity) if capacity.isdigit() else capacity
-    with watching() as show:
+    with progress_bar() as show:
         result = engine.replay(
             load,
             chosen,
@@ -228,11 +224,11 @@ def replay(
             progress=show,
             **settings,
         )
-    show_table(score_table(result, ordered(result.scores)))
+    show_table(score_table(result))
     for line in describe(result):
         out.print(line, style="dim")
     for label, run in labels.items():
-        if seen := trained_on(label, run, load, result.rows):
+        if seen := seen_rows(label, run, load, result.rows):
             out.print(seen)
     paths = write_report(result, out_dir, learning=curves)
     out.print(f"\nReport: {paths['report.html']}", soft_wrap=True)

@@ -15,7 +15,7 @@ from corral.cli.runs import ANY_OPTION, named_options
 from corral.errors import UnknownNameError
 
 if TYPE_CHECKING:
-    from corral.trainers.evaluation.watch import Shown
+    from corral.trainers.evaluation.watch import Watched
 
 __all__ = ["add_to"]
 
@@ -97,11 +97,11 @@ class _Printer:
         time.sleep(self.pause)
 
 
-def _tell(shown: Shown) -> None:
+def _tell(shown: Watched) -> None:
     each = ", ".join(f"{agent} {value:.4g}" for agent, value in shown.returns.items())
     end = "" if shown.over else ", not over"
     out.print(
-        f"{shown.environment}, {shown.policies}: {shown.steps} steps{end}, "
+        f"{shown.env}, {shown.policies}: {shown.steps} steps{end}, "
         f"team return {sum(shown.returns.values()):.4g} ({each})",
         soft_wrap=True,
     )

@@ -178,7 +178,7 @@ def _write(trace: Any, path: Path, overwrite: bool) -> None:
 
 
 def _size(trace: Any) -> str:
-    from corral.trainers.loads.report import counted
+    from corral.trainers.loads.text import counted
 
     return f"{counted(len(trace), 'step')} x {counted(len(trace.nodes), 'node')}"
 

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
 from rich.console import Console
 from rich.measure import Measurement
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from corral.errors import CorralError, TraceWarning
 
-__all__ = ["check_new", "err", "in_options", "out", "reported", "show_table"]
+__all__ = [
+    "check_new",
+    "err",
+    "in_options",
+    "out",
+    "progress_bar",
+    "reported",
+    "show_table",
+]
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -59,6 +69,25 @@ def show_table(table: Table) -> None:
     """Print a table as wide as it is: a terminal may wrap its lines, but no number is cut."""
     width = Measurement.get(out, out.options.update(width=10_000), table).maximum
     Console(width=max(out.width, width), highlight=False).print(table)
+
+
+@contextlib.contextmanager
+def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
+    """Show a bar on stderr; give the function that moves it: what goes on, how much of how much."""
+    with Progress(
+        TextColumn("{task.description:22}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=err,
+        transient=True,
+    ) as bar:
+        task = bar.add_task("reading", total=None)
+
+        def show(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total)
+
+        yield show
 
 
 def check_new(path: Path, *, folder: bool = False, overwrite: bool = False) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,16 +13,14 @@ import typer
 from rich import box
 from rich.table import Table
 
-from corral.cli.judging import names, row_range, score_table, watching
-from corral.cli.options import value_of
-from corral.cli.output import check_new, in_options, out, reported, show_table
+from corral.cli.options import names, row_range, value_of
+from corral.cli.output import check_new, in_options, out, progress_bar, reported, show_table
 from corral.cli.third_party import is_third_party, third_party_rules
 from corral.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from corral.trainers.base import Trainer
-    from corral.trainers.evaluation.episodes import TeamScore
-    from corral.trainers.evaluation.zero_sum import SeatScore
+    from corral.trainers.loads.replay import Replay
     from corral.trainers.runs.run import Run
 
 __all__ = ["ANY_OPTION", "add_to", "named_options"]
@@ -181,7 +179,7 @@ def _is_given(context: typer.Context, name: str) -> bool:
 
 
 def _tell(run: Run) -> None:
-    from corral.trainers.evaluation.zero_sum import is_duel
+    from corral.trainers.evaluation.zero_sum import is_zero_sum
 
     progress, task = run.progress, run.config.task
     last = progress.iloc[-1]
@@ -196,7 +194,7 @@ def _tell(run: Run) -> None:
         f"({last['env_steps'] / max(last['wall_s'], 1e-9):,.0f}/s)"
     )
     told = {"team return": "return_team"}
-    if is_duel(task.rules()):  # the team's is 0 whatever they play
+    if is_zero_sum(task.rules()):  # the team's is 0 whatever they play
         learned = [agent for agent in run.config.policies if agent not in run.config.opponents]
         told = {f"return of {agent}": f"return_{agent}" for agent in learned}
     for what, column in told.items():
@@ -256,11 +254,9 @@ def evaluate(
     against each reference player in the other seat.
     """
     from corral.data import load_trace
-    from corral.envs.dfaas_v0.baselines import PAIRS
     from corral.trainers.evaluation.judge import evaluate as judge
-    from corral.trainers.evaluation.zero_sum import SeatScore
-    from corral.trainers.loads.replay import Replay
-    from corral.trainers.loads.report import describe, ordered
+    from corral.trainers.evaluation.judge import judge_of
+    from corral.trainers.evaluation.tables import tables
     from corral.trainers.runs.run import load_run
 
     theirs: Any = None if environment is None else third_party_rules(environment, arg or [])
@@ -268,91 +264,44 @@ def evaluate(
     folder = loaded.folder if out_dir is None else out_dir
     check_new(folder, folder=True)
     load = loaded.config.task.trace if trace is None else load_trace(trace)
-    with watching() as show:
+    options: dict[str, Any] = {
+        "trace": None if trace is None else load,
+        "rows": None if load is None else row_range(rows, None, len(load)),
+        "window": window,
+    }
+    if judge_of(loaded.config.task.environment):
+        options["optimum_windows"] = optimum_windows
+        if policies is not None:
+            options["references"] = names(policies, lambda name: False)
+    with progress_bar() as show:
         result = judge(
             loaded,
             beside=others,
-            references=PAIRS if policies is None else names(policies, lambda name: False),
-            trace=None if trace is None else load,
-            rows=None if load is None else row_range(rows, None, len(load)),
-            window=window,
             episodes=episodes,
             seed=seed,
-            optimum_windows=optimum_windows,
             out=folder,
             progress=show,
+            **options,
         )
-    if not isinstance(result, Replay):
-        if isinstance(result[0], SeatScore):
-            _show_duels(loaded, result)
-        else:
-            show_table(_team_table(result))
-        out.print(f"Results: {folder / 'results.json'}", soft_wrap=True)
+    if result.replay is not None:
+        _show_replay(loaded, result.replay, on_own_load=trace is None)
+        out.print(f"\nReport: {folder / 'report.html'}", soft_wrap=True)
         return
-    show_table(score_table(result, ordered(result.scores)))
-    for line in describe(result):
+    for part in tables(result, loaded.config.task.rules()):
+        out.print(part, style="dim") if isinstance(part, str) else show_table(part)
+    out.print(f"Results: {folder / 'results.json'}", soft_wrap=True)
+
+
+def _show_replay(run: Run, replay: Replay, *, on_own_load: bool) -> None:
+    """Print the table of a replay, how it was played, and whether ``run`` had seen its rows."""
+    from corral.trainers.loads.text import describe, score_table
+
+    show_table(score_table(replay))
+    for line in describe(replay):
         out.print(line, style="dim")
-    trained = loaded.config.task.arguments["rows"]
-    if trace is None and result.rows[0] < trained[1] and trained[0] < result.rows[1]:
+    trained = run.config.task.arguments["rows"]
+    if on_own_load and replay.rows[0] < trained[1] and trained[0] < replay.rows[1]:
         out.print(f"Rows {trained[0]}:{trained[1]} are those that it was trained on.", style="dim")
-    out.print(f"\nReport: {folder / 'report.html'}", soft_wrap=True)
-
-
-def _team_table(scores: Iterable[TeamScore]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("policy", no_wrap=True)
-    for heading in ("team return", "95 % interval", "episodes", "length", "illegal"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for score in scores:
-        interval = "" if score.low is None else f"{score.low:.4g} to {score.high:.4g}"
-        table.add_row(
-            score.policy,
-            f"{score.return_team:.4g}",
-            interval,
-            str(score.episodes),
-            f"{score.mean_length:.1f}",
-            str(score.illegal_actions),
-        )
-    return table
-
-
-def _show_duels(run: Run, scores: Sequence[SeatScore]) -> None:
-    """A table for each seat: its players below each other, their opponents side by side."""
-    from corral.envs.reference import reference_players
-
-    rules = run.config.task.rules()
-    for seat in dict.fromkeys(score.seat for score in scores):
-        other = next(agent for agent in rules.agents if agent != seat)
-        own = [score for score in scores if score.seat == seat]
-        opponents = dict.fromkeys(score.opponent for score in own)
-        heading = f"{seat}, against"
-        label = max(len(text) for text in (heading, *(score.policy for score in own)))
-        # One line for each player where that fits into 80 columns, else two.
-        for gap in (" ", "\n"):
-            cells = {(s.policy, s.opponent): gap.join(_duel_cell(s)) for s in own}
-            wide = max(len(line) for cell in cells.values() for line in cell.split("\n"))
-            if label + len(opponents) * (wide + 2) <= 80:
-                break
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-        table.add_column(heading, no_wrap=True)
-        for opponent in opponents:
-            table.add_column(opponent, justify="right", no_wrap=True)
-        for policy in dict.fromkeys(score.policy for score in own):
-            table.add_row(policy, *(cells[policy, opponent] for opponent in opponents))
-        show_table(table)
-        for error in reference_players(rules, other)[1].values():
-            out.print(f"{error}", style="dim")
-    episodes, illegal = scores[0].episodes, sum(score.illegal_actions for score in scores)
-    out.print(
-        f"Mean return, then episodes won/drawn/lost, of {episodes}. Illegal actions: {illegal}.",
-        style="dim",
-    )
-
-
-def _duel_cell(score: SeatScore) -> tuple[str, str]:
-    """The mean return, and how many episodes were won, drawn and lost."""
-    counts = (round(share * score.episodes) for share in (score.won, score.drawn, score.lost))
-    return f"{score.return_seat:+.2f}", "/".join(map(str, counts))
 
 
 # --- corral trainers -----------------------------------------------------------------------------

@@ -35,7 +35,16 @@ from corral.envs.policy import Decision, Memoryless, Policy
 from corral.envs.reference import Makers
 from corral.errors import UnknownNameError
 
-__all__ = ["AMOUNTS", "PAIRS", "Baseline", "Teams", "baseline_team", "players_of", "split_pair"]
+__all__ = [
+    "AMOUNTS",
+    "PAIRS",
+    "Baseline",
+    "Teams",
+    "arguments_of",
+    "baseline_team",
+    "players_of",
+    "split_pair",
+]
 
 AMOUNTS = (
     "local",
@@ -71,6 +80,11 @@ def split_pair(pair: str) -> tuple[str, Route]:
         if each == (route or "equal"):
             return amount, each
     raise UnknownNameError.of("route", route, ROUTES)
+
+
+def arguments_of(team: str) -> dict[str, str]:
+    """Return the arguments of dfaas_v0 that a team's name says: the route of "overflow/two"."""
+    return {"route": split_pair(team)[1]} if "/" in team else {}
 
 
 class Baseline(Memoryless):

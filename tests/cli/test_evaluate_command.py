@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -64,10 +63,14 @@ def run(made: Path, tmp_path: Path) -> Run:
 def test_a_run_is_judged_on_the_rows_that_it_did_not_see(run: Run) -> None:
     result: Any = corral.evaluate(run.folder, references=REFERENCES)
     assert run.config.task.arguments["rows"] == (0, 28)
-    assert result.rows == (28, 40)
-    assert (result.settings["queue"], result.settings["wait_cost"]) == (3, 0.1)
-    scores = {score.policy: score for score in result.scores}
-    assert list(scores) == [*REFERENCES, "sb3_ppo, greedy", "sb3_ppo, sampled", "optimum"]
+    assert result.replay.rows == (28, 40)
+    settings = result.replay.settings
+    assert (settings["queue"], settings["wait_cost"]) == (3, 0.1)
+    scores = {score.policy: score for score in result}
+    assert set(scores) == {*REFERENCES, "sb3_ppo, greedy", "sb3_ppo, sampled", "optimum"}
+    assert list(scores)[-1] == "optimum"
+    costs = [score.cost for score in result[:-1]]
+    assert costs == sorted(costs)
     for name, score in scores.items():
         assert score.illegal_actions == 0, name
         assert score.served + score.lost == pytest.approx(1, abs=0.3)
@@ -83,27 +86,26 @@ def test_a_run_is_judged_on_the_rows_that_it_did_not_see(run: Run) -> None:
     for heading in ("<h2>Learning</h2>", "<h2>What was learned</h2>"):
         assert heading in page, [line for line in page.splitlines() if "<h2" in line]
     again: Any = evaluate(run, references=REFERENCES, out=run.folder / "again")
-    assert [dataclasses.asdict(a) for a in again.scores] == [
-        dataclasses.asdict(b) for b in result.scores
-    ]
+    assert again.rows == result.rows
     other: Any = evaluate(run, references=[], seed=1, out=run.folder / "again")
-    costs = {score.policy: score.cost for score in other.scores}
+    costs = {score.policy: score.cost for score in other}
     assert costs["sb3_ppo, greedy"] == greedy.cost
     assert costs["sb3_ppo, sampled"] != sampled.cost
 
 
 def test_other_rows_and_windows(run: Run, tmp_path: Path) -> None:
     result: Any = evaluate(run, references=[], rows=(3, 25), window=10, out=tmp_path / "out")
-    assert (result.rows, result.window, result.windows, result.remainder) == ((3, 25), 10, 2, 2)
+    played = result.replay
+    assert (played.rows, played.window, played.windows, played.remainder) == ((3, 25), 10, 2, 2)
     assert not (run.folder / "results.json").exists()
 
 
 def test_scales_stay_those_of_the_run(run: Run, tmp_path: Path) -> None:
     # Half the load, with its own scale, would show the team arrivals that seem twice as many.
     result: Any = evaluate(run, trace=with_loads(0.5), references=REFERENCES, out=tmp_path / "out")
-    assert result.rows == (0, 40)
+    assert result.replay.rows == (0, 40)
     for mode in ("greedy", "sampled"):
-        own = result.teams[f"sb3_ppo, {mode}"].settings
+        own = result.replay.teams[f"sb3_ppo, {mode}"].settings
         assert own["load_scale"] == run.config.task.arguments["load_scale"] == 12
     with pytest.raises(
         ScaleError, match=r"with load_scale 12, .* train again with --load-scale 24"
@@ -192,7 +194,7 @@ def test_replay_takes_runs_as_policies(run: Run, tmp_path: Path) -> None:
     assert kept["settings"] == {"queue": 3, "wait_cost": 0.1}  # those of the run
     assert kept["trace_rows"] == [20, 40]
     evaluated: Any = evaluate(run, references=[], rows=(20, 40), out=tmp_path / "other")
-    own = {score.policy: score.cost for score in evaluated.scores}
+    own = {score.policy: score.cost for score in evaluated}
     for row in kept["rows"]:
         if row["policy"].startswith("sb3_ppo"):
             assert row["cost"] == pytest.approx(own[row["policy"]])

@@ -17,8 +17,8 @@ from corral.adapters import zoo_rules
 from corral.envs.batch import batch_for
 from corral.envs.registry import make_rules
 from corral.errors import UnsupportedSpaceError
-from corral.trainers.evaluation.episodes import TeamScore, evaluate_players, evaluate_team
 from corral.trainers.evaluation.players import random_policy
+from corral.trainers.evaluation.scores import TeamScore, evaluate_players, evaluate_team
 from corral.trainers.runs.run import Run, load_run
 from support.zoo_envs import MixedEnv, RingEnv
 
@@ -38,7 +38,7 @@ def test_a_third_party_environment_is_trained_and_judged(tmp_path: Path, make_en
     assert run.progress["env_steps"].tolist() == [64, 128, 192]
     again = load_run(tmp_path / "run", zoo_rules(make_env))
     scores = corral.evaluate(again, episodes=6)
-    assert isinstance(scores, list)
+    assert scores.to_dataframe()["policy"].tolist() == [s.policy for s in scores]
     assert [(s.policy, s.episodes, s.illegal_actions) for s in scores] == [
         ("mappo, greedy", 6, 0),
         ("mappo, sampled", 6, 0),

@@ -1,1 +1,1 @@
-"""What teams earn, and how sure a figure is."""
+"""Evaluation: the returns of teams, and how sure a mean is."""

@@ -1,14 +1,15 @@
-"""What teams earn, and how sure a figure is: evaluation on fixed seeds, bootstrap intervals.
+"""The one loop that plays episodes to measure or show them, and how sure a mean over them is.
 
-    scores = evaluate_players(make_rules("dfaas_v0"), {"mine": team}, episodes=100, seed=0)
+    for turn in play(rules, team, deterministic, quota=np.ones(8, int), seed=0):
+        turn.step.reward, turn.ended.returns
 
-Works with any rules: simultaneous and turn-based ones, and agents that end early.
+Works with any rules: simultaneous and turn-based ones, and agents that end early. Evaluation,
+replays of loads, pictures of policies and ``corral.watch`` all play through ``play``.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,21 +19,15 @@ from gymnasium import spaces
 
 from corral.envs.batch import BatchStep, batch_for
 from corral.envs.core import Array, Observation, Rules, generator
+from corral.envs.episode_stats import EndedEpisodes, EpisodeStats
+from corral.envs.masks import MASK
 from corral.envs.policy import Policy
-from corral.trainers.evaluation.players import Player, Seat, as_player, random_policy
+from corral.trainers.evaluation.players import Seat
 
-__all__ = [
-    "Episodes",
-    "Interval",
-    "TeamScore",
-    "bootstrap_ratio",
-    "evaluate_players",
-    "evaluate_team",
-    "play_episodes",
-]
+__all__ = ["Changed", "Interval", "Turn", "bootstrap_ratio", "play", "play_episodes"]
 
-COPIES = 64
-"""Episodes that are played side by side, unless told otherwise."""
+NUM_ENVS = 64
+"""Episodes that are played side by side, unless the caller says otherwise."""
 
 
 class Interval(NamedTuple):
@@ -72,122 +67,51 @@ def bootstrap_ratio(
     return Interval(float(low), float(high))
 
 
-# --- Evaluation ----------------------------------------------------------------------------------
+# --- Playing -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class TeamScore:
-    """What a team earned; means are over episodes."""
+class Changed:
+    """Rules with some attributes replaced: another time limit, another start, another step."""
 
-    policy: str
-    mode: str  # "greedy", "sampled"; "" for the random row that was added
-    return_team: float  # mean of the sum of all agents' rewards
-    low: float | None  # 95 % bootstrap interval of return_team over episodes
-    high: float | None
-    returns: dict[str, float]  # mean return of each agent; they sum to return_team
-    episodes: int
-    mean_length: float  # steps
-    illegal_actions: int  # masked actions chosen, over all episodes
-    kpis: dict[str, float]  # mean per episode of each info, summed over steps and agents
+    def __init__(self, rules: Rules[Any], **changes: Any) -> None:
+        vars(self).update(changes, unchanged=rules)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.unchanged, name)
 
 
-def evaluate_team(
-    rules: Rules[Any],
-    player: Player | Policy | Mapping[str, Policy],
-    *,
-    episodes: int = 100,
-    num_envs: int | None = None,
-    seed: int = 0,
-    label: str = "team",
-) -> TeamScore:
-    """Play exactly ``episodes`` episodes of ``rules`` and measure them.
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """A step of B environments, and what led to it."""
 
-    Seeds: episode k of copy r is the k-th that ``generator(seed, "env", r)`` starts, as in
-    ``Batch(rules, copies, seed)``. Rules draw all chance of an episode at its start, so that every
-    team meets the same episodes, however long it makes them. Policies draw from
-    ``generator(seed, "policy", i)``, i the agent's place. Third-party environments draw as they go:
-    there, teams meet the same first episode in each copy, and later ones that depend on the play.
-
-    How many episodes each copy plays is fixed beforehand: to count those that end first would
-    prefer short ones. The episodes must end, by ``max_cycles`` or by themselves.
-
-    Args:
-        rules: what is played; of a Player, ``settings`` are not looked at.
-        player: a Player, a team (agent -> Policy), or one Policy for all agents.
-        copies: episodes side by side; default: 64, or ``episodes`` if that is less.
-        label: the name of the team in the score.
-
-    Raises:
-        ValueError: no episodes, no copies, or a team that does not fit the agents.
-        ActionError: a policy gives malformed actions (IllegalActionError: masked ones, where the
-            rules are made with ``illegal="raise"``; otherwise these are counted).
-    """
-    chosen = as_player(player, rules.agents)
-    everyone = dict.fromkeys(rules.agents, chosen.deterministic)
-    played = play_episodes(
-        rules, chosen.team, everyone, episodes=episodes, num_envs=num_envs, seed=seed
-    )
-    team = played.returns.sum(axis=1)
-    low, high = bootstrap_ratio(team, np.ones(episodes))
-    each = played.returns.mean(axis=0).tolist()
-    return TeamScore(
-        policy=label,
-        mode=chosen.mode,
-        return_team=float(team.mean()),
-        low=low,
-        high=high,
-        returns=dict(zip(rules.agents, each, strict=True)),
-        episodes=episodes,
-        mean_length=float(played.lengths.mean()),
-        illegal_actions=int(played.illegal.sum()),
-        kpis={key: float(sums.sum(axis=1).mean()) for key, sums in played.kpis.items()},
-    )
+    t: int  # steps played before
+    observations: Mapping[str, Observation]  # that were decided on, [B, ...] by agent
+    step: BatchStep
+    ended: EndedEpisodes  # of those asked for
+    illegal: Array  # int64 [N] masked actions chosen
 
 
-def evaluate_players(
-    rules: Rules[Any],
-    players: Mapping[str, Player | Policy | Mapping[str, Policy]],
-    *,
-    episodes: int = 100,
-    num_envs: int | None = None,
-    seed: int = 0,
-) -> list[TeamScore]:
-    """``evaluate_team`` for each of ``players``, over the same episodes, in the order given.
-
-    "random", uniformly random legal play, is the last row; it is added where it is not given.
-    """
-    named = {label: player for label, player in players.items() if label != "random"}
-    plan: dict[str, Any] = {"episodes": episodes, "num_envs": num_envs, "seed": seed}
-    scores = [evaluate_team(rules, one, label=label, **plan) for label, one in named.items()]
-    chance = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
-    last = evaluate_team(rules, players.get("random", chance), label="random", **plan)
-    return [*scores, last if "random" in players else dataclasses.replace(last, mode="")]
-
-
-@dataclass(frozen=True)
-class Episodes:
-    """What E episodes amounted to, agent by agent."""
-
-    returns: Array  # float64 [E, N]
-    lengths: Array  # int64 [E] steps
-    kpis: dict[str, Array]  # float64 [E, N] each info, summed over the steps
-    illegal: Array  # int64 [N] masked actions chosen, over all episodes
-
-
-def play_episodes(
-    rules: Rules[Any],
+def play(
+    rules: Any,
     team: Mapping[str, Policy],
     deterministic: Mapping[str, bool],
     *,
-    episodes: int,
-    num_envs: int | None = None,
+    quota: Array,
     seed: int = 0,
-) -> Episodes:
-    """Play exactly ``episodes`` episodes, each agent greedily or not; see ``evaluate_team``."""
-    for name, value in (("episodes", episodes), ("num_envs", num_envs)):
-        if value is not None and value < 1:
-            raise ValueError(f"{name}={value}: give 1 or more")
-    batch = batch_for(rules, min(episodes, num_envs or COPIES), seed)
+) -> Iterator[Turn]:
+    """Play ``quota`` [B] episodes in B environments, each agent greedily or not; yield each step.
+
+    Seeds: episode k of environment r is the k-th that ``generator(seed, "env", r)`` starts, as in
+    ``Batch(rules, B, seed)``. Rules draw all chance of an episode at its start, so that every team
+    meets the same episodes, however long it makes them. Policies draw from
+    ``generator(seed, "policy", i)``, i the agent's index. Third-party environments draw as they go:
+    there, teams meet the same first episode in each environment, and later ones that depend on the
+    play. Environments that have played their quota go on, unasked and uncounted, till all have.
+
+    Raises ActionError where a policy's actions are malformed, IllegalActionError where they are
+    masked and the rules are made with ``illegal="raise"``.
+    """
+    batch = batch_for(rules, len(quota), seed)
     seats = [
         Seat(
             agent,
@@ -199,56 +123,58 @@ def play_episodes(
         )
         for i, agent in enumerate(rules.agents)
     ]
-    record = _Record(batch.num_envs, episodes, len(seats))
+    stats, left, t = EpisodeStats(rules.agents), quota.copy(), 0
     try:
         observations = batch.reset()
-        while record.left.any():
-            actions = _decide(seats, observations, batch.acting, record)
+        while left.any():
+            actions, illegal = _decide(seats, observations, batch.acting, left > 0)
             step = batch.step(actions)
-            record.add(step)
-            if step.finished is not None:
+            ended = stats.add(step)
+            if len(ended):
                 for seat in seats:
-                    seat.forget(step.finished.rows)
-            observations = step.observations
+                    seat.forget(ended.rows)
+                ended = ended.take(left[ended.rows] > 0)
+                left[ended.rows] -= 1
+            yield Turn(t, observations, step, ended, illegal)
+            observations, t = step.observations, t + 1
     finally:
         if hasattr(batch, "close"):  # worker processes
             batch.close()
-    return record.episodes()
 
 
 def _decide(
-    seats: list[Seat], observations: Mapping[str, Observation], acting: Array, record: _Record
-) -> Any:
-    """Everybody's actions, as ``batch.step`` takes them: int64 [B, N], or a dict where some are not
-    Discrete. Counts the illegal ones among those that matter.
+    seats: list[Seat], observations: Mapping[str, Observation], acting: Array, busy: Array
+) -> tuple[Any, Array]:
+    """Return everybody's actions, as ``batch.step`` takes them: int64 [B, N], or a dict where some
+    are not Discrete; and how many of them were illegal, int64 [N].
 
-    Copies that have played their episodes go on with any legal action, and ask no policy.
+    ``busy`` bool [B]: elsewhere any legal action is played, and no policy is asked.
     """
-    busy = record.left > 0
+    illegal = np.zeros(len(seats), dtype=np.int64)
     chosen = {}
     for i, seat in enumerate(seats):
         observation = observations[seat.agent]
-        actions = _any_action(seat.actions, observation, len(busy))
         asked = acting[:, i] & busy
         if asked.all():
-            actions[...] = seat.act(observation)
-        elif asked.any():
+            actions = seat.act(observation)
+        else:
+            actions = _any_action(seat.actions, observation, len(busy))
             rows = np.flatnonzero(asked)
-            actions[rows] = seat.act(observation, rows)
+            if len(rows):
+                actions[rows] = seat.act(observation, rows)
         if isinstance(seat.actions, spaces.Discrete):
-            mask = np.asarray(observation["action_mask"])
-            legal = mask[np.arange(len(busy)), actions] != 0
-            record.illegal[i] += np.count_nonzero(asked & ~legal)
+            legal = np.asarray(observation[MASK])[np.arange(len(busy)), actions] != 0
+            illegal[i] = np.count_nonzero(asked & ~legal)
         chosen[seat.agent] = actions
     if all(isinstance(seat.actions, spaces.Discrete) for seat in seats):
-        return np.stack(list(chosen.values()), axis=1)
-    return chosen
+        return np.stack(list(chosen.values()), axis=1), illegal
+    return chosen, illegal
 
 
 def _any_action(space: spaces.Space[Any], observation: Observation, num_envs: int) -> Array:
-    """A legal action for each copy: [B, ...]."""
+    """Return a legal action for each environment: [B, ...]."""
     if isinstance(space, spaces.Discrete):
-        first: Array = np.asarray(observation["action_mask"]).argmax(axis=1)
+        first: Array = np.asarray(observation[MASK]).argmax(axis=1)
         return first
     if isinstance(space, spaces.MultiDiscrete):
         return np.tile(space.start, (num_envs, *(1,) * space.start.ndim))
@@ -257,38 +183,33 @@ def _any_action(space: spaces.Space[Any], observation: Observation, num_envs: in
     return np.tile(nearest, (num_envs, *(1,) * nearest.ndim))
 
 
-class _Record:
-    """Episodes as they end: exactly so many from each copy."""
+# --- Whole episodes ------------------------------------------------------------------------------
 
-    def __init__(self, num_envs: int, episodes: int, agents: int) -> None:
-        # Episodes that each copy has yet to play.
-        self.left = episodes // num_envs + (np.arange(num_envs) < episodes % num_envs)
-        self.illegal = np.zeros(agents, dtype=np.int64)
-        self._sums: dict[str, Array] = {}  # of the running episodes, [B, N] each
-        self._returns: list[Array] = []  # [D, N] each
-        self._lengths: list[Array] = []  # [D] each
-        self._kpis: list[dict[str, Array]] = []  # [D, N] each
 
-    def add(self, step: BatchStep) -> None:
-        for key, values in step.info.items():
-            sums = self._sums.setdefault(key, np.zeros(values.shape))
-            sums += values
-        if step.finished is None:
-            return
-        rows = step.finished.rows
-        counts = self.left[rows] > 0
-        self._returns.append(step.finished.returns[counts])
-        self._lengths.append(step.finished.lengths[counts])
-        self._kpis.append({key: sums[rows][counts] for key, sums in self._sums.items()})
-        self.left[rows[counts]] -= 1
-        for sums in self._sums.values():
-            sums[rows] = 0.0
+def play_episodes(
+    rules: Rules[Any],
+    team: Mapping[str, Policy],
+    deterministic: Mapping[str, bool],
+    *,
+    episodes: int,
+    num_envs: int | None = None,
+    seed: int = 0,
+) -> tuple[EndedEpisodes, Array]:
+    """Return exactly ``episodes`` episodes, and the illegal actions in them, int64 [N].
 
-    def episodes(self) -> Episodes:
-        keys = self._kpis[0]
-        return Episodes(
-            returns=np.concatenate(self._returns),
-            lengths=np.concatenate(self._lengths),
-            kpis={key: np.concatenate([part[key] for part in self._kpis]) for key in keys},
-            illegal=self.illegal,
-        )
+    They are played in ``num_envs`` environments (default: 64, or ``episodes`` if that is less) as
+    ``play`` does it. How many episodes each environment plays is fixed beforehand: to count those
+    that end first would prefer short ones. They must end, by ``max_cycles`` or by themselves.
+    """
+    for name, value in (("episodes", episodes), ("num_envs", num_envs)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name}={value}: give 1 or more")
+    size = min(episodes, num_envs or NUM_ENVS)
+    quota = episodes // size + (np.arange(size) < episodes % size)
+    parts: list[EndedEpisodes] = []
+    illegal = np.zeros(len(rules.agents), dtype=np.int64)
+    for turn in play(rules, team, deterministic, quota=quota, seed=seed):
+        illegal += turn.illegal
+        if len(turn.ended):
+            parts.append(turn.ended)
+    return EndedEpisodes.join(parts), illegal

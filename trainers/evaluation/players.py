@@ -1,4 +1,4 @@
-"""Teams at play: who plays which agent, greedily or by chance, and what each remembers."""
+"""Teams at play: who plays which agent, greedily or by chance."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class Player:
     team: Mapping[str, Policy]  # one policy for each agent; several agents may share one
     deterministic: bool = True  # greedy; False: actions are sampled
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of dfaas_v0 that belong to the team: ``corral.trainers.loads.replay.OWN``."""
+    """Arguments of the environment that its observations and actions depend on, if others may have
+    other ones: the scales of a load."""
 
     @property
     def mode(self) -> str:
@@ -41,18 +42,14 @@ class Player:
         return "greedy" if self.deterministic else "sampled"
 
 
-def as_player(given: Player | Policy | Mapping[str, Policy], agents: Sequence[str]) -> Player:
-    """A Player of all ``agents``: from a Player, a team, or one Policy for everybody.
+def as_player(player: Player | Policy | Mapping[str, Policy], agents: Sequence[str]) -> Player:
+    """Return a Player of all ``agents``: from a Player, a team, or one Policy for everybody.
 
-    A Policy or a team without further word plays greedily. Raises ValueError where a team's agents
+    A Policy or a team alone plays greedily. Raises ValueError where a team's agents
     are not ``agents``.
     """
-    if isinstance(given, Player):
-        player = given
-    elif isinstance(given, Mapping):
-        player = Player(given)
-    else:
-        player = Player(dict.fromkeys(agents, given))
+    if not isinstance(player, Player):
+        player = Player(player if isinstance(player, Mapping) else dict.fromkeys(agents, player))
     if set(player.team) != set(agents):
         raise ValueError(
             f"a team of {len(player.team)} agents ({_some(player.team)}), but here are "
@@ -67,7 +64,7 @@ def _some(names: Iterable[str]) -> str:
 
 
 def random_policy(space: spaces.Space[Any]) -> Policy:
-    """What plays uniformly random legal actions of ``space``."""
+    """Return what plays uniformly random legal actions of ``space``."""
     return RandomPolicy() if isinstance(space, spaces.Discrete) else RandomActions(space)
 
 
@@ -84,7 +81,7 @@ class RandomActions(Memoryless):
         rng: np.random.Generator | None = None,
         deterministic: bool = False,
     ) -> Decision:
-        """An action for each row of a batch; needs ``rng``."""
+        """Return an action for each row of a batch; needs ``rng``."""
         if rng is None:
             raise ValueError("the random policy needs rng=, a numpy Generator")
         return Decision(random_actions(self.space, None, count_rows(observation), rng))

@@ -1,7 +1,7 @@
 """Pictures one after the other as a file: an animated GIF, or a video where ffmpeg is installed.
 
-Clips of games are flat colours of which little changes from step to step. A GIF is written to suit
-that: one palette for all frames, and of each frame only the pixels that change.
+Pictures of games are flat colors of which little changes from step to step. A GIF is written to
+suit that: one palette for all frames, and of each frame only the pixels that change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from corral.envs.core import Array
 from corral.errors import CorralError, MissingExtraError
 from corral.extras import require
 
-__all__ = ["SUFFIXES", "Picture", "encoder_of", "gif", "shrunk", "write_clip"]
+__all__ = ["SUFFIXES", "Picture", "encoder_of", "gif", "shrunk", "write_video"]
 
 SUFFIXES = (".gif", ".mp4")
 
@@ -34,7 +34,7 @@ LAST = 2.0  # seconds for which the last frame stands longer
 
 
 def encoder_of(path: str | Path) -> str:
-    """What writes a clip of that name: "pillow", or the path of ffmpeg.
+    """Return what writes a file of that name: "pillow", or the path of ffmpeg.
 
     Raises ValueError for another suffix than ``SUFFIXES``, MissingExtraError where it is missing.
     """
@@ -55,7 +55,7 @@ def encoder_of(path: str | Path) -> str:
         ) from None
 
 
-def write_clip(path: str | Path, pictures: Sequence[Picture], fps: float) -> None:
+def write_video(path: str | Path, pictures: Sequence[Picture], fps: float) -> None:
     """Write ``pictures``, all of one size, ``fps`` a second; the last one stands a little longer.
 
     Raises what ``encoder_of`` raises, ValueError without pictures, and CorralError with the words
@@ -81,7 +81,7 @@ def write_clip(path: str | Path, pictures: Sequence[Picture], fps: float) -> Non
 
 
 def shrunk(picture: Picture, width: int) -> Picture:
-    """``picture`` of at most ``width`` columns."""
+    """Return ``picture`` with at most ``width`` columns."""
     if picture.shape[1] <= width:
         return picture
     image = require("PIL.Image", extra="render", purpose="resize pictures")
@@ -94,21 +94,21 @@ def shrunk(picture: Picture, width: int) -> Picture:
 
 
 def gif(pictures: Sequence[Picture], fps: float) -> bytes:
-    """An animated GIF that repeats for ever, one frame for each picture."""
+    """Return an animated GIF that repeats for ever, one frame for each picture."""
     image = require("PIL.Image", extra="render", purpose="write a GIF")
     plugin = require("PIL.GifImagePlugin", extra="render", purpose="write a GIF")
-    palette = _palette(pictures)  # [P, 3], P <= COLOURS
+    palette = _palette(pictures)  # [P, 3], P <= COLORS
     table = np.zeros((CLEAR + 1, 3), dtype=np.uint8)
     table[: len(palette)] = palette
     nearest = _Nearest(palette)
     file = io.BytesIO()
-    shown = np.full(pictures[0].shape[:2], CLEAR)
+    current = np.full(pictures[0].shape[:2], CLEAR)
     for number, picture in enumerate(pictures):
         index = nearest.index(picture)
-        off = np.abs(table[shown].astype(np.int16) - picture).max(axis=2) > NEAR
-        changed = (off & (index != shown)) if number else np.ones_like(off)
+        off = np.abs(table[current].astype(np.int16) - picture).max(axis=2) > NEAR
+        changed = (off & (index != current)) if number else np.ones_like(off)
         left, top, right, bottom = _bounds(changed)
-        shown = np.where(changed, index, shown)
+        current = np.where(changed, index, current)
         part = np.where(changed, index, CLEAR)[top:bottom, left:right].astype(np.uint8)
         frame = image.fromarray(part)
         frame.putpalette(table.tobytes())
@@ -128,7 +128,7 @@ def _write(file: io.BytesIO, blocks: Iterable[bytes]) -> None:
 
 
 def _bounds(changed: Array) -> tuple[int, int, int, int]:
-    """The box of all that changed; one pixel where nothing did."""
+    """Return the box of all that changed; one pixel where nothing did."""
     rows, columns = np.flatnonzero(changed.any(axis=1)), np.flatnonzero(changed.any(axis=0))
     if not len(rows):
         return 0, 0, 1, 1
@@ -136,7 +136,7 @@ def _bounds(changed: Array) -> tuple[int, int, int, int]:
 
 
 def _palette(pictures: Sequence[Picture]) -> Array:
-    """At most ``COLOURS`` colours [P, 3]: the most frequent as they are, the others by median."""
+    """Return up to ``COLORS`` colors [P, 3]: the most frequent as they are, others by median."""
     image = require("PIL.Image", extra="render", purpose="write a GIF")
     some = sorted({round(p) for p in np.linspace(0, len(pictures) - 1, SAMPLES).tolist()})
     codes = np.concatenate([_codes(pictures[number]).reshape(-1) for number in some])
@@ -144,23 +144,23 @@ def _palette(pictures: Sequence[Picture]) -> Array:
     colors = _parts(colors[np.argsort(-counts, kind="stable")])
     if len(colors) <= COLORS:
         return colors
-    kept, others = colors[: COLORS // 2], colors[COLORS // 2 :]
+    frequent, others = colors[: COLORS // 2], colors[COLORS // 2 :]
     medians = image.fromarray(others[None].astype(np.uint8)).quantize(
-        COLORS - len(kept), method=image.Quantize.MEDIANCUT
+        COLORS - len(frequent), method=image.Quantize.MEDIANCUT
     )
-    found = np.array(medians.getpalette()).reshape(-1, 3)[: COLORS - len(kept)]
-    return np.concatenate([kept, found])
+    found = np.array(medians.getpalette()).reshape(-1, 3)[: COLORS - len(frequent)]
+    return np.concatenate([frequent, found])
 
 
 class _Nearest:
-    """For each colour the nearest of a palette; a colour is looked up once."""
+    """For each color the nearest of a palette; a color is searched for once."""
 
     def __init__(self, palette: Array) -> None:
         self.palette = palette
-        self._found = np.full(1 << 24, CLEAR, dtype=np.uint8)  # by code; CLEAR: not looked up
+        self._found = np.full(1 << 24, CLEAR, dtype=np.uint8)  # by code; CLEAR: not yet found
 
     def index(self, picture: Picture) -> Array:
-        """Places in the palette: uint8 [H, W]."""
+        """Return the indices in the palette: uint8 [H, W]."""
         codes = _codes(picture)
         new = np.unique(codes[self._found[codes] == CLEAR])
         for some in np.array_split(new, len(new) // 4096 + 1):
@@ -176,5 +176,5 @@ def _codes(picture: Picture) -> Array:
 
 
 def _parts(codes: Array) -> Array:
-    """Numbers [P] as colours [P, 3]."""
+    """Return numbers [P] as colors [P, 3]."""
     return np.stack([codes >> 16, codes >> 8 & 255, codes & 255], axis=-1)

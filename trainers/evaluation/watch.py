@@ -3,12 +3,13 @@
     corral.watch("arena_v0", policies="nearest/chase", out="clip.gif")
     corral.watch("runs/mine", sampled=True)  # a window, where there is a display
 
-The episode is the one that ``env.reset(seed=seed)`` begins; the agent in place i draws from
+The episode is the one that ``env.reset(seed=seed)`` begins; agent i draws from
 ``generator(seed, "policy", i)``, as in ``evaluate_team``.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -18,22 +19,21 @@ from typing import Any
 
 import numpy as np
 
-from corral.envs.core import Array, Rules, generator
-from corral.envs.dfaas_v0.baselines import split_pair
-from corral.envs.masks import require_legal
+from corral.envs.core import Array, Outcome, Rules, generator
 from corral.envs.policy import Policy
-from corral.envs.reference import reference_team
+from corral.envs.reference import reference_team, team_arguments
 from corral.envs.registry import REGISTERED, env_spec, make_rules
 from corral.envs.render.window import Window
 from corral.errors import CorralError, MissingExtraError, RunError
-from corral.trainers.evaluation.players import Player, Seat, as_player
-from corral.trainers.evaluation.video import encoder_of, shrunk, write_clip
+from corral.trainers.evaluation.episodes import Changed, play
+from corral.trainers.evaluation.players import Player, as_player
+from corral.trainers.evaluation.video import encoder_of, shrunk, write_video
 from corral.trainers.runs.run import Run, is_run, load_run
 
-__all__ = ["LONGEST", "Shown", "watch"]
+__all__ = ["LONGEST", "Watched", "watch"]
 
 LONGEST = 1000
-"""Steps after which an episode that has no time limit is left, unless told otherwise."""
+"""Steps after which an episode that has no time limit is left, unless ``steps`` is given."""
 
 WIDTH = 480
 
@@ -41,15 +41,15 @@ INSTEAD = "Without a window: out=clip.gif writes a clip, and the command's --ans
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What was shown of an episode."""
+class Watched:
+    """An episode, as far as it was shown."""
 
-    environment: str
+    env: str
     policies: str  # who played, in words
     steps: int
     frames: int  # the start, and one after every step
     returns: dict[str, float]  # of each agent, so far
-    over: bool  # whether the episode ended, and not only the showing
+    over: bool  # whether the episode ended, and was not left
     path: Path | None  # of the clip
 
 
@@ -64,26 +64,26 @@ def watch(
     fps: float | None = None,
     sampled: bool = False,
     pixels: int = WIDTH,
-    **env: Any,
-) -> Shown:
+    **env_kwargs: Any,
+) -> Watched:
     """Play one episode and show it.
 
     Args:
         game: an environment's name, rules, or a run (its folder): the environment it was trained
-            in, on the rows that it did not see where there are such.
-        policies: a reference team's name (``corral.envs.reference``; in dfaas_v0 a pair such as
-            "overflow/two"), a run, a Player, a Policy for everybody, or a mapping agent -> Policy.
+            in, on the rows held out from its training where there are such.
+        policies: the name of a reference team (``corral.envs.reference``), a run, a
+            Player, a Policy for everybody, or a mapping agent -> Policy.
             Default: the run's own team, else random legal play.
         out: a file that ends in .gif or .mp4; without it, and without ``text``, a window opens.
-        text: is given each picture as text instead.
+        text: is called with each picture as text instead.
         seed: of the episode, and of policies that draw their actions.
-        steps: stop after so many; default: at the end of the episode.
+        steps: stop after so many steps; default: at the end of the episode.
         fps: pictures a second; default: the environment's.
         sampled: whether policies sample their actions; else they play greedily.
         pixels: the width of a clip; its height follows.
-        env: arguments of the environment; of a run, those to change.
+        env_kwargs: arguments of the environment; of a run, those to change.
 
-    Returns what was shown; a window that its user closes ends the showing.
+    Returns how far it went; a window that its user closes ends it.
 
     Raises:
         UnknownNameError: no environment or team of that name.
@@ -104,12 +104,12 @@ def watch(
         encoder_of(out)  # fails before anything is played
         if not Path(out).absolute().parent.is_dir():
             raise ValueError(f"out={out}: there is no folder {Path(out).parent}")
-    rules, player, label = _cast(game, policies, env, sampled)
+    rules, player, label = _cast(game, policies, env_kwargs, sampled)
     mode = "rgb_array" if text is None else "ansi"
     if mode not in rules.render_modes:
         kind = "pictures" if text is None else "text"
-        known = ", ".join(rules.render_modes) or "none"
-        raise ValueError(f"{rules.name} has no {kind} to show; its render modes: {known}")
+        modes = ", ".join(rules.render_modes) or "none"
+        raise ValueError(f"{rules.name} has no {kind} to show; its render modes: {modes}")
     rate = float(rules.render_fps or 4) if fps is None else fps
 
     episode = _Episode(rules, player, seed, steps)
@@ -117,15 +117,14 @@ def watch(
     path = None
     if out is not None:
         path = Path(out)
-        write_clip(path, [shrunk(picture, pixels) for picture in frames], rate)
+        write_video(path, [shrunk(picture, pixels) for picture in frames], rate)
     elif text is not None:
         for words in frames:
             text(words)
     else:
         _show(rules.name, frames, rate)
     returns = dict(zip(rules.agents, episode.returns.tolist(), strict=True))
-    shown = (rules.name, label, episode.t, episode.t + 1, returns, episode.over, path)
-    return Shown(*shown)
+    return Watched(rules.name, label, episode.t, episode.t + 1, returns, episode.over, path)
 
 
 def _show(name: str, frames: Iterator[Any], fps: float) -> None:
@@ -144,7 +143,7 @@ def _show(name: str, frames: Iterator[Any], fps: float) -> None:
 
 
 def _require_display() -> None:
-    """SDL would draw into nothing where it finds no display, and nobody would see it."""
+    """Raise CorralError without a display: SDL would draw into nothing, and nobody would see it."""
     chosen = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
     if sys.platform.startswith("linux") and not any(os.environ.get(name) for name in chosen):
         raise CorralError("no window can be opened: there is no display")
@@ -154,22 +153,24 @@ def _require_display() -> None:
 
 
 def _cast(
-    game: Any, policies: Any, env: dict[str, Any], sampled: bool
+    game: Any, policies: Any, env_kwargs: dict[str, Any], sampled: bool
 ) -> tuple[Rules[Any], Player, str]:
-    """The rules, who plays them, and that in words."""
+    """Return the rules, who plays them, and that in words."""
     own: Run | None = None
     if isinstance(game, Run) or (isinstance(game, str | Path) and _names_a_run(game)):
         own = game if isinstance(game, Run) else load_run(game)
-    elif not isinstance(game, str | Path) and env:
-        raise ValueError(f"arguments {sorted(env)} need an environment's name, not rules")
+    elif not isinstance(game, str | Path) and env_kwargs:
+        raise ValueError(f"arguments {sorted(env_kwargs)} need an environment's name, not rules")
     if isinstance(policies, str | Path) and is_run(policies):
         policies = load_run(policies)
 
     if own is not None:
-        rules = own.config.task.rules(**{**own.config.task.held_out, **_routed(own, policies, env)})
+        env_config = own.config.task
+        routed = _with_arguments_of(env_config.environment, policies, env_kwargs)
+        rules = env_config.rules(**{**env_config.held_out, **routed})
         policies = own if policies is None else policies
     elif isinstance(game, str | Path):
-        rules = make_rules(str(game), **_routed(str(game), policies, env))
+        rules = make_rules(str(game), **_with_arguments_of(str(game), policies, env_kwargs))
     else:
         rules = game
     if isinstance(policies, Run):
@@ -187,7 +188,7 @@ def _cast(
 
 
 def _names_a_run(game: str | Path) -> bool:
-    """Whether it is a run's folder; RunError, or UnknownNameError, where it is nothing at all."""
+    """Return whether it is a run's folder; raise RunError, UnknownNameError where it is nothing."""
     if is_run(game):
         return True
     if str(game) in REGISTERED:
@@ -200,20 +201,18 @@ def _names_a_run(game: str | Path) -> bool:
     return False
 
 
-def _routed(game: str | Run, policies: Any, env: dict[str, Any]) -> dict[str, Any]:
-    """``env``, with the route that a pair of dfaas_v0 names where none is given."""
-    name = game.config.task.environment if isinstance(game, Run) else game
-    if name == "dfaas_v0" and isinstance(policies, str) and "/" in policies and "route" not in env:
-        return {**env, "route": split_pair(policies)[1]}
-    return env
+def _with_arguments_of(env: str, policies: Any, env_kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return ``env_kwargs``, completed with what the name of a reference team says of them."""
+    said = team_arguments(env, policies) if isinstance(policies, str) else {}
+    return {**said, **env_kwargs}
 
 
 def _learned(run: Run, rules: Rules[Any], sampled: bool) -> Player:
-    """The team of a run; ValueError where it is of another game."""
-    task = run.config.task
-    if task.environment != rules.name:
-        raise ValueError(f"{run.folder} was trained in {task.environment}, not in {rules.name}")
-    trained = task.rules()
+    """Return the team of a run; raise ValueError where it is of another game."""
+    env_config = run.config.task
+    if (trained_in := env_config.environment) != rules.name:
+        raise ValueError(f"{run.folder} was trained in {trained_in}, not in {rules.name}")
+    trained = env_config.rules()
     for agent in rules.agents:
         theirs = trained.observation_space(agent) if agent in trained.agents else None
         if theirs != rules.observation_space(agent):
@@ -228,52 +227,35 @@ def _learned(run: Run, rules: Rules[Any], sampled: bool) -> Player:
 
 
 class _Episode:
-    """One episode of one copy, step by step."""
+    """The first episode of a seed, step by step."""
 
     def __init__(self, rules: Rules[Any], player: Player, seed: int, steps: int | None) -> None:
         self.rules = rules
+        self.player = player
+        self.seed = seed
         longest = LONGEST if rules.max_cycles is None else rules.max_cycles
         self.limit = longest if steps is None else min(steps, rules.max_cycles or steps)
-        self.rng = generator(seed, "env")
-        self.seats = [
-            Seat(
-                agent,
-                player.team[agent],
-                num_envs=1,
-                actions=rules.action_space(agent),
-                rng=generator(seed, "policy", i),
-                deterministic=player.deterministic,
-            )
-            for i, agent in enumerate(rules.agents)
-        ]
         self.t = 0
         self.returns = np.zeros(len(rules.agents))
-        self.ended = np.zeros(len(rules.agents), dtype=bool)
-
-    @property
-    def over(self) -> bool:
-        return bool(self.ended.all()) or self.t == self.rules.max_cycles
+        self.over = False
 
     def frames(self, mode: str) -> Iterator[Any]:
-        """The start, and what follows each step, as pictures or text; as they are asked for."""
-        state = self.rules.start([self.rng])
-        yield self.rules.render(state, self.rules.info(state), mode)
-        while self.t < self.limit and not self.over:
-            outcome = self.rules.step(state, self._actions(state))
-            state = outcome.state
-            self.t += 1
-            self.returns += outcome.reward[0]
-            self.ended |= outcome.terminated[0]
-            yield self.rules.render(state, outcome.info, mode)
+        """Yield the start, and what follows each step, as pictures or text; on demand."""
+        latest: list[Any] = []
 
-    def _actions(self, state: Any) -> Array:
-        observations = self.rules.observe(state)
-        acting = self.rules.acting(state)[0] & ~self.ended
-        actions = np.zeros((1, len(self.seats)), dtype=np.int64)
-        for i, seat in enumerate(self.seats):
-            if acting[i]:
-                seen = observations[seat.agent]
-                actions[0, i] = seat.act(seen)[0]
-                if self.rules.illegal == "raise":
-                    require_legal(seat.agent, int(actions[0, i]), seen["action_mask"][0])
-        return actions
+        # What ends is drawn before the batch begins the next episode in its place.
+        def step(state: Any, action: Array) -> Outcome[Any]:
+            outcome = self.rules.step(state, action)
+            latest[:] = [self.rules.render(outcome.state, outcome.info, mode)]
+            return outcome
+
+        first = self.rules.start([generator(self.seed, "env")])
+        yield self.rules.render(first, self.rules.info(first), mode)
+        rules, player = Changed(self.rules, step=step), self.player
+        greedy = dict.fromkeys(self.rules.agents, player.deterministic)
+        turns = play(rules, player.team, greedy, quota=np.ones(1, dtype=np.int64), seed=self.seed)
+        for turn in itertools.islice(turns, self.limit):
+            self.t += 1
+            self.returns += turn.step.reward[0]
+            self.over = len(turn.ended) > 0
+            yield latest[0]

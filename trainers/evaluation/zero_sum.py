@@ -2,7 +2,7 @@
 
     scores = evaluate_seats(make_rules("tictactoe_v0"), {"mine": team}, episodes=1000)
 
-What both players of such a game are paid adds up to 0: the return of a team says nothing. Each seat
+The rewards of both players of such a game add up to 0: the return of a team says nothing. Each seat
 is judged by itself, since moving first is another task than moving second.
 """
 
@@ -21,12 +21,12 @@ from corral.envs.registry import REGISTERED
 from corral.trainers.evaluation.episodes import bootstrap_ratio, play_episodes
 from corral.trainers.evaluation.players import Player, as_player
 
-__all__ = ["SeatScore", "evaluate_seat", "evaluate_seats", "is_duel"]
+__all__ = ["SeatScore", "evaluate_seat", "evaluate_seats", "is_zero_sum"]
 
 
 @dataclass(frozen=True)
 class SeatScore:
-    """What a policy earned in one seat against one opponent; means are over episodes."""
+    """The score of a policy in one seat against one opponent; means are over episodes."""
 
     policy: str
     mode: str  # "greedy", "sampled"; "" for reference players
@@ -44,8 +44,8 @@ class SeatScore:
     kpis: dict[str, float]  # mean per episode of the seat's info, summed over steps
 
 
-def is_duel(rules: Rules[Any]) -> bool:
-    """Whether these are the rules of a zero-sum game of two, as the registry says."""
+def is_zero_sum(rules: Rules[Any]) -> bool:
+    """Return whether these are the rules of a zero-sum game of two, as the registry says."""
     spec = REGISTERED.get(rules.name)
     return spec is not None and spec.zero_sum and len(rules.agents) == 2
 
@@ -65,7 +65,7 @@ def evaluate_seat(
     """Let ``policy`` play ``seat``, and ``opponent`` the other agent, for so many episodes.
 
     The opponent always plays with chance: a reference player that draws among equal moves shows
-    more of the game. Seeds are as in ``corral.trainers.evaluation.episodes.evaluate_team``.
+    more of the game. Seeds are as in ``corral.trainers.evaluation.episodes.play``.
     ``labels`` name the policy, its mode and the opponent in the score.
 
     Raises ValueError where the game is not one of two agents, or has no agent ``seat``.
@@ -73,7 +73,7 @@ def evaluate_seat(
     if len(rules.agents) != 2 or seat not in rules.agents:
         raise ValueError(f"seat={seat!r}: the agents are {', '.join(rules.agents)}; give one of 2")
     other = next(agent for agent in rules.agents if agent != seat)
-    played = play_episodes(
+    played, illegal = play_episodes(
         rules,
         {seat: policy, other: opponent},
         {seat: deterministic, other: False},
@@ -81,8 +81,8 @@ def evaluate_seat(
         num_envs=num_envs,
         seed=seed,
     )
-    place = rules.agents.index(seat)
-    returns = played.returns[:, place]
+    i = rules.agents.index(seat)
+    returns = played.returns[:, i]
     low, high = bootstrap_ratio(returns, np.ones(episodes))
     return SeatScore(
         policy=labels[0],
@@ -97,8 +97,8 @@ def evaluate_seat(
         lost=float((returns < 0).mean()),
         episodes=episodes,
         mean_length=float(played.lengths.mean()),
-        illegal_actions=int(played.illegal[place]),
-        kpis={key: float(sums[:, place].mean()) for key, sums in played.kpis.items()},
+        illegal_actions=int(illegal[i]),
+        kpis={key: float(sums[:, i].mean()) for key, sums in played.infos.items()},
     )
 
 
@@ -111,7 +111,7 @@ def evaluate_seats(
     num_envs: int | None = None,
     seed: int = 0,
 ) -> list[SeatScore]:
-    """``evaluate_seat`` for each seat, each of ``players``, and each reference player as opponent.
+    """Return ``evaluate_seat`` for each seat, each of ``players``, and each reference opponent.
 
     In every seat the reference players follow as rows of their own. ``seats``: those to judge;
     default: both. Reference players that are out of reach for these rules are left out, see
@@ -123,8 +123,8 @@ def evaluate_seats(
         other = next(agent for agent in rules.agents if agent != seat)
         opponents, _ = reference_players(rules, other)
         contestants = []
-        for label, given in players.items():
-            one = as_player(given, rules.agents)
+        for label, player in players.items():
+            one = as_player(player, rules.agents)
             contestants.append((label, one.mode, one.team[seat], one.deterministic))
         own, _ = reference_players(rules, seat)
         contestants += [(name, "", policy, False) for name, policy in own.items()]

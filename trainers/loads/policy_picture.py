@@ -10,17 +10,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from corral.data import Trace
-from corral.envs.core import Array, Observation, generator
+from corral.envs.core import Array, generator
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.baselines import baseline_team
-from corral.envs.policy import Decision, Policy
+from corral.envs.policy import Policy
+from corral.trainers.evaluation.episodes import Turn
 from corral.trainers.evaluation.players import Player, Seat, as_player
-from corral.trainers.loads.replay import play
+from corral.trainers.loads.replay import play_windows
 
 __all__ = ["Picture", "backgrounds", "policy_picture", "team_pictures"]
 
@@ -30,7 +30,7 @@ LARGEST = 4_000_000
 
 @dataclass(frozen=True)
 class Picture:
-    """What one node forwards at each point of a grid of Y capacities and X arrivals."""
+    """The requests that a node forwards at each point of a grid of Y capacities and X arrivals."""
 
     policy: str  # label of the team
     agent: str
@@ -50,7 +50,7 @@ def policy_picture(
     background: Array | None = None,
     label: str = "",
 ) -> Picture:
-    """Greedy play of ``policy`` at ``agent`` over the loads and capacities of the trace.
+    """Return a picture of greedy play at ``agent`` over the trace's loads and capacities.
 
     Args:
         rules: as the team plays them; they give the masks, and what an action forwards.
@@ -58,7 +58,7 @@ def policy_picture(
         background: float [F], a feature vector of which all but the first two entries are used:
             see ``backgrounds``. None: that of a replay in which ``policy`` plays every node.
 
-    A policy with memory is asked as at the start of an episode. Raises ValueError for an unknown
+    A recurrent policy is asked as at the start of an episode. Raises ValueError for an unknown
     agent or a background of the wrong length.
     """
     if agent not in rules.agents:
@@ -70,21 +70,21 @@ def policy_picture(
     features = 1 + 2 * len(rules.agents)
     if np.shape(background) != (features,):
         raise ValueError(f"background {np.shape(background)}: give {features} features")
-    place = rules.agents.index(agent)
+    index = rules.agents.index(agent)
     assert rules.trace.capacity is not None  # the rules have seen to it
     arrivals = _spread(int(rules.trace.arrivals.max()), points)
     capacity = _spread(int(rules.trace.capacity.max()), points)
-    grid = _grid(rules, place, arrivals, capacity)
+    grid = _grid(rules, index, arrivals, capacity)
     # In parts: rules show every node's view, and N nodes have N * F features in each.
     rows = np.arange(len(grid.trace))
     count = -(-len(rows) * len(rules.agents) * features // LARGEST)
     parts = [
-        _forwarded(grid, policy, place, part, background) for part in np.array_split(rows, count)
+        _forwarded(grid, policy, index, part, background) for part in np.array_split(rows, count)
     ]
     return Picture(
         policy=label,
         agent=agent,
-        node=rules.trace.nodes[place],
+        node=rules.trace.nodes[index],
         arrivals=arrivals,
         capacity=capacity,
         forwarded=np.concatenate(parts).reshape(len(capacity), len(arrivals)),
@@ -92,10 +92,10 @@ def policy_picture(
 
 
 def _forwarded(
-    grid: DfaasRules, policy: Policy, place: int, rows: Array, background: Array
+    grid: DfaasRules, policy: Policy, index: int, rows: Array, background: Array
 ) -> Array:
-    """What the node at ``place`` forwards in the given rows of the grid, [R]."""
-    agent = grid.agents[place]
+    """Return the requests that node ``index`` forwards in ``rows`` [R] of the grid: [R]."""
+    agent = grid.agents[index]
     state = grid.start_at(rows, [])
     observation = grid.observe(state)[agent]
     observation["observation"][:, 2:] = np.asarray(background)[2:]
@@ -104,12 +104,12 @@ def _forwarded(
         policy,
         num_envs=len(rows),
         actions=grid.action_space(agent),
-        rng=generator(0, "policy", place),
+        rng=generator(0, "policy", index),
         deterministic=True,
     )
     actions = np.zeros((len(rows), len(grid.agents)), dtype=np.int64)
-    actions[:, place] = seat.act(observation)
-    return np.asarray(grid.step(state, actions).info["forwarded"][:, place])
+    actions[:, index] = seat.act(observation)
+    return np.asarray(grid.step(state, actions).info["forwarded"][:, index])
 
 
 def team_pictures(
@@ -121,7 +121,7 @@ def team_pictures(
     agents: Sequence[str] | None = None,
     reference: str = "overflow",
 ) -> list[Picture]:
-    """A picture of every node of a team, or of ``agents``, and one of a reference policy.
+    """Return a picture of every node of a team, or of ``agents``, and one of a reference policy.
 
     ``rules`` are those that the team plays by, with its scales; their rows are replayed once to
     find the backgrounds.
@@ -144,50 +144,32 @@ def team_pictures(
 def backgrounds(
     rules: DfaasRules, team: Player | Policy | Mapping[str, Policy], *, seed: int = 0
 ) -> dict[str, Array]:
-    """Each agent's mean features [F] over a replay of the rules' rows by the team."""
+    """Return each agent's mean features [F] over a replay of the rules' rows by the team."""
     player = as_player(team, rules.agents)
-    watched = {agent: _Watched(player.team[agent]) for agent in rules.agents}
     window = min(rules.max_cycles, rules.rows[1] - rules.rows[0])
-    play(rules, watched, window, seed, deterministic=player.deterministic)
-    return {agent: policy.total / policy.seen for agent, policy in watched.items()}
+    sums = dict.fromkeys(rules.agents, np.zeros(1))
 
+    def add(turn: Turn) -> None:
+        for agent in sums:
+            features = turn.observations[agent]["observation"]  # [W, F]
+            sums[agent] = sums[agent] + features.sum(axis=0, dtype=np.float64)
 
-class _Watched:
-    """Plays as ``policy`` does, and adds up the features that it is shown."""
-
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
-        self.total: Array = np.zeros(1)
-        self.seen = 0
-
-    def initial_state(self, num_envs: int) -> Any:
-        return self.policy.initial_state(num_envs)
-
-    def act(
-        self,
-        observation: Observation,
-        state: Any = None,
-        rng: np.random.Generator | None = None,
-        deterministic: bool = False,
-    ) -> Decision:
-        features = np.asarray(observation["observation"])  # [B, F]
-        self.total = self.total + features.sum(axis=0, dtype=np.float64)
-        self.seen += len(features)
-        return self.policy.act(observation, state, rng, deterministic=deterministic)
+    play_windows(rules, player.team, window, seed, deterministic=player.deterministic, on_turn=add)
+    return {agent: total / (rules.rows[1] - rules.rows[0]) for agent, total in sums.items()}
 
 
 def _spread(largest: int, points: int) -> Array:
-    """0, s, 2s, ... up to ``largest``, whole numbers, at most ``points`` of them."""
+    """Return 0, s, 2s, ... up to ``largest``, whole numbers, at most ``points`` of them."""
     step = max(1, -(-largest // (points - 1)))
     return np.arange(0, largest + 1, step)
 
 
-def _grid(rules: DfaasRules, place: int, arrivals: Array, capacity: Array) -> DfaasRules:
-    """The same rules on a trace whose rows are the points of the grid, for one node."""
+def _grid(rules: DfaasRules, index: int, arrivals: Array, capacity: Array) -> DfaasRules:
+    """Return the same rules on a trace whose rows are the points of the grid, for one node."""
     shape = (len(arrivals) * len(capacity), len(rules.agents))
     load, room = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     sides = np.meshgrid(capacity, arrivals, indexing="ij")  # [Y, X] each
-    room[:, place], load[:, place] = (side.ravel() for side in sides)
+    room[:, index], load[:, index] = (side.ravel() for side in sides)
     trace = Trace(rules.trace.nodes, load, room, np.arange(len(load)), name=rules.trace.name)
     agents = rules.agents
     return DfaasRules(

@@ -1,7 +1,7 @@
 """Replay a load trace through forwarding policies, and compare each with the optimum.
 
 A replay cuts the rows of a trace into consecutive windows of a day (288 steps where the trace has
-no days) and plays all windows side by side, each beginning with empty queues and nothing known of
+no days) and plays all windows side by side, each beginning with empty queues and no information of
 a last step. Rows that do not fill a window are played as a shorter last one: no row is left out.
 
 No torch, no SB3: what is replayed here are policies, whoever made them.
@@ -9,8 +9,8 @@ No torch, no SB3: what is replayed here are policies, whoever made them.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,15 +19,18 @@ from typing import Any
 import numpy as np
 
 from corral.data import Trace, load_trace
-from corral.envs.core import Array, generator
+from corral.envs.core import Array
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.baselines import baseline_team, split_pair
+from corral.envs.episode_stats import EndedEpisodes
 from corral.envs.policy import Policy
-from corral.errors import ActionError, ScaleError
-from corral.trainers.evaluation.players import Player, Seat, as_player
-from corral.trainers.loads.scores import Progress, Score, Totals, best_of, optimum_score, score_of
+from corral.errors import ActionError, IllegalActionWarning, ScaleError
+from corral.trainers.evaluation.episodes import Changed, Turn, play
+from corral.trainers.evaluation.judge import Progress
+from corral.trainers.evaluation.players import Player, as_player
+from corral.trainers.loads.scores import Score, best_of, optimum_score, score_of
 
-__all__ = ["OWN", "Replay", "Score", "Series", "TeamNote", "play", "replay"]
+__all__ = ["OWN", "Replay", "Score", "Series", "TeamNote", "play_windows", "replay"]
 
 COUNTS = ("arrivals", "served_local", "served_remote", "lost", "forwarded", "waiting")
 DEFAULT_WINDOW = 288
@@ -37,12 +40,12 @@ OWN = ("capacity_scale", "load_scale", "max_level", "neighbours", "route")
 """Arguments of dfaas_v0 that a team may bring along: its observations and actions hang on them."""
 
 Entry = str | Policy | Mapping[str, Policy] | Player
-"""What can be replayed: a pair, a policy for every node, a team, or a Player."""
+"""Entries of a replay: a pair, a policy for every node, a team, or a Player."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """What happened over time, in at most ``SERIES_POINTS`` bins of equal length."""
+    """The course over time, in at most ``SERIES_POINTS`` bins of equal length."""
 
     rows: Array  # int64 [P] the first row of each bin, counted from the trace's first
     width: int  # steps per bin
@@ -51,7 +54,7 @@ class Series:
 
 @dataclass(frozen=True)
 class TeamNote:
-    """What is particular about a team that was replayed."""
+    """A team that was replayed: its mode, and what its rules have of its own."""
 
     mode: str  # "greedy" or "sampled"
     settings: dict[str, Any]  # those of ``OWN`` that it brought along
@@ -61,7 +64,7 @@ class TeamNote:
 
 @dataclass(frozen=True)
 class Replay:
-    """What a replay found; ``corral.trainers.loads.report`` writes it down."""
+    """The result of a replay; ``corral.trainers.loads.report`` writes it down."""
 
     trace: Trace  # with the capacity that was played
     settings: dict[str, Any]  # arguments of dfaas_v0, without trace and route
@@ -74,6 +77,7 @@ class Replay:
     optimum_method: str
     scores: list[Score]
     series: dict[str, Series] = field(repr=False)
+    seed: int = 0
     teams: dict[str, TeamNote] = field(default_factory=dict)  # by policy; not the references
 
 
@@ -96,7 +100,8 @@ def replay(
             mapping from any label to a pair, a Policy that plays every node, a team (agent ->
             Policy), or a Player. Policies are given batches. They play greedily unless a Player
             says otherwise, with the ``settings`` of this call unless a Player brings its own
-        (``OWN``). rows: (low, high), the rows to play; default: all.
+            (``OWN``).
+        rows: (low, high), the rows to play; default: all.
         window: steps of a window; default: a day, or 288 where the trace's clock has none.
         seed: of policies that draw their actions, and of route "two".
         optimum_windows: how many windows, evenly spread, get a linear program where the optimum
@@ -121,25 +126,28 @@ def replay(
     base = DfaasRules(load, **section, route=route)  # fails early, whatever the policies
     section["max_cycles"] = length
     parts = {label: _part(label, entry, base, section) for label, entry in named.items()}
-    totals: dict[str, Totals] = {}
+    windows: dict[str, tuple[EndedEpisodes, Array]] = {}
     series: dict[str, Series] = {}
     for label, part in parts.items():
         rules = DfaasRules(base.trace, **part.arguments)  # one at a time: a long trace is large
         player = part.player or Player(baseline_team(part.amount, rules))
-        watch = functools.partial(progress, label)
+        show = functools.partial(progress, label)
         try:
-            record = play(rules, player.team, length, seed, watch, player.deterministic)
+            with warnings.catch_warnings():  # they are counted, and the report says so
+                warnings.simplefilter("ignore", IllegalActionWarning)
+                played, course = play_windows(
+                    rules, player.team, length, seed, show, player.deterministic
+                )
         except ActionError as error:
             raise type(error)(f"policy {label}: {error}") from error
-        returns = record.totals.team_return * (rules.load_scale / base.load_scale)
-        totals[label] = dataclasses.replace(record.totals, team_return=returns)
-        series[label] = record.series
+        returns = played.returns.sum(axis=1) * (rules.load_scale / base.load_scale)
+        windows[label], series[label] = (played, returns), course
     best = best_of(base, length, optimum_windows, progress)
     whole = (high - low) // length
     teams = {label: part.note for label, part in parts.items() if part.note is not None}
     scores = [
-        score_of(label, teams[label].mode if label in teams else "", total, base, best, whole)
-        for label, total in totals.items()
+        score_of(label, teams[label].mode if label in teams else "", *played, base, best, whole)
+        for label, played in windows.items()
     ]
     if best.optima:
         scores.append(optimum_score(best))
@@ -153,6 +161,7 @@ def replay(
         remainder=(high - low) % length,
         optimum_windows=tuple(best.windows),
         optimum_method=best.method,
+        seed=seed,
         scores=scores,
         series=series,
         teams=teams,
@@ -160,7 +169,7 @@ def replay(
 
 
 def _named(policies: Sequence[str] | Mapping[str, Entry]) -> dict[str, Entry]:
-    """What plays under which label."""
+    """Return what plays, by its label."""
     if isinstance(policies, str):
         policies = [policies]
     named: dict[str, Entry] = {}
@@ -174,7 +183,7 @@ def _named(policies: Sequence[str] | Mapping[str, Entry]) -> dict[str, Entry]:
 
 @dataclass(frozen=True)
 class Part:
-    """Who plays under a label, and by which rules."""
+    """A policy that is to be replayed, and its rules."""
 
     arguments: dict[str, Any]  # of DfaasRules
     amount: str = ""  # of a reference policy
@@ -213,89 +222,47 @@ def _part(label: str, entry: Entry, base: DfaasRules, section: Mapping[str, Any]
 # --- Playing -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Record:
-    """What ``play`` saw."""
-
-    totals: Totals
-    series: Series
-
-
-def play(
+def play_windows(
     rules: DfaasRules,
     team: Mapping[str, Policy],
     window: int,
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
     deterministic: bool = True,
-) -> Record:
-    """Play the section of ``rules`` in consecutive windows, side by side as copies.
+    on_turn: Callable[[Turn], None] = lambda turn: None,
+) -> tuple[EndedEpisodes, Series]:
+    """Play the section of ``rules`` in consecutive windows of so many steps, side by side; return
+    them in order, and the course of it all.
 
     Agent i draws from ``generator(seed, "policy", i)``, in a shorter last window from that of
-    ``seed + 1``.
+    ``seed + 1``. ``on_turn`` is called after each step.
     """
     length = rules.rows[1] - rules.rows[0]
-    first = np.arange(0, length - window + 1, window)
-    total = window + length % window
-    keep = np.zeros((length, len(COUNTS), len(rules.agents)), dtype=np.int64)  # [T, 6, N]
-    player = Player(team, deterministic)
-    parts = [_play(rules, player, first, window, seed, keep, lambda t: progress(t, total))]
-    if rest := length % window:
-        tail = np.array([length - rest])
-        parts.append(
-            _play(rules, player, tail, rest, seed + 1, keep, lambda t: progress(window + t, total))
-        )
-    merged = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-    return Record(Totals(**merged), _series(keep, rules.rows[0]))
+    rest = length % window
+    parts = [(np.arange(0, length - rest, window), window), (np.array([length - rest]), rest)]
+    counts = np.zeros((length, len(COUNTS), len(rules.agents)), dtype=np.int64)  # [T, 6, N]
+    greedy = dict.fromkeys(rules.agents, deterministic)
+    ended: list[EndedEpisodes] = []
+    done = 0
+    for number, (first, steps) in enumerate(parts if rest else parts[:1]):
+        windows = Changed(rules, max_cycles=steps, start=functools.partial(rules.start_at, first))
+        once = np.ones(len(first), dtype=np.int64)
+        for turn in play(windows, team, greedy, quota=once, seed=seed + number):
+            for i, key in enumerate(COUNTS):
+                counts[first + turn.t, i] = turn.step.info[key]
+            on_turn(turn)
+            done += 1
+            progress(done, window + rest)
+        ended.append(turn.ended)  # all of them: a window is as long as the others
+    return EndedEpisodes.join(ended), _series(counts, rules.rows[0])
 
 
-def _play(
-    rules: DfaasRules,
-    player: Player,
-    first: Array,
-    steps: int,
-    seed: int,
-    keep: Array,
-    progress: Callable[[int], None],
-) -> dict[str, Array]:
-    """Windows of ``steps`` rows from ``first`` [W] on; sums per window, ``keep`` filled in."""
-    state = rules.start_at(first, [generator(seed, "env", row) for row in range(len(first))])
-    seats = [
-        Seat(
-            agent,
-            player.team[agent],
-            num_envs=len(first),
-            actions=rules.action_space(agent),
-            rng=generator(seed, "policy", i),
-            deterministic=player.deterministic,
-        )
-        for i, agent in enumerate(rules.agents)
-    ]
-    illegal = np.zeros(len(first), dtype=np.int64)
-    returns = np.zeros(len(first), dtype=np.float64)
-    for t in range(steps):
-        observations = rules.observe(state)
-        actions = np.stack([seat.act(observations[seat.agent]) for seat in seats], axis=1)
-        outcome = rules.step(state, actions)  # [W, N]
-        state = outcome.state
-        for place, key in enumerate(COUNTS):
-            keep[first + t, place] = outcome.info[key]
-        illegal += outcome.info["illegal_actions"].sum(axis=1)
-        returns += outcome.reward.sum(axis=1, dtype=np.float64)
-        progress(t + 1)
-    # [W, steps, 6, N] -> sums over steps and nodes
-    played = keep[first[0] : first[0] + len(first) * steps]
-    sums = played.reshape(len(first), steps, *keep.shape[1:]).sum(axis=(1, 3))  # [W, 6]
-    named = {key: sums[:, place] for place, key in enumerate(COUNTS)}
-    return {**named, "illegal_actions": illegal, "team_return": returns}
-
-
-def _series(keep: Array, low: int) -> Series:
-    width = -(-len(keep) // SERIES_POINTS)
-    starts = np.arange(0, len(keep), width)
-    sizes = np.diff(starts, append=len(keep))[:, None]
+def _series(counts: Array, low: int) -> Series:
+    """Return means over bins of ``counts`` [T, 6, N], whose first row is ``low``."""
+    width = -(-len(counts) // SERIES_POINTS)
+    starts = np.arange(0, len(counts), width)
+    sizes = np.diff(starts, append=len(counts))[:, None]
     means = {
-        key: np.add.reduceat(keep[:, place], starts, axis=0) / sizes
-        for place, key in enumerate(COUNTS)
+        key: np.add.reduceat(counts[:, i], starts, axis=0) / sizes for i, key in enumerate(COUNTS)
     }
     return Series(rows=low + starts, width=width, counts=means)

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
-import json
-import os
-import tempfile
+import html
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+import numpy as np
+
+from corral.envs.core import Array
+from corral.envs.dfaas_v0 import baselines
+from corral.trainers.evaluation.scores import Evaluation, write_whole
+from corral.trainers.loads.plots import node_chart, policy_chart
 from corral.trainers.loads.policy_picture import Picture
 from corral.trainers.loads.replay import Replay
 from corral.trainers.loads.scores import Score
-from corral.trainers.report.page import page
-from corral.trainers.report.plots import LearningCurve
-from corral.trainers.report.text import counted, describe, ordered, versions
+from corral.trainers.loads.text import describe, ordered
+from corral.trainers.report.page import learning_section, page
+from corral.trainers.report.plots import Bar, LearningCurve, bar_chart
+from corral.trainers.report.svg import cut
+from corral.trainers.report.text import versions
 
-__all__ = ["LearningCurve", "counted", "describe", "ordered", "versions", "write_report"]
+__all__ = ["evaluation_of", "write_report"]
+
+MOST_NODES = 12
+"""The course over time is drawn for at most this many nodes: those that lose most."""
+
+LEARNING = """The team's return per episode as the runs played while they learned: the sum of all
+nodes' rewards, in episodes of the training rows. One line for each run."""
 
 
 def write_report(
@@ -30,7 +40,7 @@ def write_report(
     levels: Mapping[str, float] | None = None,
     pictures: Sequence[Picture] = (),
 ) -> dict[str, Path]:
-    """Write the three files into ``folder`` (made if missing); their paths by name.
+    """Write the three files into ``folder`` (made if missing); return their paths by name.
 
     Each file is written whole or not at all.
 
@@ -40,52 +50,190 @@ def write_report(
             the curves: per episode as the runs played it, not per window of the replay.
         pictures: what the teams have learned, as ``corral.trainers.loads.policy_picture`` draws it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    results = json.dumps(_results(replay), indent=2, allow_nan=False, default=_plain)
-    contents = {
-        "report.html": page(replay, learning, levels or {}, pictures),
-        "results.json": results + "\n",
-        "results.csv": _table_csv(replay),
-    }
-    for name, text in contents.items():
-        _write(folder / name, text)
-    return {name: folder / name for name in contents}
+    text = _page(replay, learning, levels or {}, pictures)
+    path = write_whole(folder / "report.html", text)
+    return {"report.html": path, **evaluation_of(replay).write(folder)}
 
 
-def _plain(value: Any) -> Any:
-    """NumPy's numbers and arrays, and mappings, for JSON."""
-    return dict(value) if isinstance(value, Mapping) else value.tolist()
+def evaluation_of(replay: Replay) -> Evaluation:
+    """Return the scores of a replay, from the least cost to the largest, as an Evaluation."""
+    return Evaluation(
+        "dfaas_v0",
+        ordered(replay.scores),
+        env_kwargs=replay.settings,
+        seed=replay.seed,
+        versions=versions(),
+        details={
+            "trace": {"name": replay.trace.name, "digest": replay.trace.digest},
+            "settings": replay.settings,
+            "trace_rows": list(replay.rows),
+            "window": replay.window,
+            "windows": replay.windows,
+            "remainder": replay.remainder,
+            "optimum": {"method": replay.optimum_method, "windows": list(replay.optimum_windows)},
+            "teams": {label: dataclasses.asdict(team) for label, team in replay.teams.items()},
+        },
+        replay=replay,
+    )
 
 
-def _write(path: Path, text: str) -> None:
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", newline="", dir=path.parent, delete=False
-    ) as file:
-        file.write(text)
-    Path(file.name).chmod(0o644)
-    os.replace(file.name, path)
+# --- The page ------------------------------------------------------------------------------------
 
 
-def _results(replay: Replay) -> dict[str, Any]:
-    return {
-        "environment": "dfaas_v0",
-        "trace": {"name": replay.trace.name, "digest": replay.trace.digest},
-        "settings": replay.settings,
-        "trace_rows": list(replay.rows),
-        "window": replay.window,
-        "windows": replay.windows,
-        "remainder": replay.remainder,
-        "optimum": {"method": replay.optimum_method, "windows": list(replay.optimum_windows)},
-        "teams": {label: dataclasses.asdict(note) for label, note in replay.teams.items()},
-        "versions": versions(),
-        "rows": [dataclasses.asdict(score) for score in ordered(replay.scores)],
-    }
+def _page(
+    replay: Replay,
+    learning: Sequence[LearningCurve],
+    levels: Mapping[str, float],
+    pictures: Sequence[Picture],
+) -> str:
+    scores = ordered(replay.scores)
+    learned = learning_section(learning, levels, LEARNING) + _learned(replay, pictures)
+    body = f"""<h2>What each policy served and lost</h2>
+{_table_html(scores, replay)}
+{_bars(scores)}
+{learned}<h2>Load and loss over time</h2>
+{_course(replay)}
+<h2>How to read this</h2>
+<p>A policy is <em>amount/route</em>: how much a node forwards, and how that is split over its
+neighbours. <b>Served</b>, <b>lost</b> and <b>forwarded</b> are shares of all arrivals; requests
+that still wait at a window's end are neither served nor lost. Forwarded counts what was offered,
+also what was refused; the optimum's counts what was accepted, for it offers nothing in vain.
+<b>Waiting</b> is the mean number of requests that a node holds from one step to the next;
+<b>cost</b> is lost + forward_cost * forwarded + wait_cost * waiting, as a share of the arrivals.
+<b>Of optimum</b> is what a policy gains (arrivals minus cost) over what the optimum gains.</p>
+{_glossary()}"""
+    return page(f"Replay of {replay.trace.name}", describe(replay), body, versions())
 
 
-def _table_csv(replay: Replay) -> str:
-    names = [field.name for field in dataclasses.fields(Score)]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(dataclasses.asdict(score) for score in ordered(replay.scores))
-    return text.getvalue()
+def _glossary() -> str:
+    """Return the amounts of the reference policies, as ``dfaas_v0.baselines`` explains them."""
+    rows = re.findall(r"^\| ([\w-]+) \| (.+) \|$", baselines.__doc__ or "", re.MULTILINE)
+    cells = [f"<tr><td>{html.escape(a)}</td><td>{html.escape(b)}</td></tr>" for a, b in rows]
+    return f"<table class='words'>{''.join(cells)}</table>"
+
+
+def _table_html(scores: list[Score], replay: Replay) -> str:
+    def percent(value: float | None) -> str:
+        return "" if value is None else f"{100 * value:.2f}"
+
+    def interval(low: float | None, high: float | None) -> str:
+        return "" if low is None else f" <small>{percent(low)} to {percent(high)}</small>"
+
+    modes, illegal = bool(replay.teams), any(s.illegal_actions for s in scores)
+    rows = []
+    for s in scores:
+        cells = [
+            html.escape(s.policy),
+            *([s.mode] if modes else []),
+            percent(s.served) + interval(s.served_low, s.served_high),
+            percent(s.lost),
+            percent(s.forwarded),
+            f"{s.mean_waiting:.2f}",
+            percent(s.cost) + interval(s.cost_low, s.cost_high),
+            percent(s.share_of_optimum),
+            *([str(s.illegal_actions)] if illegal else []),
+        ]
+        row_class = "optimum" if s.policy == "optimum" else "team" if s.mode else ""
+        kind = f" class='{row_class}'" if row_class else ""
+        rows.append(f"<tr{kind}>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+    heads = ["policy", *(["play"] if modes else []), "served %", "lost %", "forwarded %"]
+    heads += ["waiting", "cost %", "of optimum %", *(["illegal"] if illegal else [])]
+    head = "".join(f"<th>{name}</th>" for name in heads)
+    table = "<table class='teams'>" if modes else "<table>"
+    return f"<div class='wide'>{table}<tr>{head}</tr>{''.join(rows)}</table></div>"
+
+
+def _bars(scores: list[Score]) -> str:
+    bars = [
+        Bar(
+            _with_mode(s),
+            100 * s.cost,
+            _percent(s.cost_low),
+            _percent(s.cost_high),
+            marked=bool(s.mode),
+        )
+        for s in scores
+    ]
+    return bar_chart(bars, "cost, % of arrivals (line: 95 % interval)")
+
+
+def _with_mode(score: Score) -> str:
+    """Return the policy's name and how it played, where the name does not say so itself."""
+    said = score.policy.endswith(score.mode)  # always, where there is no mode
+    return score.policy if said else f"{cut(score.policy, 24)}, {score.mode}"
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else 100 * value
+
+
+def _learned(replay: Replay, pictures: Sequence[Picture]) -> str:
+    if not pictures:
+        return ""
+    agents = {f"node_{i}" for i in _worst_nodes(replay)}
+    parts = [
+        "<h2>What was learned</h2><p class='note'>How many requests a node forwards, greedily, at "
+        "each load and capacity; queue and neighbours stand at their means over the replay. Below "
+        "the dashed line a node has more arrivals than it can serve.</p>"
+    ]
+    if len(agents) < len(replay.trace.nodes):
+        parts.append(f"<p class='note'>The {MOST_NODES} nodes that lose most.</p>")
+    for label in dict.fromkeys(picture.policy for picture in pictures):
+        own = [p for p in pictures if p.policy == label and (p.agent in agents or p.reference)]
+        parts.append(policy_chart(own, label))
+    return "".join(parts)
+
+
+def _drawn(replay: Replay) -> list[str]:
+    """Return whose losses are drawn over time: the best team, the best reference and local play."""
+    scores = [score for score in ordered(replay.scores) if score.policy != "optimum"]
+    teams = [score.policy for score in scores if score.mode]
+    references = [score.policy for score in scores if not score.mode]
+    local = [policy for policy in references if policy.startswith("local/")]
+    return list(dict.fromkeys(teams[:1] + references[:1] + local[:1]))
+
+
+def _worst_nodes(replay: Replay) -> list[int]:
+    """Return the nodes that lose most under the last policy drawn, in the trace's order."""
+    lost = replay.series[_drawn(replay)[-1]].counts["lost"]
+    worst = np.argsort(-lost.sum(axis=0), kind="stable")[:MOST_NODES]
+    return sorted(worst.tolist())
+
+
+def _course(replay: Replay) -> str:
+    """Return charts of load against capacity, node by node, and what policies made of it."""
+    drawn, nodes = _drawn(replay), _worst_nodes(replay)
+    first = replay.series[drawn[0]]
+    capacity = _mean_capacity(replay, first.rows, first.width)
+    labels = [replay.trace.clock_text(int(row)) for row in first.rows]
+    counts = {policy: replay.series[policy].counts for policy in drawn}
+    team = [policy for policy in drawn if policy in replay.teams]
+    what = f"Losses are shown of {' and of '.join(map(html.escape, drawn))}"
+    if team:
+        what += f"; forwarded requests of {html.escape(team[0])}"
+    parts = [f"<p class='note'>{what}.</p>"]
+    if len(nodes) < len(replay.trace.nodes):
+        parts.append(f"<p class='note'>The {MOST_NODES} nodes that lose most.</p>")
+    if first.width > 1:
+        parts.append(f"<p class='note'>Each point is the mean of {first.width} steps.</p>")
+    for i in nodes:
+        parts.append(
+            node_chart(
+                f"node_{i} {replay.trace.nodes[i]}",
+                labels,
+                arrivals=first.counts["arrivals"][:, i],
+                capacity=capacity[:, i],
+                losses={policy: counts[policy]["lost"][:, i] for policy in drawn},
+                forwarded={policy: counts[policy]["forwarded"][:, i] for policy in team},
+            )
+        )
+    return "".join(parts)
+
+
+def _mean_capacity(replay: Replay, rows: Array, width: int) -> Array:
+    """Return the capacity in the bins of a series: float64 [P, N]."""
+    low, high = replay.rows
+    assert replay.trace.capacity is not None  # a replay's trace has one
+    part = replay.trace.capacity[low:high]
+    sizes = np.diff(rows - low, append=high - low)[:, None]
+    return np.asarray(np.add.reduceat(part, rows - low, axis=0) / sizes)

@@ -24,11 +24,9 @@ from corral.envs.batch import BatchStep
 from corral.envs.core import AgentViews, Array, Observation, Rules
 from corral.envs.masks import MASK, OBSERVATION, as_legal
 from corral.errors import NonFiniteError, UnsupportedSpaceError
-from corral.trainers.base import Episode
 from corral.trainers.evaluation.players import take_tree
 
 __all__ = [
-    "Accounts",
     "AgentGroup",
     "FinalObservations",
     "GroupBuffer",
@@ -336,34 +334,3 @@ def _not_finite(values: Array) -> tuple[int, int] | None:
             return None
     wrong = np.argwhere(~np.isfinite(values))
     return (int(wrong[0][0]), int(wrong[0][1])) if len(wrong) else None
-
-
-class Accounts:
-    """The sums of what the environment's info says, per copy and agent, until episodes end."""
-
-    def __init__(self, agents: Sequence[str]) -> None:
-        self.agents = tuple(agents)
-        self.sums: dict[str, Array] = {}
-
-    def add(self, step: BatchStep) -> list[Episode]:
-        """Take in a step; the episodes that ended in it."""
-        for key, values in step.info.items():
-            if key not in self.sums:
-                wide = np.float64 if np.asarray(values).dtype.kind == "f" else np.int64
-                self.sums[key] = np.zeros(np.shape(values), dtype=wide)
-            self.sums[key] += values
-        if step.finished is None:
-            return []
-        rows = step.finished.rows
-        kpis = {key: sums[rows].sum(axis=1).astype(float) for key, sums in self.sums.items()}
-        for sums in self.sums.values():
-            sums[rows] = 0
-        returns, lengths = step.finished.returns.tolist(), step.finished.lengths.tolist()
-        return [
-            Episode(
-                dict(zip(self.agents, returns[d], strict=True)),
-                lengths[d],
-                {key: float(values[d]) for key, values in kpis.items()},
-            )
-            for d in range(len(rows))
-        ]

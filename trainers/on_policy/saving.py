@@ -11,7 +11,7 @@ import torch
 
 from corral.adapters.networks import describe
 from corral.envs.core import Array
-from corral.errors import CheckpointError
+from corral.errors import CheckpointError, NonFiniteError
 from corral.trainers.on_policy.learner import Learner
 from corral.trainers.runs.checkpoint import Content, require_arrays
 from corral.trainers.runs.checkpoint_format import encode_arrays, encode_document
@@ -165,6 +165,16 @@ def load_policy(name: str, policy: Any, files: Mapping[str, dict[str, Array]]) -
         state.setdefault(int(place), {})[moment] = torch.from_numpy(values.copy())
     groups = policy.optimizer.state_dict()["param_groups"]
     policy.optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def require_finite_weights(name: str, policy: Any) -> None:
+    """Raise NonFiniteError where a weight of a policy of torch is not finite."""
+    for key, values in policy.state_dict().items():
+        if not torch.isfinite(values).all():
+            raise NonFiniteError(
+                f"policy {name}: {key} is no longer finite. Training has diverged: try a smaller "
+                "learning_rate, and look at the last rows of progress.csv"
+            )
 
 
 def _arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, Array]:

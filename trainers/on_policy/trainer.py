@@ -25,12 +25,12 @@ import torch
 from corral.adapters.networks import Parts
 from corral.envs.batch import batch_for
 from corral.envs.core import Array, Observation, Rules, generator
+from corral.envs.episode_stats import EpisodeStats
 from corral.envs.policy import Policy
 from corral.errors import CheckpointError, NonFiniteError
-from corral.trainers import finite
 from corral.trainers.base import Episode, Update
 from corral.trainers.on_policy import critic, maths, saving
-from corral.trainers.on_policy.buffer import Accounts, GroupBuffer, RolloutBuffer, make_groups
+from corral.trainers.on_policy.buffer import GroupBuffer, RolloutBuffer, make_groups
 from corral.trainers.on_policy.learner import HiddenState, Learner, Sequences, device_of
 from corral.trainers.on_policy.minibatches import Metrics, Minibatches
 from corral.trainers.on_policy.players import LearnedPlayer, OpponentPlayer, Opponents
@@ -107,7 +107,7 @@ class OnPolicyTrainer:
             hidden = HiddenState(group, settings.num_envs, settings.memory)
             self.learners[group.policy], self.hidden[group.policy] = learner, hidden
             self.players.append(LearnedPlayer(learner, hidden, self.action_rng))
-        self.accounts = Accounts(rules.agents)
+        self.accounts = EpisodeStats(rules.agents)
         self.batch: Any = None
         self.obs: Any = None  # what the next step is decided on
         self.snapshot: dict[str, Any] | None = None  # what a batch that is to be made goes on from
@@ -206,7 +206,7 @@ class OnPolicyTrainer:
                 prefix = f"{name}/" if len(self.learners) > 1 else ""
                 found = self.update_policy(i, learner)
                 metrics |= {prefix + key: value for key, value in found.items()}
-                finite.require_finite_weights(name, learner)
+                saving.require_finite_weights(name, learner)
         return metrics
 
     def update_policy(self, i: int, learner: Learner) -> dict[str, float]:

@@ -1,20 +1,17 @@
-"""The drawings of a report, as SVG text: no library, no script, nothing loaded."""
+"""The charts of a report, as SVG text: no library, no script, nothing loaded."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from corral.envs.core import Array
-from corral.trainers.loads.policy_picture import Picture
 from corral.trainers.report import svg as pen
 
-__all__ = ["Bar", "LearningCurve", "bar_chart", "learning_chart", "node_chart", "policy_chart"]
+__all__ = ["Bar", "LearningCurve", "bar_chart", "learning_chart"]
 
-LOSS_COLORS = (pen.RED, pen.ORANGE, pen.PURPLE)
 CURVE_COLORS = (pen.BLUE, pen.RED, pen.GREEN, pen.PURPLE, pen.SKY, pen.ORANGE)
 
 
@@ -31,7 +28,7 @@ class Bar:
 
 @dataclass(frozen=True, eq=False)
 class LearningCurve:
-    """How a run learned: the team's return per episode after so many env steps."""
+    """The course of learning: the team's return per episode after so many env steps."""
 
     label: str
     env_steps: Array  # [U]
@@ -39,14 +36,14 @@ class LearningCurve:
 
 
 def bar_chart(bars: Sequence[Bar], title: str) -> str:
-    """Horizontal bars with their values; the interval as a thin line."""
+    """Return horizontal bars with their values; the interval as a thin line."""
     left, height = pen.room((bar.name for bar in bars), letter=7.4), 22
     top = 26
     largest = max([bar.high or bar.value for bar in bars] + [1e-9])
     scale = (pen.WIDTH - left - 70) / largest
     parts = [pen.text(left, 16, title, size=13)]
-    for place, bar in enumerate(bars):
-        y = top + place * height
+    for number, bar in enumerate(bars):
+        y = top + number * height
         color = pen.GRAY if bar.name == "optimum" else pen.GREEN if bar.marked else pen.BLUE
         weight = 600 if bar.marked else 400
         parts.append(pen.text(left - 8, y + 14, pen.cut(bar.name), anchor="end", weight=weight))
@@ -63,62 +60,17 @@ def bar_chart(bars: Sequence[Bar], title: str) -> str:
     return pen.svg(top + len(bars) * height + 8, parts, title)
 
 
-def node_chart(
-    title: str,
-    labels: Sequence[str],
-    *,
-    arrivals: Array,
-    capacity: Array,
-    losses: Mapping[str, Array],
-    forwarded: Mapping[str, Array] | None = None,
-) -> str:
-    """One node over time: arrivals [P] against capacity [P]; below, what policies did with them.
-
-    One strip for each of ``forwarded`` and ``losses``, [P] by policy.
-    """
-    points = len(labels)
-    top, plot, strip, caption = 30, 120, 34, 17
-    load_top = pen.round_up(float(max(arrivals.max(), capacity.max(), 1)))
-    x = pen.LEFT + (np.arange(points) + 0.5) / points * (pen.WIDTH - pen.LEFT - pen.RIGHT)
-    parts = [pen.text(pen.LEFT, 18, title, size=13, weight=600)]
-    legend = (("arrivals, requests per step", pen.BLUE), ("capacity", pen.GRAY))
-    spot = pen.WIDTH - pen.RIGHT - sum(len(name) * pen.LETTER + 32 for name, _ in legend)
-    for name, color in legend:
-        parts += [pen.box(spot, 10, 14, 8, color), pen.text(spot + 19, 18, name)]
-        spot += len(name) * pen.LETTER + 32
-
-    base = top + plot
-    parts += pen.axis(top, base, load_top)
-    y = base - arrivals / load_top * plot
-    parts.append(pen.area(x, y, base, pen.BLUE))
-    parts.append(pen.path(x, base - capacity / load_top * plot, pen.GRAY))
-    bottom: float = base
-    for what, curves, colors in (
-        ("forwarded", forwarded or {}, (pen.SKY,)),
-        ("lost", losses, LOSS_COLORS),
-    ):
-        strip_top = pen.round_up(float(max([curve.max() for curve in curves.values()] + [1])))
-        for (name, curve), color in zip(curves.items(), colors, strict=False):
-            parts.append(
-                pen.text(pen.LEFT, bottom + caption - 4, f"{what}, {pen.cut(name, 60)}", size=11)
-            )
-            bottom += caption + strip
-            parts += pen.axis(bottom - strip, bottom, strip_top)
-            parts.append(pen.columns(x, curve / strip_top * strip, bottom, color))
-    for place in np.linspace(0, points - 1, min(5, points)).round().astype(int).tolist():
-        anchor = "start" if place == 0 else "end" if place == points - 1 else "middle"
-        parts.append(pen.text(float(x[place]), bottom + 16, labels[place], anchor=anchor))
-    return pen.svg(bottom + 26, parts, title)
-
-
 def learning_chart(curves: Sequence[LearningCurve], levels: Mapping[str, float]) -> str:
-    """Team return per episode over env steps, a line per run; ``levels`` are horizontal lines."""
-    shown = [_thinned(curve) for curve in curves]
-    values = [*(y[np.isfinite(y)] for _, y in shown), np.array(list(levels.values()))]
+    """Return a chart of team return per episode over env steps.
+
+    A line per run; ``levels`` are horizontal lines.
+    """
+    lines = [_thinned(curve) for curve in curves]
+    values = [*(y[np.isfinite(y)] for _, y in lines), np.array(list(levels.values()))]
     every = np.concatenate(values)
     every = every if len(every) else np.zeros(1)
     low, high, marks = pen.ticks(float(every.min()), float(every.max()))
-    most = max([float(x[-1]) for x, _ in shown if len(x)] + [1.0])
+    most = max([float(x[-1]) for x, _ in lines if len(x)] + [1.0])
     names = [curve.label for curve in curves] + list(levels)
     right = pen.room(names, least=80) + 36
     top, plot = 30, max(240, 15 * len(names))
@@ -141,34 +93,34 @@ def learning_chart(curves: Sequence[LearningCurve], levels: Mapping[str, float])
     flat = height(np.array(list(levels.values()))).tolist()
     parts += [pen.line(pen.LEFT, y, end, y, pen.GRAY, 1.5, dash="5 4") for y in flat]
     last: list[float] = []  # where each line ends, so that its name can stand there
-    looks = []
-    for place, (steps, returns) in enumerate(shown):
-        color = CURVE_COLORS[place % len(CURVE_COLORS)]
-        dash = ("", "6 3", "2 2")[place // len(CURVE_COLORS) % 3]
-        at, heights, known = pen.LEFT + steps / most * width, height(returns), np.isfinite(returns)
-        for first, after in _runs(known):
+    styles = []
+    for number, (steps, returns) in enumerate(lines):
+        color = CURVE_COLORS[number % len(CURVE_COLORS)]
+        dash = ("", "6 3", "2 2")[number // len(CURVE_COLORS) % 3]
+        at, heights, valid = pen.LEFT + steps / most * width, height(returns), np.isfinite(returns)
+        for first, after in _runs(valid):
             piece = slice(first, after)
             parts.append(pen.path(at[piece], heights[piece], color, 1.8, dash=dash))
             if after - first == 1:  # a dot, where there is no line
                 parts.append(pen.box(at[first] - 2, heights[first] - 2, 4, 4, color))
-        last.append(float(heights[known][-1]) if known.any() else float(base))
-        looks.append((color, dash))
-    looks += [(pen.GRAY, "5 4")] * len(levels)
-    places = pen.apart(last + flat, 15, top, base)
-    for name, y, (color, dash) in zip(names, places, looks, strict=True):
+        last.append(float(heights[valid][-1]) if valid.any() else float(base))
+        styles.append((color, dash))
+    styles += [(pen.GRAY, "5 4")] * len(levels)
+    heights_of_names = pen.apart(last + flat, 15, top, base)
+    for name, y, (color, dash) in zip(names, heights_of_names, styles, strict=True):
         parts.append(pen.line(end + 8, y, end + 26, y, color, 2.5, dash=dash))
         parts.append(pen.text(end + 31, y + 4, pen.cut(name)))
     return pen.svg(base + 42, parts, "team return per episode over env steps")
 
 
-def _runs(known: Array) -> list[tuple[int, int]]:
-    """(low, high) of each run of True in ``known`` [U]."""
-    edges = np.flatnonzero(np.diff(known.astype(np.int8), prepend=0, append=0)).tolist()
+def _runs(valid: Array) -> list[tuple[int, int]]:
+    """Return (low, high) of each run of True in ``valid`` bool [U]."""
+    edges = np.flatnonzero(np.diff(valid.astype(np.int8), prepend=0, append=0)).tolist()
     return list(zip(edges[::2], edges[1::2], strict=True))
 
 
 def _thinned(curve: LearningCurve, most: int = 400) -> tuple[Array, Array]:
-    """Steps and returns of at most ``most`` points, means of what lies between."""
+    """Return steps and returns of at most ``most`` points, means of what lies between."""
     steps = np.asarray(curve.env_steps, dtype=np.float64)
     returns = np.asarray(curve.returns, dtype=np.float64)
     if steps.shape != returns.shape or steps.ndim != 1:
@@ -180,134 +132,8 @@ def _thinned(curve: LearningCurve, most: int = 400) -> tuple[Array, Array]:
     if width <= 1:
         return steps, returns
     starts = np.arange(0, len(steps), width)
-    known = np.isfinite(returns)
-    counts = np.add.reduceat(known.astype(np.float64), starts)
-    sums = np.add.reduceat(np.where(known, returns, 0.0), starts)
+    valid = np.isfinite(returns)
+    counts = np.add.reduceat(valid.astype(np.float64), starts)
+    sums = np.add.reduceat(np.where(valid, returns, 0.0), starts)
     means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
     return steps[np.minimum(starts + width, len(steps)) - 1], means
-
-
-# --- What was learned ----------------------------------------------------------------------------
-
-ACROSS = 3
-"""Nodes side by side; the reference stands in a column of its own."""
-
-LEVELS = 24
-"""So many steps from nothing to most are told apart."""
-
-SHADES = ("#f1f5f9", "#9fcbe4", "#2f8fc6", "#005a91", "#00263d")
-"""From nothing forwarded to most: light to dark in one hue, for every kind of eye."""
-
-
-def policy_chart(pictures: Sequence[Picture], title: str) -> str:
-    """Heat maps of what nodes forward, arrivals by capacity, and beside them the reference."""
-    nodes = [picture for picture in pictures if not picture.reference]
-    others = [picture for picture in pictures if picture.reference]
-    across = min(ACROSS, max(1, len(nodes)))
-    rows = max(-(-len(nodes) // across), len(others), 1)
-    most = max([int(picture.forwarded.max()) for picture in pictures] + [1])
-    gap, top, scale_width = 22, 44, 78
-    wide = pen.WIDTH - pen.LEFT - pen.RIGHT - scale_width
-    side = min(250.0, wide / (across + bool(others)) - gap)
-    down = side + 76  # from one row of maps to the next
-    spots = [(k % across, k // across) for k in range(len(nodes))]
-    spots += [(across, k) for k in range(len(others))]
-    parts = [pen.text(pen.LEFT, 16, title, size=13, weight=600)]
-    for picture, (column, row) in zip([*nodes, *others], spots, strict=True):
-        left = pen.LEFT + column * (side + gap)
-        parts += _map(picture, left, top + row * down, side, most, named=column == 0)
-    right = pen.LEFT + (across + bool(others)) * (side + gap)
-    parts += _scale(right + 2, top, side, most)
-    return pen.svg(top + rows * down - 30, parts, title)
-
-
-def _map(
-    picture: Picture, left: float, top: float, side: float, most: int, *, named: bool
-) -> list[str]:
-    """One heat map of width and height ``side``; its capacity axis is ``named`` or bare."""
-    load, room = int(picture.arrivals[-1]), int(picture.capacity[-1])
-    height, width = picture.forwarded.shape
-    shade = np.ceil(picture.forwarded / most * LEVELS).astype(np.int64)  # 0: nothing
-    base = top + side
-    title = f"{picture.reference}, all nodes" if picture.reference else _node_name(picture)
-    parts = [pen.text(left, top - 7, pen.cut(title, int(side / pen.LETTER)))]
-    parts.append(
-        f'<g transform="translate({left:.1f} {base:.1f}) '
-        f'scale({side / width:.4f} {-side / height:.4f})" shape-rendering="crispEdges">'
-        f"{_cells(shade)}</g>"
-    )
-    # The line a = c: cells are centred on their numbers.
-    step = (load / max(1, width - 1) or 1, room / max(1, height - 1) or 1)
-    end = min(load + step[0] / 2, room + step[1] / 2)
-    x = left + (np.array([0.0, end]) / step[0] + 0.5) / width * side
-    y = base - (np.array([0.0, end]) / step[1] + 0.5) / height * side
-    parts.append(pen.path(x, y, pen.ORANGE, 1.8, dash="5 3"))
-    for tick in pen.ticks(0.0, float(load))[2][::2]:
-        if tick <= load:
-            at = left + (tick / step[0] + 0.5) / width * side
-            parts.append(pen.text(at, base + 15, f"{tick:g}", anchor="middle", size=11))
-    for tick in pen.ticks(0.0, float(room))[2]:
-        if named and tick <= room:
-            at = base - (tick / step[1] + 0.5) / height * side
-            parts.append(pen.text(left - 6, at + 4, f"{tick:g}", anchor="end", size=11))
-    if named:
-        parts.append(pen.text(left, base + 33, "arrivals, requests per step →", size=11))
-        parts.append(
-            pen.text(left - 46, base, "capacity, requests per step →", size=11, turned=True)
-        )
-    return parts
-
-
-def _node_name(picture: Picture) -> str:
-    same = picture.node == picture.agent
-    return picture.agent if same else f"{picture.agent} {picture.node}"
-
-
-def _cells(shade: Array) -> str:
-    """The cells [Y, X] of a map, one unit each; those of one shade side by side are joined."""
-    shapes: dict[int, list[str]] = {}
-    for y, row in enumerate(shade.tolist()):
-        x = 0
-        for value, run in itertools.groupby(row):
-            length = len(list(run))
-            shapes.setdefault(value, []).append(f"M{x} {y}h{length}v1h{-length}z")
-            x += length
-    return "".join(
-        f'<path d="{"".join(shapes[value])}" fill="{_shade(value / LEVELS)}"/>'
-        for value in sorted(shapes)
-    )
-
-
-def _scale(left: float, top: float, side: float, most: int) -> list[str]:
-    """The bar that says which shade is how many requests."""
-    parts = [pen.text(left, top - 7, "forwarded", size=11)]
-    height = side / (LEVELS + 1)
-    for value in range(LEVELS + 1):
-        y = top + side - (value + 1) * height
-        parts.append(pen.box(left, y - 0.2, 14, height + 0.4, _shade(value / LEVELS)))
-    for tick in pen.ticks(0.0, float(most))[2]:
-        if tick <= most:
-            y = top + side - (tick / most * LEVELS + 0.5) * height
-            parts.append(pen.text(left + 20, y + 4, f"{tick:g}", size=11))
-    parts.append(
-        pen.path(
-            np.array([left, left + 18]),
-            np.array([0, 0]) + top + side + 29.0,
-            pen.ORANGE,
-            1.8,
-            dash="5 3",
-        )
-    )
-    parts.append(pen.text(left + 24, top + side + 33, "a = c", size=11))
-    return parts
-
-
-def _shade(share: float) -> str:
-    """The colour of ``share`` of the most that is forwarded, between two of ``SHADES``."""
-    place = share * (len(SHADES) - 1)
-    below = min(int(place), len(SHADES) - 2)
-    low, high = (
-        [int(color[k : k + 2], 16) for k in (1, 3, 5)] for color in SHADES[below : below + 2]
-    )
-    mixed = [round(a + (b - a) * (place - below)) for a, b in zip(low, high, strict=True)]
-    return "#" + "".join(f"{part:02x}" for part in mixed)

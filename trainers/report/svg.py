@@ -1,4 +1,4 @@
-"""What the charts of a report are drawn with: SVG text, no library, nothing loaded."""
+"""The SVG text that charts are drawn with: no library, nothing loaded."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
     "ticks",
 ]
 
-# Okabe and Ito's palette, told apart by colour-blind readers too.
+# Okabe and Ito's palette, clear to color-blind readers too.
 BLUE, GRAY, RED, ORANGE, INK = "#0072B2", "#9a9a9a", "#D55E00", "#E69F00", "#333333"
 GREEN, PURPLE, SKY, PALE = "#009E73", "#CC79A7", "#56B4E9", "#e5e5e5"
 WIDTH = 920
@@ -67,7 +67,7 @@ def text(
     weight: int = 400,
     turned: bool = False,
 ) -> str:
-    """Words at a point; ``turned`` ones run upwards from it."""
+    """Return words at a point; ``turned`` ones run upwards from it."""
     turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turned else ""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" '
@@ -110,7 +110,7 @@ def area(x: Array, y: Array, base: float, color: str) -> str:
 
 
 def columns(x: Array, heights: Array, base: float, color: str) -> str:
-    """Columns of the given heights that stand on ``base``, as one shape."""
+    """Return columns of the given heights that stand on ``base``, as one shape."""
     width = max(1.0, (WIDTH - LEFT - RIGHT) / len(x))
     columns = zip((x - width / 2).tolist(), heights.tolist(), strict=True)
     shape = "".join(
@@ -130,14 +130,14 @@ def axis(top: float, base: float, largest: float) -> list[str]:
 
 
 def round_up(value: float) -> float:
-    """The next round number: what an axis ends with."""
+    """Return the next round number: an axis ends with it."""
     power = 10.0 ** math.floor(math.log10(value))
     steps = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
     return next(step * power for step in steps if step * power >= value * (1 - 1e-9))
 
 
 def ticks(low: float, high: float) -> tuple[float, float, list[float]]:
-    """Round ends of an axis that shows ``low`` to ``high``, and round numbers from end to end."""
+    """Return round ends of an axis from ``low`` to ``high``, and round numbers from end to end."""
     size = round_up(max((high - low) / 5, abs(high) * 1e-6, 1e-9))
     first, last = math.floor(low / size + 1e-9), math.ceil(high / size - 1e-9)
     last = max(last, first + 1)
@@ -145,17 +145,17 @@ def ticks(low: float, high: float) -> tuple[float, float, list[float]]:
 
 
 def thousands(value: float) -> str:
-    """ "1.5 M", "200 k", "40"."""
+    """Return "1.5 M", "200 k", "40", ..."""
     for size, letter in ((1e6, " M"), (1e3, " k")):
         if value >= size:
             return f"{value / size:g}{letter}"
     return f"{value:g}"
 
 
-def apart(places: Sequence[float], gap: float, top: float, base: float) -> list[float]:
-    """``places`` moved as little as keeps them ``gap`` apart and within ``top`` .. ``base``."""
-    order = np.argsort(places, kind="stable").tolist()
-    moved = list(places)
+def apart(heights: Sequence[float], gap: float, top: float, base: float) -> list[float]:
+    """Return ``heights`` moved as little as keeps them ``gap`` apart, in ``top`` .. ``base``."""
+    order = np.argsort(heights, kind="stable").tolist()
+    moved = list(heights)
     edge = top - gap
     for k in order:
         moved[k] = edge = max(moved[k], edge + gap)
@@ -166,7 +166,7 @@ def apart(places: Sequence[float], gap: float, top: float, base: float) -> list[
 
 
 def room(names: Iterable[str], least: float = 190, letter: float = LETTER) -> float:
-    """Width for the longest of ``names``, cut as ``cut`` does; ``letter``: the width of one."""
+    """Return the width of the longest of ``names``, cut as ``cut`` does, at ``letter`` each."""
     return max([least] + [len(cut(name)) * letter + 16 for name in names])
 
 

@@ -1,29 +1,15 @@
-"""A replay in words: what was played, by whom, and what the figures are."""
+"""The versions that a report names."""
 
 from __future__ import annotations
 
-import inspect
 import platform
 from importlib import metadata
-from typing import Any
 
-from corral.envs.dfaas_v0 import DfaasRules
-from corral.trainers.loads.replay import OWN, Replay
-from corral.trainers.loads.scores import Score
-
-__all__ = ["counted", "describe", "ordered", "versions"]
-
-FEW_WINDOWS = 10
-"""With fewer windows than this, a bootstrap interval is called rough."""
-
-
-def ordered(scores: list[Score]) -> list[Score]:
-    """The policies from the least cost to the largest; the optimum, if there, at the end."""
-    return sorted(scores, key=lambda score: (score.policy == "optimum", score.cost))
+__all__ = ["versions"]
 
 
 def versions() -> dict[str, str]:
-    """What the figures were made with."""
+    """Return what figures are made with here, by package."""
     packages = ("corral", "numpy", "pandas", "gymnasium", "pettingzoo", "scipy")
     found = {"python": platform.python_version()}
     for package in packages:
@@ -32,99 +18,3 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
-
-
-def describe(replay: Replay) -> list[str]:
-    """What was played and how, in sentences."""
-    trace, (low, high) = replay.trace, replay.rows
-    settings = ", ".join(f"{key} {value}" for key, value in replay.settings.items())
-    windows = replay.windows + bool(replay.remainder)
-    played = f"{counted(replay.windows, 'window')} of {counted(replay.window, 'step')}"
-    if replay.remainder:
-        played += f" and one of {replay.remainder}"
-    few = " (so few of them that intervals are rough)" if windows < FEW_WINDOWS else ""
-    lines = [
-        f"Trace {trace.name}: rows {low}:{high} of {len(trace)}, "
-        f"{counted(len(trace.nodes), 'node')} "
-        f"({trace.clock_text(low)} to {trace.clock_text(high - 1)}).",
-        f"Played as {played}; queues and last-step information start empty in each. "
-        f"95 % intervals by bootstrap over the windows{few}.",
-        "Served, lost and forwarded (refused offers included) in % of the arrivals; waiting in "
-        "requests per node and step.",
-        f"Settings of dfaas_v0: {settings or 'default'}.",
-    ]
-    if replay.unit > 1:
-        lines.append(
-            f"An action stands for whole units of {replay.unit} requests: the load is larger than "
-            "max_level. A higher max_level lets policies forward to the request."
-        )
-    return [*lines, *_about_teams(replay), _about_optimum(replay)]
-
-
-def _about_teams(replay: Replay) -> list[str]:
-    """How the policies that are no references played, and illegal actions of any."""
-    lines: list[str] = []
-    if replay.teams:
-        lines.append("Greedy play takes the likeliest action, sampled play draws one.")
-    played = _as_played(replay)
-    brought: dict[str, list[str]] = {}
-    for label, note in replay.teams.items():
-        own = {key: value for key, value in note.settings.items() if value != played[key]}
-        kept = ", ".join(f"{key} {value}" for key, value in own.items())
-        brought.setdefault(kept, []).append(label)
-    for kept, labels in brought.items():
-        if kept:
-            lines.append(f"Trained with {kept}, and replayed so: {'; '.join(labels)}.")
-    for label, note in replay.teams.items():
-        if note.unit != replay.unit:
-            lines.append(
-                f"One level of action stands for {counted(note.unit, 'request')} in {label}, "
-                f"for {replay.unit} elsewhere."
-            )
-        if note.own_links:
-            lines.append(
-                f"{label} forwards along links of its own, not the replay's: no optimum bounds it."
-            )
-    illegal = {s.policy: s.illegal_actions for s in replay.scores if s.illegal_actions}
-    if illegal:
-        counts = "; ".join(f"{label} {number}" for label, number in illegal.items())
-        lines.append(f"Illegal actions, each of which forwarded all arrivals: {counts}.")
-    return lines
-
-
-def _as_played(replay: Replay) -> dict[str, Any]:
-    """The settings that a team may bring, as they are where it brings none."""
-    trace = replay.trace
-    assert trace.capacity is not None  # a replay's trace has one
-    defaults = inspect.signature(DfaasRules).parameters
-    return {
-        **{key: defaults[key].default for key in OWN},
-        "load_scale": max(1, int(trace.arrivals.max())),
-        "capacity_scale": max(1, int(trace.capacity.max())),
-        **{key: value for key, value in replay.settings.items() if key in OWN},
-    }
-
-
-def _about_optimum(replay: Replay) -> str:
-    if not replay.optimum_windows:
-        return f"No optimum: {replay.optimum_method}."
-    if replay.optimum_method == "closed form":
-        exact = replay.unit == 1 and replay.settings.get("second_offer", True)
-        reach = "overflow reaches it" if exact else "a bound, which no policy need reach"
-        return f"Optimum: closed form, over all windows; {reach}."
-    count = len(replay.optimum_windows)
-    places = ", ".join(str(k + 1) for k in replay.optimum_windows)
-    which = (
-        "all whole windows"
-        if count == replay.windows
-        else f"{counted(count, 'window')} of {replay.windows} (number {places})"
-    )
-    return (
-        f"Optimum: {replay.optimum_method} over {which}; its row, and the shares of it, are over "
-        "these alone. It knows the future: a bound, no policy."
-    )
-
-
-def counted(number: int, what: str) -> str:
-    """ "1 window", "2 windows"."""
-    return f"{number} {what}" + ("" if number == 1 else "s")

@@ -38,9 +38,9 @@ from corral.adapters.networks import MaskedActorCritic, describe
 from corral.envs.core import Rules, generator
 from corral.errors import CheckpointError, WorkerError
 from corral.extras import require
-from corral.trainers import finite
 from corral.trainers.base import Episode, Update
 from corral.trainers.on_policy.buffer import make_groups
+from corral.trainers.on_policy.saving import require_finite_weights
 from corral.trainers.policies import NetworkPolicy, rllib_policy
 from corral.trainers.rllib.config import ppo_config
 from corral.trainers.rllib.settings import RLlibPPOSettings
@@ -273,7 +273,7 @@ class RLlibPPO:
             weights = state["learner"]["rl_module"][name]
             networks = self._networks[name]
             networks.load_state_dict({k: torch.tensor(np.asarray(v)) for k, v in weights.items()})
-            finite.require_finite_weights(name, networks)
+            require_finite_weights(name, networks)
 
     def _metrics(self, result: Mapping[str, Any]) -> dict[str, float]:
         """What RLlib tells of an update, by policy where there are several."""

@@ -1,10 +1,10 @@
-"""What training tells while it goes on: progress.csv, TensorBoard, and a line in the terminal.
+"""The record of training while it goes on: progress.csv, TensorBoard, and a line in the terminal.
 
 A row of progress.csv is one update:
 
 | column | meaning |
 |---|---|
-| ``env_steps`` | played since the run began, by all copies together |
+| ``env_steps`` | played since the run began, by all environments together |
 | ``wall_s`` | seconds of training, without pauses between resumed parts |
 | ``episodes`` | that ended since the run began |
 | ``return_team`` | sum of all agents' returns, mean of the last 100 episodes; empty before one |
@@ -13,7 +13,7 @@ A row of progress.csv is one update:
 | ``kpi_<name>`` | the environment's info, summed over an episode and its agents, mean of them |
 | ``env_steps_per_s`` | in this update |
 | ``share_env``, ``share_inference``, ``share_learning`` | where its time went |
-| others | figures of the trainer: losses, KL divergence, entropy, ... |
+| others | metrics of the trainer: losses, KL divergence, entropy, ... |
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Statistics:
         self.recent: deque[Episode] = deque(maxlen=RECENT)
 
     def improved(self) -> bool:
-        """Whether those that are not opponents return more of late than at any checkpoint before;
-        then remember it."""
+        """Return whether those that are not opponents return more of late than at any checkpoint
+        before; then note it."""
         now = self.return_learned
         if now is None or (self.best is not None and now <= self.best):
             return False
@@ -65,16 +65,16 @@ class Statistics:
 
     @property
     def return_team(self) -> float | None:
-        """Mean over the last episodes; None before the first."""
+        """Return the mean over the last episodes; None before the first."""
         return self._mean([sum(episode.returns.values()) for episode in self.recent])
 
     @property
     def return_learned(self) -> float | None:
-        """The same without the opponents: who learns against one cares for the own return."""
+        """Return the same without the opponents: who learns against one cares for the own return."""
         return self._mean([sum(e.returns[a] for a in self.learned) for e in self.recent])
 
     def row(self, update: Update, env_steps: int, seconds: float) -> Row:
-        """The row of an ``update`` that took ``seconds`` for ``env_steps`` more steps."""
+        """Return the row of an ``update`` that took ``seconds`` for ``env_steps`` more steps."""
         self.updates += 1
         self.wall_s += seconds
         self.episodes += len(update.episodes)
@@ -182,7 +182,7 @@ class Log:
 
 
 def _event_writer(folder: Path, rows: Sequence[Mapping[str, str]]) -> Any:
-    """TensorBoard's writer, or None where it is not installed."""
+    """Return TensorBoard's writer, or None where it is not installed."""
     try:
         tensorboard = importlib.import_module("torch.utils.tensorboard")
     except ImportError:
@@ -200,12 +200,12 @@ EVENT_FILES = "events.out.tfevents.*"
 
 
 def _made(file: Path) -> tuple[int, int]:
-    """When and by which process: events.out.tfevents.<second>.<host>.<process>.<counter>."""
+    """Return when and by which process it was made: events.out.tfevents.<second>.<host>.<process>.<counter>."""
     return int(file.name.split(".")[3]), int(file.name.rsplit(".", 2)[1])
 
 
 def _tag(name: str) -> str:
-    """Grouped in TensorBoard by what stands before the slash."""
+    """Return the name in TensorBoard, grouped by what stands before the slash."""
     for group in ("return", "kpi", "share"):
         if name.startswith(f"{group}_"):
             return f"{group}/{name.removeprefix(f'{group}_')}"
@@ -219,7 +219,7 @@ TIMES = ("wall_s", "updates", "episodes", "env_steps_per_s", "length")
 
 
 class Bar:
-    """How far training is, how fast, how long yet, and the return of late; on stderr.
+    """A bar on stderr: how far training is, how fast, how long yet, and the return of late.
 
     Where stderr is no terminal, a plain line at every tenth of the way.
     """
@@ -243,7 +243,7 @@ class Bar:
             self._bar.start()
 
     def show(self, row: Row, team: float | None) -> None:
-        """A ``row`` of progress.csv, and the return to show with it."""
+        """Show a ``row`` of progress.csv, and a return with it."""
         done = int(row["env_steps"] or 0)
         speed = f"{row['env_steps_per_s']:,.0f}"
         text = "-" if team is None else f"{team:.4g}"

@@ -32,10 +32,13 @@ from corral.adapters.supersuit import vectorize
 from corral.envs.batch import make_batch
 from corral.envs.core import Array, Rules, generator
 from corral.envs.shells import ParallelShell
-from corral.errors import CheckpointError
-from corral.trainers import finite
+from corral.errors import CheckpointError, NonFiniteError
 from corral.trainers.base import Episode, Update
-from corral.trainers.on_policy.saving import load_policy, policy_arrays
+from corral.trainers.on_policy.saving import (
+    load_policy,
+    policy_arrays,
+    require_finite_weights,
+)
 from corral.trainers.policies import NetworkPolicy, sb3_policy
 from corral.trainers.rng import GlobalGenerators
 from corral.trainers.runs.checkpoint import Content
@@ -207,8 +210,7 @@ class SB3PPO:
 
             clock = time.perf_counter()
             seen, rewards, dones, infos = vec_env.step(actions)  # type: ignore[assignment]
-            finite.require_finite_rewards(rewards, self.rules.agents)
-            finite.require_finite_observations(seen, infos, dones, self.rules.agents)
+            _require_finite(rewards, seen, infos, dones, self.rules.agents)
             episodes += _ended(infos, dones, self.rules.agents)
             seconds["env"] += time.perf_counter() - clock
 
@@ -291,7 +293,7 @@ class SB3PPO:
             for key, value in model.logger.name_to_value.items():
                 metrics[prefix + key.removeprefix("train/")] = float(value)
             model.logger.name_to_value.clear()
-            finite.require_finite_weights(name, model.policy)
+            require_finite_weights(name, model.policy)
         return metrics
 
     # --- Saving ----------------------------------------------------------------------------------
@@ -390,6 +392,30 @@ def _ended(
                 )
             )
     return episodes
+
+
+def _require_finite(
+    rewards: Array,
+    obs: Mapping[str, Array],
+    infos: Sequence[Mapping[str, Any]],
+    dones: Array,
+    agents: Sequence[str],
+) -> None:
+    """Raise NonFiniteError where a reward [C], an observation [C, ...], or the last one of an
+    episode that is over, holds a number that is not finite."""
+    endless = "holds a number that is not finite; mend the environment"
+    wrong = [(c, f"reward is {rewards[c]}") for c in np.flatnonzero(~np.isfinite(rewards)).tolist()]
+    for key, values in obs.items():
+        if values.dtype.kind == "f":
+            finite = np.isfinite(values).reshape(len(values), -1).all(axis=1)  # [C]
+            wrong += [(c, f"{key} {endless}") for c in np.flatnonzero(~finite).tolist()]
+    for column in np.flatnonzero(dones).tolist():
+        for key, value in infos[column]["terminal_observation"].items():
+            if not np.isfinite(value).all():
+                wrong.append((column, f"last {key} {endless}"))
+    if wrong:
+        copy, agent = divmod(wrong[0][0], len(agents))
+        raise NonFiniteError(f"copy {copy}, {agents[agent]}: the {wrong[0][1]}")
 
 
 class _interrupts_ignored:

@@ -16,7 +16,7 @@ from corral.envs.batch import Batch, make_batch
 from corral.envs.core import copy_rows, generator, put_rows
 from corral.envs.reference import RandomPolicy
 from corral.errors import ActionError, IllegalActionError, UnknownNameError
-from corral.trainers.evaluation.episodes import TeamScore, evaluate_team
+from corral.trainers.evaluation.scores import TeamScore, evaluate_team
 from support.arena_scalar import INFO_KEYS, PlainArena, ScalarArena
 from support.contract import check_contract, check_rules, plain
 

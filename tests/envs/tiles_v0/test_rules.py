@@ -30,7 +30,7 @@ from corral.envs.tiles_v0.templates import (
     suite_classes,
 )
 from corral.errors import IllegalActionError, UnknownNameError
-from corral.trainers.evaluation.episodes import TeamScore, evaluate_team
+from corral.trainers.evaluation.scores import TeamScore, evaluate_team
 from support.contract import plain
 from support.tiles_scalar import INFO_KEYS, ScalarTiles
 

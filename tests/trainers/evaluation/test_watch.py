@@ -25,9 +25,9 @@ from corral.envs.core import generator
 from corral.envs.reference import reference_team
 from corral.envs.render.window import Window
 from corral.errors import CorralError, MissingExtraError, RunError, UnknownNameError
-from corral.trainers.evaluation.episodes import evaluate_team
 from corral.trainers.evaluation.players import Player, RandomPolicy
-from corral.trainers.evaluation.video import gif, shrunk, write_clip
+from corral.trainers.evaluation.scores import evaluate_team
+from corral.trainers.evaluation.video import gif, shrunk, write_video
 from corral.trainers.evaluation.watch import watch
 from support.command import run as command
 from support.loads import small_trace
@@ -163,7 +163,7 @@ def test_without_an_encoder_it_says_what_is_missing(
 def test_nothing_is_no_clip(tmp_path: Path, count: int, fps: float) -> None:
     picture = np.zeros((2, 2, 3), dtype=np.uint8)
     with pytest.raises(ValueError, match="give one or more"):
-        write_clip(tmp_path / "clip.gif", [picture] * count, fps)
+        write_video(tmp_path / "clip.gif", [picture] * count, fps)
 
 
 # --- Who plays -----------------------------------------------------------------------------------

@@ -20,9 +20,9 @@ from corral.envs.reference import (
 from corral.envs.registry import ENVIRONMENTS, PROBES
 from corral.envs.rps_v0.baselines import AlwaysSame
 from corral.errors import IllegalActionWarning
-from corral.trainers.evaluation.episodes import evaluate_team
 from corral.trainers.evaluation.players import Player
-from corral.trainers.evaluation.zero_sum import evaluate_seat, evaluate_seats, is_duel
+from corral.trainers.evaluation.scores import evaluate_team
+from corral.trainers.evaluation.zero_sum import evaluate_seat, evaluate_seats, is_zero_sum
 from support.command import within
 from support.turn_rules import MortalRules, PileRules
 
@@ -91,10 +91,10 @@ def test_the_opponent_plays_with_chance_even_if_the_policy_is_greedy() -> None:
 
 
 def test_games_that_are_no_duels() -> None:
-    assert is_duel(make_rules("tictactoe_v0"))
-    assert is_duel(make_rules("rps_v0"))
-    assert not any(is_duel(make_rules(name)) for name in ("arena_v0", "two_step_v0"))
-    assert not is_duel(PileRules())
+    assert is_zero_sum(make_rules("tictactoe_v0"))
+    assert is_zero_sum(make_rules("rps_v0"))
+    assert not any(is_zero_sum(make_rules(name)) for name in ("arena_v0", "two_step_v0"))
+    assert not is_zero_sum(PileRules())
     with pytest.raises(ValueError, match="seat='player_3': the agents are player_1, player_2"):
         evaluate_seat(make_rules("tictactoe_v0"), "player_3", FirstFree(), FirstFree())
     with pytest.raises(ValueError, match="seat='agent_0'"):

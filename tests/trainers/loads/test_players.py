@@ -15,7 +15,7 @@ from corral.envs.policy import Decision
 from corral.errors import ActionError, ScaleError
 from corral.trainers.evaluation.players import Player
 from corral.trainers.loads.replay import Score, replay
-from corral.trainers.loads.report import describe
+from corral.trainers.loads.text import describe
 
 HARD: dict[str, Any] = {"second_offer": False, "forward_cost": 0.2, "queue": 3, "window": 20}
 

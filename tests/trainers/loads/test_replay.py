@@ -12,7 +12,7 @@ from corral.envs.dfaas_v0 import ROUTES, DfaasRules
 from corral.envs.dfaas_v0.baselines import AMOUNTS, PAIRS, baseline_team
 from corral.envs.policy import Decision
 from corral.errors import ScaleError, TraceError, UnknownNameError
-from corral.trainers.loads.replay import play, replay
+from corral.trainers.loads.replay import play_windows, replay
 
 HARD: dict[str, Any] = {
     "second_offer": False,
@@ -41,21 +41,21 @@ def score_of(result: Any, policy: str) -> Any:
 def test_every_row_is_played_exactly_once() -> None:
     trace = random_trace(100)
     rules = DfaasRules(trace, max_cycles=30)
-    record = play(rules, baseline_team("local", rules), window=30)
+    played, series = play_windows(rules, baseline_team("local", rules), window=30)
     # Three whole windows and one of the ten rows that remain.
-    assert record.totals.arrivals.tolist() == [
+    assert played.infos["arrivals"].sum(axis=1).tolist() == [
         trace.arrivals[low : low + 30].sum() for low in (0, 30, 60, 90)
     ]
     served = np.minimum(trace.arrivals, trace.capacity)
-    assert record.totals.served_local.sum() == served.sum()
-    np.testing.assert_array_equal(record.series.rows, np.arange(100))
-    np.testing.assert_array_equal(record.series.counts["arrivals"], trace.arrivals)
+    assert played.infos["served_local"].sum() == served.sum()
+    np.testing.assert_array_equal(series.rows, np.arange(100))
+    np.testing.assert_array_equal(series.counts["arrivals"], trace.arrivals)
 
 
 def test_series_are_means_over_bins() -> None:
     trace = random_trace(1000, seed=3)
     rules = DfaasRules(trace, max_cycles=50)
-    series = play(rules, baseline_team("local", rules), window=50).series
+    _, series = play_windows(rules, baseline_team("local", rules), window=50)
     assert series.width == 3
     assert len(series.rows) == 334
     means = trace.arrivals[:999].reshape(333, 3, 3).mean(axis=1)

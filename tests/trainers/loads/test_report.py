@@ -15,10 +15,12 @@ from corral.data import Trace, load_trace
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.baselines import baseline_team
 from corral.trainers.evaluation.players import Player, RandomPolicy
+from corral.trainers.loads.plots import node_chart, policy_chart
 from corral.trainers.loads.policy_picture import Picture, team_pictures
 from corral.trainers.loads.replay import Replay, replay
-from corral.trainers.loads.report import LearningCurve, ordered, write_report
-from corral.trainers.report.plots import Bar, bar_chart, learning_chart, node_chart, policy_chart
+from corral.trainers.loads.report import write_report
+from corral.trainers.loads.text import ordered
+from corral.trainers.report.plots import Bar, LearningCurve, bar_chart, learning_chart
 
 POLICIES = ["local/equal", "overflow/equal", "random/equal"]
 

@@ -179,8 +179,8 @@ def test_a_run_is_read_back_evaluated_and_exported(tmp_path: Path) -> None:
     told = again.act(seen["node_0"], deterministic=True).extra["probabilities"]
     assert (told == chances).all()
     result = corral.evaluate(run, references=("local/equal",), optimum_windows=1)
-    assert {score.policy for score in result.scores} >= {"mappo, greedy", "mappo, sampled"}
-    assert all(score.illegal_actions == 0 for score in result.scores)
+    assert {score.policy for score in result} >= {"mappo, greedy", "mappo, sampled"}
+    assert all(score.illegal_actions == 0 for score in result)
     paths = run.export(tmp_path / "export")
     assert sorted(path.name for path in paths) == [
         *("a.json", "a.safetensors", "b.json", "b.safetensors")
@@ -218,7 +218,7 @@ def test_no_stable_baselines_is_needed(tmp_path: Path) -> None:
 def test_it_comes_near_the_optimum_of_the_bundled_trace(tmp_path: Path) -> None:
     run = train("dfaas_v0", trainer="mappo", steps=150_000, seed=1, out=tmp_path / "run")
     result = corral.evaluate(run, references=("overflow/equal",), optimum_windows=1)
-    shares = {score.policy: score.share_of_optimum for score in result.scores}
+    shares = {score.policy: score.share_of_optimum for score in result}
     assert shares["mappo, greedy"] > 0.995
     assert isinstance(run.config.task.rules(), DfaasRules)
 

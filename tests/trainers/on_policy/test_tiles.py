@@ -15,7 +15,7 @@ import corral
 from corral.envs.tiles_v0 import TilesRules
 from corral.errors import RunError
 from corral.trainers.driver import resume, train
-from corral.trainers.evaluation.episodes import evaluate_team
+from corral.trainers.evaluation.scores import evaluate_team
 from corral.trainers.runs.run import load_run
 
 SMALL: dict[str, Any] = {"num_envs": 8, "n_steps": 8, "n_minibatches": 2, "net_arch": (16,)}

@@ -14,8 +14,8 @@ import torch
 from corral.envs.batch import Batch
 from corral.errors import UnsupportedSpaceError
 from corral.trainers.base import make_settings
-from corral.trainers.evaluation.episodes import evaluate_team
 from corral.trainers.evaluation.players import Player
+from corral.trainers.evaluation.scores import evaluate_team
 from corral.trainers.on_policy import maths
 from corral.trainers.on_policy.trainer import IPPO, MAPPO
 from support.mappo_teams import (

@@ -19,8 +19,8 @@ from corral.envs.core import generator
 from corral.errors import CheckpointError, IllegalActionError
 from corral.trainers.base import make_settings, trainer_class
 from corral.trainers.driver import train
-from corral.trainers.evaluation.episodes import evaluate_team
 from corral.trainers.evaluation.players import Player
+from corral.trainers.evaluation.scores import evaluate_team
 from corral.trainers.runs.checkpoint import Content
 from corral.trainers.runs.run import Run, load_run
 from corral.trainers.sb3.trainer import SB3PPO

@@ -1,0 +1,176 @@
+"""Scores of teams, and the ``Evaluation`` whose rows they are.
+
+rows = evaluate_players(make_rules("arena_v0"), {"mine": team}, episodes=100, seed=0)
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from corral.envs.core import Rules
+from corral.envs.policy import Policy
+from corral.trainers.evaluation.episodes import bootstrap_ratio, play_episodes
+from corral.trainers.evaluation.players import Player, as_player, random_policy
+
+__all__ = ["Evaluation", "TeamScore", "evaluate_players", "evaluate_team", "write_whole"]
+
+
+# --- An evaluation -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation(Sequence[Any]):
+    """The result of ``corral.evaluate``: a sequence of its rows.
+
+    A row is a dataclass with ``policy``, ``mode``, ``low``, ``high``, ``episodes``,
+    ``illegal_actions`` and what else there is to measure: a ``TeamScore``, a ``SeatScore`` of a
+    zero-sum game, or a ``corral.trainers.loads.scores.Score`` of a replay.
+    """
+
+    env: str
+    rows: Sequence[Any]
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    versions: Mapping[str, str] = field(default_factory=dict)  # what the figures were made with
+    details: Mapping[str, Any] = field(default_factory=dict)  # JSON: what else results.json says
+    replay: Any = None  # of a load: the Replay that the rows are of
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.rows[index]
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a line for each row; what is said by agent or by info is ``returns.agent_0``."""
+        return pd.json_normalize([dataclasses.asdict(row) for row in self.rows])
+
+    def write(self, folder: Path) -> dict[str, Path]:
+        """Write results.json, and results.csv where rows are flat, into ``folder`` (made if
+        missing); return their paths by name. Each file is written whole or not at all."""
+        rows = [dataclasses.asdict(row) for row in self.rows]
+        found = {"environment": self.env, **self.details, "versions": self.versions, "rows": rows}
+        text = json.dumps(found, indent=2, allow_nan=False, default=_plain)
+        paths = {"results.json": write_whole(folder / "results.json", text + "\n")}
+        if rows and not any(isinstance(value, Mapping) for value in rows[0].values()):
+            table = io.StringIO()
+            writer = csv.DictWriter(table, list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+            paths["results.csv"] = write_whole(folder / "results.csv", table.getvalue())
+        return paths
+
+
+def write_whole(path: Path, text: str) -> Path:
+    """Write ``text`` into a file, whole or not at all; its folder is made if missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", newline="", dir=path.parent, delete=False
+    ) as file:
+        file.write(text)
+    Path(file.name).chmod(0o644)
+    os.replace(file.name, path)
+    return path
+
+
+def _plain(value: Any) -> Any:
+    """Return NumPy's numbers and arrays, and mappings, as JSON knows them."""
+    return dict(value) if isinstance(value, Mapping) else value.tolist()
+
+
+# --- Teams ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TeamScore:
+    """The score of a team; means are over episodes."""
+
+    policy: str
+    mode: str  # "greedy", "sampled"; "" for the random row that was added
+    return_team: float  # mean of the sum of all agents' rewards
+    low: float | None  # 95 % bootstrap interval of return_team over episodes
+    high: float | None
+    returns: dict[str, float]  # mean return of each agent; they sum to return_team
+    episodes: int
+    mean_length: float  # steps
+    illegal_actions: int  # masked actions chosen, over all episodes
+    kpis: dict[str, float]  # mean per episode of each info, summed over steps and agents
+
+
+def evaluate_team(
+    rules: Rules[Any],
+    player: Player | Policy | Mapping[str, Policy],
+    *,
+    episodes: int = 100,
+    num_envs: int | None = None,
+    seed: int = 0,
+    label: str = "team",
+) -> TeamScore:
+    """Play exactly ``episodes`` episodes of ``rules`` and measure them.
+
+    Seeds are those of ``corral.trainers.evaluation.episodes.play``: every team meets the same
+    episodes.
+
+    Args:
+        rules: what is played; of a Player, ``settings`` are ignored.
+        player: a Player, a team (agent -> Policy), or one Policy for all agents.
+        num_envs: episodes side by side; default: 64, or ``episodes`` if that is less.
+        label: the name of the team in the score.
+
+    Raises:
+        ValueError: no episodes, no environments, or a team that does not fit the agents.
+        ActionError: a policy gives malformed actions (IllegalActionError: masked ones, where the
+            rules are made with ``illegal="raise"``; otherwise these are counted).
+    """
+    chosen = as_player(player, rules.agents)
+    greedy = dict.fromkeys(rules.agents, chosen.deterministic)
+    played, illegal = play_episodes(
+        rules, chosen.team, greedy, episodes=episodes, num_envs=num_envs, seed=seed
+    )
+    team = played.returns.sum(axis=1)
+    low, high = bootstrap_ratio(team, np.ones(episodes))
+    each = played.returns.mean(axis=0).tolist()
+    return TeamScore(
+        policy=label,
+        mode=chosen.mode,
+        return_team=float(team.mean()),
+        low=low,
+        high=high,
+        returns=dict(zip(rules.agents, each, strict=True)),
+        episodes=episodes,
+        mean_length=float(played.lengths.mean()),
+        illegal_actions=int(illegal.sum()),
+        kpis={key: float(sums.sum(axis=1).mean()) for key, sums in played.infos.items()},
+    )
+
+
+def evaluate_players(
+    rules: Rules[Any],
+    players: Mapping[str, Player | Policy | Mapping[str, Policy]],
+    *,
+    episodes: int = 100,
+    num_envs: int | None = None,
+    seed: int = 0,
+) -> list[TeamScore]:
+    """Return ``evaluate_team`` for each of ``players``, over the same episodes, in their order.
+
+    "random", uniformly random legal play, is the last row; it is added where it is missing.
+    """
+    named = {label: player for label, player in players.items() if label != "random"}
+    plan: dict[str, Any] = {"episodes": episodes, "num_envs": num_envs, "seed": seed}
+    scores = [evaluate_team(rules, one, label=label, **plan) for label, one in named.items()]
+    chance = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
+    last = evaluate_team(rules, players.get("random", chance), label="random", **plan)
+    return [*scores, last if "random" in players else dataclasses.replace(last, mode="")]

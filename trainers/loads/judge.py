@@ -1,0 +1,190 @@
+"""Judge runs that learned to play a load: replay it, beside reference policies and the optimum."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from corral.data import Trace, load_trace
+from corral.envs.dfaas_v0 import DfaasRules
+from corral.envs.dfaas_v0.baselines import PAIRS, baseline_team
+from corral.errors import ScaleError
+from corral.trainers.evaluation import judge
+from corral.trainers.evaluation.players import Player
+from corral.trainers.evaluation.scores import Evaluation, evaluate_players
+from corral.trainers.loads.policy_picture import team_pictures
+from corral.trainers.loads.replay import OWN, replay
+from corral.trainers.loads.report import evaluation_of, write_report
+from corral.trainers.report.plots import LearningCurve
+from corral.trainers.runs.run import Run
+
+__all__ = ["as_trained", "evaluate_loads", "learning_curves", "players", "seen_rows", "teams_of"]
+
+CURVE_LEVELS = ("random", "local", "overflow")
+
+NOT_OF_THE_GAME = {"trace", "rows", "start", "max_cycles", "capacity", "reward", *OWN}
+
+
+def evaluate_loads(
+    runs: Mapping[str, Run],
+    folder: Path,
+    *,
+    references: Sequence[str] = PAIRS,
+    trace: str | Path | Trace | None = None,
+    rows: tuple[int, int] | None = None,
+    window: int | None = None,
+    seed: int = 0,
+    optimum_windows: int = 8,
+    progress: judge.Progress = lambda what, done, total: None,
+) -> Evaluation:
+    """Replay the load of the first of ``runs`` (label -> Run) through the teams of all of them.
+
+    Writes results.json, results.csv and report.html into ``folder``.
+
+    Args:
+        references: pairs of ``corral.envs.dfaas_v0.baselines``.
+        trace: another load with capacity, all of it unless ``rows`` are given; scales stay those
+            of the run.
+        rows: (low, high), other rows than those held out.
+        window: steps of a window; default: a day.
+        seed: of random policies and sampled actions.
+        optimum_windows: see ``corral.trainers.loads.replay.replay``.
+
+    Raises what ``replay`` raises, ScaleError where the load exceeds the run's scales, and
+    ValueError where its nodes are others or the runs were trained in different games.
+    """
+    label, run = next(iter(runs.items()))
+    env_config, rules = run.config.task, run.config.task.rules()
+    assert isinstance(rules, DfaasRules)
+    for other in list(runs.values())[1:]:
+        as_trained([run, other], {})
+    # The references play by the scales of the run too, unless those are the load's own anyway.
+    arguments = env_config.arguments
+    settings = _game_settings(run) | {key: arguments[key] for key in OWN if key != "route"}
+    settings["capacity"] = arguments["capacity"] if trace is None else None
+    load = env_config.trace if trace is None else load_trace(trace)
+    assert load is not None
+    plain = DfaasRules(load, capacity=settings["capacity"])
+    if trace is not None:
+        _require_fit(run, rules, plain)
+    for scale in ("load_scale", "capacity_scale"):
+        if settings[scale] == getattr(plain, scale):
+            del settings[scale]
+    if trace is None:
+        rows = rows or env_config.held_out["rows"]
+    result = replay(
+        load,
+        {**{pair: pair for pair in references}, **teams_of(runs)},
+        rows=rows,
+        window=window,
+        seed=seed,
+        optimum_windows=optimum_windows,
+        progress=progress,
+        **_but_defaults(settings),
+    )
+    write_report(
+        result,
+        folder,
+        learning=learning_curves(runs),
+        levels=_levels(rules),
+        pictures=team_pictures(rules, run.policies, label=label),
+    )
+    return evaluation_of(result)
+
+
+def _require_fit(run: Run, rules: DfaasRules, other: DfaasRules) -> None:
+    """Raise ValueError where the team of ``run`` cannot play the load of ``other``."""
+    if len(other.agents) != len(rules.agents):
+        raise ValueError(
+            f"{other.trace.name} has {len(other.agents)} nodes, and {run.folder} was trained on "
+            f"{len(rules.agents)}"
+        )
+    for scale in ("load_scale", "capacity_scale"):
+        own, needed = getattr(rules, scale), getattr(other, scale)
+        if needed > own:
+            raise ScaleError(
+                f"{run.folder} was trained with {scale} {own:g}, and {other.trace.name} reaches "
+                f"{needed:g}: train again with --{scale.replace('_', '-')} {needed:g} or more"
+            )
+
+
+# --- Teams of runs -------------------------------------------------------------------------------
+
+
+def players(run: Run) -> tuple[Player, Player]:
+    """Return the run's team twice, greedy and sampled, with the settings that it brings along."""
+    arguments = run.config.task.arguments
+    own = {key: arguments[key] for key in OWN if key in arguments}
+    greedy, sampled = judge.players(run)
+    return dataclasses.replace(greedy, settings=own), dataclasses.replace(sampled, settings=own)
+
+
+def teams_of(runs: Mapping[str, Run]) -> dict[str, Player]:
+    """Return both players of each run, under labels that tell them apart."""
+    return {f"{label}, {p.mode}": p for label, run in runs.items() for p in players(run)}
+
+
+def seen_rows(label: str, run: Run, trace: Trace, rows: tuple[int, int]) -> str | None:
+    """Return a sentence where some of the ``rows`` of that load are those of the run's training."""
+    env_config = run.config.task
+    if env_config.trace is None or env_config.trace != trace:
+        return None
+    low, high = env_config.arguments["rows"]
+    if rows[0] >= high or rows[1] <= low:
+        return None
+    return f"{label} was trained on rows {low}:{high} of this load: it has seen some of these."
+
+
+def as_trained(runs: Sequence[Run], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``given`` settings of dfaas_v0, completed with those that the ``runs`` trained with.
+
+    Raises ValueError where the runs do not agree on one that is not given, or are of another
+    environment.
+    """
+    complete = dict(given)
+    for run in runs:
+        if run.config.task.environment != "dfaas_v0":
+            raise ValueError(f"{run.folder} is of {run.config.task.environment}, not of dfaas_v0")
+        for key, value in _game_settings(run).items():
+            if key not in given and complete.setdefault(key, value) != value:
+                raise ValueError(
+                    f"the runs were trained with {key}={complete[key]!r} and {key}={value!r}: "
+                    "say which to play"
+                )
+    return _but_defaults(complete)
+
+
+def _game_settings(run: Run) -> dict[str, Any]:
+    """Return the run's arguments of dfaas_v0 that make the game: costs, queue, limits, ..."""
+    arguments = run.config.task.arguments
+    return {key: value for key, value in arguments.items() if key not in NOT_OF_THE_GAME}
+
+
+def _but_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``settings`` without what is the default anyway: a report names what is particular."""
+    defaults = inspect.signature(DfaasRules).parameters
+    return {key: value for key, value in settings.items() if value != defaults[key].default}
+
+
+# --- Learning curves -----------------------------------------------------------------------------
+
+
+def learning_curves(runs: Mapping[str, Run]) -> list[LearningCurve]:
+    """Return the teams' returns over training, where episodes ended in more than one update."""
+    curves = []
+    for label, run in runs.items():
+        rows = run.progress.dropna(subset=["return_team"])
+        if rows["episodes"].nunique() > 1:
+            steps, returns = rows["env_steps"].to_numpy(), rows["return_team"].to_numpy()
+            curves.append(LearningCurve(label, steps, returns))
+    return curves
+
+
+def _levels(rules: DfaasRules) -> dict[str, float]:
+    """Return what some reference policies earn per episode of the training, beside the curves."""
+    teams = {amount: Player(baseline_team(amount, rules)) for amount in CURVE_LEVELS}
+    scores = evaluate_players(rules, teams, episodes=64, seed=0)
+    return {score.policy: score.return_team for score in scores}
