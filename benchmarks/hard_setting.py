@@ -69,7 +69,7 @@ def main() -> None:
         result = replay(
             trace,
             entries,
-            rows=run.config.task.held_out["rows"],
+            rows=run.config.env_config.held_out["rows"],
             capacity="1.25x",
             optimum_windows=len(trace) // 1440,
             **HARD,

@@ -31,12 +31,14 @@ __all__ = [
     "Observation",
     "Outcome",
     "Rules",
+    "Split",
     "agent_views",
     "checked_action",
     "copy_rows",
     "generator",
     "put_rows",
     "require_legal",
+    "split_of",
     "stack_agents",
     "state_arrays",
 ]
@@ -225,3 +227,20 @@ def _ranges(numbers: Sequence[int]) -> str:
         else:
             runs.append([number])
     return ", ".join("..".join(map(str, run)) for run in runs) or "none"
+
+
+# --- Hooks that rules may have -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Split:
+    """Arguments of the rules: those of training, and those that differ in evaluation."""
+
+    train: dict[str, Any]
+    held_out: dict[str, Any]
+
+
+def split_of(rules: Any, rows: Any, held_out: Any) -> Split | None:
+    """Return how ``rules`` split their data, ``rows`` of it for training; None: not at all."""
+    hook = getattr(rules, "split", None)
+    return None if hook is None else hook(rows, held_out)

@@ -1,9 +1,10 @@
-"""The environments of the suite by name, here and in PettingZoo's own registry."""
+"""The registry of environments by name, here and in PettingZoo."""
 
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pettingzoo
@@ -27,19 +28,22 @@ __all__ = [
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """Where an environment is found: ``corral.envs.<name>``, and the class of its rules there.
-
-    The probes are all in ``corral.envs.probes``.
-    """
+    """An entry of the registry. The environment is the module ``corral.envs.<name>``; the probes are
+    all in ``corral.envs.probes``."""
 
     name: str
     rules: str
+    """The class of its rules in that module."""
     simultaneous: bool
     summary: str
     players: str | None = None
     """The module with its reference players, see ``corral.envs.reference``."""
     zero_sum: bool = False
-    """Two players, and what one wins the other loses: they are judged seat by seat."""
+    """Two players, and what one wins the other loses: each agent is judged by itself."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that suit it better than a trainer's own; a trainer takes those that it has."""
+    judge: str | None = None
+    """``module:function`` of what judges runs of it instead of the general evaluation."""
 
     @property
     def module(self) -> str:
@@ -55,6 +59,12 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             simultaneous=True,
             summary="N edge servers serve, queue or forward the requests of a load trace",
             players="dfaas_v0.baselines",
+            # What a node forwards shows in the rewards of this step and, through queues and what
+            # neighbours report, of the next few. With a longer horizon the load to come, which
+            # nobody moves, is noise in every advantage: see "Discounting dfaas_v0" in
+            # benchmarks/LOG.md.
+            settings={"gamma": 0.5},
+            judge="corral.trainers.loads.judge:evaluate_loads",
         ),
         EnvSpec(
             name="arena_v0",
@@ -70,6 +80,18 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             summary="two players in turn: three in a row, or any m,n,k game",
             players="tictactoe_v0.baselines",
             zero_sum=True,
+            # The reward of a game comes at its end, which is certain: nothing to discount. A large
+            # bonus for entropy keeps self-play in all positions: where it fades to 0, the greedy
+            # policy is beaten in games that it no longer meets. See "Self-play in tictactoe_v0" in
+            # benchmarks/LOG.md.
+            settings={
+                "num_envs": 256,
+                "n_steps": 32,
+                "gamma": 1.0,
+                "ent_coef": 0.3,
+                "ent_coef_end": 0.1,
+                "net_arch": (128, 128),
+            },
         ),
         EnvSpec(
             name="rps_v0",
@@ -85,6 +107,19 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             simultaneous=False,
             summary="one picks tiles of an image, one how finely they are sent, under a budget",
             players="tiles_v0.baselines",
+            # An image is taken in tile by tile (layers of 3 x 3 take ten times as long); gamma
+            # below 1 rewards to be done soon, and an entropy bonus that fades keeps the team from
+            # settling for many small tiles: see "Learning tiles_v0" in benchmarks/LOG.md.
+            settings={
+                "num_envs": 64,
+                "n_steps": 32,
+                "n_minibatches": 4,
+                "gamma": 0.95,
+                "ent_coef": 0.01,
+                "ent_coef_end": 0.0,
+                "cnn_arch": (8, 16),
+                "cnn_patch": 8,
+            },
         ),
         EnvSpec(
             name="two_step_v0",
@@ -122,10 +157,10 @@ PROBES: dict[str, EnvSpec] = {
         )
     )
 }
-"""Tiny environments with exact answers, in one module; not in PettingZoo's registry."""
+"""Tiny environments with exact answers; not in PettingZoo's registry."""
 
 REGISTERED = {**ENVIRONMENTS, **PROBES}
-"""All that can be made by name."""
+"""Every environment that can be made by name."""
 
 
 def _load(name: str, attribute: str) -> Any:
@@ -133,7 +168,7 @@ def _load(name: str, attribute: str) -> Any:
 
 
 def env_spec(name: str) -> EnvSpec:
-    """The entry of that name; UnknownNameError has the nearest known one."""
+    """Return the entry of that name. Raises UnknownNameError, with the nearest known one."""
     if name not in REGISTERED:
         known = PROBES if name.startswith("probe") else ENVIRONMENTS
         raise UnknownNameError.of("environment", name, known)
@@ -141,13 +176,13 @@ def env_spec(name: str) -> EnvSpec:
 
 
 def rules_class(name: str) -> type:
-    """The class of a registered environment's rules; its signature holds the arguments."""
+    """Return the class of an environment's rules; its signature holds the arguments."""
     found: type = _load(name, env_spec(name).rules)
     return found
 
 
 def make_rules(name: str, **kwargs: Any) -> Rules[Any]:
-    """The rules of a registered environment, as ``Batch`` and the trainers run them."""
+    """Make the rules of a registered environment, as ``Batch`` and the trainers run them."""
     build = rules_class(name)
     known_arguments(build, kwargs)
     rules: Rules[Any] = build(**kwargs)
@@ -155,9 +190,9 @@ def make_rules(name: str, **kwargs: Any) -> Rules[Any]:
 
 
 def make(name: str, **kwargs: Any) -> Any:
-    """A registered environment for PettingZoo users.
+    """Make a registered environment for PettingZoo users.
 
-    A ParallelEnv where all agents act at once, else an AECEnv. ``kwargs`` go to the environment.
+    It is a ParallelEnv where all agents act at once, else an AECEnv. ``kwargs`` are its arguments.
     Raises UnknownNameError, with the nearest known name.
     """
     build = _load(name, "parallel_env" if env_spec(name).simultaneous else "env")

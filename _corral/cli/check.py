@@ -10,9 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from corral.cli.options import arguments_of
+from corral.cli.options import arguments_of, is_third_party, named
 from corral.cli.output import err, out, reported
-from corral.cli.third_party import is_third_party, named
 
 __all__ = ["add_to"]
 

@@ -71,13 +71,16 @@ from corral.envs.arguments import (
     one_of,
     yes_or_no,
 )
-from corral.envs.core import Array, Observation, Outcome, agent_views
+from corral.envs.core import Array, Observation, Outcome, Split, agent_views
 from corral.envs.dfaas_v0.network import ROUTES, Network, Route, adjacency
 from corral.envs.dfaas_v0.render import Frame, ansi, draw
 from corral.envs.shells import ParallelShell, checked_aec, ordered
 from corral.errors import Fault, ScaleError, TraceError
 
 __all__ = ["ROUTES", "DfaasRules", "DfaasState", "Route", "env", "parallel_env", "raw_env"]
+
+HELD_OUT = 0.3
+"""The share of a trace's rows, its last ones, that training does not observe."""
 
 INFO = (
     "arrivals",
@@ -204,6 +207,44 @@ class DfaasRules:
         # a does that by itself; without, one "unit" must exceed any arrivals.
         self._request_per_level = np.where(linked, self.unit, np.iinfo(np.int64).max // self.levels)
         self._masks = np.tri(self.levels, dtype=np.int8)  # row k allows 0..k
+
+    def split(self, rows: Any, held_out: float | tuple[int, int] | None) -> Split:
+        """Split the trace's rows: the last ``held_out`` (0.3 of them) are for evaluation.
+
+        ``held_out`` may also be the rows themselves (low, high). With ``rows``, those are trained
+        on, and what follows them is held out. Scales are fixed from the whole trace, so that no
+        later load changes a space.
+        """
+        train, test = self._split_rows(rows, held_out)
+        scales = {"load_scale": self.load_scale, "capacity_scale": self.capacity_scale}
+        return Split({"rows": train, **scales}, {"rows": test})
+
+    def _split_rows(
+        self, rows: Any, held_out: float | tuple[int, int] | None
+    ) -> tuple[tuple[int, int], tuple[int, int]]:
+        """The rows to train on, and those to be judged on."""
+        length = len(self.trace)
+        if isinstance(held_out, tuple | list):
+            low, high = held_out if len(held_out) == 2 else (0, 0)
+            if not 0 <= low < high <= length:
+                raise ValueError(f"held_out={held_out}: give rows (low, high) within 0..{length}")
+            if rows is None:
+                if low == 0:
+                    raise ValueError(
+                        f"held_out={held_out} leaves no rows before it; give rows as well"
+                    )
+                return (0, low), (low, high)
+            return self.rows, (low, high)
+        if rows is not None:
+            if held_out is not None:
+                raise ValueError("give rows, or a share that is held_out, not both")
+            # With nothing after them, they are judged on themselves; evaluation says so.
+            return self.rows, (self.rows[1], length) if self.rows[1] < length else self.rows
+        share = HELD_OUT if held_out is None else float(held_out)
+        if not 0 <= share < 1:
+            raise ValueError(f"held_out={held_out}: give a share of 0 or more, below 1, or rows")
+        first = max(1, int((1 - share) * length + 1e-9))
+        return (0, first), (first, length) if first < length else (0, length)
 
     @property
     def identity(self) -> str:

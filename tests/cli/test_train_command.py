@@ -56,7 +56,7 @@ def test_a_run_from_the_command_line(tmp_path: Path) -> None:
     assert "64 of 128 env steps" in printed  # progress, where there is no terminal
     assert f"corral evaluate {tmp_path / 'run'}" in printed
     same = small_run(
-        tmp_path / "same", env={"trace": str(tmp_path / "small.csv")}, updates=2, seed=3
+        tmp_path / "same", env_kwargs={"trace": str(tmp_path / "small.csv")}, updates=2, seed=3
     )
     assert everything(tmp_path / "run") == everything(same)
 
@@ -103,7 +103,7 @@ def test_capacity_as_a_multiple_of_the_load(tmp_path: Path) -> None:
     arguments = ("train", "dfaas_v0", "--trace", tmp_path / "loads.csv", "--steps", "64", *OPTIONS)
     assert "--capacity" in within(*arguments, "--out", tmp_path / "run", code=2)
     within(*arguments, "--capacity", "1.25x", "--out", tmp_path / "run")
-    assert load_run(tmp_path / "run").config.task.arguments["capacity"] == "1.25x"
+    assert load_run(tmp_path / "run").config.env_config.env_kwargs["capacity"] == "1.25x"
 
 
 def test_rows_that_are_judged_again_are_not_called_held_out(tmp_path: Path) -> None:

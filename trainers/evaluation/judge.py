@@ -80,7 +80,7 @@ def evaluate(
     """
     given, *others = (each if isinstance(each, Run) else load_run(each) for each in (run, *beside))
     folder = Path(out) if out is not None else given.folder
-    task = given.config.task
+    task = given.config.env_config
     for other in others:
         _require_same_game(given, other)
     labels = run_labels([given, *others])
@@ -88,9 +88,7 @@ def evaluate(
     if not isinstance(rules := task.rules(), DfaasRules):
         for name, value in (("trace", trace), ("rows", rows), ("window", window)):
             if value is not None:
-                raise ValueError(
-                    f"{name}={value}: {task.environment} replays no load; give episodes"
-                )
+                raise ValueError(f"{name}={value}: {task.env} replays no load; give episodes")
         teams = seats(labels)
         if is_duel(rules):
             learned = [agent for agent in rules.agents if agent not in given.config.opponents]
@@ -106,8 +104,8 @@ def evaluate(
         _write_scores(given, scores, folder)
         return scores
     # The references play by the scales of the run too, unless those are the load's own anyway.
-    settings = game_settings(given) | {key: task.arguments[key] for key in OWN if key != "route"}
-    settings["capacity"] = task.arguments["capacity"] if trace is None else None
+    settings = game_settings(given) | {key: task.env_kwargs[key] for key in OWN if key != "route"}
+    settings["capacity"] = task.env_kwargs["capacity"] if trace is None else None
     load = task.trace if trace is None else load_trace(trace)
     assert load is not None  # dfaas_v0 has one
     plain = DfaasRules(load, capacity=settings["capacity"])
@@ -156,8 +154,8 @@ def _require_fit(run: Run, rules: DfaasRules, other: DfaasRules) -> None:
 
 def _require_same_game(run: Run, other: Run) -> None:
     """Raise ValueError where what one was trained on could not be played by the other."""
-    tasks = [each.config.task for each in (run, other)]
-    names = [task.environment for task in tasks]
+    tasks = [each.config.env_config for each in (run, other)]
+    names = [task.env for task in tasks]
     if names[0] != names[1]:
         raise ValueError(f"{run.folder} is of {names[0]}, {other.folder} of {names[1]}")
     rules, theirs = (task.rules() for task in tasks)
@@ -176,7 +174,7 @@ def _require_same_game(run: Run, other: Run) -> None:
 
 def players(run: Run) -> tuple[Player, Player]:
     """The run's team twice: greedy, and with sampled actions."""
-    arguments = run.config.task.arguments
+    arguments = run.config.env_config.env_kwargs
     own = {key: arguments[key] for key in OWN if key in arguments}
     return Player(run.policies, True, own), Player(run.policies, False, own)
 
@@ -195,10 +193,10 @@ def run_labels(runs: Iterable[Run]) -> dict[str, Run]:
 
 def trained_on(label: str, run: Run, trace: Trace, rows: tuple[int, int]) -> str | None:
     """A sentence where some of the ``rows`` of that load are those of the run's training."""
-    task = run.config.task
+    task = run.config.env_config
     if task.trace is None or task.trace != trace:
         return None
-    low, high = task.arguments["rows"]
+    low, high = task.env_kwargs["rows"]
     if rows[0] >= high or rows[1] <= low:
         return None
     return f"{label} was trained on rows {low}:{high} of this load: it has seen some of these."
@@ -206,7 +204,7 @@ def trained_on(label: str, run: Run, trace: Trace, rows: tuple[int, int]) -> str
 
 def game_settings(run: Run) -> dict[str, Any]:
     """The run's arguments of dfaas_v0 that make the game: costs, queue, limits, ..."""
-    arguments = run.config.task.arguments
+    arguments = run.config.env_config.env_kwargs
     return {key: value for key, value in arguments.items() if key not in NOT_OF_THE_GAME}
 
 
@@ -236,8 +234,8 @@ def as_trained(runs: Sequence[Run], given: Mapping[str, Any]) -> dict[str, Any]:
     """
     complete = dict(given)
     for run in runs:
-        if not isinstance(run.config.task.rules(), DfaasRules):
-            raise ValueError(f"{run.folder} is of {run.config.task.environment}, not of dfaas_v0")
+        if not isinstance(run.config.env_config.rules(), DfaasRules):
+            raise ValueError(f"{run.folder} is of {run.config.env_config.env}, not of dfaas_v0")
         for key, value in game_settings(run).items():
             if key not in given and complete.setdefault(key, value) != value:
                 raise ValueError(
@@ -261,7 +259,7 @@ def _but_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _write_scores(run: Run, scores: Sequence[TeamScore | SeatScore], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     values = {
-        "environment": run.config.task.environment,
+        "environment": run.config.env_config.env,
         "versions": run.config.versions,
         "rows": [asdict(score) for score in scores],
     }

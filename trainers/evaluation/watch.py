@@ -165,7 +165,9 @@ def _cast(
         policies = load_run(policies)
 
     if own is not None:
-        rules = own.config.task.rules(**{**own.config.task.held_out, **_routed(own, policies, env)})
+        rules = own.config.env_config.rules(
+            **{**own.config.env_config.held_out, **_routed(own, policies, env)}
+        )
         policies = own if policies is None else policies
     elif isinstance(game, str | Path):
         rules = make_rules(str(game), **_routed(str(game), policies, env))
@@ -201,7 +203,7 @@ def _names_a_run(game: str | Path) -> bool:
 
 def _routed(game: str | Run, policies: Any, env: dict[str, Any]) -> dict[str, Any]:
     """``env``, with the route that a pair of dfaas_v0 names where none is given."""
-    name = game.config.task.environment if isinstance(game, Run) else game
+    name = game.config.env_config.env if isinstance(game, Run) else game
     if name == "dfaas_v0" and isinstance(policies, str) and "/" in policies and "route" not in env:
         return {**env, "route": split_pair(policies)[1]}
     return env
@@ -209,9 +211,9 @@ def _routed(game: str | Run, policies: Any, env: dict[str, Any]) -> dict[str, An
 
 def _learned(run: Run, rules: Rules[Any], sampled: bool) -> Player:
     """The team of a run; ValueError where it is of another game."""
-    task = run.config.task
-    if task.environment != rules.name:
-        raise ValueError(f"{run.folder} was trained in {task.environment}, not in {rules.name}")
+    task = run.config.env_config
+    if task.env != rules.name:
+        raise ValueError(f"{run.folder} was trained in {task.env}, not in {rules.name}")
     trained = task.rules()
     for agent in rules.agents:
         theirs = trained.observation_space(agent) if agent in trained.agents else None

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import platform
-from importlib import metadata
 from typing import Any
 
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.trainers.loads.replay import OWN, Replay
 from corral.trainers.loads.scores import Score
+from corral.trainers.runs.run import versions
 
 __all__ = ["counted", "describe", "ordered", "versions"]
 
@@ -20,18 +19,6 @@ FEW_WINDOWS = 10
 def ordered(scores: list[Score]) -> list[Score]:
     """The policies from the least cost to the largest; the optimum, if there, at the end."""
     return sorted(scores, key=lambda score: (score.policy == "optimum", score.cost))
-
-
-def versions() -> dict[str, str]:
-    """What the figures were made with."""
-    packages = ("corral", "numpy", "pandas", "gymnasium", "pettingzoo", "scipy")
-    found = {"python": platform.python_version()}
-    for package in packages:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def describe(replay: Replay) -> list[str]:

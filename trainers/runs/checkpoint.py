@@ -26,36 +26,29 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from corral.envs.core import Array
 from corral.errors import CheckpointError
+from corral.trainers.base import Content
 from corral.trainers.runs.checkpoint_format import (
+    DIRECTORY,
     FILE_NAME,
+    MANIFEST,
     MOST_ARRAYS,
     MOST_MANIFEST,
     Entry,
     Manifest,
     check_arrays,
+    contents,
     encode_arrays,
     encode_document,
-    reason,
-    sha256,
-)
-from corral.trainers.runs.checkpoint_reading import (
-    MANIFEST,
-    Saved,
-    all_saved,
-    contents,
-    directory_name,
     is_intact,
-    parsed,
-    read_file,
 )
+from corral.trainers.runs.files import read_file, reason, sha256, sync, write_through
 
 __all__ = [
     "Content",
@@ -71,12 +64,35 @@ POINTER = re.compile(r"(step_\d{12}(?:_[1-9]\d{0,8})?) ([0-9a-f]{64})\n", flags=
 LEFTOVER = re.compile(r"\.(?:writing|removing)-(\d+)-.*", flags=re.ASCII)
 
 
-@dataclass(frozen=True, eq=False)
-class Content:
-    """What a checkpoint holds. Names are lower-case letters, digits and underscores."""
+class Saved(NamedTuple):
+    """A checkpoint directory; they sort from the oldest to the newest."""
 
-    documents: dict[str, Any]  # name -> JSON value, kept in <name>.json; tuples become lists
-    arrays: dict[str, dict[str, Array]]  # name -> named arrays, kept in <name>.safetensors
+    step: int
+    revision: int  # 1, or more where a step was saved again with another content
+    path: Path
+
+
+def directory_name(step: int, revision: int) -> str:
+    """The name of a checkpoint's directory."""
+    return f"step_{step:012}" + (f"_{revision}" if revision > 1 else "")
+
+
+def parsed(path: Path) -> Saved | None:
+    """What the name of a directory says; None where it is no checkpoint's."""
+    match = DIRECTORY.fullmatch(path.name)
+    return None if match is None else Saved(int(match[1]), int(match[2] or 1), path)
+
+
+def all_saved(folder: Path) -> list[Saved]:
+    """The checkpoint directories of ``folder``, complete or not, oldest first."""
+    try:
+        with os.scandir(folder) as entries:
+            paths = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise CheckpointError(f"{folder}: cannot be listed: {reason(error)}") from error
+    return sorted(saved for path in paths if (saved := parsed(path)) is not None)
 
 
 # --- Saving --------------------------------------------------------------------------------------
@@ -100,7 +116,7 @@ def save_checkpoint(
     try:
         if not folder.is_dir():
             folder.mkdir(parents=True)
-            _sync(folder.parent)
+            sync(folder.parent)
         _remove_leftovers(folder)
         saved, digest = _write_checkpoint(folder, step, documents, content.arrays)
         outcome = f"{saved.path.name} is complete, but not announced as latest"
@@ -164,8 +180,8 @@ def _write_checkpoint(
             file = f"{name}.safetensors"
             files[file] = _write(temporary / file, encode_arrays(file, found))
         manifest = Manifest.of(step, files).encode()
-        _write(temporary / MANIFEST, manifest)
-        _sync(temporary)
+        write_through(temporary / MANIFEST, manifest)
+        sync(temporary)
         for _ in contents(temporary):
             pass  # what was written can be loaded
         there = [saved for saved in all_saved(folder) if saved.step == step]
@@ -175,7 +191,7 @@ def _write_checkpoint(
         revision = there[-1].revision + 1 if there else 1
         path = folder / directory_name(step, revision)
         os.rename(temporary, path)
-        _sync(folder)
+        sync(folder)
     except BaseException:  # a kill is seen to by the next save
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -191,36 +207,19 @@ def _holds(path: Path, manifest: bytes) -> bool:
 
 
 def _write(path: Path, data: bytes) -> Entry:
-    """Write a new file through to the disk."""
-    with open(path, "xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-        if hasattr(os, "posix_fadvise"):  # so that verifying reads what the disk has
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    write_through(path, data)
     return Entry(len(data), sha256(data))
-
-
-def _sync(folder: Path) -> None:
-    """Write a directory's entries through to the disk."""
-    if os.name == "nt":  # has no such call
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _point(folder: Path, pointer: str, saved: Saved, digest: str) -> None:
     temporary = folder / f".writing-{os.getpid()}-{pointer}"
     try:
-        _write(temporary, f"{saved.path.name} {digest}\n".encode("ascii"))
+        write_through(temporary, f"{saved.path.name} {digest}\n".encode("ascii"))
         os.replace(temporary, folder / pointer)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _sync(folder)
+    sync(folder)
 
 
 def _remove_older(folder: Path, saved: Saved, keep: int) -> None:

@@ -81,7 +81,7 @@ def test_statistics_go_through_json() -> None:
 
 def test_a_run_of_constant_pay(tmp_path: Path) -> None:
     run = small_run(
-        tmp_path / "run", environment=PaidRules((1.0, -0.5)), policies="separate", updates=3
+        tmp_path / "run", env=PaidRules((1.0, -0.5)), policies="separate", updates=3
     )
     kept = rows(run)
     for number, row in enumerate(kept, start=1):

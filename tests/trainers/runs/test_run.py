@@ -17,7 +17,8 @@ import torch
 
 from corral.data import Trace, write_trace
 from corral.errors import CheckpointError, CorralError, RunError, TraceError
-from corral.trainers.runs.run import RunConfig, is_run, load_run, new_folder
+from corral.trainers.runs.files import new_folder
+from corral.trainers.runs.run import RunConfig, is_run, load_run
 from corral.trainers.driver import resume
 from support.loads import small_trace
 from support.runs import PaidRules, observations, rows, small_run, trace_file
@@ -28,7 +29,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run on a CSV file that is no longer there."""
     folder = tmp_path_factory.mktemp("runs")
     trace = trace_file(folder)
-    small_run(folder / "run", env={"trace": str(trace)}, updates=2, policies="separate")
+    small_run(folder / "run", env_kwargs={"trace": str(trace)}, updates=2, policies="separate")
     trace.unlink()
     return folder / "run"
 
@@ -57,15 +58,15 @@ def test_a_run_stands_alone(made: Path, run_folder: Path, monkeypatch: pytest.Mo
         "trace.csv.gz",
     ]
     assert played(Path("run")) == played(made)
-    assert load_run(run_folder).config.task.trace == small_trace()
+    assert load_run(run_folder).config.env_config.trace == small_trace()
     assert len(rows(resume(run_folder, steps=192))) == 3
 
 
 def test_a_run_of_a_trace_object_stands_alone(tmp_path: Path) -> None:
     load = small_trace()
     named = Trace(load.nodes, load.arrivals, load.capacity, load.times, name="edge3")
-    run = small_run(tmp_path / "run", env={"trace": named}, updates=1)
-    assert load_run(run.folder).config.task.trace == load
+    run = small_run(tmp_path / "run", env_kwargs={"trace": named}, updates=1)
+    assert load_run(run.folder).config.env_config.trace == load
     assert played(run.folder)
 
 
@@ -253,7 +254,7 @@ def test_new_folders_have_names_of_their_own(
 
 
 def test_policies_are_those_of_the_latest_checkpoint(tmp_path: Path) -> None:
-    run = small_run(tmp_path / "run", environment=PaidRules(), updates=1, anneal=False)
+    run = small_run(tmp_path / "run", env=PaidRules(), updates=1, anneal=False)
     seen = observations(run)["agent_0"]
     first = run.policies["agent_0"].act(seen, deterministic=True).extra["probabilities"]
     later = resume(run.folder, rules=PaidRules(), steps=192)
