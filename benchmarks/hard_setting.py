@@ -58,7 +58,7 @@ def main() -> None:
                     trainer=trainer,
                     steps=STEPS,
                     seed=seed,
-                    env=env,
+                    env_kwargs=env,
                     out=Path(folder) / f"{trainer}-{seed}",
                     **SETTINGS,
                 )

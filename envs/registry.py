@@ -28,8 +28,8 @@ __all__ = [
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """An entry of the registry. The environment is the module ``corral.envs.<name>``; the probes are
-    all in ``corral.envs.probes``."""
+    """An entry of the registry. The environment is the module ``corral.envs.<name>``; the probes
+    are all in ``corral.envs.probes``."""
 
     name: str
     rules: str

@@ -189,7 +189,7 @@ def meaning(field: Field[Any]) -> str:
 
 def text_of(value: Any) -> str:
     """Return a default as it is typed on the command line."""
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 class TrainCommand(TyperCommand):

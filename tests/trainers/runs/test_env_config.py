@@ -179,7 +179,7 @@ def test_a_file_is_not_needed_any_more(tmp_path: Path) -> None:
 
 def test_a_bundled_load_that_changed_is_refused(tmp_path: Path) -> None:
     saved = EnvConfig.of("dfaas_v0", {"trace": "edge3"}).write(tmp_path)
-    saved["arguments"]["trace"]["digest"] = 64 * "0"
+    saved["env_kwargs"]["trace"]["digest"] = 64 * "0"
     with pytest.raises(TraceError, match=r"edge3.*not the load"):
         EnvConfig.read(saved, tmp_path)
 

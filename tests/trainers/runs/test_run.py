@@ -112,8 +112,9 @@ def test_folders_that_are_no_runs(tmp_path: Path) -> None:
         ("[]", "names no format"),
         ("{}", "names no format"),
         ('{"format": "1"}', "names no format"),
-        ('{"format": 1}', "is damaged"),
-        ('{"format": 2}', "is of format 2, this corral reads up to 1: install a newer one"),
+        ('{"format": 1}', "an earlier, unreleased version of corral made this run.*Train it again"),
+        ('{"format": 2}', "is damaged"),
+        ('{"format": 3}', "is of format 3, this corral reads up to 2: install a newer one"),
         (100_000 * "[", "cannot be read"),
         ("\udcff", "cannot be read"),
     ],
@@ -151,9 +152,9 @@ def changed(values: Any, places: list[str]) -> list[tuple[str, Any]]:
 def test_a_damaged_config_never_ends_in_anything_but_an_error_of_corral(run_folder: Path) -> None:
     path = run_folder / "config.json"
     values = json.loads(path.read_text())
-    places = [*values, "arguments/trace", "arguments/trace/digest", "arguments/trace/file"]
-    places += ["arguments/trace/name", "arguments/rows", "arguments/queue", "held_out/rows"]
-    places += ["policies/node_1", "settings/net_arch", "settings/copies", "settings/gamma"]
+    places = [*values, "env_kwargs/trace", "env_kwargs/trace/digest", "env_kwargs/trace/file"]
+    places += ["env_kwargs/trace/name", "env_kwargs/trace/type", "env_kwargs/rows", "env_kwargs/queue", "held_out/rows"]
+    places += ["policies/node_1", "settings/net_arch", "settings/num_envs", "settings/gamma"]
     loaded = []
     for what, damaged in changed(values, places):
         path.write_text(json.dumps(damaged))
@@ -166,9 +167,8 @@ def test_a_damaged_config_never_ends_in_anything_but_an_error_of_corral(run_fold
         loaded.append(what)
     # What a run plays does not hang on these.
     harmless = ("seed", "steps", "versions", "held_out", "policies_to_train", "settings/gamma")
-    harmless = (*harmless, "arguments/queue", "arguments/rows", "settings/copies")
-    harmless = (*harmless, "arguments/trace/name", "format", "held_out/rows")
-    harmless = (*harmless, "opponents = Ellipsis")  # runs of earlier versions have none
+    harmless = (*harmless, "env_kwargs/queue", "env_kwargs/rows", "settings/num_envs")
+    harmless = (*harmless, "env_kwargs/trace/name", "held_out/rows")
     assert [what for what in loaded if not what.startswith(harmless)] == []
 
 
