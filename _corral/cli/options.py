@@ -184,7 +184,7 @@ def meaning(field: Field[Any]) -> str:
     from corral.trainers.settings import about, limits
 
     allowed = limits(field)
-    return about(field).get("help", "") + (f" Allowed: {allowed}." if allowed else "")
+    return str(about(field).get("help", "")) + (f" Allowed: {allowed}." if allowed else "")
 
 
 def text_of(value: Any) -> str:

@@ -69,7 +69,7 @@ class EnvConfig:
         split = split_of(rules, kwargs.get("rows"), held_out)
         if split is None and held_out is not None:
             raise ValueError(f"held_out={held_out}: {env} has no rows to hold out")
-        loaded = {}  # files that are named may change, or go
+        loaded: dict[str, Any] = {}  # files that are named may change, or go
         for name, value in complete.items():
             used = getattr(rules, name, None)
             if isinstance(used, Trace):

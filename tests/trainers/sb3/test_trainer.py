@@ -78,7 +78,7 @@ def test_without_the_value_at_the_cut_it_would_be_worth_less(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        SB3PPO, "_with_value_at_cut", lambda self, learner, rewards, *_: rewards[learner.columns]
+        SB3PPO, "_bootstrapped", lambda self, learner, rewards, *_: rewards[learner.columns]
     )
     run = train(SteadyRules(), steps=STEPS, out=tmp_path / "run", **VALUES)
     # One state stands for four times in an episode: the mean of what is left of its four rewards.
