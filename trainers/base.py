@@ -184,10 +184,10 @@ GROUP = "corral.trainers"
 
 def trainers() -> dict[str, str]:
     """Return a line about each trainer: corral's own, and those of other packages."""
-    known = {name: spec.summary for name, spec in BUILT_IN.items()}
+    found = {name: spec.summary for name, spec in BUILT_IN.items()}
     for point in metadata.entry_points(group=GROUP):
-        known.setdefault(point.name, f"of {point.value}")
-    return known
+        found.setdefault(point.name, f"of {point.value}")
+    return found
 
 
 def trainer_class(name: str) -> type[Trainer]:

@@ -200,7 +200,7 @@ def _drive(
     """Let the trainer learn; log every update, save every so often, and end at a signal."""
     every = checkpoint_every or max(1, run.config.steps // CHECKPOINTS_PER_RUN)
     log = Log(run.folder / PROGRESS, run.folder / "tensorboard", updates=statistics.updates)
-    bar = Bar(run.config.steps, shown=sys.stderr.isatty() if progress is None else progress)
+    bar = Bar(run.config.steps, visible=sys.stderr.isatty() if progress is None else progress)
     done = saved = learner.env_steps
     try:
         with _signals() as stop:

@@ -89,7 +89,7 @@ def check(
 
 
 def _makes(environment: str, arguments: dict[str, Any]) -> list[Any]:
-    """What makes each form of an environment."""
+    """Return a maker for each form of an environment."""
     from corral.envs.arguments import known_arguments
     from corral.envs.conformance import Named
     from corral.envs.registry import PROBES, env_spec, rules_class

@@ -131,7 +131,7 @@ def train(
                 **saving,
                 **train_options(context, env, trainer),
             )
-    _tell(run)
+    _summarize(run)
     if run.stopped_by is not None:
         raise typer.Exit(128 + run.stopped_by)  # as shells have it: not done, and why
 
@@ -153,7 +153,7 @@ def _is_given(context: typer.Context, name: str) -> bool:
     return source is not None and source.name != "DEFAULT"
 
 
-def _tell(run: Run) -> None:
+def _summarize(run: Run) -> None:
     from corral.trainers.evaluation.zero_sum import is_duel
 
     progress, task = run.progress, run.config.env_config
@@ -168,11 +168,11 @@ def _tell(run: Run) -> None:
         f"{last['env_steps']:,.0f} env steps in {last['wall_s']:.0f} s "
         f"({last['env_steps'] / max(last['wall_s'], 1e-9):,.0f}/s)"
     )
-    told = {"team return": "return_team"}
+    columns = {"team return": "return_team"}
     if is_duel(task.rules()):  # the team's is 0 whatever they play
         learned = [agent for agent in run.config.policies if agent not in run.config.opponents]
-        told = {f"return of {agent}": f"return_{agent}" for agent in learned}
-    for what, column in told.items():
+        columns = {f"return of {agent}": f"return_{agent}" for agent in learned}
+    for what, column in columns.items():
         returns = progress[column].dropna()
         if len(returns):
             out.print(

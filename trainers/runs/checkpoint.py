@@ -73,18 +73,18 @@ class Saved(NamedTuple):
 
 
 def directory_name(step: int, revision: int) -> str:
-    """The name of a checkpoint's directory."""
+    """Return the name of a checkpoint's directory."""
     return f"step_{step:012}" + (f"_{revision}" if revision > 1 else "")
 
 
 def parsed(path: Path) -> Saved | None:
-    """What the name of a directory says; None where it is no checkpoint's."""
+    """Parse the name of a directory; None where it is no checkpoint's."""
     match = DIRECTORY.fullmatch(path.name)
     return None if match is None else Saved(int(match[1]), int(match[2] or 1), path)
 
 
 def all_saved(folder: Path) -> list[Saved]:
-    """The checkpoint directories of ``folder``, complete or not, oldest first."""
+    """Return the checkpoint directories of ``folder``, complete or not, oldest first."""
     try:
         with os.scandir(folder) as entries:
             paths = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -146,7 +146,7 @@ def _whole(name: str, value: int, low: int, high: int) -> int:
 
 
 def _checked(content: Content) -> dict[str, bytes]:
-    """The encoded documents by file name; the arrays are checked, and encoded when written."""
+    """Return the encoded documents by file name; the arrays are checked, and encoded when written."""
     files = [f"{name}.json" for name in content.documents]
     files += [f"{name}.safetensors" for name in content.arrays]
     for file in files:
@@ -199,7 +199,7 @@ def _write_checkpoint(
 
 
 def _holds(path: Path, manifest: bytes) -> bool:
-    """Whether ``path`` is intact and lists the same content."""
+    """Return whether ``path`` is intact and lists the same content."""
     try:
         return read_file(path / MANIFEST, MOST_MANIFEST) == manifest and is_intact(path)
     except CheckpointError:
@@ -255,7 +255,7 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _is_over(process: int) -> bool:
-    """Whether a process ended. This one is not writing while it looks."""
+    """Return whether a process ended. This one is not writing during the call."""
     if process == os.getpid():
         return True
     if os.name == "nt":  # where os.kill would end it
@@ -273,7 +273,7 @@ def _is_over(process: int) -> bool:
 
 
 def load_checkpoint(path: Path) -> Content:
-    """The content of one checkpoint directory.
+    """Return the content of one checkpoint directory.
 
     Raises CheckpointError for whatever is not a complete, undamaged checkpoint; the message names
     the checkpoint before it if that one is intact.
@@ -294,7 +294,7 @@ def verify_checkpoint(path: Path) -> None:
 
 
 def latest_checkpoint(folder: Path) -> Path:
-    """The directory that ``folder/latest`` names; without that file, the one of the largest step.
+    """Return the directory that ``folder/latest`` names; without that file, the one of the largest step.
 
     Raises CheckpointError where there is none, or ``latest`` is damaged.
     """
@@ -309,7 +309,7 @@ def latest_checkpoint(folder: Path) -> Path:
 
 
 def best_checkpoint(folder: Path) -> Path | None:
-    """The directory that ``folder/best`` names; None where there is no such file."""
+    """Return the directory that ``folder/best`` names; None where there is no such file."""
     with _naming_an_intact_one(folder, None):
         return _follow(folder, "best")
 
@@ -334,7 +334,7 @@ def require_arrays(
 
 
 def _follow(folder: Path, pointer: str) -> Path | None:
-    """The checkpoint that a pointer names, after comparing the digest of its manifest."""
+    """Return the checkpoint that a pointer names, after comparing the digest of its manifest."""
     place = folder / pointer
     try:
         os.lstat(place)

@@ -1,4 +1,4 @@
-"""What a checkpoint's directory holds: strict JSON, safetensors, and the manifest over both.
+"""The directory of a checkpoint: strict JSON, safetensors, and the manifest over both.
 
 Nothing here trusts what it reads: sizes are bounded before anything is parsed, no format can name
 code, and whatever a parser says becomes a CheckpointError that names the file. ``encode_`` holds
@@ -118,7 +118,7 @@ def _check_values(file: str, data: bytes, start: int, end: int) -> None:
 
 
 def decode_document(file: str, data: bytes) -> Any:
-    """The JSON value in ``data``. NaN, Infinity, numbers beyond float and duplicate keys raise."""
+    """Return the JSON value in ``data``. NaN, Infinity, numbers beyond float and duplicate keys raise."""
     _check_size(file, data)
     try:
         return json.loads(
@@ -197,7 +197,7 @@ def encode_arrays(file: str, arrays: Mapping[str, Array]) -> bytes:
 
 
 def decode_arrays(file: str, data: bytes) -> dict[str, Array]:
-    """The arrays in ``data``, writable, all finite. Allocates about as much as ``data`` holds."""
+    """Return the arrays in ``data``, writable, all finite. Allocates about as much as ``data`` holds."""
     header = int.from_bytes(data[:8], "little")
     if len(data) < 8 or header > len(data) - 8 or header > MOST_HEADER:
         raise CheckpointError(
@@ -233,7 +233,7 @@ def _safetensors() -> Any:
 
 @dataclass(frozen=True)
 class Entry:
-    """What the manifest says of a file."""
+    """Size and digest of a file, as the manifest has them."""
 
     size: int  # bytes
     sha256: str
@@ -268,7 +268,7 @@ class Manifest:
 
     @classmethod
     def decode(cls, file: str, data: bytes) -> Manifest:
-        """The manifest in ``data``; its sizes are within the caps."""
+        """Return the manifest in ``data``; its sizes are within the caps."""
         value = decode_document(file, data)
         if not isinstance(value, dict) or value.get("format") != FORMAT:
             raise CheckpointError(f"{file}: is not the manifest of a corral checkpoint")
@@ -314,7 +314,7 @@ class Manifest:
 
 
 def is_intact(path: Path) -> bool:
-    """Whether all of a checkpoint can be loaded."""
+    """Return whether all of a checkpoint can be loaded."""
     try:
         for _ in contents(path):
             pass
@@ -347,7 +347,7 @@ def contents(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _manifest(path: Path) -> Manifest:
-    """The manifest of a real directory that holds exactly the files it lists."""
+    """Return the manifest of a real directory that holds exactly the files it lists."""
     try:
         kind = os.lstat(path).st_mode
         if stat.S_ISLNK(kind):

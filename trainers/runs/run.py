@@ -97,9 +97,9 @@ class RunConfig:
         try:
             _require_kinds(values)
             names = [field.name for field in dataclasses.fields(cls) if field.name != "env_config"]
-            given = {name: values[name] for name in names}
-            given["policies_to_train"] = tuple(given["policies_to_train"])
-            return cls(EnvConfig.read(values, folder, rules), **given)
+            read = {name: values[name] for name in names}
+            read["policies_to_train"] = tuple(read["policies_to_train"])
+            return cls(EnvConfig.read(values, folder, rules), **read)
         except CorralError:
             raise
         except DAMAGE as error:
@@ -108,8 +108,8 @@ class RunConfig:
     def make_trainer(self) -> Trainer:
         """Return the trainer as it begins. Raises what its class, settings and rules raise."""
         kind = trainer_class(self.trainer)
-        given: dict[str, Any] = {"opponents": self.opponents} if self.opponents else {}
-        if given and not getattr(kind, "plays_opponents", False):
+        more: dict[str, Any] = {"opponents": self.opponents} if self.opponents else {}
+        if more and not getattr(kind, "plays_opponents", False):
             raise ValueError(
                 f"trainer {self.trainer} plays no opponents={self.opponents}; give mappo or ippo"
             )
@@ -121,7 +121,7 @@ class RunConfig:
             policies=learned,
             policies_to_train=self.policies_to_train,
             steps=self.steps,
-            **given,
+            **more,
         )
 
 

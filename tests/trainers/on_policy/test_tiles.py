@@ -71,7 +71,7 @@ def test_a_run_keeps_the_images_it_was_trained_on(tmp_path: Path) -> None:
     for name, given in (("array", images), ("file", str(tmp_path / "images.npy"))):
         run = small_run(tmp_path / name, updates=1, env_kwargs={"templates": given})
         config = json.loads((run.folder / "config.json").read_text())
-        assert config["arguments"]["templates"]["file"] == "templates.npy"
+        assert config["env_kwargs"]["templates"]["file"] == "templates.npy"
     (tmp_path / "images.npy").unlink()
     loaded = load_run(tmp_path / "file")
     rules = loaded.config.env_config.rules()

@@ -233,7 +233,7 @@ def test_a_run_resumed_within_the_second_is_read_in_order(
 
 
 def test_without_a_terminal_a_line_for_every_tenth(capsys: pytest.CaptureFixture[str]) -> None:
-    bar = progress.Bar(1000, shown=True)
+    bar = progress.Bar(1000, visible=True)
     for step in range(50, 1050, 50):
         bar.show({"env_steps": step, "env_steps_per_s": 1234.5}, None)
     bar.close()
@@ -241,7 +241,7 @@ def test_without_a_terminal_a_line_for_every_tenth(capsys: pytest.CaptureFixture
     assert len(lines) == 10
     assert lines[0] == "100 of 1,000 env steps, 1,234/s, return -"
     assert max(map(len, lines)) <= 80
-    silent = progress.Bar(1000, shown=False)
+    silent = progress.Bar(1000, visible=False)
     silent.show({"env_steps": 500, "env_steps_per_s": 1.0}, 3.0)
     silent.close()
     assert capsys.readouterr().err == ""
