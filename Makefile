@@ -29,7 +29,7 @@ lint: $(VENV)/installed
 
 # An editable install is invisible to mypy: the packages are installed into a folder of its own.
 types: $(VENV)/installed
-	rm -rf build/types
+	rm -rf build/types build/lib
 	$(BIN)/pip install --quiet --no-deps --target build/types .
 	cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p corral
 

@@ -156,7 +156,7 @@ def main() -> None:
                         "dfaas_v0",
                         steps=STEPS,
                         seed=seed,
-                        env=env,
+                        env_kwargs=env,
                         held_out=rows,
                         out=own,
                         **TEAMS[team],

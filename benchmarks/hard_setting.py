@@ -57,7 +57,7 @@ def main() -> None:
                     trainer=trainer,
                     steps=STEPS,
                     seed=seed,
-                    env=env,
+                    env_kwargs=env,
                     out=Path(folder) / f"{trainer}-{seed}",
                     **SETTINGS,
                 )
@@ -68,7 +68,7 @@ def main() -> None:
         result = replay(
             trace,
             entries,
-            rows=run.config.task.held_out["rows"],
+            rows=run.config.env_config.held_out["rows"],
             capacity="1.25x",
             optimum_windows=len(trace) // 1440,
             **HARD,

@@ -1,4 +1,4 @@
-"""What every trainer offers, and where trainers are found.
+"""The protocol of trainers, and the registry of them.
 
 A trainer is a class that plays an environment and learns from it. ``corral.trainers.train`` drives
 it: it writes the run directory, the checkpoints and the progress, and ends cleanly on a signal.
@@ -12,25 +12,31 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from corral.envs.arguments import known_arguments
-from corral.envs.core import Rules
+from corral.envs.core import Array, Rules
 from corral.envs.episode_stats import Episode
 from corral.envs.policy import Policy
 from corral.errors import UnknownNameError
 from corral.extras import require
-from corral.trainers.runs.checkpoint import Content
 
-__all__ = ["BUILT_IN", "Episode", "Trainer", "Update", "make_settings", "trainer_class", "trainers"]
+__all__ = [
+    "BUILT_IN",
+    "Content",
+    "Episode",
+    "Trainer",
+    "Update",
+    "trainer_class",
+    "trainers",
+]
 
 
 @dataclass(frozen=True)
 class Update:
-    """What one update was made of: a rollout, and what was learned from it."""
+    """One update: the rollout that was played, and the metrics of learning from it."""
 
     env_steps: int  # played since the run began, by all copies together
     episodes: Sequence[Episode]  # that ended in the rollout
@@ -38,17 +44,25 @@ class Update:
     seconds: dict[str, float]  # spent in "env", "inference", "learning"
 
 
+@dataclass(frozen=True, eq=False)
+class Content:
+    """Content of a checkpoint. Names are lower-case letters, digits and underscores."""
+
+    documents: dict[str, Any]  # name -> JSON value, kept in <name>.json; tuples become lists
+    arrays: dict[str, dict[str, Array]]  # name -> named arrays, kept in <name>.safetensors
+
+
 class Trainer(Protocol):
     """Learns policies for the agents of an environment.
 
-    ``Settings`` is a frozen dataclass of JSON values, with a ``help`` in each field's metadata: the
-    options of ``corral train`` are made of it.
+    ``Settings`` is a frozen dataclass of JSON values, see ``corral.trainers.settings``: the options
+    of ``corral train`` are made of it.
 
     A trainer that needs more to learn than to play has ``check()``, which raises what is missing:
     it is called before a new run gets its folder.
 
-    A trainer that lets reference players play some agents says ``plays_opponents = True``; it is
-    then given ``opponents=``, agent -> name, where there are any, and ``policies`` leave them out.
+    A trainer with ``plays_opponents = True`` lets reference players play some agents: it gets
+    ``opponents=``, agent -> name, where there are any, and ``policies`` leave them out.
     """
 
     name: ClassVar[str]
@@ -68,17 +82,17 @@ class Trainer(Protocol):
 
     @property
     def env_steps(self) -> int:
-        """Played since the run began."""
+        """Steps played since the run began."""
         ...
 
     @property
     def policies(self) -> Mapping[str, Policy]:
-        """agent -> what plays it, as learned so far."""
+        """agent -> its policy, as learned so far."""
         ...
 
     @property
     def resumes_exactly(self) -> bool:
-        """Whether ``load`` brings back the very moment; else episodes begin anew."""
+        """True where ``load`` restores the very moment; else episodes begin anew."""
         ...
 
     def learn(self) -> Iterator[Update]:
@@ -86,15 +100,15 @@ class Trainer(Protocol):
         ...
 
     def save(self) -> Content:
-        """All that decides how training goes on."""
+        """Return all that decides how training goes on."""
         ...
 
     def load(self, content: Content) -> None:
-        """Go on from what ``save`` gave. Raises CheckpointError where it does not fit."""
+        """Go on from what ``save`` returned. Raises CheckpointError where it does not fit."""
         ...
 
     def export(self, folder: Path) -> list[Path]:
-        """Write what was learned in the format of the library behind, into an empty folder."""
+        """Write the policies in the format of the library behind, into an empty folder."""
         ...
 
     def close(self) -> None:
@@ -107,7 +121,7 @@ class Trainer(Protocol):
 
 @dataclass(frozen=True)
 class TrainerSpec:
-    """Where a trainer of corral is, and what it needs."""
+    """An entry of the registry: where a trainer of corral is, and what it needs."""
 
     name: str
     module: str
@@ -161,15 +175,15 @@ GROUP = "corral.trainers"
 
 
 def trainers() -> dict[str, str]:
-    """Every known trainer with a line about it: corral's own, and those of other packages."""
-    known = {name: spec.summary for name, spec in BUILT_IN.items()}
+    """Return a line about each trainer: corral's own, and those of other packages."""
+    found = {name: spec.summary for name, spec in BUILT_IN.items()}
     for point in metadata.entry_points(group=GROUP):
-        known.setdefault(point.name, f"of {point.value}")
-    return known
+        found.setdefault(point.name, f"of {point.value}")
+    return found
 
 
 def trainer_class(name: str) -> type[Trainer]:
-    """The trainer called ``name``.
+    """Return the trainer called ``name``.
 
     Raises UnknownNameError, and MissingExtraError where what it stands on is not installed.
     """
@@ -184,14 +198,3 @@ def trainer_class(name: str) -> type[Trainer]:
             loaded: type[Trainer] = point.load()
             return loaded
     raise UnknownNameError.of("trainer", name, trainers())
-
-
-def make_settings(trainer: type[Trainer], given: Mapping[str, Any]) -> Any:
-    """The trainer's settings with ``given`` ones; TypeError names an unknown one's nearest."""
-    known_arguments(trainer.Settings, given)
-    kinds = {field.name: str(field.type) for field in fields(trainer.Settings)}
-    tidy = {  # JSON knows lists only
-        name: tuple(value) if kinds[name].startswith("tuple") and isinstance(value, list) else value
-        for name, value in given.items()
-    }
-    return trainer.Settings(**tidy)

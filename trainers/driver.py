@@ -14,24 +14,18 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
 
 from corral.envs.arguments import nonnegative_int
 from corral.envs.core import Rules
+from corral.envs.registry import REGISTERED
 from corral.errors import CheckpointError, RunError
-from corral.trainers.base import Trainer, make_settings, trainer_class
-from corral.trainers.presets import PRESETS
-from corral.trainers.report.text import versions
-from corral.trainers.runs.checkpoint import (
-    Content,
-    latest_checkpoint,
-    load_checkpoint,
-    save_checkpoint,
-)
-from corral.trainers.runs.env_config import Task
+from corral.trainers.base import Content, Trainer, trainer_class
+from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
+from corral.trainers.runs.env_config import EnvConfig
+from corral.trainers.runs.files import locked, new_folder
 from corral.trainers.runs.log import Bar, Log, Statistics
 from corral.trainers.runs.run import (
     CHECKPOINTS,
@@ -40,9 +34,9 @@ from corral.trainers.runs.run import (
     Run,
     RunConfig,
     load_run,
-    new_folder,
+    versions,
 )
-from corral.trainers.runs.run_lock import locked
+from corral.trainers.settings import make_settings
 
 __all__ = ["resume", "train"]
 
@@ -53,12 +47,12 @@ POLICY_NAME = re.compile(r"[a-z0-9_]{1,80}", flags=re.ASCII)
 
 
 def train(
-    environment: str | Rules[Any],
+    env: str | Rules[Any],
     *,
     trainer: str = "sb3_ppo",
     steps: int = 100_000,
     seed: int = 0,
-    env: Mapping[str, Any] | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
     held_out: float | tuple[int, int] | None = None,
     policies: Literal["shared", "separate"] | Mapping[str, str] = "shared",
     policies_to_train: Sequence[str] | None = None,
@@ -75,13 +69,14 @@ def train(
     way the run is saved first. ``Run.stopped_by`` tells a script that it was.
 
     Args:
-        environment: a registered name, or rules of one's own.
+        env: the name of a registered environment, or rules of one's own.
         trainer: a name of ``corral.trainers.trainers()``.
-        steps: env steps, over all copies together. They are played in whole rollouts: as many as
-            fit, at least one.
+        steps: env steps, over all environments together. They are played in whole rollouts: as many
+            as fit, at least one.
         seed: of everything that is drawn; the same seed gives the same weights.
-        env: arguments of the environment.
-        held_out: what of a trace is kept for evaluation, see ``corral.trainers.runs.env_config``.
+        env_kwargs: arguments of the environment.
+        held_out: the rows of its data that are kept for evaluation, where the environment has
+            some: a share of the last, or rows (low, high).
         policies: one policy "shared" by all agents, "separate" ones named like their agents, or
             agent -> name of its policy.
         policies_to_train: those that learn; the others only play. Default: all.
@@ -93,8 +88,8 @@ def train(
             always one at the end.
         keep: how many of the latest checkpoints to keep; the best is kept besides.
         progress: show it on stderr; default: where stderr is a terminal.
-        settings: of the trainer; those that are left out come from
-            ``corral.trainers.presets`` for this environment, else from the trainer.
+        settings: of the trainer; those left out come from the environment's entry in
+            ``corral.envs.registry``, else from the trainer.
 
     Raises UnknownNameError, MissingExtraError, TypeError for unknown settings, ValueError for
     values out of range, RunError for a folder in use, and what the environment raises.
@@ -103,13 +98,11 @@ def train(
     nonnegative_int("seed", seed)
     _check_saving(checkpoint_every, keep)
     kind = trainer_class(trainer)
-    task = Task.of(environment, env, held_out)
-    preset = {
-        name: value
-        for name, value in PRESETS.get(task.environment, {}).items()
-        if name in kind.Settings.__dataclass_fields__  # type: ignore[attr-defined]
-    }
-    agents = task.rules().agents
+    env_config = EnvConfig.of(env, env_kwargs, held_out)
+    suited = REGISTERED[env_config.env].settings if env_config.env in REGISTERED else {}
+    names = {field.name for field in dataclasses.fields(kind.Settings)}
+    suited = {name: value for name, value in suited.items() if name in names}
+    agents = env_config.rules().agents
     played = _played_by_references(opponents, agents)
     learned = _policy_of_each(policies, [agent for agent in agents if agent not in played])
     if both := set(learned.values()) & set(played.values()):
@@ -118,25 +111,24 @@ def train(
             "something else"
         )
     everybody = {**learned, **played}
-    named = {agent: everybody[agent] for agent in agents}
     config = RunConfig(
-        task=task,
+        env_config=env_config,
         trainer=trainer,
-        settings=vars(make_settings(kind, {**preset, **settings})),
+        settings=vars(make_settings(kind, {**suited, **settings})),
         seed=seed,
         steps=steps,
-        policies=named,
+        policies={agent: everybody[agent] for agent in agents},
         policies_to_train=_learning(policies_to_train, learned),
-        versions=_versions(),
+        versions=versions(learning=True),
         opponents=played,
     )
-    learner = config.make_trainer()  # what is wrong with the settings shows before a folder is made
+    learner = config.make_trainer()  # wrong settings are refused before a folder is made
     getattr(learner, "check", lambda: None)()
-    folder = _empty_folder(out, f"{task.environment}-{trainer}-seed{seed}")
-    config.write(folder)
-    run = Run(folder, config)
-    with locked(folder):
-        return _drive(run, learner, Statistics(named, played), checkpoint_every, keep, progress)
+    run = Run(_empty_folder(out, f"{env_config.env}-{trainer}-seed{seed}"), config)
+    config.write(run.folder)
+    with locked(run.folder):
+        statistics = Statistics(config.policies, played)
+        return _drive(run, learner, statistics, checkpoint_every, keep, progress)
 
 
 def resume(
@@ -180,8 +172,8 @@ def _go_on(
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{run.folder}: its checkpoint is damaged: {error!r}") from error
         if not learner.resumes_exactly:
-            told = "environments without a saved state begin new episodes"
-            print(f"corral: {run.folder}: {told}", file=sys.stderr)
+            message = "environments without a saved state begin new episodes"
+            print(f"corral: {run.folder}: {message}", file=sys.stderr)
         if steps is not None and steps < learner.env_steps:
             raise RunError(
                 f"steps={steps}: {run.folder} is at {learner.env_steps:,} env steps already; give "
@@ -205,10 +197,10 @@ def _drive(
     keep: int,
     progress: bool | None,
 ) -> Run:
-    """Let the trainer learn; log every update, save every so often, and end when told to."""
+    """Let the trainer learn; log every update, save every so often, and end at a signal."""
     every = checkpoint_every or max(1, run.config.steps // CHECKPOINTS_PER_RUN)
     log = Log(run.folder / PROGRESS, run.folder / "tensorboard", updates=statistics.updates)
-    bar = Bar(run.config.steps, shown=sys.stderr.isatty() if progress is None else progress)
+    bar = Bar(run.config.steps, visible=sys.stderr.isatty() if progress is None else progress)
     done = saved = learner.env_steps
     try:
         with _signals() as stop:
@@ -244,7 +236,7 @@ def _drive(
 
 
 def _save(run: Run, learner: Trainer, statistics: Statistics, keep: int) -> None:
-    """A checkpoint of the trainer and of the statistics; the best of all is kept besides."""
+    """Save a checkpoint of the trainer and of the statistics; the best stays besides."""
     content = learner.save()
     better = statistics.improved()
     save_checkpoint(
@@ -257,7 +249,7 @@ def _save(run: Run, learner: Trainer, statistics: Statistics, keep: int) -> None
 
 
 class _Stop:
-    """Whether a signal asked to stop, and which."""
+    """The signal that asked to stop, if one did."""
 
     number: int | None = None
 
@@ -267,7 +259,7 @@ class _Stop:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[_Stop]:
-    """What SIGINT and SIGTERM set; a second SIGINT interrupts at once.
+    """Yield what SIGINT and SIGTERM set; a second SIGINT interrupts at once.
 
     Signals reach the main thread alone: elsewhere they are left as they are.
     """
@@ -295,13 +287,13 @@ def _signals() -> Iterator[_Stop]:
 def _played_by_references(
     opponents: Mapping[str, str] | None, agents: Sequence[str]
 ) -> dict[str, str]:
-    given = dict(opponents or {})
-    for agent in given:
+    players = dict(opponents or {})
+    for agent in players:
         if agent not in agents:
             raise ValueError(f"opponents name {agent!r}; the agents are {list(agents)}")
-    if len(given) == len(agents):
-        raise ValueError(f"opponents={given} play all agents; leave one of them out, to learn")
-    return {agent: given[agent] for agent in agents if agent in given}
+    if len(players) == len(agents):
+        raise ValueError(f"opponents={players} play all agents; leave one of them out, to learn")
+    return {agent: players[agent] for agent in agents if agent in players}
 
 
 def _policy_of_each(policies: str | Mapping[str, str], agents: Sequence[str]) -> dict[str, str]:
@@ -323,15 +315,14 @@ def _policy_of_each(policies: str | Mapping[str, str], agents: Sequence[str]) ->
 
 
 def _learning(names: Sequence[str] | None, policies: Mapping[str, str]) -> tuple[str, ...]:
-    known = tuple(dict.fromkeys(policies.values()))
+    every = tuple(dict.fromkeys(policies.values()))
     if names is None:
-        return known
+        return every
     if isinstance(names, str):
-        raise ValueError(f"policies_to_train={names!r}: give a list of some of {list(known)}")
-    unknown = [name for name in names if name not in known]
-    if unknown or not names:
-        raise ValueError(f"policies_to_train={list(names)}: give some of {list(known)}")
-    return tuple(name for name in known if name in names)
+        raise ValueError(f"policies_to_train={names!r}: give a list of some of {list(every)}")
+    if not names or set(names) - set(every):
+        raise ValueError(f"policies_to_train={list(names)}: give some of {list(every)}")
+    return tuple(name for name in every if name in names)
 
 
 def _check_saving(checkpoint_every: int | None, keep: int) -> None:
@@ -350,14 +341,3 @@ def _empty_folder(out: str | Path | None, name: str) -> Path:
         raise RunError(f"{folder} is not empty; give a new folder")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def _versions() -> dict[str, str]:
-    found = versions()
-    for package in ("torch", "stable-baselines3", "sb3-contrib", "supersuit", "ray"):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    if "torch" in sys.modules:
-        threads = sys.modules["torch"].get_num_threads()
-        found["torch threads"] = str(threads)  # results depend on them
-    return found

@@ -1,4 +1,4 @@
-"""The ``corral`` command: a thin front door. What it does is done by the packages behind it."""
+"""The ``corral`` command: a thin front door. The packages behind it do the work."""
 
 from corral.cli.app import main
 

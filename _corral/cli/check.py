@@ -10,9 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from corral.cli.options import arguments_of
+from corral.cli.options import arguments_of, is_third_party, named
 from corral.cli.output import err, out, reported
-from corral.cli.third_party import is_third_party, named
 
 __all__ = ["add_to"]
 
@@ -90,7 +89,7 @@ def check(
 
 
 def _makes(environment: str, arguments: dict[str, Any]) -> list[Any]:
-    """What makes each form of an environment."""
+    """Return a maker for each form of an environment."""
     from corral.envs.arguments import known_arguments
     from corral.envs.conformance import Named
     from corral.envs.registry import PROBES, env_spec, rules_class

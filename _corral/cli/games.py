@@ -9,17 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from corral.cli.options import value_of
+from corral.cli.options import ANY_OPTION, read_options
 from corral.cli.output import check_new, in_options, out, reported
-from corral.cli.runs import ANY_OPTION, named_options
-from corral.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from corral.trainers.evaluation.watch import Watched
 
 __all__ = ["add_to"]
-
-OWN_OPTIONS = ("policies", "out", "ansi", "seed", "steps", "fps", "sampled", "pixels", "overwrite")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -65,7 +61,7 @@ def watch(
         if ansi:
             raise ValueError("give --out or --ansi, not both")
         check_new(out_path, overwrite=overwrite)
-    env = _arguments(context.args, game)
+    env_kwargs = _env_kwargs(context, game)
     printer = _Printer(fps) if ansi else None
     try:
         shown = show(
@@ -78,10 +74,10 @@ def watch(
             fps=fps,
             sampled=sampled,
             pixels=pixels,
-            **env,
+            **env_kwargs,
         )
     except ValueError as error:
-        raise ValueError(in_options(str(error), env)) from error
+        raise ValueError(in_options(str(error), env_kwargs)) from error
     _tell(shown)
 
 
@@ -110,24 +106,14 @@ def _tell(shown: Watched) -> None:
         out.print(f"Clip: {shown.path} ({shown.frames} frames, {size:,.0f} kB)", soft_wrap=True)
 
 
-def _arguments(words: list[str], game: str) -> dict[str, Any]:
-    """Arguments of the environment, from --name value pairs."""
+def _env_kwargs(context: typer.Context, game: str) -> dict[str, Any]:
+    """Return arguments of the environment, from --name value pairs."""
     from corral.envs.registry import REGISTERED, rules_class
     from corral.trainers.runs.run import is_run, load_run
 
-    if not words:
+    if not context.args:
         return {}
     name = game
     if game not in REGISTERED and is_run(game):
-        name = load_run(game).config.task.environment
-    known = inspect.signature(rules_class(name)).parameters
-    env: dict[str, Any] = {}
-    for option, text in named_options(words):
-        key = option.replace("-", "_")
-        if key.startswith("no_") and key.removeprefix("no_") in known and text == "true":
-            key, text = key.removeprefix("no_"), "false"
-        if key not in known:
-            options = ["--" + each.replace("_", "-") for each in (*OWN_OPTIONS, *known)]
-            raise UnknownNameError.of("option", f"--{option}", options)
-        env[key] = text if key == "trace" else value_of(text)
-    return env
+        name = load_run(game).config.env_config.env
+    return read_options(context, inspect.signature(rules_class(name)).parameters)[0]

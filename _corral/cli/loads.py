@@ -1,52 +1,47 @@
-"""``corral trace``: check, show, make and import load traces."""
+"""``corral trace`` and ``corral replay``: load traces, and policies judged on them."""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 from rich import box
 from rich.table import Table
 
-from corral.cli.output import check_new, err, out, reported, show_table
+from corral.cli import imports
+from corral.cli.imports import Out, Overwrite, Step, size_of, write
+from corral.cli.options import names, row_range
+from corral.cli.output import check_new, err, out, progress_bar, reported, show_table
 
-__all__ = ["app"]
+if TYPE_CHECKING:
+    from corral.trainers.runs.run import Run
 
-app = typer.Typer(
+__all__ = ["add_to"]
+
+trace_app = typer.Typer(
     help="Check, show, make and import load traces.", no_args_is_help=True, rich_markup_mode=None
 )
-importer = typer.Typer(
-    help="Turn a public format into a trace.", no_args_is_help=True, rich_markup_mode=None
-)
-app.add_typer(importer, name="import")
+
+trace_app.add_typer(imports.app, name="import")
 
 SPARKS = " ▁▂▃▄▅▆▇█"
 COURSE = 36  # characters of a course over time, so that a row fits 80 columns
 
-Out = Annotated[Path, typer.Option("--out", help="File to write: .csv or .csv.gz.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
-Files = Annotated[list[Path], typer.Argument(help="One file per node, unless --names says else.")]
-Names = Annotated[
-    str | None, typer.Option(help="Comma-separated node names; equal ones join their files.")
-]
-Capacity = Annotated[
-    str | None, typer.Option(help="Requests per step, or 1.25x each node's mean load.")
-]
-Zone = Annotated[str, typer.Option(help="Zone of times that name none, such as -04:00.")]
-Step = Annotated[int, typer.Option(help="Length of a step, in seconds.")]
-MaybeStep = Annotated[
-    int | None, typer.Option(help="Length of a step, in seconds; default: the files' own.")
-]
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module to the ``corral`` command."""
+    app.add_typer(trace_app, name="trace")
+    app.command()(replay)
 
 
 # --- check and show ------------------------------------------------------------------------------
 
 
-@app.command()
+@trace_app.command()
 @reported
 def check(files: Annotated[list[str], typer.Argument(help="Trace files to read.")]) -> None:
     """Read traces strictly, and say what is wrong.
@@ -66,7 +61,7 @@ def check(files: Annotated[list[str], typer.Argument(help="Trace files to read."
         else:
             capacity = "with capacity" if trace.capacity is not None else "without capacity"
             out.print(
-                f"{file}: {_size(trace)}, {capacity}",
+                f"{file}: {size_of(trace)}, {capacity}",
                 markup=False,
                 soft_wrap=True,
             )
@@ -74,7 +69,7 @@ def check(files: Annotated[list[str], typer.Argument(help="Trace files to read."
         raise typer.Exit(1)
 
 
-@app.command()
+@trace_app.command()
 @reported
 def show(trace: Annotated[str, typer.Argument(help="A bundled trace or a CSV file.")]) -> None:
     """Show load and capacity of each node."""
@@ -83,7 +78,7 @@ def show(trace: Annotated[str, typer.Argument(help="A bundled trace or a CSV fil
     load = load_trace(trace)
     unit = " s" if load.clock == "utc" else ""
     out.print(
-        f"{load.name}: {_size(load)}, a step is {load.step}{unit}, "
+        f"{load.name}: {size_of(load)}, a step is {load.step}{unit}, "
         f"{load.clock_text(0)} to {load.clock_text(len(load) - 1)}",
         markup=False,
     )
@@ -127,7 +122,7 @@ def _spark(values: Any, top: float) -> str:
 # --- make ----------------------------------------------------------------------------------------
 
 
-@app.command()
+@trace_app.command()
 @reported
 def make(
     out_file: Out,
@@ -151,7 +146,7 @@ def make(
     check_new(out_file, overwrite=overwrite)
     options = dict(_setting(text) for text in option or [])
     given = {"nodes": nodes, "days": days, "step": step, "seed": seed, "mean": mean, **options}
-    _write(make_trace(name=out_file.name.split(".")[0], **given), out_file, overwrite)
+    write(make_trace(name=out_file.name.split(".")[0], **given), out_file, overwrite)
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -170,160 +165,130 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _write(trace: Any, path: Path, overwrite: bool) -> None:
-    from corral.data import write_trace
-
-    write_trace(trace, path, overwrite=overwrite)
-    out.print(f"{path}: {_size(trace)}", markup=False, soft_wrap=True)
+# --- corral replay -------------------------------------------------------------------------------
 
 
-def _size(trace: Any) -> str:
-    from corral.trainers.loads.text import counted
-
-    return f"{counted(len(trace), 'step')} x {counted(len(trace.nodes), 'node')}"
-
-
-# --- import --------------------------------------------------------------------------------------
-
-
-def _finish(imported: Any, path: Path, overwrite: bool) -> None:
-    for note in imported.notes:
-        err.print(f"note: {note}", markup=False, soft_wrap=True)
-    _write(imported.trace, path, overwrite)
-
-
-def _list(text: str | None) -> list[str] | None:
-    return None if text is None else [part.strip() for part in text.split(",")]
-
-
-def _capacity(text: str | None) -> int | str | None:
-    return int(text) if text is not None and text.isdigit() else text
-
-
-@importer.command("series")
 @reported
-def series(
-    files: Files,
-    out_file: Out,
-    names: Names = None,
-    column: Annotated[str | None, typer.Option(help="Column of the load; default: 2nd.")] = None,
-    time_column: Annotated[str | None, typer.Option(help="Column of time; default: 1st.")] = None,
-    zone: Zone = "Z",
-    step: MaybeStep = None,
-    gaps: Annotated[
-        Literal["refuse", "zero", "previous", "interpolate"],
-        typer.Option(help="What to do where times are missing."),
-    ] = "refuse",
-    round_values: Annotated[
-        bool, typer.Option("--round", help="Round fractions to whole requests.")
-    ] = False,
-    capacity: Capacity = None,
-    overwrite: Overwrite = False,
+def replay(
+    trace: Annotated[str, typer.Argument(help="A bundled trace (edge3, edge8) or a CSV file.")],
+    policies: Annotated[
+        str | None,
+        typer.Option(
+            help="Comma-separated amount/route pairs and folders of runs; default: 13 pairs. "
+            "Amounts: local, random, static, overflow, threshold, margin, patient, "
+            "patient-margin. Routes: equal, capacity, spare, shortest, two."
+        ),
+    ] = None,
+    rows: Annotated[
+        str | None, typer.Option(help="LOW:HIGH, play rows LOW to HIGH - 1 only.")
+    ] = None,
+    split: Annotated[
+        float | None, typer.Option(help="Play what follows this share of the rows, e.g. 0.7.")
+    ] = None,
+    out_dir: Annotated[
+        Path, typer.Option("--out", help="Folder of report.html, results.json and results.csv.")
+    ] = Path("runs/replay"),
+    window: Annotated[
+        int | None, typer.Option(help="Steps of a window; default: a day, else 288.")
+    ] = None,
+    capacity: Annotated[
+        str | None, typer.Option(help="Requests per step, or 1.25x each node's mean load.")
+    ] = None,
+    queue: Annotated[
+        int | None, typer.Option(help="Requests that a node can hold; default: 0 (see below).")
+    ] = None,
+    forward_cost: Annotated[
+        float | None, typer.Option(help="Cost of a forwarded request; default: 0.")
+    ] = None,
+    wait_cost: Annotated[
+        float | None, typer.Option(help="Cost of a request that waits a step; default: 0.")
+    ] = None,
+    link_limit: Annotated[
+        int | None, typer.Option(help="Requests per directed link and step; default: no limit.")
+    ] = None,
+    second_offer: Annotated[
+        bool | None,
+        typer.Option(
+            "--second-offer/--no-second-offer",
+            help="Offer refused requests once more to all neighbours; default: yes.",
+        ),
+    ] = None,
+    max_level: Annotated[
+        int | None,
+        typer.Option(
+            help="Levels of an action; larger loads are forwarded in coarser units; default: 100."
+        ),
+    ] = None,
+    optimum_windows: Annotated[
+        int, typer.Option(help="Windows that get a linear program, where one is needed.")
+    ] = 8,
+    seed: Annotated[int, typer.Option(help="Of random policies, sampled actions, routes.")] = 0,
 ) -> None:
-    """Files of timestamp,value rows (NAB)."""
-    from corral.data import import_series
+    """Replay a load trace through forwarding policies.
 
-    check_new(out_file, overwrite=overwrite)
-    imported = import_series(
-        files,
-        names=_list(names),
-        column=column,
-        time_column=time_column,
-        zone=zone,
-        step=step,
-        gaps=gaps,
-        round_values=round_values,
-        capacity=_capacity(capacity),
-    )
-    _finish(imported, out_file, overwrite)
+    Prints what each serves, loses and forwards beside the optimum, and writes a report. Learned
+    teams are named by the folders of their runs; the defaults of the game are then those of the
+    runs.
+    """
+    from corral.data import load_trace
+    from corral.envs.dfaas_v0.baselines import AMOUNTS, PAIRS
+    from corral.trainers.loads import replay as engine
+    from corral.trainers.loads.report import write_report
+    from corral.trainers.loads.text import describe, score_table
+    from corral.trainers.runs.run import is_run, load_run
 
+    check_new(out_dir, folder=True)
+    load = load_trace(trace)
+    chosen: dict[str, Any] = {
+        name: name for name in (PAIRS if policies is None else names(policies, is_run))
+    }
+    for name in chosen:
+        if Path(name).is_dir() and not is_run(name):
+            raise ValueError(f"--policies: {name} is a folder, but holds no run")
+        if "/" in name and not is_run(name) and name.partition("/")[0] not in AMOUNTS:
+            raise ValueError(
+                f"--policies: {name} is neither the folder of a run nor amount/route; amounts are "
+                f"{', '.join(AMOUNTS)}"
+            )
+    runs = [load_run(name) for name in chosen if is_run(name)]
+    chosen = {name: pair for name, pair in chosen.items() if not is_run(name)}
+    given = {
+        "queue": queue,
+        "forward_cost": forward_cost,
+        "wait_cost": wait_cost,
+        "link_limit": link_limit,
+        "second_offer": second_offer,
+        "max_level": max_level,
+    }
+    settings: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    curves: list[Any] = []
+    labels: dict[str, Run] = {}
+    if runs:
+        from corral.trainers.evaluation.judge import run_labels
+        from corral.trainers.loads.judge import as_trained, learning_curves, seen_rows, teams_of
 
-@importer.command("requests")
-@reported
-def requests(
-    files: Files,
-    out_file: Out,
-    step: Step,
-    column: Annotated[str | None, typer.Option(help="Column of time; default: 1st.")] = None,
-    node_column: Annotated[str | None, typer.Option(help="Column that names the node.")] = None,
-    names: Names = None,
-    zone: Zone = "Z",
-    capacity: Capacity = None,
-    overwrite: Overwrite = False,
-) -> None:
-    """Files with one row per request (Azure LLM 2023)."""
-    from corral.data import import_requests
-
-    check_new(out_file, overwrite=overwrite)
-    imported = import_requests(
-        files,
-        step=step,
-        column=column,
-        node_column=node_column,
-        names=_list(names),
-        zone=zone,
-        capacity=_capacity(capacity),
-    )
-    _finish(imported, out_file, overwrite)
-
-
-@importer.command("access-log")
-@reported
-def access_log(
-    files: Files,
-    out_file: Out,
-    step: Step,
-    names: Names = None,
-    skip_malformed: Annotated[
-        bool, typer.Option("--skip-malformed", help="Leave out unreadable lines, however many.")
-    ] = False,
-    capacity: Capacity = None,
-    overwrite: Overwrite = False,
-) -> None:
-    """Web-server access logs (Common, Combined)."""
-    from corral.data import import_access_log
-
-    check_new(out_file, overwrite=overwrite)
-    imported = import_access_log(
-        files,
-        step=step,
-        names=_list(names),
-        skip_malformed=skip_malformed,
-        capacity=_capacity(capacity),
-    )
-    _finish(imported, out_file, overwrite)
-
-
-@importer.command("azure-functions")
-@reported
-def azure_functions(
-    files: Annotated[list[Path], typer.Argument(help="One file per day, in order.")],
-    out_file: Out,
-    nodes: Annotated[int, typer.Option(help="Nodes to group the functions onto.")],
-    by: Annotated[
-        Literal["app", "function"], typer.Option(help="What stays together on a node.")
-    ] = "app",
-    pick: Annotated[
-        Literal["hash", "top"], typer.Option(help="Group all, or the busiest, one per node.")
-    ] = "hash",
-    start: Annotated[str, typer.Option(help="Time of the first file's first minute.")] = (
-        "2019-07-15T00:00:00Z"
-    ),
-    step: MaybeStep = None,
-    capacity: Capacity = None,
-    overwrite: Overwrite = False,
-) -> None:
-    """Azure Functions 2019: a column per minute."""
-    from corral.data import import_azure_functions
-
-    check_new(out_file, overwrite=overwrite)
-    imported = import_azure_functions(
-        files,
-        nodes=nodes,
-        by=by,
-        pick=pick,
-        start=start,
-        step=step,
-        capacity=_capacity(capacity),
-    )
-    _finish(imported, out_file, overwrite)
+        labels = run_labels(runs)
+        settings = as_trained(runs, settings)
+        chosen |= teams_of(labels)
+        curves = learning_curves(labels)
+    if capacity is not None:
+        settings["capacity"] = int(capacity) if capacity.isdigit() else capacity
+    with progress_bar() as show:
+        result = engine.replay(
+            load,
+            chosen,
+            rows=row_range(rows, split, len(load)),
+            window=window,
+            seed=seed,
+            optimum_windows=optimum_windows,
+            progress=show,
+            **settings,
+        )
+    show_table(score_table(result))
+    for line in describe(result):
+        out.print(line, style="dim")
+    for label, run in labels.items():
+        if seen := seen_rows(label, run, load, result.rows):
+            out.print(seen)
+    paths = write_report(result, out_dir, learning=curves)
+    out.print(f"\nReport: {paths['report.html']}", soft_wrap=True)

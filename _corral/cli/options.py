@@ -1,17 +1,57 @@
-"""Words of the command line as values."""
+"""Options of the command line: words as values, options made from settings and arguments."""
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import json
+import os
 import re
-from collections.abc import Callable
-from typing import Any
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import Field, fields
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["arguments_of", "names", "row_range", "value_of"]
+import typer
+from typer.core import TyperCommand
+
+from corral.cli.output import in_options
+from corral.errors import CorralError, UnknownNameError
+
+if TYPE_CHECKING:
+    from corral.adapters.zoo.batch import ZooRules
+    from corral.envs.conformance import Named
+
+__all__ = [
+    "ANY_OPTION",
+    "TrainCommand",
+    "arguments_of",
+    "documented",
+    "is_third_party",
+    "listed",
+    "meaning",
+    "named",
+    "named_as_options",
+    "names",
+    "option_of",
+    "read_options",
+    "row_range",
+    "text_of",
+    "third_party_rules",
+    "train_options",
+    "value_of",
+]
+
+ANY_OPTION = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""Settings of a command that reads options which are not known beforehand."""
+
+
+# --- Values --------------------------------------------------------------------------------------
 
 
 def arguments_of(pairs: list[str]) -> dict[str, Any]:
-    """From key=value; see ``value_of``."""
+    """Return the values of key=value pairs; see ``value_of``."""
     arguments = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
@@ -60,3 +100,228 @@ def names(text: str, is_run: Callable[[str], bool]) -> list[str]:
     if not listed:
         raise ValueError("--policies names none; leave it out to play all")
     return list(listed.values())
+
+
+def listed(text: str) -> list[str]:
+    """Return the names in a text with commas."""
+    return [name for name in map(str.strip, text.split(",")) if name]
+
+
+# --- Options that are made from settings and arguments -------------------------------------------
+
+
+def option_of(name: str) -> str:
+    """Return a setting or argument as an option: --num-envs for num_envs."""
+    return "--" + name.replace("_", "-")
+
+
+def train_options(context: typer.Context, env: str, trainer: str) -> dict[str, Any]:
+    """Return ``env_kwargs`` and the trainer's settings, as arguments of ``corral.train``."""
+    from corral.trainers.runs.env_config import SET_BY_TRAINING
+
+    env_kwargs, settings = read_options(
+        context, _arguments(env), _settings(trainer), unlisted=SET_BY_TRAINING
+    )
+    return {"env_kwargs": env_kwargs, **settings}
+
+
+def read_options(
+    context: typer.Context,
+    arguments: Iterable[str],
+    settings: Iterable[Field[Any]] = (),
+    *,
+    unlisted: Iterable[str] = (),
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return arguments of an environment and settings of a trainer from a command's other words.
+
+    An option that is neither, nor one of the command's, ends in an error that names the nearest
+    one, but none that is ``unlisted``.
+    """
+    kinds = {field.name: str(field.type) for field in settings}
+    known = set(arguments)
+    env_kwargs: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
+    for name, text in _named_options(context.args):
+        key = name.replace("-", "_")
+        if text == "true" and key.startswith("no_") and key[3:] in known | set(kinds):
+            key, text = key[3:], "false"
+        if key in kinds:
+            value = value_of(text)
+            wrap = kinds[key].startswith("tuple") and not isinstance(value, tuple | None)
+            chosen[key] = (value,) if wrap else value
+        elif key in known:
+            env_kwargs[key] = text if key == "trace" else value_of(text)
+        else:
+            own = [each for one in context.command.params for each in one.opts if each[:2] == "--"]
+            others = [option_of(each) for each in (*kinds, *(known - set(unlisted)))]
+            raise UnknownNameError.of("option", f"--{name}", [*own, *others])
+    return env_kwargs, chosen
+
+
+@contextlib.contextmanager
+def named_as_options(env: str, trainer: str) -> Iterator[None]:
+    """Spell settings and arguments as options in a ValueError: queue=-1 as --queue -1."""
+    try:
+        yield
+    except ValueError as error:
+        names = [*_arguments(env), *(field.name for field in _settings(trainer))]
+        raise ValueError(in_options(str(error), names)) from error
+
+
+def _named_options(words: list[str]) -> list[tuple[str, str]]:
+    """(name, text) of "--name text", "--name=text" and "--name" alone, which is "true"."""
+    pairs: list[tuple[str, str]] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--"):
+            raise ValueError(f"{word!r} stands alone; options are --name value")
+        name, equals, text = word.removeprefix("--").partition("=")
+        if not equals:
+            is_value = bool(rest) and not re.match(r"--[a-z]", rest[0])
+            text = rest.pop(0) if is_value else "true"
+        pairs.append((name, text))
+    return pairs
+
+
+def _arguments(env: str) -> Mapping[str, inspect.Parameter]:
+    """Return the arguments of an environment of ours; those of others are given by --arg."""
+    from corral.envs.registry import rules_class
+
+    return {} if is_third_party(env) else inspect.signature(rules_class(env)).parameters
+
+
+def _settings(trainer: str) -> tuple[Field[Any], ...]:
+    from corral.trainers.base import trainer_class
+
+    return fields(trainer_class(trainer).Settings)
+
+
+# --- What they mean ------------------------------------------------------------------------------
+
+
+def documented(rules: type) -> dict[str, str]:
+    """Return what the docstring of an environment's rules says of each argument."""
+    text = (inspect.getdoc(rules) or "").partition("Args:\n")[2].partition("\n\n")[0]
+    found = re.findall(r"^    (\w+): (.*(?:\n      .*)*)", text, re.MULTILINE)
+    return {name: " ".join(meaning.split()) for name, meaning in found}
+
+
+def meaning(field: Field[Any]) -> str:
+    """Return what a setting means, and what it may be."""
+    from corral.trainers.settings import about, limits
+
+    allowed = limits(field)
+    return str(about(field).get("help", "")) + (f" Allowed: {allowed}." if allowed else "")
+
+
+def text_of(value: Any) -> str:
+    """Return a default as it is typed on the command line."""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+class TrainCommand(TyperCommand):
+    """``corral train``: its --help lists the settings and arguments of what it is called with."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta["corral.words"] = list(args)  # parsing empties the list
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        super().format_options(ctx, formatter)
+        given, _, _ = self.make_parser(ctx).parse_args(list(ctx.meta["corral.words"]))
+        env, trainer = given.get("env"), given.get("trainer") or "sb3_ppo"
+        for title, rows_of in (
+            (f"Settings of {trainer}", partial(_settings_rows, env, trainer)),
+            (f"Arguments of {env or 'the environment'}", partial(_arguments_rows, env)),
+        ):
+            with formatter.section(title):
+                try:
+                    formatter.write_dl(rows_of())
+                except (CorralError, LookupError) as error:
+                    formatter.write_text(str(error.args[0]))
+
+
+def _settings_rows(env: str | None, trainer: str) -> list[tuple[str, str]]:
+    """Return each setting as an option with what it takes, and its meaning and default."""
+    from corral.envs.registry import REGISTERED
+
+    suited = REGISTERED[env].settings if env in REGISTERED else {}
+    rows = []
+    for field in _settings(trainer):
+        default = suited.get(field.name, field.default)
+        of_env = f" in {env}" if field.name in suited else ""
+        text = f"{meaning(field)}  [default{of_env}: {text_of(default)}]"
+        rows.append((_typed(field.name, str(field.type)), text))
+    return rows
+
+
+def _arguments_rows(env: str | None) -> list[tuple[str, str]]:
+    """Return the same for the arguments of an environment; LookupError where none is known."""
+    from corral.envs.registry import rules_class
+    from corral.trainers.runs.env_config import SET_BY_TRAINING
+
+    if env is None:
+        raise LookupError("Name the environment too, as in: corral train dfaas_v0 --help")
+    if is_third_party(env):
+        raise LookupError("Each of them is given as --arg key=value.")
+    meanings = documented(rules_class(env))
+    return [
+        (
+            _typed(name, str(parameter.annotation)),
+            f"{meanings.get(name, '')}  [default: {text_of(parameter.default)}]",
+        )
+        for name, parameter in _arguments(env).items()
+        if name not in SET_BY_TRAINING
+    ]
+
+
+def _typed(name: str, annotation: str) -> str:
+    """Return an option and what it takes: --gamma <float>."""
+    option, kind = option_of(name), annotation.removesuffix(" | None")
+    if kind == "bool":
+        return f"{option} / --no-{option[2:]}"
+    kinds = {"int": "int", "float": "float", "tuple[int, ...]": "n,n,...", "tuple[int, int]": "n:n"}
+    return f"{option} <{kinds.get(kind, 'str')}>"
+
+
+# --- Third-party environments: module:function ---------------------------------------------------
+
+
+def is_third_party(environment: str) -> bool:
+    """Return whether the text is module:function, and no name of ours."""
+    return ":" in environment
+
+
+def named(environment: str, arguments: dict[str, Any]) -> Named:
+    """Return what makes the environment of "module:function"; ValueError where there is none.
+
+    The module may be one of the folder that the command was called in.
+    """
+    from corral.envs.conformance import Named
+
+    if os.getcwd() not in sys.path:  # as python -m does
+        sys.path.insert(0, os.getcwd())
+    module, _, function = environment.partition(":")
+    make = Named(module, function, arguments)
+    try:
+        found = make.find()
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"{environment}: {error}; give module:function, such as "
+            "pettingzoo.classic.tictactoe_v3:env"
+        ) from error
+    if not callable(found):
+        raise ValueError(f"{environment} is no function, but a {type(found).__name__}")
+    return make
+
+
+def third_party_rules(environment: str, pairs: list[str]) -> ZooRules:
+    """Return rules for training, of "module:function" with arguments key=value."""
+    from corral.adapters.zoo.batch import zoo_rules
+
+    make = named(environment, arguments_of(pairs))
+    try:
+        return zoo_rules(make)
+    except TypeError as error:  # an argument that it does not have
+        raise ValueError(f"{environment}: {error}") from error

@@ -1,4 +1,4 @@
-"""What all commands share: where they print, and how they end on a mistake."""
+"""Output that all commands share: consoles, messages of mistakes, and tables."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def with_loads(factor: float = 1.0, seed: int = 7, capacity: bool = True) -> Tra
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     env = {"queue": 3, "wait_cost": 0.1, "max_level": 6}
-    return small_run(tmp_path_factory.mktemp("runs") / "run", updates=5, env=env).folder
+    return small_run(tmp_path_factory.mktemp("runs") / "run", updates=5, env_kwargs=env).folder
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def run(made: Path, tmp_path: Path) -> Run:
 
 def test_a_run_is_judged_on_the_rows_that_it_did_not_see(run: Run) -> None:
     result: Any = corral.evaluate(run.folder, references=REFERENCES)
-    assert run.config.task.arguments["rows"] == (0, 28)
+    assert run.config.env_config.env_kwargs["rows"] == (0, 28)
     assert result.replay.rows == (28, 40)
     settings = result.replay.settings
     assert (settings["queue"], settings["wait_cost"]) == (3, 0.1)
@@ -106,7 +106,7 @@ def test_scales_stay_those_of_the_run(run: Run, tmp_path: Path) -> None:
     assert result.replay.rows == (0, 40)
     for mode in ("greedy", "sampled"):
         own = result.replay.teams[f"sb3_ppo, {mode}"].settings
-        assert own["load_scale"] == run.config.task.arguments["load_scale"] == 12
+        assert own["load_scale"] == run.config.env_config.env_kwargs["load_scale"] == 12
     with pytest.raises(
         ScaleError, match=r"with load_scale 12, .* train again with --load-scale 24"
     ):
@@ -116,7 +116,7 @@ def test_scales_stay_those_of_the_run(run: Run, tmp_path: Path) -> None:
 
 
 def test_other_environments_get_team_scores(tmp_path: Path) -> None:
-    small_run(tmp_path / "run", environment=PaidRules((1.0, -0.5)), updates=1)
+    small_run(tmp_path / "run", env=PaidRules((1.0, -0.5)), updates=1)
     run = load_run(tmp_path / "run", PaidRules((1.0, -0.5)))
     scores: Any = evaluate(run, episodes=6)
     assert [score.policy for score in scores] == ["sb3_ppo, greedy", "sb3_ppo, sampled", "random"]
@@ -133,7 +133,7 @@ def test_other_environments_get_team_scores(tmp_path: Path) -> None:
 
 def test_sampled_and_greedy_play_is_legal_under_drawn_masks(tmp_path: Path) -> None:
     rules = MortalRules((6, 6), lives=(7, 7), illegal="penalise")
-    small_run(tmp_path / "run", environment=MortalRules((6, 6), lives=(7, 7), illegal="raise"))
+    small_run(tmp_path / "run", env=MortalRules((6, 6), lives=(7, 7), illegal="raise"))
     scores: Any = evaluate(load_run(tmp_path / "run", rules), episodes=64)
     assert [score.illegal_actions for score in scores] == [0, 0, 0]
 
@@ -202,10 +202,10 @@ def test_replay_takes_runs_as_policies(run: Run, tmp_path: Path) -> None:
 
 
 def test_replay_says_which_rows_a_run_has_seen(run: Run, tmp_path: Path) -> None:
-    load = run.config.task.trace
+    load = run.config.env_config.trace
     assert load is not None
     write_trace(load, tmp_path / "loads.csv")
-    low, high = run.config.task.arguments["rows"]
+    low, high = run.config.env_config.env_kwargs["rows"]
     arguments = [
         "replay",
         tmp_path / "loads.csv",
@@ -225,7 +225,7 @@ def test_replay_says_which_rows_a_run_has_seen(run: Run, tmp_path: Path) -> None
 
 def test_replay_of_runs_that_differ_asks_which_game(run: Run, tmp_path: Path) -> None:
     write_trace(with_loads(), tmp_path / "loads.csv")
-    other = small_run(tmp_path / "other", updates=1, env={"queue": 4, "wait_cost": 0.1})
+    other = small_run(tmp_path / "other", updates=1, env_kwargs={"queue": 4, "wait_cost": 0.1})
     arguments = ["replay", tmp_path / "loads.csv", "--policies", f"{run.folder},{other.folder}"]
     printed = within(*arguments, "--out", tmp_path / "out", code=2)
     assert "--queue 3 and --queue 4: say which to play" in printed

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -20,9 +22,12 @@ import psutil
 from typer.testing import CliRunner
 
 from corral.cli.app import app
+from corral.envs.registry import env_spec, rules_class
+from corral.trainers.base import trainer_class
 from corral.trainers.driver import resume
 from corral.trainers.runs.run import load_run
 from corral.trainers.sb3.settings import SB3Settings
+from corral.trainers.settings import about
 from support.command import run as command
 from support.runs import OPTIONS, everything, rows, small_run, start, trace_file, wait_for_rows
 
@@ -56,7 +61,7 @@ def test_a_run_from_the_command_line(tmp_path: Path) -> None:
     assert "64 of 128 env steps" in printed  # progress, where there is no terminal
     assert f"corral evaluate {tmp_path / 'run'}" in printed
     same = small_run(
-        tmp_path / "same", env={"trace": str(tmp_path / "small.csv")}, updates=2, seed=3
+        tmp_path / "same", env_kwargs={"trace": str(tmp_path / "small.csv")}, updates=2, seed=3
     )
     assert everything(tmp_path / "run") == everything(same)
 
@@ -72,7 +77,7 @@ def test_options_are_settings_and_arguments(tmp_path: Path) -> None:
     )
     require_80_columns(printed)
     config = load_run(tmp_path / "run").config
-    arguments = config.task.arguments
+    arguments = config.env_config.env_kwargs
     assert {key: arguments[key] for key in ("queue", "second_offer", "rows", "load_scale")} == {
         "queue": 5,
         "second_offer": False,
@@ -84,7 +89,7 @@ def test_options_are_settings_and_arguments(tmp_path: Path) -> None:
         None,
         10,
     )
-    assert config.task.held_out == {"rows": (30, 40)}
+    assert config.env_config.held_out == {"rows": (30, 40)}
     settings = config.settings
     assert (settings["gamma"], settings["net_arch"]) == (0.9, [16, 8])
     assert settings["anneal"] is False
@@ -103,7 +108,7 @@ def test_capacity_as_a_multiple_of_the_load(tmp_path: Path) -> None:
     arguments = ("train", "dfaas_v0", "--trace", tmp_path / "loads.csv", "--steps", "64", *OPTIONS)
     assert "--capacity" in within(*arguments, "--out", tmp_path / "run", code=2)
     within(*arguments, "--capacity", "1.25x", "--out", tmp_path / "run")
-    assert load_run(tmp_path / "run").config.task.arguments["capacity"] == "1.25x"
+    assert load_run(tmp_path / "run").config.env_config.env_kwargs["capacity"] == "1.25x"
 
 
 def test_rows_that_are_judged_again_are_not_called_held_out(tmp_path: Path) -> None:
@@ -186,6 +191,50 @@ def test_trainers_are_listed_and_explained() -> None:
         assert "In dfaas_v0 the default is: gamma 0.5." in manual
 
 
+@pytest.mark.parametrize(("env", "trainer"), [("dfaas_v0", "mappo"), ("tictactoe_v0", "sb3_ppo")])
+def test_help_lists_all_that_can_be_set(env: str, trainer: str) -> None:
+    # The default is the value that the setting has here: that of the environment, if it has one.
+    printed = within("train", env, "--trainer", trainer, "--gamma", "0.9", "--help")
+    require_80_columns(printed)
+    settings, _, arguments = printed.partition(f"Settings of {trainer}:")[2].partition(
+        f"Arguments of {env}:"
+    )
+    suited = env_spec(env).settings
+    for field in dataclasses.fields(trainer_class(trainer).Settings):
+        entry = entry_of(settings, field.name)
+        assert about(field)["help"].split()[0] in entry
+        default = suited.get(field.name, field.default)
+        shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
+        assert f": {shown}]" in entry
+    parameters = inspect.signature(rules_class(env)).parameters
+    for name, parameter in parameters.items():
+        listed = name not in ("illegal", "keep_flow")
+        assert (f"--{name.replace('_', '-')} " in arguments) == listed
+        if listed:
+            entry = entry_of(arguments, name)
+            assert f"[default: {parameter.default}]" in entry
+            assert len(entry.split()) > 6
+
+
+def entry_of(printed: str, name: str) -> str:
+    """The entry of an option in a page of help, on one line."""
+    option = "--" + name.replace("_", "-")
+    entries = re.split(r"\n  (?=--)", printed)
+    found = next(entry for entry in entries if entry.split()[:1] == [option])
+    return " ".join(found.split())
+
+
+def test_help_says_where_more_is() -> None:
+    printed = within("train", "--help")
+    assert "Settings of sb3_ppo:" in printed
+    assert "corral train dfaas_v0 --help" in printed
+    assert "did you mean 'dfaas_v0'?" in within("train", "dfaas", "--help")
+    assert "did you mean 'mappo'?" in " ".join(
+        within("train", "dfaas_v0", "--trainer", "mapo", "--help").split()
+    )
+    assert "--arg key=value" in within("train", "some.module:env", "--help")
+
+
 # --- Signals -------------------------------------------------------------------------------------
 
 STEPS = 64 * 60
@@ -248,5 +297,5 @@ def test_workers_do_not_outlive_a_kill(tmp_path: Path) -> None:
 def test_config_is_plain_json(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", updates=1)
     values: dict[str, Any] = json.loads((run.folder / "config.json").read_text())
-    assert values["format"] == 1
-    assert values["arguments"]["trace"]["file"] == "trace.csv.gz"
+    assert values["format"] == 2
+    assert values["env_kwargs"]["trace"]["file"] == "trace.csv.gz"

@@ -75,7 +75,7 @@ def test_the_trainer_beats_random_and_is_judged_without_ray(tmp_path: Path) -> N
             trainer="rllib_ppo",
             steps=steps,
             seed=seed,
-            env={"trace": "edge3", "max_cycles": 48},
+            env_kwargs={"trace": "edge3", "max_cycles": 48},
             out=tmp_path / "run",
             train_batch_size=512,
             learning_rate=4e-3,
@@ -165,7 +165,7 @@ def test_replies_are_learned_from(whole: bool, tmp_path: Path) -> None:
 def test_policies_that_do_not_train_stay_as_they_are(tmp_path: Path) -> None:
     given = {"policies": "separate", "policies_to_train": ["agent_0"]}
     run = trained("probe_p18_v0", tmp_path / "run", **given)
-    rules = run.config.task.rules()
+    rules = run.config.env_config.rules()
     fresh = RLlibPPO(
         rules,
         RLlibPPO.Settings(**SMALL),

@@ -27,7 +27,7 @@ from unittest import mock
 import numpy as np
 
 from corral.errors import CheckpointError
-from corral.trainers.runs import checkpoint, checkpoint_reading
+from corral.trainers.runs import files
 from corral.trainers.runs.checkpoint import (
     Content,
     best_checkpoint,
@@ -312,8 +312,7 @@ class Fault:
             for name in CALLS:  # nothing waits for the disk: no power fails here
                 call = (lambda handle: None) if name == "fsync" else getattr(os, name)
                 stack.enter_context(mock.patch.object(os, name, self.wrap(call)))
-            for module in (checkpoint, checkpoint_reading):
-                stack.enter_context(mock.patch.object(module, "open", self.open, create=True))
+            stack.enter_context(mock.patch.object(files, "open", self.open, create=True))
             yield
 
 

@@ -47,9 +47,13 @@ TIMES = ("wall_s", "env_steps_per_s", "share_env", "share_inference", "share_lea
 
 def small_run(folder: Path, trainer: str = "sb3_ppo", updates: int = 3, **changes: Any) -> Run:
     """A run of a few updates; of dfaas_v0 on ``small_trace`` unless told otherwise."""
-    given: dict[str, Any] = {"environment": "dfaas_v0", **SMALL, **changes}
-    if given["environment"] == "dfaas_v0":
-        given["env"] = {"trace": small_trace(), "max_cycles": 30, **given.get("env", {})}
+    given: dict[str, Any] = {"env": "dfaas_v0", **SMALL, **changes}
+    if given["env"] == "dfaas_v0":
+        given["env_kwargs"] = {
+            "trace": small_trace(),
+            "max_cycles": 30,
+            **given.get("env_kwargs", {}),
+        }
     return train(trainer=trainer, steps=updates * ROLLOUT, out=folder, **given)
 
 
@@ -95,7 +99,7 @@ def observations(run: Run, count: int = 32, seed: int = 3) -> dict[str, Observat
     """What the agents of ``run`` see after some random steps, [count, ...] each."""
     from corral.adapters import Batch
 
-    batch = Batch(run.config.task.rules(), count, seed)
+    batch = Batch(run.config.env_config.rules(), count, seed)
     seen = batch.reset()
     rng = np.random.default_rng(seed)
     for _ in range(5):
@@ -199,7 +203,7 @@ def go_on(place: Path, trace: str, updates: int) -> None:
             # A kill while the folder was made left no run, and a folder in use is refused.
             shutil.rmtree(place, ignore_errors=True)
             env = {"trace": trace, "max_cycles": 30}
-            small_run(place, updates=updates, env=env, seed=4, checkpoint_every=1)
+            small_run(place, updates=updates, env_kwargs=env, seed=4, checkpoint_every=1)
         code = 0
     except BaseException as error:
         print(repr(error), file=sys.stderr)
@@ -212,11 +216,11 @@ def warm_up(place: Path, trace: str) -> None:
     """Import what training imports, without a thread of torch's that a fork would lose."""
     from torch.utils import tensorboard
 
-    from corral.trainers.runs.env_config import Task
+    from corral.trainers.runs.env_config import EnvConfig
     from corral.trainers.runs.run import RunConfig
 
     assert tensorboard.SummaryWriter
-    task = Task.of("dfaas_v0", {"trace": trace})
+    task = EnvConfig.of("dfaas_v0", {"trace": trace})
     everyone = dict.fromkeys(task.rules().agents, "shared")
     RunConfig(task, "sb3_ppo", {}, 0, 1, everyone, ("shared",), {}).make_trainer()
 

@@ -120,7 +120,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = small_run(
         tmp_path_factory.mktemp("runs") / "whole", updates=6, policies=POLICIES["mapped"]
     )
-    assert run.config.task.rules().max_cycles == 30  # a rollout is 16 steps
+    assert run.config.env_config.rules().max_cycles == 30  # a rollout is 16 steps
     return run.folder
 
 
@@ -225,7 +225,7 @@ def test_a_resume_that_fails_leaves_the_run_as_it_is(tmp_path: Path) -> None:
 def test_kills_at_random_moments_change_nothing(tmp_path: Path) -> None:
     trace = trace_file(tmp_path)
     never = small_run(
-        tmp_path / "never", updates=20, env={"trace": trace}, seed=4, checkpoint_every=1
+        tmp_path / "never", updates=20, env_kwargs={"trace": trace}, seed=4, checkpoint_every=1
     )
     seen = alone(
         "kill_training",

@@ -54,7 +54,7 @@ def checkpoints(folder: Path) -> list[int]:
 # --- Mistakes ------------------------------------------------------------------------------------
 
 MISTAKES: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"environment": "dfaas_v1"}, UnknownNameError, "did you mean 'dfaas_v0'"),
+    ({"env": "dfaas_v1"}, UnknownNameError, "did you mean 'dfaas_v0'"),
     ({"trainer": "sb3_po"}, UnknownNameError, "did you mean 'sb3_ppo'"),
     ({"steps": 0}, ValueError, "steps=0: give a whole number, 1 or more"),
     ({"seed": -1}, ValueError, "seed=-1: give a whole number"),
@@ -79,15 +79,15 @@ MISTAKES: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"vec_env": "supersuite"}, ValueError, "did you mean 'supersuit'"),
     ({"anneal": "no"}, ValueError, "anneal='no': give True or False"),
     ({"learning_rate": float("nan")}, ValueError, "learning_rate=nan: give a finite number"),
-    ({"env": {"que": 5}}, TypeError, "did you mean 'queue'"),
-    ({"env": {"queue": -1}}, ValueError, "queue=-1: give a whole number"),
-    ({"env": {"trace": "edge4"}}, CorralError, "edge3"),
+    ({"env_kwargs": {"que": 5}}, TypeError, "did you mean 'queue'"),
+    ({"env_kwargs": {"queue": -1}}, ValueError, "queue=-1: give a whole number"),
+    ({"env_kwargs": {"trace": "edge4"}}, CorralError, "edge3"),
     ({"held_out": 1.0}, ValueError, "held_out=1.0: give a share"),
     ({"held_out": (0, 20)}, ValueError, "leaves no rows before it"),
-    ({"environment": PileRules()}, UnsupportedSpaceError, "turn-based"),
-    ({"environment": SteadyRules(), "env": {"queue": 5}}, ValueError, "not rules"),
-    ({"environment": SteadyRules(), "held_out": 0.5}, ValueError, "not rules"),
-    ({"environment": DfaasRules("edge3")}, ValueError, "'dfaas_v0' and its arguments as env="),
+    ({"env": PileRules()}, UnsupportedSpaceError, "turn-based"),
+    ({"env": SteadyRules(), "env_kwargs": {"queue": 5}}, ValueError, "not rules"),
+    ({"env": SteadyRules(), "held_out": 0.5}, ValueError, "not rules"),
+    ({"env": DfaasRules("edge3")}, ValueError, "'dfaas_v0' and its arguments as env_kwargs="),
 ]
 
 
@@ -96,14 +96,14 @@ def test_mistakes_are_named_before_a_folder_is_made(
     tmp_path: Path, given: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     out = tmp_path / "run"
-    plain = {"environment": "dfaas_v0", "steps": 64, "out": out, **SMALL}
+    plain = {"env": "dfaas_v0", "steps": 64, "out": out, **SMALL}
     with pytest.raises(error, match=message):
         train(**{**plain, **given})
     assert not out.exists()
 
 
 def test_masked_ppo_refuses_minibatches_of_one(tmp_path: Path) -> None:
-    given: dict[str, Any] = {"environment": SteadyRules(), "policies": "separate", "num_envs": 1}
+    given: dict[str, Any] = {"env": SteadyRules(), "policies": "separate", "num_envs": 1}
     with pytest.raises(ValueError, match=r"batch_size=64: .* 65 decisions, .* one alone"):
         small_run(tmp_path / "run", "sb3_maskable_ppo", n_steps=65, **{**given})
     assert not (tmp_path / "run").exists()
@@ -133,8 +133,8 @@ def test_runs_without_a_folder_get_one_each(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     env = {"trace": small_trace(), "max_cycles": 30}
-    first = train("dfaas_v0", steps=64, env=env, seed=2, **SMALL)
-    second = train("dfaas_v0", steps=64, env=env, seed=2, **SMALL)
+    first = train("dfaas_v0", steps=64, env_kwargs=env, seed=2, **SMALL)
+    second = train("dfaas_v0", steps=64, env_kwargs=env, seed=2, **SMALL)
     assert first.folder == Path("runs/dfaas_v0-sb3_ppo-seed2")
     assert second.folder == Path("runs/dfaas_v0-sb3_ppo-seed2-2")
     assert weights(first) == weights(second)
@@ -142,7 +142,7 @@ def test_runs_without_a_folder_get_one_each(
 
 def test_agents_that_end_early_are_named(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedSpaceError, match="agent_0 ended before the others"):
-        small_run(tmp_path / "run", environment=MortalRules((3, 3), lives=(2, 5)))
+        small_run(tmp_path / "run", env=MortalRules((3, 3), lives=(2, 5)))
 
 
 # --- Numbers that are not finite -----------------------------------------------------------------
@@ -158,9 +158,7 @@ def test_what_is_not_finite_ends_training_before_anything_is_saved(
     rules = FaultyRules(where, after, value)
     copy = 3 if vec_env == "batch" else 0  # over SuperSuit each copy has rules of its own
     with pytest.raises(NonFiniteError, match=rf"^copy {copy}, agent_1: the {where}"):
-        small_run(
-            tmp_path / "run", updates=5, environment=rules, vec_env=vec_env, checkpoint_every=1
-        )
+        small_run(tmp_path / "run", updates=5, env=rules, vec_env=vec_env, checkpoint_every=1)
     assert checkpoints(tmp_path / "run") == [64, 128]
     for values in kept(tmp_path / "run").arrays.values():
         assert all(np.isfinite(array).all() for array in values.values())
@@ -270,7 +268,7 @@ def test_a_trainer_of_another_package(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_broken_run_of_paid_rules_needs_its_rules(tmp_path: Path) -> None:
-    run = small_run(tmp_path / "run", updates=1, environment=PaidRules())
+    run = small_run(tmp_path / "run", updates=1, env=PaidRules())
     with pytest.raises(RunError, match=r"rules of one's own, paid_v0: .*load_run\(folder, rules\)"):
         load_run(run.folder)
     with pytest.raises(RunError, match="trained on paid_v0, the rules given are steady_v0"):

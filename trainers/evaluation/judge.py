@@ -56,17 +56,15 @@ def evaluate(
     """
     own, *others = (each if isinstance(each, Run) else load_run(each) for each in (run, *beside))
     folder = Path(out) if out is not None else own.folder
-    env_config = own.config.task
+    env_config = own.config.env_config
     for other in others:
         _require_same_game(own, other)
     labels = run_labels([own, *others])
-    if judge := judge_of(env_config.environment):
+    if judge := judge_of(env_config.env):
         return judge(labels, folder, seed=seed, progress=progress, **options)
     for name, value in options.items():
         if value is not None:
-            raise ValueError(
-                f"{name}={value}: {env_config.environment} replays no load; give episodes"
-            )
+            raise ValueError(f"{name}={value}: {env_config.env} replays no load; give episodes")
     rules, teams = env_config.rules(), run_players(labels)
     rows: Sequence[Any]
     if is_zero_sum(rules):
@@ -80,9 +78,7 @@ def evaluate(
         ]
         # Random play stays the last row.
         rows[-1:-1] = [dataclasses.replace(score, mode="") for score in references]
-    found = Evaluation(
-        env_config.environment, rows, env_config.arguments, seed, own.config.versions
-    )
+    found = Evaluation(env_config.env, rows, env_config.env_kwargs, seed, own.config.versions)
     found.write(folder)
     return found
 
@@ -99,10 +95,10 @@ def judge_of(env: str) -> Callable[..., Evaluation] | None:
 
 def _require_same_game(run: Run, other: Run) -> None:
     """Raise ValueError where what one was trained on could not be played by the other."""
-    names = [each.config.task.environment for each in (run, other)]
+    names = [each.config.env_config.env for each in (run, other)]
     if names[0] != names[1]:
         raise ValueError(f"{run.folder} is of {names[0]}, {other.folder} of {names[1]}")
-    rules, theirs = (each.config.task.rules() for each in (run, other))
+    rules, theirs = (each.config.env_config.rules() for each in (run, other))
     for agent in rules.agents:
         for kind in ("observation_space", "action_space"):
             if agent not in theirs.agents or getattr(rules, kind)(agent) != getattr(theirs, kind)(

@@ -165,8 +165,8 @@ def _cast(
         policies = load_run(policies)
 
     if own is not None:
-        env_config = own.config.task
-        routed = _with_arguments_of(env_config.environment, policies, env_kwargs)
+        env_config = own.config.env_config
+        routed = _with_arguments_of(env_config.env, policies, env_kwargs)
         rules = env_config.rules(**{**env_config.held_out, **routed})
         policies = own if policies is None else policies
     elif isinstance(game, str | Path):
@@ -209,8 +209,8 @@ def _with_arguments_of(env: str, policies: Any, env_kwargs: dict[str, Any]) -> d
 
 def _learned(run: Run, rules: Rules[Any], sampled: bool) -> Player:
     """Return the team of a run; raise ValueError where it is of another game."""
-    env_config = run.config.task
-    if (trained_in := env_config.environment) != rules.name:
+    env_config = run.config.env_config
+    if (trained_in := env_config.env) != rules.name:
         raise ValueError(f"{run.folder} was trained in {trained_in}, not in {rules.name}")
     trained = env_config.rules()
     for agent in rules.agents:

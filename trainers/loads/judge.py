@@ -57,12 +57,12 @@ def evaluate_loads(
     ValueError where its nodes are others or the runs were trained in different games.
     """
     label, run = next(iter(runs.items()))
-    env_config, rules = run.config.task, run.config.task.rules()
+    env_config, rules = run.config.env_config, run.config.env_config.rules()
     assert isinstance(rules, DfaasRules)
     for other in list(runs.values())[1:]:
         as_trained([run, other], {})
     # The references play by the scales of the run too, unless those are the load's own anyway.
-    arguments = env_config.arguments
+    arguments = env_config.env_kwargs
     settings = _game_settings(run) | {key: arguments[key] for key in OWN if key != "route"}
     settings["capacity"] = arguments["capacity"] if trace is None else None
     load = env_config.trace if trace is None else load_trace(trace)
@@ -116,7 +116,7 @@ def _require_fit(run: Run, rules: DfaasRules, other: DfaasRules) -> None:
 
 def players(run: Run) -> tuple[Player, Player]:
     """Return the run's team twice, greedy and sampled, with the settings that it brings along."""
-    arguments = run.config.task.arguments
+    arguments = run.config.env_config.env_kwargs
     own = {key: arguments[key] for key in OWN if key in arguments}
     greedy, sampled = judge.players(run)
     return dataclasses.replace(greedy, settings=own), dataclasses.replace(sampled, settings=own)
@@ -129,10 +129,10 @@ def teams_of(runs: Mapping[str, Run]) -> dict[str, Player]:
 
 def seen_rows(label: str, run: Run, trace: Trace, rows: tuple[int, int]) -> str | None:
     """Return a sentence where some of the ``rows`` of that load are those of the run's training."""
-    env_config = run.config.task
+    env_config = run.config.env_config
     if env_config.trace is None or env_config.trace != trace:
         return None
-    low, high = env_config.arguments["rows"]
+    low, high = env_config.env_kwargs["rows"]
     if rows[0] >= high or rows[1] <= low:
         return None
     return f"{label} was trained on rows {low}:{high} of this load: it has seen some of these."
@@ -146,8 +146,8 @@ def as_trained(runs: Sequence[Run], given: Mapping[str, Any]) -> dict[str, Any]:
     """
     complete = dict(given)
     for run in runs:
-        if run.config.task.environment != "dfaas_v0":
-            raise ValueError(f"{run.folder} is of {run.config.task.environment}, not of dfaas_v0")
+        if run.config.env_config.env != "dfaas_v0":
+            raise ValueError(f"{run.folder} is of {run.config.env_config.env}, not of dfaas_v0")
         for key, value in _game_settings(run).items():
             if key not in given and complete.setdefault(key, value) != value:
                 raise ValueError(
@@ -159,7 +159,7 @@ def as_trained(runs: Sequence[Run], given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _game_settings(run: Run) -> dict[str, Any]:
     """Return the run's arguments of dfaas_v0 that make the game: costs, queue, limits, ..."""
-    arguments = run.config.task.arguments
+    arguments = run.config.env_config.env_kwargs
     return {key: value for key, value in arguments.items() if key not in NOT_OF_THE_GAME}
 
 

@@ -21,7 +21,7 @@ from corral.trainers.loads.text import describe, ordered
 from corral.trainers.report.page import learning_section, page
 from corral.trainers.report.plots import Bar, LearningCurve, bar_chart
 from corral.trainers.report.svg import cut
-from corral.trainers.report.text import versions
+from corral.trainers.runs.run import versions
 
 __all__ = ["evaluation_of", "write_report"]
 

@@ -1,4 +1,4 @@
-"""What a trainer rllib_ppo asks of RLlib, as RLlib's PPOConfig. Imports Ray only when called."""
+"""The trainer rllib_ppo as RLlib's PPOConfig. Imports Ray only when called."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ __all__ = ["ppo_config"]
 
 
 def ppo_config(learner: RLlibPPO) -> Any:
-    """The PPOConfig of what is left to learn."""
+    """Return the PPOConfig for the steps that are left."""
     from ray.rllib.algorithms.ppo import PPOConfig
     from ray.rllib.core.rl_module import MultiRLModuleSpec, RLModuleSpec
 
     from corral.adapters.rllib.env import EpisodeReturns, RLlibEnv
     from corral.adapters.rllib.module import MaskedRLModule
 
-    given, rules = learner.settings, learner.rules
-    whole = given.whole_episodes
+    settings, rules = learner.settings, learner.rules
+    whole = settings.whole_episodes
     if whole is None:
         whole = not rules.simultaneous
     third_party = isinstance(rules, ZooRules)
     env: dict[str, Any] = {
         "env": rules.make_env if third_party else rules,  # type: ignore[attr-defined]
-        "state": given.critic_input == "state",
+        "state": settings.critic_input == "state",
         "agent_id": learner.shown,
         "early_rewards": "return_only",
         "faults": "tell",
@@ -49,29 +49,31 @@ def ppo_config(learner: RLlibPPO) -> Any:
         .environment(RLlibEnv, env_config=env, disable_env_checking=True)
         .framework("torch")
         .env_runners(
-            num_env_runners=given.runners,
-            num_envs_per_env_runner=given.envs_per_runner,
-            num_cpus_per_env_runner=given.cpus_per_runner,
+            num_env_runners=settings.runners,
+            num_envs_per_env_runner=settings.envs_per_runner,
+            num_cpus_per_env_runner=settings.cpus_per_runner,
             batch_mode="complete_episodes" if whole else "truncate_episodes",
-            sample_timeout_s=given.patience / 2,
+            sample_timeout_s=settings.patience / 2,
         )
         .training(
-            train_batch_size_per_learner=given.train_batch_size,
-            minibatch_size=given.batch_size,
-            num_epochs=given.n_epochs,
-            lr=_falling(given.learning_rate, left) if given.anneal else given.learning_rate,
-            gamma=given.gamma,
-            lambda_=given.gae_lambda,
-            clip_param=given.clip_range,
-            entropy_coeff=given.ent_coef
-            if given.ent_coef_end is None
-            else [[0, given.ent_coef], [left, given.ent_coef_end]],
-            vf_loss_coeff=given.vf_coef,
+            train_batch_size_per_learner=settings.train_batch_size,
+            minibatch_size=settings.batch_size,
+            num_epochs=settings.n_epochs,
+            lr=_falling(settings.learning_rate, left)
+            if settings.anneal
+            else settings.learning_rate,
+            gamma=settings.gamma,
+            lambda_=settings.gae_lambda,
+            clip_param=settings.clip_range,
+            entropy_coeff=settings.ent_coef
+            if settings.ent_coef_end is None
+            else [[0, settings.ent_coef], [left, settings.ent_coef_end]],
+            vf_loss_coeff=settings.vf_coef,
             vf_clip_param=float("inf"),
-            use_kl_loss=given.kl_coef > 0,
-            kl_coeff=given.kl_coef,
-            kl_target=given.kl_target,
-            grad_clip=given.max_grad_norm,
+            use_kl_loss=settings.kl_coef > 0,
+            kl_coeff=settings.kl_coef,
+            kl_target=settings.kl_target,
+            grad_clip=settings.max_grad_norm,
         )
         .multi_agent(
             policies=list(dict.fromkeys(learner.policy_of.values())),
@@ -86,7 +88,7 @@ def ppo_config(learner: RLlibPPO) -> Any:
             delay_between_env_runner_restarts_s=1.0,
             num_consecutive_env_runner_failures_tolerance=10**6,  # ``patience`` ends it
             env_runner_health_probe_timeout_s=10.0,
-            env_runner_restore_timeout_s=given.patience / 2,
+            env_runner_restore_timeout_s=settings.patience / 2,
         )
         .debugging(
             # Other episodes when a run is resumed than at its beginning.

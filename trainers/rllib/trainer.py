@@ -14,7 +14,7 @@ The same seed learns the same where this process plays too (``runners=0``) and t
 RLlib goes through sets of the names of several, whose order is PYTHONHASHSEED's.
 
 Returns are those that the environment counted (``corral.adapters.rllib.env``). RLlib's own leave
-out what an agent is paid before its first turn.
+out rewards of an agent before its first turn.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from corral.adapters.networks import MaskedActorCritic, describe
 from corral.envs.core import Rules, generator
 from corral.errors import CheckpointError, WorkerError
 from corral.extras import require
-from corral.trainers.base import Episode, Update
+from corral.trainers.base import Content, Episode, Update
 from corral.trainers.on_policy.buffer import make_groups
 from corral.trainers.on_policy.saving import require_finite_weights
 from corral.trainers.policies import NetworkPolicy, rllib_policy
 from corral.trainers.rllib.config import ppo_config
 from corral.trainers.rllib.settings import RLlibPPOSettings
 from corral.trainers.rng import GlobalGenerators
-from corral.trainers.runs.checkpoint import Content, require_arrays
+from corral.trainers.runs.checkpoint import require_arrays
 from corral.trainers.runs.checkpoint_format import encode_arrays, encode_document
 
 __all__ = ["RLlibPPO"]
 
-FIGURES = {
+METRICS = {
     "policy_loss": "policy_loss",
     "vf_loss": "value_loss",
     "entropy": "entropy",
@@ -59,7 +59,7 @@ FIGURES = {
     "gradients_default_optimizer_global_norm": "grad_norm",
     "default_optimizer_learning_rate": "learning_rate",
 }
-"""What RLlib calls them -> what the other trainers call them."""
+"""Metrics: RLlib's name -> the name in the other trainers."""
 
 OWN_RAY = {
     # It listens on the loopback interface alone. Ray takes 127.0.0.1 for a mistake, but on systems
@@ -109,17 +109,17 @@ class RLlibPPO:
         self.seats = make_groups(rules, policies, settings.agent_id)
         self.shown = settings.agent_id and any(len(seat.agents) > 1 for seat in self.seats)
         self._networks = {
-            seat.policy: self._network(seat.agents[0], place)
-            for place, seat in enumerate(self.seats)
+            seat.policy: self._network(seat.agents[0], index)
+            for index, seat in enumerate(self.seats)
         }
         self._generators = GlobalGenerators(seed)
         self._algorithm: Any = None
         self._own_ray = False
 
-    # --- What is learned -------------------------------------------------------------------------
+    # --- Networks and policies -------------------------------------------------------------------
 
     def spaces(self, agent: str) -> tuple[spaces.Dict, spaces.Space[Any]]:
-        """What RLlibEnv shows of the agent, and what it plays."""
+        """Return the agent's observation space in RLlibEnv, and its action space."""
         entries = dict(self.rules.observation_space(agent).spaces)
         if self.settings.critic_input == "state":
             shape = self.rules.state_space().shape
@@ -131,16 +131,15 @@ class RLlibPPO:
     @property
     def architecture(self) -> dict[str, Any]:
         """Arguments of MaskedActorCritic."""
-        given = self.settings
         return {
-            "net_arch": given.net_arch,
-            "activation": given.activation,
-            "cnn_arch": given.cnn_layers,
+            "net_arch": self.settings.net_arch,
+            "activation": self.settings.activation,
+            "cnn_arch": self.settings.cnn_layers,
         }
 
-    def _network(self, agent: str, place: int) -> MaskedActorCritic:
+    def _network(self, agent: str, index: int) -> MaskedActorCritic:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(generator(self.seed, "init", place).integers(2**63)))
+            torch.manual_seed(int(generator(self.seed, "init", index).integers(2**63)))
             return MaskedActorCritic(*self.spaces(agent), **self.architecture)
 
     @property
@@ -223,9 +222,9 @@ class RLlibPPO:
             logging.getLogger(name).setLevel(logging.ERROR)
         if ray.is_initialized():  # whoever did it has decided where
             return
-        given: dict[str, Any] = {"log_to_driver": False, "logging_level": "warning"}
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "warning"}
         if self.settings.address == "local":
-            given |= {
+            options |= {
                 "num_cpus": max(
                     1, round(self.settings.runners * self.settings.cpus_per_runner + 1)
                 ),
@@ -234,7 +233,7 @@ class RLlibPPO:
                 "_node_ip_address": "127.0.0.1",
             }
         try:
-            ray.init(address=self.settings.address, **given)
+            ray.init(address=self.settings.address, **options)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise self._no_cluster(error) from error
         self._own_ray = True
@@ -267,7 +266,7 @@ class RLlibPPO:
         return algorithm
 
     def _fetch(self) -> None:
-        """The weights that RLlib has learned."""
+        """Copy the weights that RLlib has learned."""
         state = self._algorithm.learner_group.get_state(components="learner/rl_module")
         for name in self.trained:
             weights = state["learner"]["rl_module"][name]
@@ -276,14 +275,14 @@ class RLlibPPO:
             require_finite_weights(name, networks)
 
     def _metrics(self, result: Mapping[str, Any]) -> dict[str, float]:
-        """What RLlib tells of an update, by policy where there are several."""
+        """Return RLlib's metrics of an update, by policy where there are several."""
         metrics = {}
         for name in self.trained:
-            told = result.get("learners", {}).get(name, {})
+            results = result.get("learners", {}).get(name, {})
             prefix = f"{name}/" if len(self._networks) > 1 else ""
-            for theirs, ours in FIGURES.items():
+            for theirs, ours in METRICS.items():
                 if theirs != "mean_kl_loss" or self.settings.kl_coef:
-                    metrics[prefix + ours] = float(told.get(theirs, np.nan))
+                    metrics[prefix + ours] = float(results.get(theirs, np.nan))
         return metrics
 
     # --- Saving ----------------------------------------------------------------------------------
@@ -315,11 +314,11 @@ class RLlibPPO:
         self.env_steps = steps
 
     def export(self, folder: Path) -> list[Path]:
-        """Of each policy its actor's weights, <policy>.safetensors, and what they are, .json."""
+        """Write each policy's actor: weights in <policy>.safetensors, a description in .json."""
         paths = []
         for seat in self.seats:
             weights = self._networks[seat.policy].actor.state_dict()
-            told = {
+            described = {
                 "agents": list(seat.agents),
                 "agent_id": self.shown,
                 **self.architecture,
@@ -328,7 +327,7 @@ class RLlibPPO:
             arrays = {key: value.numpy() for key, value in weights.items()}
             for kind, data in (
                 ("safetensors", encode_arrays(f"{seat.policy}.safetensors", arrays)),
-                ("json", encode_document(f"{seat.policy}.json", told)),
+                ("json", encode_document(f"{seat.policy}.json", described)),
             ):
                 paths.append(folder / f"{seat.policy}.{kind}")
                 paths[-1].write_bytes(data)

@@ -26,36 +26,29 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from corral.envs.core import Array
 from corral.errors import CheckpointError
+from corral.trainers.base import Content
 from corral.trainers.runs.checkpoint_format import (
+    DIRECTORY,
     FILE_NAME,
+    MANIFEST,
     MOST_ARRAYS,
     MOST_MANIFEST,
     Entry,
     Manifest,
     check_arrays,
+    contents,
     encode_arrays,
     encode_document,
-    reason,
-    sha256,
-)
-from corral.trainers.runs.checkpoint_reading import (
-    MANIFEST,
-    Saved,
-    all_saved,
-    contents,
-    directory_name,
     is_intact,
-    parsed,
-    read_file,
 )
+from corral.trainers.runs.files import read_file, reason, sha256, sync, write_through
 
 __all__ = [
     "Content",
@@ -71,12 +64,35 @@ POINTER = re.compile(r"(step_\d{12}(?:_[1-9]\d{0,8})?) ([0-9a-f]{64})\n", flags=
 LEFTOVER = re.compile(r"\.(?:writing|removing)-(\d+)-.*", flags=re.ASCII)
 
 
-@dataclass(frozen=True, eq=False)
-class Content:
-    """What a checkpoint holds. Names are lower-case letters, digits and underscores."""
+class Saved(NamedTuple):
+    """A checkpoint directory; they sort from the oldest to the newest."""
 
-    documents: dict[str, Any]  # name -> JSON value, kept in <name>.json; tuples become lists
-    arrays: dict[str, dict[str, Array]]  # name -> named arrays, kept in <name>.safetensors
+    step: int
+    revision: int  # 1, or more where a step was saved again with another content
+    path: Path
+
+
+def directory_name(step: int, revision: int) -> str:
+    """Return the name of a checkpoint's directory."""
+    return f"step_{step:012}" + (f"_{revision}" if revision > 1 else "")
+
+
+def parsed(path: Path) -> Saved | None:
+    """Parse the name of a directory; None where it is no checkpoint's."""
+    match = DIRECTORY.fullmatch(path.name)
+    return None if match is None else Saved(int(match[1]), int(match[2] or 1), path)
+
+
+def all_saved(folder: Path) -> list[Saved]:
+    """Return the checkpoint directories of ``folder``, complete or not, oldest first."""
+    try:
+        with os.scandir(folder) as entries:
+            paths = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise CheckpointError(f"{folder}: cannot be listed: {reason(error)}") from error
+    return sorted(saved for path in paths if (saved := parsed(path)) is not None)
 
 
 # --- Saving --------------------------------------------------------------------------------------
@@ -100,7 +116,7 @@ def save_checkpoint(
     try:
         if not folder.is_dir():
             folder.mkdir(parents=True)
-            _sync(folder.parent)
+            sync(folder.parent)
         _remove_leftovers(folder)
         saved, digest = _write_checkpoint(folder, step, documents, content.arrays)
         outcome = f"{saved.path.name} is complete, but not announced as latest"
@@ -130,7 +146,8 @@ def _whole(name: str, value: int, low: int, high: int) -> int:
 
 
 def _checked(content: Content) -> dict[str, bytes]:
-    """The encoded documents by file name; the arrays are checked, and encoded when written."""
+    """Return the encoded documents by file name; arrays are checked here, and encoded when
+    written."""
     files = [f"{name}.json" for name in content.documents]
     files += [f"{name}.safetensors" for name in content.arrays]
     for file in files:
@@ -164,8 +181,8 @@ def _write_checkpoint(
             file = f"{name}.safetensors"
             files[file] = _write(temporary / file, encode_arrays(file, found))
         manifest = Manifest.of(step, files).encode()
-        _write(temporary / MANIFEST, manifest)
-        _sync(temporary)
+        write_through(temporary / MANIFEST, manifest)
+        sync(temporary)
         for _ in contents(temporary):
             pass  # what was written can be loaded
         there = [saved for saved in all_saved(folder) if saved.step == step]
@@ -175,7 +192,7 @@ def _write_checkpoint(
         revision = there[-1].revision + 1 if there else 1
         path = folder / directory_name(step, revision)
         os.rename(temporary, path)
-        _sync(folder)
+        sync(folder)
     except BaseException:  # a kill is seen to by the next save
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -183,7 +200,7 @@ def _write_checkpoint(
 
 
 def _holds(path: Path, manifest: bytes) -> bool:
-    """Whether ``path`` is intact and lists the same content."""
+    """Return whether ``path`` is intact and lists the same content."""
     try:
         return read_file(path / MANIFEST, MOST_MANIFEST) == manifest and is_intact(path)
     except CheckpointError:
@@ -191,36 +208,19 @@ def _holds(path: Path, manifest: bytes) -> bool:
 
 
 def _write(path: Path, data: bytes) -> Entry:
-    """Write a new file through to the disk."""
-    with open(path, "xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-        if hasattr(os, "posix_fadvise"):  # so that verifying reads what the disk has
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    write_through(path, data)
     return Entry(len(data), sha256(data))
-
-
-def _sync(folder: Path) -> None:
-    """Write a directory's entries through to the disk."""
-    if os.name == "nt":  # has no such call
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _point(folder: Path, pointer: str, saved: Saved, digest: str) -> None:
     temporary = folder / f".writing-{os.getpid()}-{pointer}"
     try:
-        _write(temporary, f"{saved.path.name} {digest}\n".encode("ascii"))
+        write_through(temporary, f"{saved.path.name} {digest}\n".encode("ascii"))
         os.replace(temporary, folder / pointer)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _sync(folder)
+    sync(folder)
 
 
 def _remove_older(folder: Path, saved: Saved, keep: int) -> None:
@@ -256,7 +256,7 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _is_over(process: int) -> bool:
-    """Whether a process ended. This one is not writing while it looks."""
+    """Return whether a process ended. This one is not writing during the call."""
     if process == os.getpid():
         return True
     if os.name == "nt":  # where os.kill would end it
@@ -274,7 +274,7 @@ def _is_over(process: int) -> bool:
 
 
 def load_checkpoint(path: Path) -> Content:
-    """The content of one checkpoint directory.
+    """Return the content of one checkpoint directory.
 
     Raises CheckpointError for whatever is not a complete, undamaged checkpoint; the message names
     the checkpoint before it if that one is intact.
@@ -295,7 +295,8 @@ def verify_checkpoint(path: Path) -> None:
 
 
 def latest_checkpoint(folder: Path) -> Path:
-    """The directory that ``folder/latest`` names; without that file, the one of the largest step.
+    """Return the directory that ``folder/latest`` names; without it, the one of the
+    largest step.
 
     Raises CheckpointError where there is none, or ``latest`` is damaged.
     """
@@ -310,7 +311,7 @@ def latest_checkpoint(folder: Path) -> Path:
 
 
 def best_checkpoint(folder: Path) -> Path | None:
-    """The directory that ``folder/best`` names; None where there is no such file."""
+    """Return the directory that ``folder/best`` names; None where there is no such file."""
     with _naming_an_intact_one(folder, None):
         return _follow(folder, "best")
 
@@ -335,7 +336,7 @@ def require_arrays(
 
 
 def _follow(folder: Path, pointer: str) -> Path | None:
-    """The checkpoint that a pointer names, after comparing the digest of its manifest."""
+    """Return the checkpoint that a pointer names, after comparing the digest of its manifest."""
     place = folder / pointer
     try:
         os.lstat(place)

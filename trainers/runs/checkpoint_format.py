@@ -1,19 +1,24 @@
-"""What the files of a checkpoint hold: strict JSON, safetensors, and the manifest over both.
+"""The directory of a checkpoint: strict JSON, safetensors, and the manifest over both.
 
 Nothing here trusts what it reads: sizes are bounded before anything is parsed, no format can name
 code, and whatever a parser says becomes a CheckpointError that names the file. ``encode_`` holds
-what is saved to the same rules, so that what was saved can be loaded.
+what is saved to the same rules, so that what was saved can be loaded. Only regular files inside a
+real directory are opened, no link is followed, and a file is read once: what is checked is what is
+decoded.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
+import os
 import re
-from collections.abc import Mapping
+import stat
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,20 +26,25 @@ import numpy as np
 from corral.envs.core import Array
 from corral.errors import CheckpointError
 from corral.extras import require
+from corral.trainers.runs.files import read_file, reason, sha256
 
 __all__ = [
+    "DIRECTORY",
     "FILE_NAME",
+    "MANIFEST",
+    "MOST_ARRAYS",
+    "MOST_MANIFEST",
     "Entry",
     "Manifest",
     "check_arrays",
-    "decode_arrays",
-    "decode_document",
+    "contents",
     "encode_arrays",
     "encode_document",
-    "reason",
-    "sha256",
+    "is_intact",
 ]
 
+MANIFEST = "manifest.json"
+DIRECTORY = re.compile(r"step_(\d{12})(?:_([1-9]\d{0,8}))?", flags=re.ASCII)
 FORMAT = "corral checkpoint"
 VERSION = 1
 FILE_NAME = re.compile(r"[a-z0-9_]{1,100}\.(json|safetensors)", flags=re.ASCII)
@@ -51,17 +61,6 @@ MOST_HEADER = 16 * 2**20  # bytes of names, shapes and dtypes in one array file
 FLOATS = ("float16", "float32", "float64")
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 DTYPES = frozenset(map(np.dtype, ("bool", *INTEGERS, *FLOATS)))
-
-
-def sha256(data: bytes) -> str:
-    """The digest as 64 hexadecimal digits."""
-    return hashlib.sha256(data).hexdigest()
-
-
-def reason(error: BaseException) -> str:
-    """One line of an error of another library, bounded."""
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return " ".join(str(text).split())[:200]
 
 
 # --- Documents -----------------------------------------------------------------------------------
@@ -119,7 +118,8 @@ def _check_values(file: str, data: bytes, start: int, end: int) -> None:
 
 
 def decode_document(file: str, data: bytes) -> Any:
-    """The JSON value in ``data``. NaN, Infinity, numbers beyond float and duplicate keys raise."""
+    """Return the JSON value in ``data``; NaN, Infinity, numbers beyond float and duplicate keys
+    raise."""
     _check_size(file, data)
     try:
         return json.loads(
@@ -198,7 +198,8 @@ def encode_arrays(file: str, arrays: Mapping[str, Array]) -> bytes:
 
 
 def decode_arrays(file: str, data: bytes) -> dict[str, Array]:
-    """The arrays in ``data``, writable, all finite. Allocates about as much as ``data`` holds."""
+    """Return the arrays in ``data``, writable and all finite; about as much memory as ``data``
+    is allocated."""
     header = int.from_bytes(data[:8], "little")
     if len(data) < 8 or header > len(data) - 8 or header > MOST_HEADER:
         raise CheckpointError(
@@ -234,7 +235,7 @@ def _safetensors() -> Any:
 
 @dataclass(frozen=True)
 class Entry:
-    """What the manifest says of a file."""
+    """Size and digest of a file, as the manifest has them."""
 
     size: int  # bytes
     sha256: str
@@ -269,7 +270,7 @@ class Manifest:
 
     @classmethod
     def decode(cls, file: str, data: bytes) -> Manifest:
-        """The manifest in ``data``; its sizes are within the caps."""
+        """Return the manifest in ``data``; its sizes are within the caps."""
         value = decode_document(file, data)
         if not isinstance(value, dict) or value.get("format") != FORMAT:
             raise CheckpointError(f"{file}: is not the manifest of a corral checkpoint")
@@ -294,7 +295,7 @@ class Manifest:
         if not sound:
             raise CheckpointError(f"{file}: is damaged: it does not match its own digest")
         for name in entries:
-            if not FILE_NAME.fullmatch(name) or name == "manifest.json":
+            if not FILE_NAME.fullmatch(name) or name == MANIFEST:
                 raise CheckpointError(f"{file}: lists {name!r:.100}, no file of a checkpoint")
         manifest.check_sizes(file)
         return manifest
@@ -309,3 +310,71 @@ class Manifest:
                 raise CheckpointError(
                     f"{file}: {total:,} bytes of {suffix} files, more than {most:,}"
                 )
+
+
+# --- Directories ---------------------------------------------------------------------------------
+
+
+def is_intact(path: Path) -> bool:
+    """Return whether all of a checkpoint can be loaded."""
+    try:
+        for _ in contents(path):
+            pass
+    except CheckpointError:
+        return False
+    return True
+
+
+def contents(path: Path) -> Iterator[tuple[str, Any]]:
+    """Every file of a checkpoint, checked and decoded, one at a time."""
+    manifest = _manifest(path)
+    arrays = 0
+    for file, entry in manifest.files.items():
+        data = read_file(path / file, entry.size)
+        if len(data) != entry.size:
+            raise CheckpointError(
+                f"{path / file}: {len(data):,} bytes, but {entry.size:,} were saved: it is damaged"
+            )
+        if sha256(data) != entry.sha256:
+            raise CheckpointError(f"{path / file}: is damaged: its SHA-256 is not the one saved")
+        if file.endswith(".json"):
+            yield file, decode_document(str(path / file), data)
+        else:
+            found = decode_arrays(str(path / file), data)
+            arrays += len(found)
+            if arrays > MOST_ARRAYS:
+                raise CheckpointError(f"{path}: more than {MOST_ARRAYS:,} arrays")
+            del data
+            yield file, found
+
+
+def _manifest(path: Path) -> Manifest:
+    """Return the manifest of a real directory that holds exactly the files it lists."""
+    try:
+        kind = os.lstat(path).st_mode
+        if stat.S_ISLNK(kind):
+            raise CheckpointError(f"{path}: is a link; name the directory itself")
+        if not stat.S_ISDIR(kind):
+            raise CheckpointError(
+                f"{path}: is a file, and a corral checkpoint is a directory; zip files and pickles "
+                "can run code and are not opened"
+            )
+        with os.scandir(path) as entries:
+            names = {entry.name for entry in islice(entries, MOST_FILES + 2)}
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read: {reason(error)}") from error
+    if len(names) > MOST_FILES + 1:
+        raise CheckpointError(f"{path}: holds more than {MOST_FILES:,} files")
+    if MANIFEST not in names:
+        raise CheckpointError(f"{path}: has no {MANIFEST}, so it is no complete corral checkpoint")
+    data = read_file(path / MANIFEST, MOST_MANIFEST)
+    manifest = Manifest.decode(str(path / MANIFEST), data)
+    listed = {*manifest.files, MANIFEST}
+    for fault, odd in (("lacks", listed - names), ("also holds", names - listed)):
+        if odd:
+            shown = ", ".join(map(repr, sorted(odd)[:5]))
+            raise CheckpointError(f"{path}: {fault} {shown}, against its manifest")
+    named = DIRECTORY.fullmatch(path.name)
+    if named is not None and int(named[1]) != manifest.step:
+        raise CheckpointError(f"{path}: holds step {manifest.step}; it was renamed")
+    return manifest

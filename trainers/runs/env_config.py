@@ -1,4 +1,4 @@
-"""What is learned: an environment with all its arguments, and the part that is held out."""
+"""An environment with all its arguments, and the part of it that evaluation plays."""
 
 from __future__ import annotations
 
@@ -13,163 +13,165 @@ from typing import Any
 import numpy as np
 
 from corral.data import Trace, bundled, load_trace, read_trace, write_trace
-from corral.envs.core import Array, Rules
-from corral.envs.dfaas_v0 import DfaasRules
+from corral.envs.core import Array, Rules, split_of
 from corral.envs.registry import REGISTERED, env_spec, make_rules, rules_class
 from corral.errors import Fault, RunError, TraceError
 
-__all__ = ["HELD_OUT", "Task"]
+__all__ = ["SET_BY_TRAINING", "EnvConfig"]
 
-HELD_OUT = 0.3
-"""The share of a trace's rows, its last ones, that training does not see."""
-
-TRACE_FILE = "trace.csv.gz"
-
-ARRAYS = frozenset({"templates"})
-"""Arguments that are arrays, as the rules hold them: a run keeps them in files of their own."""
-
-GIVEN_BY_TRAINING = {"illegal": "raise", "keep_flow": False}
-"""A trainer that plays an illegal action has lost a mask: that must end it, not be counted."""
+SET_BY_TRAINING = {"illegal": "raise", "keep_flow": False}
+"""Arguments that training sets: a trainer that plays an illegal action has lost a mask, and that
+must end training, not be counted."""
 
 
 @dataclass(frozen=True)
-class Task:
+class EnvConfig:
     """An environment by name with its arguments, or rules of one's own.
 
-    ``held_out`` holds the arguments that differ where what was learned is judged.
+    ``held_out`` holds the arguments that differ in evaluation.
     """
 
-    environment: str
-    arguments: dict[str, Any]
+    env: str
+    env_kwargs: dict[str, Any]
     held_out: dict[str, Any] = field(default_factory=dict)
     own_rules: Rules[Any] | None = None
 
     @classmethod
     def of(
         cls,
-        environment: str | Rules[Any],
-        env: Mapping[str, Any] | None = None,
+        env: str | Rules[Any],
+        env_kwargs: Mapping[str, Any] | None = None,
         held_out: float | tuple[int, int] | None = None,
-    ) -> Task:
-        """The task of training in ``environment`` with arguments ``env``.
+    ) -> EnvConfig:
+        """Return the configuration that trains in ``env`` with arguments ``env_kwargs``.
 
-        In dfaas_v0 training sees the first rows of the trace and is judged on the others:
-        ``held_out`` is their share (default 0.3, of the last), or the rows themselves (low, high).
-        Where ``env`` has ``rows``, those are trained on, and what follows them is held out. Scales
-        are fixed here, from the whole trace, so that no later load changes a space.
+        Where the rules split their data (see ``corral.envs.core.split_of``), ``held_out`` says
+        which of its rows are for evaluation: a share of the last, or rows (low, high). Arguments
+        left at their defaults are written down too: a later default must not change a run.
 
         Raises UnknownNameError, and what the environment raises for its arguments.
         """
-        given = dict(env or {})
-        if not isinstance(environment, str):
-            if given or held_out is not None:
-                raise ValueError("env and held_out need an environment's name, not rules")
-            if environment.name in REGISTERED:
+        kwargs = dict(env_kwargs or {})
+        if not isinstance(env, str):
+            if kwargs or held_out is not None:
+                raise ValueError("env_kwargs and held_out need an environment's name, not rules")
+            if env.name in REGISTERED:
                 raise ValueError(
-                    f"rules of {environment.name}: give the name {environment.name!r} and its "
-                    "arguments as env=, so that the run can be read back"
+                    f"rules of {env.name}: give the name {env.name!r} and its arguments as "
+                    "env_kwargs=, so that the run can be read back"
                 )
-            return cls(environment.name, {}, {}, environment)
-        env_spec(environment)  # an unknown name is answered with the nearest
-        rules = make_rules(environment, **{**given, **_given_by_training(environment)})
-        arguments = _all_arguments(type(rules), given)
-        if not isinstance(rules, DfaasRules):
-            if held_out is not None:
-                raise ValueError(f"held_out={held_out}: {environment} has no rows to hold out")
-            for name in ARRAYS & set(given):
-                if given[name] is not None:  # a file of them may change, or go
-                    arguments[name] = getattr(rules, name)
-            return cls(environment, arguments)
-        train, test = _split(rules, given.get("rows"), held_out)
-        arguments |= {
-            "trace": load_trace(given.get("trace", arguments["trace"])),
-            "rows": train,
-            "load_scale": rules.load_scale,
-            "capacity_scale": rules.capacity_scale,
-        }
-        return cls(environment, arguments, {"rows": test})
+            return cls(env.name, {}, {}, env)
+        env_spec(env)  # an unknown name is answered with the nearest
+        rules = make_rules(env, **{**kwargs, **_set_by_training(env)})
+        parameters = inspect.signature(type(rules)).parameters.items()
+        complete = {name: parameter.default for name, parameter in parameters} | kwargs
+        complete = {k: value for k, value in complete.items() if k not in SET_BY_TRAINING}
+        split = split_of(rules, kwargs.get("rows"), held_out)
+        if split is None and held_out is not None:
+            raise ValueError(f"held_out={held_out}: {env} has no rows to hold out")
+        loaded: dict[str, Any] = {}  # files that are named may change, or go
+        for name, value in complete.items():
+            used = getattr(rules, name, None)
+            if isinstance(used, Trace):
+                loaded[name] = load_trace(value)  # the rules may have completed theirs
+            elif isinstance(used, np.ndarray) and value is not None:
+                loaded[name] = used
+        if split is None:
+            return cls(env, complete | loaded)
+        return cls(env, complete | split.train | loaded, split.held_out)
 
     def rules(self, **changes: Any) -> Rules[Any]:
-        """The rules as trained on, with illegal="raise"; ``changes`` replace arguments."""
+        """Return the rules of training, with illegal="raise"; ``changes`` replace arguments."""
         if self.own_rules is not None:
             return self.own_rules
-        fixed = _given_by_training(self.environment)
-        return make_rules(self.environment, **{**self.arguments, **fixed, **changes})
+        return make_rules(self.env, **{**self.env_kwargs, **_set_by_training(self.env), **changes})
 
     @property
     def trace(self) -> Trace | None:
         """The load, where the environment replays one."""
-        trace = self.arguments.get("trace")
-        return trace if isinstance(trace, Trace) else None
+        return next((v for v in self.env_kwargs.values() if isinstance(v, Trace)), None)
 
     # --- As JSON ---------------------------------------------------------------------------------
 
     def write(self, folder: Path) -> dict[str, Any]:
-        """JSON values from which ``read`` makes the same task; ``folder`` gets a copy of a trace
-        that does not come with the package, so that a run needs no other file."""
-        arguments = dict(self.arguments)
-        if self.trace is not None:
-            named = {"name": self.trace.name, "digest": self.trace.digest}
-            if self.trace.name not in bundled() or load_trace(self.trace.name) != self.trace:
-                if not (folder / TRACE_FILE).exists():
-                    write_trace(self.trace, folder / TRACE_FILE)
-                named["file"] = TRACE_FILE
-            arguments["trace"] = named
-        for name in ARRAYS & set(arguments):
-            if arguments[name] is not None:
-                array = np.ascontiguousarray(arguments[name])
-                file = f"{name}.npy"
-                if not (folder / file).exists():
-                    np.save(folder / file, array, allow_pickle=False)
-                arguments[name] = {"file": file, "digest": _digest(array)}
-        return {
-            "environment": self.environment,
-            "arguments": arguments,
-            "held_out": dict(self.held_out),
-        }
+        """Return JSON values from which ``read`` makes the same configuration.
+
+        Traces and arrays go to files of ``folder``, so that a run needs no file elsewhere; a trace
+        that comes with the package is named instead.
+        """
+        kwargs = {name: _write(name, value, folder) for name, value in self.env_kwargs.items()}
+        return {"env": self.env, "env_kwargs": kwargs, "held_out": dict(self.held_out)}
 
     @classmethod
-    def read(cls, saved: Mapping[str, Any], folder: Path, rules: Rules[Any] | None = None) -> Task:
-        """What ``write`` wrote. ``rules`` are needed where training was given rules.
+    def read(
+        cls, saved: Mapping[str, Any], folder: Path, rules: Rules[Any] | None = None
+    ) -> EnvConfig:
+        """Make a configuration of what ``write`` returned, with ``rules`` where it had them.
 
-        Raises TraceError where the load is not the one that was trained on, RunError where rules
-        are missing, or are others.
+        Raises TraceError where the load is not the one that was trained on, RunError where an
+        array is not, and where rules are missing or are others.
         """
-        environment, arguments = saved["environment"], dict(saved["arguments"])
-        if rules is not None and rules.name != environment:
-            raise RunError(
-                f"{folder} was trained on {environment}, the rules given are {rules.name}"
-            )
-        if environment not in REGISTERED:
+        env = saved["env"]
+        if rules is not None and rules.name != env:
+            raise RunError(f"{folder} was trained on {env}, the rules given are {rules.name}")
+        if env not in REGISTERED:
             if rules is None:
                 raise RunError(
-                    f"{folder} was trained on rules of one's own, {environment}: make them again, "
+                    f"{folder} was trained on rules of one's own, {env}: make them again, "
                     "and give them to corral.load_run(folder, rules)"
                 )
-            return cls(environment, {}, {}, rules)
-        if isinstance(named := arguments.get("trace"), dict):
-            trace = (
-                read_trace(folder / named["file"]) if "file" in named else load_trace(named["name"])
-            )
-            if trace.digest != named["digest"]:
-                file = str(folder / named["file"]) if "file" in named else named["name"]
-                rule = (
-                    f"this is not the load that the run was trained on: its digest is "
-                    f"{trace.digest[:12]}..., the run's {named['digest'][:12]}..."
-                )
-                raise TraceError([Fault(file=file, rule=rule)])
-            arguments["trace"] = dataclasses.replace(trace, name=named["name"])
-        for name in ARRAYS & set(arguments):
-            if isinstance(named := arguments[name], dict):
-                arguments[name] = _read_array(folder / named["file"], named["digest"])
-        for place in (arguments, held_out := dict(saved["held_out"])):
-            if place.get("rows") is not None:
-                place["rows"] = tuple(place["rows"])
-        return cls(environment, arguments, held_out)
+            return cls(env, {}, {}, rules)
+        kwargs = {name: _read(value, folder) for name, value in saved["env_kwargs"].items()}
+        held_out = dict(saved["held_out"])
+        for arguments in (kwargs, held_out):
+            if arguments.get("rows") is not None:
+                arguments["rows"] = tuple(arguments["rows"])
+        return cls(env, kwargs, held_out)
 
 
-def _digest(array: Array) -> str:
-    return hashlib.sha256(array.tobytes()).hexdigest()
+def _set_by_training(env: str) -> dict[str, Any]:
+    """Return those of SET_BY_TRAINING that the environment's rules take."""
+    parameters = inspect.signature(rules_class(env)).parameters
+    return {name: value for name, value in SET_BY_TRAINING.items() if name in parameters}
+
+
+# --- Values with files of their own --------------------------------------------------------------
+
+
+def _write(name: str, value: Any, folder: Path) -> Any:
+    """Return a JSON value for argument ``name``; traces and arrays are written to files."""
+    if isinstance(value, Trace):
+        saved = {"type": "trace", "name": value.name, "digest": value.digest}
+        if value.name in bundled() and load_trace(value.name) == value:
+            return saved
+        file = f"{name}.csv.gz"
+        if not (folder / file).exists():
+            write_trace(value, folder / file)
+        return {**saved, "file": file}
+    if isinstance(value, np.ndarray):
+        array, file = np.ascontiguousarray(value), f"{name}.npy"
+        if not (folder / file).exists():
+            np.save(folder / file, array, allow_pickle=False)
+        return {"type": "array", "digest": _digest(array), "file": file}
+    return value
+
+
+def _read(saved: Any, folder: Path) -> Any:
+    """Return the value that ``_write`` turned into ``saved``."""
+    kind = saved.get("type") if isinstance(saved, dict) else None
+    if kind == "array":
+        return _read_array(folder / saved["file"], saved["digest"])
+    if kind != "trace":
+        return saved
+    path = folder / saved["file"] if "file" in saved else None
+    trace = load_trace(saved["name"]) if path is None else read_trace(path)
+    if trace.digest != saved["digest"]:
+        rule = (
+            f"this is not the load that the run was trained on: its digest is "
+            f"{trace.digest[:12]}..., the run's {saved['digest'][:12]}..."
+        )
+        raise TraceError([Fault(file=saved["name"] if path is None else str(path), rule=rule)])
+    return dataclasses.replace(trace, name=saved["name"])
 
 
 def _read_array(path: Path, digest: str) -> Array:
@@ -186,43 +188,5 @@ def _read_array(path: Path, digest: str) -> Array:
     return np.asarray(array)
 
 
-def _given_by_training(environment: str) -> dict[str, Any]:
-    """Those that the environment's rules take."""
-    taken = inspect.signature(rules_class(environment)).parameters
-    return {name: value for name, value in GIVEN_BY_TRAINING.items() if name in taken}
-
-
-def _all_arguments(rules: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Also those left at their defaults: a later default must not change what a run is."""
-    defaults = {
-        name: parameter.default
-        for name, parameter in inspect.signature(rules).parameters.items()
-        if name not in GIVEN_BY_TRAINING
-    }
-    return {**defaults, **{k: v for k, v in given.items() if k not in GIVEN_BY_TRAINING}}
-
-
-def _split(
-    rules: DfaasRules, rows: Any, held_out: float | tuple[int, int] | None
-) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The rows to train on, and those to be judged on."""
-    length = len(rules.trace)
-    if isinstance(held_out, tuple | list):
-        low, high = held_out if len(held_out) == 2 else (0, 0)
-        if not 0 <= low < high <= length:
-            raise ValueError(f"held_out={held_out}: give rows (low, high) within 0..{length}")
-        if rows is None:
-            if low == 0:
-                raise ValueError(f"held_out={held_out} leaves no rows before it; give rows as well")
-            return (0, low), (low, high)
-        return rules.rows, (low, high)
-    if rows is not None:
-        if held_out is not None:
-            raise ValueError("give rows, or a share that is held_out, not both")
-        # With nothing after them, they are judged on themselves; evaluation says so.
-        return rules.rows, (rules.rows[1], length) if rules.rows[1] < length else rules.rows
-    share = HELD_OUT if held_out is None else float(held_out)
-    if not 0 <= share < 1:
-        raise ValueError(f"held_out={held_out}: give a share of 0 or more, below 1, or rows")
-    first = max(1, int((1 - share) * length + 1e-9))
-    return (0, first), (first, length) if first < length else (0, length)
+def _digest(array: Array) -> str:
+    return hashlib.sha256(array.tobytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""The record of training while it goes on: progress.csv, TensorBoard, and a line in the terminal.
+"""Records of training: progress.csv, TensorBoard, and a line in the terminal.
 
 A row of progress.csv is one update:
 
@@ -55,8 +55,8 @@ class Statistics:
         self.recent: deque[Episode] = deque(maxlen=RECENT)
 
     def improved(self) -> bool:
-        """Return whether those that are not opponents return more of late than at any checkpoint
-        before; then note it."""
+        """Return whether the recent return of those that learn is the best at any checkpoint yet;
+        then remember it."""
         now = self.return_learned
         if now is None or (self.best is not None and now <= self.best):
             return False
@@ -70,7 +70,7 @@ class Statistics:
 
     @property
     def return_learned(self) -> float | None:
-        """Return the same without the opponents: who learns against one cares for the own return."""
+        """Return the same without the opponents: a learner cares for its own return."""
         return self._mean([sum(e.returns[a] for a in self.learned) for e in self.recent])
 
     def row(self, update: Update, env_steps: int, seconds: float) -> Row:
@@ -200,7 +200,7 @@ EVENT_FILES = "events.out.tfevents.*"
 
 
 def _made(file: Path) -> tuple[int, int]:
-    """Return when and by which process it was made: events.out.tfevents.<second>.<host>.<process>.<counter>."""
+    """Return second and process of events.out.tfevents.<second>.<host>.<process>.<counter>."""
     return int(file.name.split(".")[3]), int(file.name.rsplit(".", 2)[1])
 
 
@@ -219,18 +219,18 @@ TIMES = ("wall_s", "updates", "episodes", "env_steps_per_s", "length")
 
 
 class Bar:
-    """A bar on stderr: how far training is, how fast, how long yet, and the return of late.
+    """A bar on stderr: env steps, speed, recent return and time left.
 
     Where stderr is no terminal, a plain line at every tenth of the way.
     """
 
-    def __init__(self, steps: int, *, shown: bool) -> None:
+    def __init__(self, steps: int, *, visible: bool) -> None:
         self.steps = steps
         self._tenth = 0
         self._console = Console(stderr=True, highlight=False)
         self._bar = None
-        self._shown = shown
-        if shown and self._console.is_terminal:
+        self._visible = visible
+        if visible and self._console.is_terminal:
             self._bar = Progress(
                 TextColumn("{task.completed:,.0f} of {task.total:,.0f} env steps"),
                 BarColumn(bar_width=None),
@@ -249,7 +249,7 @@ class Bar:
         text = "-" if team is None else f"{team:.4g}"
         if self._bar is not None:
             self._bar.update(self._task, completed=done, speed=speed, team=text)
-        elif self._shown and (tenth := 10 * done // self.steps) > self._tenth:
+        elif self._visible and (tenth := 10 * done // self.steps) > self._tenth:
             self._tenth = tenth
             line = f"{done:,} of {self.steps:,} env steps, {speed}/s, return {text}"
             self._console.print(line, soft_wrap=True)

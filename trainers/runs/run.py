@@ -1,24 +1,26 @@
-"""A run: the directory that training leaves behind, and what can be done with it.
+"""A run: the directory that training leaves behind.
 
 | file | what it holds |
 |---|---|
-| ``config.json`` | all that defines the run: task, trainer, settings, seed, policies, versions |
-| ``trace.csv.gz`` | the load, where it does not come with the package |
+| ``config.json`` | what defines the run: environment, trainer, settings, seed, policies, versions |
+| ``<argument>.csv.gz``, ``.npy`` | traces and arrays that do not come with the package |
 | ``progress.csv`` | one row per update, see ``corral.trainers.runs.log`` |
-| ``checkpoints/`` | what to go on from, see ``corral.trainers.runs.checkpoint`` |
+| ``checkpoints/`` | the state to go on from, see ``corral.trainers.runs.checkpoint`` |
 | ``tensorboard/`` | the same as ``progress.csv``, for ``tensorboard --logdir`` |
-| ``results.json``, ``report.html`` | what ``corral evaluate`` found |
-| ``.lock`` | which process trains it, see ``corral.trainers.runs.run_lock`` |
+| ``results.json``, ``report.html`` | the results of ``corral evaluate`` |
+| ``.lock`` | the process that trains it, see ``corral.trainers.runs.files`` |
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import os
+import platform
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +29,17 @@ import pandas as pd
 from corral.envs.core import Rules
 from corral.envs.policy import Policy
 from corral.errors import CorralError, RunError
+from corral.trainers.base import Trainer, trainer_class
 from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint
-from corral.trainers.runs.env_config import Task
-from corral.trainers.base import Trainer, make_settings, trainer_class
+from corral.trainers.runs.env_config import EnvConfig
+from corral.trainers.runs.files import replace_text
+from corral.trainers.settings import make_settings
 
-__all__ = ["FORMAT", "Run", "RunConfig", "is_run", "load_run", "new_folder"]
+__all__ = ["FORMAT", "Run", "RunConfig", "is_run", "load_run", "versions"]
 
-FORMAT = 1
+FORMAT = 2
 DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
-"""What comes of values of the wrong kind."""
+"""Errors that values of the wrong kind cause."""
 
 CONFIG, PROGRESS, CHECKPOINTS = "config.json", "progress.csv", "checkpoints"
 
@@ -44,7 +48,7 @@ CONFIG, PROGRESS, CHECKPOINTS = "config.json", "progress.csv", "checkpoints"
 class RunConfig:
     """All that defines a run; with the versions it was made with, equal configs learn the same."""
 
-    task: Task
+    env_config: EnvConfig
     trainer: str
     settings: dict[str, Any]
     seed: int
@@ -55,24 +59,22 @@ class RunConfig:
     opponents: dict[str, str] = field(default_factory=dict)  # agent -> name of a reference player
 
     def write(self, folder: Path) -> None:
-        """config.json, whole or not at all."""
+        """Write config.json, whole or not at all."""
         values = {
             "format": FORMAT,
-            **self.task.write(folder),
+            **self.env_config.write(folder),
             **{
                 field.name: getattr(self, field.name)
                 for field in dataclasses.fields(self)
-                if field.name != "task"
+                if field.name != "env_config"
             },
         }
         text = json.dumps(values, indent=2, allow_nan=False)
-        unfinished = folder / f".{CONFIG}"
-        unfinished.write_text(text + "\n", encoding="utf-8")
-        os.replace(unfinished, folder / CONFIG)
+        replace_text(folder / CONFIG, text + "\n")
 
     @classmethod
     def read(cls, folder: Path, rules: Rules[Any] | None = None) -> RunConfig:
-        """Raises RunError where ``folder`` holds no run, or one of a newer format."""
+        """Read config.json. Raises RunError where there is none, or one of another format."""
         path = folder / CONFIG
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
@@ -87,42 +89,39 @@ class RunConfig:
                 f"{path} is of format {values['format']}, this corral reads up to {FORMAT}: "
                 "install a newer one"
             )
-        try:
-            values.setdefault("opponents", {})  # runs of earlier versions have none
-            _require_kinds(values)
-            return cls(
-                task=Task.read(values, folder, rules),
-                trainer=values["trainer"],
-                settings=values["settings"],
-                seed=values["seed"],
-                steps=values["steps"],
-                policies=values["policies"],
-                policies_to_train=tuple(values["policies_to_train"]),
-                versions=values["versions"],
-                opponents=values["opponents"],
+        if values["format"] < FORMAT:
+            raise RunError(
+                f"{path} is of format {values['format']}: an earlier, unreleased version of corral "
+                f"made this run, and this corral reads format {FORMAT}. Train it again"
             )
+        try:
+            _require_kinds(values)
+            names = [field.name for field in dataclasses.fields(cls) if field.name != "env_config"]
+            read = {name: values[name] for name in names}
+            read["policies_to_train"] = tuple(read["policies_to_train"])
+            return cls(EnvConfig.read(values, folder, rules), **read)
         except CorralError:
             raise
         except DAMAGE as error:
             raise RunError(f"{path} is damaged: {error!r}") from error
 
     def make_trainer(self) -> Trainer:
-        """The trainer as it begins. Raises what its class, settings and rules raise."""
+        """Return the trainer as it begins. Raises what its class, settings and rules raise."""
         kind = trainer_class(self.trainer)
-        given: dict[str, Any] = {"opponents": self.opponents} if self.opponents else {}
-        if given and not getattr(kind, "plays_opponents", False):
+        more: dict[str, Any] = {"opponents": self.opponents} if self.opponents else {}
+        if more and not getattr(kind, "plays_opponents", False):
             raise ValueError(
                 f"trainer {self.trainer} plays no opponents={self.opponents}; give mappo or ippo"
             )
         learned = {a: name for a, name in self.policies.items() if a not in self.opponents}
         return kind(
-            self.task.rules(),
+            self.env_config.rules(),
             make_settings(kind, self.settings),
             seed=self.seed,
             policies=learned,
             policies_to_train=self.policies_to_train,
             steps=self.steps,
-            **given,
+            **more,
         )
 
 
@@ -135,9 +134,7 @@ class Run:
         self.stopped_by: int | None = None  # SIGINT, where it ended training early
 
     def __repr__(self) -> str:
-        return (
-            f"<Run {str(self.folder)!r}: {self.config.trainer} on {self.config.task.environment}>"
-        )
+        return f"<Run {str(self.folder)!r}: {self.config.trainer} on {self.config.env_config.env}>"
 
     @cached_property
     def policies(self) -> Mapping[str, Policy]:
@@ -163,9 +160,9 @@ class Run:
         return self._trained().export(target)
 
     def begun(self) -> Trainer:
-        """Its trainer, as it began. Raises RunError where the config is damaged."""
+        """Return its trainer, as it began. Raises RunError where the config is damaged."""
         try:
-            if set(self.config.policies) != set(self.config.task.rules().agents):
+            if set(self.config.policies) != set(self.config.env_config.rules().agents):
                 raise ValueError(f"the agents of its policies are {list(self.config.policies)}")
             return self.config.make_trainer()
         except CorralError:
@@ -180,7 +177,7 @@ class Run:
 
 
 def load_run(folder: str | Path, rules: Rules[Any] | None = None) -> Run:
-    """The run in ``folder``. ``rules`` are needed where it was trained on rules of one's own.
+    """Return the run in ``folder``; ``rules`` are needed where it was trained on own rules.
 
     Raises RunError where there is none; TraceError where its load has changed.
     """
@@ -191,8 +188,8 @@ def load_run(folder: str | Path, rules: Rules[Any] | None = None) -> Run:
 def _require_kinds(values: Mapping[str, Any]) -> None:
     """Raise TypeError, or KeyError, where a value of config.json is of the wrong kind."""
     kinds: dict[str, tuple[type, ...]] = {
-        "environment": (str,),
-        "arguments": (dict,),
+        "env": (str,),
+        "env_kwargs": (dict,),
         "held_out": (dict,),
         "trainer": (str,),
         "settings": (dict,),
@@ -213,18 +210,23 @@ def _require_kinds(values: Mapping[str, Any]) -> None:
 
 
 def is_run(folder: str | Path) -> bool:
-    """Whether ``folder`` looks like a run."""
+    """Return whether ``folder`` looks like a run."""
     return (Path(folder) / CONFIG).is_file()
 
 
-def new_folder(name: str) -> Path:
-    """runs/<name>, or with the first free number after it; made, and empty."""
-    number = 1
-    while True:
-        folder = Path("runs") / (name if number == 1 else f"{name}-{number}")
+PACKAGES = ("corral", "numpy", "pandas", "gymnasium", "pettingzoo", "scipy")
+LEARNING_PACKAGES = ("torch", "stable-baselines3", "sb3-contrib", "supersuit", "ray")
+
+
+def versions(*, learning: bool = False) -> dict[str, str]:
+    """Return the versions of Python and packages, those that learn among them if ``learning``."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES + LEARNING_PACKAGES * learning:
         try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            number += 1
-        else:
-            return folder
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    if learning and "torch" in sys.modules:
+        threads = sys.modules["torch"].get_num_threads()
+        found["torch threads"] = str(threads)  # results depend on them
+    return found

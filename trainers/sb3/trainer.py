@@ -1,6 +1,6 @@
 """Stable-Baselines3's PPO and sb3-contrib's MaskablePPO for teams, with the masks kept.
 
-Collecting is done here, once for both, because Stable-Baselines3's own loop knows one policy per
+Rollouts are collected here, for both, because Stable-Baselines3's own loop knows one policy per
 VecEnv: the columns of a VecEnv (copy * N + agent) go to the policies that the agents are mapped to,
 each with its own rollout buffer. Losses, optimiser, buffers and networks are Stable-Baselines3's.
 
@@ -11,6 +11,7 @@ Learning, 2018).
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import time
@@ -31,9 +32,10 @@ from corral.adapters.spaces import ColumnCodec, refuse_turns
 from corral.adapters.supersuit import vectorize
 from corral.envs.batch import make_batch
 from corral.envs.core import Array, Rules, generator
+from corral.envs.masks import MASK
 from corral.envs.shells import ParallelShell
 from corral.errors import CheckpointError, NonFiniteError
-from corral.trainers.base import Episode, Update
+from corral.trainers.base import Content, Episode, Update
 from corral.trainers.on_policy.saving import (
     load_policy,
     policy_arrays,
@@ -41,10 +43,15 @@ from corral.trainers.on_policy.saving import (
 )
 from corral.trainers.policies import NetworkPolicy, sb3_policy
 from corral.trainers.rng import GlobalGenerators
-from corral.trainers.runs.checkpoint import Content
 from corral.trainers.sb3.settings import SB3Settings
 
 __all__ = ["SB3PPO", "SB3MaskablePPO"]
+
+SAME = (
+    *("n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda", "clip_range", "ent_coef"),
+    *("vf_coef", "max_grad_norm", "target_kl", "device"),
+)
+"""Settings that are arguments of Stable-Baselines3's algorithms, by the same names."""
 
 
 # --- The trainers --------------------------------------------------------------------------------
@@ -90,36 +97,26 @@ class SB3PPO:
         self._generators = GlobalGenerators(seed)
         with self._generators:
             self._learners = {
-                name: self._learner(name, place, name in policies_to_train)
-                for place, name in enumerate(dict.fromkeys(policies.values()))
+                name: self._learner(name, index, name in policies_to_train)
+                for index, name in enumerate(dict.fromkeys(policies.values()))
             }
         self._vec_env: ColumnVecEnv | None = None
         self._resumed: dict[str, Any] | None = None  # a snapshot for the VecEnv to come
         self._starts: Array | None = None  # bool [C] columns whose episode has just begun
 
-    def _learner(self, name: str, place: int, trained: bool) -> Learner:
+    def _learner(self, name: str, index: int, trained: bool) -> Learner:
         agents = [i for i, agent in enumerate(self.rules.agents) if self._policy_of[agent] == name]
         n = len(self.rules.agents)
         columns = (n * np.arange(self.settings.num_envs)[:, None] + agents).reshape(-1)
-        given = self.settings
+        rate = self.settings.learning_rate
         model = self.algorithm(
             self.policy_class,
             None,
-            learning_rate=_linear(given.learning_rate) if given.anneal else given.learning_rate,
-            n_steps=given.n_steps,
-            batch_size=given.batch_size,
-            n_epochs=given.n_epochs,
-            gamma=given.gamma,
-            gae_lambda=given.gae_lambda,
-            clip_range=given.clip_range,
-            ent_coef=given.ent_coef,
-            vf_coef=given.vf_coef,
-            max_grad_norm=given.max_grad_norm,
-            target_kl=given.target_kl,
-            policy_kwargs={"net_arch": list(given.net_arch)},
-            seed=int(generator(self.seed, "init", place).integers(2**31)),
-            device=given.device,
+            learning_rate=_linear(rate) if self.settings.anneal else rate,
+            policy_kwargs={"net_arch": list(self.settings.net_arch)},
+            seed=int(generator(self.seed, "init", index).integers(2**31)),
             _init_setup_model=False,
+            **{name: getattr(self.settings, name) for name in SAME},
         )
         # What Stable-Baselines3 reads off a VecEnv. It gets none: its loop is not used.
         model.observation_space = self.layout.observation_space
@@ -151,10 +148,10 @@ class SB3PPO:
         """Rollouts and updates as long as whole rollouts fit into ``steps``, at least one."""
         per_rollout = self.settings.num_envs * self.settings.n_steps
         last = max(1, self.steps // per_rollout) * per_rollout
-        seen = self._begin()
+        obs = self._begin()
         while self.env_steps < last:
             with self._generators:
-                seen, episodes, seconds = self._collect(seen)
+                obs, episodes, seconds = self._collect(obs)
                 self.env_steps += per_rollout
                 clock = time.perf_counter()
                 metrics = self._update()
@@ -162,19 +159,19 @@ class SB3PPO:
             yield Update(self.env_steps, episodes, metrics, seconds)
 
     def _begin(self) -> dict[str, Array]:
-        """The observations to go on from; begins episodes where there are none."""
+        """Return the observations [C, ...] to go on from; begin episodes where there are none."""
         if self._vec_env is None:
             self._vec_env = self._make_vec_env()
         if self._resumed is not None and isinstance(self._vec_env, BatchVecEnv):
             try:
-                seen = self._vec_env.restore(self._resumed)
+                obs = self._vec_env.restore(self._resumed)
             except ValueError as error:
                 raise CheckpointError(str(error)) from error
         else:
-            seen = self._vec_env.reset()
+            obs = self._vec_env.reset()
             self._starts = np.ones(self._vec_env.num_envs, dtype=bool)
         self._resumed = None
-        return seen
+        return obs
 
     def _make_vec_env(self) -> ColumnVecEnv:
         num_envs, agent_id = self.settings.num_envs, self.settings.agent_id
@@ -187,9 +184,12 @@ class SB3PPO:
             return vectorize(env, num_envs, self.settings.cpus, self.seed, agent_id)
 
     def _collect(
-        self, seen: dict[str, Array]
+        self, obs: dict[str, Array]
     ) -> tuple[dict[str, Array], list[Episode], dict[str, float]]:
-        """Fill the rollout buffers of those that train; what is seen next, and what ended."""
+        """Fill the rollout buffers of the policies that train.
+
+        Returns the next observations [C, ...], the episodes that ended, and seconds spent.
+        """
         vec_env, starts = self._vec_env, self._starts
         assert vec_env is not None
         assert starts is not None
@@ -200,47 +200,53 @@ class SB3PPO:
             learner.model.rollout_buffer.reset()
         for _ in range(self.settings.n_steps):
             clock = time.perf_counter()
-            actions = np.empty(vec_env.num_envs, dtype=np.int64)
+            actions = np.empty(vec_env.num_envs, dtype=np.int64)  # [C]
             chosen = {}
             for name, learner in self._learners.items():
-                own = {key: values[learner.columns] for key, values in seen.items()}
+                own = {key: values[learner.columns] for key, values in obs.items()}
                 chosen[name] = (own, *self._choose(learner.model, own))
                 actions[learner.columns] = chosen[name][1]
             seconds["inference"] += time.perf_counter() - clock
 
             clock = time.perf_counter()
-            seen, rewards, dones, infos = vec_env.step(actions)  # type: ignore[assignment]
-            _require_finite(rewards, seen, infos, dones, self.rules.agents)
+            obs, rewards, dones, infos = vec_env.step(actions)  # type: ignore[assignment]
+            _require_finite(rewards, obs, infos, dones, self.rules.agents)
             episodes += _ended(infos, dones, self.rules.agents)
             seconds["env"] += time.perf_counter() - clock
 
             clock = time.perf_counter()
             for name, learner in self._learners.items():
                 if learner.trained:
-                    at = learner.columns
-                    paid = self._with_value_at_cut(learner, rewards, dones, infos)
-                    self._add(learner.model, chosen[name], paid, starts[at])
+                    own, taken, values, log_probs = chosen[name]
+                    learner.model.rollout_buffer.add(
+                        own,
+                        taken.reshape(-1, 1),
+                        self._bootstrapped(learner, rewards, dones, infos),
+                        starts[learner.columns],
+                        values,
+                        log_probs,
+                        **self._masks(own),
+                    )
             starts = dones
             seconds["inference"] += time.perf_counter() - clock
         self._starts = starts
         for learner in self._learners.values():
             if learner.trained:
-                own = {key: values[learner.columns] for key, values in seen.items()}
-                values = self._values(learner.model, own)
+                own = {key: values[learner.columns] for key, values in obs.items()}
                 learner.model.rollout_buffer.compute_returns_and_advantage(
-                    values, starts[learner.columns]
+                    self._values(learner.model, own), starts[learner.columns]
                 )
-        return seen, episodes, seconds
+        return obs, episodes, seconds
 
     def _choose(self, model: Any, own: dict[str, Array]) -> tuple[Array, Any, Any]:
-        """Actions int64 [P], values and log-probabilities (tensors) for observations [P, ...]."""
+        """Return actions int64 [P], values and log-probabilities (tensors) for own [P, ...]."""
         tensors, _ = model.policy.obs_to_tensor(own)
         with torch.no_grad():
             actions, values, log_probs = model.policy(tensors, **self._masks(own))
         return actions.cpu().numpy(), values, log_probs
 
     def _masks(self, own: dict[str, Array]) -> dict[str, Array]:
-        """What the policy is handed besides the observation."""
+        """Return what policy and buffer get besides the observations [P, ...]."""
         return {}
 
     def _values(self, model: Any, own: dict[str, Array]) -> torch.Tensor:
@@ -249,36 +255,26 @@ class SB3PPO:
             values: torch.Tensor = model.policy.predict_values(tensors)
         return values
 
-    def _with_value_at_cut(
+    def _bootstrapped(
         self, learner: Learner, rewards: Array, dones: Array, infos: list[dict[str, Any]]
     ) -> Array:
-        """The rewards [P] of a policy's columns; where the time limit cut, with the value of what
-        was seen last."""
-        paid: Array = rewards[learner.columns].copy()
+        """Return the rewards [P] of a policy's columns; where the time limit cut, with the
+        discounted value of the last observation."""
+        own: Array = rewards[learner.columns].copy()
         cut = [
-            place
-            for place, column in enumerate(learner.columns.tolist())
+            i
+            for i, column in enumerate(learner.columns.tolist())
             if dones[column] and infos[column]["TimeLimit.truncated"]
         ]
         if cut:
-            last = [infos[learner.columns[place]]["terminal_observation"] for place in cut]
-            stacked = {key: np.stack([seen[key] for seen in last]) for key in last[0]}
+            last = [infos[learner.columns[i]]["terminal_observation"] for i in cut]
+            stacked = {key: np.stack([obs[key] for obs in last]) for key in last[0]}
             values = self._values(learner.model, stacked).cpu().numpy().reshape(-1)
-            paid[cut] += self.settings.gamma * values
-        return paid
-
-    def _add(self, model: Any, chosen: tuple[Any, ...], paid: Array, starts: Array) -> None:
-        own, actions, values, log_probs = chosen
-        model.rollout_buffer.add(
-            own, actions.reshape(-1, 1), paid, starts, values, log_probs, **self._stored(own)
-        )
-
-    def _stored(self, own: dict[str, Array]) -> dict[str, Array]:
-        """What the buffer keeps besides the observation."""
-        return {}
+            own[cut] += self.settings.gamma * values
+        return own
 
     def _update(self) -> dict[str, float]:
-        """Stable-Baselines3's epochs of minibatches for each policy that trains; its figures."""
+        """Run Stable-Baselines3's epochs of minibatches for each policy that trains."""
         metrics: dict[str, float] = {}
         for name, learner in self._learners.items():
             if not learner.trained:
@@ -350,8 +346,8 @@ class SB3MaskablePPO(SB3PPO):
     algorithm: ClassVar[type] = MaskablePPO
     policy_class: ClassVar[type] = MaskablePolicy
 
-    def _learner(self, name: str, place: int, trained: bool) -> Learner:
-        learner = super()._learner(name, place, trained)
+    def _learner(self, name: str, index: int, trained: bool) -> Learner:
+        learner = super()._learner(name, index, trained)
         size = self.settings.batch_size
         decisions = len(learner.columns) * self.settings.n_steps
         if trained and decisions % size == 1:  # MaskablePPO normalises it to NaN
@@ -362,9 +358,7 @@ class SB3MaskablePPO(SB3PPO):
         return learner
 
     def _masks(self, own: dict[str, Array]) -> dict[str, Array]:
-        return {"action_masks": own["action_mask"].astype(bool)}
-
-    _stored = _masks
+        return {"action_masks": own[MASK].astype(bool)}
 
 
 # --- Parts ---------------------------------------------------------------------------------------
@@ -378,17 +372,17 @@ def _linear(value: float) -> Any:
 def _ended(
     infos: Sequence[Mapping[str, Any]], dones: Array, agents: Sequence[str]
 ) -> list[Episode]:
-    """The episodes that ended in a step; all agents of a copy end together."""
+    """Return the episodes that ended in a step; all agents of a copy end together."""
     n = len(agents)
     episodes = []
     for first in range(0, len(dones), n):
         if dones[first]:
-            told = infos[first : first + n]
+            own = infos[first : first + n]
             episodes.append(
                 Episode(
-                    {agent: each["episode"]["r"] for agent, each in zip(agents, told, strict=True)},
-                    told[0]["episode"]["l"],
-                    {key: float(sum(e["kpis"][key] for e in told)) for key in told[0]["kpis"]},
+                    {agent: each["episode"]["r"] for agent, each in zip(agents, own, strict=True)},
+                    own[0]["episode"]["l"],
+                    {key: float(sum(e["kpis"][key] for e in own)) for key in own[0]["kpis"]},
                 )
             )
     return episodes
@@ -418,14 +412,14 @@ def _require_finite(
         raise NonFiniteError(f"copy {copy}, {agents[agent]}: the {wrong[0][1]}")
 
 
-class _interrupts_ignored:
-    """While worker processes are started, so that they inherit it."""
-
-    def __enter__(self) -> None:
-        self._main = threading.current_thread() is threading.main_thread()
-        if self._main:
-            self._before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def __exit__(self, *_: object) -> None:
-        if self._main:
-            signal.signal(signal.SIGINT, self._before)
+@contextlib.contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Ignore SIGINT while worker processes are started, so that they inherit it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

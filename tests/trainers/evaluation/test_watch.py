@@ -227,14 +227,14 @@ def test_a_run_shows_its_own_team(tmp_path: Path) -> None:
         trainer="ippo",
         steps=64,
         seed=0,
-        env={**SMALL, "walls": "mask"},
+        env_kwargs={**SMALL, "walls": "mask"},
         out=tmp_path / "run",
         num_envs=8,
         n_steps=4,
     )
     shown, _ = told(run.folder)
     player = Player(run.policies, True)
-    score = evaluate_team(run.config.task.rules(), player, episodes=1, seed=0)
+    score = evaluate_team(run.config.env_config.rules(), player, episodes=1, seed=0)
     assert shown.returns == pytest.approx(score.returns)
     assert shown.policies == f"ippo of {run.folder}"
     sampled = [told(run, sampled=True, seed=seed)[0].returns for seed in range(4)]

@@ -199,7 +199,7 @@ def test_evaluate_shows_a_table_for_each_seat(tmp_path: Path) -> None:
 
 
 def test_evaluate_says_who_is_left_out(tmp_path: Path) -> None:
-    run = small_run(tmp_path / "run", "tictactoe_v0", env={"size": 4})
+    run = small_run(tmp_path / "run", "tictactoe_v0", env_kwargs={"size": 4})
     printed = " ".join(within("evaluate", run.folder, "--episodes", "4").split())
     assert "perfect play on 4 x 4 = 16 fields" in printed
     assert "mappo, greedy" in printed
@@ -208,7 +208,9 @@ def test_evaluate_says_who_is_left_out(tmp_path: Path) -> None:
 def test_other_games_are_judged_beside_their_teams_of_reference_players(tmp_path: Path) -> None:
     from corral.trainers.evaluation.judge import evaluate
 
-    run = small_run(tmp_path / "run", "arena_v0", env={"width": 3, "height": 3, "max_cycles": 9})
+    run = small_run(
+        tmp_path / "run", "arena_v0", env_kwargs={"width": 3, "height": 3, "max_cycles": 9}
+    )
     scores: Any = evaluate(run, episodes=5)
     assert [score.policy for score in scores] == [
         *("mappo, greedy", "mappo, sampled"),

@@ -196,8 +196,12 @@ OPPONENTS = [
     ("rps_v0", {"player_0": "random"}, {"memory": 4, "critic_input": "observations+actions"}),
     # Draws among best moves; the preset's bonus fades with the steps that are planned.
     ("tictactoe_v0", {"player_1": "perfect"}, {"ent_coef_end": None}),
-    ("arena_v0", {"agent_2": "chase"}, {"env": {"width": 3, "height": 3, "max_cycles": 9}}),
-    ("arena_v0", {"agent_1": "nearest"}, {"env": {"width": 3, "height": 3, "max_cycles": 9}}),
+    ("arena_v0", {"agent_2": "chase"}, {"env_kwargs": {"width": 3, "height": 3, "max_cycles": 9}}),
+    (
+        "arena_v0",
+        {"agent_1": "nearest"},
+        {"env_kwargs": {"width": 3, "height": 3, "max_cycles": 9}},
+    ),
 ]
 
 
@@ -205,7 +209,7 @@ OPPONENTS = [
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(
     tmp_path: Path, environment: str, opponents: dict[str, str], given: dict[str, Any]
 ) -> None:
-    given = {"environment": environment, "opponents": opponents, "anneal": False, **given}
+    given = {"env": environment, "opponents": opponents, "anneal": False, **given}
     whole = run_of(tmp_path / "whole", updates=4, checkpoint_every=ROLLOUT, **given)
     part = run_of(tmp_path / "part", updates=2, checkpoint_every=ROLLOUT, **given)
     resume(part.folder, steps=4 * ROLLOUT)

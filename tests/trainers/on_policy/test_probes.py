@@ -105,8 +105,8 @@ def test_they_are_trained_by_name(name: str, tmp_path: Path) -> None:
     small = {"num_envs": 4, "n_steps": 4, "device": "cpu"}
     run = train(name, trainer="ippo", steps=32, out=tmp_path / "run", progress=False, **small)
     read = load_run(run.folder)
-    assert read.config.task.environment == name
-    assert read.config.task.rules().illegal == "raise"
+    assert read.config.env_config.env == name
+    assert read.config.env_config.rules().illegal == "raise"
     assert list(read.progress["env_steps"]) == [16, 32]
 
 

@@ -101,7 +101,7 @@ def test_a_seed_decides_everything_and_nothing_else_does() -> None:
     [
         {"trainer": "mappo"},
         {"trainer": "ippo", "policies": "separate"},
-        {"environment": PileRules(illegal="raise"), "memory": 4},
+        {"env": PileRules(illegal="raise"), "memory": 4},
     ],
 )
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(
@@ -121,7 +121,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(
     assert run.stopped_by == signal.SIGINT
     assert len(rows(run)) == 2
     assert everything(run) != everything(whole)
-    resume(run.folder, rules=given.get("environment"))
+    resume(run.folder, rules=given.get("env"))
     assert everything(run) == everything(whole)
     assert rows(run) == rows(whole)
 
@@ -173,7 +173,7 @@ def test_checkpoints_that_do_not_fit_are_refused_before_anything_changes() -> No
 
 def test_a_run_is_read_back_evaluated_and_exported(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", policies={"node_0": "a", "node_1": "b", "node_2": "a"})
-    seen = Batch(run.config.task.rules(), 8, 3).reset()
+    seen = Batch(run.config.env_config.rules(), 8, 3).reset()
     chances = run.policies["node_0"].act(seen["node_0"], deterministic=True).extra["probabilities"]
     again = corral.load_run(run.folder).policies["node_0"]
     told = again.act(seen["node_0"], deterministic=True).extra["probabilities"]
@@ -220,7 +220,7 @@ def test_it_comes_near_the_optimum_of_the_bundled_trace(tmp_path: Path) -> None:
     result = corral.evaluate(run, references=("overflow/equal",), optimum_windows=1)
     shares = {score.policy: score.share_of_optimum for score in result}
     assert shares["mappo, greedy"] > 0.995
-    assert isinstance(run.config.task.rules(), DfaasRules)
+    assert isinstance(run.config.env_config.rules(), DfaasRules)
 
 
 def test_third_party_environments_are_played_through_zoo_batches() -> None:

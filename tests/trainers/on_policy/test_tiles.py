@@ -42,13 +42,13 @@ def test_a_team_learns_a_little_and_all_stays_finite(tmp_path: Path, trainer: st
     assert np.isfinite(told.to_numpy(dtype=float)).all()
     assert len(figures) == 8
     assert figures["kpi_illegal_actions"].dropna().eq(0).all()
-    score = evaluate_team(run.config.task.rules(), run.policies, episodes=32)
+    score = evaluate_team(run.config.env_config.rules(), run.policies, episodes=32)
     assert score.illegal_actions == 0
 
 
 def test_a_partner_with_nothing_to_choose_is_trained_with(tmp_path: Path) -> None:
     """levels=1: one action, no entropy, a ratio of 1; and a team that can be judged."""
-    run = small_run(tmp_path / "run", updates=4, env={"levels": 1})
+    run = small_run(tmp_path / "run", updates=4, env_kwargs={"levels": 1})
     assert (run.progress["level_0/entropy"] == 0).all()
     assert (run.progress["level_0/approx_kl"].abs() == 0).all()
     assert (run.progress["tile_0/entropy"] > 0.5).all()
@@ -56,7 +56,7 @@ def test_a_partner_with_nothing_to_choose_is_trained_with(tmp_path: Path) -> Non
     assert np.isfinite(run.progress[losses].to_numpy()).all()
     rows = corral.evaluate(run, episodes=8)
     assert [row.illegal_actions for row in rows] == [0] * len(rows)
-    assert load_run(run.folder).config.task.arguments["levels"] == 1
+    assert load_run(run.folder).config.env_config.env_kwargs["levels"] == 1
 
 
 def test_a_run_goes_on_as_if_it_had_never_stopped(tmp_path: Path) -> None:
@@ -69,12 +69,12 @@ def test_a_run_keeps_the_images_it_was_trained_on(tmp_path: Path) -> None:
     images = np.random.default_rng(0).random((4, 3, 32, 32))
     np.save(tmp_path / "images.npy", images)
     for name, given in (("array", images), ("file", str(tmp_path / "images.npy"))):
-        run = small_run(tmp_path / name, updates=1, env={"templates": given})
+        run = small_run(tmp_path / name, updates=1, env_kwargs={"templates": given})
         config = json.loads((run.folder / "config.json").read_text())
-        assert config["arguments"]["templates"]["file"] == "templates.npy"
+        assert config["env_kwargs"]["templates"]["file"] == "templates.npy"
     (tmp_path / "images.npy").unlink()
     loaded = load_run(tmp_path / "file")
-    rules = loaded.config.task.rules()
+    rules = loaded.config.env_config.rules()
     assert isinstance(rules, TilesRules)
     np.testing.assert_array_equal(rules.templates, images)
     resumed = resume(tmp_path / "file", steps=128)
@@ -95,7 +95,7 @@ def test_a_learned_team_knows_more_than_a_raster_at_equal_values(tmp_path: Path)
     run = train(
         "tiles_v0", trainer="mappo", policies="separate", steps=70_000, out=tmp_path / "run"
     )
-    score = evaluate_team(run.config.task.rules(), run.policies, episodes=512, num_envs=256)
+    score = evaluate_team(run.config.env_config.rules(), run.policies, episodes=512, num_envs=256)
     assert score.illegal_actions == 0
     assert score.kpis["correct"] > 0.92  # raster-1: 0.85, with 152 values
     assert score.return_team > 4.05  # raster-1: 3.87, random 3.15

@@ -13,11 +13,11 @@ import torch
 
 from corral.envs.batch import Batch
 from corral.errors import UnsupportedSpaceError
-from corral.trainers.base import make_settings
 from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.scores import evaluate_team
 from corral.trainers.on_policy import maths
 from corral.trainers.on_policy.trainer import IPPO, MAPPO
+from corral.trainers.settings import make_settings
 from support.mappo_teams import (
     CRITICS,
     TRAINERS,

@@ -82,9 +82,8 @@ def test_documents_come_back(tmp_path: Path) -> None:
 
 
 def test_importing_it_brings_neither_torch_nor_safetensors() -> None:
-    code = (
-        "import sys, corral.trainers.runs.checkpoint; print({'torch', 'safetensors'} & {*sys.modules})"
-    )
+    heavy = "{'torch', 'safetensors'}"
+    code = f"import sys, corral.trainers.runs.checkpoint; print({heavy} & {{*sys.modules}})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 

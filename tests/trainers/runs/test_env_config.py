@@ -12,17 +12,17 @@ import pytest
 from corral.data import Trace, load_trace, write_trace
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.errors import RunError, ScaleError, TraceError, UnknownNameError
-from corral.trainers.runs.env_config import Task
+from corral.trainers.runs.env_config import EnvConfig
 from support.loads import small_trace
 from support.steady_rules import SteadyRules
 
 
-def split(task: Task) -> tuple[Any, Any]:
-    return task.arguments["rows"], task.held_out["rows"]
+def split(task: EnvConfig) -> tuple[Any, Any]:
+    return task.env_kwargs["rows"], task.held_out["rows"]
 
 
-def of_length(steps: int, env: dict[str, Any] | None = None, **given: Any) -> Task:
-    return Task.of("dfaas_v0", {"trace": small_trace(steps=steps), **(env or {})}, **given)
+def of_length(steps: int, env: dict[str, Any] | None = None, **given: Any) -> EnvConfig:
+    return EnvConfig.of("dfaas_v0", {"trace": small_trace(steps=steps), **(env or {})}, **given)
 
 
 @pytest.mark.parametrize(
@@ -72,13 +72,13 @@ def test_wrong_rows_are_named(env: dict[str, Any], held_out: Any, message: str) 
 
 
 def test_the_last_days_are_held_out_of_a_bundled_trace() -> None:
-    task = Task.of("dfaas_v0")
+    task = EnvConfig.of("dfaas_v0")
     length = len(load_trace("edge3"))
     assert split(task) == ((0, int(0.7 * length)), (int(0.7 * length), length))
     assert task.trace == load_trace("edge3")
     # Defaults are written down: a later default must not change what a run is.
-    assert task.arguments["max_level"] == 100
-    assert task.arguments["second_offer"] is True
+    assert task.env_kwargs["max_level"] == 100
+    assert task.env_kwargs["second_offer"] is True
 
 
 def test_scales_come_of_the_whole_trace() -> None:
@@ -86,11 +86,11 @@ def test_scales_come_of_the_whole_trace() -> None:
     arrivals = load.arrivals.copy()
     arrivals[35, 1] = 99  # among the rows held out
     peak = Trace(load.nodes, arrivals, load.capacity, load.times)
-    task = Task.of("dfaas_v0", {"trace": peak})
+    task = EnvConfig.of("dfaas_v0", {"trace": peak})
     assert task.rules().load_scale == 99  # type: ignore[attr-defined]
     assert task.rules().levels == task.rules(**task.held_out).levels  # type: ignore[attr-defined]
     with pytest.raises(ScaleError):
-        Task.of("dfaas_v0", {"trace": peak, "load_scale": 50})
+        EnvConfig.of("dfaas_v0", {"trace": peak, "load_scale": 50})
 
 
 def test_training_ends_at_an_illegal_action_and_keeps_no_flow() -> None:
@@ -103,9 +103,9 @@ def test_training_ends_at_an_illegal_action_and_keeps_no_flow() -> None:
 # --- As JSON -------------------------------------------------------------------------------------
 
 
-def round_trip(task: Task, folder: Path) -> Task:
+def round_trip(task: EnvConfig, folder: Path) -> EnvConfig:
     folder.mkdir(exist_ok=True)
-    return Task.read(json.loads(json.dumps(task.write(folder), allow_nan=False)), folder)
+    return EnvConfig.read(json.loads(json.dumps(task.write(folder), allow_nan=False)), folder)
 
 
 def without_capacity(steps: int = 40) -> Trace:
@@ -127,11 +127,11 @@ def without_capacity(steps: int = 40) -> Trace:
     ],
 )
 def test_what_is_read_back_plays_the_same(tmp_path: Path, env: dict[str, Any]) -> None:
-    task = Task.of("dfaas_v0", env)
+    task = EnvConfig.of("dfaas_v0", env)
     back = round_trip(task, tmp_path / "run")
-    assert back.environment == task.environment
+    assert back.env == task.env
     assert back.held_out == task.held_out
-    assert back.arguments == task.arguments
+    assert back.env_kwargs == task.env_kwargs
     assert back.trace is not None
     assert back.trace.name == task.trace.name  # type: ignore[union-attr]
     one, two = task.rules(), back.rules()
@@ -146,12 +146,12 @@ def test_what_is_read_back_plays_the_same(tmp_path: Path, env: dict[str, Any]) -
 
 def test_only_loads_that_do_not_come_along_are_copied(tmp_path: Path) -> None:
     (tmp_path / "bundled").mkdir()
-    Task.of("dfaas_v0", {"trace": "edge3"}).write(tmp_path / "bundled")
+    EnvConfig.of("dfaas_v0", {"trace": "edge3"}).write(tmp_path / "bundled")
     assert list((tmp_path / "bundled").iterdir()) == []
     # Another load of a bundled name is not taken for the bundled one.
     load = small_trace()
     named = Trace(load.nodes, load.arrivals, load.capacity, load.times, name="edge3")
-    back = round_trip(Task.of("dfaas_v0", {"trace": named}), tmp_path / "own")
+    back = round_trip(EnvConfig.of("dfaas_v0", {"trace": named}), tmp_path / "own")
     assert back.trace == load
     assert [path.name for path in (tmp_path / "own").iterdir()] == ["trace.csv.gz"]
 
@@ -159,10 +159,10 @@ def test_only_loads_that_do_not_come_along_are_copied(tmp_path: Path) -> None:
 def test_a_file_is_not_needed_any_more(tmp_path: Path) -> None:
     file = tmp_path / "mine.csv"
     write_trace(small_trace(), file)
-    task = Task.of("dfaas_v0", {"trace": str(file)})
+    task = EnvConfig.of("dfaas_v0", {"trace": str(file)})
     saved = json.loads(json.dumps(task.write(tmp_path)))
     file.unlink()
-    back = Task.read(saved, tmp_path)
+    back = EnvConfig.read(saved, tmp_path)
     assert back.trace == small_trace()
     assert back.trace is not None
     assert back.trace.name == "mine"
@@ -171,17 +171,17 @@ def test_a_file_is_not_needed_any_more(tmp_path: Path) -> None:
     (tmp_path / "trace.csv.gz").unlink()
     write_trace(other, tmp_path / "trace.csv.gz")
     with pytest.raises(TraceError, match=r"not the load that the run was trained on.*"):
-        Task.read(saved, tmp_path)
+        EnvConfig.read(saved, tmp_path)
     (tmp_path / "trace.csv.gz").unlink()
     with pytest.raises(TraceError, match=r"trace\.csv\.gz"):
-        Task.read(saved, tmp_path)
+        EnvConfig.read(saved, tmp_path)
 
 
 def test_a_bundled_load_that_changed_is_refused(tmp_path: Path) -> None:
-    saved = Task.of("dfaas_v0", {"trace": "edge3"}).write(tmp_path)
-    saved["arguments"]["trace"]["digest"] = 64 * "0"
+    saved = EnvConfig.of("dfaas_v0", {"trace": "edge3"}).write(tmp_path)
+    saved["env_kwargs"]["trace"]["digest"] = 64 * "0"
     with pytest.raises(TraceError, match=r"edge3.*not the load"):
-        Task.read(saved, tmp_path)
+        EnvConfig.read(saved, tmp_path)
 
 
 # --- Rules of one's own --------------------------------------------------------------------------
@@ -189,17 +189,19 @@ def test_a_bundled_load_that_changed_is_refused(tmp_path: Path) -> None:
 
 def test_rules_of_ones_own(tmp_path: Path) -> None:
     rules = SteadyRules()
-    task = Task.of(rules)
+    task = EnvConfig.of(rules)
     assert task.rules() is rules
     assert task.trace is None
     saved = json.loads(json.dumps(task.write(tmp_path)))
     assert list(tmp_path.iterdir()) == []
-    assert Task.read(saved, tmp_path, rules).rules() is rules
+    assert EnvConfig.read(saved, tmp_path, rules).rules() is rules
     with pytest.raises(RunError, match=r"steady_v0: .*load_run\(folder, rules\)"):
-        Task.read(saved, tmp_path)
+        EnvConfig.read(saved, tmp_path)
     with pytest.raises(RunError, match="the rules given are dfaas_v0"):
-        Task.read(saved, tmp_path, DfaasRules("edge3"))
-    with pytest.raises(ValueError, match="give the name 'dfaas_v0' and its arguments as env="):
-        Task.of(DfaasRules("edge3"))
+        EnvConfig.read(saved, tmp_path, DfaasRules("edge3"))
+    with pytest.raises(
+        ValueError, match="give the name 'dfaas_v0' and its arguments as env_kwargs="
+    ):
+        EnvConfig.of(DfaasRules("edge3"))
     with pytest.raises(UnknownNameError, match="dfaas_v0"):
-        Task.of("dfaas")
+        EnvConfig.of("dfaas")

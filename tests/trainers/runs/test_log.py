@@ -15,10 +15,10 @@ pytest.importorskip("tensorboard", reason="needs the extra sb3")
 
 from tensorboard.backend.event_processing import event_accumulator as accumulators
 
-from corral.trainers.runs import log as progress
-from corral.trainers.runs.log import Log, Statistics
 from corral.trainers.base import Episode, Update
 from corral.trainers.driver import resume
+from corral.trainers.runs import log as progress
+from corral.trainers.runs.log import Log, Statistics
 from support.runs import ROLLOUT, PaidRules, rows, small_run
 
 
@@ -80,9 +80,7 @@ def test_statistics_go_through_json() -> None:
 
 
 def test_a_run_of_constant_pay(tmp_path: Path) -> None:
-    run = small_run(
-        tmp_path / "run", environment=PaidRules((1.0, -0.5)), policies="separate", updates=3
-    )
+    run = small_run(tmp_path / "run", env=PaidRules((1.0, -0.5)), policies="separate", updates=3)
     kept = rows(run)
     for number, row in enumerate(kept, start=1):
         # 4 copies, 16 steps a rollout, 4 steps an episode; "half" is t / 2 for both agents.
@@ -233,7 +231,7 @@ def test_a_run_resumed_within_the_second_is_read_in_order(
 
 
 def test_without_a_terminal_a_line_for_every_tenth(capsys: pytest.CaptureFixture[str]) -> None:
-    bar = progress.Bar(1000, shown=True)
+    bar = progress.Bar(1000, visible=True)
     for step in range(50, 1050, 50):
         bar.show({"env_steps": step, "env_steps_per_s": 1234.5}, None)
     bar.close()
@@ -241,7 +239,7 @@ def test_without_a_terminal_a_line_for_every_tenth(capsys: pytest.CaptureFixture
     assert len(lines) == 10
     assert lines[0] == "100 of 1,000 env steps, 1,234/s, return -"
     assert max(map(len, lines)) <= 80
-    silent = progress.Bar(1000, shown=False)
+    silent = progress.Bar(1000, visible=False)
     silent.show({"env_steps": 500, "env_steps_per_s": 1.0}, 3.0)
     silent.close()
     assert capsys.readouterr().err == ""

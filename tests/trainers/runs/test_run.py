@@ -17,8 +17,9 @@ import torch
 
 from corral.data import Trace, write_trace
 from corral.errors import CheckpointError, CorralError, RunError, TraceError
-from corral.trainers.runs.run import RunConfig, is_run, load_run, new_folder
 from corral.trainers.driver import resume
+from corral.trainers.runs.files import new_folder
+from corral.trainers.runs.run import RunConfig, is_run, load_run
 from support.loads import small_trace
 from support.runs import PaidRules, observations, rows, small_run, trace_file
 
@@ -28,7 +29,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run on a CSV file that is no longer there."""
     folder = tmp_path_factory.mktemp("runs")
     trace = trace_file(folder)
-    small_run(folder / "run", env={"trace": str(trace)}, updates=2, policies="separate")
+    small_run(folder / "run", env_kwargs={"trace": str(trace)}, updates=2, policies="separate")
     trace.unlink()
     return folder / "run"
 
@@ -57,15 +58,15 @@ def test_a_run_stands_alone(made: Path, run_folder: Path, monkeypatch: pytest.Mo
         "trace.csv.gz",
     ]
     assert played(Path("run")) == played(made)
-    assert load_run(run_folder).config.task.trace == small_trace()
+    assert load_run(run_folder).config.env_config.trace == small_trace()
     assert len(rows(resume(run_folder, steps=192))) == 3
 
 
 def test_a_run_of_a_trace_object_stands_alone(tmp_path: Path) -> None:
     load = small_trace()
     named = Trace(load.nodes, load.arrivals, load.capacity, load.times, name="edge3")
-    run = small_run(tmp_path / "run", env={"trace": named}, updates=1)
-    assert load_run(run.folder).config.task.trace == load
+    run = small_run(tmp_path / "run", env_kwargs={"trace": named}, updates=1)
+    assert load_run(run.folder).config.env_config.trace == load
     assert played(run.folder)
 
 
@@ -111,8 +112,9 @@ def test_folders_that_are_no_runs(tmp_path: Path) -> None:
         ("[]", "names no format"),
         ("{}", "names no format"),
         ('{"format": "1"}', "names no format"),
-        ('{"format": 1}', "is damaged"),
-        ('{"format": 2}', "is of format 2, this corral reads up to 1: install a newer one"),
+        ('{"format": 1}', "an earlier, unreleased version of corral made this run.*Train it again"),
+        ('{"format": 2}', "is damaged"),
+        ('{"format": 3}', "is of format 3, this corral reads up to 2: install a newer one"),
         (100_000 * "[", "cannot be read"),
         ("\udcff", "cannot be read"),
     ],
@@ -150,8 +152,14 @@ def changed(values: Any, places: list[str]) -> list[tuple[str, Any]]:
 def test_a_damaged_config_never_ends_in_anything_but_an_error_of_corral(run_folder: Path) -> None:
     path = run_folder / "config.json"
     values = json.loads(path.read_text())
-    places = [*values, "arguments/trace", "arguments/trace/digest", "arguments/trace/file"]
-    places += ["arguments/trace/name", "arguments/rows", "arguments/queue", "held_out/rows"]
+    places = [*values, "env_kwargs/trace", "env_kwargs/trace/digest", "env_kwargs/trace/file"]
+    places += [
+        "env_kwargs/trace/name",
+        "env_kwargs/trace/type",
+        "env_kwargs/rows",
+        "env_kwargs/queue",
+        "held_out/rows",
+    ]
     places += ["policies/node_1", "settings/net_arch", "settings/num_envs", "settings/gamma"]
     loaded = []
     for what, damaged in changed(values, places):
@@ -165,9 +173,8 @@ def test_a_damaged_config_never_ends_in_anything_but_an_error_of_corral(run_fold
         loaded.append(what)
     # What a run plays does not hang on these.
     harmless = ("seed", "steps", "versions", "held_out", "policies_to_train", "settings/gamma")
-    harmless = (*harmless, "arguments/queue", "arguments/rows", "settings/num_envs")
-    harmless = (*harmless, "arguments/trace/name", "format", "held_out/rows")
-    harmless = (*harmless, "opponents = Ellipsis")  # runs of earlier versions have none
+    harmless = (*harmless, "env_kwargs/queue", "env_kwargs/rows", "settings/num_envs")
+    harmless = (*harmless, "env_kwargs/trace/name", "held_out/rows")
     assert [what for what in loaded if not what.startswith(harmless)] == []
 
 
@@ -253,7 +260,7 @@ def test_new_folders_have_names_of_their_own(
 
 
 def test_policies_are_those_of_the_latest_checkpoint(tmp_path: Path) -> None:
-    run = small_run(tmp_path / "run", environment=PaidRules(), updates=1, anneal=False)
+    run = small_run(tmp_path / "run", env=PaidRules(), updates=1, anneal=False)
     seen = observations(run)["agent_0"]
     first = run.policies["agent_0"].act(seen, deterministic=True).extra["probabilities"]
     later = resume(run.folder, rules=PaidRules(), steps=192)

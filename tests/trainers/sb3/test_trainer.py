@@ -17,13 +17,14 @@ from stable_baselines3 import PPO
 
 from corral.envs.core import generator
 from corral.errors import CheckpointError, IllegalActionError
-from corral.trainers.base import make_settings, trainer_class
+from corral.trainers.base import trainer_class
 from corral.trainers.driver import train
 from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.scores import evaluate_team
 from corral.trainers.runs.checkpoint import Content
 from corral.trainers.runs.run import Run, load_run
 from corral.trainers.sb3.trainer import SB3PPO
+from corral.trainers.settings import make_settings
 from support.runs import SMALL, PaidRules, kept, observations, rows, small_run, weights
 from support.steady_rules import SteadyRules
 from support.turn_rules import MortalRules
@@ -77,7 +78,7 @@ def test_without_the_value_at_the_cut_it_would_be_worth_less(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        SB3PPO, "_with_value_at_cut", lambda self, learner, rewards, *_: rewards[learner.columns]
+        SB3PPO, "_bootstrapped", lambda self, learner, rewards, *_: rewards[learner.columns]
     )
     run = train(SteadyRules(), steps=STEPS, out=tmp_path / "run", **VALUES)
     # One state stands for four times in an episode: the mean of what is left of its four rewards.
@@ -114,7 +115,7 @@ def test_returns_of_agents_policies_and_team(tmp_path: Path, vec_env: str) -> No
     # Three agents earn 1, 10, 100 a step for 5 steps; rollouts of 3 steps cut across episodes.
     run = small_run(
         tmp_path / "run",
-        environment=MortalRules((3, 3, 3), lives=(5, 5, 5)),
+        env=MortalRules((3, 3, 3), lives=(5, 5, 5)),
         policies={"agent_0": "a", "agent_1": "a", "agent_2": "b"},
         n_steps=3,
         updates=1,
@@ -203,11 +204,11 @@ def test_sampling_needs_a_generator(tmp_path: Path) -> None:
 @pytest.mark.parametrize("trainer", TRAINERS)
 def test_only_legal_actions_in_training_and_after(tmp_path: Path, trainer: str) -> None:
     rules = MortalRules((6, 6), lives=(7, 7), illegal="raise")  # masks are drawn anew each episode
-    run = small_run(tmp_path / "run", trainer, environment=rules)
+    run = small_run(tmp_path / "run", trainer, env=rules)
     read = load_run(run.folder, MortalRules((6, 6), lives=(7, 7)))
     for deterministic in (True, False):
         score = evaluate_team(
-            read.config.task.rules(), Player(read.policies, deterministic), episodes=40
+            read.config.env_config.rules(), Player(read.policies, deterministic), episodes=40
         )
         assert score.illegal_actions == 0
     # These rules do notice: a team that plays action 0 whatever the mask is caught.
@@ -262,7 +263,7 @@ def test_what_is_exported_plays_the_same_in_its_library(
 def test_weights_of_another_shape_are_refused_before_anything_changes(tmp_path: Path) -> None:
     content = kept(small_run(tmp_path / "run", updates=1))
     kind = trainer_class("sb3_ppo")
-    rules = load_run(tmp_path / "run").config.task.rules()
+    rules = load_run(tmp_path / "run").config.env_config.rules()
     everyone = dict.fromkeys(rules.agents, "shared")
 
     def fresh(**changes: Any) -> Any:

@@ -1,0 +1,106 @@
+"""Settings: one field makes the check, the words and the bounds; shared words mean the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from corral.trainers.on_policy.settings import IPPOSettings, MAPPOSettings
+from corral.trainers.rllib.settings import RLlibPPOSettings
+from corral.trainers.sb3.settings import SB3Settings
+from corral.trainers.settings import (
+    SHARED,
+    about,
+    check_settings,
+    limits,
+    make_settings,
+    setting,
+)
+
+EVERY = (IPPOSettings, MAPPOSettings, SB3Settings, RLlibPPOSettings)
+
+
+@dataclass(frozen=True)
+class Small:
+    count: int = setting(3, "Number of parts.", least=2, unit="parts")
+    share: float = setting(0.5, "Share of them.", least=0, below=1)
+    bound: float | None = setting(None, "Bound on it.", above=0)
+    gamma: float = setting(0.9)
+    kind: str = setting("a", "Kind of part.", choices=("a", "b"))
+    flag: bool | None = setting(None, "Whether it is so.")
+    sizes: tuple[int, ...] = setting((4,), "Sizes of the parts.", least=1)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"count": 1}, "count=1: give a whole number, 2 or more"),
+        ({"count": 2.0}, "count=2.0: give a whole number, 2 or more"),
+        ({"count": True}, "count=True: give a whole number, 2 or more"),
+        ({"share": 1}, "share=1: give a number of 0 to below 1"),
+        ({"share": -0.5}, "share=-0.5: give a finite number, 0 or more"),
+        ({"share": float("nan")}, "share=nan: give a finite number, 0 or more"),
+        ({"share": None}, "share=None: give a finite number, 0 or more"),
+        ({"bound": 0}, "bound=0: give a number above 0, or None"),
+        ({"gamma": 1.01}, "gamma=1.01: give a number of 0 to 1"),
+        ({"gamma": "high"}, "gamma='high': give a finite number, 0 or more"),
+        ({"kind": "c"}, "kind='c': give one of 'a', 'b'"),
+        ({"flag": 1}, "flag=1: give True or False"),
+        ({"sizes": 4}, "sizes=4: give a tuple of numbers of units"),
+        ({"sizes": (4, 0)}, "sizes=0: give a whole number, 1 or more"),
+    ],
+)
+def test_values_out_of_range_are_named(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        Small(**given)
+    assert str(caught.value) == message
+
+
+def test_bounds_themselves_are_allowed_where_they_are_inside() -> None:
+    made = Small(count=2, share=0, bound=0.1, gamma=1, kind="b", flag=True, sizes=())
+    assert (made.count, made.share, made.gamma, made.sizes) == (2, 0, 1, ())
+    assert Small(bound=None, flag=None) == Small()
+
+
+def test_settings_of_json() -> None:
+    trainer = SimpleNamespace(Settings=Small)
+    assert make_settings(trainer, {"sizes": [1, 2]}).sizes == (1, 2)
+    with pytest.raises(TypeError, match="'counts'; did you mean 'count'"):
+        make_settings(trainer, {"counts": 4})
+
+
+def test_limits_in_words() -> None:
+    words = {field.name: limits(field) for field in fields(Small)}
+    assert words == {
+        "count": "2 or more parts",
+        "share": "0 to below 1",
+        "bound": "above 0",
+        "gamma": "0 to 1",
+        "kind": "one of a, b",
+        "flag": "",
+        "sizes": "1 or more",
+    }
+
+
+@pytest.mark.parametrize("settings", EVERY)
+def test_every_setting_says_what_it_is(settings: Any) -> None:
+    assert settings() == settings(**vars(settings()))
+    for field in fields(settings):
+        words = about(field)
+        assert words["help"][0].isupper(), field.name
+        assert words["help"].endswith("."), field.name
+        numbers = str(field.type).split(" | ")[0] in ("int", "float", "tuple[int, ...]")
+        assert bool(limits(field)) == (numbers or words["choices"] is not None), field.name
+
+
+def test_one_word_means_the_same_in_every_trainer() -> None:
+    for name in ("n_epochs", "learning_rate", "gamma", "gae_lambda", "clip_range", "net_arch"):
+        for settings in EVERY:
+            field = next(field for field in fields(settings) if field.name == name)
+            assert about(field) is SHARED[name]

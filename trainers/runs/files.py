@@ -1,0 +1,141 @@
+"""Files of a run: written whole or not at all, read once, and one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from corral.errors import CheckpointError, RunError
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = [
+    "locked",
+    "new_folder",
+    "read_file",
+    "reason",
+    "replace_text",
+    "sha256",
+    "sync",
+    "write_through",
+]
+
+LOCK = ".lock"
+
+
+def new_folder(name: str) -> Path:
+    """runs/<name>, or with the first free number after it; made, and empty."""
+    number = 1
+    while True:
+        folder = Path("runs") / (name if number == 1 else f"{name}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            number += 1
+        else:
+            return folder
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from training the run in ``folder``.
+
+    The system lets go of the lock with the process, however it ends; forked children do not hold
+    it. The file stays: another process might be about to take it.
+
+    Raises RunError, naming the process that has it.
+    """
+    if sys.platform == "win32":  # there runs are not locked
+        yield
+        return
+    with (folder / LOCK).open("a+") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            raise RunError(
+                f"{folder} is being trained by process {file.read().strip() or '?'}; wait for it, "
+                "or stop it"
+            ) from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+
+
+# --- Writing and reading ------------------------------------------------------------------------
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write ``text`` to ``path``, whole or not at all."""
+    unfinished = path.with_name(f".{path.name}")
+    unfinished.write_text(text, encoding="utf-8")
+    os.replace(unfinished, path)
+
+
+def write_through(path: Path, data: bytes) -> None:
+    """Write a new file through to the disk."""
+    with open(path, "xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+        if hasattr(os, "posix_fadvise"):  # so that verifying reads what the disk has
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def sync(folder: Path) -> None:
+    """Write a directory's entries through to the disk."""
+    if os.name == "nt":  # has no such call
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_file(path: Path, most: int) -> bytes:
+    """All bytes of a regular file. Links are not followed, more than ``most`` bytes not read."""
+    # A named pipe would block without O_NONBLOCK.
+    flags = os.O_RDONLY
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
+        flags |= getattr(os, name, 0)
+    try:
+        handle = os.open(path, flags)
+        try:
+            about = os.fstat(handle)
+            if not stat.S_ISREG(about.st_mode):
+                raise CheckpointError(f"{path}: is not a regular file; remove it")
+            if about.st_size > most:
+                raise CheckpointError(
+                    f"{path}: {about.st_size:,} bytes, more than {most:,}: it is damaged"
+                )
+            with open(handle, "rb", closefd=False) as file:
+                data = file.read(about.st_size + 1)
+        finally:
+            os.close(handle)
+    except (OSError, MemoryError) as error:
+        if getattr(error, "errno", None) == errno.ELOOP:
+            raise CheckpointError(f"{path}: is a link, and links are not followed") from error
+        raise CheckpointError(f"{path}: cannot be read: {reason(error)}") from error
+    if len(data) != about.st_size:
+        raise CheckpointError(f"{path}: changes while it is read")
+    return data
+
+
+def sha256(data: bytes) -> str:
+    """Return the digest as 64 hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def reason(error: BaseException) -> str:
+    """One line of an error of another library, bounded."""
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(str(text).split())[:200]

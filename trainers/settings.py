@@ -1,0 +1,195 @@
+"""Settings of trainers: a setting is said once, as a field of a dataclass.
+
+    @dataclass(frozen=True)
+    class MySettings:
+        depth: int = setting(3, "Number of moves that are searched ahead.", least=1)
+        gamma: float = setting(0.9)
+
+        def __post_init__(self) -> None:
+            check_settings(self)
+
+The field's type, default and bounds make the check, the option ``--depth`` of ``corral train``, and
+what ``--help`` and ``corral trainers`` print of it. A setting of ``SHARED`` needs no words of its
+own: it means the same in every trainer that has it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import Field, field, fields
+from numbers import Real
+from typing import Any
+
+from corral.envs.arguments import known_arguments, nonnegative_float, nonnegative_int, one_of
+
+__all__ = ["about", "check_settings", "limits", "make_settings", "setting"]
+
+
+def setting(
+    default: Any,
+    help: str | None = None,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+    choices: tuple[str, ...] | None = None,
+    unit: str | None = None,
+) -> Any:
+    """Return a dataclass field of one setting; without ``help`` it is one of ``SHARED``.
+
+    Args:
+        default: its value where none is given.
+        help: a sentence that can be read alone.
+        least: the smallest number allowed, and of units in a tuple the smallest.
+        above: a number that it must exceed.
+        most: the largest number allowed.
+        below: a number that it must stay below.
+        choices: the texts allowed.
+        unit: what a number counts.
+    """
+    if help is None:
+        return field(default=default)
+    words = {"help": help, "least": least, "above": above, "most": most, "below": below}
+    return field(default=default, metadata=words | {"choices": choices, "unit": unit})
+
+
+SHARED: dict[str, Mapping[str, Any]] = {
+    name: shared.metadata
+    for name, shared in {
+        "num_envs": setting(
+            None, "Number of environments that are played at once, B.", least=1, unit="environments"
+        ),
+        "n_steps": setting(
+            None, "Length of a rollout in each environment, T.", least=1, unit="env steps"
+        ),
+        "batch_size": setting(None, "Size of a minibatch.", least=1, unit="decisions"),
+        "n_epochs": setting(None, "Number of passes over a rollout in an update.", least=1),
+        "learning_rate": setting(None, "Step size of Adam.", least=0),
+        "anneal": setting(None, "Lower the learning rate linearly to 0 over the run."),
+        "gamma": setting(
+            None, "Discount from one decision of an agent to its next.", least=0, most=1
+        ),
+        "gae_lambda": setting(
+            None, "Decay of generalized advantage estimation per decision.", least=0, most=1
+        ),
+        "clip_range": setting(None, "Bound on the change of a probability ratio.", above=0),
+        "ent_coef": setting(
+            None, "Weight of the bonus for entropy over legal actions, at first.", least=0
+        ),
+        "ent_coef_end": setting(
+            None,
+            "Weight of the bonus for entropy at the end, linear between; none: it stays.",
+            least=0,
+        ),
+        "vf_coef": setting(None, "Weight of the value loss.", least=0),
+        "kl_coef": setting(None, "Weight of a penalty on the KL divergence, at first.", least=0),
+        "kl_target": setting(
+            None, "KL divergence that the weight kl_coef is adapted to; none: it stays.", above=0
+        ),
+        "max_grad_norm": setting(None, "Longest gradient; longer ones are scaled down.", above=0),
+        "net_arch": setting(
+            None, "Units of each hidden layer of actor and critic.", least=1, unit="units"
+        ),
+        "activation": setting(
+            None, "Activation function of the hidden layers.", choices=("relu", "tanh")
+        ),
+        "agent_id": setting(
+            None, "Add to an observation which agent it is of, where a policy has several."
+        ),
+    }.items()
+}
+"""Settings that several trainers have, under the names of Stable-Baselines3 where it has them."""
+
+
+def about(one: Field[Any]) -> Mapping[str, Any]:
+    """Return what ``setting`` was told of a field: ``help``, bounds, ``choices``, ``unit``."""
+    return one.metadata or SHARED.get(one.name, {})
+
+
+def limits(one: Field[Any]) -> str:
+    """Return in words what a setting may be; "" where its type says it all."""
+    words = about(one)
+    if words.get("choices"):
+        return "one of " + ", ".join(words["choices"])
+    low, high = _interval(words)
+    text = f"{low} to {high}" if low and high else low
+    if low and not high and not low.startswith("above"):
+        text = f"{low} or more"
+    return " ".join(part for part in (text, words.get("unit")) if part)
+
+
+def _interval(words: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the lower and the upper bound in words, "" where there is none."""
+    low = high = ""
+    if words.get("least") is not None:
+        low = f"{words['least']:g}"
+    if words.get("above") is not None:
+        low = f"above {words['above']:g}"
+    if words.get("most") is not None:
+        high = f"{words['most']:g}"
+    if words.get("below") is not None:
+        high = f"below {words['below']:g}"
+    return low, high
+
+
+# --- Values --------------------------------------------------------------------------------------
+
+
+def make_settings(trainer: Any, given: Mapping[str, Any]) -> Any:
+    """Return the settings of a class of trainers, with the ``given`` values.
+
+    Raises TypeError with the nearest name for one that it does not have, ValueError for a value
+    that is out of range.
+    """
+    known_arguments(trainer.Settings, list(given))
+    types = {one.name: str(one.type) for one in fields(trainer.Settings)}
+    tidy = {  # JSON knows lists only
+        name: tuple(value) if types[name].startswith("tuple") and isinstance(value, list) else value
+        for name, value in given.items()
+    }
+    return trainer.Settings(**tidy)
+
+
+def check_settings(settings: Any) -> None:
+    """Raise ValueError, naming value and bounds, where a setting is out of range."""
+    for one in fields(settings):
+        value, words = getattr(settings, one.name), about(one)
+        kind, _, optional = str(one.type).partition(" | ")
+        if value is None and optional:
+            continue
+        if words["choices"]:
+            one_of(one.name, value, words["choices"])
+        elif kind == "bool":
+            if not isinstance(value, bool):
+                raise ValueError(f"{one.name}={value!r}: give True or False")
+        elif kind == "int":
+            nonnegative_int(one.name, value, least=words["least"])
+        elif kind == "float":
+            if not _within(value, words):
+                raise ValueError(_out_of_range(one, value))
+        elif kind.startswith("tuple"):
+            if not isinstance(value, tuple):
+                raise ValueError(f"{one.name}={value!r}: give a tuple of numbers of units")
+            for each in value:
+                nonnegative_int(one.name, each, least=words["least"])
+
+
+def _within(value: Any, words: Mapping[str, Any]) -> bool:
+    if not isinstance(value, Real) or not math.isfinite(value):
+        return False
+    least, above, most, below = (words[name] for name in ("least", "above", "most", "below"))
+    return not (
+        (least is not None and value < least)
+        or (above is not None and value <= above)
+        or (most is not None and value > most)
+        or (below is not None and value >= below)
+    )
+
+
+def _out_of_range(one: Field[Any], value: Any) -> str:
+    nonnegative_float(one.name, value)  # says so where it is no such number at all
+    low, high = _interval(about(one))
+    allowed = f"of {low} to {high}" if high else low
+    return f"{one.name}={value}: give a number {allowed}" + ", or None" * (one.default is None)
