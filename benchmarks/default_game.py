@@ -67,7 +67,9 @@ def fixed_trace() -> Trace:
 
 def on_fixed_loads(trainer: str, seed: int, folder: Path) -> dict[str, Any]:
     env = {"trace": fixed_trace()}
-    run = trained("dfaas_v0", trainer=trainer, steps=FIXED_STEPS, seed=seed, env=env, out=folder)
+    run = trained(
+        "dfaas_v0", trainer=trainer, steps=FIXED_STEPS, seed=seed, env_kwargs=env, out=folder
+    )
     return greedy_on_fixed_loads(run)
 
 

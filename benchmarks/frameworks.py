@@ -56,7 +56,7 @@ def trained(trainer: str) -> Any:
                 steps=steps,
                 seed=seed,
                 out=Path(folder) / "run",
-                env=GAME,
+                env_kwargs=GAME,
                 gamma=0.5,
                 **LIKE_THE_EXAMPLES[trainer],
             )

@@ -42,7 +42,7 @@ BEGIN = """
 import corral
 corral.train("dfaas_v0", trainer={trainer!r}, steps={steps}, seed=3, out={folder!r}, num_envs=4,
              n_steps=16, n_epochs=2, net_arch=(16,), checkpoint_every=64, progress=False,
-             env={{"max_cycles": 30}}, **{settings!r})
+             env_kwargs={{"max_cycles": 30}}, **{settings!r})
 """
 GO_ON = """
 import corral, corral.trainers.driver

@@ -18,7 +18,7 @@ from typing import Any
 from common import machine, save
 
 from corral.trainers.rllib.trainer import RLlibPPO
-from corral.trainers.runs.env_config import Task
+from corral.trainers.runs.env_config import EnvConfig
 
 RUNNERS = (1, 2)
 ROUNDS = 5
@@ -27,7 +27,7 @@ ENVS = 16
 
 
 def trainer(runners: int) -> RLlibPPO:
-    rules = Task.of("dfaas_v0", {"trace": "edge3", "max_cycles": 48}).rules()
+    rules = EnvConfig.of("dfaas_v0", {"trace": "edge3", "max_cycles": 48}).rules()
     settings = RLlibPPO.Settings(
         runners=runners, envs_per_runner=ENVS, train_batch_size=BATCH, gamma=0.5
     )
