@@ -142,7 +142,7 @@ def main() -> None:
     args = parser.parse_args()
     wanted = args.teams or list(TEAMS)
     trace, rows = load()
-    env = {"trace": trace, "route": "spare", "reward": "team", "max_cycles": 240, **HARD}
+    env_kwargs = {"trace": trace, "route": "spare", "reward": "team", "max_cycles": 240, **HARD}
     entries: dict[str, Any] = {pair: pair for pair in (*PAIRS, *MORE_PAIRS)}
     seconds: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -156,7 +156,7 @@ def main() -> None:
                         "dfaas_v0",
                         steps=STEPS,
                         seed=seed,
-                        env_kwargs=env,
+                        env_kwargs=env_kwargs,
                         held_out=rows,
                         out=own,
                         **TEAMS[team],

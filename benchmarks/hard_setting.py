@@ -45,7 +45,7 @@ MORE_PAIRS = [f"margin/{route}" for route in ("capacity", "shortest", "two")]
 def main() -> None:
     wanted = sys.argv[1:] or TRAINERS
     trace = nasa_nodes()
-    env = {"trace": trace, "capacity": "1.25x", "route": "spare", **HARD}
+    env_kwargs = {"trace": trace, "capacity": "1.25x", "route": "spare", **HARD}
     entries: dict[str, Any] = {pair: pair for pair in (*PAIRS, *MORE_PAIRS)}
     seconds: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -57,7 +57,7 @@ def main() -> None:
                     trainer=trainer,
                     steps=STEPS,
                     seed=seed,
-                    env_kwargs=env,
+                    env_kwargs=env_kwargs,
                     out=Path(folder) / f"{trainer}-{seed}",
                     **SETTINGS,
                 )
