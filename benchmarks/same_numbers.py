@@ -181,7 +181,8 @@ def run(case: cases.Case) -> Leaves:
             "out": out,
             "progress": _silent,
         }
-        add_rows(stream, "evaluation", call("evaluate", (trained,), judged), EVALUATED)
+        own, more = cases.judge_options(judged, load)
+        add_rows(stream, "evaluation", call("evaluate", (trained,), own, **more), EVALUATED)
     return stream.leaves()
 
 

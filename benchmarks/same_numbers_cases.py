@@ -109,6 +109,18 @@ def complete(what: str, given: dict[str, Any], known: set[str]) -> dict[str, Any
     return chosen
 
 
+OF_LOADS = ("references", "trace", "rows", "window", "optimum_windows")
+"""Arguments of evaluate that go with a replayed load; now handed on to what judges it."""
+
+
+def judge_options(options: dict[str, Any], load: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """``options`` of evaluate: those that it names itself, and those that it hands on."""
+    if "references" in inspect.signature(found("evaluate")).parameters:
+        return options, {}
+    own = {name: value for name, value in options.items() if name not in OF_LOADS}
+    return own, {name: options[name] for name in OF_LOADS if load}
+
+
 def call(name: str, first: tuple[Any, ...], given: Mapping[str, Any], **more: Any) -> Any:
     """Call a function with every argument named; ``more`` are its settings or the environment's."""
     function = found(name)
