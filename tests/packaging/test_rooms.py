@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,6 +56,14 @@ def test_no_file_is_longer_than_400_lines() -> None:
 def test_no_room_has_more_than_12_files() -> None:
     rooms = Counter(str(path.parent.relative_to(ROOT)) for path in sources())
     assert {room: count for room, count in rooms.items() if count > 12} == {}
+
+
+def test_every_room_is_a_package_that_is_installed() -> None:
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    rooms = {module_of(path.parent / "__init__.py") for path in sources()}
+    assert rooms == set(listed)
+    for path in sources():
+        assert (path.parent / "__init__.py").is_file(), path.parent
 
 
 def room_of(module: str) -> str | None:
