@@ -39,9 +39,9 @@ from support.runs import everything, kept, rows
 from support.steady_rules import SteadyRules
 
 
-def run_of(folder: Path, environment: str = "rps_v0", updates: int = 3, **changes: Any) -> Any:
+def run_of(folder: Path, env: str = "rps_v0", updates: int = 3, **changes: Any) -> Any:
     given: dict[str, Any] = {"trainer": "mappo", **SMALL, **changes}
-    return train(environment, steps=updates * ROLLOUT, out=folder, **given)
+    return train(env, steps=updates * ROLLOUT, out=folder, **given)
 
 
 # --- Playing -------------------------------------------------------------------------------------
@@ -379,12 +379,11 @@ def test_reference_players_play_discrete_actions_only() -> None:
         Opponents(Steered(), {"agent_0": "random"}, num_envs=2, seed=0)
 
 
-def test_a_run_of_an_earlier_version_has_no_opponents(tmp_path: Path) -> None:
+def test_what_is_no_mapping_of_opponents_is_damage(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", updates=1)
     path = run.folder / "config.json"
     values = json.loads(path.read_text())
-    assert values.pop("opponents") == {}
-    path.write_text(json.dumps(values))
+    assert values["opponents"] == {}
     assert load_run(run.folder).config.opponents == {}
     assert set(load_run(run.folder).policies) == {"player_0", "player_1"}
     for wrong in ([], {"player_1": 3}):

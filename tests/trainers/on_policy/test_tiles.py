@@ -16,6 +16,7 @@ from corral.envs.tiles_v0 import TilesRules
 from corral.errors import RunError
 from corral.trainers.driver import resume, train
 from corral.trainers.evaluation.scores import evaluate_team
+from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint
 from corral.trainers.runs.run import load_run
 
 SMALL: dict[str, Any] = {"num_envs": 8, "n_steps": 8, "n_minibatches": 2, "net_arch": (16,)}
@@ -27,10 +28,12 @@ def small_run(folder: Path, *, updates: int = 3, **changes: Any) -> Any:
 
 
 def weights(run: Any) -> dict[str, bytes]:
+    content = load_checkpoint(latest_checkpoint(run.folder / "checkpoints"))
     return {
-        f"{agent}.{name}": values.numpy().tobytes()
-        for agent, policy in run.policies.items()
-        for name, values in policy.player.state_dict().items()
+        f"{file}.{name}": values.tobytes()
+        for file, arrays in content.arrays.items()
+        if file.startswith("policy_")
+        for name, values in arrays.items()
     }
 
 
