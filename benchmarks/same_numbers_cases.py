@@ -21,28 +21,21 @@ from pettingzoo.classic import tictactoe_v3
 
 # --- What hangs on the version: the newest names first -------------------------------------------
 
-PLACES = {
+PLACES: dict[str, tuple[str, ...]] = {
     "train": ("corral:train",),
     "evaluate": ("corral:evaluate",),
     "replay": ("corral.trainers.loads.replay:replay", "corral.trainers.replay:replay"),
-    "trainer_class": (
-        "corral.trainers.base:trainer_class",
-        "corral.trainers:trainer_class",
-        "corral.trainers.trainer:trainer_class",
-    ),
     "make_batch": ("corral.envs.batch:make_batch", "corral.adapters.batch:make_batch"),
     "zoo_rules": ("corral.adapters:zoo_rules",),
     "registered": ("corral.envs.registry:REGISTERED",),
     "rules_class": ("corral.envs.registry:rules_class",),
-    "latest_checkpoint": (
-        "corral.trainers.runs.checkpoint:latest_checkpoint",
-        "corral.trainers.checkpoint:latest_checkpoint",
-    ),
-    "load_checkpoint": (
-        "corral.trainers.runs.checkpoint:load_checkpoint",
-        "corral.trainers.checkpoint:load_checkpoint",
-    ),
 }
+for _name, *_modules in (
+    ("trainer_class", "base", "trainer"),
+    ("latest_checkpoint", "runs.checkpoint", "checkpoint"),
+    ("load_checkpoint", "runs.checkpoint", "checkpoint"),
+):
+    PLACES[_name] = tuple(f"corral.trainers.{module}:{_name}" for module in _modules)
 SETTING_NAMES = {  # of the cases -> earlier names, tried first: a name may have had another meaning
     "num_envs": "copies",
     "clip_range_vf": "value_clip",
