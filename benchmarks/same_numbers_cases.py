@@ -102,8 +102,7 @@ def complete(what: str, given: dict[str, Any], known: set[str]) -> dict[str, Any
     return chosen
 
 
-OF_LOADS = ("references", "trace", "rows", "window", "optimum_windows")
-"""Arguments of evaluate that go with a replayed load; now handed on to what judges it."""
+OF_LOADS = ("references", "trace", "rows", "window", "optimum_windows")  # arguments of evaluate
 
 
 def judge_options(options: dict[str, Any], load: bool) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -14,7 +14,8 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 
 from corral.envs.batch import Batch
 from corral.envs.core import agent_views
-from corral.trainers.on_policy.trainer import IPPO, MAPPO
+from corral.trainers.on_policy.records import Advantages, Trajectories, gae, ippo
+from corral.trainers.on_policy.trainer import IPPO, MAPPO, trainer_of
 from support.mappo_teams import CRITICS, make, separate
 from support.steady_rules import SteadyRules
 from support.turn_rules import PileRules
@@ -142,3 +143,19 @@ def test_images_and_vectors_together() -> None:
             rng=np.random.default_rng(0),
         )
         assert played.action in (0, 1)
+
+
+def test_final_observations_are_valued_with_the_hidden_state_of_their_episode() -> None:
+    """All observations are equal, so that a cut has the same value wherever in the rollout it is,
+    in its last step too."""
+    rollouts: list[Trajectories] = []
+
+    def remember(trajectories: Trajectories, settings: Any) -> Advantages:
+        rollouts.append(trajectories)
+        return gae(trajectories, settings)
+
+    trainer = make(SteadyRules(4), trainer_of(ippo.but(advantages=remember)), n_steps=8, memory=8)
+    next(trainer.learn())
+    final = rollouts[0].final_obs_value  # [8, C]
+    assert (final[3] != 0).all()
+    np.testing.assert_allclose(final[7], final[3], rtol=1e-5)
