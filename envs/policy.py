@@ -10,7 +10,7 @@ import numpy as np
 from corral.envs.core import Array, Observation
 from corral.envs.masks import MASK, greedy
 
-__all__ = ["Decision", "Memoryless", "Policy", "RandomPolicy"]
+__all__ = ["Decision", "Heuristic", "Memoryless", "Policy", "RandomPolicy"]
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,12 @@ class Memoryless:
         return None
 
 
-class RandomPolicy(Memoryless):
-    """Plays uniformly random legal actions, of any environment; always by chance."""
+class Heuristic(Memoryless):
+    """Base of policies without a hidden state that choose alike whether deterministic or not."""
+
+    def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
+        """Return an action for each observation, int [B], or one for a single observation."""
+        raise NotImplementedError
 
     def act(
         self,
@@ -61,8 +65,15 @@ class RandomPolicy(Memoryless):
         rng: np.random.Generator | None = None,
         deterministic: bool = False,
     ) -> Decision:
-        """Return a legal action for each mask; needs ``rng``."""
+        """Return what ``choose`` chooses."""
+        return Decision(self.choose(observation, rng))
+
+
+class RandomPolicy(Heuristic):
+    """Plays uniformly random legal actions, of any environment; always by chance."""
+
+    def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
         if rng is None:
             raise ValueError("the random policy needs rng=, a numpy Generator")
         mask = np.asarray(observation[MASK])
-        return Decision(greedy(rng.random(mask.shape), mask))
+        return greedy(rng.random(mask.shape), mask)

@@ -17,14 +17,7 @@ from pettingzoo import AECEnv, ParallelEnv
 from pettingzoo.utils.conversions import parallel_to_aec_wrapper
 from pettingzoo.utils.wrappers import OrderEnforcingWrapper
 
-from corral.envs.core import (
-    Array,
-    Observation,
-    Outcome,
-    Rules,
-    checked_action,
-    generator,
-)
+from corral.envs.core import Array, Observation, Outcome, Rules, checked_action, generator
 from corral.envs.masks import MASK, require_legal
 from corral.envs.render.window import Window
 from corral.errors import ActionError, IllegalActionWarning, ResetNeededError

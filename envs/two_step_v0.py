@@ -39,13 +39,12 @@ from typing import Any, Literal
 
 import numpy as np
 from gymnasium import spaces
-from pettingzoo import AECEnv
 
-from corral.envs.arguments import known_arguments, one_of, optional_int
+from corral.envs.arguments import one_of, optional_int
 from corral.envs.core import Array, Observation, Outcome, agent_views
+from corral.envs.entries import aec_entries, parallel_entry
 from corral.envs.masks import masked_space
 from corral.envs.render.canvas import Canvas
-from corral.envs.shells import ParallelShell, checked_aec, ordered
 
 __all__ = ["TwoStepRules", "TwoStepState", "env", "parallel_env", "raw_env"]
 
@@ -85,10 +84,7 @@ class TwoStepRules:
     simultaneous = True
 
     def __init__(
-        self,
-        *,
-        max_cycles: int | None = None,
-        illegal: Literal["penalise", "raise"] = "penalise",
+        self, *, max_cycles: int | None = None, illegal: Literal["penalise", "raise"] = "penalise"
     ) -> None:
         self.max_cycles = optional_int("max_cycles", max_cycles, least=1)
         self.illegal = one_of("illegal", illegal, ("penalise", "raise"))
@@ -191,18 +187,5 @@ def _drawn(place: int, played: tuple[int, ...], paid: float) -> Array:
 
 # --- PettingZoo ----------------------------------------------------------------------------------
 
-
-def parallel_env(render_mode: str | None = None, **kwargs: Any) -> ParallelShell:
-    """two_step_v0 as a PettingZoo ParallelEnv; arguments as for ``TwoStepRules``."""
-    known_arguments(TwoStepRules, kwargs)
-    return ParallelShell(TwoStepRules(**kwargs), render_mode)
-
-
-def raw_env(render_mode: str | None = None, **kwargs: Any) -> AECEnv:
-    """two_step_v0 as a PettingZoo AECEnv, without the wrapper that checks the order of calls."""
-    return checked_aec(parallel_env(render_mode, **kwargs))
-
-
-def env(render_mode: str | None = None, **kwargs: Any) -> AECEnv:
-    """two_step_v0 as a PettingZoo AECEnv; arguments as for ``TwoStepRules``."""
-    return ordered(raw_env(render_mode, **kwargs))
+parallel_env = parallel_entry(TwoStepRules)
+raw_env, env = aec_entries(TwoStepRules, parallel_env)

@@ -51,28 +51,10 @@ Version history: v0, the first.
 
 from __future__ import annotations
 
-from typing import Any
-
-from pettingzoo import AECEnv
-
 from corral.envs.arena_v0.rules import ArenaRules, ArenaState
-from corral.envs.arguments import known_arguments
-from corral.envs.shells import ParallelShell, checked_aec, ordered
+from corral.envs.entries import aec_entries, parallel_entry
 
 __all__ = ["ArenaRules", "ArenaState", "env", "parallel_env", "raw_env"]
 
-
-def parallel_env(render_mode: str | None = None, **kwargs: Any) -> ParallelShell:
-    """arena_v0 as a PettingZoo ParallelEnv; arguments as for ``ArenaRules``."""
-    known_arguments(ArenaRules, kwargs)
-    return ParallelShell(ArenaRules(**kwargs), render_mode)
-
-
-def raw_env(render_mode: str | None = None, **kwargs: Any) -> AECEnv:
-    """arena_v0 as a PettingZoo AECEnv, without the wrapper that checks the order of calls."""
-    return checked_aec(parallel_env(render_mode, **kwargs))
-
-
-def env(render_mode: str | None = None, **kwargs: Any) -> AECEnv:
-    """arena_v0 as a PettingZoo AECEnv; arguments as for ``ArenaRules``."""
-    return ordered(raw_env(render_mode, **kwargs))
+parallel_env = parallel_entry(ArenaRules)
+raw_env, env = aec_entries(ArenaRules, parallel_env)

@@ -42,7 +42,7 @@ import numpy as np
 from corral.envs.arena_v0.rules import ArenaRules
 from corral.envs.core import Array, Observation
 from corral.envs.masks import MASK, OBSERVATION, greedy
-from corral.envs.policy import Decision, Memoryless, Policy
+from corral.envs.policy import Decision, Heuristic, Policy
 from corral.envs.reference import Makers, reference_player
 from corral.errors import UnknownNameError
 
@@ -68,38 +68,26 @@ class Memory(NamedTuple):
     aim: Array  # int64 [B] the field that its last move led to; -1 before the first
 
 
-class Still(Memoryless):
+class Still(Heuristic):
     """A blocker that stays where it is, as far as it can."""
 
     def __init__(self, rules: ArenaRules) -> None:
         self.rules = rules
 
-    def act(
-        self,
-        observation: Observation,
-        state: Any = None,
-        rng: np.random.Generator | None = None,
-        deterministic: bool = False,
-    ) -> Decision:
+    def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
         own, _, targets = _around(self.rules, observation)
-        return Decision(_least(self.rules.distance(targets, own[:, None]), observation))
+        return _least(self.rules.distance(targets, own[:, None]), observation)
 
 
-class Chase(Memoryless):
+class Chase(Heuristic):
     """A blocker that takes the shortest way to the explorer."""
 
     def __init__(self, rules: ArenaRules) -> None:
         self.rules = rules
 
-    def act(
-        self,
-        observation: Observation,
-        state: Any = None,
-        rng: np.random.Generator | None = None,
-        deterministic: bool = False,
-    ) -> Decision:
+    def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
         _, other, targets = _around(self.rules, observation)
-        return Decision(_least(self.rules.distance(targets, other[:, None]), observation))
+        return _least(self.rules.distance(targets, other[:, None]), observation)
 
 
 class Nearest:

@@ -160,19 +160,13 @@ def _grid(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
                 grid.field((row, column), gap), fill, outline=outline, stroke=k, radius=0.12 * size
             )
     for agent in (1, 0):
-        start, end = (
-            grid.middle(frame.before[agent]),
-            grid.middle(frame.places[agent]),
-        )
+        start, end = (grid.middle(frame.before[agent]), grid.middle(frame.places[agent]))
         if start != end:
             _way(canvas, start, end, size, mix(COLORS[agent], INK, 0.1), (0.0, 0.62))
         _piece(canvas, agent, end, 0.34 * size)
     for agent in (1, 0):
         if frame.collision[agent]:
-            start, end = (
-                grid.middle(frame.places[agent]),
-                grid.middle(frame.hit(agent)),
-            )
+            start, end = (grid.middle(frame.places[agent]), grid.middle(frame.hit(agent)))
             aside = 0.17 if all(frame.collision) else 0.0  # to the right of each: two arrows
             x, y = aside * (start[1] - end[1]), aside * (end[0] - start[0])
             start, end = (start[0] + x, start[1] + y), (end[0] + x, end[1] + y)

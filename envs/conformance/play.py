@@ -94,6 +94,12 @@ class View:
     last: tuple[Any, Any, Any, Any] | None = None  # reward, terminated, truncated, info
     stuck: bool = False  # an agent that has ended took its None, and did not leave
 
+    @property
+    def outcome(self) -> dict[str, Mapping[Any, Any]]:
+        """The tables of a step's rewards and ends, by what each agent's entry is."""
+        tables = (self.rewards, self.terminations, self.truncations)
+        return dict(zip(("reward", "termination", "truncation"), tables, strict=True))
+
     def is_over(self, agent: Any) -> bool:
         """Return True if the agent's episode has ended."""
         return bool(self.terminations.get(agent) or self.truncations.get(agent))
@@ -274,13 +280,7 @@ class ParallelGame(Game):
         return View(self.step, before, list(self.env.agents), actions, *tables)
 
     def _parts(self, view: View) -> dict[tuple[str, str], str]:
-        tables = {
-            "observation": view.observations,
-            "reward": view.rewards,
-            "termination": view.terminations,
-            "truncation": view.truncations,
-            "info": view.infos,
-        }
+        tables = {"observation": view.observations, **view.outcome, "info": view.infos}
         order = fingerprint([list(table) for table in tables.values()])
         return {**_entries(tables), ("order of the dicts", ""): order}
 
@@ -323,13 +323,7 @@ class TurnGame(Game):
         return view
 
     def _parts(self, view: View) -> dict[tuple[str, str], str]:
-        tables = {
-            "reward": view.rewards,
-            "termination": view.terminations,
-            "truncation": view.truncations,
-            "observation": view.observations,
-        }
-        parts = _entries(tables)
+        parts = _entries({**view.outcome, "observation": view.observations})
         parts["agent_selection", ""] = fingerprint(view.selection)
         if view.last is not None:
             parts["reward of last()", str(view.selection)] = fingerprint(view.last[0])

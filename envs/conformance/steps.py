@@ -104,9 +104,7 @@ class StepChecks:
         if not game.turns:
             tables["observations"] = view.observations
         if game.turns or view.step > 0:
-            tables["rewards"] = view.rewards
-            tables["terminations"] = view.terminations
-            tables["truncations"] = view.truncations
+            tables |= {f"{what}s": table for what, table in view.outcome.items()}
         expected = live if game.turns else [*before, *(a for a in live if a not in before)]
         for name, table in tables.items():
             for agent in table:
@@ -270,9 +268,7 @@ class StepChecks:
         values += [] if state is None else [("state", None, state)]
         if not game.turns:
             values += [("info", agent, info) for agent, info in view.infos.items()]
-            tables = (view.rewards, view.terminations, view.truncations)
-            names = ("dict of rewards", "dict of terminations", "dict of truncations")
-            values += [(name, None, table) for name, table in zip(names, tables, strict=True)]
+            values += [(f"dict of {what}s", None, each) for what, each in view.outcome.items()]
         self._handed_out = [
             (what, agent, view.step, value, fingerprint(value)) for what, agent, value in values
         ]

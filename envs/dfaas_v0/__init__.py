@@ -53,11 +53,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pettingzoo import AECEnv
-
 from corral.envs.arguments import known_arguments
 from corral.envs.dfaas_v0.rules import ROUTES, DfaasRules, DfaasState, Route
-from corral.envs.shells import ParallelShell, checked_aec, ordered
+from corral.envs.entries import aec_entries
+from corral.envs.shells import ParallelShell
 
 __all__ = ["ROUTES", "DfaasRules", "DfaasState", "Route", "env", "parallel_env", "raw_env"]
 
@@ -69,11 +68,4 @@ def parallel_env(render_mode: str | None = None, **kwargs: Any) -> ParallelShell
     return ParallelShell(DfaasRules(**kwargs), render_mode)
 
 
-def raw_env(render_mode: str | None = None, **kwargs: Any) -> AECEnv:
-    """dfaas_v0 as a PettingZoo AECEnv, without the wrapper that checks the order of calls."""
-    return checked_aec(parallel_env(render_mode, **kwargs))
-
-
-def env(render_mode: str | None = None, **kwargs: Any) -> AECEnv:
-    """dfaas_v0 as a PettingZoo AECEnv; arguments as for ``DfaasRules``."""
-    return ordered(raw_env(render_mode, **kwargs))
+raw_env, env = aec_entries(DfaasRules, parallel_env)

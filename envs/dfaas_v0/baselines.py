@@ -23,7 +23,6 @@ what stays beyond the capacity is lost for certain, what is forwarded may find r
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from corral.envs.core import Array, Observation
 from corral.envs.dfaas_v0.network import ROUTES, Route
 from corral.envs.dfaas_v0.rules import DfaasRules
 from corral.envs.masks import MASK, OBSERVATION, highest
-from corral.envs.policy import Decision, Memoryless, Policy
+from corral.envs.policy import Heuristic, Policy
 from corral.envs.reference import Makers
 from corral.errors import UnknownNameError
 
@@ -87,7 +86,7 @@ def arguments_of(team: str) -> dict[str, str]:
     return {"route": split_pair(team)[1]} if "/" in team else {}
 
 
-class Baseline(Memoryless):
+class Baseline(Heuristic):
     """One amount of the table above, for a node of dfaas_v0."""
 
     def __init__(self, amount: str, rules: DfaasRules) -> None:
@@ -99,21 +98,16 @@ class Baseline(Memoryless):
         self.queue = rules.queue
         self.unit = rules.unit
 
-    def act(
-        self,
-        observation: Observation,
-        state: Any = None,
-        rng: np.random.Generator | None = None,
-        deterministic: bool = False,
-    ) -> Decision:
+    def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
         """Return legal levels for one observation or a batch. Only "random" needs ``rng``."""
         most = highest(observation[MASK])  # legal are 0 .. most
         if self.amount == "random":
             if rng is None:
                 raise ValueError("the random policy needs rng=, a numpy Generator")
-            return Decision(rng.integers(most + 1))
+            return rng.integers(most + 1)
         forwarded = self._forwarded(np.asarray(observation[OBSERVATION]))
-        return Decision(np.minimum(-(-forwarded // self.unit), most))
+        levels: Array = np.minimum(-(-forwarded // self.unit), most)
+        return levels
 
     def _forwarded(self, features: Array) -> Array:
         """Return the requests to forward, from the features [..., F] of dfaas_v0."""

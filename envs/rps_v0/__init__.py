@@ -33,28 +33,10 @@ Version history: v0, the first.
 
 from __future__ import annotations
 
-from typing import Any
-
-from pettingzoo import AECEnv
-
-from corral.envs.arguments import known_arguments
+from corral.envs.entries import aec_entries, parallel_entry
 from corral.envs.rps_v0.rules import MOVES, RpsRules, RpsState
-from corral.envs.shells import ParallelShell, checked_aec, ordered
 
 __all__ = ["MOVES", "RpsRules", "RpsState", "env", "parallel_env", "raw_env"]
 
-
-def parallel_env(render_mode: str | None = None, **kwargs: Any) -> ParallelShell:
-    """rps_v0 as a PettingZoo ParallelEnv; arguments as for ``RpsRules``."""
-    known_arguments(RpsRules, kwargs)
-    return ParallelShell(RpsRules(**kwargs), render_mode)
-
-
-def raw_env(render_mode: str | None = None, **kwargs: Any) -> AECEnv:
-    """rps_v0 as a PettingZoo AECEnv, without the wrapper that checks the order of calls."""
-    return checked_aec(parallel_env(render_mode, **kwargs))
-
-
-def env(render_mode: str | None = None, **kwargs: Any) -> AECEnv:
-    """rps_v0 as a PettingZoo AECEnv; arguments as for ``RpsRules``."""
-    return ordered(raw_env(render_mode, **kwargs))
+parallel_env = parallel_entry(RpsRules)
+raw_env, env = aec_entries(RpsRules, parallel_env)

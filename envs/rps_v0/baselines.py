@@ -20,7 +20,7 @@ import numpy as np
 from corral.envs.arguments import one_of
 from corral.envs.core import Array, Observation
 from corral.envs.masks import MASK, OBSERVATION
-from corral.envs.policy import Decision, Memoryless
+from corral.envs.policy import Decision, Heuristic
 from corral.envs.reference import Makers
 from corral.envs.rps_v0.rules import MOVES, RpsRules
 
@@ -64,7 +64,7 @@ class AlwaysSame:
         return Decision(moves.reshape(shape), moves)
 
 
-class LastMove(Memoryless):
+class LastMove(Heuristic):
     """Shows what is ``ahead`` moves after the other's last one: 0 copies it, 1 beats it.
 
     Before the first round it shows rock.
@@ -73,16 +73,10 @@ class LastMove(Memoryless):
     def __init__(self, ahead: int) -> None:
         self.ahead = ahead
 
-    def act(
-        self,
-        observation: Observation,
-        state: Any = None,
-        rng: np.random.Generator | None = None,
-        deterministic: bool = False,
-    ) -> Decision:
+    def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
         other = np.asarray(observation[OBSERVATION])[..., 1 + len(MOVES) :]  # [..., 4]
         last = other.argmax(axis=-1) - 1  # -1: none yet
-        return Decision(np.where(last < 0, 0, (last + self.ahead) % len(MOVES)))
+        return np.where(last < 0, 0, (last + self.ahead) % len(MOVES))
 
 
 def players_of(rules: RpsRules, agent: str) -> Makers:

@@ -83,8 +83,7 @@ class RpsRules:
         """Begin B episodes; nothing is drawn."""
         b = len(rngs)
         return RpsState(
-            t=np.zeros(b, dtype=np.int64),
-            played=np.full((b, 2, self.rounds), NONE, dtype=np.int8),
+            t=np.zeros(b, dtype=np.int64), played=np.full((b, 2, self.rounds), NONE, dtype=np.int8)
         )
 
     def observe(self, state: RpsState) -> dict[str, Observation]:

@@ -72,23 +72,9 @@ Version history: v0, the first.
 
 from __future__ import annotations
 
-from typing import Any
-
-from pettingzoo import AECEnv
-
-from corral.envs.arguments import known_arguments
-from corral.envs.shells import TurnShell, ordered
+from corral.envs.entries import aec_entries
 from corral.envs.tiles_v0.rules import TilesRules, TilesState
 
 __all__ = ["TilesRules", "TilesState", "env", "raw_env"]
 
-
-def raw_env(render_mode: str | None = None, **kwargs: Any) -> TurnShell:
-    """tiles_v0 as a PettingZoo AECEnv, without the wrapper that checks the order of calls."""
-    known_arguments(TilesRules, kwargs)
-    return TurnShell(TilesRules(**kwargs), render_mode)
-
-
-def env(render_mode: str | None = None, **kwargs: Any) -> AECEnv:
-    """tiles_v0 as a PettingZoo AECEnv; arguments as for ``TilesRules``."""
-    return ordered(raw_env(render_mode, **kwargs))
+raw_env, env = aec_entries(TilesRules)

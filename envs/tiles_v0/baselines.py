@@ -48,7 +48,7 @@ import numpy as np
 
 from corral.envs.core import Array, Observation
 from corral.envs.masks import MASK, OBSERVATION, first, greedy, highest
-from corral.envs.policy import Decision, Memoryless, Policy
+from corral.envs.policy import Heuristic, Policy
 from corral.envs.reference import Makers, reference_player
 from corral.envs.tiles_v0.rules import TilesRules
 from corral.envs.tiles_v0.templates import PIXELS, TILES, VALUES
@@ -68,39 +68,27 @@ PRICE = 0.01
 """What greedy counts for each value, in nats; the reward counts 0.002."""
 
 
-class InOrder(Memoryless):
+class InOrder(Heuristic):
     """A tile selector that goes row by row, from left to right."""
 
     def __init__(self, rules: TilesRules) -> None:
         pass
 
-    def act(
-        self,
-        observation: Observation,
-        state: Any = None,
-        rng: np.random.Generator | None = None,
-        deterministic: bool = False,
-    ) -> Decision:
-        return Decision(first(observation[MASK]))
+    def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
+        return first(observation[MASK])
 
 
-class SameLevel(Memoryless):
+class SameLevel(Heuristic):
     """A resolution selector that always takes ``level``, or the finest that can be paid."""
 
     def __init__(self, level: int) -> None:
         self.level = level
 
-    def act(
-        self,
-        observation: Observation,
-        state: Any = None,
-        rng: np.random.Generator | None = None,
-        deterministic: bool = False,
-    ) -> Decision:
-        return Decision(np.minimum(self.level, highest(observation[MASK])))
+    def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
+        return np.minimum(self.level, highest(observation[MASK]))
 
 
-class Greedy(Memoryless):
+class Greedy(Heuristic):
     """Either agent of the greedy team; ``price`` in nats for each value sent."""
 
     def __init__(self, rules: TilesRules, price: float = PRICE) -> None:
@@ -108,13 +96,7 @@ class Greedy(Memoryless):
         self.price = price
         self.overlap = _overlaps(rules)
 
-    def act(
-        self,
-        observation: Observation,
-        state: Any = None,
-        rng: np.random.Generator | None = None,
-        deterministic: bool = False,
-    ) -> Decision:
+    def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
         mask = np.asarray(observation[MASK])
         vector = np.atleast_2d(observation[OBSERVATION]["vector"])
         k = len(self.rules.classes)
@@ -127,7 +109,7 @@ class Greedy(Memoryless):
         else:
             tile = np.rint(vector[:, k + 1] * TILES).astype(np.int64) - 1
             worth = worth[np.arange(len(worth)), tile]
-        return Decision(greedy(worth.reshape(mask.shape), mask))
+        return greedy(worth.reshape(mask.shape), mask)
 
 
 def expected_information(probability: Array, overlap: Array) -> Array:

@@ -1,0 +1,58 @@
+"""The functions that the module of every environment exports: parallel_env, raw_env, env."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from pettingzoo import AECEnv
+
+from corral.envs.arguments import known_arguments
+from corral.envs.core import Observation
+from corral.envs.shells import ParallelShell, TurnShell, checked_aec, ordered
+
+__all__ = ["aec_entries", "parallel_entry"]
+
+EntryT = TypeVar("EntryT", bound=Callable[..., Any])
+ParallelEntry = Callable[..., ParallelShell]
+AECEntry = Callable[..., AECEnv[str, Observation, int]]
+
+
+def parallel_entry(rules: type[Any]) -> ParallelEntry:
+    """Return the ``parallel_env`` of the module of an environment with these rules."""
+
+    def parallel_env(render_mode: str | None = None, **kwargs: Any) -> ParallelShell:
+        known_arguments(rules, kwargs)
+        return ParallelShell(rules(**kwargs), render_mode)
+
+    doc = f"{rules.name} as a PettingZoo ParallelEnv; arguments as for ``{rules.__name__}``."
+    return _of_package(parallel_env, rules, doc)
+
+
+def aec_entries(
+    rules: type[Any], parallel: ParallelEntry | None = None
+) -> tuple[AECEntry, AECEntry]:
+    """Return ``raw_env`` and ``env`` of that module; they convert ``parallel``, where there is one.
+
+    Without, the agents act in turn.
+    """
+
+    def raw_env(render_mode: str | None = None, **kwargs: Any) -> AECEnv[str, Observation, int]:
+        if parallel is not None:
+            return checked_aec(parallel(render_mode, **kwargs))
+        known_arguments(rules, kwargs)
+        return TurnShell(rules(**kwargs), render_mode)
+
+    def env(render_mode: str | None = None, **kwargs: Any) -> AECEnv[str, Observation, int]:
+        return ordered(raw_env(render_mode, **kwargs))
+
+    doc = f"{rules.name} as a PettingZoo AECEnv"
+    raw = _of_package(raw_env, rules, f"{doc}, without the wrapper that checks the order of calls.")
+    return raw, _of_package(env, rules, f"{doc}; arguments as for ``{rules.__name__}``.")
+
+
+def _of_package(function: EntryT, rules: type[Any], doc: str) -> EntryT:
+    """Return ``function`` as one of the module that users import: so it pickles, too."""
+    function.__module__ = rules.__module__.removesuffix(".rules")
+    function.__qualname__, function.__doc__ = function.__name__, doc
+    return function
