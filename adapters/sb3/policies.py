@@ -30,9 +30,9 @@ from stable_baselines3.common.policies import BasePolicy, MultiInputActorCriticP
 from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, CombinedExtractor
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
-from torch import nn
 
 from corral.adapters.masked_distribution import MaskedCategorical
+from corral.adapters.networks import SMALLEST_OF_NATURE, make_cnn, plan_halving
 from corral.envs.masks import MASK
 from corral.errors import MaskError, UnsupportedSpaceError
 
@@ -47,9 +47,6 @@ __all__ = [
 
 Tensors = dict[str, torch.Tensor]
 Masks = np.ndarray[Any, Any] | torch.Tensor | None
-
-SMALLEST_OF_NATURE = 36
-"""Pixels per side below which the three layers of SB3's NatureCNN leave nothing of an image."""
 
 _NO_LONGER_A_MASK = (
     "VecNormalize scales every entry unless told otherwise, masks too: use "
@@ -275,12 +272,8 @@ class SmallCNN(BaseFeaturesExtractor):
     def __init__(self, observation_space: spaces.Space[Any], features_dim: int = 128) -> None:
         super().__init__(observation_space, features_dim)
         channels, height, width = observation_space.shape or ()
-        layers: list[nn.Module] = []
-        for wide in (32, 64, 64):
-            layers += [nn.Conv2d(channels, wide, kernel_size=3, stride=2, padding=1), nn.ReLU()]
-            channels, height, width = wide, (height + 1) // 2, (width + 1) // 2
-        flat = channels * height * width
-        self.layers = nn.Sequential(*layers, nn.Flatten(), nn.Linear(flat, features_dim), nn.ReLU())
+        image = channels, height, width
+        self.layers = make_cnn(image, plan_halving(image, (32, 64, 64, features_dim)))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Features [C, features_dim]."""

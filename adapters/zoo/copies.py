@@ -18,12 +18,22 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.adapters.zoo.spec import ZooSpec, leaves
-from corral.envs.core import Array, Observation
+from corral.envs.core import Array, Observation, generator
 from corral.envs.masks import MASK, OBSERVATION
 from corral.envs.shells import ParallelShell, TurnShell
 from corral.errors import EnvironmentFault
 
-__all__ = ["Actions", "LocalCopies", "Look", "Moved", "ZooCopy", "make_copy", "name_copy"]
+__all__ = [
+    "Actions",
+    "LocalCopies",
+    "Look",
+    "Moved",
+    "ZooCopy",
+    "generators",
+    "make_copy",
+    "name_copy",
+    "reset_seed",
+]
 
 Actions = Mapping[str, Any]
 """Of the agents that act, by name."""
@@ -72,7 +82,7 @@ class ZooCopy(ABC):
     def __init__(self, env: Any, spec: ZooSpec) -> None:
         self.env = env
         self.spec = spec
-        self._place = {agent: i for i, agent in enumerate(spec.agents)}
+        self._index = {agent: i for i, agent in enumerate(spec.agents)}
 
     def reset(self, rng: np.random.Generator | None) -> Look:
         """Begin an episode; with ``rng`` all chance comes of it, else it goes on.
@@ -164,22 +174,22 @@ class ZooCopy(ABC):
         """Return the numbers among the infos, by name: float64 [N]."""
         numbers: dict[str, Array] = {}
         for agent, info in infos.items():
-            if agent not in self._place:
+            if agent not in self._index:
                 continue
             for key, value in (info or {}).items():
                 if isinstance(value, int | float | np.number | np.bool_):
-                    column = numbers.setdefault(str(key), np.zeros(len(self._place)))
-                    column[self._place[agent]] = value
+                    column = numbers.setdefault(str(key), np.zeros(len(self._index)))
+                    column[self._index[agent]] = value
         return numbers
 
     def _find(self, agent: str) -> int:
-        if agent not in self._place:
+        if agent not in self._index:
             self._fault(f"agent {agent!r} is none of possible_agents {self.spec.agents}")
-        return self._place[agent]
+        return self._index[agent]
 
-    def _action(self, place: int, action: Any) -> Any:
+    def _action(self, index: int, action: Any) -> Any:
         """Return an action as the environment wants it."""
-        space = self.spec.own_actions[place]
+        space = self.spec.own_actions[index]
         return int(action) + int(space.start) if isinstance(space, spaces.Discrete) else action
 
     def _fault(self, what: str) -> NoReturn:
@@ -208,7 +218,7 @@ class ParallelCopy(ZooCopy):
             (truncations, "truncation"),
         ):
             self._require(given, self._live, what)
-        count = len(self._place)
+        count = len(self._index)
         reward = np.zeros(count)
         terminated, truncated = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
         for agent, value in rewards.items():
@@ -259,15 +269,15 @@ class TurnCopy(ZooCopy):
 
     def _begin(self, seed: int | None) -> Look:
         self.env.reset(seed=seed)
-        self._rewards = np.zeros(len(self._place))  # sums since each agent's last turn
-        self._corrections = np.zeros(len(self._place))  # of the next step's rewards
+        self._rewards = np.zeros(len(self._index))  # sums since each agent's last turn
+        self._corrections = np.zeros(len(self._index))  # of the next step's rewards
         if not self.env.agents:
             self._fault("no agents after reset()")
         self._turn()
         return self._observe_all({}, dict(self.env.infos), None)
 
     def _play(self, actions: Mapping[str, Any]) -> tuple[Moved, bool]:
-        env, count = self.env, len(self._place)
+        env, count = self.env, len(self._index)
         self.env.step(self._action(self._find(self._mover), actions[self._mover]))
         reward = np.zeros(count)
         for agent, value in env.rewards.items():
@@ -349,32 +359,43 @@ def _number(value: Any) -> float:
 # --- Many of them --------------------------------------------------------------------------------
 
 
-def name_copy(copy: int, seed: int | None, actions: Actions | None) -> str:
+def generators(seed: int | None, num_envs: int) -> list[np.random.Generator | None]:
+    """Return the generators that ``seed`` gives the copies; None for each: they go on."""
+    return [None if seed is None else generator(seed, "env", row) for row in range(num_envs)]
+
+
+def reset_seed(seed: int, copy: int) -> int:
+    """Return the seed that a third-party environment gets from its generator."""
+    return int(generator(seed, "env", copy).integers(2**31))
+
+
+def name_copy(copy: int, seed: int, actions: Actions | None) -> str:
     """Return which copy it is, how it was seeded and what it played."""
-    seeded = "" if seed is None else f" (first reset with seed={seed})"
+    name = f"copy {copy} (first reset with seed={reset_seed(seed, copy)})"
     if actions is None:
-        return f"copy {copy}{seeded}, which had played nothing"
+        return f"{name}, which had played nothing"
     played = ", ".join(f"{agent}: {np.asarray(a).tolist()}" for agent, a in actions.items())
-    return f"copy {copy}{seeded}, whose last actions were {{{played}}}"
+    return f"{name}, whose last actions were {{{played}}}"
 
 
 class LocalCopies:
     """Copies in this process, stepped one after the other."""
 
-    def __init__(self, make_env: Callable[[], Any], spec: ZooSpec, num_envs: int) -> None:
-        self._make_env = make_env
-        self._spec = spec
-        self._count = num_envs
+    def __init__(self, spec: ZooSpec, make_env: Callable[[], Any], num_envs: int) -> None:
+        self._spec, self._make_env, self._num_envs = spec, make_env, num_envs
         self._copies: list[ZooCopy] = []
-        self._seeds: Sequence[int] = ()
+        self._seed = 0
 
-    def reset(self, rngs: Sequence[np.random.Generator | None], seeds: Sequence[int]) -> list[Look]:
-        self._seeds = seeds
-        while len(self._copies) < self._count:
+    def reset(self, seed: int | None) -> list[Look]:
+        """Begin anew in every copy; ``seed`` seeds them all, None: they go on."""
+        self._seed = self._seed if seed is None else seed
+        while len(self._copies) < self._num_envs:
             self._copies.append(make_copy(self._make_env(), self._spec))
         return [
             self._named(number, None, copy.reset, rng)
-            for number, (copy, rng) in enumerate(zip(self._copies, rngs, strict=True))
+            for number, (copy, rng) in enumerate(
+                zip(self._copies, generators(seed, self._num_envs), strict=True)
+            )
         ]
 
     def step(self, actions: Sequence[Actions]) -> list[Moved]:
@@ -387,10 +408,11 @@ class LocalCopies:
         try:
             return call(by)
         except Exception as error:
-            error.add_note(f"in {name_copy(number, self._seeds[number], played)}")
+            error.add_note(f"in {name_copy(number, self._seed, played)}")
             raise
 
     def close(self, quiet: bool = False) -> None:
+        """End it; ``quiet``: whatever the environments do about it. May be called again."""
         while self._copies:
             try:
                 self._copies.pop().close()
