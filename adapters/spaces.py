@@ -30,14 +30,7 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.envs.core import Array, Observation, stack_agents
-from corral.envs.masks import (
-    MASK,
-    OBSERVATION,
-    has_mask,
-    mask_space,
-    split,
-    split_space,
-)
+from corral.envs.masks import MASK, OBSERVATION, has_mask, mask_space, split, split_space
 from corral.errors import UnsupportedSpaceError
 
 __all__ = [
@@ -70,10 +63,8 @@ def image_axes(space: spaces.Space[Any]) -> Image | None:
 def image_of(space: spaces.Space[Any]) -> Image | None:
     """Return channels, height and width of an image; None for what is none."""
     axes = image_axes(space)
-    if axes is None or space.shape is None:
-        return None
-    channels, height, width = (space.shape[axis] for axis in axes)
-    return channels, height, width
+    shape = space.shape or ()
+    return None if axes is None else (shape[axes[0]], shape[axes[1]], shape[axes[2]])
 
 
 def width_of(space: spaces.Space[Any]) -> int | None:

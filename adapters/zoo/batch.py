@@ -24,8 +24,16 @@ from typing import Any, Literal
 import numpy as np
 from gymnasium import spaces
 
-from corral.adapters.seats import random_actions
-from corral.adapters.zoo.copies import LocalCopies, Look
+from corral.adapters.seats import random_actions, require_integers
+from corral.adapters.zoo.copies import (
+    Actions,
+    Look,
+    Moved,
+    ZooCopy,
+    generators,
+    make_copy,
+    name_copy,
+)
 from corral.adapters.zoo.spec import ZooSpec
 from corral.adapters.zoo.workers import WorkerCopies
 from corral.envs.batch import Batch, BatchStep, Finished
@@ -109,6 +117,44 @@ class ZooRules(ZooSpec):
         return ZooBatch(self, group, num_envs, seed)
 
 
+class LocalCopies:
+    """Copies in this process, stepped one after the other."""
+
+    def __init__(self, spec: ZooSpec, make_env: Callable[[], Any], num_envs: int) -> None:
+        self._spec, self._make_env, self._num_envs = spec, make_env, num_envs
+        self._copies: list[ZooCopy] = []
+        self._seed = 0
+
+    def reset(self, seed: int | None) -> list[Look]:
+        """Begin anew in every copy; ``seed`` seeds them all, None: they go on."""
+        self._seed = self._seed if seed is None else seed
+        while len(self._copies) < self._num_envs:
+            self._copies.append(make_copy(self._make_env(), self._spec))
+        pairs = zip(self._copies, generators(seed, self._num_envs), strict=True)
+        return [self._named(i, None, copy.reset, rng) for i, (copy, rng) in enumerate(pairs)]
+
+    def step(self, actions: Sequence[Actions]) -> list[Moved]:
+        pairs = zip(self._copies, actions, strict=True)
+        return [self._named(i, own, copy.step, own) for i, (copy, own) in enumerate(pairs)]
+
+    def _named(self, number: int, played: Actions | None, call: Callable[..., Any], by: Any) -> Any:
+        try:
+            return call(by)
+        except Exception as error:
+            error.add_note(f"in {name_copy(number, self._seed, played)}")
+            raise
+
+    def close(self, quiet: bool = False) -> None:
+        """End it; ``quiet``: whatever the environments do about it. May be called again."""
+        while self._copies:
+            try:
+                self._copies.pop().close()
+            except Exception:
+                if not quiet:
+                    self.close(quiet=True)
+                    raise
+
+
 class ZooBatch:
     """B copies of a PettingZoo environment; made by ``make_zoo_batch``. Close it after use."""
 
@@ -116,11 +162,7 @@ class ZooBatch:
     resumes_exactly = False
 
     def __init__(
-        self,
-        rules: ZooRules,
-        group: LocalCopies | WorkerCopies,
-        num_envs: int,
-        seed: int | None,
+        self, rules: ZooRules, group: LocalCopies | WorkerCopies, num_envs: int, seed: int | None
     ) -> None:
         self.rules, self.num_envs, self.seed = rules, num_envs, seed
         self.name, self.agents, self.simultaneous = rules.name, rules.agents, rules.simultaneous
@@ -277,7 +319,7 @@ class ZooBatch:
         self._require_reset()
         if self._discrete:
             shape = (self.num_envs, len(self.agents))
-            given = self._numbers(actions, shape, "copies x agents")
+            given = require_integers(actions, shape, "copies x agents")
             columns = [given[:, i] for i in range(len(self.agents))]
         else:
             if not isinstance(actions, Mapping) or set(actions) != set(self.agents):
@@ -310,7 +352,7 @@ class ZooBatch:
                 )
             given = given.astype(space.dtype)
         else:
-            given = self._numbers(values, shape, f"copies x actions of {agent}")
+            given = require_integers(values, shape, f"copies x actions of {agent}")
         if isinstance(space, spaces.Box):
             low, high = space.low, space.high
         elif isinstance(space, spaces.MultiDiscrete):
@@ -333,17 +375,6 @@ class ZooBatch:
                 row = int(illegal[0])
                 require_legal(f"copy {row}, {agent}", int(given[row]), mask[row])
         return given if isinstance(space, spaces.Discrete) else given.astype(space.dtype)
-
-    def _numbers(self, values: Any, shape: tuple[int, ...], axes: str) -> Array:
-        try:
-            given = np.asarray(values)
-        except ValueError:  # rows of different lengths
-            raise ActionError(f"give integers of shape {shape}, {axes}") from None
-        if given.dtype.kind not in "iu" or given.shape != shape:
-            raise ActionError(
-                f"actions are {given.dtype} {given.shape}; give integers of shape {shape}: {axes}"
-            )
-        return given
 
     def _require_reset(self) -> list[Look]:
         if self._looks is None:

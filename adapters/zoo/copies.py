@@ -2,7 +2,7 @@
 
 Both kinds are brought to the same terms. A step is one call that plays actions: of all live agents
 in a parallel environment, of the one whose turn it is in an AEC environment; the steps of agents
-whose episode is over (``step(None)``) are made in between. Agents keep the places of
+whose episode is over (``step(None)``) are made in between. Agents keep the order of
 ``possible_agents``. One that has not come yet, or has ended, shows zeros and does not act; in the
 step in which an agent ends it still shows its last observation.
 """
@@ -10,7 +10,7 @@ step in which an agent ends it still shows its last observation.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -25,7 +25,6 @@ from corral.errors import EnvironmentFault
 
 __all__ = [
     "Actions",
-    "LocalCopies",
     "Look",
     "Moved",
     "ZooCopy",
@@ -80,8 +79,7 @@ class ZooCopy(ABC):
     """An environment with its time limit, autoreset and accounting."""
 
     def __init__(self, env: Any, spec: ZooSpec) -> None:
-        self.env = env
-        self.spec = spec
+        self.env, self.spec = env, spec
         self._index = {agent: i for i, agent in enumerate(spec.agents)}
 
     def reset(self, rng: np.random.Generator | None) -> Look:
@@ -211,13 +209,13 @@ class ParallelCopy(ZooCopy):
     def _play(self, actions: Mapping[str, Any]) -> tuple[Moved, bool]:
         played = {a: self._action(self._find(a), actions.get(a, 0)) for a in self._live}
         observations, rewards, terminations, truncations, infos = self.env.step(played)
-        for given, what in (
+        for answers, what in (
             (observations, "observation"),
             (rewards, "reward"),
             (terminations, "termination"),
             (truncations, "truncation"),
         ):
-            self._require(given, self._live, what)
+            self._require(answers, self._live, what)
         count = len(self._index)
         reward = np.zeros(count)
         terminated, truncated = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
@@ -252,9 +250,9 @@ class ParallelCopy(ZooCopy):
         for agent in self._live:
             moved.truncated[self._find(agent)] = True
 
-    def _require(self, given: Mapping[str, Any], agents: Iterable[str], what: str) -> None:
+    def _require(self, answers: Mapping[str, Any], agents: Iterable[str], what: str) -> None:
         for agent in agents:
-            if agent not in given:
+            if agent not in answers:
                 self._fault(f"no {what} of {agent}, which is among the agents")
 
 
@@ -290,8 +288,10 @@ class TurnCopy(ZooCopy):
 
         terminated, truncated = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
         last: dict[str, Any] = {}
-        while env.agents and self._over(env.agent_selection):
+        while env.agents:
             agent = env.agent_selection
+            if not (env.terminations[agent] or env.truncations[agent]):
+                break
             i = self._find(agent)
             if self._ended[i]:
                 self._fault(f"{agent} has its turn again, after its episode was over")
@@ -329,9 +329,6 @@ class TurnCopy(ZooCopy):
             self._corrections[i] += earned - self._rewards[i]
         self._returns[i] += earned
         self._rewards[i] = 0.0
-
-    def _over(self, agent: str) -> bool:
-        return bool(self.env.terminations[agent] or self.env.truncations[agent])
 
     def _observe_all(
         self, last: Mapping[str, Any], infos: Mapping[str, Any], state: Array | None
@@ -376,47 +373,3 @@ def name_copy(copy: int, seed: int, actions: Actions | None) -> str:
         return f"{name}, which had played nothing"
     played = ", ".join(f"{agent}: {np.asarray(a).tolist()}" for agent, a in actions.items())
     return f"{name}, whose last actions were {{{played}}}"
-
-
-class LocalCopies:
-    """Copies in this process, stepped one after the other."""
-
-    def __init__(self, spec: ZooSpec, make_env: Callable[[], Any], num_envs: int) -> None:
-        self._spec, self._make_env, self._num_envs = spec, make_env, num_envs
-        self._copies: list[ZooCopy] = []
-        self._seed = 0
-
-    def reset(self, seed: int | None) -> list[Look]:
-        """Begin anew in every copy; ``seed`` seeds them all, None: they go on."""
-        self._seed = self._seed if seed is None else seed
-        while len(self._copies) < self._num_envs:
-            self._copies.append(make_copy(self._make_env(), self._spec))
-        return [
-            self._named(number, None, copy.reset, rng)
-            for number, (copy, rng) in enumerate(
-                zip(self._copies, generators(seed, self._num_envs), strict=True)
-            )
-        ]
-
-    def step(self, actions: Sequence[Actions]) -> list[Moved]:
-        return [
-            self._named(number, played, copy.step, played)
-            for number, (copy, played) in enumerate(zip(self._copies, actions, strict=True))
-        ]
-
-    def _named(self, number: int, played: Actions | None, call: Callable[..., Any], by: Any) -> Any:
-        try:
-            return call(by)
-        except Exception as error:
-            error.add_note(f"in {name_copy(number, self._seed, played)}")
-            raise
-
-    def close(self, quiet: bool = False) -> None:
-        """End it; ``quiet``: whatever the environments do about it. May be called again."""
-        while self._copies:
-            try:
-                self._copies.pop().close()
-            except Exception:
-                if not quiet:
-                    self.close(quiet=True)
-                    raise

@@ -164,17 +164,18 @@ def _array(space: spaces.Space[Any], value: Any, where: str) -> Any:
             raise EnvironmentFault(f"{where}: observed {keys}, its space has {sorted(space)}")
         return {key: _array(part, value[key], where) for key, part in space.spaces.items()}
     try:
-        given = np.asarray(value)
-        array = given.astype(space.dtype)  # a copy: environments overwrite what they showed
+        observed = np.asarray(value)
+        array = observed.astype(space.dtype)  # a copy: environments overwrite what they showed
     except (TypeError, ValueError):
         raise EnvironmentFault(f"{where}: observed {value!r}, its space is {space}") from None
-    if given.shape != (space.shape or ()):
+    if observed.shape != (space.shape or ()):
         raise EnvironmentFault(
-            f"{where}: an observation of shape {given.shape}, its space is {space}"
+            f"{where}: an observation of shape {observed.shape}, its space is {space}"
         )
-    if not np.can_cast(given.dtype, array.dtype, "same_kind") and (given != array).any():
+    if not np.can_cast(observed.dtype, array.dtype, "same_kind") and (observed != array).any():
         raise EnvironmentFault(
-            f"{where}: an observation of {given.dtype}, its space is {space}: values would be lost"
+            f"{where}: an observation of {observed.dtype}, its space is {space}: values would be "
+            "lost"
         )
     return array
 

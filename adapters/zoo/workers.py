@@ -96,7 +96,7 @@ class WorkerCopies:
         self._owner = os.getpid()
         self._at_exit = close_at_exit(self, quiet=True)
         context = multiprocessing.get_context("spawn")
-        made = CloudpickleWrapper((self._make_env, self._spec))  # travel by value
+        made = CloudpickleWrapper((self._make_env, self._spec))  # type: ignore[arg-type]
         for number in range(len(self._blocks)):
             here, there = context.Pipe()
             process = context.Process(target=_work, args=(there, made), name=f"corral-zoo-{number}")
@@ -292,12 +292,12 @@ def close_at_exit(target: Any, **options: Any) -> Callable[[], None]:
 
 
 def _work(pipe: Connection, made: Any) -> None:
-    """Make copies and move them as told, until told to close, or until the parent has died."""
+    """Make copies and move them until an order to close, or until the parent has died."""
     make_env, spec = made.fn
     # Handlers, not SIG_IGN, which the environment's own child processes would inherit. The parent
     # decides what a signal to the whole group means, and ends its workers in its own time.
-    for heard in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(heard, _unheeded)
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stop, _ignore)
     threading.Thread(target=_follow_parent, daemon=True).start()
     copies: list[ZooCopy] = []
     while True:
@@ -320,7 +320,7 @@ def _work(pipe: Connection, made: Any) -> None:
                     answer = copy.reset(part) if order == "reset" else copy.step(part)
                 failed, data = False, pickle.dumps((False, answer))
             except BaseException as error:  # sys.exit() too
-                failed, data = True, pickle.dumps((True, _told(error)))
+                failed, data = True, pickle.dumps((True, _describe(error)))
             try:
                 pipe.send_bytes(data)
             except OSError:
@@ -330,21 +330,21 @@ def _work(pipe: Connection, made: Any) -> None:
 
 
 def _close_all(copies: list[ZooCopy]) -> list[tuple[int, tuple[str, str]]]:
-    """Close the environments; what went wrong, with the copy's place."""
+    """Close the environments; what went wrong, with the copy's index."""
     failures = []
     for number, copy in enumerate(copies):
         try:
             copy.close()
         except BaseException as error:
-            failures.append((number, _told(error)))
+            failures.append((number, _describe(error)))
     return failures
 
 
-def _told(error: BaseException) -> tuple[str, str]:
+def _describe(error: BaseException) -> tuple[str, str]:
     return f"{type(error).__name__}: {error}", traceback.format_exc()
 
 
-def _unheeded(number: int, frame: object) -> None:
+def _ignore(number: int, frame: object) -> None:
     """Do nothing."""
 
 
