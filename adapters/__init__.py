@@ -15,14 +15,16 @@ from corral.extras import require
 if TYPE_CHECKING:
     from corral.adapters.gymnasium.seat import SeatEnv
     from corral.adapters.gymnasium.vector import BatchVectorEnv
-    from corral.adapters.sb3.dqn import MaskedDQN, MaskedQPolicy
-    from corral.adapters.sb3.policies import (
+    from corral.adapters.sb3 import (
+        BatchVecEnv,
         FeaturesWithoutMask,
         MaskablePolicy,
+        MaskedDQN,
         MaskedPolicy,
+        MaskedQPolicy,
+        make_vec_env,
         normalize,
     )
-    from corral.adapters.sb3.vec_env import BatchVecEnv, make_vec_env
     from corral.adapters.supersuit import vectorize
     from corral.adapters.wrappers import homogenize, mask_in_info
     from corral.adapters.zoo.batch import ZooBatch, make_zoo_batch, zoo_rules
@@ -59,11 +61,10 @@ _NAMES = {
     "corral.envs.batch": ("Batch", "BatchStep", "Finished", "make_batch"),
 }
 _SB3_NAMES = {
-    "corral.adapters.sb3.dqn": ("MaskedDQN", "MaskedQPolicy"),
-    "corral.adapters.sb3.policies": (
-        *("FeaturesWithoutMask", "MaskablePolicy", "MaskedPolicy", "normalize"),
+    "corral.adapters.sb3": (
+        *("BatchVecEnv", "FeaturesWithoutMask", "MaskablePolicy", "MaskedDQN", "MaskedPolicy"),
+        *("MaskedQPolicy", "make_vec_env", "normalize"),
     ),
-    "corral.adapters.sb3.vec_env": ("BatchVecEnv", "make_vec_env"),
     "corral.adapters.supersuit": ("vectorize",),
 }
 

@@ -24,14 +24,25 @@ from corral.adapters.spaces import (
     ActionCodec,
     Image,
     ObservationCodec,
+    count_actions,
     image_axes,
+    image_of,
     scale_of,
     width_of,
 )
 from corral.envs.masks import MASK, split_space
 from corral.errors import UnsupportedSpaceError
 
-__all__ = ["STATE", "MaskedActorCritic", "Network", "Parts", "describe"]
+__all__ = [
+    "SMALLEST_OF_NATURE",
+    "STATE",
+    "MaskedActorCritic",
+    "Network",
+    "Parts",
+    "describe",
+    "make_cnn",
+    "plan_halving",
+]
 
 Parts = list[torch.Tensor]
 """A vector float32 [R, F], then images uint8 [R, C, H, W]."""
@@ -97,7 +108,7 @@ def plan_halving(image: Image, arch: Sequence[int]) -> Plan:
     return Plan(tuple((found, 3, 2, 1) for found in filters), units)
 
 
-def _cnn(image: Image, plan: Plan) -> nn.Module:
+def make_cnn(image: Image, plan: Plan) -> nn.Module:
     """Return what makes features [R, units] of images [R, C, H, W] in 0..1."""
     channels, high, wide = image
     layers: list[nn.Module] = []
@@ -142,7 +153,7 @@ class Network(nn.Module):
             self.scales = tuple(scales)
             plan = plan or partial(plan_cnn, arch=cnn_arch, patch=cnn_patch)
             plans = [plan(image) for image in images]
-            self.cnns = nn.ModuleList(map(_cnn, images, plans))
+            self.cnns = nn.ModuleList(map(make_cnn, images, plans))
             features = width + sum(each.units for each in plans)
             layers: list[nn.Module] = []
             for units in net_arch:
@@ -248,11 +259,7 @@ class MaskedActorCritic(nn.Module):
         them, or an entry has no place in the table of ``corral.adapters.spaces``.
         """
         super().__init__()
-        if not isinstance(action_space, spaces.Discrete) or action_space.start != 0:
-            raise UnsupportedSpaceError(
-                f"action space {action_space}; masks need Discrete, counted from 0"
-            )
-        actions = int(action_space.n)
+        actions = count_actions(action_space)
         mask = split_space(observation_space)[1]
         if mask is not None and mask.shape != (actions,):
             raise UnsupportedSpaceError(f"a mask of shape {mask.shape} for {actions} actions")
@@ -279,9 +286,8 @@ class TreeNetwork(Network):
         entries = [each for each in _leaves(space) if each[0][:1] not in [(h,) for h in hidden]]
         width, images, scales = 0, [], []
         for path, entry in entries:
-            if axes := image_axes(entry):
-                assert entry.shape is not None
-                images.append((entry.shape[axes[0]], entry.shape[axes[1]], entry.shape[axes[2]]))
+            if image := image_of(entry):
+                images.append(image)
                 scales.append(scale_of(entry))
                 continue
             columns = width_of(entry)

@@ -5,12 +5,13 @@ A learner has one seat, or some; ``other_seats`` fills the rest with its opponen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 from gymnasium import spaces
 
+from corral.adapters.spaces import refuse_death
 from corral.envs.core import Array, Observation, Rules, generator
 from corral.envs.masks import MASK, sample_legal
 from corral.envs.policy import Decision, Memoryless, Policy, RandomPolicy
@@ -25,6 +26,8 @@ __all__ = [
     "other_seats",
     "put_tree",
     "random_actions",
+    "require_common_end",
+    "require_integers",
     "reseed",
     "rules_of",
     "seat_of",
@@ -145,9 +148,10 @@ def other_seats(
             continue
         if agent not in team:
             raise ValueError(f"opponents: no policy for {agent} of {rules.name}; give one")
+        player = team[agent]
         others[agent] = Seat(
             agent,
-            _policy(team[agent]),
+            cast("Policy", player) if hasattr(player, "act") else _Chosen(player),
             num_envs=num_envs,
             actions=rules.action_space(agent),
             rng=generator(None, "policy", i),
@@ -160,10 +164,6 @@ def reseed(rules: Rules[Any], others: Mapping[str, Seat], seed: int) -> None:
     """Let the opponent with index i draw from ``generator(seed, "policy", i)`` from now on."""
     for agent, other in others.items():
         other.rng = generator(seed, "policy", rules.agents.index(agent))
-
-
-def _policy(player: Policy | Chooser) -> Policy:
-    return cast("Policy", player) if hasattr(player, "act") else _Chosen(player)
 
 
 class _Chosen(Memoryless):
@@ -182,6 +182,26 @@ class _Chosen(Memoryless):
         """Call the function for each observation of the batch: actions [R]."""
         rows = range(count_rows(observation))
         return Decision(np.array([self.choose(take_tree(observation, row)) for row in rows]))
+
+
+def require_common_end(name: str, agents: Sequence[str], ended: Array, over: Array) -> None:
+    """Refuse agents that ``ended``, bool [B, N], in copies that are not ``over``, bool [B]."""
+    early = (ended & ~over[:, None]).any(axis=0)
+    if early.any():
+        refuse_death(name, [agents[i] for i in np.flatnonzero(early).tolist()])
+
+
+def require_integers(actions: Any, shape: tuple[int, ...], axes: str) -> Array:
+    """Return ``actions`` as an array. Raises ActionError unless they are integers of ``shape``."""
+    try:
+        numbers = np.asarray(actions)
+    except ValueError:  # rows of different lengths
+        raise ActionError(f"give integers of shape {shape}, {axes}") from None
+    if numbers.dtype.kind not in "iu" or numbers.shape != shape:
+        raise ActionError(
+            f"actions are {numbers.dtype} {numbers.shape}; give integers of shape {shape}: {axes}"
+        )
+    return numbers
 
 
 def count_rows(observation: Any) -> int:

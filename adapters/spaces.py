@@ -30,21 +30,16 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.envs.core import Array, Observation, stack_agents
-from corral.envs.masks import (
-    MASK,
-    OBSERVATION,
-    has_mask,
-    mask_space,
-    split,
-    split_space,
-)
+from corral.envs.masks import MASK, OBSERVATION, has_mask, mask_space, split, split_space
 from corral.errors import UnsupportedSpaceError
 
 __all__ = [
     "ActionCodec",
     "ColumnCodec",
     "ObservationCodec",
+    "count_actions",
     "image_axes",
+    "image_of",
     "refuse_death",
     "refuse_turns",
     "width_of",
@@ -63,6 +58,13 @@ def image_axes(space: spaces.Space[Any]) -> Image | None:
         return None
     axes = (0, 1, 2) if space.shape[0] <= space.shape[2] else (2, 0, 1)  # channels are the fewer
     return axes if min(space.shape[axis] for axis in axes[1:]) >= 3 else None
+
+
+def image_of(space: spaces.Space[Any]) -> Image | None:
+    """Return channels, height and width of an image; None for what is none."""
+    axes = image_axes(space)
+    shape = space.shape or ()
+    return None if axes is None else (shape[axes[0]], shape[axes[1]], shape[axes[2]])
 
 
 def width_of(space: spaces.Space[Any]) -> int | None:
@@ -146,8 +148,7 @@ class ObservationCodec:
         entries, images, width = [], [], 0
         for key, part in parts:
             if axes := image_axes(part):
-                assert part.shape is not None
-                images.append((part.shape[axes[0]], part.shape[axes[1]], part.shape[axes[2]]))
+                images.append(image_of(part))
                 entries.append(Entry(key, part, width, width, axes))
                 continue
             columns = width_of(part)
@@ -272,6 +273,15 @@ class ActionCodec:
         return _one_hot(stored.reshape(len(stored), -1), self.sizes)
 
 
+def count_actions(space: spaces.Space[Any], where: str = "") -> int:
+    """Return how many actions a mask is for. Raises UnsupportedSpaceError where none can be."""
+    if not isinstance(space, spaces.Discrete) or space.start != 0:
+        raise UnsupportedSpaceError(
+            f"{where}action space {space}; masks need Discrete, counted from 0"
+        )
+    return int(space.n)
+
+
 # --- Columns for single-agent libraries ----------------------------------------------------------
 
 ONE_SEAT = (
@@ -327,10 +337,7 @@ class ColumnCodec:
                         "alike. Use vectorize(corral.adapters.wrappers.homogenize(env), ...), "
                         "which pads them, or step it with corral.adapters.make_batch. " + ONE_SEAT
                     )
-        if not isinstance(action, spaces.Discrete) or action.start != 0:
-            raise UnsupportedSpaceError(
-                f"{name}: action space {action}; masks need Discrete, counted from 0"
-            )
+        actions = count_actions(action, f"{name}: ")
         inner = split_space(space)[0]
         names: dict[Any, str] | None = None
         entries: dict[Any, spaces.Space[Any]] = {OBSERVATION: inner}
@@ -346,7 +353,7 @@ class ColumnCodec:
                     f"{name}: {key} is {part}; Stable-Baselines3 takes arrays and numbers, in one "
                     "level of Dict"
                 )
-        entries[MASK] = mask_space(int(action.n))
+        entries[MASK] = mask_space(actions)
         identities = None
         if agent_id and len(agents) > 1:
             identities = np.eye(len(agents), dtype=np.float32)

@@ -19,17 +19,17 @@ from __future__ import annotations
 
 import atexit
 import math
-import weakref
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
+from pettingzoo.utils import BaseParallelWrapper
 
 from corral.adapters.sb3.vec_env import ColumnVecEnv
 from corral.adapters.spaces import ColumnCodec, refuse_death, refuse_turns
+from corral.adapters.zoo.workers import close_at_exit
 from corral.envs.core import Array, generator
 from corral.envs.masks import MASK
 from corral.envs.shells import ParallelShell
@@ -99,7 +99,7 @@ class _Seed:
         return worker * per_worker + within
 
 
-class _Copy(ParallelEnv[str, Any, int]):  # type: ignore[misc]  # PettingZoo ships no types
+class _Copy(BaseParallelWrapper):  # type: ignore[misc]  # PettingZoo ships no types
     """One environment as SuperSuit gets it: flat observations, infos that survive a reset.
 
     SuperSuit merges the info of the reset that follows over the last info of an episode. So here
@@ -107,19 +107,9 @@ class _Copy(ParallelEnv[str, Any, int]):  # type: ignore[misc]  # PettingZoo shi
     """
 
     def __init__(self, env: Any, codec: ColumnCodec, per_worker: int) -> None:
-        self.env = env
+        super().__init__(env)
         self.codec = codec
         self.per_worker = per_worker
-        self.metadata = env.metadata
-        self.possible_agents = list(env.possible_agents)
-
-    @property
-    def agents(self) -> list[str]:
-        return list(self.env.agents)
-
-    @property
-    def unwrapped(self) -> Any:
-        return self.env.unwrapped
 
     def observation_space(self, agent: str) -> spaces.Dict:
         return self.codec.observation_space
@@ -176,12 +166,6 @@ class _Copy(ParallelEnv[str, Any, int]):  # type: ignore[misc]  # PettingZoo shi
                 info["kpis"] = self._kpis[agent]
         return self._flat(observations, over), rewards, terminated, truncated, all_infos
 
-    def render(self) -> Any:
-        return self.env.render()
-
-    def close(self) -> None:
-        self.env.close()
-
     def _flat(self, observations: dict[str, Any], over: bool) -> dict[str, dict[str, Array]]:
         flat = {}
         for i, agent in enumerate(self.possible_agents):
@@ -209,10 +193,7 @@ class SuperSuitVecEnv(ColumnVecEnv):
         self.vector = vector
         self._example = copy.env  # never stepped; its attributes are those of all copies
         self._started = False
-        # multiprocessing waits, at exit, for workers that wait for orders. Its exit function was
-        # registered before this one, and runs after it.
-        self._at_exit = _closer(weakref.ref(vector))
-        atexit.register(self._at_exit)
+        self._at_exit = close_at_exit(vector)
         super().__init__(copy.codec, num_envs, seed, getattr(copy.unwrapped, "render_mode", None))
 
     def reset(self) -> dict[str, Array]:
@@ -253,14 +234,3 @@ class SuperSuitVecEnv(ColumnVecEnv):
 
     def _render(self) -> Any:
         return self.vector.render()
-
-
-def _closer(vector: weakref.ref[Any]) -> Callable[[], None]:
-    """Return what closes the vector if it still lives: exit functions must not keep it alive."""
-
-    def close() -> None:
-        alive = vector()
-        if alive is not None:
-            alive.close()
-
-    return close

@@ -24,6 +24,7 @@ from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
 from pettingzoo.utils import BaseParallelWrapper, BaseWrapper
 
+from corral.adapters.spaces import count_actions
 from corral.envs.core import Array
 from corral.envs.masks import MASK, OBSERVATION, has_mask, masked_space, split, split_space
 from corral.errors import IllegalActionError, ResetNeededError, UnsupportedSpaceError
@@ -67,7 +68,10 @@ class Homogenized(ParallelEnv[str, Any, int]):  # type: ignore[misc]  # PettingZ
         self.render_mode = getattr(env, "render_mode", None)
         self.possible_agents = list(env.possible_agents)
         self.agents: list[str] = []
-        self._sizes = {agent: _size(name, env.action_space(agent)) for agent in env.possible_agents}
+        self._sizes = {
+            agent: count_actions(env.action_space(agent), f"{name}: ")
+            for agent in env.possible_agents
+        }
         self._actions = max(self._sizes.values())
         parts = [split_space(env.observation_space(agent))[0] for agent in self.possible_agents]
         self._space = masked_space(_common(name, parts), self._actions)
@@ -165,14 +169,6 @@ class Homogenized(ParallelEnv[str, Any, int]):  # type: ignore[misc]  # PettingZ
     def _infos(self, infos: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """Return all agents' infos; where one has none, zeros under the keys of its first."""
         return {agent: dict(infos.get(agent, self._keys[agent])) for agent in self.possible_agents}
-
-
-def _size(name: str, space: Any) -> int:
-    if not isinstance(space, spaces.Discrete) or space.start != 0:
-        raise UnsupportedSpaceError(
-            f"{name}: action space {space}; masks need Discrete, counted from 0"
-        )
-    return int(space.n)
 
 
 def _common(name: str, parts: Sequence[Any]) -> Any:

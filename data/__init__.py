@@ -6,8 +6,7 @@ from corral.data.importers.azure import import_azure_functions
 from corral.data.importers.binning import Imported
 from corral.data.importers.requests import import_requests
 from corral.data.importers.series import import_series
-from corral.data.library import bundled, load_trace
-from corral.data.read import read_trace
+from corral.data.read import bundled, load_trace, read_trace
 from corral.data.trace import Trace
 from corral.data.write import write_trace
 

@@ -139,7 +139,9 @@ def make_trace(spec: TraceSpec | None = None, *, name: str = "made", **options: 
     trace. Raises ValueError for a value out of range, TypeError for an unknown option.
     """
     spec = replace(spec or TraceSpec(), **options)
-    times = spec.step * np.arange(spec.days * SECONDS_PER_DAY // spec.step) + _first(spec)
+    start = parse_time(spec.start)
+    assert start is not None  # TraceSpec has checked it
+    times = spec.step * np.arange(spec.days * SECONDS_PER_DAY // spec.step) + start[1]
     mean = spec.mean * _levels(spec, spec.spread)  # [N]
     wave = _daily(spec, times) * _weekly(spec, times)[:, None]  # [T, N]
     rate = mean * (wave * _noise(spec, len(times)) * _bursts(spec, len(times)))
@@ -157,12 +159,6 @@ def make_trace(spec: TraceSpec | None = None, *, name: str = "made", **options: 
         clock="utc",
         name=name,
     )
-
-
-def _first(spec: TraceSpec) -> int:
-    start = parse_time(spec.start)
-    assert start is not None  # TraceSpec has checked it
-    return start[1]
 
 
 def _stream(spec: TraceSpec, purpose: int, node: int = SHARED) -> np.random.Generator:

@@ -9,9 +9,12 @@ from __future__ import annotations
 import csv
 import difflib
 import io
+import os
 import re
 from array import array
 from collections.abc import Sequence
+from functools import cache
+from importlib.resources import as_file
 from pathlib import Path
 
 import numpy as np
@@ -26,10 +29,11 @@ from corral.data.fields import (
     time_rule,
 )
 from corral.data.scan import scan
-from corral.data.source import MAX_BYTES, MAX_LINE, Faults, chunks, fault_error
+from corral.data.source import MAX_BYTES, MAX_LINE, Faults, bundled_files, chunks, fault_error
 from corral.data.trace import Counts, Trace
+from corral.errors import UnknownNameError
 
-__all__ = ["MAX_CELLS", "read_trace", "trace_name"]
+__all__ = ["MAX_CELLS", "bundled", "load_trace", "read_trace", "trace_name"]
 
 MAX_CELLS = 50_000_000
 """Default limit on rows x columns of a file."""
@@ -67,6 +71,38 @@ def read_trace(
     data = _load(path, max_cells, max_bytes)
     table = scan(data, file=file) or _Careful(file).read(data)
     return assemble(table, data, name=trace_name(path))
+
+
+def bundled() -> tuple[str, ...]:
+    """Return the names of the traces that come with the package, for ``load_trace``."""
+    return tuple(bundled_files())
+
+
+def load_trace(source: str | os.PathLike[str] | Trace) -> Trace:
+    """Return the trace that ``source`` means: a bundled name, a path of a CSV file, or itself.
+
+    A text that is no bundled name is a path where it has a folder or a suffix in it, or where such
+    a file exists; write ``./edge3`` for a file that is called like a bundled trace.
+
+    Raises UnknownNameError for a text that is neither, TraceError for a file that is missing or
+    breaks the format. Bundled traces are read once and kept.
+    """
+    if isinstance(source, Trace):
+        return source
+    if not isinstance(source, str):
+        return read_trace(Path(source))
+    if source in bundled():
+        return _bundled(source)
+    path = Path(source)
+    if path.suffix or len(path.parts) != 1 or source != path.name or path.exists():
+        return read_trace(path)
+    raise UnknownNameError.of("trace", source, bundled())
+
+
+@cache
+def _bundled(name: str) -> Trace:
+    with as_file(bundled_files()[name]) as path:
+        return read_trace(path)
 
 
 def trace_name(path: Path) -> str:

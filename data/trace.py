@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -50,15 +50,14 @@ class Trace:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", tuple(self.nodes))
-        object.__setattr__(self, "arrivals", self._frozen("arrivals", self.arrivals, 2))
-        if self.capacity is not None:
-            object.__setattr__(self, "capacity", self._frozen("capacity", self.capacity, 2))
-        object.__setattr__(self, "times", self._frozen("times", self.times, 1))
+        for what, dimensions in (("arrivals", 2), ("capacity", 2), ("times", 1)):
+            if getattr(self, what) is not None:
+                object.__setattr__(self, what, self._frozen(what, dimensions))
         self._check()
         object.__setattr__(self, "digest", self._digest())
 
-    def _frozen(self, what: str, values: npt.ArrayLike, dimensions: int) -> Counts:
-        array = np.asarray(values)
+    def _frozen(self, what: str, dimensions: int) -> Counts:
+        array = np.asarray(getattr(self, what))
         if array.dtype.kind not in "iu":
             raise self._error(f"{what} must be whole numbers, not {array.dtype}")
         if array.ndim != dimensions:
@@ -137,8 +136,8 @@ class Trace:
         if not 0 <= low < high <= len(self):
             raise ValueError(f"rows {low}..{high} do not lie in the trace's 0..{len(self)}")
         capacity = None if self.capacity is None else self.capacity[low:high]
-        return self._with(
-            arrivals=self.arrivals[low:high], capacity=capacity, times=self.times[low:high]
+        return replace(
+            self, arrivals=self.arrivals[low:high], capacity=capacity, times=self.times[low:high]
         )
 
     def with_capacity(self, capacity: int | str) -> Trace:
@@ -148,7 +147,8 @@ class Trace:
         node's own mean arrivals over the whole trace, rounded to the nearest integer.
         Raises ValueError for anything else.
         """
-        return self._with(capacity=np.broadcast_to(self._levels(capacity), self.arrivals.shape))
+        levels = np.broadcast_to(self._levels(capacity), self.arrivals.shape)
+        return replace(self, capacity=levels)
 
     def _levels(self, capacity: int | str) -> Counts:
         if isinstance(capacity, str):
@@ -168,10 +168,3 @@ class Trace:
                 "or a text like '1.25x'"
             )
         return np.full(len(self.nodes), int(capacity), dtype=np.int64)
-
-    def _with(self, **changes: Any) -> Trace:
-        same = {name: getattr(self, name) for name in _CONSTRUCTED}
-        return Trace(**{**same, **changes})
-
-
-_CONSTRUCTED = ("nodes", "arrivals", "capacity", "times", "clock", "name")

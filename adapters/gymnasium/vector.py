@@ -9,8 +9,16 @@ import gymnasium
 import numpy as np
 from gymnasium.vector.utils import batch_space
 
-from corral.adapters.seats import Opponents, other_seats, reseed, rules_of, seat_of, take_tree
-from corral.adapters.spaces import ColumnCodec, refuse_death, refuse_turns
+from corral.adapters.seats import (
+    Opponents,
+    other_seats,
+    require_common_end,
+    reseed,
+    rules_of,
+    seat_of,
+    take_tree,
+)
+from corral.adapters.spaces import ColumnCodec, refuse_turns
 from corral.envs.batch import Batch, BatchStep, make_batch
 from corral.envs.core import Array, Observation, Rules
 from corral.envs.masks import MASK
@@ -106,10 +114,7 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         step = self.batch.step(self._joint(actions))
         ended = (step.terminated | step.truncated)[:, self._indices]  # [B, learners]
         if np.count_nonzero(ended) or step.finished is not None:
-            early = ended & ~step.over[:, None]
-            if early.any():
-                names = [self.layout.agents[i] for i in np.flatnonzero(early.any(axis=0))]
-                refuse_death(self.rules.name, names)
+            require_common_end(self.rules.name, self.layout.agents, ended, step.over)
         infos = self._named(step.info)
         if step.finished is not None:
             infos = self._with_last(infos, step)

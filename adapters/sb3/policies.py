@@ -30,9 +30,9 @@ from stable_baselines3.common.policies import BasePolicy, MultiInputActorCriticP
 from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, CombinedExtractor
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
-from torch import nn
 
 from corral.adapters.masked_distribution import MaskedCategorical
+from corral.adapters.networks import SMALLEST_OF_NATURE, make_cnn, plan_halving
 from corral.envs.masks import MASK
 from corral.errors import MaskError, UnsupportedSpaceError
 
@@ -47,9 +47,6 @@ __all__ = [
 
 Tensors = dict[str, torch.Tensor]
 Masks = np.ndarray[Any, Any] | torch.Tensor | None
-
-SMALLEST_OF_NATURE = 36
-"""Pixels per side below which the three layers of SB3's NatureCNN leave nothing of an image."""
 
 _NO_LONGER_A_MASK = (
     "VecNormalize scales every entry unless told otherwise, masks too: use "
@@ -74,16 +71,16 @@ def _require_mask_space(space: spaces.Space[Any]) -> None:
         )
 
 
-def require_masked_choice(seen: spaces.Space[Any], action: spaces.Space[Any]) -> None:
-    """Raise UnsupportedSpaceError unless ``seen`` holds a mask for Discrete actions from 0."""
+def require_masked_choice(obs: spaces.Space[Any], action: spaces.Space[Any]) -> None:
+    """Raise UnsupportedSpaceError unless ``obs`` holds a mask for Discrete actions from 0."""
     if not isinstance(action, spaces.Discrete) or action.start != 0:
         raise UnsupportedSpaceError(f"action space {action}: masks need Discrete, counted from 0")
-    if not isinstance(seen, spaces.Dict) or MASK not in seen.spaces:
+    if not isinstance(obs, spaces.Dict) or MASK not in obs.spaces:
         raise UnsupportedSpaceError(
-            f"{seen} has no entry action_mask. Make the VecEnv with corral.adapters.make_vec_env "
+            f"{obs} has no entry action_mask. Make the VecEnv with corral.adapters.make_vec_env "
             "or vectorize, or use Stable-Baselines3's own policies"
         )
-    mask = seen.spaces[MASK]
+    mask = obs.spaces[MASK]
     _require_mask_space(mask)
     if mask.shape != (int(action.n),):
         raise UnsupportedSpaceError(
@@ -115,12 +112,12 @@ class MaskedDistribution(CategoricalDistribution, MaskableDistribution):
         self, action_logits: torch.Tensor, masks: Masks = None
     ) -> MaskedDistribution:
         """Take ``action_logits`` [C, A], legal where ``masks`` [C, A] are 1; None: everywhere."""
-        self._given = action_logits
+        self._logits = action_logits
         self.apply_masking(masks)
         return self
 
     def apply_masking(self, masks: Masks) -> None:
-        logits = self._given
+        logits = self._logits
         if masks is None:
             mask = torch.ones_like(logits, dtype=torch.bool)
         else:
@@ -244,16 +241,16 @@ class FeaturesWithoutMask(CombinedExtractor):
         normalized_image: bool = False,
         small_cnn_output_dim: int = 128,
     ) -> None:
-        kept = {key: space for key, space in observation_space.items() if key != MASK}
+        entries = {key: space for key, space in observation_space.items() if key != MASK}
         if MASK in observation_space.spaces:
             _require_mask_space(observation_space.spaces[MASK])
         small = {
             key: space
-            for key, space in kept.items()
+            for key, space in entries.items()
             if is_image_space(space, normalized_image=normalized_image)
             and min(space.shape[1:]) < SMALLEST_OF_NATURE  # type: ignore[index]
         }
-        rest = spaces.Dict({key: space for key, space in kept.items() if key not in small})
+        rest = spaces.Dict({key: space for key, space in entries.items() if key not in small})
         super().__init__(rest, cnn_output_dim, normalized_image)
         for key, space in small.items():
             self.extractors[key] = SmallCNN(space, small_cnn_output_dim)
@@ -275,12 +272,8 @@ class SmallCNN(BaseFeaturesExtractor):
     def __init__(self, observation_space: spaces.Space[Any], features_dim: int = 128) -> None:
         super().__init__(observation_space, features_dim)
         channels, height, width = observation_space.shape or ()
-        layers: list[nn.Module] = []
-        for wide in (32, 64, 64):
-            layers += [nn.Conv2d(channels, wide, kernel_size=3, stride=2, padding=1), nn.ReLU()]
-            channels, height, width = wide, (height + 1) // 2, (width + 1) // 2
-        flat = channels * height * width
-        self.layers = nn.Sequential(*layers, nn.Flatten(), nn.Linear(flat, features_dim), nn.ReLU())
+        image = channels, height, width
+        self.layers = make_cnn(image, plan_halving(image, (32, 64, 64, features_dim)))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Features [C, features_dim]."""
@@ -299,15 +292,15 @@ def normalize(vec_env: VecEnv, **kwargs: Any) -> VecNormalize:
     ``norm_reward=False``. Raises UnsupportedSpaceError for observations that are not a Dict, and
     for ``norm_obs_keys`` with a mask among them.
     """
-    seen = vec_env.observation_space
-    if not isinstance(seen, spaces.Dict):
+    space = vec_env.observation_space
+    if not isinstance(space, spaces.Dict):
         raise UnsupportedSpaceError(
-            f"{seen} is no Dict: there is nothing to leave out; use VecNormalize itself"
+            f"{space} is no Dict: there is nothing to leave out; use VecNormalize itself"
         )
     quantities = [
         key
-        for key, space in seen.spaces.items()
-        if isinstance(space, spaces.Box) and space.dtype.kind == "f" and key != "agent"
+        for key, part in space.spaces.items()
+        if isinstance(part, spaces.Box) and part.dtype.kind == "f" and key != "agent"
     ]
     keys = kwargs.setdefault("norm_obs_keys", quantities)
     if keys is None or MASK in keys:

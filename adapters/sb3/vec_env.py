@@ -32,11 +32,12 @@ import numpy as np
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 
-from corral.adapters.spaces import ColumnCodec, refuse_death, refuse_turns
+from corral.adapters.seats import require_common_end, require_integers
+from corral.adapters.spaces import ColumnCodec, refuse_turns
 from corral.envs.batch import Batch, BatchStep, make_batch
 from corral.envs.core import Array, Rules, generator
 from corral.envs.masks import MASK
-from corral.errors import ActionError, ResetNeededError
+from corral.errors import ResetNeededError
 
 __all__ = ["BatchVecEnv", "ColumnVecEnv", "make_vec_env"]
 
@@ -99,13 +100,8 @@ class ColumnVecEnv(VecEnv):
         """Take one action per column, int [C]. Raises ActionError, ResetNeededError."""
         if self._masks is None:
             raise ResetNeededError(f"{self.codec.name}: call reset() first")
-        given = np.asarray(actions)
-        if given.shape != (self.num_envs,) or given.dtype.kind not in "iu":
-            raise ActionError(
-                f"actions are {given.dtype} {given.shape}; give integers of shape "
-                f"({self.num_envs},): {self.copies} copies of {len(self.codec.agents)} agents"
-            )
-        self._actions = given
+        axes = f"{self.copies} copies of {len(self.codec.agents)} agents"
+        self._actions = require_integers(actions, (self.num_envs,), axes)
 
     def action_masks(self) -> Array:
         """Return what is legal now: bool [C, A]."""
@@ -247,7 +243,7 @@ class BatchVecEnv(ColumnVecEnv):
         infos: list[dict[str, Any]] = [{}] * self.num_envs  # one dict for all that go on
         ended = step.terminated | step.truncated  # [B, N]
         if step.finished is not None or np.count_nonzero(ended):
-            self._require_common_end(step, ended)
+            require_common_end(self.codec.name, self.batch.agents, ended, step.over)
             self._put_ends(step, infos)
         return (
             self._present(self.codec.columns(step.observations)),
@@ -275,21 +271,15 @@ class BatchVecEnv(ColumnVecEnv):
         arrays = dict(snapshot.get("arrays", {}))
         sums = {key: arrays.pop(f"kpis.{key}", None) for key in self._kpis}
         for key, own in self._kpis.items():
-            given = sums[key]
-            if given is None or (given.shape, given.dtype) != (own.shape, own.dtype):
+            saved = sums[key]
+            if saved is None or (saved.shape, saved.dtype) != (own.shape, own.dtype):
                 raise ValueError(f"snapshot: kpis.{key} is not {own.dtype} {own.shape}")
         observations = self.batch.restore({**snapshot, "arrays": arrays})
-        self._kpis = {key: given.copy() for key, given in sums.items()}
+        self._kpis = {key: saved.copy() for key, saved in sums.items()}
         self._next_seed, self._info = None, None
         return self._present(self.codec.columns(observations))
 
     # --- Parts -----------------------------------------------------------------------------------
-
-    def _require_common_end(self, step: BatchStep, ended: Array) -> None:
-        early = ended & ~step.over[:, None]
-        if early.any():
-            names = [self.batch.agents[i] for i in np.flatnonzero(early.any(axis=0))]
-            refuse_death(self.codec.name, names)
 
     def _put_ends(self, step: BatchStep, infos: list[dict[str, Any]]) -> None:
         """Fill in the infos of the columns whose episodes ended, and begin their sums anew."""

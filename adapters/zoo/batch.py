@@ -24,12 +24,20 @@ from typing import Any, Literal
 import numpy as np
 from gymnasium import spaces
 
-from corral.adapters.seats import random_actions
-from corral.adapters.zoo.copies import LocalCopies, Look
+from corral.adapters.seats import random_actions, require_integers
+from corral.adapters.zoo.copies import (
+    Actions,
+    Look,
+    Moved,
+    ZooCopy,
+    generators,
+    make_copy,
+    name_copy,
+)
 from corral.adapters.zoo.spec import ZooSpec
-from corral.adapters.zoo.workers import Copies, WorkerCopies
+from corral.adapters.zoo.workers import WorkerCopies
 from corral.envs.batch import Batch, BatchStep, Finished
-from corral.envs.core import Array, Observation, generator
+from corral.envs.core import Array, Observation
 from corral.envs.masks import MASK, require_legal, sample_legal
 from corral.errors import ActionError, CheckpointError, ResetNeededError
 
@@ -79,14 +87,13 @@ def zoo_rules(make_env: Callable[[], Any], *, max_cycles: int | None = None) -> 
     finally:
         if hasattr(example, "close"):
             example.close()
-    return ZooRules(spec, make_env)
+    return ZooRules(**vars(spec), make_env=make_env)
 
 
-@dataclass(frozen=True)
-class ZooRules:
+@dataclass(frozen=True, kw_only=True)
+class ZooRules(ZooSpec):
     """The properties of rules that a trainer asks for, but for playing them: see ``zoo_rules``."""
 
-    spec: ZooSpec
     make_env: Callable[[], Any]
 
     render_modes: tuple[str, ...] = ()
@@ -102,42 +109,50 @@ class ZooRules:
                 raise ValueError(f"{name}={value}: give {least} or more")
         if not deadline > 0:
             raise ValueError(f"deadline={deadline}: give seconds, more than 0")
-        group: Copies
-        if workers:
-            group = WorkerCopies(self.make_env, self.spec, num_envs, workers, deadline)
-        else:
-            group = LocalCopies(self.make_env, self.spec, num_envs)
+        group: LocalCopies | WorkerCopies = (
+            WorkerCopies(self, self.make_env, num_envs, workers, deadline)
+            if workers
+            else LocalCopies(self, self.make_env, num_envs)
+        )
         return ZooBatch(self, group, num_envs, seed)
 
-    @property
-    def name(self) -> str:
-        return self.spec.name
 
-    @property
-    def agents(self) -> tuple[str, ...]:
-        return self.spec.agents
+class LocalCopies:
+    """Copies in this process, stepped one after the other."""
 
-    @property
-    def simultaneous(self) -> bool:
-        """Return whether all live agents act in every step."""
-        return self.spec.simultaneous
+    def __init__(self, spec: ZooSpec, make_env: Callable[[], Any], num_envs: int) -> None:
+        self._spec, self._make_env, self._num_envs = spec, make_env, num_envs
+        self._copies: list[ZooCopy] = []
+        self._seed = 0
 
-    @property
-    def max_cycles(self) -> int | None:
-        """The limit given to ``make_zoo_batch``; the environment may have one of its own."""
-        return self.spec.max_cycles
+    def reset(self, seed: int | None) -> list[Look]:
+        """Begin anew in every copy; ``seed`` seeds them all, None: they go on."""
+        self._seed = self._seed if seed is None else seed
+        while len(self._copies) < self._num_envs:
+            self._copies.append(make_copy(self._make_env(), self._spec))
+        pairs = zip(self._copies, generators(seed, self._num_envs), strict=True)
+        return [self._named(i, None, copy.reset, rng) for i, (copy, rng) in enumerate(pairs)]
 
-    def observation_space(self, agent: str) -> spaces.Dict:
-        """Return the space of ``observation`` and, for Discrete actions, ``action_mask``."""
-        return self.spec.observation_space(agent)
+    def step(self, actions: Sequence[Actions]) -> list[Moved]:
+        pairs = zip(self._copies, actions, strict=True)
+        return [self._named(i, own, copy.step, own) for i, (copy, own) in enumerate(pairs)]
 
-    def action_space(self, agent: str) -> Any:
-        """Return Discrete (counted from 0), MultiDiscrete or Box."""
-        return self.spec.action_space(agent)
+    def _named(self, number: int, played: Actions | None, call: Callable[..., Any], by: Any) -> Any:
+        try:
+            return call(by)
+        except Exception as error:
+            error.add_note(f"in {name_copy(number, self._seed, played)}")
+            raise
 
-    def state_space(self) -> spaces.Box:
-        """Return that of ``env.state()``, else of all observations, one after the other."""
-        return self.spec.state_space()
+    def close(self, quiet: bool = False) -> None:
+        """End it; ``quiet``: whatever the environments do about it. May be called again."""
+        while self._copies:
+            try:
+                self._copies.pop().close()
+            except Exception:
+                if not quiet:
+                    self.close(quiet=True)
+                    raise
 
 
 class ZooBatch:
@@ -146,17 +161,15 @@ class ZooBatch:
     autoreset_mode: Any = Batch.autoreset_mode
     resumes_exactly = False
 
-    def __init__(self, rules: ZooRules, group: Copies, num_envs: int, seed: int | None) -> None:
-        spec, self.rules = rules.spec, rules
+    def __init__(
+        self, rules: ZooRules, group: LocalCopies | WorkerCopies, num_envs: int, seed: int | None
+    ) -> None:
+        self.rules, self.num_envs, self.seed = rules, num_envs, seed
+        self.name, self.agents, self.simultaneous = rules.name, rules.agents, rules.simultaneous
+        self.max_cycles, self.illegal = rules.max_cycles, rules.illegal
         self.observation_space, self.action_space = rules.observation_space, rules.action_space
-        self.num_envs = num_envs
-        self.agents = spec.agents
-        self.name = spec.name
-        self.simultaneous = spec.simultaneous
-        self.max_cycles = spec.max_cycles
-        self.illegal, self.seed = rules.illegal, seed
         self._group = group
-        self._sizes = [spec.actions(i) for i in range(len(spec.agents))]  # None: not Discrete
+        self._sizes = [rules.actions(i) for i in range(len(rules.agents))]  # None: not Discrete
         self._discrete = all(size is not None for size in self._sizes)
         self._alike = self._discrete and len(set(self._sizes)) == 1
         self._started = self._closed = False
@@ -172,19 +185,14 @@ class ZooBatch:
         """
         if self._closed:
             raise ResetNeededError(f"{self.name}: closed; make another with make_zoo_batch")
-        rngs: list[np.random.Generator | None] = [None] * self.num_envs
-        if not self._started or seed is not None:
-            chosen = self.seed if seed is None else seed
-            if chosen is None:
-                chosen = int(np.random.default_rng().integers(2**63))
-            streams = [generator(chosen, "env", row) for row in range(self.num_envs)]
-            self.seed, rngs = chosen, list(streams)
-            # What the environments make of their generators; only to be named in errors.
-            self._seeds = [
-                int(generator(chosen, "env", row).integers(2**31)) for row in range(self.num_envs)
-            ]
+        if seed is None and not self._started:
+            seed = self.seed
+            if seed is None:
+                seed = int(np.random.default_rng().integers(2**63))
+        if seed is not None:
+            self.seed = seed
         self._looks = None  # where it is broken off, another reset is needed
-        self._look(self._moved(self._group.reset, rngs, self._seeds))
+        self._look(self._moved(self._group.reset, seed))
         self._started = True
         return self._observations
 
@@ -311,7 +319,7 @@ class ZooBatch:
         self._require_reset()
         if self._discrete:
             shape = (self.num_envs, len(self.agents))
-            given = self._numbers(actions, shape, "copies x agents")
+            given = require_integers(actions, shape, "copies x agents")
             columns = [given[:, i] for i in range(len(self.agents))]
         else:
             if not isinstance(actions, Mapping) or set(actions) != set(self.agents):
@@ -344,7 +352,7 @@ class ZooBatch:
                 )
             given = given.astype(space.dtype)
         else:
-            given = self._numbers(values, shape, f"copies x actions of {agent}")
+            given = require_integers(values, shape, f"copies x actions of {agent}")
         if isinstance(space, spaces.Box):
             low, high = space.low, space.high
         elif isinstance(space, spaces.MultiDiscrete):
@@ -367,17 +375,6 @@ class ZooBatch:
                 row = int(illegal[0])
                 require_legal(f"copy {row}, {agent}", int(given[row]), mask[row])
         return given if isinstance(space, spaces.Discrete) else given.astype(space.dtype)
-
-    def _numbers(self, values: Any, shape: tuple[int, ...], axes: str) -> Array:
-        try:
-            given = np.asarray(values)
-        except ValueError:  # rows of different lengths
-            raise ActionError(f"give integers of shape {shape}, {axes}") from None
-        if given.dtype.kind not in "iu" or given.shape != shape:
-            raise ActionError(
-                f"actions are {given.dtype} {given.shape}; give integers of shape {shape}: {axes}"
-            )
-        return given
 
     def _require_reset(self) -> list[Look]:
         if self._looks is None:

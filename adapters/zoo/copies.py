@@ -2,7 +2,7 @@
 
 Both kinds are brought to the same terms. A step is one call that plays actions: of all live agents
 in a parallel environment, of the one whose turn it is in an AEC environment; the steps of agents
-whose episode is over (``step(None)``) are made in between. Agents keep the places of
+whose episode is over (``step(None)``) are made in between. Agents keep the order of
 ``possible_agents``. One that has not come yet, or has ended, shows zeros and does not act; in the
 step in which an agent ends it still shows its last observation.
 """
@@ -10,7 +10,7 @@ step in which an agent ends it still shows its last observation.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -18,12 +18,21 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.adapters.zoo.spec import ZooSpec, leaves
-from corral.envs.core import Array, Observation
+from corral.envs.core import Array, Observation, generator
 from corral.envs.masks import MASK, OBSERVATION
 from corral.envs.shells import ParallelShell, TurnShell
 from corral.errors import EnvironmentFault
 
-__all__ = ["Actions", "LocalCopies", "Look", "Moved", "ZooCopy", "make_copy", "name_copy"]
+__all__ = [
+    "Actions",
+    "Look",
+    "Moved",
+    "ZooCopy",
+    "generators",
+    "make_copy",
+    "name_copy",
+    "reset_seed",
+]
 
 Actions = Mapping[str, Any]
 """Of the agents that act, by name."""
@@ -70,9 +79,8 @@ class ZooCopy(ABC):
     """An environment with its time limit, autoreset and accounting."""
 
     def __init__(self, env: Any, spec: ZooSpec) -> None:
-        self.env = env
-        self.spec = spec
-        self._place = {agent: i for i, agent in enumerate(spec.agents)}
+        self.env, self.spec = env, spec
+        self._index = {agent: i for i, agent in enumerate(spec.agents)}
 
     def reset(self, rng: np.random.Generator | None) -> Look:
         """Begin an episode; with ``rng`` all chance comes of it, else it goes on.
@@ -164,22 +172,22 @@ class ZooCopy(ABC):
         """Return the numbers among the infos, by name: float64 [N]."""
         numbers: dict[str, Array] = {}
         for agent, info in infos.items():
-            if agent not in self._place:
+            if agent not in self._index:
                 continue
             for key, value in (info or {}).items():
                 if isinstance(value, int | float | np.number | np.bool_):
-                    column = numbers.setdefault(str(key), np.zeros(len(self._place)))
-                    column[self._place[agent]] = value
+                    column = numbers.setdefault(str(key), np.zeros(len(self._index)))
+                    column[self._index[agent]] = value
         return numbers
 
     def _find(self, agent: str) -> int:
-        if agent not in self._place:
+        if agent not in self._index:
             self._fault(f"agent {agent!r} is none of possible_agents {self.spec.agents}")
-        return self._place[agent]
+        return self._index[agent]
 
-    def _action(self, place: int, action: Any) -> Any:
+    def _action(self, index: int, action: Any) -> Any:
         """Return an action as the environment wants it."""
-        space = self.spec.own_actions[place]
+        space = self.spec.own_actions[index]
         return int(action) + int(space.start) if isinstance(space, spaces.Discrete) else action
 
     def _fault(self, what: str) -> NoReturn:
@@ -201,14 +209,14 @@ class ParallelCopy(ZooCopy):
     def _play(self, actions: Mapping[str, Any]) -> tuple[Moved, bool]:
         played = {a: self._action(self._find(a), actions.get(a, 0)) for a in self._live}
         observations, rewards, terminations, truncations, infos = self.env.step(played)
-        for given, what in (
+        for answers, what in (
             (observations, "observation"),
             (rewards, "reward"),
             (terminations, "termination"),
             (truncations, "truncation"),
         ):
-            self._require(given, self._live, what)
-        count = len(self._place)
+            self._require(answers, self._live, what)
+        count = len(self._index)
         reward = np.zeros(count)
         terminated, truncated = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
         for agent, value in rewards.items():
@@ -242,9 +250,9 @@ class ParallelCopy(ZooCopy):
         for agent in self._live:
             moved.truncated[self._find(agent)] = True
 
-    def _require(self, given: Mapping[str, Any], agents: Iterable[str], what: str) -> None:
+    def _require(self, answers: Mapping[str, Any], agents: Iterable[str], what: str) -> None:
         for agent in agents:
-            if agent not in given:
+            if agent not in answers:
                 self._fault(f"no {what} of {agent}, which is among the agents")
 
 
@@ -259,15 +267,15 @@ class TurnCopy(ZooCopy):
 
     def _begin(self, seed: int | None) -> Look:
         self.env.reset(seed=seed)
-        self._rewards = np.zeros(len(self._place))  # sums since each agent's last turn
-        self._corrections = np.zeros(len(self._place))  # of the next step's rewards
+        self._rewards = np.zeros(len(self._index))  # sums since each agent's last turn
+        self._corrections = np.zeros(len(self._index))  # of the next step's rewards
         if not self.env.agents:
             self._fault("no agents after reset()")
         self._turn()
         return self._observe_all({}, dict(self.env.infos), None)
 
     def _play(self, actions: Mapping[str, Any]) -> tuple[Moved, bool]:
-        env, count = self.env, len(self._place)
+        env, count = self.env, len(self._index)
         self.env.step(self._action(self._find(self._mover), actions[self._mover]))
         reward = np.zeros(count)
         for agent, value in env.rewards.items():
@@ -280,8 +288,10 @@ class TurnCopy(ZooCopy):
 
         terminated, truncated = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
         last: dict[str, Any] = {}
-        while env.agents and self._over(env.agent_selection):
+        while env.agents:
             agent = env.agent_selection
+            if not (env.terminations[agent] or env.truncations[agent]):
+                break
             i = self._find(agent)
             if self._ended[i]:
                 self._fault(f"{agent} has its turn again, after its episode was over")
@@ -320,9 +330,6 @@ class TurnCopy(ZooCopy):
         self._returns[i] += earned
         self._rewards[i] = 0.0
 
-    def _over(self, agent: str) -> bool:
-        return bool(self.env.terminations[agent] or self.env.truncations[agent])
-
     def _observe_all(
         self, last: Mapping[str, Any], infos: Mapping[str, Any], state: Array | None
     ) -> Look:
@@ -349,52 +356,20 @@ def _number(value: Any) -> float:
 # --- Many of them --------------------------------------------------------------------------------
 
 
-def name_copy(copy: int, seed: int | None, actions: Actions | None) -> str:
+def generators(seed: int | None, num_envs: int) -> list[np.random.Generator | None]:
+    """Return the generators that ``seed`` gives the copies; None for each: they go on."""
+    return [None if seed is None else generator(seed, "env", row) for row in range(num_envs)]
+
+
+def reset_seed(seed: int, copy: int) -> int:
+    """Return the seed that a third-party environment gets from its generator."""
+    return int(generator(seed, "env", copy).integers(2**31))
+
+
+def name_copy(copy: int, seed: int, actions: Actions | None) -> str:
     """Return which copy it is, how it was seeded and what it played."""
-    seeded = "" if seed is None else f" (first reset with seed={seed})"
+    name = f"copy {copy} (first reset with seed={reset_seed(seed, copy)})"
     if actions is None:
-        return f"copy {copy}{seeded}, which had played nothing"
+        return f"{name}, which had played nothing"
     played = ", ".join(f"{agent}: {np.asarray(a).tolist()}" for agent, a in actions.items())
-    return f"copy {copy}{seeded}, whose last actions were {{{played}}}"
-
-
-class LocalCopies:
-    """Copies in this process, stepped one after the other."""
-
-    def __init__(self, make_env: Callable[[], Any], spec: ZooSpec, num_envs: int) -> None:
-        self._make_env = make_env
-        self._spec = spec
-        self._count = num_envs
-        self._copies: list[ZooCopy] = []
-        self._seeds: Sequence[int] = ()
-
-    def reset(self, rngs: Sequence[np.random.Generator | None], seeds: Sequence[int]) -> list[Look]:
-        self._seeds = seeds
-        while len(self._copies) < self._count:
-            self._copies.append(make_copy(self._make_env(), self._spec))
-        return [
-            self._named(number, None, copy.reset, rng)
-            for number, (copy, rng) in enumerate(zip(self._copies, rngs, strict=True))
-        ]
-
-    def step(self, actions: Sequence[Actions]) -> list[Moved]:
-        return [
-            self._named(number, played, copy.step, played)
-            for number, (copy, played) in enumerate(zip(self._copies, actions, strict=True))
-        ]
-
-    def _named(self, number: int, played: Actions | None, call: Callable[..., Any], by: Any) -> Any:
-        try:
-            return call(by)
-        except Exception as error:
-            error.add_note(f"in {name_copy(number, self._seeds[number], played)}")
-            raise
-
-    def close(self, quiet: bool = False) -> None:
-        while self._copies:
-            try:
-                self._copies.pop().close()
-            except Exception:
-                if not quiet:
-                    self.close(quiet=True)
-                    raise
+    return f"{name}, whose last actions were {{{played}}}"

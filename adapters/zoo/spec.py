@@ -65,13 +65,13 @@ class ZooSpec:
         state = _state_of(env)
         return spec if state is None else dataclasses.replace(spec, state_size=len(state))
 
-    def masked(self, place: int) -> bool:
+    def masked(self, index: int) -> bool:
         """Return whether the agent's observation brings a mask of its own."""
-        return has_mask(self.own_observations[place])
+        return has_mask(self.own_observations[index])
 
-    def actions(self, place: int) -> int | None:
+    def actions(self, index: int) -> int | None:
         """Return how many actions the agent has; None where they are not Discrete."""
-        space = self.own_actions[place]
+        space = self.own_actions[index]
         return int(space.n) if isinstance(space, spaces.Discrete) else None
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
@@ -81,8 +81,8 @@ class ZooSpec:
 
     def observation_space(self, agent: str) -> spaces.Dict:
         """Return the space of ``observation`` and, for Discrete actions, ``action_mask``."""
-        place = self.agents.index(agent)
-        action = self.own_actions[place]
+        index = self.agents.index(agent)
+        action = self.own_actions[index]
         if not isinstance(action, spaces.Discrete | spaces.MultiDiscrete | spaces.Box):
             raise UnsupportedSpaceError(
                 f"{self.name}, {agent}: action space {action}; Discrete, MultiDiscrete and Box "
@@ -90,13 +90,13 @@ class ZooSpec:
             )
         if isinstance(action, spaces.Box) and action.dtype.kind not in "fiu":
             raise UnsupportedSpaceError(f"{self.name}, {agent}: action space {action} of no number")
-        count = self.actions(place)
-        if count is None and self.masked(place):
+        count = self.actions(index)
+        if count is None and self.masked(index):
             raise UnsupportedSpaceError(
                 f"{self.name}, {agent}: an action_mask for {action}; masks are for Discrete "
                 "actions, and would be lost"
             )
-        entries: dict[str, spaces.Space[Any]] = {OBSERVATION: self._inner(place)}
+        entries: dict[str, spaces.Space[Any]] = {OBSERVATION: self._inner(index)}
         if count is not None:
             entries[MASK] = mask_space(count)
         return spaces.Dict(entries)
@@ -109,30 +109,30 @@ class ZooSpec:
             size = sum(leaf.size for blank in blanks for leaf in leaves(blank))
         return spaces.Box(-np.inf, np.inf, (size,), np.float32)
 
-    def _inner(self, place: int) -> spaces.Space[Any]:
+    def _inner(self, index: int) -> spaces.Space[Any]:
         """Return the space of what is observed, without the mask."""
-        return split_space(self.own_observations[place])[0]
+        return split_space(self.own_observations[index])[0]
 
     # --- Observations ----------------------------------------------------------------------------
 
-    def blank(self, place: int) -> Observation:
+    def blank(self, index: int) -> Observation:
         """Return the zeros that an absent agent observes. Raises UnsupportedSpaceError."""
-        where = f"{self.name}, {self.agents[place]}"
-        zeros: Observation = {OBSERVATION: _zeros(self._inner(place), where)}
-        if (count := self.actions(place)) is not None:
+        where = f"{self.name}, {self.agents[index]}"
+        zeros: Observation = {OBSERVATION: _zeros(self._inner(index), where)}
+        if (count := self.actions(index)) is not None:
             zeros[MASK] = np.zeros(count, dtype=np.int8)
         return zeros
 
-    def encode(self, place: int, observation: Any, info: Mapping[str, Any]) -> Observation:
+    def encode(self, index: int, observation: Any, info: Mapping[str, Any]) -> Observation:
         """Return an agent's observation as checked arrays of its own, with its mask."""
-        where = f"{self.name}, {self.agents[place]}"
+        where = f"{self.name}, {self.agents[index]}"
         mask = info.get(MASK)  # where PettingZoo allows it to be, too
-        if self.masked(place):
+        if self.masked(index):
             observation, mask = split(observation)
             if mask is None:
                 raise EnvironmentFault(f"{where}: an observation without its action_mask")
-        encoded: Observation = {OBSERVATION: _array(self._inner(place), observation, where)}
-        count = self.actions(place)
+        encoded: Observation = {OBSERVATION: _array(self._inner(index), observation, where)}
+        count = self.actions(index)
         if count is not None:
             legal = np.ones(count, dtype=bool) if mask is None else np.asarray(mask) != 0
             if legal.shape != (count,):
@@ -141,7 +141,7 @@ class ZooSpec:
                 )
             encoded[MASK] = legal.astype(np.int8)
         elif mask is not None:
-            raise UnsupportedSpaceError(f"{where}: an action_mask for {self.own_actions[place]}")
+            raise UnsupportedSpaceError(f"{where}: an action_mask for {self.own_actions[index]}")
         return encoded
 
 
@@ -164,17 +164,18 @@ def _array(space: spaces.Space[Any], value: Any, where: str) -> Any:
             raise EnvironmentFault(f"{where}: observed {keys}, its space has {sorted(space)}")
         return {key: _array(part, value[key], where) for key, part in space.spaces.items()}
     try:
-        given = np.asarray(value)
-        array = given.astype(space.dtype)  # a copy: environments overwrite what they showed
+        observed = np.asarray(value)
+        array = observed.astype(space.dtype)  # a copy: environments overwrite what they showed
     except (TypeError, ValueError):
         raise EnvironmentFault(f"{where}: observed {value!r}, its space is {space}") from None
-    if given.shape != (space.shape or ()):
+    if observed.shape != (space.shape or ()):
         raise EnvironmentFault(
-            f"{where}: an observation of shape {given.shape}, its space is {space}"
+            f"{where}: an observation of shape {observed.shape}, its space is {space}"
         )
-    if not np.can_cast(given.dtype, array.dtype, "same_kind") and (given != array).any():
+    if not np.can_cast(observed.dtype, array.dtype, "same_kind") and (observed != array).any():
         raise EnvironmentFault(
-            f"{where}: an observation of {given.dtype}, its space is {space}: values would be lost"
+            f"{where}: an observation of {observed.dtype}, its space is {space}: values would be "
+            "lost"
         )
     return array
 

@@ -19,16 +19,25 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import numpy as np
 from gymnasium.vector.utils import CloudpickleWrapper
 
-from corral.adapters.zoo.copies import Actions, Look, Moved, ZooCopy, make_copy, name_copy
+from corral.adapters.zoo.copies import (
+    Actions,
+    Look,
+    Moved,
+    ZooCopy,
+    generators,
+    make_copy,
+    name_copy,
+    reset_seed,
+)
 from corral.adapters.zoo.spec import ZooSpec
 from corral.errors import WorkerError
 
-__all__ = ["Copies", "WorkerCopies"]
+__all__ = ["WorkerCopies", "close_at_exit"]
 
 STARTING = 60.0
 """Seconds that a worker has to start and to make an environment, if the deadline is not longer."""
@@ -43,39 +52,23 @@ ORPHANED = 2.0
 """Seconds that a worker whose parent has died has to close its environments."""
 
 
-class Copies(Protocol):
-    """B copies of an environment, moved together."""
-
-    def reset(self, rngs: Sequence[np.random.Generator | None], seeds: Sequence[int]) -> list[Look]:
-        """Begin anew in every copy; ``seeds`` are what the generators give them, to be named."""
-        ...
-
-    def step(self, actions: Sequence[Actions]) -> list[Moved]: ...
-
-    def close(self, quiet: bool = False) -> None:
-        """End it; ``quiet``: whatever the environments do about it. May be called again."""
-        ...
-
-
 class WorkerCopies:
     """Copies that are moved by worker processes, each with a block of them."""
 
     def __init__(
         self,
-        make_env: Callable[[], Any],
         spec: ZooSpec,
+        make_env: Callable[[], Any],
         num_envs: int,
         workers: int,
         deadline: float,
     ) -> None:
-        self._make_env = make_env
-        self._spec = spec
-        self._deadline = deadline
+        self._spec, self._make_env, self._deadline = spec, make_env, deadline
         blocks = np.array_split(np.arange(num_envs), min(workers, num_envs))
         self._blocks = [block.tolist() for block in blocks]
         self._processes: list[Any] = []
         self._pipes: list[Connection] = []
-        self._seeds: Sequence[int | None] = [None] * num_envs
+        self._seed = 0
         self._played: Sequence[Actions | None] = [None] * num_envs
         self._at_exit: Callable[[], None] | None = None
         self._owner = 0
@@ -85,12 +78,14 @@ class WorkerCopies:
         """The workers' process ids."""
         return tuple(process.pid for process in self._processes)
 
-    def reset(self, rngs: Sequence[np.random.Generator | None], seeds: Sequence[int]) -> list[Look]:
-        self._seeds, self._played = seeds, [None] * len(seeds)
+    def reset(self, seed: int | None) -> list[Look]:
+        """Begin anew in every copy; ``seed`` seeds them all, None: they go on."""
+        self._seed = self._seed if seed is None else seed
+        self._played = [None] * len(self._played)
         with self._aborting():
             if not self._processes:
                 self._start()
-            return self._exchange("reset", rngs, self._deadline)
+            return self._exchange("reset", generators(seed, len(self._played)), self._deadline)
 
     def step(self, actions: Sequence[Actions]) -> list[Moved]:
         self._played = actions
@@ -99,17 +94,12 @@ class WorkerCopies:
 
     def _start(self) -> None:
         self._owner = os.getpid()
-        # multiprocessing waits, at exit, for workers that wait for orders. Its exit function was
-        # registered before this one, and runs after it.
-        self._at_exit = _closer(weakref.ref(self))
-        atexit.register(self._at_exit)
+        self._at_exit = close_at_exit(self, quiet=True)
         context = multiprocessing.get_context("spawn")
-        make_env = CloudpickleWrapper(self._make_env)
+        made = CloudpickleWrapper((self._make_env, self._spec))  # type: ignore[arg-type]
         for number in range(len(self._blocks)):
             here, there = context.Pipe()
-            process = context.Process(
-                target=_work, args=(there, make_env, self._spec), name=f"corral-zoo-{number}"
-            )
+            process = context.Process(target=_work, args=(there, made), name=f"corral-zoo-{number}")
             self._pipes.append(here)
             try:
                 process.start()
@@ -121,8 +111,7 @@ class WorkerCopies:
             finally:
                 there.close()  # else the pipe would outlive the worker
             self._processes.append(process)
-        everyone = [None] * len(self._played)
-        self._exchange("make", everyone, max(self._deadline, STARTING))
+        self._exchange("make", self._played, max(self._deadline, STARTING))
 
     # --- Orders and answers ----------------------------------------------------------------------
 
@@ -147,7 +136,7 @@ class WorkerCopies:
                     if not waiting[worker]:
                         del waiting[worker]
                 elif time.monotonic() >= due[worker]:
-                    self._fail(copy, f"gave no answer for {deadline:g} s {_during(order)}")
+                    raise self._error(copy, f"gave no answer for {deadline:g} s {_during(order)}")
         return answers
 
     def _ready(self, workers: Mapping[int, Any], until: float) -> set[int]:
@@ -169,26 +158,30 @@ class WorkerCopies:
         if answer is None:
             self._died(worker, copy, _during(order))
         what, trace = answer
-        self._fail(copy, f"raised {what} {_during(order)}", trace)
+        raise self._error(copy, f"raised {what} {_during(order)}", trace)
 
     def _died(self, worker: int, copy: int, when: str) -> NoReturn:
         process = self._processes[worker]
         process.join(1.0)
-        self._fail(copy, f"{_ending(process.exitcode)} {when}{_hint(when, process.exitcode)}")
-
-    def _fail(self, copy: int, what: str, trace: str | None = None) -> NoReturn:
-        raise self._error(copy, what, trace)
+        what = f"{_ending(process.exitcode)} {when}"
+        if "started" in when and process.exitcode == 1:
+            what += (
+                ' (a script that uses workers needs `if __name__ == "__main__":` around its work)'
+            )
+        raise self._error(copy, what)
 
     def _error(self, copy: int, what: str, trace: str | None = None) -> WorkerError:
-        seed, played = self._seeds[copy], self._played[copy]
+        played = self._played[copy]
         block = next(block for block in self._blocks if copy in block)
         others = f" (it ran copies {block[0]}..{block[-1]})" if len(block) > 1 else ""
+        name = name_copy(copy, self._seed, played)
         message = (
-            f"{self._spec.name}: the worker process of {name_copy(copy, seed, played)}, {what}"
+            f"{self._spec.name}: the worker process of {name}, {what}"
             f"{others}. All workers have been ended; to look into it, run with workers=0"
         )
         if trace is not None:
             message += f"\n\nIn the worker:\n{trace}"
+        seed = reset_seed(self._seed, copy)
         return WorkerError(message, copy=copy, seed=seed, actions=played, traceback=trace)
 
     # --- The end ---------------------------------------------------------------------------------
@@ -279,32 +272,32 @@ def _ending(code: int | None) -> str:
     return f"exited with code {code}"
 
 
-def _hint(when: str, code: int | None) -> str:
-    if "started" in when and code == 1:
-        return ' (a script that uses workers needs `if __name__ == "__main__":` around its work)'
-    return ""
+def close_at_exit(target: Any, **options: Any) -> Callable[[], None]:
+    """Let ``target.close(**options)`` run at exit, if it still lives; return what to unregister.
 
-
-def _closer(copies: weakref.ref[WorkerCopies]) -> Callable[[], None]:
-    """Closes the copies if they still live: exit functions must not keep them alive."""
+    multiprocessing waits, at exit, for workers that wait for orders. Its exit function was
+    registered before this one, and runs after it.
+    """
+    method = weakref.WeakMethod(target.close)
 
     def close() -> None:
-        alive = copies()
-        if alive is not None:
-            alive.close(quiet=True)
+        if alive := method():
+            alive(**options)
 
+    atexit.register(close)
     return close
 
 
 # --- The worker ----------------------------------------------------------------------------------
 
 
-def _work(pipe: Connection, make_env: Callable[[], Any], spec: ZooSpec) -> None:
-    """Make copies and move them as told, until told to close, or until the parent has died."""
+def _work(pipe: Connection, made: Any) -> None:
+    """Make copies and move them until an order to close, or until the parent has died."""
+    make_env, spec = made.fn
     # Handlers, not SIG_IGN, which the environment's own child processes would inherit. The parent
     # decides what a signal to the whole group means, and ends its workers in its own time.
-    for heard in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(heard, _unheeded)
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stop, _ignore)
     threading.Thread(target=_follow_parent, daemon=True).start()
     copies: list[ZooCopy] = []
     while True:
@@ -327,7 +320,7 @@ def _work(pipe: Connection, make_env: Callable[[], Any], spec: ZooSpec) -> None:
                     answer = copy.reset(part) if order == "reset" else copy.step(part)
                 failed, data = False, pickle.dumps((False, answer))
             except BaseException as error:  # sys.exit() too
-                failed, data = True, pickle.dumps((True, _told(error)))
+                failed, data = True, pickle.dumps((True, _describe(error)))
             try:
                 pipe.send_bytes(data)
             except OSError:
@@ -337,21 +330,21 @@ def _work(pipe: Connection, make_env: Callable[[], Any], spec: ZooSpec) -> None:
 
 
 def _close_all(copies: list[ZooCopy]) -> list[tuple[int, tuple[str, str]]]:
-    """Close the environments; what went wrong, with the copy's place."""
+    """Close the environments; what went wrong, with the copy's index."""
     failures = []
     for number, copy in enumerate(copies):
         try:
             copy.close()
         except BaseException as error:
-            failures.append((number, _told(error)))
+            failures.append((number, _describe(error)))
     return failures
 
 
-def _told(error: BaseException) -> tuple[str, str]:
+def _describe(error: BaseException) -> tuple[str, str]:
     return f"{type(error).__name__}: {error}", traceback.format_exc()
 
 
-def _unheeded(number: int, frame: object) -> None:
+def _ignore(number: int, frame: object) -> None:
     """Do nothing."""
 
 

@@ -135,7 +135,7 @@ def test_the_mask_is_no_feature(name: str) -> None:
     assert not np.array_equal(free["action_mask"], seen["action_mask"])
     tensors = [policy.obs_to_tensor(each)[0] for each in (seen, free, other)]
     values = [policy.predict_values(each).tolist() for each in tensors]
-    logits = [policy.get_distribution(each)._given.tolist() for each in tensors]
+    logits = [policy.get_distribution(each)._logits.tolist() for each in tensors]
     assert values[0] == values[1] != values[2]
     assert logits[0] == logits[1] != logits[2]
 
