@@ -67,9 +67,9 @@ def policy_bytes(trainer: Any, name: str) -> list[bytes]:
 
 def run_of(folder: Path, updates: int = 4, **changes: Any) -> Any:
     """A run of a few updates on a small trace."""
-    given: dict[str, Any] = {"trainer": "mappo", "environment": "dfaas_v0", **SMALL, **changes}
-    if given["environment"] == "dfaas_v0":
-        given["env"] = {"trace": small_trace(), "max_cycles": 30}
+    given: dict[str, Any] = {"trainer": "mappo", "env": "dfaas_v0", **SMALL, **changes}
+    if given["env"] == "dfaas_v0":
+        given["env_kwargs"] = {"trace": small_trace(), "max_cycles": 30}
     return train(steps=updates * ROLLOUT, out=folder, **given)
 
 

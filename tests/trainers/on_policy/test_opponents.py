@@ -39,9 +39,9 @@ from support.runs import everything, kept, rows
 from support.steady_rules import SteadyRules
 
 
-def run_of(folder: Path, environment: str = "rps_v0", updates: int = 3, **changes: Any) -> Any:
+def run_of(folder: Path, env: str = "rps_v0", updates: int = 3, **changes: Any) -> Any:
     given: dict[str, Any] = {"trainer": "mappo", **SMALL, **changes}
-    return train(environment, steps=updates * ROLLOUT, out=folder, **given)
+    return train(env, steps=updates * ROLLOUT, out=folder, **given)
 
 
 # --- Playing -------------------------------------------------------------------------------------
