@@ -5,31 +5,15 @@
 trainer. Needs torch, as soon as one of its names is asked for.
 """
 
+# ruff: noqa: F403, F405 (the names of records stand in __all__)
+
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from corral.trainers.on_policy.records import (
-        Advantages,
-        Losses,
-        Minibatch,
-        OnPolicy,
-        Outputs,
-        Trajectories,
-        adam,
-        adapt_kl,
-        beyond_target_kl,
-        clip_norm,
-        gae,
-        ippo,
-        mappo,
-        normalize,
-        ppo_loss,
-        ppo_metrics,
-        reward_to_go,
-    )
+    from corral.trainers.on_policy.records import *
     from corral.trainers.on_policy.trainer import trainer_of
 
 __all__ = [
@@ -57,8 +41,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'corral.algorithms' has no attribute {name!r}")
-    place = "trainer" if name == "trainer_of" else "records"
-    return getattr(importlib.import_module(f"corral.trainers.on_policy.{place}"), name)
+    module = "trainer" if name == "trainer_of" else "records"
+    return getattr(importlib.import_module(f"corral.trainers.on_policy.{module}"), name)
 
 
 def __dir__() -> list[str]:

@@ -129,13 +129,13 @@ def _probabilities(choice: MaskedCategorical) -> Array:
 def actor_policy(learner: Any, group: Any, agent: str) -> NetworkPolicy:
     """Return the policy of ``agent``, one of ``group``, with the actor of ``learner``."""
     observations, actions, actor = group.layout, group.actions, learner.actor
-    place = group.agents.index(agent) if group.identities else None
+    index = group.agents.index(agent)
 
     def forward(observation: Any, state: Array | None) -> tuple[Distribution, Array | None]:
         rows = observations.rows(observation) or 0
         vector = np.zeros((rows, observations.width + group.identities), dtype=np.float32)
-        if place is not None:
-            vector[:, observations.width + place] = 1.0
+        if group.identities:
+            vector[:, observations.width + index] = 1.0
         images = [np.zeros((rows, *image), dtype=np.uint8) for image in observations.images]
         observations.write(observations.inner(observation), vector, images)
         legal = np.ones((rows, actions.masks), dtype=bool)
@@ -154,7 +154,7 @@ def actor_policy(learner: Any, group: Any, agent: str) -> NetworkPolicy:
 
 def sb3_policy(policy: Any, columns: ColumnCodec, space: Any, agent: str) -> NetworkPolicy:
     """Return the policy of ``agent`` with a masked ``policy`` of Stable-Baselines3; ``space`` is
-    what the environment shows the agent."""
+    what the agent observes."""
     index = columns.agents.index(agent)
 
     def forward(observation: Any, state: Array | None) -> tuple[Distribution, Array | None]:

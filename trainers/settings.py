@@ -122,32 +122,29 @@ def limits(one: Field[Any]) -> str:
 
 def _interval(words: Mapping[str, Any]) -> tuple[str, str]:
     """Return the lower and the upper bound in words, "" where there is none."""
-    low = high = ""
-    if words.get("least") is not None:
-        low = f"{words['least']:g}"
-    if words.get("above") is not None:
-        low = f"above {words['above']:g}"
-    if words.get("most") is not None:
-        high = f"{words['most']:g}"
-    if words.get("below") is not None:
-        high = f"below {words['below']:g}"
-    return low, high
+    least, above, most, below = (words.get(name) for name in ("least", "above", "most", "below"))
+    low = "" if least is None else f"{least:g}"
+    high = "" if most is None else f"{most:g}"
+    return (
+        low if above is None else f"above {above:g}",
+        high if below is None else f"below {below:g}",
+    )
 
 
 # --- Values --------------------------------------------------------------------------------------
 
 
-def make_settings(trainer: Any, given: Mapping[str, Any]) -> Any:
-    """Return the settings of a class of trainers, with the ``given`` values.
+def make_settings(trainer: Any, values: Mapping[str, Any]) -> Any:
+    """Return the settings of a class of trainers, with these ``values``.
 
     Raises TypeError with the nearest name for one that it does not have, ValueError for a value
     that is out of range.
     """
-    known_arguments(trainer.Settings, list(given))
+    known_arguments(trainer.Settings, list(values))
     types = {one.name: str(one.type) for one in fields(trainer.Settings)}
     tidy = {  # JSON knows lists only
         name: tuple(value) if types[name].startswith("tuple") and isinstance(value, list) else value
-        for name, value in given.items()
+        for name, value in values.items()
     }
     return trainer.Settings(**tidy)
 

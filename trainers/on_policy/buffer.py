@@ -69,9 +69,7 @@ def make_groups(rules: Rules[Any], policies: Mapping[str, str], agent_id: bool) 
     agents = list(rules.agents)
     for name in dict.fromkeys(policies.values()):
         own = [agent for agent in agents if policies[agent] == name]
-        spaces = {
-            agent: (rules.observation_space(agent), rules.action_space(agent)) for agent in own
-        }
+        spaces = {a: (rules.observation_space(a), rules.action_space(a)) for a in own}
         for agent in own[1:]:
             for first, other in zip(spaces[own[0]], spaces[agent], strict=True):
                 if first != other:
@@ -194,10 +192,8 @@ class FinalObservations:
             images = zip(*(each.images for each in buffers), strict=True)
             joined.images = [np.concatenate(pictures) for pictures in images]
             groups.append(joined)
-        step, env, state = (
-            np.concatenate([getattr(each, name) for each in all_of])
-            for name in ("step", "env", "state")
-        )
+        moments = [(each.step, each.env, each.state) for each in all_of]
+        step, env, state = (np.concatenate(parts) for parts in zip(*moments, strict=True))
         return cls(step, env, state, groups)
 
 
@@ -273,10 +269,10 @@ class RolloutBuffer:
         cut = self.truncated[t].any(axis=1)
         done = np.zeros(0, np.int64) if step.finished is None else step.finished.rows
         if step.finished is not None and cut[done].any():
-            kept, features = cut[done], self.state.shape[-1]
-            obs = take_tree(step.finished.observations, kept)
-            state = step.finished.global_state[kept] if features else None
-            yield self._store_finals(t, done[kept], obs, state), obs, done[kept]
+            limited, features = cut[done], self.state.shape[-1]
+            obs = take_tree(step.finished.observations, limited)
+            state = step.finished.global_state[limited] if features else None
+            yield self._store_finals(t, done[limited], obs, state), obs, done[limited]
         # A single agent's limit, while the others go on: its last observation is this step's.
         rows = np.setdiff1d(np.flatnonzero(cut), done)
         if len(rows):

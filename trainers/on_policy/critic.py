@@ -123,8 +123,8 @@ class CriticInput:
         for each in moments.groups:
             group, acting = each.group, each.acting
             stored = each.action.reshape(acting.size, *group.actions.shape)
-            shown = group.actions.encode(stored).reshape(*acting.shape, -1) * acting[..., None]
-            encoded.append(shown.reshape(*acting.shape[:-1], -1))
+            columns = group.actions.encode(stored).reshape(*acting.shape, -1) * acting[..., None]
+            encoded.append(columns.reshape(*acting.shape[:-1], -1))
             agents += [agent for agent in group.agents for _ in range(group.actions.encoded)]
         everyone = np.concatenate(encoded, axis=-1).astype(np.float32)
         parts = np.repeat(everyone[..., None, :], len(own.agents), axis=-2)
@@ -159,21 +159,18 @@ class Values:
         final_obs_value = np.zeros_like(raw)
         final_obs_value[step, column] = norm.restore(final).numpy()
         value, bootstrap_value = norm.restore(torch.from_numpy(raw)), norm.restore(bootstrap)
-        values = cls(value.numpy(), bootstrap_value.numpy(), final_obs_value, raw)
-        values._require_finite(learner.group.policy)
-        return values
-
-    def _require_finite(self, policy: str) -> None:
+        found = cls(value.numpy(), bootstrap_value.numpy(), final_obs_value, raw)
         for what, values in (
-            ("rollout", self.value),
-            ("last observations", self.final_obs_value),
-            ("cut", self.bootstrap_value),
+            ("rollout", found.value),
+            ("last observations", found.final_obs_value),
+            ("cut", found.bootstrap_value),
         ):
             if not np.isfinite(values).all():
                 raise NonFiniteError(
-                    f"policy {policy}: a value of the {what} is not finite. Training has "
-                    "diverged: try a smaller learning_rate, and look at progress.csv"
+                    f"policy {learner.group.policy}: a value of the {what} is not finite. Training "
+                    "has diverged: try a smaller learning_rate, and look at progress.csv"
                 )
+        return found
 
 
 def critic_outputs(
@@ -216,7 +213,11 @@ def recurrent_outputs(
     with torch.inference_mode():
         if len(sequences.rows):
             flat = [part[:-1].flatten(0, 2) for part in obs]
-            states = _states(learner, hidden, sequences, flat)
+            everything = np.arange(len(sequences))
+            before = hidden.critic_before
+            by_sequence, numbers = unroll(learner, critic, flat, sequences, everything, before)
+            states = torch.empty_like(by_sequence)
+            states[learner.tensor(numbers)] = by_sequence
             decided = critic.head(states)[:, 0]
         # After each step; held where a column did not act, 0 where an episode began.
         held = np.where((sequences.episode == 0)[..., None], hidden.critic_before, np.float32(0))
@@ -231,20 +232,6 @@ def recurrent_outputs(
         if len(step):
             final = critic.step(final_obs, learner.tensor(held[step, column]))[0][:, 0]
     return decided, bootstrap, final
-
-
-def _states(
-    learner: Learner, hidden: HiddenState, sequences: Sequences, flat: Parts
-) -> torch.Tensor:
-    """Return the critic's states after all decisions, of ``flat`` [T * C, ...]: [R, H]."""
-    everything = np.arange(len(sequences))
-    to = sequences.pick(everything)
-    rows = learner.tensor(sequences.rows[to.decisions])
-    before = sequences.hidden_at_start(everything, hidden.critic_before)
-    states = unroll(learner, learner.critic, flat, rows, before, to)
-    in_order = torch.empty_like(states)
-    in_order[learner.tensor(to.decisions)] = states
-    return in_order
 
 
 def initial_values(

@@ -39,9 +39,7 @@ class Learner(nn.Module):
         trained: bool,
     ) -> None:
         super().__init__()
-        self.group = group
-        self.device = device
-        self.trained = trained
+        self.group, self.device, self.trained = group, device, trained
         self.kl_coef = settings.kl_coef
 
         def network(width: int, *images: Any, outputs: int, gain: float) -> Network:
@@ -59,9 +57,8 @@ class Learner(nn.Module):
             )
 
         layout, actions = group.layout, group.actions
-        width = layout.width + group.identities
-        scales = layout.scales
-        self.actor = network(width, layout.images, scales, outputs=actions.outputs, gain=0.01)
+        size = layout.width + group.identities, layout.images, layout.scales
+        self.actor = network(*size, outputs=actions.outputs, gain=0.01)
         self.critic = network(*critic_size, outputs=1, gain=1.0)
         self.log_std: nn.Parameter | None = None
         if actions.continuous:
@@ -214,19 +211,24 @@ class Sequences:
 
 
 def unroll(
-    learner: Learner, network: Network, parts: Parts, rows: torch.Tensor, hidden: Array, to: Picked
-) -> torch.Tensor:
-    """Return the hidden states [R, H] of ``network`` after the decisions that are picked.
-
-    ``rows`` int64 [R] are those of the decisions in ``parts`` [T * C, ...], ``hidden`` [S, H] what
-    each sequence starts with.
-    """
-    return network.unroll(
+    learner: Learner,
+    network: Network,
+    parts: Parts,
+    sequences: Sequences,
+    chosen: Array,
+    hidden: Array,
+) -> tuple[torch.Tensor, Array]:
+    """Return the hidden states [R, H] of ``network`` after the decisions of ``chosen`` sequences,
+    of ``parts`` [T * C, ...], and the decisions' numbers [R]; ``hidden`` as in Sequences."""
+    to = sequences.pick(chosen)
+    rows = learner.tensor(sequences.rows[to.decisions])
+    states = network.unroll(
         [part.index_select(0, rows) for part in parts],
-        learner.tensor(hidden),
+        learner.tensor(sequences.hidden_at_start(chosen, hidden)),
         learner.tensor(to.padded),
         learner.tensor(to.at),
     )
+    return states, to.decisions
 
 
 class HiddenState:

@@ -85,14 +85,17 @@ class Minibatches:
             logits = actor([part.index_select(0, rows) for part in self.actor_obs])
             return logits, critic([p.index_select(0, rows) for p in self.critic_obs])[:, 0], rows
         # Decisions that are not learned from are gone through too: later ones depend on them.
-        to = sequences.pick(chosen)
-        rows = learner.tensor(sequences.rows[to.decisions])
-        before = sequences.hidden_at_start(chosen, self.hidden.actor_before)
-        logits = actor.head(unroll(learner, actor, self.actor_obs, rows, before, to))
-        before = sequences.hidden_at_start(chosen, self.hidden.critic_before)
-        values = critic.head(unroll(learner, critic, self.critic_obs, rows, before, to))[:, 0]
+        hidden = self.hidden
+        states, numbers = unroll(
+            learner, actor, self.actor_obs, sequences, chosen, hidden.actor_before
+        )
+        logits = actor.head(states)
+        states, _ = unroll(
+            learner, critic, self.critic_obs, sequences, chosen, hidden.critic_before
+        )
+        rows = learner.tensor(sequences.rows[numbers])
         learned = self.valid[rows]
-        return logits[learned], values[learned], rows[learned]
+        return logits[learned], critic.head(states)[:, 0][learned], rows[learned]
 
 
 class Metrics:

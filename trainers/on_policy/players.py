@@ -13,9 +13,10 @@ from corral.envs.core import Array, Observation, Rules, generator
 from corral.envs.policy import Policy
 from corral.envs.reference import reference_player
 from corral.errors import UnsupportedSpaceError
-from corral.trainers.evaluation.players import Seat, put_tree, take_tree
+from corral.trainers.evaluation.players import Seat, take_tree
 from corral.trainers.on_policy.buffer import GroupBuffer, ObservationBuffer
 from corral.trainers.on_policy.learner import HiddenState, Learner
+from corral.trainers.on_policy.saving import shapes_of
 from corral.trainers.runs.checkpoint import require_arrays
 
 __all__ = ["LearnedPlayer", "OpponentPlayer", "Opponents"]
@@ -25,9 +26,7 @@ class LearnedPlayer:
     """Plays the agents of one group with its actor, and moves the actor's hidden state."""
 
     def __init__(self, learner: Learner, hidden: HiddenState, rng: torch.Generator) -> None:
-        self.learner = learner
-        self.hidden = hidden
-        self.rng = rng
+        self.learner, self.hidden, self.rng = learner, hidden, rng
 
     def act(self, buffer: GroupBuffer, t: int, observations: Mapping[str, Observation]) -> None:
         """Sample the actions of step ``t``, with their log-probabilities, where agents act."""
@@ -87,7 +86,7 @@ class LearnedPlayer:
 
 
 class Opponents:
-    """Plays the agents of ``named`` (agent -> name of a reference player) in B copies.
+    """Plays the agents of ``named`` (agent -> name of a reference player) in B environments.
 
     Agent i draws from ``generator(seed, "policy", 1 + i)``: row 0 is the learners'. The
     players' states, and those generators, are saved, so that a run goes on bit for bit.
@@ -165,14 +164,11 @@ class Opponents:
         self.require(states)
         for agent, seat in self._seats.items():
             seat.rng.bit_generator.state = generators[agent]
-            everyone = np.arange(self.num_envs)
-            own = _filled(seat.memory, agent, states)
-            seat.memory = put_tree(seat.memory, everyone, own)
+            seat.memory = _filled(seat.memory, agent, states)
 
     def require(self, states: Mapping[str, Array]) -> None:
         """Raise CheckpointError where they are no states of these players."""
-        expected = {name: (a.shape, a.dtype) for name, a in self._states().items()}
-        require_arrays("opponents", states, expected)
+        require_arrays("opponents", states, shapes_of(self._states()))
 
     def restart(self) -> None:
         """Begin anew everywhere."""
@@ -190,8 +186,7 @@ class OpponentPlayer:
     """One of the ``opponents``, as the trainer asks those who play: see ``LearnedPlayer``."""
 
     def __init__(self, opponents: Opponents, agent: str) -> None:
-        self.opponents = opponents
-        self.agent = agent
+        self.opponents, self.agent = opponents, agent
 
     def act(self, buffer: GroupBuffer, t: int, observations: Mapping[str, Observation]) -> None:
         wanted = buffer.acting[t][:, 0]
@@ -233,7 +228,7 @@ def _filled(tree: Any, name: str, arrays: Mapping[str, Array]) -> Any:
     if isinstance(tree, tuple | list):
         parts = [_filled(part, f"{name}.{key}", arrays) for key, part in _parts(tree)]
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
-    return arrays[name]
+    return arrays[name].copy()
 
 
 def _parts(tree: Any) -> list[tuple[Any, Any]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,10 +17,18 @@ from corral.trainers.on_policy.learner import Learner
 from corral.trainers.runs.checkpoint import Content, require_arrays
 from corral.trainers.runs.checkpoint_format import encode_arrays, encode_document
 
-if TYPE_CHECKING:
-    from corral.trainers.on_policy.trainer import OnPolicyTrainer
-
-__all__ = ["export", "load", "load_policy", "policy_arrays", "save"]
+__all__ = [
+    "arrays_of",
+    "checkpoint_of",
+    "export",
+    "load",
+    "load_policy",
+    "policy_arrays",
+    "require_finite_weights",
+    "save",
+    "shapes_of",
+    "write_actor",
+]
 
 Shapes = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
 
@@ -27,8 +36,8 @@ Shapes = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
 # --- Trainers ------------------------------------------------------------------------------------
 
 
-def save(trainer: OnPolicyTrainer) -> Content:
-    """Return all that decides how training goes on."""
+def save(trainer: Any) -> Content:
+    """Return all that decides how training of an OnPolicyTrainer goes on."""
     document: dict[str, Any] = {
         "env_steps": trainer.env_steps,
         "shuffles": trainer.shuffle_rng.bit_generator.state,
@@ -49,31 +58,25 @@ def save(trainer: OnPolicyTrainer) -> Content:
     return Content({"trainer": document}, arrays)
 
 
-def load(trainer: OnPolicyTrainer, content: Content) -> None:
+def load(trainer: Any, content: Content) -> None:
     """Let a trainer go on from what ``save`` gave.
 
     Raises CheckpointError where it does not fit: before anything changes, where files, names,
     shapes or dtypes differ.
     """
-    try:
-        document = content.documents["trainer"]
-        arrays = {key: dict(values) for key, values in content.arrays.items()}
-        _load(trainer, document, arrays)
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        if isinstance(error, CheckpointError):
-            raise
-        raise CheckpointError(f"the checkpoint is not of {trainer.name}: {error!r}") from error
+    with checkpoint_of(trainer.name):
+        _load(trainer, content.documents["trainer"], content.arrays)
 
 
 def _load(
-    trainer: OnPolicyTrainer, document: Mapping[str, Any], arrays: Mapping[str, dict[str, Array]]
+    trainer: Any, document: Mapping[str, Any], arrays: Mapping[str, dict[str, Array]]
 ) -> None:
     chance = trainer.action_rng.get_state().numpy()
     require_arrays("generators", arrays["generators"], {"chance": (chance.shape, chance.dtype)})
     hidden = _hidden_states(trainer)
     exact = "environment" in document
     if exact and trainer.settings.memory:
-        require_arrays("memory", arrays["memory"], _shapes(hidden))
+        require_arrays("memory", arrays["memory"], shapes_of(hidden))
     opponents = arrays.get("opponents", {})
     if exact:
         trainer.opponents.require(opponents)
@@ -97,7 +100,7 @@ def _load(
         values[...] = arrays["memory"][key] if exact and trainer.settings.memory else 0.0
 
 
-def _hidden_states(trainer: OnPolicyTrainer) -> dict[str, Array]:
+def _hidden_states(trainer: Any) -> dict[str, Array]:
     return {
         f"{name}.{kind}": values
         for name, hidden in trainer.hidden.items()
@@ -106,13 +109,13 @@ def _hidden_states(trainer: OnPolicyTrainer) -> dict[str, Array]:
 
 
 def export(learners: Iterable[Learner], settings: Any, folder: Path) -> list[Path]:
-    """Write each policy's actor: <policy>.safetensors, and what it is made for, .json."""
+    """Write the actors of ``learners``: see ``write_actor``."""
     paths = []
     for learner in learners:
         group = learner.group
-        weights = _arrays(learner.actor.state_dict())
+        weights = arrays_of(learner.actor.state_dict())
         if learner.log_std is not None:
-            weights |= _arrays({"log_std": learner.log_std})
+            weights |= arrays_of({"log_std": learner.log_std})
         about = {
             "agents": list(group.agents),
             "agent_id": bool(group.identities),
@@ -123,16 +126,32 @@ def export(learners: Iterable[Learner], settings: Any, folder: Path) -> list[Pat
             "memory": settings.memory,
             **describe(group.layout, group.actions),
         }
-        for kind, data in (
-            ("safetensors", encode_arrays(f"{group.policy}.safetensors", weights)),
-            ("json", encode_document(f"{group.policy}.json", about)),
-        ):
-            paths.append(folder / f"{group.policy}.{kind}")
-            paths[-1].write_bytes(data)
+        paths += write_actor(folder, group.policy, weights, about)
     return paths
 
 
-# --- Policies ------------------------------------------------------------------------------------
+# --- Policies of any trainer ---------------------------------------------------------------------
+
+
+@contextmanager
+def checkpoint_of(name: str) -> Iterator[None]:
+    """Raise CheckpointError where what is loaded inside is not of the trainer ``name``."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise CheckpointError(f"the checkpoint is not of {name}: {error!r}") from error
+
+
+def write_actor(
+    folder: Path, policy: str, weights: Mapping[str, Array], about: Mapping[str, Any]
+) -> list[Path]:
+    """Write a policy's actor: <policy>.safetensors, and what it is made for, .json."""
+    paths = [folder / f"{policy}.{kind}" for kind in ("safetensors", "json")]
+    paths[0].write_bytes(encode_arrays(paths[0].name, weights))
+    paths[1].write_bytes(encode_document(paths[1].name, about))
+    return paths
 
 
 def policy_arrays(name: str, policy: Any) -> dict[str, dict[str, Array]]:
@@ -141,10 +160,10 @@ def policy_arrays(name: str, policy: Any) -> dict[str, dict[str, Array]]:
     A moment is called "<number of the parameter>.<moment>"; before the first step there are none.
     """
     state = policy.optimizer.state_dict()["state"]
-    moments = {f"{at}.{key}": value for at, kept in state.items() for key, value in kept.items()}
+    moments = {f"{at}.{key}": value for at, own in state.items() for key, value in own.items()}
     return {
-        f"policy_{name}": _arrays(policy.state_dict()),
-        f"optimizer_{name}": _arrays(moments),
+        f"policy_{name}": arrays_of(policy.state_dict()),
+        f"optimizer_{name}": arrays_of(moments),
     }
 
 
@@ -155,14 +174,14 @@ def load_policy(name: str, policy: Any, files: Mapping[str, dict[str, Array]]) -
     KeyError where a file is missing.
     """
     weights, moments = files[f"policy_{name}"], files[f"optimizer_{name}"]
-    require_arrays(f"policy_{name}", weights, _shapes(_arrays(policy.state_dict())))
+    require_arrays(f"policy_{name}", weights, shapes_of(arrays_of(policy.state_dict())))
     if moments:
         require_arrays(f"optimizer_{name}", moments, _expected_moments(policy.optimizer))
     policy.load_state_dict({key: torch.from_numpy(a.copy()) for key, a in weights.items()})
     state: dict[int, dict[str, torch.Tensor]] = {}
     for key, values in moments.items():
-        place, _, moment = key.partition(".")
-        state.setdefault(int(place), {})[moment] = torch.from_numpy(values.copy())
+        number, _, moment = key.partition(".")
+        state.setdefault(int(number), {})[moment] = torch.from_numpy(values.copy())
     groups = policy.optimizer.state_dict()["param_groups"]
     policy.optimizer.load_state_dict({"state": state, "param_groups": groups})
 
@@ -177,19 +196,21 @@ def require_finite_weights(name: str, policy: Any) -> None:
             )
 
 
-def _arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, Array]:
+def arrays_of(tensors: Mapping[str, torch.Tensor]) -> dict[str, Array]:
+    """Return copies of ``tensors`` as arrays."""
     return {key: value.detach().cpu().numpy().copy() for key, value in tensors.items()}
 
 
-def _shapes(arrays: Mapping[str, Array]) -> Shapes:
+def shapes_of(arrays: Mapping[str, Array]) -> Shapes:
+    """Return the shapes and dtypes of ``arrays``, as ``require_arrays`` wants them."""
     return {key: (a.shape, a.dtype) for key, a in arrays.items()}
 
 
 def _expected_moments(optimizer: Any) -> Shapes:
     single = np.dtype(np.float32)
     found: Shapes = {}
-    for place, values in enumerate(optimizer.param_groups[0]["params"]):
-        found[f"{place}.step"] = ((), single)
+    for number, values in enumerate(optimizer.param_groups[0]["params"]):
+        found[f"{number}.step"] = ((), single)
         for moment in ("exp_avg", "exp_avg_sq"):
-            found[f"{place}.{moment}"] = (tuple(values.shape), single)
+            found[f"{number}.{moment}"] = (tuple(values.shape), single)
     return found

@@ -24,6 +24,7 @@ def ppo_config(learner: RLlibPPO) -> Any:
     from corral.adapters.rllib.module import MaskedRLModule
 
     settings, rules = learner.settings, learner.rules
+    rate = settings.learning_rate
     whole = settings.whole_episodes
     if whole is None:
         whole = not rules.simultaneous
@@ -31,7 +32,7 @@ def ppo_config(learner: RLlibPPO) -> Any:
     env: dict[str, Any] = {
         "env": rules.make_env if third_party else rules,  # type: ignore[attr-defined]
         "state": settings.critic_input == "state",
-        "agent_id": learner.shown,
+        "agent_id": learner.identified,
         "early_rewards": "return_only",
         "faults": "tell",
     }
@@ -39,10 +40,10 @@ def ppo_config(learner: RLlibPPO) -> Any:
         env["max_cycles"] = rules.max_cycles
     left = max(1, learner.steps - learner.env_steps)  # RLlib counts from 0 when a run is resumed
     specs = {
-        seat.policy: RLModuleSpec(
-            MaskedRLModule, *learner.spaces(seat.agents[0]), model_config=learner.architecture
+        group.policy: RLModuleSpec(
+            MaskedRLModule, *learner.spaces(group.agents[0]), model_config=learner.architecture
         )
-        for seat in learner.seats
+        for group in learner.groups
     }
     return (
         PPOConfig()
@@ -59,9 +60,7 @@ def ppo_config(learner: RLlibPPO) -> Any:
             train_batch_size_per_learner=settings.train_batch_size,
             minibatch_size=settings.batch_size,
             num_epochs=settings.n_epochs,
-            lr=_falling(settings.learning_rate, left)
-            if settings.anneal
-            else settings.learning_rate,
+            lr=[[0, rate], [left, 0.0]] if settings.anneal else rate,  # RLlib's schedules
             gamma=settings.gamma,
             lambda_=settings.gae_lambda,
             clip_param=settings.clip_range,
@@ -103,8 +102,3 @@ def ppo_config(learner: RLlibPPO) -> Any:
 
 def _policy_of(policies: Mapping[str, str], agent: str, *args: Any, **kwargs: Any) -> str:
     return policies[agent]
-
-
-def _falling(value: float, steps: int) -> list[list[float]]:
-    """A schedule of RLlib: ``value`` at first, 0 after ``steps`` env steps."""
-    return [[0, value], [steps, 0.0]]

@@ -36,17 +36,22 @@ from gymnasium import spaces
 
 from corral.adapters.networks import MaskedActorCritic, describe
 from corral.envs.core import Rules, generator
-from corral.errors import CheckpointError, WorkerError
+from corral.errors import WorkerError
 from corral.extras import require
 from corral.trainers.base import Content, Episode, Update
 from corral.trainers.on_policy.buffer import make_groups
-from corral.trainers.on_policy.saving import require_finite_weights
+from corral.trainers.on_policy.saving import (
+    arrays_of,
+    checkpoint_of,
+    require_finite_weights,
+    shapes_of,
+    write_actor,
+)
 from corral.trainers.policies import NetworkPolicy, rllib_policy
 from corral.trainers.rllib.config import ppo_config
 from corral.trainers.rllib.settings import RLlibPPOSettings
 from corral.trainers.rng import GlobalGenerators
 from corral.trainers.runs.checkpoint import require_arrays
-from corral.trainers.runs.checkpoint_format import encode_arrays, encode_document
 
 __all__ = ["RLlibPPO"]
 
@@ -99,18 +104,15 @@ class RLlibPPO:
     ) -> None:
         """Raises UnsupportedSpaceError for actions that are not Discrete, and where agents of one
         policy differ."""
-        self.rules = rules
-        self.settings = settings
-        self.seed = seed
-        self.steps = steps
+        self.rules, self.settings, self.seed, self.steps = rules, settings, seed, steps
         self.env_steps = 0
         self.policy_of = dict(policies)
         self.trained = tuple(policies_to_train)
-        self.seats = make_groups(rules, policies, settings.agent_id)
-        self.shown = settings.agent_id and any(len(seat.agents) > 1 for seat in self.seats)
+        self.groups = make_groups(rules, policies, settings.agent_id)
+        self.identified = any(group.identities for group in self.groups)
         self._networks = {
-            seat.policy: self._network(seat.agents[0], index)
-            for index, seat in enumerate(self.seats)
+            group.policy: self._network(group.agents[0], index)
+            for index, group in enumerate(self.groups)
         }
         self._generators = GlobalGenerators(seed)
         self._algorithm: Any = None
@@ -124,7 +126,7 @@ class RLlibPPO:
         if self.settings.critic_input == "state":
             shape = self.rules.state_space().shape
             entries["state"] = spaces.Box(-np.inf, np.inf, shape, np.float32)
-        if self.shown:
+        if self.identified:
             entries["agent"] = spaces.Box(0.0, 1.0, (len(self.rules.agents),), np.float32)
         return spaces.Dict(entries), self.rules.action_space(agent)
 
@@ -148,9 +150,9 @@ class RLlibPPO:
         return {
             agent: rllib_policy(
                 self._networks[self.policy_of[agent]],
-                next(seat for seat in self.seats if agent in seat.agents),
+                next(group for group in self.groups if agent in group.agents),
                 agent,
-                identities[i] if self.shown else None,
+                identities[i] if self.identified else None,
             )
             for i, agent in enumerate(self.rules.agents)
         }
@@ -224,10 +226,9 @@ class RLlibPPO:
             return
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "warning"}
         if self.settings.address == "local":
+            cores = self.settings.runners * self.settings.cpus_per_runner
             options |= {
-                "num_cpus": max(
-                    1, round(self.settings.runners * self.settings.cpus_per_runner + 1)
-                ),
+                "num_cpus": max(1, round(cores + 1)),
                 "include_dashboard": False,
                 "object_store_memory": OBJECT_STORE,
                 "_node_ip_address": "127.0.0.1",
@@ -255,10 +256,8 @@ class RLlibPPO:
                 f"the runners do not start: {error!r}. Each node needs this version of corral, and "
                 "the module of rules of one's own; what they said is in Ray's logs"
             ) from error
-        weights = {
-            name: {key: value.numpy() for key, value in networks.state_dict().items()}
-            for name, networks in self._networks.items()
-        }
+        networks = self._networks.items()
+        weights = {name: arrays_of(own.state_dict()) for name, own in networks}
         algorithm.learner_group.set_state({"learner": {"rl_module": weights}})
         algorithm.env_runner_group.sync_weights(
             from_worker_or_learner_group=algorithm.learner_group, inference_only=True
@@ -288,26 +287,17 @@ class RLlibPPO:
     # --- Saving ----------------------------------------------------------------------------------
 
     def save(self) -> Content:
-        arrays = {
-            f"policy_{name}": {key: value.numpy().copy() for key, value in own.state_dict().items()}
-            for name, own in self._networks.items()
-        }
+        networks = self._networks.items()
+        arrays = {f"policy_{name}": arrays_of(own.state_dict()) for name, own in networks}
         return Content({"trainer": {"env_steps": self.env_steps}}, arrays)
 
     def load(self, content: Content) -> None:
-        try:
+        with checkpoint_of(self.name):
             steps = int(content.documents["trainer"]["env_steps"])
             files = {name: content.arrays[f"policy_{name}"] for name in self._networks}
             for name, networks in self._networks.items():
-                expected = {
-                    key: (tuple(value.shape), value.numpy().dtype)
-                    for key, value in networks.state_dict().items()
-                }
+                expected = shapes_of(arrays_of(networks.state_dict()))
                 require_arrays(f"policy_{name}", files[name], expected)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            if isinstance(error, CheckpointError):
-                raise
-            raise CheckpointError(f"the checkpoint is not of {self.name}: {error!r}") from error
         for name, networks in self._networks.items():
             weights = {key: torch.from_numpy(a.copy()) for key, a in files[name].items()}
             networks.load_state_dict(weights)
@@ -316,21 +306,15 @@ class RLlibPPO:
     def export(self, folder: Path) -> list[Path]:
         """Write each policy's actor: weights in <policy>.safetensors, a description in .json."""
         paths = []
-        for seat in self.seats:
-            weights = self._networks[seat.policy].actor.state_dict()
-            described = {
-                "agents": list(seat.agents),
-                "agent_id": self.shown,
+        for group in self.groups:
+            weights = arrays_of(self._networks[group.policy].actor.state_dict())
+            about = {
+                "agents": list(group.agents),
+                "agent_id": self.identified,
                 **self.architecture,
-                **describe(seat.layout, seat.actions),
+                **describe(group.layout, group.actions),
             }
-            arrays = {key: value.numpy() for key, value in weights.items()}
-            for kind, data in (
-                ("safetensors", encode_arrays(f"{seat.policy}.safetensors", arrays)),
-                ("json", encode_document(f"{seat.policy}.json", described)),
-            ):
-                paths.append(folder / f"{seat.policy}.{kind}")
-                paths[-1].write_bytes(data)
+            paths += write_actor(folder, group.policy, weights, about)
         return paths
 
     def close(self) -> None:

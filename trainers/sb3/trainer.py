@@ -2,7 +2,7 @@
 
 Rollouts are collected here, for both, because Stable-Baselines3's own loop knows one policy per
 VecEnv: the columns of a VecEnv (copy * N + agent) go to the policies that the agents are mapped to,
-each with its own rollout buffer. Losses, optimiser, buffers and networks are Stable-Baselines3's.
+each with its own rollout buffer. Losses, optimizer, buffers and networks are Stable-Baselines3's.
 
 At the time limit an episode is cut, not over: the value of the last observation is added to the
 last reward, discounted, as Stable-Baselines3 does it (Pardo et al., Time Limits in Reinforcement
@@ -36,11 +36,8 @@ from corral.envs.masks import MASK
 from corral.envs.shells import ParallelShell
 from corral.errors import CheckpointError, NonFiniteError
 from corral.trainers.base import Content, Episode, Update
-from corral.trainers.on_policy.saving import (
-    load_policy,
-    policy_arrays,
-    require_finite_weights,
-)
+from corral.trainers.on_policy import saving
+from corral.trainers.on_policy.saving import checkpoint_of, load_policy, policy_arrays
 from corral.trainers.policies import NetworkPolicy, sb3_policy
 from corral.trainers.rng import GlobalGenerators
 from corral.trainers.sb3.settings import SB3Settings
@@ -54,9 +51,6 @@ SAME = (
 """Settings that are arguments of Stable-Baselines3's algorithms, by the same names."""
 
 
-# --- The trainers --------------------------------------------------------------------------------
-
-
 @dataclass
 class Learner:
     """One policy: Stable-Baselines3's model of it, and the columns that it plays."""
@@ -64,6 +58,17 @@ class Learner:
     model: Any  # PPO or MaskablePPO, without a VecEnv
     columns: Array  # int64 [P] copy * N + agent
     trained: bool
+
+    def own(self, obs: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the policy's columns [P, ...] of observations [C, ...]."""
+        return {key: values[self.columns] for key, values in obs.items()}
+
+    def values(self, own: Mapping[str, Array]) -> torch.Tensor:
+        """Return V of observations [R, ...]: [R, 1]."""
+        with torch.no_grad():
+            tensors, _ = self.model.policy.obs_to_tensor(own)
+            values: torch.Tensor = self.model.policy.predict_values(tensors)
+        return values
 
 
 class SB3PPO:
@@ -87,10 +92,7 @@ class SB3PPO:
         """Raises UnsupportedSpaceError for turn-based games and agents that differ."""
         if not rules.simultaneous:
             refuse_turns(rules.name)
-        self.rules = rules
-        self.settings = settings
-        self.seed = seed
-        self.steps = steps
+        self.rules, self.settings, self.seed, self.steps = rules, settings, seed, steps
         self.layout = ColumnCodec.of(rules, rules.name, rules.agents, settings.agent_id)
         self.env_steps = 0
         self._policy_of = dict(policies)
@@ -112,7 +114,7 @@ class SB3PPO:
         model = self.algorithm(
             self.policy_class,
             None,
-            learning_rate=_linear(rate) if self.settings.anneal else rate,
+            learning_rate=(lambda left: rate * max(0.0, left)) if self.settings.anneal else rate,
             policy_kwargs={"net_arch": list(self.settings.net_arch)},
             seed=int(generator(self.seed, "init", index).integers(2**31)),
             _init_setup_model=False,
@@ -203,17 +205,15 @@ class SB3PPO:
             actions = np.empty(vec_env.num_envs, dtype=np.int64)  # [C]
             chosen = {}
             for name, learner in self._learners.items():
-                own = {key: values[learner.columns] for key, values in obs.items()}
+                own = learner.own(obs)
                 chosen[name] = (own, *self._choose(learner.model, own))
                 actions[learner.columns] = chosen[name][1]
             seconds["inference"] += time.perf_counter() - clock
-
             clock = time.perf_counter()
             obs, rewards, dones, infos = vec_env.step(actions)  # type: ignore[assignment]
             _require_finite(rewards, obs, infos, dones, self.rules.agents)
             episodes += _ended(infos, dones, self.rules.agents)
             seconds["env"] += time.perf_counter() - clock
-
             clock = time.perf_counter()
             for name, learner in self._learners.items():
                 if learner.trained:
@@ -232,16 +232,15 @@ class SB3PPO:
         self._starts = starts
         for learner in self._learners.values():
             if learner.trained:
-                own = {key: values[learner.columns] for key, values in obs.items()}
                 learner.model.rollout_buffer.compute_returns_and_advantage(
-                    self._values(learner.model, own), starts[learner.columns]
+                    learner.values(learner.own(obs)), starts[learner.columns]
                 )
         return obs, episodes, seconds
 
     def _choose(self, model: Any, own: dict[str, Array]) -> tuple[Array, Any, Any]:
         """Return actions int64 [P], values and log-probabilities (tensors) for own [P, ...]."""
-        tensors, _ = model.policy.obs_to_tensor(own)
         with torch.no_grad():
+            tensors, _ = model.policy.obs_to_tensor(own)
             actions, values, log_probs = model.policy(tensors, **self._masks(own))
         return actions.cpu().numpy(), values, log_probs
 
@@ -249,55 +248,45 @@ class SB3PPO:
         """Return what policy and buffer get besides the observations [P, ...]."""
         return {}
 
-    def _values(self, model: Any, own: dict[str, Array]) -> torch.Tensor:
-        tensors, _ = model.policy.obs_to_tensor(own)
-        with torch.no_grad():
-            values: torch.Tensor = model.policy.predict_values(tensors)
-        return values
-
     def _bootstrapped(
         self, learner: Learner, rewards: Array, dones: Array, infos: list[dict[str, Any]]
     ) -> Array:
         """Return the rewards [P] of a policy's columns; where the time limit cut, with the
         discounted value of the last observation."""
         own: Array = rewards[learner.columns].copy()
-        cut = [
-            i
-            for i, column in enumerate(learner.columns.tolist())
-            if dones[column] and infos[column]["TimeLimit.truncated"]
-        ]
+        ended = np.flatnonzero(dones[learner.columns]).tolist()
+        cut = [i for i in ended if infos[learner.columns[i]]["TimeLimit.truncated"]]
         if cut:
             last = [infos[learner.columns[i]]["terminal_observation"] for i in cut]
             stacked = {key: np.stack([obs[key] for obs in last]) for key in last[0]}
-            values = self._values(learner.model, stacked).cpu().numpy().reshape(-1)
-            own[cut] += self.settings.gamma * values
+            own[cut] += self.settings.gamma * learner.values(stacked).cpu().numpy().reshape(-1)
         return own
 
     def _update(self) -> dict[str, float]:
         """Run Stable-Baselines3's epochs of minibatches for each policy that trains."""
         metrics: dict[str, float] = {}
+        # As far as training was before this rollout: Stable-Baselines3 counts it as done, and so
+        # spends the last one with a learning rate of 0.
+        before = self.env_steps - self.settings.num_envs * self.settings.n_steps
         for name, learner in self._learners.items():
             if not learner.trained:
                 continue
             model = learner.model
-            # As far as training was before this rollout: Stable-Baselines3 counts it as done, and
-            # so spends the last one with a learning rate of 0.
-            before = self.env_steps - self.settings.num_envs * self.settings.n_steps
             model._update_current_progress_remaining(before, self.steps)
             model.train()
             prefix = f"{name}/" if len(self._learners) > 1 else ""
             for key, value in model.logger.name_to_value.items():
                 metrics[prefix + key.removeprefix("train/")] = float(value)
             model.logger.name_to_value.clear()
-            require_finite_weights(name, model.policy)
+            saving.require_finite_weights(name, model.policy)
         return metrics
 
     # --- Saving ----------------------------------------------------------------------------------
 
     def save(self) -> Content:
         generators, generator_arrays = self._generators.save()
-        document: dict[str, Any] = {"env_steps": self.env_steps, "generators": generators}
-        document["n_updates"] = {n: each.model._n_updates for n, each in self._learners.items()}
+        n_updates = {name: each.model._n_updates for name, each in self._learners.items()}
+        document = {"env_steps": self.env_steps, "generators": generators, "n_updates": n_updates}
         arrays = {"generators": generator_arrays}
         for name, learner in self._learners.items():
             arrays |= policy_arrays(name, learner.model.policy)
@@ -308,9 +297,8 @@ class SB3PPO:
         return Content({"trainer": document}, arrays)
 
     def load(self, content: Content) -> None:
-        try:
-            document = content.documents["trainer"]
-            arrays = {key: dict(values) for key, values in content.arrays.items()}
+        with checkpoint_of(self.name):
+            document, arrays = content.documents["trainer"], content.arrays
             for name, learner in self._learners.items():
                 load_policy(name, learner.model.policy, arrays)
                 learner.model._n_updates = int(document["n_updates"][name])
@@ -318,21 +306,16 @@ class SB3PPO:
             self._generators.load(document["generators"], arrays["generators"])
             self._resumed, self._starts = None, None
             if self.resumes_exactly:
-                environment = arrays["environment"]
+                environment = dict(arrays["environment"])
                 self._starts = environment.pop("starts")
                 self._resumed = {**document["environment"], "arrays": environment}
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            if isinstance(error, CheckpointError):
-                raise
-            raise CheckpointError(f"the checkpoint is not of {self.name}: {error!r}") from error
 
     def export(self, folder: Path) -> list[Path]:
         """One zip of Stable-Baselines3 per policy."""
-        paths = []
-        for name, learner in self._learners.items():
-            paths.append(folder / f"{name}.zip")
-            learner.model.save(paths[-1])
-        return paths
+        paths = {folder / f"{name}.zip": each.model for name, each in self._learners.items()}
+        for path, model in paths.items():
+            model.save(path)
+        return list(paths)
 
     def close(self) -> None:
         if self._vec_env is not None:
@@ -364,27 +347,16 @@ class SB3MaskablePPO(SB3PPO):
 # --- Parts ---------------------------------------------------------------------------------------
 
 
-def _linear(value: float) -> Any:
-    """A schedule of Stable-Baselines3: ``value`` at the beginning, 0 at the end."""
-    return lambda remaining: value * max(0.0, remaining)
-
-
 def _ended(
     infos: Sequence[Mapping[str, Any]], dones: Array, agents: Sequence[str]
 ) -> list[Episode]:
     """Return the episodes that ended in a step; all agents of a copy end together."""
-    n = len(agents)
-    episodes = []
-    for first in range(0, len(dones), n):
-        if dones[first]:
-            own = infos[first : first + n]
-            episodes.append(
-                Episode(
-                    {agent: each["episode"]["r"] for agent, each in zip(agents, own, strict=True)},
-                    own[0]["episode"]["l"],
-                    {key: float(sum(e["kpis"][key] for e in own)) for key in own[0]["kpis"]},
-                )
-            )
+    n, episodes = len(agents), []
+    for first in (np.flatnonzero(dones[::n]) * n).tolist():
+        own = infos[first : first + n]
+        returns = {agent: each["episode"]["r"] for agent, each in zip(agents, own, strict=True)}
+        kpis = {key: float(sum(each["kpis"][key] for each in own)) for key in own[0]["kpis"]}
+        episodes.append(Episode(returns, own[0]["episode"]["l"], kpis))
     return episodes
 
 
@@ -397,16 +369,16 @@ def _require_finite(
 ) -> None:
     """Raise NonFiniteError where a reward [C], an observation [C, ...], or the last one of an
     episode that is over, holds a number that is not finite."""
-    endless = "holds a number that is not finite; mend the environment"
+    what = "holds a number that is not finite; mend the environment"
     wrong = [(c, f"reward is {rewards[c]}") for c in np.flatnonzero(~np.isfinite(rewards)).tolist()]
     for key, values in obs.items():
         if values.dtype.kind == "f":
             finite = np.isfinite(values).reshape(len(values), -1).all(axis=1)  # [C]
-            wrong += [(c, f"{key} {endless}") for c in np.flatnonzero(~finite).tolist()]
+            wrong += [(c, f"{key} {what}") for c in np.flatnonzero(~finite).tolist()]
     for column in np.flatnonzero(dones).tolist():
         for key, value in infos[column]["terminal_observation"].items():
             if not np.isfinite(value).all():
-                wrong.append((column, f"last {key} {endless}"))
+                wrong.append((column, f"last {key} {what}"))
     if wrong:
         copy, agent = divmod(wrong[0][0], len(agents))
         raise NonFiniteError(f"copy {copy}, {agents[agent]}: the {wrong[0][1]}")

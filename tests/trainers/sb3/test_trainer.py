@@ -40,7 +40,7 @@ def values(run: Run) -> dict[str, float]:
     found = {}
     for learner in trainer._learners.values():
         own = {key: entries[learner.columns] for key, entries in seen.items()}
-        told = trainer._values(learner.model, own).numpy().reshape(-1)
+        told = learner.values(own).numpy().reshape(-1)
         names = [trainer.rules.agents[c % len(trainer.rules.agents)] for c in learner.columns]
         found.update(zip(names, told.tolist(), strict=True))
     return found
