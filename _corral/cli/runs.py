@@ -109,7 +109,8 @@ def train(
     if resume is not None:
         fixed = [env] if env is not None and theirs is None else []
         fixed += context.args[:1]
-        fixed += [option for name, option in FIXED.items() if _is_given(context, name)]
+        own = [option for option in context.command.params if option.name in FIXED]
+        fixed += [option.opts[0] for option in own if _is_given(context, option.name)]
         if fixed:
             raise ValueError(f"--resume goes on with what the run is; leave out {fixed[0]}")
         run = training.resume(resume, steps=steps, rules=theirs, **saving)
@@ -135,15 +136,7 @@ def train(
         raise typer.Exit(128 + run.stopped_by)  # as shells have it: not done, and why
 
 
-FIXED = {
-    "trainer": "--trainer",
-    "seed": "--seed",
-    "held_out": "--held-out",
-    "policies": "--policies",
-    "policies_to_train": "--policies-to-train",
-    "opponent": "--opponent",
-    "out_dir": "--out",
-}
+FIXED = ["trainer", "seed", "held_out", "policies", "policies_to_train", "opponent", "out_dir"]
 """Options that a run keeps once it was begun."""
 
 

@@ -30,7 +30,7 @@ from corral.trainers.evaluation.judge import Progress
 from corral.trainers.evaluation.players import Player, as_player
 from corral.trainers.loads.scores import Score, best_of, optimum_score, score_of
 
-__all__ = ["OWN", "Replay", "Score", "Series", "TeamNote", "play_windows", "replay"]
+__all__ = ["OWN", "Replay", "Score", "Series", "TeamNote", "binned", "play_windows", "replay"]
 
 COUNTS = ("arrivals", "served_local", "served_remote", "lost", "forwarded", "waiting")
 DEFAULT_WINDOW = 288
@@ -249,15 +249,13 @@ def play_windows(
             done += 1
             progress(done, window + rest)
         ended.append(turn.ended)  # all of them: a window is as long as the others
-    return EndedEpisodes.join(ended), _series(counts, rules.rows[0])
+    width = -(-length // SERIES_POINTS)
+    means = {key: binned(counts[:, i], width) for i, key in enumerate(COUNTS)}
+    return EndedEpisodes.join(ended), Series(np.arange(*rules.rows, width), width, means)
 
 
-def _series(counts: Array, low: int) -> Series:
-    """Return means over bins of ``counts`` [T, 6, N], whose first row is ``low``."""
-    width = -(-len(counts) // SERIES_POINTS)
-    starts = np.arange(0, len(counts), width)
-    sizes = np.diff(starts, append=len(counts))[:, None]
-    means = {
-        key: np.add.reduceat(counts[:, i], starts, axis=0) / sizes for i, key in enumerate(COUNTS)
-    }
-    return Series(rows=low + starts, width=width, counts=means)
+def binned(values: Array, width: int) -> Array:
+    """Return the means [P, N] of ``values`` [T, N] over bins of ``width`` steps."""
+    starts = np.arange(0, len(values), width)
+    sizes = np.diff(starts, append=len(values))[:, None]
+    return np.asarray(np.add.reduceat(values, starts, axis=0) / sizes)

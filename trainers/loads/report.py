@@ -10,12 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from corral.envs.core import Array
 from corral.envs.dfaas_v0 import baselines
 from corral.trainers.evaluation.scores import Evaluation
 from corral.trainers.loads.plots import node_chart, policy_chart
 from corral.trainers.loads.policy_picture import Picture
-from corral.trainers.loads.replay import Replay
+from corral.trainers.loads.replay import Replay, binned
 from corral.trainers.loads.scores import Score
 from corral.trainers.loads.text import describe, ordered
 from corral.trainers.report.page import learning_section, note, page
@@ -202,7 +201,8 @@ def _course(replay: Replay) -> str:
     """Return charts of load against capacity, node by node, and what policies made of it."""
     drawn, nodes = _drawn(replay), _worst_nodes(replay)
     first = replay.series[drawn[0]]
-    capacity = _mean_capacity(replay, first.rows, first.width)
+    assert replay.trace.capacity is not None  # a replay's trace has one
+    capacity = binned(replay.trace.capacity[slice(*replay.rows)], first.width)
     labels = [replay.trace.clock_text(int(row)) for row in first.rows]
     counts = {policy: replay.series[policy].counts for policy in drawn}
     team = [policy for policy in drawn if policy in replay.teams]
@@ -223,12 +223,3 @@ def _course(replay: Replay) -> str:
             )
         )
     return "".join(parts)
-
-
-def _mean_capacity(replay: Replay, rows: Array, width: int) -> Array:
-    """Return the capacity in the bins of a series: float64 [P, N]."""
-    low, high = replay.rows
-    assert replay.trace.capacity is not None  # a replay's trace has one
-    part = replay.trace.capacity[low:high]
-    sizes = np.diff(rows - low, append=high - low)[:, None]
-    return np.asarray(np.add.reduceat(part, rows - low, axis=0) / sizes)
