@@ -26,6 +26,7 @@ TraceWarning (UserWarning)             a trace file is usable, but not as tidy a
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -90,11 +91,7 @@ class TraceError(CorralError, ValueError):
         self._more = more
 
     def __reduce__(self) -> tuple[object, ...]:  # keyword-only arguments do not pickle by default
-        return _rebuild_trace_error, (self.faults, self._more)
-
-
-def _rebuild_trace_error(faults: Sequence[Fault], more: bool) -> TraceError:
-    return TraceError(faults, more=more)
+        return functools.partial(type(self), more=self._more), (self.faults,)
 
 
 class ScaleError(CorralError, ValueError):

@@ -35,7 +35,7 @@ from reference_policies import HARD, seeds_table, table
 import corral
 from corral.data import Trace, import_series
 from corral.envs.dfaas_v0.baselines import PAIRS
-from corral.trainers.loads.judge import players
+from corral.trainers.evaluation.judge import players
 from corral.trainers.loads.replay import replay
 from corral.trainers.loads.text import describe, ordered
 

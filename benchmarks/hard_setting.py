@@ -22,7 +22,7 @@ from common import machine, save, trained
 from reference_policies import HARD, nasa_nodes, seeds_table, table
 
 from corral.envs.dfaas_v0.baselines import PAIRS
-from corral.trainers.loads.judge import players
+from corral.trainers.evaluation.judge import players
 from corral.trainers.loads.replay import replay
 from corral.trainers.loads.text import describe, ordered
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from corral.adapters.seats import Seat
 from corral.envs.core import Array, generator
 from corral.envs.policy import Policy
 from corral.envs.tiles_v0 import TilesRules
-from corral.trainers.evaluation.players import Seat
 from corral.trainers.report import svg as pen
 
 GRID = np.arange(3, 385, 3)

@@ -10,7 +10,7 @@ Another package adds a trainer through the entry-point group ``corral.trainers``
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -38,7 +38,7 @@ __all__ = [
 class Update:
     """One update: the rollout that was played, and the metrics of learning from it."""
 
-    env_steps: int  # played since the run began, by all copies together
+    env_steps: int  # played since the run began, by all environments together
     episodes: Sequence[Episode]  # that ended in the rollout
     metrics: dict[str, float]  # losses and the like; the same names at every update
     seconds: dict[str, float]  # spent in "env", "inference", "learning"
@@ -124,8 +124,7 @@ class TrainerSpec:
     """An entry of the registry: where a trainer of corral is, and what it needs."""
 
     name: str
-    module: str
-    attribute: str
+    where: str  # module:class
     needs: tuple[str, str]  # a module, and the extra that brings it
     summary: str
 
@@ -135,36 +134,31 @@ BUILT_IN = {
     for spec in (
         TrainerSpec(
             "sb3_ppo",
-            "corral.trainers.sb3.trainer",
-            "SB3PPO",
+            "corral.trainers.sb3.trainer:SB3PPO",
             ("stable_baselines3", "sb3"),
             "Stable-Baselines3's PPO; its policy reads the mask from the observation",
         ),
         TrainerSpec(
             "sb3_maskable_ppo",
-            "corral.trainers.sb3.trainer",
-            "SB3MaskablePPO",
+            "corral.trainers.sb3.trainer:SB3MaskablePPO",
             ("sb3_contrib", "sb3"),
             "sb3-contrib's MaskablePPO, which is handed the masks",
         ),
         TrainerSpec(
             "mappo",
-            "corral.trainers.on_policy.trainer",
-            "MAPPO",
+            "corral.trainers.on_policy.trainer:MAPPO",
             ("torch", "mappo"),
             "PPO for teams of any kind, with a critic that sees everything; in house",
         ),
         TrainerSpec(
             "ippo",
-            "corral.trainers.on_policy.trainer",
-            "IPPO",
+            "corral.trainers.on_policy.trainer:IPPO",
             ("torch", "mappo"),
             "the same with a critic that sees what its agent sees",
         ),
         TrainerSpec(
             "rllib_ppo",
-            "corral.trainers.rllib.trainer",
-            "RLlibPPO",
+            "corral.trainers.rllib.trainer:RLlibPPO",
             ("torch", "rllib"),  # to play; to learn, its check() asks for Ray
             "RLlib's PPO, for clusters: played by processes on any number of machines",
         ),
@@ -191,7 +185,7 @@ def trainer_class(name: str) -> type[Trainer]:
         spec = BUILT_IN[name]
         module, extra = spec.needs
         require(module, extra=extra, purpose=f"train with {name}")
-        found: type[Trainer] = getattr(importlib.import_module(spec.module), spec.attribute)
+        found: type[Trainer] = pkgutil.resolve_name(spec.where)
         return found
     for point in metadata.entry_points(group=GROUP):
         if point.name == name:

@@ -155,35 +155,34 @@ def resume(
         nonnegative_int("steps", steps, least=1)
         run.config = dataclasses.replace(run.config, steps=steps)
     with locked(run.folder):
-        return _go_on(run, steps, checkpoint_every, keep, progress)
+        learner = run.begun()
+        statistics = Statistics(run.config.policies, run.config.opponents)
+        # What a kill left half written is hidden, and no checkpoint.
+        if any((run.folder / CHECKPOINTS).glob("[!.]*")):
+            _load(run, learner, statistics)
+        else:
+            print(f"corral: {run.folder}: no checkpoint yet; it begins anew", file=sys.stderr)
+        if steps is not None:
+            if steps < learner.env_steps:
+                raise RunError(
+                    f"steps={steps}: {run.folder} is at {learner.env_steps:,} env steps already; "
+                    "give more than that, or leave it out"
+                )
+            run.config.write(run.folder)
+        return _drive(run, learner, statistics, checkpoint_every, keep, progress)
 
 
-def _go_on(
-    run: Run, steps: int | None, checkpoint_every: int | None, keep: int, progress: bool | None
-) -> Run:
-    learner = run.begun()
-    statistics = Statistics(run.config.policies, run.config.opponents)
-    # What a kill left half written is hidden, and no checkpoint.
-    if any((run.folder / CHECKPOINTS).glob("[!.]*")):
-        content = load_checkpoint(latest_checkpoint(run.folder / CHECKPOINTS))
-        learner.load(content)
-        try:
-            statistics.load(content.documents["progress"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{run.folder}: its checkpoint is damaged: {error!r}") from error
-        if not learner.resumes_exactly:
-            message = "environments without a saved state begin new episodes"
-            print(f"corral: {run.folder}: {message}", file=sys.stderr)
-        if steps is not None and steps < learner.env_steps:
-            raise RunError(
-                f"steps={steps}: {run.folder} is at {learner.env_steps:,} env steps already; give "
-                "more than that, or leave it out"
-            )
-    else:
-        print(f"corral: {run.folder}: no checkpoint yet; it begins anew", file=sys.stderr)
-    if steps is not None:
-        run.config.write(run.folder)
-    return _drive(run, learner, statistics, checkpoint_every, keep, progress)
+def _load(run: Run, learner: Trainer, statistics: Statistics) -> None:
+    """Go on from the latest checkpoint."""
+    content = load_checkpoint(latest_checkpoint(run.folder / CHECKPOINTS))
+    learner.load(content)
+    try:
+        statistics.load(content.documents["progress"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{run.folder}: its checkpoint is damaged: {error!r}") from error
+    if not learner.resumes_exactly:
+        message = "environments without a saved state begin new episodes"
+        print(f"corral: {run.folder}: {message}", file=sys.stderr)
 
 
 # --- The loop ------------------------------------------------------------------------------------

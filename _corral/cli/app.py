@@ -69,9 +69,7 @@ def envs(
         out.print(Markdown(inspect.getdoc(manual) or ""))
         out.print(_arguments(rules_class(name)))
         return
-    table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("environment", "play", "what it is"):
-        table.add_column(heading)
+    table = Table("environment", "play", "what it is", box=box.SIMPLE_HEAD)
     for spec in ENVIRONMENTS.values():
         play = "at once" if spec.simultaneous else "in turns"
         table.add_row(spec.name, play, spec.summary)
@@ -82,9 +80,7 @@ def envs(
 
 def _arguments(rules: type) -> Table:
     """Return a table of the arguments of an environment: name, default and meaning."""
-    table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("argument", "default", "meaning"):
-        table.add_column(heading)
+    table = Table("argument", "default", "meaning", box=box.SIMPLE_HEAD)
     modes = ", ".join(rules.render_modes)  # type: ignore[attr-defined]
     table.add_row("render_mode", "None", f"one of {modes}; or None.")
     meanings = documented(rules)
@@ -106,17 +102,14 @@ def trainers(
     from corral.trainers.base import trainer_class
     from corral.trainers.base import trainers as every_trainer
 
-    table = Table(box=box.SIMPLE_HEAD)
     if name is None:
-        for heading in ("trainer", "what it is"):
-            table.add_column(heading)
+        table = Table("trainer", "what it is", box=box.SIMPLE_HEAD)
         for trainer, summary in every_trainer().items():
             table.add_row(trainer, summary)
         out.print(table)
         out.print("corral trainers NAME prints its settings: the options of corral train.")
         return
-    for heading in ("setting", "default", "meaning"):
-        table.add_column(heading)
+    table = Table("setting", "default", "meaning", box=box.SIMPLE_HEAD)
     settings = {field.name: field for field in fields(trainer_class(name).Settings)}
     for field in settings.values():
         table.add_row(option_of(field.name), text_of(field.default), meaning(field))

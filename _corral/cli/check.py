@@ -65,11 +65,7 @@ def check(
         # What an environment prints is no part of the report.
         with contextlib.redirect_stdout(sys.stderr):
             result = check_env(
-                make,
-                seeds=_seeds(seeds),
-                limit=limit,
-                stochastic=stochastic,
-                processes=processes,
+                make, seeds=_seeds(seeds), limit=limit, stochastic=stochastic, processes=processes
             )
         results.append(result)
         if not as_json:
@@ -77,11 +73,8 @@ def check(
                 out.print()
             out.print(result.text(out.width), markup=False, soft_wrap=True)
     if as_json:
-        out.print(
-            json.dumps({"results": [result.to_json() for result in results]}, indent=1),
-            markup=False,
-            soft_wrap=True,
-        )
+        found = {"results": [result.to_json() for result in results]}
+        out.print(json.dumps(found, indent=1), markup=False, soft_wrap=True)
     if any(result.not_run for result in results) and processes:
         err.print("corral: not all checks were run, see NOT RUN", soft_wrap=True)
     if any(result.errors for result in results):

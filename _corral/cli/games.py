@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import time
 from pathlib import Path
@@ -62,13 +63,12 @@ def watch(
             raise ValueError("give --out or --ansi, not both")
         check_new(out_path, overwrite=overwrite)
     env_kwargs = _env_kwargs(context, game)
-    printer = _Printer(fps) if ansi else None
     try:
         shown = show(
             game,
             policies=policies,
             out=out_path,
-            text=printer,
+            text=functools.partial(_print_text, fps) if ansi else None,
             seed=seed,
             steps=steps,
             fps=fps,
@@ -81,16 +81,11 @@ def watch(
     _tell(shown)
 
 
-class _Printer:
-    """Prints one text after the other; in a terminal, at the pace asked for."""
-
-    def __init__(self, fps: float | None) -> None:
-        self.pause = 1 / fps if fps and out.is_terminal else 0.0
-
-    def __call__(self, text: str) -> None:
-        out.print(text, markup=False, soft_wrap=True)
-        out.print()
-        time.sleep(self.pause)
+def _print_text(fps: float | None, text: str) -> None:
+    """Print a picture as text; in a terminal, at the pace asked for."""
+    out.print(text, markup=False, soft_wrap=True)
+    out.print()
+    time.sleep(1 / fps if fps and out.is_terminal else 0.0)
 
 
 def _tell(shown: Watched) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
+from corral.cli.options import Capacity, capacity_of
 from corral.cli.output import check_new, err, out, reported
 
 __all__ = ["Out", "Overwrite", "Step", "app", "size_of", "write"]
@@ -20,9 +23,6 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existin
 Files = Annotated[list[Path], typer.Argument(help="One file per node, unless --names says else.")]
 Names = Annotated[
     str | None, typer.Option(help="Comma-separated node names; equal ones join their files.")
-]
-Capacity = Annotated[
-    str | None, typer.Option(help="Requests per step, or 1.25x each node's mean load.")
 ]
 Zone = Annotated[str, typer.Option(help="Zone of times that name none, such as -04:00.")]
 Step = Annotated[int, typer.Option(help="Length of a step, in seconds.")]
@@ -44,22 +44,27 @@ def size_of(trace: Any) -> str:
     return f"{counted(len(trace), 'step')} x {counted(len(trace.nodes), 'node')}"
 
 
-def _finish(imported: Any, path: Path, overwrite: bool) -> None:
-    for note in imported.notes:
-        err.print(f"note: {note}", markup=False, soft_wrap=True)
-    write(imported.trace, path, overwrite)
+def _import_command(options: Callable[..., None]) -> Callable[..., None]:
+    """Make the command of ``corral.data.import_<name>`` from a function of that name: its
+    signature is the options, its docstring the help."""
+
+    @functools.wraps(options)
+    def command(files: list[Path], out_file: Path, overwrite: bool, **given: Any) -> None:
+        from corral import data
+
+        check_new(out_file, overwrite=overwrite)
+        if given.get("names") is not None:
+            given["names"] = [name.strip() for name in given["names"].split(",")]
+        given["capacity"] = capacity_of(given["capacity"])
+        imported = getattr(data, f"import_{options.__name__}")(files, **given)
+        for note in imported.notes:
+            err.print(f"note: {note}", markup=False, soft_wrap=True)
+        write(imported.trace, out_file, overwrite)
+
+    return app.command(options.__name__.replace("_", "-"))(reported(command))
 
 
-def _list(text: str | None) -> list[str] | None:
-    return None if text is None else [part.strip() for part in text.split(",")]
-
-
-def _capacity(text: str | None) -> int | str | None:
-    return int(text) if text is not None and text.isdigit() else text
-
-
-@app.command("series")
-@reported
+@_import_command
 def series(
     files: Files,
     out_file: Out,
@@ -79,25 +84,9 @@ def series(
     overwrite: Overwrite = False,
 ) -> None:
     """Files of timestamp,value rows (NAB)."""
-    from corral.data import import_series
-
-    check_new(out_file, overwrite=overwrite)
-    imported = import_series(
-        files,
-        names=_list(names),
-        column=column,
-        time_column=time_column,
-        zone=zone,
-        step=step,
-        gaps=gaps,
-        round_values=round_values,
-        capacity=_capacity(capacity),
-    )
-    _finish(imported, out_file, overwrite)
 
 
-@app.command("requests")
-@reported
+@_import_command
 def requests(
     files: Files,
     out_file: Out,
@@ -110,23 +99,9 @@ def requests(
     overwrite: Overwrite = False,
 ) -> None:
     """Files with one row per request (Azure LLM 2023)."""
-    from corral.data import import_requests
-
-    check_new(out_file, overwrite=overwrite)
-    imported = import_requests(
-        files,
-        step=step,
-        column=column,
-        node_column=node_column,
-        names=_list(names),
-        zone=zone,
-        capacity=_capacity(capacity),
-    )
-    _finish(imported, out_file, overwrite)
 
 
-@app.command("access-log")
-@reported
+@_import_command
 def access_log(
     files: Files,
     out_file: Out,
@@ -139,21 +114,9 @@ def access_log(
     overwrite: Overwrite = False,
 ) -> None:
     """Web-server access logs (Common, Combined)."""
-    from corral.data import import_access_log
-
-    check_new(out_file, overwrite=overwrite)
-    imported = import_access_log(
-        files,
-        step=step,
-        names=_list(names),
-        skip_malformed=skip_malformed,
-        capacity=_capacity(capacity),
-    )
-    _finish(imported, out_file, overwrite)
 
 
-@app.command("azure-functions")
-@reported
+@_import_command
 def azure_functions(
     files: Annotated[list[Path], typer.Argument(help="One file per day, in order.")],
     out_file: Out,
@@ -172,16 +135,3 @@ def azure_functions(
     overwrite: Overwrite = False,
 ) -> None:
     """Azure Functions 2019: a column per minute."""
-    from corral.data import import_azure_functions
-
-    check_new(out_file, overwrite=overwrite)
-    imported = import_azure_functions(
-        files,
-        nodes=nodes,
-        by=by,
-        pick=pick,
-        start=start,
-        step=step,
-        capacity=_capacity(capacity),
-    )
-    _finish(imported, out_file, overwrite)

@@ -14,8 +14,8 @@ from rich.table import Table
 
 from corral.cli import imports
 from corral.cli.imports import Out, Overwrite, Step, size_of, write
-from corral.cli.options import names, row_range
-from corral.cli.output import check_new, err, out, progress_bar, reported, show_table
+from corral.cli.options import Capacity, OptimumWindows, Window, capacity_of, names, row_range
+from corral.cli.output import check_new, err, out, progress_bar, reported, show_replay, show_table
 
 if TYPE_CHECKING:
     from corral.trainers.runs.run import Run
@@ -60,11 +60,7 @@ def check(files: Annotated[list[str], typer.Argument(help="Trace files to read."
             err.print(str(error), markup=False, soft_wrap=True)
         else:
             capacity = "with capacity" if trace.capacity is not None else "without capacity"
-            out.print(
-                f"{file}: {size_of(trace)}, {capacity}",
-                markup=False,
-                soft_wrap=True,
-            )
+            out.print(f"{file}: {size_of(trace)}, {capacity}", markup=False, soft_wrap=True)
     if faulty:
         raise typer.Exit(1)
 
@@ -94,13 +90,8 @@ def show(trace: Annotated[str, typer.Argument(help="A bundled trace or a CSV fil
     for i, node in enumerate(load.nodes):
         arrivals = load.arrivals[:, i]
         capacity = "" if load.capacity is None else f"{load.capacity[:, i].mean():.1f}"
-        table.add_row(
-            node,
-            f"{arrivals.mean():.1f}",
-            str(arrivals.max()),
-            capacity,
-            _spark(courses[i], top),
-        )
+        load_cells = f"{arrivals.mean():.1f}", str(arrivals.max())
+        table.add_row(node, *load_cells, capacity, _spark(courses[i], top))
     show_table(table)
     if load.capacity is not None:
         arrived = load.arrivals.sum()
@@ -188,12 +179,8 @@ def replay(
     out_dir: Annotated[
         Path, typer.Option("--out", help="Folder of report.html, results.json and results.csv.")
     ] = Path("runs/replay"),
-    window: Annotated[
-        int | None, typer.Option(help="Steps of a window; default: a day, else 288.")
-    ] = None,
-    capacity: Annotated[
-        str | None, typer.Option(help="Requests per step, or 1.25x each node's mean load.")
-    ] = None,
+    window: Window = None,
+    capacity: Capacity = None,
     queue: Annotated[
         int | None, typer.Option(help="Requests that a node can hold; default: 0 (see below).")
     ] = None,
@@ -219,9 +206,7 @@ def replay(
             help="Levels of an action; larger loads are forwarded in coarser units; default: 100."
         ),
     ] = None,
-    optimum_windows: Annotated[
-        int, typer.Option(help="Windows that get a linear program, where one is needed.")
-    ] = 8,
+    optimum_windows: OptimumWindows = 8,
     seed: Annotated[int, typer.Option(help="Of random policies, sampled actions, routes.")] = 0,
 ) -> None:
     """Replay a load trace through forwarding policies.
@@ -234,15 +219,12 @@ def replay(
     from corral.envs.dfaas_v0.baselines import AMOUNTS, PAIRS
     from corral.trainers.loads import replay as engine
     from corral.trainers.loads.report import write_report
-    from corral.trainers.loads.text import describe, score_table
     from corral.trainers.runs.run import is_run, load_run
 
     check_new(out_dir, folder=True)
     load = load_trace(trace)
-    chosen: dict[str, Any] = {
-        name: name for name in (PAIRS if policies is None else names(policies, is_run))
-    }
-    for name in chosen:
+    entries = PAIRS if policies is None else names(policies, is_run)
+    for name in entries:
         if Path(name).is_dir() and not is_run(name):
             raise ValueError(f"--policies: {name} is a folder, but holds no run")
         if "/" in name and not is_run(name) and name.partition("/")[0] not in AMOUNTS:
@@ -250,8 +232,8 @@ def replay(
                 f"--policies: {name} is neither the folder of a run nor amount/route; amounts are "
                 f"{', '.join(AMOUNTS)}"
             )
-    runs = [load_run(name) for name in chosen if is_run(name)]
-    chosen = {name: pair for name, pair in chosen.items() if not is_run(name)}
+    runs = [load_run(name) for name in entries if is_run(name)]
+    chosen: dict[str, Any] = {name: name for name in entries if not is_run(name)}
     given = {
         "queue": queue,
         "forward_cost": forward_cost,
@@ -264,15 +246,15 @@ def replay(
     curves: list[Any] = []
     labels: dict[str, Run] = {}
     if runs:
-        from corral.trainers.evaluation.judge import run_labels
-        from corral.trainers.loads.judge import as_trained, learning_curves, seen_rows, teams_of
+        from corral.trainers.evaluation.judge import run_labels, run_players
+        from corral.trainers.loads.judge import as_trained, learning_curves, seen_rows
 
         labels = run_labels(runs)
         settings = as_trained(runs, settings)
-        chosen |= teams_of(labels)
+        chosen |= run_players(labels)
         curves = learning_curves(labels)
     if capacity is not None:
-        settings["capacity"] = int(capacity) if capacity.isdigit() else capacity
+        settings["capacity"] = capacity_of(capacity)
     with progress_bar() as show:
         result = engine.replay(
             load,
@@ -284,9 +266,7 @@ def replay(
             progress=show,
             **settings,
         )
-    show_table(score_table(result))
-    for line in describe(result):
-        out.print(line, style="dim")
+    show_replay(result)
     for label, run in labels.items():
         if seen := seen_rows(label, run, load, result.rows):
             out.print(seen)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import Field, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -25,8 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANY_OPTION",
+    "Capacity",
+    "OptimumWindows",
     "TrainCommand",
+    "Window",
     "arguments_of",
+    "capacity_of",
     "documented",
     "is_third_party",
     "listed",
@@ -45,6 +49,14 @@ __all__ = [
 
 ANY_OPTION = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Settings of a command that reads options which are not known beforehand."""
+
+Capacity = Annotated[
+    str | None, typer.Option(help="Requests per step, or 1.25x each node's mean load.")
+]
+Window = Annotated[int | None, typer.Option(help="Steps of a window; default: a day, else 288.")]
+OptimumWindows = Annotated[
+    int, typer.Option(help="Windows that get a linear program, where one is needed.")
+]
 
 
 # --- Values --------------------------------------------------------------------------------------
@@ -102,6 +114,11 @@ def names(text: str, is_run: Callable[[str], bool]) -> list[str]:
     return list(listed.values())
 
 
+def capacity_of(text: str | None) -> int | str | None:
+    """Return what --capacity says: a number where it is one, else the text itself."""
+    return int(text) if text is not None and text.isdigit() else text
+
+
 def listed(text: str) -> list[str]:
     """Return the names in a text with commas."""
     return [name for name in map(str.strip, text.split(",")) if name]
@@ -134,8 +151,7 @@ def read_options(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return arguments of an environment and settings of a trainer from a command's other words.
 
-    An option that is neither, nor one of the command's, ends in an error that names the nearest
-    one, but none that is ``unlisted``.
+    Any other option ends in an error that names the nearest one, but none that is ``unlisted``.
     """
     kinds = {field.name: str(field.type) for field in settings}
     known = set(arguments)

@@ -10,7 +10,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -20,6 +20,9 @@ from rich.table import Table
 
 from corral.errors import CorralError, TraceWarning
 
+if TYPE_CHECKING:
+    from corral.trainers.loads.replay import Replay
+
 __all__ = [
     "check_new",
     "err",
@@ -27,6 +30,7 @@ __all__ = [
     "out",
     "progress_bar",
     "reported",
+    "show_replay",
     "show_table",
 ]
 
@@ -69,6 +73,15 @@ def show_table(table: Table) -> None:
     """Print a table as wide as it is: a terminal may wrap its lines, but no number is cut."""
     width = Measurement.get(out, out.options.update(width=10_000), table).maximum
     Console(width=max(out.width, width), highlight=False).print(table)
+
+
+def show_replay(replay: Replay) -> None:
+    """Print the table of a replay, and how it was played."""
+    from corral.trainers.loads.text import describe, score_table
+
+    show_table(score_table(replay))
+    for line in describe(replay):
+        out.print(line, style="dim")
 
 
 @contextlib.contextmanager

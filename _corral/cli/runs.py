@@ -10,7 +10,9 @@ import typer
 
 from corral.cli.options import (
     ANY_OPTION,
+    OptimumWindows,
     TrainCommand,
+    Window,
     is_third_party,
     listed,
     named_as_options,
@@ -20,10 +22,9 @@ from corral.cli.options import (
     train_options,
     value_of,
 )
-from corral.cli.output import check_new, out, progress_bar, reported, show_table
+from corral.cli.output import check_new, out, progress_bar, reported, show_replay, show_table
 
 if TYPE_CHECKING:
-    from corral.trainers.loads.replay import Replay
     from corral.trainers.runs.run import Run
 
 __all__ = ["add_to"]
@@ -108,7 +109,8 @@ def train(
     if resume is not None:
         fixed = [env] if env is not None and theirs is None else []
         fixed += context.args[:1]
-        fixed += [option for name, option in FIXED.items() if _is_given(context, name)]
+        own = [option for option in context.command.params if option.name in FIXED]
+        fixed += [option.opts[0] for option in own if _is_given(context, option.name)]
         if fixed:
             raise ValueError(f"--resume goes on with what the run is; leave out {fixed[0]}")
         run = training.resume(resume, steps=steps, rules=theirs, **saving)
@@ -134,15 +136,7 @@ def train(
         raise typer.Exit(128 + run.stopped_by)  # as shells have it: not done, and why
 
 
-FIXED = {
-    "trainer": "--trainer",
-    "seed": "--seed",
-    "held_out": "--held-out",
-    "policies": "--policies",
-    "policies_to_train": "--policies-to-train",
-    "opponent": "--opponent",
-    "out_dir": "--out",
-}
+FIXED = ["trainer", "seed", "held_out", "policies", "policies_to_train", "opponent", "out_dir"]
 """Options that a run keeps once it was begun."""
 
 
@@ -199,15 +193,11 @@ def evaluate(
     rows: Annotated[
         str | None, typer.Option(help="LOW:HIGH, other rows than those held out.")
     ] = None,
-    window: Annotated[
-        int | None, typer.Option(help="Steps of a window; default: a day, else 288.")
-    ] = None,
+    window: Window = None,
     episodes: Annotated[
         int, typer.Option(help="For other environments than dfaas_v0: episodes to play.")
     ] = 100,
-    optimum_windows: Annotated[
-        int, typer.Option(help="Windows that get a linear program, where one is needed.")
-    ] = 8,
+    optimum_windows: OptimumWindows = 8,
     seed: Annotated[int, typer.Option(help="Of random play and sampled actions.")] = 0,
     env: Annotated[
         str | None,
@@ -246,35 +236,19 @@ def evaluate(
         options["optimum_windows"] = optimum_windows
         if policies is not None:
             options["references"] = names(policies, lambda name: False)
+    plan: dict[str, Any] = {"beside": others, "episodes": episodes, "seed": seed, "out": folder}
     with progress_bar() as show:
-        result = judge(
-            loaded,
-            beside=others,
-            episodes=episodes,
-            seed=seed,
-            out=folder,
-            progress=show,
-            **options,
-        )
-    if result.replay is not None:
-        _show_replay(loaded, result.replay, on_own_load=trace is None)
+        result = judge(loaded, progress=show, **plan, **options)
+    if (replay := result.replay) is not None:
+        show_replay(replay)
+        low, high = loaded.config.env_config.env_kwargs["rows"]
+        if trace is None and replay.rows[0] < high and low < replay.rows[1]:
+            out.print(f"Rows {low}:{high} are those that it was trained on.", style="dim")
         out.print(f"\nReport: {folder / 'report.html'}", soft_wrap=True)
         return
     for part in tables(result, loaded.config.env_config.rules()):
         out.print(part, style="dim") if isinstance(part, str) else show_table(part)
     out.print(f"Results: {folder / 'results.json'}", soft_wrap=True)
-
-
-def _show_replay(run: Run, replay: Replay, *, on_own_load: bool) -> None:
-    """Print the table of a replay, how it was played, and whether ``run`` had seen its rows."""
-    from corral.trainers.loads.text import describe, score_table
-
-    show_table(score_table(replay))
-    for line in describe(replay):
-        out.print(line, style="dim")
-    trained = run.config.env_config.env_kwargs["rows"]
-    if on_own_load and replay.rows[0] < trained[1] and trained[0] < replay.rows[1]:
-        out.print(f"Rows {trained[0]}:{trained[1]} are those that it was trained on.", style="dim")
 
 
 # --- Values of options ---------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import torch
 
 import corral
 from corral.envs.dfaas_v0 import DfaasRules
+from corral.envs.policy import RandomPolicy
 from corral.errors import (
     CorralError,
     NonFiniteError,
@@ -26,7 +27,6 @@ from corral.errors import (
 from corral.trainers import base as registry
 from corral.trainers.base import Episode, Update
 from corral.trainers.driver import resume, train
-from corral.trainers.evaluation.players import RandomPolicy
 from corral.trainers.runs.checkpoint import Content
 from corral.trainers.runs.run import load_run
 from corral.trainers.sb3.trainer import SB3PPO

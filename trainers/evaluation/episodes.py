@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from corral.adapters.seats import Seat
 from corral.envs.batch import BatchStep, batch_for
 from corral.envs.core import Array, Observation, Rules, generator
 from corral.envs.episode_stats import EndedEpisodes, EpisodeStats
 from corral.envs.masks import MASK
 from corral.envs.policy import Policy
-from corral.trainers.evaluation.players import Seat
 
 __all__ = ["Changed", "Interval", "Turn", "bootstrap_ratio", "play", "play_episodes"]
 

@@ -7,12 +7,12 @@ beside the optimum (``corral.trainers.loads.judge``).
 from __future__ import annotations
 
 import dataclasses
-import importlib
+import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from corral.envs.core import teams_of
+from corral.envs.core import carried_by, teams_of
 from corral.envs.registry import REGISTERED
 from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.scores import Evaluation, evaluate_players, evaluate_team
@@ -88,22 +88,20 @@ def judge_of(env: str) -> Callable[..., Evaluation] | None:
     spec = REGISTERED.get(env)
     if spec is None or spec.judge is None:
         return None
-    module, _, function = spec.judge.partition(":")
-    found: Callable[..., Evaluation] = getattr(importlib.import_module(module), function)
+    found: Callable[..., Evaluation] = pkgutil.resolve_name(spec.judge)
     return found
 
 
 def _require_same_game(run: Run, other: Run) -> None:
     """Raise ValueError where what one was trained on could not be played by the other."""
-    names = [each.config.env_config.env for each in (run, other)]
-    if names[0] != names[1]:
-        raise ValueError(f"{run.folder} is of {names[0]}, {other.folder} of {names[1]}")
-    rules, theirs = (each.config.env_config.rules() for each in (run, other))
+    own, others = run.config.env_config, other.config.env_config
+    if own.env != others.env:
+        raise ValueError(f"{run.folder} is of {own.env}, {other.folder} of {others.env}")
+    rules, theirs = own.rules(), others.rules()
     for agent in rules.agents:
         for kind in ("observation_space", "action_space"):
-            if agent not in theirs.agents or getattr(rules, kind)(agent) != getattr(theirs, kind)(
-                agent
-            ):
+            space = getattr(theirs, kind)(agent) if agent in theirs.agents else None
+            if getattr(rules, kind)(agent) != space:
                 raise ValueError(
                     f"{run.folder} and {other.folder}: the {kind.replace('_', ' ')} of {agent} "
                     "differs; they play games of different sizes"
@@ -111,8 +109,9 @@ def _require_same_game(run: Run, other: Run) -> None:
 
 
 def players(run: Run) -> tuple[Player, Player]:
-    """Return the run's team twice: greedy, and with sampled actions."""
-    return Player(run.policies, True), Player(run.policies, False)
+    """Return the run's team twice, greedy and with sampled actions, and what it brings along."""
+    carried = carried_by(run.config.env_config.rules())
+    return Player(run.policies, True, carried), Player(run.policies, False, carried)
 
 
 def run_players(runs: Mapping[str, Run]) -> dict[str, Player]:

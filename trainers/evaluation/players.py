@@ -9,21 +9,11 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from corral.adapters.seats import Seat, count_rows, put_tree, random_actions, take_tree
+from corral.adapters.seats import count_rows, random_actions
 from corral.envs.core import Observation
 from corral.envs.policy import Decision, Memoryless, Policy, RandomPolicy
 
-__all__ = [
-    "Player",
-    "RandomActions",
-    "RandomPolicy",
-    "Seat",
-    "as_player",
-    "count_rows",
-    "put_tree",
-    "random_policy",
-    "take_tree",
-]
+__all__ = ["Player", "RandomActions", "as_player", "random_policy"]
 
 
 @dataclass(frozen=True)

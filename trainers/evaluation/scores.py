@@ -9,8 +9,6 @@ import csv
 import dataclasses
 import io
 import json
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,8 +21,9 @@ from corral.envs.core import Rules
 from corral.envs.policy import Policy
 from corral.trainers.evaluation.episodes import bootstrap_ratio, play_episodes
 from corral.trainers.evaluation.players import Player, as_player, random_policy
+from corral.trainers.runs.files import replace_text
 
-__all__ = ["Evaluation", "TeamScore", "evaluate_players", "evaluate_team", "write_whole"]
+__all__ = ["Evaluation", "TeamScore", "evaluate_players", "evaluate_team"]
 
 
 # --- An evaluation -------------------------------------------------------------------------------
@@ -63,26 +62,14 @@ class Evaluation(Sequence[Any]):
         rows = [dataclasses.asdict(row) for row in self.rows]
         found = {"environment": self.env, **self.details, "versions": self.versions, "rows": rows}
         text = json.dumps(found, indent=2, allow_nan=False, default=_plain)
-        paths = {"results.json": write_whole(folder / "results.json", text + "\n")}
+        paths = {"results.json": replace_text(folder / "results.json", text + "\n")}
         if rows and not any(isinstance(value, Mapping) for value in rows[0].values()):
             table = io.StringIO()
             writer = csv.DictWriter(table, list(rows[0]), lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
-            paths["results.csv"] = write_whole(folder / "results.csv", table.getvalue())
+            paths["results.csv"] = replace_text(folder / "results.csv", table.getvalue())
         return paths
-
-
-def write_whole(path: Path, text: str) -> Path:
-    """Write ``text`` into a file, whole or not at all; its folder is made if missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", newline="", dir=path.parent, delete=False
-    ) as file:
-        file.write(text)
-    Path(file.name).chmod(0o644)
-    os.replace(file.name, path)
-    return path
 
 
 def _plain(value: Any) -> Any:

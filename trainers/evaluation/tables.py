@@ -13,7 +13,7 @@ from corral.envs.reference import reference_players
 from corral.trainers.evaluation.scores import Evaluation, TeamScore
 from corral.trainers.evaluation.zero_sum import SeatScore
 
-__all__ = ["tables"]
+__all__ = ["table_of", "tables"]
 
 
 def tables(evaluation: Evaluation, rules: Rules[Any]) -> Iterator[Table | str]:
@@ -32,11 +32,18 @@ def tables(evaluation: Evaluation, rules: Rules[Any]) -> Iterator[Table | str]:
     )
 
 
-def _team_table(scores: Iterable[TeamScore]) -> Table:
+def table_of(names: str, numbers: Iterable[str]) -> Table:
+    """Return an empty table: a column headed ``names``, and those of ``numbers`` to its right."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("policy", no_wrap=True)
-    for heading in ("team return", "95 % interval", "episodes", "length", "illegal"):
+    table.add_column(names, no_wrap=True)
+    for heading in numbers:
         table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _team_table(scores: Iterable[TeamScore]) -> Table:
+    headings = ("team return", "95 % interval", "episodes", "length", "illegal")
+    table = table_of("policy", headings)
     for score in scores:
         interval = "" if score.low is None else f"{score.low:.4g} to {score.high:.4g}"
         table.add_row(
@@ -61,10 +68,7 @@ def _seat_table(seat: str, scores: Sequence[SeatScore]) -> Table:
         wide = max(len(line) for cell in cells.values() for line in cell.split("\n"))
         if label + len(opponents) * (wide + 2) <= 80:
             break
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column(heading, no_wrap=True)
-    for opponent in opponents:
-        table.add_column(opponent, justify="right", no_wrap=True)
+    table = table_of(heading, opponents)
     for policy in dict.fromkeys(score.policy for score in scores):
         table.add_row(policy, *(cells[policy, opponent] for opponent in opponents))
     return table

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from corral.data import Trace, load_trace
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.baselines import PAIRS, baseline_team
 from corral.errors import ScaleError
-from corral.trainers.evaluation import judge
+from corral.trainers.evaluation.judge import Progress, run_players
 from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.scores import Evaluation, evaluate_players
 from corral.trainers.loads.policy_picture import team_pictures
@@ -21,7 +20,7 @@ from corral.trainers.loads.report import evaluation_of, write_report
 from corral.trainers.report.plots import LearningCurve
 from corral.trainers.runs.run import Run
 
-__all__ = ["as_trained", "evaluate_loads", "learning_curves", "players", "seen_rows", "teams_of"]
+__all__ = ["as_trained", "evaluate_loads", "learning_curves", "seen_rows"]
 
 CURVE_LEVELS = ("random", "local", "overflow")
 
@@ -38,7 +37,7 @@ def evaluate_loads(
     window: int | None = None,
     seed: int = 0,
     optimum_windows: int = 8,
-    progress: judge.Progress = lambda what, done, total: None,
+    progress: Progress = lambda what, done, total: None,
 ) -> Evaluation:
     """Replay the load of the first of ``runs`` (label -> Run) through the teams of all of them.
 
@@ -77,7 +76,7 @@ def evaluate_loads(
         rows = rows or env_config.held_out["rows"]
     result = replay(
         load,
-        {**{pair: pair for pair in references}, **teams_of(runs)},
+        {**{pair: pair for pair in references}, **run_players(runs)},
         rows=rows,
         window=window,
         seed=seed,
@@ -111,20 +110,7 @@ def _require_fit(run: Run, rules: DfaasRules, other: DfaasRules) -> None:
             )
 
 
-# --- Teams of runs -------------------------------------------------------------------------------
-
-
-def players(run: Run) -> tuple[Player, Player]:
-    """Return the run's team twice, greedy and sampled, with the settings that it brings along."""
-    arguments = run.config.env_config.env_kwargs
-    own = {key: arguments[key] for key in OWN if key in arguments}
-    greedy, sampled = judge.players(run)
-    return dataclasses.replace(greedy, settings=own), dataclasses.replace(sampled, settings=own)
-
-
-def teams_of(runs: Mapping[str, Run]) -> dict[str, Player]:
-    """Return both players of each run, under labels that tell them apart."""
-    return {f"{label}, {p.mode}": p for label, run in runs.items() for p in players(run)}
+# --- Settings of runs ----------------------------------------------------------------------------
 
 
 def seen_rows(label: str, run: Run, trace: Trace, rows: tuple[int, int]) -> str | None:

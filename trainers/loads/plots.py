@@ -29,8 +29,7 @@ def node_chart(
 
     Below, a strip for each of ``forwarded`` and ``losses``, [P] by policy.
     """
-    points = len(labels)
-    top, plot, strip, caption = 30, 120, 34, 17
+    points, top, plot, strip, caption = len(labels), 30, 120, 34, 17
     load_top = pen.round_up(float(max(arrivals.max(), capacity.max(), 1)))
     x = pen.LEFT + (np.arange(points) + 0.5) / points * (pen.WIDTH - pen.LEFT - pen.RIGHT)
     parts = [pen.text(pen.LEFT, 18, title, size=13, weight=600)]
@@ -106,7 +105,8 @@ def _map(
     height, width = picture.forwarded.shape
     shade = np.ceil(picture.forwarded / most * LEVELS).astype(np.int64)  # 0: nothing
     base = top + side
-    title = f"{picture.reference}, all nodes" if picture.reference else _node_name(picture)
+    name = picture.agent if picture.node == picture.agent else f"{picture.agent} {picture.node}"
+    title = f"{picture.reference}, all nodes" if picture.reference else name
     parts = [pen.text(left, top - 7, pen.cut(title, int(side / pen.LETTER)))]
     parts.append(
         f'<g transform="translate({left:.1f} {base:.1f}) '
@@ -135,11 +135,6 @@ def _map(
     return parts
 
 
-def _node_name(picture: Picture) -> str:
-    same = picture.node == picture.agent
-    return picture.agent if same else f"{picture.agent} {picture.node}"
-
-
 def _cells(shade: Array) -> str:
     """Return the cells [Y, X] of a map, one unit each; neighbors of one shade are joined."""
     shapes: dict[int, list[str]] = {}
@@ -166,16 +161,9 @@ def _scale(left: float, top: float, side: float, most: int) -> list[str]:
         if tick <= most:
             y = top + side - (tick / most * LEVELS + 0.5) * height
             parts.append(pen.text(left + 20, y + 4, f"{tick:g}", size=11))
-    parts.append(
-        pen.path(
-            np.array([left, left + 18]),
-            np.array([0, 0]) + top + side + 29.0,
-            pen.ORANGE,
-            1.8,
-            dash="5 3",
-        )
-    )
-    parts.append(pen.text(left + 24, top + side + 33, "a = c", size=11))
+    base = top + side
+    parts.append(pen.line(left, base + 29, left + 18, base + 29, pen.ORANGE, 1.8, dash="5 3"))
+    parts.append(pen.text(left + 24, base + 33, "a = c", size=11))
     return parts
 
 

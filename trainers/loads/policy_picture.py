@@ -13,13 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from corral.adapters.seats import Seat
 from corral.data import Trace
 from corral.envs.core import Array, generator
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.baselines import baseline_team
 from corral.envs.policy import Policy
 from corral.trainers.evaluation.episodes import Turn
-from corral.trainers.evaluation.players import Player, Seat, as_player
+from corral.trainers.evaluation.players import Player, as_player
 from corral.trainers.loads.replay import play_windows
 
 __all__ = ["Picture", "backgrounds", "policy_picture", "team_pictures"]

@@ -30,7 +30,7 @@ from corral.trainers.evaluation.judge import Progress
 from corral.trainers.evaluation.players import Player, as_player
 from corral.trainers.loads.scores import Score, best_of, optimum_score, score_of
 
-__all__ = ["OWN", "Replay", "Score", "Series", "TeamNote", "play_windows", "replay"]
+__all__ = ["OWN", "Replay", "Score", "Series", "TeamNote", "binned", "play_windows", "replay"]
 
 COUNTS = ("arrivals", "served_local", "served_remote", "lost", "forwarded", "waiting")
 DEFAULT_WINDOW = 288
@@ -125,12 +125,17 @@ def replay(
     section: dict[str, Any] = {"rows": (low, high), **settings}
     base = DfaasRules(load, **section, route=route)  # fails early, whatever the policies
     section["max_cycles"] = length
-    parts = {label: _part(label, entry, base, section) for label, entry in named.items()}
+    plans = {label: _plan(label, entry, base, section) for label, entry in named.items()}
     windows: dict[str, tuple[EndedEpisodes, Array]] = {}
     series: dict[str, Series] = {}
-    for label, part in parts.items():
-        rules = DfaasRules(base.trace, **part.arguments)  # one at a time: a long trace is large
-        player = part.player or Player(baseline_team(part.amount, rules))
+    teams: dict[str, TeamNote] = {}
+    for label, (arguments, player) in plans.items():
+        rules = DfaasRules(base.trace, **arguments)  # one at a time: a long trace is large
+        if isinstance(player, str):
+            player = Player(baseline_team(player, rules))
+        else:
+            own_links = bool((rules.network.links != base.network.links).any())
+            teams[label] = TeamNote(player.mode, dict(player.settings), rules.unit, own_links)
         show = functools.partial(progress, label)
         try:
             with warnings.catch_warnings():  # they are counted, and the report says so
@@ -144,7 +149,6 @@ def replay(
         windows[label], series[label] = (played, returns), course
     best = best_of(base, length, optimum_windows, progress)
     whole = (high - low) // length
-    teams = {label: part.note for label, part in parts.items() if part.note is not None}
     scores = [
         score_of(label, teams[label].mode if label in teams else "", *played, base, best, whole)
         for label, played in windows.items()
@@ -181,21 +185,14 @@ def _named(policies: Sequence[str] | Mapping[str, Entry]) -> dict[str, Entry]:
     return named
 
 
-@dataclass(frozen=True)
-class Part:
-    """A policy that is to be replayed, and its rules."""
-
-    arguments: dict[str, Any]  # of DfaasRules
-    amount: str = ""  # of a reference policy
-    player: Player | None = None  # else
-    note: TeamNote | None = None  # of a player
-
-
-def _part(label: str, entry: Entry, base: DfaasRules, section: Mapping[str, Any]) -> Part:
+def _plan(
+    label: str, entry: Entry, base: DfaasRules, section: Mapping[str, Any]
+) -> tuple[dict[str, Any], Player | str]:
+    """Return the arguments of an entry's rules, and its Player, or the amount of a reference."""
     shared = {**section, "capacity": None}  # the trace of ``base`` has it already
     if isinstance(entry, str):
         amount, route = split_pair(entry)
-        return Part({**shared, "route": route}, amount)
+        return {**shared, "route": route}, amount
     try:
         player = as_player(entry, base.agents)
     except ValueError as error:
@@ -208,15 +205,13 @@ def _part(label: str, entry: Entry, base: DfaasRules, section: Mapping[str, Any]
         )
     arguments = {**shared, "route": base.route, **player.settings}
     try:
-        rules = DfaasRules(base.trace, **arguments)
+        DfaasRules(base.trace, **arguments)  # fails before anything is played
     except ScaleError as error:
         raise ScaleError(
             f"policy {label}: {error} where the team is trained; a team is replayed with the "
             "scales that it has learned"
         ) from None
-    own_links = bool((rules.network.links != base.network.links).any())
-    note = TeamNote(player.mode, dict(player.settings), rules.unit, own_links)
-    return Part(arguments, player=player, note=note)
+    return arguments, player
 
 
 # --- Playing -------------------------------------------------------------------------------------
@@ -254,15 +249,13 @@ def play_windows(
             done += 1
             progress(done, window + rest)
         ended.append(turn.ended)  # all of them: a window is as long as the others
-    return EndedEpisodes.join(ended), _series(counts, rules.rows[0])
+    width = -(-length // SERIES_POINTS)
+    means = {key: binned(counts[:, i], width) for i, key in enumerate(COUNTS)}
+    return EndedEpisodes.join(ended), Series(np.arange(*rules.rows, width), width, means)
 
 
-def _series(counts: Array, low: int) -> Series:
-    """Return means over bins of ``counts`` [T, 6, N], whose first row is ``low``."""
-    width = -(-len(counts) // SERIES_POINTS)
-    starts = np.arange(0, len(counts), width)
-    sizes = np.diff(starts, append=len(counts))[:, None]
-    means = {
-        key: np.add.reduceat(counts[:, i], starts, axis=0) / sizes for i, key in enumerate(COUNTS)
-    }
-    return Series(rows=low + starts, width=width, counts=means)
+def binned(values: Array, width: int) -> Array:
+    """Return the means [P, N] of ``values`` [T, N] over bins of ``width`` steps."""
+    starts = np.arange(0, len(values), width)
+    sizes = np.diff(starts, append=len(values))[:, None]
+    return np.asarray(np.add.reduceat(values, starts, axis=0) / sizes)

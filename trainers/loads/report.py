@@ -10,17 +10,17 @@ from pathlib import Path
 
 import numpy as np
 
-from corral.envs.core import Array
 from corral.envs.dfaas_v0 import baselines
-from corral.trainers.evaluation.scores import Evaluation, write_whole
+from corral.trainers.evaluation.scores import Evaluation
 from corral.trainers.loads.plots import node_chart, policy_chart
 from corral.trainers.loads.policy_picture import Picture
-from corral.trainers.loads.replay import Replay
+from corral.trainers.loads.replay import Replay, binned
 from corral.trainers.loads.scores import Score
 from corral.trainers.loads.text import describe, ordered
-from corral.trainers.report.page import learning_section, page
+from corral.trainers.report.page import learning_section, note, page
 from corral.trainers.report.plots import Bar, LearningCurve, bar_chart
 from corral.trainers.report.svg import cut
+from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run import versions
 
 __all__ = ["evaluation_of", "write_report"]
@@ -51,7 +51,7 @@ def write_report(
         pictures: what the teams have learned, as ``corral.trainers.loads.policy_picture`` draws it.
     """
     text = _page(replay, learning, levels or {}, pictures)
-    path = write_whole(folder / "report.html", text)
+    path = replace_text(folder / "report.html", text)
     return {"report.html": path, **evaluation_of(replay).write(folder)}
 
 
@@ -144,14 +144,11 @@ def _table_html(scores: list[Score], replay: Replay) -> str:
 
 
 def _bars(scores: list[Score]) -> str:
+    def percent(value: float | None) -> float | None:
+        return None if value is None else 100 * value
+
     bars = [
-        Bar(
-            _with_mode(s),
-            100 * s.cost,
-            _percent(s.cost_low),
-            _percent(s.cost_high),
-            marked=bool(s.mode),
-        )
+        Bar(_with_mode(s), 100 * s.cost, percent(s.cost_low), percent(s.cost_high), bool(s.mode))
         for s in scores
     ]
     return bar_chart(bars, "cost, % of arrivals (line: 95 % interval)")
@@ -163,21 +160,16 @@ def _with_mode(score: Score) -> str:
     return score.policy if said else f"{cut(score.policy, 24)}, {score.mode}"
 
 
-def _percent(value: float | None) -> float | None:
-    return None if value is None else 100 * value
-
-
 def _learned(replay: Replay, pictures: Sequence[Picture]) -> str:
     if not pictures:
         return ""
     agents = {f"node_{i}" for i in _worst_nodes(replay)}
-    parts = [
-        "<h2>What was learned</h2><p class='note'>How many requests a node forwards, greedily, at "
-        "each load and capacity; queue and neighbours stand at their means over the replay. Below "
-        "the dashed line a node has more arrivals than it can serve.</p>"
-    ]
-    if len(agents) < len(replay.trace.nodes):
-        parts.append(f"<p class='note'>The {MOST_NODES} nodes that lose most.</p>")
+    text = (
+        "How many requests a node forwards, greedily, at each load and capacity; queue and "
+        "neighbours stand at their means over the replay. Below the dashed line a node has more "
+        "arrivals than it can serve."
+    )
+    parts = ["<h2>What was learned</h2>", note(text), *_about_nodes(replay)]
     for label in dict.fromkeys(picture.policy for picture in pictures):
         own = [p for p in pictures if p.policy == label and (p.agent in agents or p.reference)]
         parts.append(policy_chart(own, label))
@@ -200,22 +192,25 @@ def _worst_nodes(replay: Replay) -> list[int]:
     return sorted(worst.tolist())
 
 
+def _about_nodes(replay: Replay) -> list[str]:
+    some = len(replay.trace.nodes) > MOST_NODES
+    return [note(f"The {MOST_NODES} nodes that lose most.")] if some else []
+
+
 def _course(replay: Replay) -> str:
     """Return charts of load against capacity, node by node, and what policies made of it."""
     drawn, nodes = _drawn(replay), _worst_nodes(replay)
     first = replay.series[drawn[0]]
-    capacity = _mean_capacity(replay, first.rows, first.width)
+    assert replay.trace.capacity is not None  # a replay's trace has one
+    capacity = binned(replay.trace.capacity[slice(*replay.rows)], first.width)
     labels = [replay.trace.clock_text(int(row)) for row in first.rows]
     counts = {policy: replay.series[policy].counts for policy in drawn}
     team = [policy for policy in drawn if policy in replay.teams]
-    what = f"Losses are shown of {' and of '.join(map(html.escape, drawn))}"
-    if team:
-        what += f"; forwarded requests of {html.escape(team[0])}"
-    parts = [f"<p class='note'>{what}.</p>"]
-    if len(nodes) < len(replay.trace.nodes):
-        parts.append(f"<p class='note'>The {MOST_NODES} nodes that lose most.</p>")
+    losses = f"Losses are shown of {' and of '.join(drawn)}"
+    parts = [note(f"{losses}; forwarded requests of {team[0]}." if team else f"{losses}.")]
+    parts += _about_nodes(replay)
     if first.width > 1:
-        parts.append(f"<p class='note'>Each point is the mean of {first.width} steps.</p>")
+        parts.append(note(f"Each point is the mean of {first.width} steps."))
     for i in nodes:
         parts.append(
             node_chart(
@@ -228,12 +223,3 @@ def _course(replay: Replay) -> str:
             )
         )
     return "".join(parts)
-
-
-def _mean_capacity(replay: Replay, rows: Array, width: int) -> Array:
-    """Return the capacity in the bins of a series: float64 [P, N]."""
-    low, high = replay.rows
-    assert replay.trace.capacity is not None  # a replay's trace has one
-    part = replay.trace.capacity[low:high]
-    sizes = np.diff(rows - low, append=high - low)[:, None]
-    return np.asarray(np.add.reduceat(part, rows - low, axis=0) / sizes)

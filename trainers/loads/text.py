@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from rich import box
 from rich.table import Table
 
 from corral.envs.dfaas_v0 import DfaasRules
+from corral.trainers.evaluation.tables import table_of
 from corral.trainers.loads.replay import OWN, Replay
 from corral.trainers.loads.scores import Score
 
@@ -125,15 +125,9 @@ def counted(number: int, what: str) -> str:
 def score_table(result: Replay) -> Table:
     """Return the table of a replay, for 80 columns; with costs, they are the main figure."""
     costs = bool(result.settings.get("forward_cost") or result.settings.get("wait_cost"))
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("\npolicy", no_wrap=True)
     main_figure = "cost" if costs else "served"
-    headings = [f"{main_figure}\n%", "95 %\ninterval", "lost\n%", "forw.\n%", "wait-\ning"]
-    headings.append("of\nopt. %")
-    if costs:
-        headings.insert(0, "served\n%")
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings = ["served\n%"] * costs + [f"{main_figure}\n%", "95 %\ninterval", "lost\n%"]
+    table = table_of("\npolicy", [*headings, "forw.\n%", "wait-\ning", "of\nopt. %"])
     for score in ordered(result.scores):
         if score.policy == "optimum":
             table.add_section()

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
+from corral.adapters.seats import Seat, put_tree, take_tree
 from corral.envs.core import Array, Observation, Rules, generator
 from corral.envs.policy import Policy
 from corral.envs.reference import reference_player
 from corral.errors import UnsupportedSpaceError
-from corral.trainers.evaluation.players import Seat, take_tree
 from corral.trainers.on_policy.buffer import GroupBuffer, ObservationBuffer
 from corral.trainers.on_policy.learner import HiddenState, Learner
 from corral.trainers.on_policy.saving import shapes_of

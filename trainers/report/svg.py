@@ -82,13 +82,7 @@ def box(x: float, y: float, width: float, height: float, color: str) -> str:
 
 
 def line(
-    x1: float,
-    y1: float,
-    x2: float,
-    y2: float,
-    color: str = INK,
-    width: float = 1,
-    dash: str = "",
+    x1: float, y1: float, x2: float, y2: float, color: str = INK, width: float = 1, dash: str = ""
 ) -> str:
     return path(np.array([x1, x2]), np.array([y1, y2]), color, width, dash)
 

@@ -47,6 +47,7 @@ from corral.trainers.runs.checkpoint_format import (
     encode_arrays,
     encode_document,
     is_intact,
+    verify,
 )
 from corral.trainers.runs.files import read_file, reason, sha256, sync, write_through
 
@@ -183,8 +184,7 @@ def _write_checkpoint(
         manifest = Manifest.of(step, files).encode()
         write_through(temporary / MANIFEST, manifest)
         sync(temporary)
-        for _ in contents(temporary):
-            pass  # what was written can be loaded
+        verify(temporary)  # what was written can be loaded
         there = [saved for saved in all_saved(folder) if saved.step == step]
         if there and _holds(there[-1].path, manifest):
             shutil.rmtree(temporary)
@@ -290,8 +290,7 @@ def load_checkpoint(path: Path) -> Content:
 def verify_checkpoint(path: Path) -> None:
     """Raise CheckpointError where ``load_checkpoint`` would, without holding all of it."""
     with _naming_an_intact_one(path.parent, parsed(path)):
-        for _ in contents(path):
-            pass
+        verify(path)
 
 
 def latest_checkpoint(folder: Path) -> Path:

@@ -15,7 +15,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
@@ -41,6 +41,7 @@ __all__ = [
     "encode_arrays",
     "encode_document",
     "is_intact",
+    "verify",
 ]
 
 MANIFEST = "manifest.json"
@@ -260,10 +261,7 @@ class Manifest:
             "version": VERSION,
             "corral": self.corral,
             "step": self.step,
-            "files": {
-                name: {"size": entry.size, "sha256": entry.sha256}
-                for name, entry in sorted(self.files.items())
-            },
+            "files": {name: asdict(self.files[name]) for name in sorted(self.files)},
         }
         digest = sha256(json.dumps(body).encode("ascii"))
         return (json.dumps({**body, "sha256": digest}, indent=1) + "\n").encode("ascii")
@@ -315,11 +313,16 @@ class Manifest:
 # --- Directories ---------------------------------------------------------------------------------
 
 
+def verify(path: Path) -> None:
+    """Raise CheckpointError where a checkpoint cannot be loaded, without holding all of it."""
+    for _ in contents(path):
+        pass
+
+
 def is_intact(path: Path) -> bool:
     """Return whether all of a checkpoint can be loaded."""
     try:
-        for _ in contents(path):
-            pass
+        verify(path)
     except CheckpointError:
         return False
     return True

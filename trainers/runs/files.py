@@ -73,11 +73,13 @@ def locked(folder: Path) -> Iterator[None]:
 # --- Writing and reading ------------------------------------------------------------------------
 
 
-def replace_text(path: Path, text: str) -> None:
-    """Write ``text`` to ``path``, whole or not at all."""
+def replace_text(path: Path, text: str) -> Path:
+    """Write ``text`` to ``path``, whole or not at all; its folder is made if missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}")
-    unfinished.write_text(text, encoding="utf-8")
+    unfinished.write_text(text, encoding="utf-8", newline="")
     os.replace(unfinished, path)
+    return path
 
 
 def write_through(path: Path, data: bytes) -> None:

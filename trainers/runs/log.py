@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import csv
 import importlib
+import io
 import os
 import time
 from collections import deque
@@ -32,6 +33,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from corral.trainers.base import Episode, Update
+from corral.trainers.runs.files import replace_text
 
 __all__ = ["Bar", "Log", "Statistics"]
 
@@ -43,6 +45,8 @@ Row = dict[str, float | int | None]
 
 class Statistics:
     """Means of the last episodes, and the clock of a run; goes into its checkpoints."""
+
+    SAVED = ("updates", "episodes", "wall_s", "best")
 
     def __init__(self, policies: Mapping[str, str], opponents: Collection[str] = ()) -> None:
         """``policies`` names each agent's; ``opponents`` are agents that do not learn."""
@@ -109,17 +113,11 @@ class Statistics:
 
     def save(self) -> dict[str, Any]:
         recent = [[e.returns, e.length, e.kpis] for e in self.recent]
-        return {
-            "updates": self.updates,
-            "episodes": self.episodes,
-            "wall_s": self.wall_s,
-            "best": self.best,
-            "recent": recent,
-        }
+        return {name: getattr(self, name) for name in self.SAVED} | {"recent": recent}
 
     def load(self, saved: Mapping[str, Any]) -> None:
-        self.updates, self.episodes = saved["updates"], saved["episodes"]
-        self.wall_s, self.best = saved["wall_s"], saved["best"]
+        for name in self.SAVED:
+            setattr(self, name, saved[name])
         self.recent = deque((Episode(*each) for each in saved["recent"]), maxlen=RECENT)
 
 
@@ -172,12 +170,11 @@ class Log:
         """Write all rows again; whatever stops that leaves the file as it was."""
         if self._file is not None:
             self._file.close()
-        unfinished = self.path.with_name(f".{self.path.name}")
-        with unfinished.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, self.columns, "", lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(self.rows)
-        os.replace(unfinished, self.path)
+        table = io.StringIO()
+        writer = csv.DictWriter(table, self.columns, "", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.rows)
+        replace_text(self.path, table.getvalue())
         self._file = self.path.open("a", newline="", encoding="utf-8")
 
 

@@ -60,15 +60,8 @@ class RunConfig:
 
     def write(self, folder: Path) -> None:
         """Write config.json, whole or not at all."""
-        values = {
-            "format": FORMAT,
-            **self.env_config.write(folder),
-            **{
-                field.name: getattr(self, field.name)
-                for field in dataclasses.fields(self)
-                if field.name != "env_config"
-            },
-        }
+        own = {name: value for name, value in vars(self).items() if name != "env_config"}
+        values = {"format": FORMAT, **self.env_config.write(folder), **own}
         text = json.dumps(values, indent=2, allow_nan=False)
         replace_text(folder / CONFIG, text + "\n")
 
@@ -187,22 +180,16 @@ def load_run(folder: str | Path, rules: Rules[Any] | None = None) -> Run:
 
 def _require_kinds(values: Mapping[str, Any]) -> None:
     """Raise TypeError, or KeyError, where a value of config.json is of the wrong kind."""
-    kinds: dict[str, tuple[type, ...]] = {
-        "env": (str,),
-        "env_kwargs": (dict,),
-        "held_out": (dict,),
-        "trainer": (str,),
-        "settings": (dict,),
-        "seed": (int,),
-        "steps": (int,),
-        "policies": (dict,),
-        "policies_to_train": (list, tuple),
-        "versions": (dict,),
-        "opponents": (dict,),
+    kinds: dict[type, tuple[str, ...]] = {
+        str: ("env", "trainer"),
+        int: ("seed", "steps"),
+        dict: ("env_kwargs", "held_out", "settings", "policies", "versions", "opponents"),
+        list: ("policies_to_train",),
     }
-    for name, allowed in kinds.items():
-        if not isinstance(values[name], allowed) or isinstance(values[name], bool):
-            raise TypeError(f"{name} is {values[name]!r:.40}")
+    for kind, names in kinds.items():
+        for name in names:
+            if not isinstance(values[name], kind) or isinstance(values[name], bool):
+                raise TypeError(f"{name} is {values[name]!r:.40}")
     played = values["opponents"].values()
     for name in [*values["policies"].values(), *values["policies_to_train"], *played]:
         if not isinstance(name, str):

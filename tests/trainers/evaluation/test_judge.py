@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from corral.adapters.seats import put_tree, take_tree
 from corral.envs.core import generator
-from corral.envs.policy import Decision
+from corral.envs.policy import Decision, RandomPolicy
 from corral.envs.shells import ParallelShell
 from corral.errors import ActionError, IllegalActionError, IllegalActionWarning
-from corral.trainers.evaluation.players import Player, RandomPolicy, put_tree, take_tree
+from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.scores import evaluate_players, evaluate_team
 from support.steady_rules import SteadyRules
 from support.turn_rules import MortalRules, PileRules

@@ -22,10 +22,11 @@ from corral.cli.app import app
 from corral.envs import make, make_rules
 from corral.envs.arena_v0 import ArenaRules
 from corral.envs.core import generator
+from corral.envs.policy import RandomPolicy
 from corral.envs.reference import reference_team
 from corral.envs.render.window import Window
 from corral.errors import CorralError, MissingExtraError, RunError, UnknownNameError
-from corral.trainers.evaluation.players import Player, RandomPolicy
+from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.scores import evaluate_team
 from corral.trainers.evaluation.video import gif, shrunk, write_video
 from corral.trainers.evaluation.watch import watch

@@ -14,7 +14,8 @@ import pytest
 from corral.data import Trace, load_trace
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.baselines import baseline_team
-from corral.trainers.evaluation.players import Player, RandomPolicy
+from corral.envs.policy import RandomPolicy
+from corral.trainers.evaluation.players import Player
 from corral.trainers.loads.plots import node_chart, policy_chart
 from corral.trainers.loads.policy_picture import Picture, team_pictures
 from corral.trainers.loads.replay import Replay, replay
