@@ -15,7 +15,7 @@ from gymnasium import spaces
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorical
 
-from corral.adapters.networks import masked_logits
+from corral.adapters.masked_distribution import masked_logits
 from corral.adapters.rllib.env import RLlibEnv
 from corral.adapters.rllib.module import MaskedRLModule
 from corral.errors import UnsupportedSpaceError
@@ -70,8 +70,8 @@ def test_masked_numbers_are_finite_and_their_gradients_too() -> None:
     mask = torch.tensor([[1, 0, 1, 0], [0, 0, 1, 0], [1, 1, 1, 1]])
     before = torch.tensor([[0.5, 9.0, -1.0, 3.0]] * 3)
     logits = (before * 2).requires_grad_()
-    old = TorchCategorical.from_logits(masked_logits(before, mask))
-    new = TorchCategorical.from_logits(masked_logits(logits, mask))
+    old = TorchCategorical.from_logits(masked_logits(before, mask, finite=True))
+    new = TorchCategorical.from_logits(masked_logits(logits, mask, finite=True))
     expected = []
     for row in range(3):
         legal = mask[row].bool()
@@ -96,7 +96,7 @@ def test_minus_infinity_would_not_do() -> None:
     mask = torch.tensor([[True, False, True]])
     logits = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
     hard = TorchCategorical.from_logits(logits.masked_fill(~mask, -math.inf))
-    soft = TorchCategorical.from_logits(masked_logits(logits, mask))
+    soft = TorchCategorical.from_logits(masked_logits(logits, mask, finite=True))
     assert soft._dist.probs.tolist() == hard._dist.probs.tolist()
     difference = hard._dist.logits - hard._dist.logits
     assert difference.isnan().any()
@@ -106,7 +106,7 @@ def test_minus_infinity_would_not_do() -> None:
 def test_rows_in_which_nobody_acts_stay_finite() -> None:
     """RLlib appends an observation to each episode, and leaves it out of its loss."""
     logits = torch.tensor([[1.0, 2.0]])
-    assert torch.equal(masked_logits(logits, torch.tensor([[0, 0]])), logits)
+    assert torch.equal(masked_logits(logits, torch.tensor([[0, 0]]), finite=True), logits)
 
 
 def test_only_the_critic_sees_the_state() -> None:
