@@ -147,8 +147,8 @@ class ObservationCodec:
             parts = [(str(key), part) for key, part in inner.spaces.items()]
         entries, images, width = [], [], 0
         for key, part in parts:
-            if axes := image_axes(part):
-                images.append(image_of(part))
+            if (axes := image_axes(part)) and (image := image_of(part)):
+                images.append(image)
                 entries.append(Entry(key, part, width, width, axes))
                 continue
             columns = width_of(part)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from corral.adapters.seats import Seat, put_tree, take_tree
+from corral.adapters.seats import Seat, take_tree
 from corral.envs.core import Array, Observation, Rules, generator
 from corral.envs.policy import Policy
 from corral.envs.reference import reference_player
