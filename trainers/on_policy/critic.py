@@ -223,9 +223,8 @@ def recurrent_outputs(
         held = np.where((sequences.episode == 0)[..., None], hidden.critic_before, np.float32(0))
         latest = sequences.last_decision()
         held[latest >= 0] = states.cpu().numpy()[latest[latest >= 0]]
-        # Before finals are valued: those cut in the last step get this 0, not the state held.
-        held[-1].reshape(hidden.shape)[rollout.over[-1]] = 0
         hidden.critic[...] = held[-1]
+        hidden.critic.reshape(hidden.shape)[rollout.over[-1]] = 0  # a copy: finals need it held
         last = [part[-1].flatten(0, 1) for part in obs]
         bootstrap = critic.step(last, learner.tensor(hidden.critic))[0][:, 0]
         final = bootstrap.new_zeros(0)
