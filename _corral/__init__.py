@@ -12,13 +12,14 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from corral import algorithms
     from corral.envs import make
     from corral.trainers.driver import resume, train
     from corral.trainers.evaluation.judge import evaluate
     from corral.trainers.evaluation.watch import watch
     from corral.trainers.runs.run import load_run
 
-__all__ = ["__version__", "evaluate", "load_run", "make", "resume", "train", "watch"]
+__all__ = ["__version__", "algorithms", "evaluate", "load_run", "make", "resume", "train", "watch"]
 
 __version__ = metadata.version("corral")
 

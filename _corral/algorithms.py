@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from corral.trainers.on_policy.trainer import trainer_of
 
 __all__ = [
+    "PPO_REPORTS",
     "Advantages",
     "Losses",
     "Minibatch",
     "OnPolicy",
     "Outputs",
+    "Over",
     "Trajectories",
     "adam",
     "adapt_kl",

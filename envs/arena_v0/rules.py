@@ -19,10 +19,11 @@ __all__ = ["ArenaRules", "ArenaState"]
 
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # rows and columns of up, right, down, left
 
-COLLISION = 2  # else 1 for a new field, 0 for none
-REWARDS = np.array(  # [3, N] explorer, blocker
-    [[-0.5, -0.1], [1.0, -0.1], [-1.0, 1.0]], dtype=np.float32
-)
+NOTHING, NEW_FIELD, COLLISION = range(3)  # what a step can bring
+REWARDS = np.zeros((3, 2), dtype=np.float32)  # [3, N] explorer, blocker; the manual has them too
+REWARDS[NOTHING] = -0.5, -0.1
+REWARDS[NEW_FIELD] = 1.0, -0.1
+REWARDS[COLLISION] = -1.0, 1.0
 
 INFO = ("new_field", "fields_visited", "collision", "illegal_actions")
 
@@ -95,7 +96,7 @@ class ArenaRules:
         self.inside = inside
         # Where own and other's one-hot begin in the features of the explorer, of the blocker.
         own, other, agent = 0, self.fields, self._features
-        self._parts = np.array([[own], [other], [agent + own], [agent + other]])
+        self._one_hot_offsets = np.array([[own], [other], [agent + own], [agent + other]])
 
     def distance(self, one: Array, other: Array) -> Array:
         """Return the moves between fields, by number, on an empty grid; the two are broadcast."""
@@ -157,7 +158,7 @@ class ArenaRules:
     def observe(self, state: ArenaState) -> dict[str, Observation]:
         b, features = len(state.t), self._features
         flat = np.zeros(b * 2 * features, dtype=np.float32)
-        ones = state.position.T.take(OWN_AND_OTHER, axis=0) + self._parts  # [4, B]
+        ones = state.position.T.take(OWN_AND_OTHER, axis=0) + self._one_hot_offsets  # [4, B]
         ones += np.arange(0, len(flat), 2 * features)  # where each environment's features begin
         flat[ones] = 1.0
         observation = flat.reshape(b, 2, features)
@@ -187,8 +188,10 @@ class ArenaRules:
         onto_other = target == position[::-1]
         # Then the other moves. It collides if its move leads to where the first stands by now: on
         # its old field if it collided, else on its target.
-        meets = np.where(onto_other[::-1], onto_other, target[EXPLORER] == target[BLOCKER])
-        collides = np.where(moves_first, onto_other, meets)
+        second_collides = np.where(
+            onto_other[::-1], onto_other, target[EXPLORER] == target[BLOCKER]
+        )
+        collides = np.where(moves_first, onto_other, second_collides)
         # Who collides stays.
         collision[:] = collides.T
         state.before, state.position = state.position, np.where(collides, position, target).T
@@ -197,20 +200,20 @@ class ArenaRules:
         # collides or its move is illegal. A field is new when it is entered for the first time.
         field = rows * self.fields + target[EXPLORER]  # in a row with all environments' fields
         entered = state.entered.reshape(-1)  # a view
-        when = entered[field]
-        enters = (when == 0) & ~collides[EXPLORER]
+        entered_at = entered[field]  # 0: never
+        enters = (entered_at == 0) & ~collides[EXPLORER]
         if self.walls == "mask":
             inside = self.inside[position, move]
             illegal[:] = ~inside.T
             enters &= inside[EXPLORER]
         state.t += 1
-        entered[field] = np.where(enters, state.t, when)
+        entered[field] = np.where(enters, state.t, entered_at)
         fields_visited[:, EXPLORER] = enters
 
         # A collision by either decides the rewards, else whether the field was new.
-        clash = collides[EXPLORER] | collides[BLOCKER]
-        new_field[:, EXPLORER] = enters & ~clash
-        reward = REWARDS.take(np.where(clash, COLLISION, enters), axis=0)  # [B, N]
+        any_collision = collides[EXPLORER] | collides[BLOCKER]
+        new_field[:, EXPLORER] = enters & ~any_collision
+        reward = REWARDS.take(np.where(any_collision, COLLISION, enters), axis=0)  # [B, N]
         state.score += reward
         terminated = np.zeros((b, 2), dtype=bool)
         return Outcome(state, reward, terminated, dict(zip(INFO, info, strict=True)))

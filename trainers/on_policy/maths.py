@@ -186,6 +186,8 @@ def clip_gradient(parameters: Sequence[nn.Parameter], max_norm: float) -> torch.
     tensors by device and dtype.
     """
     gradients = [each.grad for each in parameters if each.grad is not None]
+    if not gradients:  # no term of the loss hangs on them
+        return torch.zeros(())
     norms = torch.stack([torch.linalg.vector_norm(each) for each in gradients])
     norm: torch.Tensor = torch.linalg.vector_norm(norms)
     scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)

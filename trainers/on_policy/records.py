@@ -9,7 +9,15 @@ record says what is learned from them. Each function is pure, and is replaced by
     Trainer = alg.trainer_of(long_sighted)
 
 Every function is given the settings last, an instance of the record's ``Settings``. Masks and value
-heads are the trainer's: a loss gets distributions over legal actions, and values.
+heads are the trainer's: a loss gets distributions over legal actions, and values. ``metrics`` and
+``reports`` name the terms of the loss: replace them with it where its terms have other names.
+
+A trainer is made, and trains, as in
+
+    trainer = Trainer(rules, Trainer.Settings(), seed=0, policies={"agent_0": "shared", ...},
+                      policies_to_train=["shared"], steps=100_000)
+    for update in trainer.learn():
+        print(update.env_steps, update.metrics)
 """
 
 from __future__ import annotations
@@ -31,11 +39,13 @@ from corral.trainers.on_policy.learner import Learner
 from corral.trainers.on_policy.settings import IPPOSettings, MAPPOSettings
 
 __all__ = [
+    "PPO_REPORTS",
     "Advantages",
     "Losses",
     "Minibatch",
     "OnPolicy",
     "Outputs",
+    "Over",
     "Trajectories",
     "adam",
     "adapt_kl",
