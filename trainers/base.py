@@ -17,10 +17,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
 from corral.envs.core import Array, Rules
 from corral.envs.episode_stats import Episode
 from corral.envs.policy import Policy
-from corral.errors import UnknownNameError
+from corral.errors import CheckpointError, UnknownNameError
 from corral.extras import require
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "Episode",
     "Trainer",
     "Update",
+    "require_arrays",
     "trainer_class",
     "trainers",
 ]
@@ -50,6 +53,25 @@ class Content:
 
     documents: dict[str, Any]  # name -> JSON value, kept in <name>.json; tuples become lists
     arrays: dict[str, dict[str, Array]]  # name -> named arrays, kept in <name>.safetensors
+
+
+def require_arrays(
+    file: str,
+    given: Mapping[str, Array],
+    expected: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]],
+) -> None:
+    """Raise CheckpointError that names every difference in names, shapes and dtypes."""
+    faults = [f"{name!r} is missing" for name in sorted(expected.keys() - given.keys())]
+    faults += [f"{name!r} is not expected" for name in sorted(given.keys() - expected.keys())]
+    for name in sorted(expected.keys() & given.keys()):
+        array, (shape, dtype) = given[name], expected[name]
+        if array.shape != tuple(shape) or array.dtype != dtype:
+            faults.append(f"{name!r} is {array.dtype} {array.shape}, expected {dtype} {shape}")
+    if faults:
+        raise CheckpointError(
+            f"{file}: does not fit: {'; '.join(faults)}. "
+            "Load it with the settings that it was saved with"
+        )
 
 
 class Trainer(Protocol):

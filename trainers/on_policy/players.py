@@ -14,10 +14,10 @@ from corral.envs.core import Array, Observation, Rules, generator
 from corral.envs.policy import Policy
 from corral.envs.reference import reference_player
 from corral.errors import UnsupportedSpaceError
+from corral.trainers.base import require_arrays
 from corral.trainers.on_policy.buffer import GroupBuffer, ObservationBuffer
 from corral.trainers.on_policy.learner import HiddenState, Learner
 from corral.trainers.on_policy.saving import shapes_of
-from corral.trainers.runs.checkpoint import require_arrays
 
 __all__ = ["LearnedPlayer", "OpponentPlayer", "Opponents"]
 

@@ -13,8 +13,8 @@ import torch
 from corral.adapters.networks import describe
 from corral.envs.core import Array
 from corral.errors import CheckpointError, NonFiniteError
+from corral.trainers.base import Content, require_arrays
 from corral.trainers.on_policy.learner import Learner
-from corral.trainers.runs.checkpoint import Content, require_arrays
 from corral.trainers.runs.checkpoint_format import encode_arrays, encode_document
 
 __all__ = [

@@ -38,7 +38,7 @@ from corral.adapters.networks import MaskedActorCritic, describe
 from corral.envs.core import Rules, generator
 from corral.errors import WorkerError
 from corral.extras import require
-from corral.trainers.base import Content, Episode, Update
+from corral.trainers.base import Content, Episode, Update, require_arrays
 from corral.trainers.on_policy.buffer import make_groups
 from corral.trainers.on_policy.saving import (
     arrays_of,
@@ -51,7 +51,6 @@ from corral.trainers.policies import NetworkPolicy, rllib_policy
 from corral.trainers.rllib.config import ppo_config
 from corral.trainers.rllib.settings import RLlibPPOSettings
 from corral.trainers.rng import GlobalGenerators
-from corral.trainers.runs.checkpoint import require_arrays
 
 __all__ = ["RLlibPPO"]
 

@@ -27,9 +27,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from corral.envs.core import Array
 from corral.errors import CheckpointError
@@ -56,7 +54,6 @@ __all__ = [
     "best_checkpoint",
     "latest_checkpoint",
     "load_checkpoint",
-    "require_arrays",
     "save_checkpoint",
     "verify_checkpoint",
 ]
@@ -313,25 +310,6 @@ def best_checkpoint(folder: Path) -> Path | None:
     """Return the directory that ``folder/best`` names; None where there is no such file."""
     with _naming_an_intact_one(folder, None):
         return _follow(folder, "best")
-
-
-def require_arrays(
-    file: str,
-    given: Mapping[str, Array],
-    expected: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]],
-) -> None:
-    """Raise CheckpointError that names every difference in names, shapes and dtypes."""
-    faults = [f"{name!r} is missing" for name in sorted(expected.keys() - given.keys())]
-    faults += [f"{name!r} is not expected" for name in sorted(given.keys() - expected.keys())]
-    for name in sorted(expected.keys() & given.keys()):
-        array, (shape, dtype) = given[name], expected[name]
-        if array.shape != tuple(shape) or array.dtype != dtype:
-            faults.append(f"{name!r} is {array.dtype} {array.shape}, expected {dtype} {shape}")
-    if faults:
-        raise CheckpointError(
-            f"{file}: does not fit: {'; '.join(faults)}. "
-            "Load it with the settings that it was saved with"
-        )
 
 
 def _follow(folder: Path, pointer: str) -> Path | None:
