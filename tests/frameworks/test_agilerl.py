@@ -143,7 +143,7 @@ def train(env: Any, name: str, steps: int, model: IPPO | None = None) -> None:
 
 
 def test_parallel_it_beats_random_play_on_days_it_has_not_seen() -> None:
-    verdict = judge(example("agilerl").learn, steps=5_000, seed=0)
+    verdict = judge(example("agilerl").learn, steps=10_000, seed=0)
     assert verdict.beats_random, verdict
 
 
