@@ -16,7 +16,10 @@ HOUSE = {"_corral": "corral"} | {
     top: f"corral.{top}" for top in ("data", "envs", "adapters", "trainers")
 }
 
-ORDER = ("base", "runs", "evaluation", "report", "driver", "on_policy", "sb3", "rllib", "loads")
+ORDER = (
+    *("base", "settings", "rng", "policies", "runs", "evaluation", "report", "driver"),
+    *("on_policy", "sb3", "rllib", "loads"),
+)
 """Rooms of trainers; each imports only what stands before it."""
 
 OPTIONAL = ("ray", "torchrl", "benchmarl", "tensordict")
