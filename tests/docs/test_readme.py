@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -158,6 +159,17 @@ def test_the_figures_of_learning_are_those_of_the_benchmarks() -> None:
     assert len(learned) == 5
     assert f"| {min(learned):.2f} to {max(learned):.2f} |" in README
     assert f"| {best:.2f}; {costs['optimum']:.2f} |" in README
+
+
+def test_the_speed_of_the_learner_is_the_benchmarks() -> None:
+    found = json.loads((ROOT / "benchmarks" / "results" / "learner_speed.json").read_text())
+    example = statistics.median(
+        found["ratios"]["tanh, entropy bonus"]["env steps/s, mappo / example"]
+    )
+    loop = found["ratios"]["relu, no entropy bonus"]["seconds of learning, mappo / bare loop"]
+    said = " ".join(README.split())
+    assert f"mappo makes {example:.2f} times the example's env steps/s" in said
+    assert f"its updates take {statistics.median(loop):.2f} times as long" in said
 
 
 def test_the_table_of_frameworks_is_the_benchmarks() -> None:
