@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -51,12 +52,12 @@ class Memoryless:
         return None
 
 
-class Heuristic(Memoryless):
+class Heuristic(Memoryless, ABC):
     """Base of policies without a hidden state that choose alike whether deterministic or not."""
 
+    @abstractmethod
     def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
         """Return an action for each observation, int [B], or one for a single observation."""
-        raise NotImplementedError
 
     def act(
         self,
