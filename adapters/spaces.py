@@ -164,7 +164,7 @@ class ObservationCodec:
 
     @property
     def scales(self) -> tuple[float, ...]:
-        """What the images are divided by."""
+        """Return the numbers that the images are divided by."""
         return tuple(scale_of(entry.space) for entry in self.entries if entry.axes is not None)
 
     def inner(self, observation: Any) -> Any:

@@ -238,7 +238,7 @@ def mask_in_info(env: Any) -> Any:
 
 
 class _MaskInInfo:
-    """What both wrappers share; ``masked`` are the agents whose masks move."""
+    """Base of both wrappers; ``masked`` are the agents whose masks move."""
 
     env: Any
     possible_agents: list[str]

@@ -78,7 +78,7 @@ class FinishedEpisode:
 
 @dataclass(frozen=True)
 class _End:
-    """How an agent's part in an episode ended."""
+    """The end of an agent's part in an episode."""
 
     observation: dict[str, Any]
     terminated: bool  # else truncated

@@ -70,7 +70,7 @@ class Frame:
 
     @property
     def event(self) -> str:
-        """What happened, in words."""
+        """Return the step in words."""
         if self.t == 0:
             return "waiting for the first step"
         if all(self.collision):
@@ -82,7 +82,7 @@ class Frame:
 
     @property
     def pay(self) -> tuple[str, str]:
-        """What the step paid, as text."""
+        """Return the step's rewards as text."""
         if self.t == 0:
             return "", ""
         if any(self.collision):

@@ -145,7 +145,7 @@ def check_masks(session: Session) -> None:
 
 
 def _tried(session: Session, seed: int, stream: int) -> Iterator[Try]:
-    """What comes of some actions at some moments of the episode."""
+    """Return what comes of some actions at some moments of the episode."""
     trace = session.traces[stream]
     last = trace[-1].step if trace else 0
     game = session.game()

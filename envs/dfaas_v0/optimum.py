@@ -69,7 +69,7 @@ class Optimum:
 def has_closed_form(
     *, queue: float = 0, link_limit: float | None = None, links: npt.ArrayLike | None = None
 ) -> bool:
-    """Whether ``optimum`` needs no solver: no queue, no link limit, every node linked to every."""
+    """Return whether ``optimum`` needs no solver: no queue or link limit, all nodes linked."""
     return queue == 0 and link_limit is None and _is_complete(links)
 
 

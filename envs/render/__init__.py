@@ -1,1 +1,1 @@
-"""What environments are drawn with: a canvas, and a window to show it in."""
+"""Drawing: a canvas, the parts of boards, and a window to show them in."""

@@ -74,7 +74,7 @@ def percent(part: int, whole: int) -> str:
 
 
 def overlap(first: Box, second: Box) -> bool:
-    """Whether two boxes share any area."""
+    """Return whether two boxes share any area."""
     return (
         first[0] < second[2]
         and second[0] < first[2]
@@ -277,7 +277,7 @@ class Canvas:
         self._image.paste(image.fromarray(large), (left, top))
 
     def text_width(self, text: str, size: float, *, bold: bool = False) -> float:
-        """How many pixels wide ``text`` comes out."""
+        """Return the width of ``text`` in pixels."""
         length = _font(round(size * OVERSAMPLE)).getlength(_printable(text))
         return float(length) / OVERSAMPLE + (0.7 if bold else 0.0)
 

@@ -56,7 +56,7 @@ class Frame:
 
     @property
     def event(self) -> str:
-        """What happened in the last round, in words."""
+        """Return the last round in words."""
         if not self.moves:
             return "waiting for the first round"
         winner = self.winner(-1)

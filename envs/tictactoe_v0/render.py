@@ -41,7 +41,7 @@ Place = tuple[int, int]  # row and column
 
 @dataclass(frozen=True)
 class Frame:
-    """How a game stands after a move, in plain values."""
+    """A game after a move, in plain values."""
 
     board: tuple[tuple[int, ...], ...]  # by row and column: 0 empty, 1 player_1's, 2 player_2's
     line: int  # stones in a line that win
@@ -61,7 +61,7 @@ class Frame:
 
     @property
     def event(self) -> str:
-        """What happened, in words."""
+        """Return the move in words."""
         name = NAMES[self.mover]
         if self.last is None:
             return "an empty board"
@@ -82,7 +82,7 @@ class Frame:
 
     @property
     def reward(self) -> tuple[str, str]:
-        """What the end of the game paid to player_1 and player_2, as text."""
+        """Return the rewards of player_1 and player_2 at the end, as text."""
         paid = {"line": ("+1", "-1"), "full": ("0", "0"), "illegal": ("-1", "0")}
         own, other = paid.get(self.ended, ("", ""))
         return (own, other) if self.mover == 0 else (other, own)

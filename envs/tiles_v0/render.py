@@ -69,7 +69,7 @@ class Frame:
 
     @property
     def event(self) -> str:
-        """What happened, in words."""
+        """Return the step in words."""
         if self.illegal is not None:
             what = "a tile that was sent" if self.illegal == "tile_0" else "a level beyond budget"
             return f"{self.illegal} chose {what}: the turn is lost"
@@ -82,7 +82,7 @@ class Frame:
 
     @property
     def next(self) -> str:
-        """What comes now, in words."""
+        """Return what comes now, in words."""
         if self.over:
             guess, sure = self.likeliest[0]
             verdict = "right" if guess == self.truth else f"wrong, it is class {self.truth}"
@@ -167,7 +167,7 @@ def draw(frame: Frame, *, width: int = 960, height: int = 640) -> npt.NDArray[np
 
 
 def _contrast(templates: list[Array]) -> float:
-    """What brings the deviation of templates to AIM."""
+    """Return the factor that brings the deviation of templates to AIM."""
     spread = float(np.sqrt(np.mean([np.square(t - 0.5).mean() for t in templates])))
     return float(np.clip(AIM / max(spread, 1e-9), 1.0, STEEPEST))
 

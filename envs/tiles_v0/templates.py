@@ -172,7 +172,7 @@ def split_tiles(images: Array) -> Array:
 
 
 def block_means(tiles: Array, level: int) -> Array:
-    """What is sent of ``tiles`` [R, 3, 8, 8]: their means over blocks, float64 [R, V]."""
+    """Return the values sent of ``tiles`` [R, 3, 8, 8]: block means, float64 [R, V]."""
     blocks = BLOCKS[level]
     size = TILE // blocks
     apart = tiles.reshape(len(tiles), CHANNELS, blocks, size, blocks, size)
@@ -182,7 +182,7 @@ def block_means(tiles: Array, level: int) -> Array:
 
 
 def spread(means: Array, level: int) -> Array:
-    """What stands for block means [R, V] as pixels [R, 3, 8, 8]."""
+    """Return block means [R, V] spread over pixels [R, 3, 8, 8]."""
     blocks = BLOCKS[level]
     apart = means.reshape(len(means), CHANNELS, blocks, blocks)
     size = TILE // blocks

@@ -1,4 +1,4 @@
-"""What a team has learned, as pictures: how much each node forwards at which load and capacity.
+"""Pictures of what a team has learned: how much each node forwards at which load and capacity.
 
 A node's observation has two features that vary by the hour, its arrivals and its capacity. A
 picture lays a grid over these two; all other features stand at their means over a real replay, for

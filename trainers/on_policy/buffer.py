@@ -1,4 +1,4 @@
-"""What agents observed, did and were rewarded with in a rollout, in arrays that are made once.
+"""The rollout buffer: observations, actions and rewards, in arrays that are made once.
 
     T  steps; the observations after the last one stand at t = T
     P  agents of one group          C = B * P columns, c = env * P + agent

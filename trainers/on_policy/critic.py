@@ -1,4 +1,4 @@
-"""What critics observe of a rollout, and what they say of it."""
+"""Critics: their inputs, and their values of a rollout."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Moments(Protocol):
 
 
 class CriticInput:
-    """What critics observe, by ``kind``.
+    """The inputs of critics, by ``kind``.
 
     | kind | a critic's vector |
     |---|---|
@@ -139,7 +139,7 @@ class CriticInput:
 
 @dataclass(frozen=True)
 class Values:
-    """What a critic says of a rollout: float32, by the environment's scale."""
+    """A critic's values of a rollout: float32, by the environment's scale."""
 
     value: Array  # [T, C] of the observations before each step, where agents acted
     bootstrap_value: Array  # [C] of the observations after the last step

@@ -82,7 +82,7 @@ class Trajectories:
 
 @dataclass(frozen=True)
 class Advantages:
-    """What the decisions of a rollout were worth: float32 [T, C]; only valid ones count."""
+    """Advantages of the decisions of a rollout: float32 [T, C]; only valid ones count."""
 
     advantage: Array
     value_target: Array  # by the environment's scale
@@ -108,7 +108,7 @@ class Minibatch:
 
 @dataclass(frozen=True)
 class Outputs:
-    """What the networks say of a minibatch now."""
+    """The networks' outputs for a minibatch, as they are now."""
 
     distribution: Distribution  # over legal actions
     log_prob: torch.Tensor  # float32 [R] of the minibatch's actions

@@ -1,4 +1,4 @@
-"""What a run goes on from, and what it learned, as named arrays; nothing is loaded unchecked."""
+"""Checkpoints of in-house trainers as named arrays; nothing is loaded unchecked."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def save(trainer: Any) -> Content:
         snapshot = dict(trainer.batch.snapshot())
         arrays["environment"] = snapshot.pop("arrays")
         document["environment"] = snapshot
-        arrays["accounts"] = {key: sums.copy() for key, sums in trainer.accounts.sums.items()}
+        arrays["accounts"] = {key: sums.copy() for key, sums in trainer.episode_stats.sums.items()}
         if trainer.opponents.policies:
             document["opponents"], arrays["opponents"] = trainer.opponents.save()
         if trainer.settings.memory:
@@ -91,7 +91,7 @@ def _load(
     if exact:
         trainer.snapshot = {**document["environment"], "arrays": arrays["environment"]}
         sums = arrays["accounts"]
-        trainer.accounts.sums = {key: values.copy() for key, values in sums.items()}
+        trainer.episode_stats.sums = {key: values.copy() for key, values in sums.items()}
         if trainer.opponents.policies:
             trainer.opponents.load(document["opponents"], opponents)
     else:

@@ -73,7 +73,7 @@ class OnPolicyTrainer:
         opponents: Mapping[str, str] | None = None,
         make_batch: MakeBatch | None = None,
     ) -> None:
-        """``rules`` of the suite, of one's own, or of ``corral.adapters.zoo_rules``.
+        """``rules``: built in, your own, or of ``corral.adapters.zoo_rules``.
 
         ``opponents`` names the reference players of agents that have no policy.
         ``make_batch(rules, num_envs, seed)`` gives what is played in; default: a Batch, or a
@@ -85,9 +85,9 @@ class OnPolicyTrainer:
         self._policy_of = dict(policies)
         self._make_batch = make_batch or partial(batch_for, workers=settings.workers)
         self.opponents = Opponents(rules, opponents or {}, num_envs=settings.num_envs, seed=seed)
-        # Groups of opponents come last, one each: critics may observe what they observe and do.
-        beside = {agent: f"opponent {agent}" for agent in opponents or ()}
-        self.groups = make_groups(rules, {**policies, **beside}, settings.agent_id)
+        # Each opponent is a group of its own, after the learners': critics may observe them.
+        opponent_groups = {agent: f"opponent {agent}" for agent in opponents or ()}
+        self.groups = make_groups(rules, {**policies, **opponent_groups}, settings.agent_id)
         kind = self.algorithm.critic_input or settings.critic_input
         own_action = bool(getattr(settings, "own_action", False))
         self.critic_input = critic.CriticInput(kind, self.groups, rules, own_action)
@@ -107,10 +107,10 @@ class OnPolicyTrainer:
             hidden = HiddenState(group, settings.num_envs, settings.memory)
             self.learners[group.policy], self.hidden[group.policy] = learner, hidden
             self.players.append(LearnedPlayer(learner, hidden, self.action_rng))
-        self.accounts = EpisodeStats(rules.agents)
+        self.episode_stats = EpisodeStats(rules.agents)
         self.batch: Any = None
         self.obs: Any = None  # what the next step is decided on
-        self.snapshot: dict[str, Any] | None = None  # what a batch that is to be made goes on from
+        self.snapshot: dict[str, Any] | None = None  # state to restore into the next batch
         self.resumes_exactly = True
 
     @property
@@ -138,7 +138,7 @@ class OnPolicyTrainer:
     # --- Rollout ---------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Make what is played in, and go on where it was; begin episodes where there are none."""
+        """Make the batch; restore it from the snapshot, if there is one, else begin episodes."""
         settings = self.settings
         if self.batch is None:
             self.batch = self._make_batch(self.rules, settings.num_envs, self.seed)
@@ -179,7 +179,7 @@ class OnPolicyTrainer:
             if step.finished is not None:
                 for player in self.players:
                     player.reset(step.finished.rows)
-            episodes += self.accounts.add(step)
+            episodes += self.episode_stats.add(step)
             self.obs = step.observations
             seconds["env"] += time.perf_counter() - then
         clock = time.perf_counter()
