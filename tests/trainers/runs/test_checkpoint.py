@@ -16,13 +16,13 @@ from support.checkpoints import content_of, names, same, saved, step_of
 pytest.importorskip("safetensors", reason="needs the extra mappo")
 
 from corral.errors import CheckpointError
+from corral.trainers.base import require_arrays
 from corral.trainers.runs import checkpoint_format
 from corral.trainers.runs.checkpoint import (
     Content,
     best_checkpoint,
     latest_checkpoint,
     load_checkpoint,
-    require_arrays,
     save_checkpoint,
     verify_checkpoint,
 )
