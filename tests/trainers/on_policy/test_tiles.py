@@ -93,10 +93,10 @@ def test_a_run_keeps_the_images_it_was_trained_on(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_learned_team_knows_more_than_a_raster_at_equal_values(tmp_path: Path) -> None:
-    """A third of the benchmark's training: as sure as a raster scan of level 1 that sends all its
-    tiles, for fewer values."""
+    """Surer than a raster scan of level 1 that sends all its tiles, for fewer values. After 70,000
+    env steps that hangs on the last bits of the processor's arithmetic, after 120,000 no more."""
     run = train(
-        "tiles_v0", trainer="mappo", policies="separate", steps=70_000, out=tmp_path / "run"
+        "tiles_v0", trainer="mappo", policies="separate", steps=120_000, out=tmp_path / "run"
     )
     score = evaluate_team(run.config.env_config.rules(), run.policies, episodes=512, num_envs=256)
     assert score.illegal_actions == 0
