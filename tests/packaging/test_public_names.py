@@ -29,7 +29,7 @@ def public_module(name: str) -> object:
     except MissingExtraError as error:
         pytest.skip(f"{name}: {error}")
     except ModuleNotFoundError as error:
-        if str(error.name).partition(".")[0] in OPTIONAL or error.name == "corral.algorithms":
+        if str(error.name).partition(".")[0] in OPTIONAL:
             pytest.skip(f"{name}: {error}")
         raise
 
