@@ -1,7 +1,8 @@
-"""corral: PettingZoo environments with action masks, and what is needed to judge who plays them.
+"""corral: PettingZoo environments with action masks, and trainers that learn to play them.
 
-``corral.make(name, **kwargs)`` builds an environment; ``corral.train(name, ...)`` trains a team in
-it, ``corral.evaluate(run)`` judges it. ``corral.data`` reads load traces, ``corral.envs`` holds the
+``corral.make(name, **kwargs)`` makes an environment, ``corral.train(name, ...)`` trains a team in
+it, ``corral.evaluate(run)`` plays it beside others. Importing corral enters its environments in the
+registries of Gymnasium and PettingZoo: ``pettingzoo.make("parallel", "corral/dfaas-v0")``. ``corral.data`` reads load traces, ``corral.envs`` holds the
 environments, ``corral.adapters`` runs thousands of copies, ``corral.trainers`` learns and measures.
 """
 
@@ -11,9 +12,11 @@ import importlib
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from corral.envs.registry import register
+
 if TYPE_CHECKING:
     from corral import algorithms
-    from corral.envs import make
+    from corral.envs.registry import make
     from corral.trainers.driver import resume, train
     from corral.trainers.evaluation.judge import evaluate
     from corral.trainers.evaluation.watch import watch
@@ -27,7 +30,7 @@ __version__ = metadata.version("corral")
 _ON_DEMAND = {
     "evaluate": "corral.trainers.evaluation.judge",
     "load_run": "corral.trainers.runs.run",
-    "make": "corral.envs",
+    "make": "corral.envs.registry",
     "resume": "corral.trainers.driver",
     "train": "corral.trainers.driver",
     "watch": "corral.trainers.evaluation.watch",
@@ -45,3 +48,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+register()

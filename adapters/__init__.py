@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from corral.envs.registry import REGISTERED
 from corral.extras import require
 
 if TYPE_CHECKING:
@@ -76,21 +75,3 @@ def __getattr__(name: str) -> Any:
         if name in names:
             return getattr(importlib.import_module(module), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def register_with_gymnasium() -> None:
-    """Enter all environments as ``corral/<name>-v<N>`` in gymnasium's registry, probes too."""
-    import gymnasium  # as a global it would hide ``corral.adapters.gymnasium``
-
-    for name in REGISTERED:
-        identity = "corral/" + "-v".join(name.rsplit("_v", 1))  # gymnasium's spelling: arena-v0
-        if identity not in gymnasium.registry:
-            gymnasium.register(
-                identity,
-                entry_point="corral.adapters.gymnasium.seat:SeatEnv",
-                vector_entry_point="corral.adapters.gymnasium.vector:BatchVectorEnv",
-                kwargs={"env": name},
-            )
-
-
-register_with_gymnasium()

@@ -15,7 +15,6 @@ from corral.adapters.spaces import refuse_death
 from corral.envs.core import Array, Observation, Rules, generator
 from corral.envs.masks import MASK, sample_legal
 from corral.envs.policy import Decision, Memoryless, Policy, RandomPolicy
-from corral.envs.registry import make_rules
 from corral.errors import ActionError, UnknownNameError
 
 __all__ = [
@@ -29,7 +28,6 @@ __all__ = [
     "require_common_end",
     "require_integers",
     "reseed",
-    "rules_of",
     "seat_of",
     "take_tree",
 ]
@@ -103,15 +101,6 @@ class Seat:
                     f"give 0..{self.actions.n - 1}"
                 )
         return actions
-
-
-def rules_of(env: str | Rules[Any], env_kwargs: Mapping[str, Any]) -> Rules[Any]:
-    """Return the rules of a name and its arguments, or ``env`` itself where it is rules."""
-    if isinstance(env, str):
-        return make_rules(env, **env_kwargs)
-    if env_kwargs:
-        raise ValueError(f"arguments {sorted(env_kwargs)} need an environment's name, not rules")
-    return env
 
 
 def seat_of(rules: Rules[Any], seat: str | None) -> str:

@@ -21,8 +21,8 @@ import numpy as np
 from common import machine, save
 
 from corral.envs import PROBES, check_env
-from corral.envs.conformance import CheckResult, Named
-from corral.envs.registry import REGISTERED
+from corral.envs.conformance import CheckResult
+from corral.envs.registry import REGISTERED, NamedEnv
 
 CLASSIC = (
     *("chess_v6", "connect_four_v3", "go_v5", "hanabi_v5", "leduc_holdem_v4", "rps_v2"),
@@ -35,20 +35,20 @@ MPE = (
 )
 
 
-def others() -> list[tuple[str, Named]]:
+def others() -> list[tuple[str, NamedEnv]]:
     """Environments of PettingZoo and mpe2, by package."""
-    found = [("pettingzoo", Named(f"pettingzoo.classic.{name}", "env")) for name in CLASSIC]
+    found = [("pettingzoo", NamedEnv(f"pettingzoo.classic.{name}:env")) for name in CLASSIC]
     for name in MPE:
-        found += [("mpe2", Named(f"mpe2.{name}", kind)) for kind in ("parallel_env", "env")]
+        found += [("mpe2", NamedEnv(f"mpe2.{name}:{kind}")) for kind in ("parallel_env", "env")]
     return found
 
 
-def ours() -> list[tuple[str, Named]]:
+def ours() -> list[tuple[str, NamedEnv]]:
     found = []
     for name, spec in REGISTERED.items():
         arguments = {"name": name} if name in PROBES else {}
         kinds = ("parallel_env", "env") if spec.simultaneous else ("env",)
-        found += [("corral", Named(spec.module, kind, arguments)) for kind in kinds]
+        found += [("corral", NamedEnv(f"{spec.module}:{kind}", arguments)) for kind in kinds]
     return found
 
 

@@ -23,7 +23,7 @@ def parallel_entry(rules: type[Any]) -> ParallelEntry:
 
     def parallel_env(render_mode: str | None = None, **kwargs: Any) -> ParallelShell:
         known_arguments(rules, kwargs)
-        return ParallelShell(rules(**kwargs), render_mode)
+        return ParallelShell(rules(**kwargs), render_mode, kwargs)
 
     doc = f"{rules.name} as a PettingZoo ParallelEnv; arguments as for ``{rules.__name__}``."
     return _of_package(parallel_env, rules, doc)
@@ -41,7 +41,7 @@ def aec_entries(
         if parallel is not None:
             return checked_aec(parallel(render_mode, **kwargs))
         known_arguments(rules, kwargs)
-        return TurnShell(rules(**kwargs), render_mode)
+        return TurnShell(rules(**kwargs), render_mode, kwargs)
 
     def env(render_mode: str | None = None, **kwargs: Any) -> AECEnv[str, Observation, int]:
         return ordered(raw_env(render_mode, **kwargs))

@@ -1,29 +1,45 @@
-"""The registry of environments by name, here and in PettingZoo."""
+"""Environments by name: those of corral, and any other that PettingZoo or a module names.
+
+| text | environment |
+|---|---|
+| ``dfaas_v0``, ``corral/dfaas-v0`` | one of corral: its module in ``corral.envs``, its id |
+| ``classic/connect_four-v3`` | an id of PettingZoo's registry (PettingZoo 1.27 or newer) |
+| ``mpe2.simple_spread_v3`` | a module with ``parallel_env`` or ``env`` |
+| ``my_package.games:make_game`` | a function of a module |
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
+import gymnasium
 import pettingzoo
 
 from corral.envs.arguments import known_arguments
 from corral.envs.core import Rules
-from corral.errors import UnknownNameError
+from corral.errors import MissingExtraError, UnknownNameError
 
 __all__ = [
     "ENVIRONMENTS",
     "PROBES",
     "REGISTERED",
+    "Api",
     "EnvSpec",
+    "NamedEnv",
     "env_spec",
     "make",
     "make_rules",
-    "register_with_pettingzoo",
+    "register",
+    "registered_name",
     "rules_class",
 ]
+
+Api = Literal["parallel", "aec"]
+"""PettingZoo's two interfaces: all agents act at once, or one after the other."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +63,11 @@ class EnvSpec:
     @property
     def module(self) -> str:
         return "corral.envs.probes" if self.name in PROBES else f"corral.envs.{self.name}"
+
+    @property
+    def id(self) -> str:
+        """Its id in the registries of Gymnasium and PettingZoo: corral/dfaas-v0."""
+        return "corral/" + "-v".join(self.name.rsplit("_v", 1))
 
 
 ENVIRONMENTS: dict[str, EnvSpec] = {
@@ -162,21 +183,34 @@ REGISTERED = {**ENVIRONMENTS, **PROBES}
 """Every environment that can be made by name."""
 
 
-def _load(name: str, attribute: str) -> Any:
-    return getattr(importlib.import_module(REGISTERED[name].module), attribute)
+# --- Environments of corral ----------------------------------------------------------------------
+
+
+def registered_name(text: str) -> str | None:
+    """Return the name of the registered environment with this name or id; None: there is none."""
+    name = "_v".join(text.removeprefix("corral/").rsplit("-v", 1))
+    return name if name in REGISTERED else None
 
 
 def env_spec(name: str) -> EnvSpec:
-    """Return the entry of that name. Raises UnknownNameError, with the nearest known one."""
-    if name not in REGISTERED:
-        known = PROBES if name.startswith("probe") else ENVIRONMENTS
-        raise UnknownNameError.of("environment", name, known)
-    return REGISTERED[name]
+    """Return the entry of that name or id. Raises UnknownNameError, with the nearest known one."""
+    if (known := registered_name(name)) is None:
+        named = name.replace("_v", "-v")
+        if theirs := [id for id in _pettingzoo_ids() if id.partition("/")[2] == named]:
+            raise UnknownNameError(f"no environment named {name!r}; did you mean {theirs[0]!r}?")
+        near = PROBES if "probe" in name else ENVIRONMENTS
+        raise UnknownNameError.of("environment", name, near)
+    return REGISTERED[known]
+
+
+def _load(spec: EnvSpec, attribute: str) -> Any:
+    return getattr(importlib.import_module(spec.module), attribute)
 
 
 def rules_class(name: str) -> type:
     """Return the class of an environment's rules; its signature holds the arguments."""
-    found: type = _load(name, env_spec(name).rules)
+    spec = env_spec(name)
+    found: type = _load(spec, spec.rules)
     return found
 
 
@@ -188,23 +222,145 @@ def make_rules(name: str, **kwargs: Any) -> Rules[Any]:
     return rules
 
 
-def make(name: str, **kwargs: Any) -> Any:
-    """Make a registered environment for PettingZoo users.
+def make(name: str, *, api: Api | None = None, **kwargs: Any) -> Any:
+    """Make an environment for PettingZoo users: a ParallelEnv or an AECEnv.
 
-    It is a ParallelEnv where all agents act at once, else an AECEnv. ``kwargs`` are its arguments.
-    Raises UnknownNameError, with the nearest known name.
+    Args:
+        name: see the table of this module: a name, an id, a module or module:function.
+        api: "parallel" or "aec"; default: a ParallelEnv where all agents act at once, else AEC.
+        kwargs: arguments of the environment.
+
+    Raises UnknownNameError, with the nearest known name, and ValueError for an ``api`` that the
+    environment does not have.
     """
-    build = _load(name, "parallel_env" if env_spec(name).simultaneous else "env")
-    return build(name, **kwargs) if name in PROBES else build(**kwargs)
+    if registered_name(name) is None and NamedEnv.is_one(name):
+        return NamedEnv(name, kwargs, api)()
+    spec = env_spec(name)
+    if api == "parallel" and not spec.simultaneous:
+        raise ValueError(f'{spec.name} is played in turns: give api="aec", or leave it out')
+    _check_api(api)
+    aec = api == "aec" or not spec.simultaneous
+    build = _load(spec, "env" if aec else "parallel_env")
+    return build(spec.name, **kwargs) if spec.name in PROBES else build(**kwargs)
 
 
-def register_with_pettingzoo() -> None:
-    """Enter all as ``corral/<name>-v<N>`` in PettingZoo's registry, where it has one."""
+def _check_api(api: str | None) -> None:
+    if api not in (None, "parallel", "aec"):
+        raise ValueError(f'api={api!r}: give "parallel" or "aec"')
+
+
+# --- Environments of others ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NamedEnv:
+    """Makes the PettingZoo environment that ``text`` names; pickles, whatever it makes.
+
+    ``text`` is an id of PettingZoo's registry, a module, or module:function, see the table of this
+    module. Where an id or a module has both forms, the parallel one is made unless ``api`` says
+    otherwise.
+    """
+
+    text: str
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    api: Api | None = None
+
+    @staticmethod
+    def is_one(text: str) -> bool:
+        """Return whether the text may name an environment of others: it has a /, : or dot."""
+        return re.search(r"[/:.]", text) is not None and not text.startswith("corral/")
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __call__(self) -> Any:
+        """Make one. Raises what ``find`` and the environment raise."""
+        return self.find()(**self.env_kwargs)
+
+    def find(self) -> Callable[..., Any]:
+        """Return the function that makes it. Raises UnknownNameError, MissingExtraError."""
+        _check_api(self.api)
+        found = self._of_registry() if "/" in self.text else self._of_module()
+        if not callable(found):
+            raise UnknownNameError(f"{self.text} is no function, but a {type(found).__name__}")
+        return found
+
+    def _of_registry(self) -> Callable[..., Any]:
+        apis = (self.api,) if self.api else ("parallel", "aec")
+        api = next((api for api in apis if self.text in _pettingzoo_ids([api])), None)
+        if api is None:
+            if not hasattr(pettingzoo, "register"):
+                raise UnknownNameError(
+                    f"{self.text}: ids need pettingzoo 1.27 or newer; give module:function instead"
+                )
+            kind = f"{self.api} environment" if self.api else "environment"
+            raise UnknownNameError.of(f"{kind} of PettingZoo", self.text, _pettingzoo_ids(apis))
+
+        def make_registered(**kwargs: Any) -> Any:
+            try:
+                return pettingzoo.make(api, self.text, **kwargs)
+            except ImportError as error:
+                family = self.text.partition("/")[0]
+                raise MissingExtraError(
+                    f"{self.text}: {error.__cause__ or error}; try pip install "
+                    f"'pettingzoo[{family}]'"
+                ) from error
+
+        return make_registered
+
+    def _of_module(self) -> Any:
+        path, _, function = self.text.partition(":")
+        try:
+            found: Any = importlib.import_module(path)
+        except ImportError as error:
+            if getattr(error, "name", None) not in (path, path.partition(".")[0]):
+                raise  # of what the module imports
+            raise UnknownNameError(
+                f"{self.text}: {error}; give module:function, or an id such as "
+                "classic/connect_four-v3"
+            ) from error
+        try:
+            if function:
+                for part in function.split("."):
+                    found = getattr(found, part)
+                return found
+            names = {"parallel": ["parallel_env"], "aec": ["env"]}
+            wanted = names[self.api] if self.api else ["parallel_env", "env"]
+            return next(getattr(found, name) for name in wanted if hasattr(found, name))
+        except StopIteration:
+            lacks = " or ".join(wanted)
+            raise UnknownNameError(f"{path} has no {lacks}; give module:function") from None
+        except AttributeError as error:
+            raise UnknownNameError(f"{self.text}: {error}; give module:function") from error
+
+
+def _pettingzoo_ids(apis: Iterable[str] = ("parallel", "aec")) -> set[str]:
+    """Return the ids of PettingZoo's registries, but for corral's own."""
+    ids = {id for api in apis for id in getattr(pettingzoo, f"{api}_registry", {})}
+    return {id for id in ids if not id.startswith("corral/")}
+
+
+# --- Other libraries' registries -----------------------------------------------------------------
+
+
+def register() -> None:
+    """Enter all environments in the registries of Gymnasium and PettingZoo, by their ids.
+
+    They are entered as strings: nothing is imported until one is made. In Gymnasium an environment
+    is one agent's, see ``corral.adapters.SeatEnv``; ``make_vec`` makes the columns of all.
+    """
+    for name, spec in REGISTERED.items():
+        if spec.id not in gymnasium.registry:
+            gymnasium.register(
+                spec.id,
+                entry_point="corral.adapters.gymnasium.seat:SeatEnv",
+                vector_entry_point="corral.adapters.gymnasium.vector:BatchVectorEnv",
+                kwargs={"env": name},
+            )
     if not hasattr(pettingzoo, "register"):  # before 1.27
         return
     for spec in ENVIRONMENTS.values():
-        for kind, function in (("aec", "env"), ("parallel", "parallel_env")):
-            known = getattr(pettingzoo, f"{kind}_registry")
-            identity = "corral/" + "-v".join(spec.name.rsplit("_v", 1))  # its spelling: dfaas-v0
-            if identity not in known and (kind == "aec" or spec.simultaneous):
-                pettingzoo.register(kind, identity, entry_point=f"{spec.module}:{function}")
+        for api, function in (("aec", "env"), ("parallel", "parallel_env")):
+            known = getattr(pettingzoo, f"{api}_registry")
+            if spec.id not in known and (api == "aec" or spec.simultaneous):
+                pettingzoo.register(api, spec.id, entry_point=f"{spec.module}:{function}")

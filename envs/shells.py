@@ -22,17 +22,24 @@ from corral.envs.masks import MASK, require_legal
 from corral.envs.render.window import Window
 from corral.errors import ActionError, IllegalActionWarning, ResetNeededError
 
-__all__ = ["ParallelShell", "TurnShell", "checked_aec", "ordered", "warn_illegal"]
+__all__ = ["ParallelShell", "TurnShell", "checked_aec", "ordered", "plain_shell", "warn_illegal"]
 
 
 class _Shell:
     """One environment (B = 1) of some rules: spaces, episode, checks and pictures."""
 
-    def __init__(self, rules: Rules[Any], render_mode: str | None = None) -> None:
+    def __init__(
+        self,
+        rules: Rules[Any],
+        render_mode: str | None = None,
+        env_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        """``env_kwargs`` are the arguments that registered rules were made with."""
         if render_mode is not None and render_mode not in rules.render_modes:
             known = ", ".join(map(repr, rules.render_modes))
             raise ValueError(f"render_mode={render_mode!r}: give one of {known}, or None")
         self.rules = rules
+        self.env_kwargs = env_kwargs
         self.render_mode = render_mode
         self.max_cycles = rules.max_cycles
         self.metadata: dict[str, Any] = {
@@ -335,6 +342,13 @@ def ordered(env: AECEnv[str, Observation, int]) -> AECEnv[str, Observation, int]
 def checked_aec(env: ParallelShell) -> AECEnv[str, Observation, int]:
     """Return a simultaneous game as an AECEnv: actions are collected, and played at the last."""
     return _CheckedAEC(env)
+
+
+def plain_shell(env: Any) -> ParallelShell | TurnShell | None:
+    """Return the environment of corral in ``env``, unless another wrapper is around it."""
+    while type(env) in (_Ordered, _CheckedAEC):
+        env = env.env
+    return env if type(env) in (ParallelShell, TurnShell) else None
 
 
 def warn_illegal(rules: Rules[Any], info: Mapping[str, Array]) -> bool:

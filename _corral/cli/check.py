@@ -84,8 +84,7 @@ def check(
 def _makes(environment: str, arguments: dict[str, Any]) -> list[Any]:
     """Return a maker for each form of an environment."""
     from corral.envs.arguments import known_arguments
-    from corral.envs.conformance import Named
-    from corral.envs.registry import PROBES, env_spec, rules_class
+    from corral.envs.registry import PROBES, NamedEnv, env_spec, rules_class
 
     if is_third_party(environment):
         return [named(environment, arguments)]
@@ -97,7 +96,7 @@ def _makes(environment: str, arguments: dict[str, Any]) -> list[Any]:
     if environment in PROBES:
         arguments = {"name": environment, **arguments}
     kinds = ["parallel_env", "env"] if spec.simultaneous else ["env"]
-    makes = [Named(spec.module, kind, arguments) for kind in kinds]
+    makes = [NamedEnv(f"{spec.module}:{kind}", arguments) for kind in kinds]
     makes[0]()  # an argument out of range is the user's mistake, not the environment's
     return makes
 

@@ -1,7 +1,6 @@
 """The environments for single-agent libraries, through gymnasium: one seat, or many columns."""
 
-from corral.adapters import register_with_gymnasium
 from corral.adapters.gymnasium.seat import SeatEnv
 from corral.adapters.gymnasium.vector import BatchVectorEnv
 
-__all__ = ["BatchVectorEnv", "SeatEnv", "register_with_gymnasium"]
+__all__ = ["BatchVectorEnv", "SeatEnv"]

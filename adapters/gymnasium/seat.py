@@ -21,7 +21,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from corral.adapters.seats import Opponents, other_seats, reseed, rules_of, seat_of, take_tree
+from corral.adapters.seats import Opponents, other_seats, reseed, seat_of, take_tree
+from corral.adapters.sources import EnvLike, rules_of
 from corral.adapters.spaces import ColumnCodec
 from corral.envs.core import Array, Outcome, Rules
 from corral.envs.masks import MASK
@@ -50,7 +51,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
     opponent with index i draws from ``generator(s, "policy", i)``.
 
     Args:
-        env: an environment's name, or rules.
+        env: a name, a function, an environment: see ``corral.adapters.sources``.
         seat: the learner's agent; default: the first.
         opponents: see ``corral.adapters.seats.Opponents``.
         deterministic: whether the opponents play their likeliest action; else they sample.
@@ -67,7 +68,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
 
     def __init__(
         self,
-        env: str | Rules[Any],
+        env: EnvLike,
         seat: str | None = None,
         opponents: Opponents = None,
         *,

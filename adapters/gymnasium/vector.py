@@ -14,13 +14,13 @@ from corral.adapters.seats import (
     other_seats,
     require_common_end,
     reseed,
-    rules_of,
     seat_of,
     take_tree,
 )
+from corral.adapters.sources import EnvLike, rules_of
 from corral.adapters.spaces import ColumnCodec, refuse_turns
 from corral.envs.batch import Batch, BatchStep, make_batch
-from corral.envs.core import Array, Observation, Rules
+from corral.envs.core import Array, Observation
 from corral.envs.masks import MASK
 from corral.errors import ActionError, ResetNeededError
 
@@ -40,7 +40,7 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
     ``final_info`` (arrays by key), and for each entry ``_<entry>``, bool [C]: where it counts.
 
     Args:
-        env: an environment's name, or rules.
+        env: a name, a function, an environment: see ``corral.adapters.sources``.
         num_envs: columns; without ``seat`` a multiple of the number of agents.
         seat: the learner's agent; None: all agents learn.
         opponents, deterministic, env_kwargs: as of ``SeatEnv``.
@@ -60,7 +60,7 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
 
     def __init__(
         self,
-        env: str | Rules[Any],
+        env: EnvLike,
         num_envs: int = 64,
         *,
         seat: str | None = None,

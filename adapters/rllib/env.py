@@ -39,11 +39,12 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from corral.adapters.sources import rules_of
+from corral.adapters.zoo.batch import ZooRules
 from corral.adapters.zoo.copies import Look, make_copy
 from corral.adapters.zoo.spec import ZooSpec
 from corral.envs.arguments import known_arguments, one_of
 from corral.envs.core import Array, generator
-from corral.envs.registry import make_rules
 from corral.envs.shells import ParallelShell, TurnShell
 from corral.errors import ActionError, ResetNeededError
 from corral.extras import require
@@ -318,11 +319,8 @@ def _indices(which: Array) -> list[int]:
 
 
 def _make(env: Any, arguments: Mapping[str, Any]) -> Any:
-    """Return the PettingZoo environment of a name, of rules, or of a function."""
-    if isinstance(env, str):
-        env = make_rules(env, **arguments)
-    elif arguments:
-        raise ValueError("arguments are for an environment that is given by name")
-    if hasattr(env, "start") and hasattr(env, "acting"):  # Rules
-        return ParallelShell(env) if env.simultaneous else TurnShell(env)
-    return env()
+    """Return the PettingZoo environment that ``env`` stands for."""
+    rules: Any = rules_of(env, arguments)
+    if isinstance(rules, ZooRules):
+        return rules.make_env()
+    return ParallelShell(rules) if rules.simultaneous else TurnShell(rules)

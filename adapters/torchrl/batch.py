@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from corral.adapters.seats import put_tree, rules_of
+from corral.adapters.seats import put_tree
+from corral.adapters.sources import EnvLike, rules_of
 from corral.adapters.spaces import refuse_turns
 from corral.adapters.torchrl.env import alike_by_name
 from corral.envs.batch import BatchStep, batch_for
-from corral.envs.core import Array, Observation, Rules, stack_agents
+from corral.envs.core import Array, Observation, stack_agents
 from corral.envs.masks import MASK, OBSERVATION, split_space
 from corral.errors import CorralError, UnsupportedSpaceError
 
@@ -58,7 +59,7 @@ class BatchEnv(EnvBase):
 
     def __init__(
         self,
-        env: str | Rules[Any],
+        env: EnvLike,
         num_envs: int = 64,
         seed: int | None = None,
         *,
@@ -67,7 +68,7 @@ class BatchEnv(EnvBase):
         **env_kwargs: Any,
     ) -> None:
         super().__init__(device=device, batch_size=torch.Size([num_envs]))
-        rules = rules_of(env, env_kwargs) if isinstance(env, str) else env
+        rules = rules_of(env, env_kwargs)
         if not rules.simultaneous:
             refuse_turns(rules.name)
         self.rules = rules

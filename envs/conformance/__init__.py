@@ -13,13 +13,11 @@ docs/conformance.md lists the checks.
 
 from __future__ import annotations
 
-import importlib
 import logging
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from typing import Any
 
 from corral.envs.arguments import nonnegative_int
@@ -30,29 +28,7 @@ from corral.envs.conformance.processes import Processes
 from corral.envs.conformance.report import CHECKS, CheckResult, Finding, Findings
 from corral.envs.conformance.session import Session
 
-__all__ = ["CHECKS", "CheckResult", "Finding", "Named", "check_env"]
-
-
-@dataclass(frozen=True)
-class Named:
-    """Makes the environment of ``module:function``; pickles, whatever the function is."""
-
-    module: str
-    function: str
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        return f"{self.module}:{self.function}"
-
-    def __call__(self) -> Any:
-        return self.find()(**self.arguments)
-
-    def find(self) -> Any:
-        """Return the function. Raises ImportError or AttributeError where there is none."""
-        found: Any = importlib.import_module(self.module)
-        for part in self.function.split("."):
-            found = getattr(found, part)
-        return found
+__all__ = ["CHECKS", "CheckResult", "Finding", "check_env"]
 
 
 TURNS_ONLY = ("selection", "last", "dead-step", "cumulative-rewards")
@@ -73,7 +49,8 @@ def check_env(
 
     Args:
         make: builds a fresh environment at every call. To be checked in other processes too it
-            must pickle: a function of a module, ``functools.partial`` of one, or ``Named``.
+            must pickle: a function of a module, ``functools.partial`` of one, or
+            ``corral.envs.registry.NamedEnv``.
         seeds: of the episodes; two or more, 0 or larger.
         limit: steps of each agent within which every episode must end.
         stochastic: whether seeds must give different episodes (True), or all the same (False);

@@ -108,15 +108,15 @@ def parallel_env(name: str, render_mode: str | None = None, **kwargs: Any) -> Pa
     rules = _rules(name, kwargs)
     if not rules.simultaneous:
         raise ValueError(f"{name} is played in turns: it has env() and raw_env() only")
-    return ParallelShell(rules, render_mode)
+    return ParallelShell(rules, render_mode, kwargs)
 
 
 def raw_env(name: str, render_mode: str | None = None, **kwargs: Any) -> AECEnv:
     """Return a probe as a PettingZoo AECEnv, without the wrapper that checks the order of calls."""
     rules = _rules(name, kwargs)
     if rules.simultaneous:
-        return checked_aec(ParallelShell(rules, render_mode))
-    return TurnShell(rules, render_mode)
+        return checked_aec(ParallelShell(rules, render_mode, kwargs))
+    return TurnShell(rules, render_mode, kwargs)
 
 
 def env(name: str, render_mode: str | None = None, **kwargs: Any) -> AECEnv:

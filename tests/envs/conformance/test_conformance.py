@@ -14,9 +14,8 @@ import pytest
 
 import corral
 from corral.envs import PROBES, check_env
-from corral.envs.conformance import Named
 from corral.envs.conformance.report import CHECKS, CheckResult
-from corral.envs.registry import REGISTERED, _load
+from corral.envs.registry import REGISTERED, NamedEnv, _load
 from corral.errors import ConformanceError
 from support import faulty_chance, faulty_envs, faulty_turns
 from support.faulty_chance import NotSeeded, OneEpisode
@@ -252,7 +251,7 @@ def test_what_cannot_be_played_is_one_finding(make: Any, told: str) -> None:
 
 
 def test_an_environment_by_name_is_called_by_it_where_it_cannot_be_made() -> None:
-    result = check_env(Named("support.faulty_envs", "Walk", {"size": 3}))
+    result = check_env(NamedEnv("support.faulty_envs:Walk", {"size": 3}))
     assert (result.environment, result.form) == ("support.faulty_envs:Walk", "not made")
     assert "unexpected keyword argument 'size'" in result.findings[0].seen
 

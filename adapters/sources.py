@@ -1,0 +1,178 @@
+"""Whatever stands for an environment, as rules: a name, a module, a function, an environment.
+
+    rules = rules_of("classic/connect_four-v3")
+    rules = rules_of(my_package.make_game, {"size": 5})
+    rules = rules_of(corral.make("dfaas_v0", trace="edge3"))
+
+An environment of corral comes as its array code, everything else as ``zoo_rules`` of it: also one
+of corral in a wrapper, which may change what it likes.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+from typing import Any
+
+from pettingzoo import AECEnv, ParallelEnv
+
+from corral.adapters.zoo.batch import ZooRules, zoo_rules
+from corral.envs.core import Rules
+from corral.envs.registry import (
+    REGISTERED,
+    Api,
+    NamedEnv,
+    env_spec,
+    make_rules,
+    registered_name,
+)
+from corral.envs.shells import plain_shell
+
+__all__ = ["EnvLike", "EnvSource", "resolve", "rules_of"]
+
+EnvLike = str | ModuleType | Callable[..., Any] | AECEnv | ParallelEnv | Rules[Any] | ZooRules
+"""A name (see ``corral.envs.registry``), a module, a function that makes an environment, a
+PettingZoo environment, or rules."""
+
+
+@dataclass(frozen=True)
+class EnvSource:
+    """An environment as it was resolved: a registered name with arguments, or rules."""
+
+    name: str
+    env_kwargs: dict[str, Any]
+    rules: Rules[Any] | None = None  # None: those that the registry makes of both
+    text: str | None = None  # names environments of others, where a text can
+    api: Api | None = None
+
+
+def rules_of(
+    env: EnvLike, env_kwargs: Mapping[str, Any] | None = None, *, api: Api | None = None
+) -> Rules[Any]:
+    """Return the rules of ``env`` with these arguments.
+
+    Raises what ``resolve`` raises.
+    """
+    source = resolve(env, env_kwargs, api=api)
+    return source.rules or make_rules(source.name, **source.env_kwargs)
+
+
+def resolve(
+    env: EnvLike, env_kwargs: Mapping[str, Any] | None = None, *, api: Api | None = None
+) -> EnvSource:
+    """Return what ``env`` stands for.
+
+    An environment object is the pattern of its copies, which ``copy.deepcopy`` makes; it is left as
+    it is.
+
+    Args:
+        env: see ``EnvLike``.
+        env_kwargs: arguments of the environment, for a name, a module or a function.
+        api: "parallel" or "aec", for an id or a module that has both.
+
+    Raises UnknownNameError, TypeError for what stands for no environment, and ValueError for
+    arguments of one that is made already.
+    """
+    kwargs = dict(env_kwargs or {})
+    if isinstance(env, ModuleType):
+        env = env.__name__.removeprefix("corral.envs.")
+        env = env if registered_name(env) else f"{env}:"
+    if isinstance(env, str):
+        return _of_text(env, kwargs, api)
+    if api is not None:
+        raise ValueError(f"api={api!r} is for names and modules; {env!r} has one form")
+    if not isinstance(env, AECEnv | ParallelEnv) and callable(env):
+        return _of_function(env, kwargs)
+    if kwargs:
+        raise ValueError(f"env_kwargs={kwargs}: {env!r} is made already; give its name or function")
+    if isinstance(env, AECEnv | ParallelEnv):
+        return _of_object(env)
+    if isinstance(env, ZooRules):
+        return _of_others(env)
+    if not hasattr(env, "observe"):
+        raise TypeError(
+            f"{env!r} is a {type(env).__name__}, and no environment: give a name, a module, a "
+            "function that makes a PettingZoo environment, or such an environment"
+        )
+    return EnvSource(env.name, {}, env)
+
+
+def _of_text(text: str, kwargs: dict[str, Any], api: Api | None) -> EnvSource:
+    if registered_name(text) is None and NamedEnv.is_one(text):
+        return _of_maker(NamedEnv(text, kwargs, api), kwargs, text, api)
+    spec = env_spec(text)
+    if api is not None:
+        raise ValueError(
+            f"api={api!r}: {spec.name} runs as array code, which has both; api= is for corral.make "
+            "and for environments of others"
+        )
+    return EnvSource(spec.name, kwargs)
+
+
+def _of_function(make: Callable[..., Any], kwargs: dict[str, Any]) -> EnvSource:
+    text = f"{getattr(make, '__module__', '')}:{getattr(make, '__qualname__', '')}"
+    called = functools.partial(make, **kwargs) if kwargs else make
+    return _of_maker(called, kwargs, text if _finds(text, make) else None)
+
+
+def _of_maker(
+    make: Callable[[], Any], kwargs: dict[str, Any], text: str | None, api: Api | None = None
+) -> EnvSource:
+    example = make()
+    if (plain := _plain(example)) is not None:
+        return plain
+    if hasattr(example, "close"):
+        example.close()
+    return replace(_of_others(zoo_rules(make)), env_kwargs=kwargs, text=text, api=api)
+
+
+def _of_object(env: Any) -> EnvSource:
+    return _plain(env) or _of_others(zoo_rules(_CopyOf(env)))
+
+
+def _of_others(rules: ZooRules) -> EnvSource:
+    """Return rules under a name that is none of corral's: what is wrapped is another game."""
+    if rules.name in REGISTERED:
+        rules = replace(rules, name=f"{rules.name}-wrapped")
+    return EnvSource(rules.name, {}, rules)  # type: ignore[arg-type]
+
+
+def _plain(env: Any) -> EnvSource | None:
+    """Return the source of an environment of corral without wrappers; None for any other."""
+    shell = plain_shell(env)
+    if shell is None:
+        return None
+    if shell.env_kwargs is None or shell.rules.name not in REGISTERED:
+        return EnvSource(shell.rules.name, {}, shell.rules)
+    changed = shell.max_cycles != shell.rules.max_cycles
+    kwargs = {**shell.env_kwargs, **({"max_cycles": shell.max_cycles} if changed else {})}
+    return EnvSource(shell.rules.name, kwargs)
+
+
+@dataclass(frozen=True)
+class _CopyOf:
+    """Makes copies of an environment; raises TypeError where it cannot be copied."""
+
+    env: Any = field(repr=False)
+
+    def __call__(self) -> Any:
+        try:
+            return copy.deepcopy(self.env)
+        except Exception as error:
+            raise TypeError(
+                f"{self.env} cannot be copied ({type(error).__name__}: {error}); give a function "
+                "that makes it"
+            ) from error
+
+
+def _finds(text: str, wanted: Any) -> bool:
+    """Return whether module:function finds ``wanted`` in another process, too."""
+    module, _, path = text.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    return found is wanted and module != "__main__"
