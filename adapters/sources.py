@@ -95,7 +95,7 @@ def resolve(
         return _of_others(env)
     if not hasattr(env, "observe"):
         raise TypeError(
-            f"{env!r} is a {type(env).__name__}, and no environment: give a name, a module, a "
+            f"{env!r} is no environment, but a {type(env).__name__}: give a name, a module, a "
             "function that makes a PettingZoo environment, or such an environment"
         )
     return EnvSource(env.name, {}, env)

@@ -274,8 +274,15 @@ class NamedEnv:
         return self.text
 
     def __call__(self) -> Any:
-        """Make one. Raises what ``find`` and the environment raise."""
-        return self.find()(**self.env_kwargs)
+        """Make one. Raises what ``find`` and the environment raise, and ValueError for arguments
+        that it does not have."""
+        make = self.find()
+        try:
+            return make(**self.env_kwargs)
+        except TypeError as error:
+            if re.search(r"unexpected keyword argument|required .*argument", str(error)):
+                raise ValueError(f"{self.text}: {error}") from error
+            raise
 
     def find(self) -> Callable[..., Any]:
         """Return the function that makes it. Raises UnknownNameError, MissingExtraError."""

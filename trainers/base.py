@@ -33,6 +33,7 @@ __all__ = [
     "Update",
     "require_arrays",
     "trainer_class",
+    "trainer_name",
     "trainers",
 ]
 
@@ -196,6 +197,22 @@ def trainers() -> dict[str, str]:
     for point in metadata.entry_points(group=GROUP):
         found.setdefault(point.name, f"of {point.value}")
     return found
+
+
+def trainer_name(trainer: str | type[Trainer]) -> str:
+    """Return the name of a trainer that is given by name or as a class.
+
+    Raises TypeError for what is neither.
+    """
+    if isinstance(trainer, str):
+        return trainer
+    parts = ("name", "Settings", "learn", "save", "load")
+    if not (isinstance(trainer, type) and all(hasattr(trainer, part) for part in parts)):
+        raise TypeError(
+            f"trainer={trainer!r}: give a name ({', '.join(trainers())}) or a class of "
+            "corral.trainers.Trainer's kind, as corral.algorithms.trainer_of(...) makes one"
+        )
+    return trainer.name
 
 
 def trainer_class(name: str) -> type[Trainer]:

@@ -13,16 +13,17 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
 
+from corral.adapters.sources import EnvLike
 from corral.envs.arguments import nonnegative_int
 from corral.envs.core import Rules
-from corral.envs.registry import REGISTERED
+from corral.envs.registry import REGISTERED, Api
 from corral.errors import CheckpointError, RunError
-from corral.trainers.base import Content, Trainer, trainer_class
+from corral.trainers.base import Content, Trainer, trainer_class, trainer_name
 from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from corral.trainers.runs.env_config import EnvConfig
 from corral.trainers.runs.files import locked, new_folder
@@ -42,19 +43,23 @@ __all__ = ["resume", "train"]
 
 CHECKPOINTS_PER_RUN = 10
 
+Policies = Literal["shared", "separate"] | Mapping[str, str] | Callable[[str], str]
+"""Which agent plays by which policy."""
+
 POLICY_NAME = re.compile(r"[a-z0-9_]{1,80}", flags=re.ASCII)
 """Policies give files of a checkpoint their names."""
 
 
 def train(
-    env: str | Rules[Any],
+    env: EnvLike,
     *,
-    trainer: str = "sb3_ppo",
+    trainer: str | type[Trainer] = "mappo",
     steps: int = 100_000,
     seed: int = 0,
     env_kwargs: Mapping[str, Any] | None = None,
+    api: Api | None = None,
     held_out: float | tuple[int, int] | None = None,
-    policies: Literal["shared", "separate"] | Mapping[str, str] = "shared",
+    policies: Policies | None = None,
     policies_to_train: Sequence[str] | None = None,
     opponents: Mapping[str, str] | None = None,
     out: str | Path | None = None,
@@ -69,16 +74,19 @@ def train(
     way the run is saved first. ``Run.stopped_by`` tells a script that it was.
 
     Args:
-        env: the name of a registered environment, or rules of one's own.
-        trainer: a name of ``corral.trainers.trainers()``.
+        env: a name or id, module:function, a module, a function that makes an environment, or an
+            environment: see ``corral.adapters.sources``.
+        trainer: a name of ``corral.trainers.trainers()``, or a class of that kind.
         steps: env steps, over all environments together. They are played in whole rollouts: as many
             as fit, at least one.
         seed: of everything that is drawn; the same seed gives the same weights.
         env_kwargs: arguments of the environment.
+        api: "parallel" or "aec", for an environment of others that has both.
         held_out: the rows of its data that are kept for evaluation, where the environment has
             some: a share of the last, or rows (low, high).
         policies: one policy "shared" by all agents, "separate" ones named like their agents, or
-            agent -> name of its policy.
+            agent -> name of its policy, as a mapping or a function. Default: shared, where the
+            spaces of all agents are equal; else separate.
         policies_to_train: those that learn; the others only play. Default: all.
         opponents: agents that reference players play, agent -> name, such as
             {"player_1": "beat-last"}; see ``corral.envs.reference``. They have no policy and do not
@@ -97,14 +105,20 @@ def train(
     nonnegative_int("steps", steps, least=1)
     nonnegative_int("seed", seed)
     _check_saving(checkpoint_every, keep)
-    kind = trainer_class(trainer)
-    env_config = EnvConfig.of(env, env_kwargs, held_out)
+    name = trainer_name(trainer)
+    own_trainer = None if isinstance(trainer, str) else trainer
+    kind = own_trainer or trainer_class(name)
+    env_config = EnvConfig.of(env, env_kwargs, held_out, api)
     suited = REGISTERED[env_config.env].settings if env_config.env in REGISTERED else {}
-    names = {field.name for field in dataclasses.fields(kind.Settings)}
-    suited = {name: value for name, value in suited.items() if name in names}
-    agents = env_config.rules().agents
+    known = {field.name for field in dataclasses.fields(kind.Settings)}
+    suited = {setting: value for setting, value in suited.items() if setting in known}
+    rules = env_config.rules()
+    agents = rules.agents
     played = _played_by_references(opponents, agents)
-    learned = _policy_of_each(policies, [agent for agent in agents if agent not in played])
+    learners = [agent for agent in agents if agent not in played]
+    if policies is None:
+        policies = "shared" if _alike(rules, learners) else "separate"
+    learned = _policy_of_each(policies, learners)
     if both := set(learned.values()) & set(played.values()):
         raise ValueError(
             f"{', '.join(sorted(both))} is a policy and a reference player; call the policy "
@@ -113,7 +127,7 @@ def train(
     everybody = {**learned, **played}
     config = RunConfig(
         env_config=env_config,
-        trainer=trainer,
+        trainer=name,
         settings=vars(make_settings(kind, {**suited, **settings})),
         seed=seed,
         steps=steps,
@@ -121,10 +135,11 @@ def train(
         policies_to_train=_learning(policies_to_train, learned),
         versions=versions(learning=True),
         opponents=played,
+        own_trainer=own_trainer,
     )
     learner = config.make_trainer()  # wrong settings are refused before a folder is made
     getattr(learner, "check", lambda: None)()
-    run = Run(_empty_folder(out, f"{env_config.env}-{trainer}-seed{seed}"), config)
+    run = Run(_empty_folder(out, f"{env_config.env}-{name}-seed{seed}"), config)
     config.write(run.folder)
     with locked(run.folder):
         statistics = Statistics(config.policies, played)
@@ -134,8 +149,11 @@ def train(
 def resume(
     folder: str | Path,
     *,
+    env: EnvLike | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    api: Api | None = None,
+    trainer: type[Trainer] | None = None,
     steps: int | None = None,
-    rules: Rules[Any] | None = None,
     checkpoint_every: int | None = None,
     keep: int = 3,
     progress: bool | None = None,
@@ -147,10 +165,11 @@ def resume(
     instead, a line on stderr says so; and also where the run was killed before its first
     checkpoint, and all begins anew.
 
-    Raises RunError, where another process trains it too, and CheckpointError; see ``load_run``.
+    ``env`` and what follows, ``trainer``: see ``load_run``. Raises RunError, where another process
+    trains it too, and CheckpointError.
     """
     _check_saving(checkpoint_every, keep)
-    run = load_run(folder, rules)
+    run = load_run(folder, env, env_kwargs=env_kwargs, api=api, trainer=trainer)
     if steps is not None:
         nonnegative_int("steps", steps, least=1)
         run.config = dataclasses.replace(run.config, steps=steps)
@@ -295,13 +314,24 @@ def _played_by_references(
     return {agent: players[agent] for agent in agents if agent in players}
 
 
-def _policy_of_each(policies: str | Mapping[str, str], agents: Sequence[str]) -> dict[str, str]:
+def _alike(rules: Rules[Any], agents: Sequence[str]) -> bool:
+    """Return whether one policy can play all ``agents``: their spaces are equal."""
+    spaces = [(rules.observation_space(agent), rules.action_space(agent)) for agent in agents]
+    return all(pair == spaces[0] for pair in spaces)
+
+
+def _policy_of_each(policies: Policies, agents: Sequence[str]) -> dict[str, str]:
     if policies == "shared":
         return dict.fromkeys(agents, "shared")
     if policies == "separate":
-        policies = {agent: agent for agent in agents}
-    if isinstance(policies, str):
-        raise ValueError(f"policies={policies!r}: give 'shared', 'separate' or agent -> policy")
+        policies = {agent: re.sub(r"[^a-z0-9_]", "_", agent.lower()) for agent in agents}
+    if callable(policies):
+        policies = {agent: policies(agent) for agent in agents}
+    if not isinstance(policies, Mapping):
+        raise ValueError(
+            f"policies={policies!r}: give 'shared', 'separate', or agent -> policy as a mapping or "
+            "a function"
+        )
     if set(policies) != set(agents):
         raise ValueError(f"policies name {list(policies)}, the agents are {list(agents)}")
     for name in policies.values():

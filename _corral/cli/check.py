@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from corral.cli.options import arguments_of, is_third_party, named
+from corral.cli.options import arguments_of, import_from_here, is_third_party
 from corral.cli.output import err, out, reported
 
 __all__ = ["add_to"]
@@ -24,10 +24,14 @@ def add_to(app: typer.Typer) -> None:
 @reported
 def check(
     environment: Annotated[
-        str | None, typer.Argument(help="One of ours, or module:function of any PettingZoo one.")
+        str | None,
+        typer.Argument(help="One of corral, an id of PettingZoo, or module:function of any other."),
     ] = None,
     arg: Annotated[
         list[str] | None, typer.Option(help="key=value, an argument of it; may be repeated.")
+    ] = None,
+    api: Annotated[
+        str | None, typer.Option(help="parallel or aec, for one of others that has both.")
     ] = None,
     seeds: Annotated[str, typer.Option(help="Comma-separated seeds of the episodes.")] = "0,1,2",
     limit: Annotated[
@@ -61,7 +65,7 @@ def check(
     if environment is None:
         raise ValueError("name an environment (see corral envs), or module:function")
     results = []
-    for make in _makes(environment, arguments_of(arg or [])):
+    for make in _makes(environment, arguments_of(arg or []), api):
         # What an environment prints is no part of the report.
         with contextlib.redirect_stdout(sys.stderr):
             result = check_env(
@@ -81,13 +85,16 @@ def check(
         raise typer.Exit(1)
 
 
-def _makes(environment: str, arguments: dict[str, Any]) -> list[Any]:
+def _makes(environment: str, arguments: dict[str, Any], api: Any) -> list[Any]:
     """Return a maker for each form of an environment."""
     from corral.envs.arguments import known_arguments
     from corral.envs.registry import PROBES, NamedEnv, env_spec, rules_class
 
     if is_third_party(environment):
-        return [named(environment, arguments)]
+        import_from_here()
+        make = NamedEnv(environment, arguments, api)
+        make.find()  # a name that does not exist is the user's mistake, not the environment's
+        return [make]
     spec = env_spec(environment)
     try:
         known_arguments(rules_class(environment), arguments)

@@ -11,41 +11,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import Field, fields
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from corral.cli.output import in_options
 from corral.errors import CorralError, UnknownNameError
-
-if TYPE_CHECKING:
-    from corral.adapters.zoo.batch import ZooRules
-    from corral.envs.conformance import Named
-
-__all__ = [
-    "ANY_OPTION",
-    "Capacity",
-    "OptimumWindows",
-    "TrainCommand",
-    "Window",
-    "arguments_of",
-    "capacity_of",
-    "documented",
-    "is_third_party",
-    "listed",
-    "meaning",
-    "named",
-    "named_as_options",
-    "names",
-    "option_of",
-    "read_options",
-    "row_range",
-    "text_of",
-    "third_party_rules",
-    "train_options",
-    "value_of",
-]
 
 ANY_OPTION = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Settings of a command that reads options which are not known beforehand."""
@@ -246,7 +218,7 @@ class TrainCommand(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         super().format_options(ctx, formatter)
         given, _, _ = self.make_parser(ctx).parse_args(list(ctx.meta["corral.words"]))
-        env, trainer = given.get("env"), given.get("trainer") or "sb3_ppo"
+        env, trainer = given.get("env"), given.get("trainer") or "mappo"
         for title, rows_of in (
             (f"Settings of {trainer}", partial(_settings_rows, env, trainer)),
             (f"Arguments of {env or 'the environment'}", partial(_arguments_rows, env)),
@@ -260,9 +232,10 @@ class TrainCommand(TyperCommand):
 
 def _settings_rows(env: str | None, trainer: str) -> list[tuple[str, str]]:
     """Return each setting as an option with what it takes, and its meaning and default."""
-    from corral.envs.registry import REGISTERED
+    from corral.envs.registry import REGISTERED, registered_name
 
-    suited = REGISTERED[env].settings if env in REGISTERED else {}
+    name = registered_name(env or "")
+    suited = REGISTERED[name].settings if name else {}
     rows = []
     for field in _settings(trainer):
         default = suited.get(field.name, field.default)
@@ -301,43 +274,18 @@ def _typed(name: str, annotation: str) -> str:
     return f"{option} <{kinds.get(kind, 'str')}>"
 
 
-# --- Third-party environments: module:function ---------------------------------------------------
+# --- Environments of others ---------------------------------------------------
 
 
-def is_third_party(environment: str) -> bool:
-    """Return whether the text is module:function, and no name of ours."""
-    return ":" in environment
+def is_third_party(env: str) -> bool:
+    """Return whether the text names an environment of others: an id, a module, module:function."""
+    from corral.envs.registry import NamedEnv, registered_name
+
+    return registered_name(env) is None and NamedEnv.is_one(env)
 
 
-def named(environment: str, arguments: dict[str, Any]) -> Named:
-    """Return what makes the environment of "module:function"; ValueError where there is none.
-
-    The module may be one of the folder that the command was called in.
-    """
-    from corral.envs.conformance import Named
-
-    if os.getcwd() not in sys.path:  # as python -m does
+def import_from_here() -> None:
+    """Let module:function find modules in the folder that the command was called in, as python -m
+    does."""
+    if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
-    module, _, function = environment.partition(":")
-    make = Named(module, function, arguments)
-    try:
-        found = make.find()
-    except (ImportError, AttributeError) as error:
-        raise ValueError(
-            f"{environment}: {error}; give module:function, such as "
-            "pettingzoo.classic.tictactoe_v3:env"
-        ) from error
-    if not callable(found):
-        raise ValueError(f"{environment} is no function, but a {type(found).__name__}")
-    return make
-
-
-def third_party_rules(environment: str, pairs: list[str]) -> ZooRules:
-    """Return rules for training, of "module:function" with arguments key=value."""
-    from corral.adapters.zoo.batch import zoo_rules
-
-    make = named(environment, arguments_of(pairs))
-    try:
-        return zoo_rules(make)
-    except TypeError as error:  # an argument that it does not have
-        raise ValueError(f"{environment}: {error}") from error

@@ -13,12 +13,13 @@ from corral.cli.options import (
     OptimumWindows,
     TrainCommand,
     Window,
+    arguments_of,
+    import_from_here,
     is_third_party,
     listed,
     named_as_options,
     names,
     row_range,
-    third_party_rules,
     train_options,
     value_of,
 )
@@ -45,11 +46,11 @@ def train(
     env: Annotated[
         str | None,
         typer.Argument(
-            help="An environment, see corral envs, or module:function of any PettingZoo one; with "
-            "--resume only the latter."
+            help="An environment of corral (see corral envs), an id of PettingZoo such as "
+            "classic/connect_four-v3, or module:function; with --resume only one of others."
         ),
     ] = None,
-    trainer: Annotated[str, typer.Option(help="See corral trainers.")] = "sb3_ppo",
+    trainer: Annotated[str, typer.Option(help="See corral trainers.")] = "mappo",
     steps: Annotated[
         int | None,
         typer.Option(
@@ -65,8 +66,12 @@ def train(
         ),
     ] = None,
     policies: Annotated[
-        str, typer.Option(help="shared, separate, or agent=policy,agent=policy,...")
-    ] = "shared",
+        str | None,
+        typer.Option(
+            help="shared, separate, or agent=policy,agent=policy,...; default: shared where the "
+            "spaces of all agents are equal, else separate."
+        ),
+    ] = None,
     policies_to_train: Annotated[
         str | None, typer.Option(help="Comma-separated; the others only play. Default: all.")
     ] = None,
@@ -79,7 +84,10 @@ def train(
     ] = None,
     arg: Annotated[
         list[str] | None,
-        typer.Option(help="key=value, an argument of a module:function; may be repeated."),
+        typer.Option(help="key=value, an argument of an environment of others; may be repeated."),
+    ] = None,
+    api: Annotated[
+        str | None, typer.Option(help="parallel or aec, for one of others that has both.")
     ] = None,
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="The run's folder; default: one in runs/.")
@@ -100,36 +108,39 @@ def train(
     """
     from corral.trainers import driver as training
 
-    theirs: Any = None
+    theirs: dict[str, Any] = {}
     if env is not None and is_third_party(env):
-        theirs = third_party_rules(env, arg or [])
-    elif arg:
-        raise ValueError("--arg is for module:function; give --name value for environments of ours")
+        import_from_here()
+        theirs = {"env": env, "env_kwargs": arguments_of(arg) if arg else None, "api": api}
+    elif arg or api:
+        raise ValueError(
+            "--arg and --api are for environments of others; give --name value for corral's own"
+        )
     saving: dict[str, Any] = {"checkpoint_every": checkpoint_every, "keep": keep, "progress": True}
     if resume is not None:
-        fixed = [env] if env is not None and theirs is None else []
+        fixed = [env] if env is not None and not theirs else []
         fixed += context.args[:1]
         own = [option for option in context.command.params if option.name in FIXED]
         fixed += [option.opts[0] for option in own if _is_given(context, option.name)]
         if fixed:
             raise ValueError(f"--resume goes on with what the run is; leave out {fixed[0]}")
-        run = training.resume(resume, steps=steps, rules=theirs, **saving)
+        run = training.resume(resume, steps=steps, **theirs, **saving)
     else:
         if env is None or env.startswith("-"):
             raise ValueError("name an environment (see corral envs), or a run with --resume")
+        named = train_options(context, env, trainer) | theirs
         with named_as_options(env, trainer):
             run = training.train(
-                env if theirs is None else theirs,
                 trainer=trainer,
                 steps=100_000 if steps is None else steps,
                 seed=seed,
                 held_out=_held_out(held_out),
-                policies=_mapping(policies),  # type: ignore[arg-type]  # train() checks it
+                policies=None if policies is None else _mapping(policies),  # type: ignore[arg-type]
                 policies_to_train=None if policies_to_train is None else listed(policies_to_train),
                 opponents=_opponents(opponent or []),
                 out=out_dir,
                 **saving,
-                **train_options(context, env, trainer),
+                **{"env": env, **named},
             )
     _summarize(run)
     if run.stopped_by is not None:
@@ -201,12 +212,16 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="Of random play and sampled actions.")] = 0,
     env: Annotated[
         str | None,
-        typer.Option(help="module:function, for runs of a third-party environment."),
+        typer.Option(
+            help="For runs in environments of others: what was trained in, by name; nothing is "
+            "imported because a file names it."
+        ),
     ] = None,
     arg: Annotated[
         list[str] | None,
-        typer.Option(help="key=value, an argument of module:function; may be repeated."),
+        typer.Option(help="key=value, an argument of --env; may be repeated. Default: the run's."),
     ] = None,
+    api: Annotated[str | None, typer.Option(help="parallel or aec, as in training.")] = None,
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Folder of the report; default: the run's.")
     ] = None,
@@ -222,8 +237,9 @@ def evaluate(
     from corral.trainers.evaluation.tables import tables
     from corral.trainers.runs.run import load_run
 
-    theirs: Any = None if env is None else third_party_rules(env, arg or [])
-    loaded, *others = (load_run(run, theirs) for run in runs)
+    import_from_here()
+    theirs: dict[str, Any] = {"env_kwargs": arguments_of(arg) if arg else None, "api": api}
+    loaded, *others = (load_run(run, env, **theirs) for run in runs)
     folder = loaded.folder if out_dir is None else out_dir
     check_new(folder, folder=True)
     load = loaded.config.env_config.trace if trace is None else load_trace(trace)

@@ -16,9 +16,8 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
 
 from corral.envs.arguments import nonnegative_int
 from corral.envs.conformance.episodes import check_episodes

@@ -65,7 +65,7 @@ def parallel_env(render_mode: str | None = None, **kwargs: Any) -> ParallelShell
     """dfaas_v0 as a PettingZoo ParallelEnv; arguments as for ``DfaasRules``."""
     known_arguments(DfaasRules, kwargs)
     kwargs.setdefault("keep_flow", render_mode is not None)
-    return ParallelShell(DfaasRules(**kwargs), render_mode)
+    return ParallelShell(DfaasRules(**kwargs), render_mode, kwargs)
 
 
 raw_env, env = aec_entries(DfaasRules, parallel_env)

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from corral.adapters.sources import EnvLike
 from corral.envs.core import carried_by, teams_of
-from corral.envs.registry import REGISTERED
+from corral.envs.registry import REGISTERED, Api
+from corral.trainers.base import Trainer
 from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.scores import Evaluation, evaluate_players, evaluate_team
 from corral.trainers.evaluation.zero_sum import evaluate_seats, is_zero_sum
@@ -27,7 +29,11 @@ Progress = Callable[[str, int, int], None]
 
 def evaluate(
     run: str | Path | Run,
+    env: EnvLike | None = None,
     *,
+    env_kwargs: Mapping[str, Any] | None = None,
+    api: Api | None = None,
+    trainer: type[Trainer] | None = None,
     beside: Sequence[str | Path | Run] = (),
     episodes: int = 100,
     seed: int = 0,
@@ -45,6 +51,8 @@ def evaluate(
     ``out``; default: the run's folder.
 
     Args:
+        run: its folder, or a Run.
+        env, env_kwargs, api, trainer: see ``corral.load_run``.
         beside: other runs of the same environment, to be judged beside this one.
         episodes: of each row; a replay plays all its windows.
         seed: of random policies, sampled actions and episodes.
@@ -54,7 +62,10 @@ def evaluate(
     Raises what ``load_run`` and ``replay`` raise, and ValueError for options where the environment
     replays no load, and for runs ``beside`` of another game.
     """
-    own, *others = (each if isinstance(each, Run) else load_run(each) for each in (run, *beside))
+    named: dict[str, Any] = {"env_kwargs": env_kwargs, "api": api, "trainer": trainer}
+    own, *others = (
+        each if isinstance(each, Run) else load_run(each, env, **named) for each in (run, *beside)
+    )
     folder = Path(out) if out is not None else own.folder
     env_config = own.config.env_config
     for other in others:

@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from corral.adapters.sources import EnvLike, rules_of
 from corral.envs.core import Array, Outcome, Rules, generator
 from corral.envs.policy import Policy
 from corral.envs.reference import reference_team, team_arguments
-from corral.envs.registry import REGISTERED, env_spec, make_rules
+from corral.envs.registry import env_spec, registered_name
 from corral.envs.render.window import Window
 from corral.errors import CorralError, MissingExtraError, RunError
 from corral.trainers.evaluation.episodes import Changed, play
@@ -54,7 +55,7 @@ class Watched:
 
 
 def watch(
-    game: str | Path | Run | Rules[Any],
+    game: EnvLike | Path | Run,
     *,
     policies: str | Path | Run | Player | Policy | Mapping[str, Policy] | None = None,
     out: str | Path | None = None,
@@ -159,8 +160,6 @@ def _cast(
     own: Run | None = None
     if isinstance(game, Run) or (isinstance(game, str | Path) and _names_a_run(game)):
         own = game if isinstance(game, Run) else load_run(game)
-    elif not isinstance(game, str | Path) and env_kwargs:
-        raise ValueError(f"arguments {sorted(env_kwargs)} need an environment's name, not rules")
     if isinstance(policies, str | Path) and is_run(policies):
         policies = load_run(policies)
 
@@ -170,9 +169,9 @@ def _cast(
         rules = env_config.rules(**{**env_config.held_out, **routed})
         policies = own if policies is None else policies
     elif isinstance(game, str | Path):
-        rules = make_rules(str(game), **_with_arguments_of(str(game), policies, env_kwargs))
+        rules = rules_of(str(game), _with_arguments_of(str(game), policies, env_kwargs))
     else:
-        rules = game
+        rules = rules_of(game, env_kwargs)
     if isinstance(policies, Run):
         trainer = policies.config.trainer
         return rules, _learned(policies, rules, sampled), f"{trainer} of {policies.folder}"
@@ -191,7 +190,7 @@ def _names_a_run(game: str | Path) -> bool:
     """Return whether it is a run's folder; raise RunError, UnknownNameError where it is nothing."""
     if is_run(game):
         return True
-    if str(game) in REGISTERED:
+    if registered_name(str(game)) is not None:
         return False
     if Path(game).is_dir():
         raise RunError(f"{game} is a folder, but holds no run")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import inspect
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from corral.adapters.sources import EnvLike, EnvSource, resolve
 from corral.data import Trace, bundled, load_trace, read_trace, write_trace
 from corral.envs.core import Array, Rules, split_of
-from corral.envs.registry import REGISTERED, env_spec, make_rules, rules_class
+from corral.envs.registry import REGISTERED, Api, make_rules, rules_class
 from corral.errors import Fault, RunError, TraceError
 
 __all__ = ["SET_BY_TRAINING", "EnvConfig"]
@@ -26,24 +28,29 @@ must end training, not be counted."""
 
 @dataclass(frozen=True)
 class EnvConfig:
-    """An environment by name with its arguments, or rules of one's own.
+    """An environment of corral by name with its arguments, or one of others.
 
-    ``held_out`` holds the arguments that differ in evaluation.
+    ``held_out`` holds the arguments that differ in evaluation. One of others is remembered as the
+    text that names it, where there is one; it is never imported because a file says so.
     """
 
     env: str
     env_kwargs: dict[str, Any]
     held_out: dict[str, Any] = field(default_factory=dict)
     own_rules: Rules[Any] | None = None
+    source: str | None = None  # names an environment of others, see ``corral.envs.registry``
+    api: Api | None = None
 
     @classmethod
     def of(
         cls,
-        env: str | Rules[Any],
+        env: EnvLike,
         env_kwargs: Mapping[str, Any] | None = None,
         held_out: float | tuple[int, int] | None = None,
+        api: Api | None = None,
     ) -> EnvConfig:
-        """Return the configuration that trains in ``env`` with arguments ``env_kwargs``.
+        """Return the configuration that trains in ``env`` with arguments ``env_kwargs``; see
+        ``corral.adapters.sources`` for what may be given.
 
         Where the rules split their data (see ``corral.envs.core.split_of``), ``held_out`` says
         which of its rows are for evaluation: a share of the last, or rows (low, high). Arguments
@@ -51,34 +58,39 @@ class EnvConfig:
 
         Raises UnknownNameError, and what the environment raises for its arguments.
         """
-        kwargs = dict(env_kwargs or {})
-        if not isinstance(env, str):
-            if kwargs or held_out is not None:
-                raise ValueError("env_kwargs and held_out need an environment's name, not rules")
-            if env.name in REGISTERED:
-                raise ValueError(
-                    f"rules of {env.name}: give the name {env.name!r} and its arguments as "
-                    "env_kwargs=, so that the run can be read back"
-                )
-            return cls(env.name, {}, {}, env)
-        env_spec(env)  # an unknown name is answered with the nearest
-        rules = make_rules(env, **{**kwargs, **_set_by_training(env)})
+        found = resolve(env, env_kwargs, api=api)
+        if found.rules is not None:
+            return cls._of_rules(found, held_out)
+        name, kwargs = found.name, found.env_kwargs
+        rules = make_rules(name, **{**kwargs, **_set_by_training(name)})
         parameters = inspect.signature(type(rules)).parameters.items()
         complete = {name: parameter.default for name, parameter in parameters} | kwargs
         complete = {k: value for k, value in complete.items() if k not in SET_BY_TRAINING}
         split = split_of(rules, kwargs.get("rows"), held_out)
         if split is None and held_out is not None:
-            raise ValueError(f"held_out={held_out}: {env} has no rows to hold out")
+            raise ValueError(f"held_out={held_out}: {name} has no rows to hold out")
         loaded: dict[str, Any] = {}  # files that are named may change, or go
-        for name, value in complete.items():
-            used = getattr(rules, name, None)
+        for argument, value in complete.items():
+            used = getattr(rules, argument, None)
             if isinstance(used, Trace):
-                loaded[name] = load_trace(value)  # the rules may have completed theirs
+                loaded[argument] = load_trace(value)  # the rules may have completed theirs
             elif isinstance(used, np.ndarray) and value is not None:
-                loaded[name] = used
+                loaded[argument] = used
         if split is None:
-            return cls(env, complete | loaded)
-        return cls(env, complete | split.train | loaded, split.held_out)
+            return cls(name, complete | loaded)
+        return cls(name, complete | split.train | loaded, split.held_out)
+
+    @classmethod
+    def _of_rules(cls, found: EnvSource, held_out: Any) -> EnvConfig:
+        if held_out is not None:
+            raise ValueError(f"held_out={held_out}: {found.name} has no rows to hold out")
+        if found.name in REGISTERED:
+            raise ValueError(
+                f"rules of {found.name}: give the name {found.name!r} and its arguments as "
+                "env_kwargs=, so that the run can be read back"
+            )
+        kwargs = {name: value for name, value in found.env_kwargs.items() if _is_json(value)}
+        return cls(found.name, kwargs, {}, found.rules, found.text, found.api)
 
     def rules(self, **changes: Any) -> Rules[Any]:
         """Return the rules of training, with illegal="raise"; ``changes`` replace arguments."""
@@ -100,39 +112,74 @@ class EnvConfig:
         that comes with the package is named instead.
         """
         kwargs = {name: _write(name, value, folder) for name, value in self.env_kwargs.items()}
-        return {"env": self.env, "env_kwargs": kwargs, "held_out": dict(self.held_out)}
+        saved = {"env": self.env, "env_kwargs": kwargs, "held_out": dict(self.held_out)}
+        return (
+            saved if self.own_rules is None else {**saved, "source": self.source, "api": self.api}
+        )
 
     @classmethod
     def read(
-        cls, saved: Mapping[str, Any], folder: Path, rules: Rules[Any] | None = None
+        cls,
+        saved: Mapping[str, Any],
+        folder: Path,
+        env: EnvLike | None = None,
+        env_kwargs: Mapping[str, Any] | None = None,
+        api: Api | None = None,
     ) -> EnvConfig:
-        """Make a configuration of what ``write`` returned, with ``rules`` where it had them.
+        """Make a configuration of what ``write`` returned; one of others needs its ``env`` again.
+
+        Its arguments and interface are the run's, unless they are given.
 
         Raises TraceError where the load is not the one that was trained on, RunError where an
-        array is not, and where rules are missing or are others.
+        array is not, and where the environment is missing or is another.
         """
-        env = saved["env"]
-        if rules is not None and rules.name != env:
-            raise RunError(f"{folder} was trained on {env}, the rules given are {rules.name}")
-        if env not in REGISTERED:
-            if rules is None:
-                raise RunError(
-                    f"{folder} was trained on rules of one's own, {env}: make them again, "
-                    "and give them to corral.load_run(folder, rules)"
-                )
-            return cls(env, {}, {}, rules)
+        name = saved["env"]
+        if name not in REGISTERED and env is None:
+            raise RunError(_hint(saved, folder))
+        if env is not None:
+            if (by_text := isinstance(env, str) and env == saved.get("source")) or callable(env):
+                env_kwargs = saved["env_kwargs"] if env_kwargs is None else env_kwargs
+                api = saved.get("api") if api is None and by_text else api
+            given = resolve(env, env_kwargs, api=api)
+            if given.name != name:
+                raise RunError(f"{folder} was trained in {name}, and this is {given.name}")
+            if given.rules is not None:
+                kwargs = dict(saved["env_kwargs"] if env_kwargs is None else env_kwargs)
+                return cls(name, kwargs, {}, given.rules, saved.get("source"), saved.get("api"))
         kwargs = {name: _read(value, folder) for name, value in saved["env_kwargs"].items()}
         held_out = dict(saved["held_out"])
         for arguments in (kwargs, held_out):
             if arguments.get("rows") is not None:
                 arguments["rows"] = tuple(arguments["rows"])
-        return cls(env, kwargs, held_out)
+        return cls(name, kwargs, held_out)
 
 
 def _set_by_training(env: str) -> dict[str, Any]:
     """Return those of SET_BY_TRAINING that the environment's rules take."""
     parameters = inspect.signature(rules_class(env)).parameters
     return {name: value for name, value in SET_BY_TRAINING.items() if name in parameters}
+
+
+def _hint(saved: Mapping[str, Any], folder: Path) -> str:
+    """Return how to name the environment of others that a run was trained in."""
+    where = f"{folder} was trained in {saved['env']}"
+    if (text := saved.get("source")) is None:
+        return (
+            f"{where}, which no text names: give it as env=, a function that makes it or such an "
+            "environment, as in corral.load_run(folder, env=...)"
+        )
+    return (
+        f"{where}, {text}, and nothing is imported because a file names it. Say so yourself: "
+        f"--env {text}, or corral.load_run({str(folder)!r}, {text!r})"
+    )
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 # --- Values with files of their own --------------------------------------------------------------

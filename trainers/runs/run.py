@@ -26,10 +26,11 @@ from typing import Any
 
 import pandas as pd
 
-from corral.envs.core import Rules
+from corral.adapters.sources import EnvLike
 from corral.envs.policy import Policy
-from corral.errors import CorralError, RunError
-from corral.trainers.base import Trainer, trainer_class
+from corral.envs.registry import Api
+from corral.errors import CorralError, RunError, UnknownNameError
+from corral.trainers.base import Trainer, trainer_class, trainer_name
 from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint
 from corral.trainers.runs.env_config import EnvConfig
 from corral.trainers.runs.files import replace_text
@@ -42,6 +43,10 @@ DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
 """Errors that values of the wrong kind cause."""
 
 CONFIG, PROGRESS, CHECKPOINTS = "config.json", "progress.csv", "checkpoints"
+
+
+NOT_WRITTEN = ("env_config", "own_trainer")
+"""Fields of RunConfig that config.json does not hold by these names."""
 
 
 @dataclass(frozen=True)
@@ -57,17 +62,23 @@ class RunConfig:
     policies_to_train: tuple[str, ...]
     versions: dict[str, str]
     opponents: dict[str, str] = field(default_factory=dict)  # agent -> name of a reference player
+    own_trainer: type[Trainer] | None = None  # of that name, where it is not registered
 
     def write(self, folder: Path) -> None:
         """Write config.json, whole or not at all."""
-        own = {name: value for name, value in vars(self).items() if name != "env_config"}
+        own = {name: value for name, value in vars(self).items() if name not in NOT_WRITTEN}
         values = {"format": FORMAT, **self.env_config.write(folder), **own}
         text = json.dumps(values, indent=2, allow_nan=False)
         replace_text(folder / CONFIG, text + "\n")
 
     @classmethod
-    def read(cls, folder: Path, rules: Rules[Any] | None = None) -> RunConfig:
-        """Read config.json. Raises RunError where there is none, or one of another format."""
+    def read(
+        cls, folder: Path, trainer: type[Trainer] | None = None, **env_source: Any
+    ) -> RunConfig:
+        """Read config.json. ``env_source`` is what ``EnvConfig.read`` takes.
+
+        Raises RunError where there is none, or one of another format.
+        """
         path = folder / CONFIG
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
@@ -89,18 +100,33 @@ class RunConfig:
             )
         try:
             _require_kinds(values)
-            names = [field.name for field in dataclasses.fields(cls) if field.name != "env_config"]
+            names = {field.name for field in dataclasses.fields(cls)} - set(NOT_WRITTEN)
             read = {name: values[name] for name in names}
             read["policies_to_train"] = tuple(read["policies_to_train"])
-            return cls(EnvConfig.read(values, folder, rules), **read)
+            if trainer is not None and trainer_name(trainer) != values["trainer"]:
+                raise RunError(
+                    f"{folder} was trained by {values['trainer']}, and this is {trainer.name}"
+                )
+            env_config = EnvConfig.read(values, folder, **env_source)
+            return cls(env_config, **read, own_trainer=trainer)
         except CorralError:
             raise
         except DAMAGE as error:
             raise RunError(f"{path} is damaged: {error!r}") from error
 
+    def trainer_class(self) -> type[Trainer]:
+        """Return the class of its trainer. Raises UnknownNameError, MissingExtraError."""
+        try:
+            return self.own_trainer or trainer_class(self.trainer)
+        except UnknownNameError as error:
+            raise UnknownNameError(
+                f"{error}. A trainer of one's own is given as trainer=, its class, as in "
+                "corral.load_run(folder, trainer=...)"
+            ) from None
+
     def make_trainer(self) -> Trainer:
         """Return the trainer as it begins. Raises what its class, settings and rules raise."""
-        kind = trainer_class(self.trainer)
+        kind = self.trainer_class()
         more: dict[str, Any] = {"opponents": self.opponents} if self.opponents else {}
         if more and not getattr(kind, "plays_opponents", False):
             raise ValueError(
@@ -169,13 +195,30 @@ class Run:
         return trainer
 
 
-def load_run(folder: str | Path, rules: Rules[Any] | None = None) -> Run:
-    """Return the run in ``folder``; ``rules`` are needed where it was trained on own rules.
+def load_run(
+    folder: str | Path,
+    env: EnvLike | None = None,
+    *,
+    env_kwargs: Mapping[str, Any] | None = None,
+    api: Api | None = None,
+    trainer: type[Trainer] | None = None,
+) -> Run:
+    """Return the run in ``folder``.
+
+    A run of an environment of others needs ``env`` again, one of a trainer of one's own its class:
+    nothing is imported because a file names it.
+
+    Args:
+        folder: the run's.
+        env: see ``corral.adapters.sources``.
+        env_kwargs, api: of ``env``; default: those of the run.
+        trainer: the class.
 
     Raises RunError where there is none; TraceError where its load has changed.
     """
     path = Path(folder)
-    return Run(path, RunConfig.read(path, rules))
+    config = RunConfig.read(path, trainer, env=env, env_kwargs=env_kwargs, api=api)
+    return Run(path, config)
 
 
 def _require_kinds(values: Mapping[str, Any]) -> None:
