@@ -17,7 +17,7 @@ FRAMEWORKS := cleanrl rllib torchrl tianshou agilerl skrl openspiel benchmarl
 
 demo: $(VENV)/installed
 	rm -rf runs/demo runs/demo-mappo
-	OMP_NUM_THREADS=1 $(BIN)/corral train dfaas_v0 --trace edge3 --steps 60000 --seed 1 --out runs/demo
+	OMP_NUM_THREADS=1 $(BIN)/corral train dfaas_v0 --trace edge3 --trainer sb3_ppo --steps 60000 --seed 1 --out runs/demo
 	OMP_NUM_THREADS=1 $(BIN)/corral train dfaas_v0 --trace edge3 --trainer mappo --steps 150000 --seed 1 --out runs/demo-mappo
 	OMP_NUM_THREADS=1 $(BIN)/corral evaluate runs/demo runs/demo-mappo
 

@@ -92,7 +92,7 @@ def resolve(
     if isinstance(env, AECEnv | ParallelEnv):
         return _of_object(env)
     if isinstance(env, ZooRules):
-        return _of_others(env)
+        return replace(_of_others(env), text=_text_of(env.make_env))
     if not hasattr(env, "observe"):
         raise TypeError(
             f"{env!r} is no environment, but a {type(env).__name__}: give a name, a module, a "
@@ -114,9 +114,8 @@ def _of_text(text: str, kwargs: dict[str, Any], api: Api | None) -> EnvSource:
 
 
 def _of_function(make: Callable[..., Any], kwargs: dict[str, Any]) -> EnvSource:
-    text = f"{getattr(make, '__module__', '')}:{getattr(make, '__qualname__', '')}"
     called = functools.partial(make, **kwargs) if kwargs else make
-    return _of_maker(called, kwargs, text if _finds(text, make) else None)
+    return _of_maker(called, kwargs, _text_of(make))
 
 
 def _of_maker(
@@ -169,10 +168,10 @@ class _CopyOf:
             ) from error
 
 
-def _finds(text: str, wanted: Any) -> bool:
-    """Return whether module:function finds ``wanted`` in another process, too."""
-    module, _, path = text.partition(":")
+def _text_of(make: Callable[..., Any]) -> str | None:
+    """Return module:function where that finds ``make``, in another process too; else None."""
+    module, path = getattr(make, "__module__", ""), getattr(make, "__qualname__", "")
     found: Any = sys.modules.get(module)
     for part in path.split("."):
         found = getattr(found, part, None)
-    return found is wanted and module != "__main__"
+    return f"{module}:{path}" if found is make and module != "__main__" else None

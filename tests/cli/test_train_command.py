@@ -226,7 +226,7 @@ def entry_of(printed: str, name: str) -> str:
 
 def test_help_says_where_more_is() -> None:
     printed = within("train", "--help")
-    assert "Settings of sb3_ppo:" in printed
+    assert "Settings of mappo:" in printed
     assert "corral train dfaas_v0 --help" in printed
     assert "did you mean 'dfaas_v0'?" in within("train", "dfaas", "--help")
     assert "did you mean 'mappo'?" in " ".join(

@@ -223,7 +223,7 @@ def test_make(name: str) -> None:
 @pytest.mark.parametrize("make", [corral.make, make_rules])
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("dfas_v0", "dfaas_v0"), ("dfaas-v0", "dfaas_v0"), ("dfaas_v1", "dfaas_v0"), ("", None)],
+    [("dfas_v0", "dfaas_v0"), ("dfas-v0", "dfaas_v0"), ("dfaas_v1", "dfaas_v0"), ("", None)],
 )
 def test_unknown_names_are_answered_with_the_nearest(make: Any, name: str, hint: Any) -> None:
     with pytest.raises(UnknownNameError) as raised:
@@ -270,7 +270,7 @@ def test_pettingzoo_makes_them_by_name(name: str) -> None:
 @needs_registry
 def test_registering_twice_changes_nothing() -> None:
     before = dict(pettingzoo.parallel_registry), dict(pettingzoo.aec_registry)
-    registry.register_with_pettingzoo()
+    registry.register()
     assert before == (dict(pettingzoo.parallel_registry), dict(pettingzoo.aec_registry))
     assert "corral/dfaas-v0" in before[0]
 
@@ -279,7 +279,7 @@ def test_without_a_registry_nothing_is_registered(monkeypatch: pytest.MonkeyPatc
     """PettingZoo before 1.27 has none."""
     calls: list[Any] = []
     monkeypatch.setattr(registry, "pettingzoo", SimpleNamespace())
-    registry.register_with_pettingzoo()
+    registry.register()
     monkeypatch.setattr(
         registry,
         "pettingzoo",
@@ -289,7 +289,7 @@ def test_without_a_registry_nothing_is_registered(monkeypatch: pytest.MonkeyPatc
             parallel_registry={},
         ),
     )
-    registry.register_with_pettingzoo()
+    registry.register()
     entry = {"entry_point": "corral.envs.dfaas_v0:parallel_env"}
     assert ("parallel", "corral/dfaas-v0", entry) in calls
 

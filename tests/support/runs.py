@@ -37,7 +37,18 @@ ROLLOUT = 64
 """Env steps of an update under ``SMALL``."""
 
 OPTIONS = (
-    *("--num-envs", "4", "--n-steps", "16", "--batch-size", "64", "--n-epochs", "2"),
+    *(
+        "--trainer",
+        "sb3_ppo",
+        "--num-envs",
+        "4",
+        "--n-steps",
+        "16",
+        "--batch-size",
+        "64",
+        "--n-epochs",
+        "2",
+    ),
     *("--net-arch", "16", "--max-cycles", "30"),
 )
 """``SMALL`` on the command line."""

@@ -85,8 +85,8 @@ MISTAKES: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"held_out": 1.0}, ValueError, "held_out=1.0: give a share"),
     ({"held_out": (0, 20)}, ValueError, "leaves no rows before it"),
     ({"env": PileRules()}, UnsupportedSpaceError, "turn-based"),
-    ({"env": SteadyRules(), "env_kwargs": {"queue": 5}}, ValueError, "not rules"),
-    ({"env": SteadyRules(), "held_out": 0.5}, ValueError, "not rules"),
+    ({"env": SteadyRules(), "env_kwargs": {"queue": 5}}, ValueError, "made already; give its name"),
+    ({"env": SteadyRules(), "held_out": 0.5}, ValueError, "no rows to hold out"),
     ({"env": DfaasRules("edge3")}, ValueError, "'dfaas_v0' and its arguments as env_kwargs="),
 ]
 
@@ -96,7 +96,7 @@ def test_mistakes_are_named_before_a_folder_is_made(
     tmp_path: Path, given: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     out = tmp_path / "run"
-    plain = {"env": "dfaas_v0", "steps": 64, "out": out, **SMALL}
+    plain = {"env": "dfaas_v0", "trainer": "sb3_ppo", "steps": 64, "out": out, **SMALL}
     with pytest.raises(error, match=message):
         train(**{**plain, **given})
     assert not out.exists()
@@ -133,8 +133,8 @@ def test_runs_without_a_folder_get_one_each(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     env = {"trace": small_trace(), "max_cycles": 30}
-    first = train("dfaas_v0", steps=64, env_kwargs=env, seed=2, **SMALL)
-    second = train("dfaas_v0", steps=64, env_kwargs=env, seed=2, **SMALL)
+    given: dict[str, Any] = {"trainer": "sb3_ppo", "env_kwargs": env, "seed": 2, **SMALL}
+    first, second = (train("dfaas_v0", steps=64, **given) for _ in range(2))
     assert first.folder == Path("runs/dfaas_v0-sb3_ppo-seed2")
     assert second.folder == Path("runs/dfaas_v0-sb3_ppo-seed2-2")
     assert weights(first) == weights(second)
@@ -258,7 +258,7 @@ def test_a_trainer_of_another_package(tmp_path: Path, monkeypatch: pytest.Monkey
     )
     assert [row["count"] for row in rows(run)] == ["25.0", "50.0"]
     assert set(run.policies) == {"agent_0", "agent_1"}
-    resumed = corral.resume(run.folder, steps=100, rules=SteadyRules())
+    resumed = corral.resume(run.folder, steps=100, env=SteadyRules())
     assert [row["env_steps"] for row in rows(resumed)] == ["25", "50", "75", "100"]
     with pytest.raises(TypeError, match="did you mean 'stride'"):
         corral.train(SteadyRules(), trainer="count", out=tmp_path / "other", strid=25)
@@ -269,8 +269,8 @@ def test_a_trainer_of_another_package(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_broken_run_of_paid_rules_needs_its_rules(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", updates=1, env=PaidRules())
-    with pytest.raises(RunError, match=r"rules of one's own, paid_v0: .*load_run\(folder, rules\)"):
+    with pytest.raises(RunError, match=r"paid_v0, which no text names: .*load_run\(folder, env="):
         load_run(run.folder)
-    with pytest.raises(RunError, match="trained on paid_v0, the rules given are steady_v0"):
-        resume(run.folder, rules=SteadyRules())
-    assert len(rows(resume(run.folder, rules=PaidRules(), steps=2 * ROLLOUT))) == 2
+    with pytest.raises(RunError, match="trained in paid_v0, and this is steady_v0"):
+        resume(run.folder, env=SteadyRules())
+    assert len(rows(resume(run.folder, env=PaidRules(), steps=2 * ROLLOUT))) == 2

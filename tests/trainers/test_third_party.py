@@ -54,7 +54,7 @@ def test_episodes_begin_anew_when_a_run_goes_on(
 ) -> None:
     rules = zoo_rules(RingEnv)
     run = train_small(rules, tmp_path / "run", updates=2)
-    corral.resume(run.folder, steps=4 * 64, rules=rules)
+    corral.resume(run.folder, steps=4 * 64, env=rules)
     assert "begin new episodes" in capsys.readouterr().err
     assert run.progress["env_steps"].tolist() == [64, 128, 192, 256]
 

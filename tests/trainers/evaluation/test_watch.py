@@ -310,7 +310,7 @@ def test_without_a_display_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -
         ({"out": "nowhere/clip.gif"}, ValueError, "there is no folder nowhere"),
         ({"out": "clip.gif", "text": print}, ValueError, "not both"),
         ({"game": "probe_p01_v0"}, ValueError, "probe_p01_v0 has no pictures to show"),
-        ({"game": ArenaRules(), "width": 3}, ValueError, "need an environment's name, not rules"),
+        ({"game": ArenaRules(), "width": 3}, ValueError, "made already; give its name"),
     ],
 )
 def test_mistakes_are_named(

@@ -121,7 +121,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(
     assert run.stopped_by == signal.SIGINT
     assert len(rows(run)) == 2
     assert everything(run) != everything(whole)
-    resume(run.folder, rules=given.get("env"))
+    resume(run.folder, env=given.get("env"))
     assert everything(run) == everything(whole)
     assert rows(run) == rows(whole)
 

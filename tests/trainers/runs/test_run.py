@@ -263,6 +263,6 @@ def test_policies_are_those_of_the_latest_checkpoint(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", env=PaidRules(), updates=1, anneal=False)
     seen = observations(run)["agent_0"]
     first = run.policies["agent_0"].act(seen, deterministic=True).extra["probabilities"]
-    later = resume(run.folder, rules=PaidRules(), steps=192)
+    later = resume(run.folder, env=PaidRules(), steps=192)
     second = later.policies["agent_0"].act(seen, deterministic=True).extra["probabilities"]
     assert not np.array_equal(first, second)
