@@ -22,7 +22,7 @@ from corral.adapters.sources import EnvLike
 from corral.envs.arguments import nonnegative_int
 from corral.envs.core import Rules
 from corral.envs.registry import REGISTERED, Api
-from corral.errors import CheckpointError, RunError
+from corral.errors import CheckpointError, RunError, UnsupportedSpaceError
 from corral.trainers.base import Content, Trainer, trainer_class, trainer_name
 from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from corral.trainers.runs.env_config import EnvConfig
@@ -137,8 +137,7 @@ def train(
         opponents=played,
         own_trainer=own_trainer,
     )
-    learner = config.make_trainer()  # wrong settings are refused before a folder is made
-    getattr(learner, "check", lambda: None)()
+    learner = _begun(config)  # wrong settings are refused before a folder is made
     run = Run(_empty_folder(out, f"{env_config.env}-{name}-seed{seed}"), config)
     config.write(run.folder)
     with locked(run.folder):
@@ -297,6 +296,20 @@ def _signals() -> Iterator[_Stop]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _begun(config: RunConfig) -> Trainer:
+    """Return the trainer as it begins; a refusal of its spaces names a command that runs."""
+    try:
+        learner = config.make_trainer()
+    except UnsupportedSpaceError as error:
+        env = config.env_config.source or config.env_config.env
+        instead = f"corral train {env} --trainer mappo"
+        if config.trainer in ("mappo", "ippo") or instead in str(error):
+            raise
+        raise UnsupportedSpaceError(f"{error}. What plays it: {instead}") from error
+    getattr(learner, "check", lambda: None)()
+    return learner
 
 
 # --- Parts ---------------------------------------------------------------------------------------

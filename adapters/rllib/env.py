@@ -4,7 +4,7 @@
         PPOConfig()
         .environment(
             RLlibEnv,
-            env_config={"env": "dfaas_v0", "arguments": {"trace": "edge3", "illegal": "raise"}},
+            env_config={"env": "dfaas_v0", "env_kwargs": {"trace": "edge3", "illegal": "raise"}},
             disable_env_checking=True,  # RLlib's check plays without masks
         )
         .callbacks(EpisodeReturns)
@@ -98,7 +98,7 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
     | key | meaning |
     |---|---|
     | ``env`` | a registered name, ``Rules``, or a function that returns a PettingZoo environment |
-    | ``arguments`` | of the environment, where it is given by name |
+    | ``env_kwargs`` | arguments of the environment, where it is given by name |
     | ``max_cycles`` | steps after which a third-party environment is cut; default: never |
     | ``state`` | show the global state; default: False |
     | ``agent_id`` | show which agent it is; default: False |
@@ -125,7 +125,7 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
         self._options = _Options(**options)
         self._in_runner = isinstance(config, EnvContext)
         self._worker = int(getattr(config, "worker_index", 0) or 0)
-        env = _make(self._options.env, self._options.arguments)
+        env = _make(self._options.env, self._options.env_kwargs)
         self.layout = ZooSpec.of(env, self._options.max_cycles)
         self._copy = make_copy(env, self.layout)
         self.possible_agents = list(self.layout.agents)
@@ -300,7 +300,7 @@ class EpisodeReturns(RLlibCallback):  # type: ignore[misc]
 @dataclass(frozen=True)
 class _Options:
     env: Any
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     max_cycles: int | None = None
     state: bool = False
     agent_id: bool = False
@@ -318,9 +318,9 @@ def _indices(which: Array) -> list[int]:
     return found
 
 
-def _make(env: Any, arguments: Mapping[str, Any]) -> Any:
+def _make(env: Any, env_kwargs: Mapping[str, Any]) -> Any:
     """Return the PettingZoo environment that ``env`` stands for."""
-    rules: Any = rules_of(env, arguments)
+    rules: Any = rules_of(env, env_kwargs)
     if isinstance(rules, ZooRules):
         return rules.make_env()
     return ParallelShell(rules) if rules.simultaneous else TurnShell(rules)

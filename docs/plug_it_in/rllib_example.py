@@ -13,7 +13,7 @@ GAME = {"trace": "edge3", "rows": (0, 2822), "max_cycles": 48, "illegal": "raise
 
 def learn(steps, seed):
     """Train one policy for all; what plays: observations of all agents -> actions, greedy."""
-    env = {"env": "dfaas_v0", "arguments": GAME}
+    env = {"env": "dfaas_v0", "env_kwargs": GAME}
     algorithm = (
         PPOConfig()
         .environment(RLlibEnv, env_config=env, disable_env_checking=True)  # it ignores masks

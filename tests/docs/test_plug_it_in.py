@@ -24,14 +24,14 @@ def blocks(text: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize(
-    ("title", "needs"),
-    [
-        ("For frameworks that read infos", "pettingzoo"),
-        ("Gymnasium", "gymnasium"),
-        ("Stable-Baselines3 and sb3-contrib", "stable_baselines3"),
-    ],
-)
+RUN_HERE = {
+    "For frameworks that read infos": "pettingzoo",
+    "Gymnasium": "gymnasium",
+    "Stable-Baselines3 and sb3-contrib": "stable_baselines3",
+}
+
+
+@pytest.mark.parametrize(("title", "needs"), RUN_HERE.items())
 def test_what_needs_no_other_framework_runs(title: str, needs: str, tmp_path: Path) -> None:
     pytest.importorskip(needs)
     (code,) = blocks(section(title))
@@ -45,6 +45,20 @@ def test_all_code_is_python() -> None:
     assert len(blocks(PAGE)) > 6
     for code in blocks(PAGE):
         ast.parse(re.sub(r"^return ", "", code, flags=re.MULTILINE))
+
+
+def test_what_does_not_run_here_says_so() -> None:
+    """Excerpts name their program, and blocks that need another framework its extra."""
+    assert not re.search(r"^```\n(?!$)[^`]*^```$", PAGE.replace("```python", "~~~"), re.MULTILINE)
+    runs = [code for title in RUN_HERE for code in blocks(section(title))]
+    for code in blocks(PAGE):
+        first = code.splitlines()[0]
+        if code in runs:
+            continue
+        if found := re.match(r"# excerpt of (\S+\.py)", first):
+            assert (DOCS / found[1]).exists(), first
+        else:
+            assert re.fullmatch(r"# needs pip install '\.\[\w+\]'", first), first
 
 
 def test_links_and_anchors_lead_somewhere() -> None:

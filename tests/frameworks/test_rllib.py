@@ -38,7 +38,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def made(name: str, **options: Any) -> RLlibEnv:
-    return RLlibEnv({"env": name, "arguments": {**KINDS[name], "illegal": "raise"}, **options})
+    return RLlibEnv({"env": name, "env_kwargs": {**KINDS[name], "illegal": "raise"}, **options})
 
 
 def drawn(seen: Mapping[str, Any], rng: np.random.Generator) -> dict[str, int]:
@@ -173,7 +173,7 @@ def test_agents_that_end_early_have_just_their_own_steps() -> None:
 
 def test_a_cut_beside_an_end() -> None:
     """In probe 9 one agent is cut by the limit where the other's episode ends."""
-    env = RLlibEnv({"env": "probe_p09_v0", "arguments": {"illegal": "raise"}})
+    env = RLlibEnv({"env": "probe_p09_v0", "env_kwargs": {"illegal": "raise"}})
     first, second = episode_of(env, 0).agent_episodes.values()
     assert (first.is_terminated, first.is_truncated) == (False, True)
     assert second.is_terminated
@@ -197,7 +197,7 @@ def test_a_seed_plays_what_pettingzoo_plays() -> None:
 
 def first_look(worker: int, copy: int, seed: int = 7) -> bytes:
     """What copy ``copy`` of runner ``worker`` sees first, seeded as RLlib does."""
-    given = {"env": "dfaas_v0", "arguments": {**KINDS["dfaas_v0"], "illegal": "raise"}}
+    given = {"env": "dfaas_v0", "env_kwargs": {**KINDS["dfaas_v0"], "illegal": "raise"}}
     env = RLlibEnv(EnvContext(given, worker_index=worker))
     seen, _ = env.reset(seed=seed + worker + copy)
     return b"".join(seen[agent]["observation"].tobytes() for agent in seen)
@@ -213,7 +213,7 @@ def test_every_copy_of_every_runner_plays_episodes_of_its_own() -> None:
 
 def test_a_runner_that_is_reset_with_one_seed_again_goes_on() -> None:
     """As RLlib does before each sample of whole episodes."""
-    given = {"env": "dfaas_v0", "arguments": KINDS["dfaas_v0"]}
+    given = {"env": "dfaas_v0", "env_kwargs": KINDS["dfaas_v0"]}
     env = RLlibEnv(EnvContext(given, worker_index=1))
     seen = [env.reset(seed=5)[0]["node_0"]["observation"].tobytes() for _ in range(5)]
     assert len(set(seen)) > 1

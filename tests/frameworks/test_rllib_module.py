@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 
 def made(name: str, **options: Any) -> RLlibEnv:
-    return RLlibEnv({"env": name, "arguments": {"illegal": "raise"}, **options})
+    return RLlibEnv({"env": name, "env_kwargs": {"illegal": "raise"}, **options})
 
 
 def module_of(env: RLlibEnv, agent: str, **config: Any) -> MaskedRLModule:

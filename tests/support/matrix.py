@@ -1,0 +1,42 @@
+"""Every environment with every trainer: what runs, and what is refused with which command."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import corral
+from corral.envs import ENVIRONMENTS, PROBES
+from corral.errors import UnsupportedSpaceError
+
+ENVS = (*ENVIRONMENTS, *PROBES)
+SHORT: dict[str, dict[str, Any]] = {
+    "mappo": {"num_envs": 2, "n_steps": 8, "n_epochs": 1, "n_minibatches": 1},
+    "ippo": {"num_envs": 2, "n_steps": 8, "n_epochs": 1, "n_minibatches": 1},
+    "sb3_ppo": {"num_envs": 2, "n_steps": 8, "n_epochs": 1, "batch_size": 16},
+    "sb3_maskable_ppo": {"num_envs": 2, "n_steps": 8, "n_epochs": 1, "batch_size": 16},
+    "rllib_ppo": {"num_envs": 2, "n_steps": 8, "n_epochs": 1},
+}
+"""Settings of a training that takes a moment; everything else is at its default."""
+
+
+def outcome(env: str, trainer: str, folder: Path) -> str:
+    """Train for 16 env steps. Return "runs", or the command that a refusal names.
+
+    Raises AssertionError for a refusal that names none, or leaves a folder.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            run = corral.train(
+                env, trainer=trainer, steps=16, out=folder, progress=False, **SHORT[trainer]
+            )
+    except UnsupportedSpaceError as error:
+        assert not folder.exists(), f"{env}, {trainer}: refused, but {folder} is there"
+        command = re.search(r"corral train \S+ --trainer \w+", str(error))
+        assert command is not None, f"{env}, {trainer}: {error}"
+        return command[0]
+    assert set(run.policies) == set(run.config.policies)
+    return "runs"

@@ -1,0 +1,30 @@
+"""Every environment runs with every trainer, or is refused with a command that runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from corral.envs import ENVIRONMENTS
+from corral.trainers.base import BUILT_IN
+from support.matrix import ENVS, SHORT, outcome
+
+TRAINERS = [name for name in BUILT_IN if name != "rllib_ppo"]  # see tests/frameworks
+
+
+def test_no_trainer_is_left_out() -> None:
+    assert set(SHORT) == set(BUILT_IN)
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+@pytest.mark.parametrize("env", ENVS)
+def test_it_runs_or_names_what_runs(env: str, trainer: str, tmp_path: Path) -> None:
+    pytest.importorskip(BUILT_IN[trainer].needs[0])
+    said = outcome(env, trainer, tmp_path / "run")
+    if trainer in ("mappo", "ippo"):
+        assert said == "runs"
+    elif said != "runs":
+        assert said == f"corral train {env} --trainer mappo"
+    elif env in ENVIRONMENTS:
+        assert ENVIRONMENTS[env].simultaneous
