@@ -2,8 +2,8 @@
 
     python benchmarks/matrix.py
 
-Those of rllib_ppo need an environment of their own (`pip install '.[rllib]'`); where Ray is missing they
-are marked so.
+Those of rllib_ppo need an environment of their own (`pip install '.[rllib]'`); where Ray is
+missing they are marked so.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> None:
     lines = [
         "# Every environment with every trainer",
         "",
-        "`python benchmarks/matrix.py`: short trainings, 16 env steps and small rollouts, all else at",
+        "`python benchmarks/matrix.py`: short trainings, 16 env steps, small rollouts, all else at",
         "its default. A refusal comes before a folder is made, and names the command in the table.",
         "",
         "| environment | " + " | ".join(SHORT) + " |",

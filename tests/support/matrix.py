@@ -27,6 +27,7 @@ def outcome(env: str, trainer: str, folder: Path) -> str:
 
     Raises AssertionError for a refusal that names none, or leaves a folder.
     """
+    refusal = ""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -34,9 +35,11 @@ def outcome(env: str, trainer: str, folder: Path) -> str:
                 env, trainer=trainer, steps=16, out=folder, progress=False, **SHORT[trainer]
             )
     except UnsupportedSpaceError as error:
+        refusal = str(error)
+    if refusal:
         assert not folder.exists(), f"{env}, {trainer}: refused, but {folder} is there"
-        command = re.search(r"corral train \S+ --trainer \w+", str(error))
-        assert command is not None, f"{env}, {trainer}: {error}"
+        command = re.search(r"corral train \S+ --trainer \w+", refusal)
+        assert command is not None, f"{env}, {trainer}: {refusal}"
         return command[0]
     assert set(run.policies) == set(run.config.policies)
     return "runs"
