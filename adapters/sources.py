@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 from pettingzoo import AECEnv, ParallelEnv
 
@@ -34,7 +34,9 @@ from corral.envs.shells import plain_shell
 
 __all__ = ["EnvLike", "EnvSource", "resolve", "rules_of"]
 
-EnvLike = str | ModuleType | Callable[..., Any] | AECEnv | ParallelEnv | Rules[Any] | ZooRules
+EnvLike: TypeAlias = (
+    str | ModuleType | Callable[..., Any] | AECEnv | ParallelEnv | Rules[Any] | ZooRules
+)
 """A name (see ``corral.envs.registry``), a module, a function that makes an environment, a
 PettingZoo environment, or rules."""
 
