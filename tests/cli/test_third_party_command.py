@@ -1,0 +1,61 @@
+"""corral train, evaluate and check in environments of others, named as text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pettingzoo
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra mappo")
+
+from support.command import within
+
+RING = "support.zoo_envs:RingEnv"
+SMALL = ("--steps", "64", "--num-envs", "2", "--n-steps", "16", "--n-epochs", "1")
+
+
+def test_a_run_remembers_what_it_was_trained_in(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert f"Run: {run}" in within("train", RING, *SMALL, "--out", run)
+    config = json.loads((run / "config.json").read_text())
+    assert (config["env"], config["source"], config["env_kwargs"]) == ("ring_v0", RING, {})
+    # Nothing is imported because a file names it.
+    told = within("evaluate", run, code=2)
+    assert f"--env {RING}" in " ".join(told.split())
+    printed = within("evaluate", run, "--env", RING, "--episodes", "4")
+    assert "mappo, greedy" in printed
+    resumed = within("train", RING, "--resume", run, "--steps", "128")
+    assert "128 env steps" in resumed
+
+
+def test_arguments_and_the_interface_are_remembered_too(tmp_path: Path) -> None:
+    if not hasattr(pettingzoo, "register"):
+        pytest.skip("PettingZoo before 1.27 has no registry")
+    pytest.importorskip("pygame", reason="PettingZoo's classic games need it")
+    run, game = tmp_path / "run", "classic/rps-v2"
+    api = ("--api", "aec", "--arg", "max_cycles=3")
+    within("train", game, *api, *SMALL, "--out", run)
+    config = json.loads((run / "config.json").read_text())
+    assert config["source"] == game
+    assert (config["api"], config["env_kwargs"]) == ("aec", {"max_cycles": 3})
+    printed = within("evaluate", run, "--env", game, "--episodes", "4")
+    assert "mappo, greedy" in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("train", "support.zoo_envs:RingEnv", "--arg", "sides=3"), "unexpected keyword argument"),
+        (("train", "classic/no_such-v3"), "no environment of PettingZoo named"),
+        (("train", "no_such_module:env"), "give module:function, or an id such as"),
+        (("train", "arena_v0", "--arg", "width=3"), "give --name value for corral's own"),
+        (("train", "arena_v0", "--api", "aec"), "give --name value for corral's own"),
+        (("check", "support.zoo_envs:RingEnv", "--api", "both"), 'give "parallel" or "aec"'),
+    ],
+)
+def test_mistakes_are_named(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    out = ("--out", tmp_path / "run") if words[0] == "train" else ()
+    assert message in " ".join(within(*words, *out, code=2).split())
+    assert not (tmp_path / "run").exists()
