@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import signal
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +24,15 @@ from corral.cli.options import (
     train_options,
     value_of,
 )
-from corral.cli.output import check_new, out, progress_bar, reported, show_replay, show_table
+from corral.cli.output import (
+    RESULTS,
+    check_new,
+    out,
+    progress_bar,
+    reported,
+    show_replay,
+    show_table,
+)
 
 if TYPE_CHECKING:
     from corral.trainers.runs.run import Run
@@ -56,6 +66,13 @@ def train(
             help="Env steps over all environments together, in whole rollouts; default: 100000."
         ),
     ] = None,
+    horizon: Annotated[
+        int | None,
+        typer.Option(
+            help="Env steps that are planned in all, where --steps is a first portion: what is "
+            "annealed ends there. Default: --steps."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same weights.")] = 0,
     held_out: Annotated[
         str | None,
@@ -87,10 +104,20 @@ def train(
     resume: Annotated[
         Path | None, typer.Option(help="Go on with the run in this folder instead.")
     ] = None,
+    stretch: Annotated[
+        bool,
+        typer.Option(
+            "--stretch",
+            help="With --resume and --steps: plan anew, so that what is annealed ends at --steps.",
+        ),
+    ] = False,
     checkpoint_every: Annotated[
         int | None, typer.Option(help="Env steps between checkpoints; default: a tenth.")
     ] = None,
-    keep: Annotated[int, typer.Option(help="Checkpoints to keep, besides the best.")] = 3,
+    keep: Annotated[
+        str | None,
+        typer.Option(help="Checkpoints to keep, besides the best: a number, or all; default: 3."),
+    ] = None,
 ) -> None:
     """Train a team, and leave a run behind: weights, checkpoints, progress.
 
@@ -105,7 +132,9 @@ def train(
         theirs = third_party_rules(env, arg or [])
     elif arg:
         raise ValueError("--arg is for module:function; give --name value for environments of ours")
-    saving: dict[str, Any] = {"checkpoint_every": checkpoint_every, "keep": keep, "progress": True}
+    saving: dict[str, Any] = {"checkpoint_every": checkpoint_every, "progress": True}
+    if keep is not None:
+        saving["keep"] = int(keep) if keep.isdigit() else keep
     if resume is not None:
         fixed = [env] if env is not None and theirs is None else []
         fixed += context.args[:1]
@@ -113,15 +142,22 @@ def train(
         fixed += [option.opts[0] for option in own if _is_given(context, option.name)]
         if fixed:
             raise ValueError(f"--resume goes on with what the run is; leave out {fixed[0]}")
-        run = training.resume(resume, steps=steps, rules=theirs, **saving)
+        begin = functools.partial(
+            training.resume, resume, steps=steps, stretch=stretch, rules=theirs, **saving
+        )
+        run = _interruptible(begin)
     else:
+        if stretch:
+            raise ValueError("--stretch is for --resume")
         if env is None or env.startswith("-"):
             raise ValueError("name an environment (see corral envs), or a run with --resume")
         with named_as_options(env, trainer):
-            run = training.train(
+            begin = functools.partial(
+                training.train,
                 env if theirs is None else theirs,
                 trainer=trainer,
                 steps=100_000 if steps is None else steps,
+                horizon=horizon,
                 seed=seed,
                 held_out=_held_out(held_out),
                 policies=_mapping(policies),  # type: ignore[arg-type]  # train() checks it
@@ -131,13 +167,23 @@ def train(
                 **saving,
                 **train_options(context, env, trainer),
             )
+            run = _interruptible(begin)
     _summarize(run)
-    if run.stopped_by is not None:
-        raise typer.Exit(128 + run.stopped_by)  # as shells have it: not done, and why
 
 
-FIXED = ["trainer", "seed", "held_out", "policies", "policies_to_train", "opponent", "out_dir"]
+FIXED = [
+    *("trainer", "horizon", "seed", "held_out"),
+    *("policies", "policies_to_train", "opponent", "out_dir"),
+]
 """Options that a run keeps once it was begun."""
+
+
+def _interruptible(begin: Callable[[], Run]) -> Run:
+    """Return the run of ``begin``; Ctrl-C, which says itself what was saved, ends the command."""
+    try:
+        return begin()
+    except KeyboardInterrupt:
+        raise typer.Exit(128 + signal.SIGINT) from None  # as shells have it: not done, and why
 
 
 def _is_given(context: typer.Context, name: str) -> bool:
@@ -147,6 +193,7 @@ def _is_given(context: typer.Context, name: str) -> bool:
 
 def _summarize(run: Run) -> None:
     from corral.trainers.evaluation.zero_sum import is_zero_sum
+    from corral.trainers.runs.run import load_run
 
     progress, task = run.progress, run.config.env_config
     last = progress.iloc[-1]
@@ -171,6 +218,9 @@ def _summarize(run: Run) -> None:
                 f"{what} of the last 100 episodes: {returns.iloc[-1]:.4g} "
                 f"(at first {returns.iloc[0]:.4g})"
             )
+    if run.best_by is not None:
+        best = load_run(f"{run.folder}@best", task.own_rules)
+        out.print(f"@best is {best.source()}")
     out.print(f"Run: {run.folder}", soft_wrap=True)
     out.print(f"Judge it: corral evaluate {run.folder}", soft_wrap=True)
 
@@ -181,7 +231,11 @@ def _summarize(run: Run) -> None:
 @reported
 def evaluate(
     runs: Annotated[
-        list[Path], typer.Argument(help="The folder of a run, and of others to judge beside it.")
+        list[Path],
+        typer.Argument(
+            help="The folder of a run, and of others to judge beside it. RUN@best, RUN@latest and "
+            "RUN@N (env steps) are its checkpoints, RUN@0 is the run as it began."
+        ),
     ],
     policies: Annotated[
         str | None,
@@ -210,6 +264,9 @@ def evaluate(
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Folder of the report; default: the run's.")
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a report in the folder of --out.")
+    ] = False,
 ) -> None:
     """Judge a run, greedy and sampled, beside random, the reference policies and the optimum.
 
@@ -218,14 +275,16 @@ def evaluate(
     """
     from corral.data import load_trace
     from corral.trainers.evaluation.judge import evaluate as judge
-    from corral.trainers.evaluation.judge import judge_of
+    from corral.trainers.evaluation.judge import judge_of, run_labels
     from corral.trainers.evaluation.tables import tables
     from corral.trainers.runs.run import load_run
 
     theirs: Any = None if env is None else third_party_rules(env, arg or [])
     loaded, *others = (load_run(run, theirs) for run in runs)
-    folder = loaded.folder if out_dir is None else out_dir
-    check_new(folder, folder=True)
+    folder = loaded.results if out_dir is None else out_dir
+    own = folder.resolve() == loaded.results.resolve()  # its results are made anew
+    check_new(folder, folder=True, files=RESULTS, overwrite=overwrite or own)
+    replaced = [name for name in RESULTS if (folder / name).exists()]
     load = loaded.config.env_config.trace if trace is None else load_trace(trace)
     options: dict[str, Any] = {
         "trace": None if trace is None else load,
@@ -239,6 +298,11 @@ def evaluate(
     plan: dict[str, Any] = {"beside": others, "episodes": episodes, "seed": seed, "out": folder}
     with progress_bar() as show:
         result = judge(loaded, progress=show, **plan, **options)
+    for label, run in run_labels([loaded, *others]).items():
+        if run.at is not None:
+            out.print(f"{label} is {run.source()}.", soft_wrap=True)
+    if replaced:
+        out.print(f"Replaced in {folder}: {', '.join(replaced)}", soft_wrap=True, style="dim")
     if (replay := result.replay) is not None:
         show_replay(replay)
         low, high = loaded.config.env_config.env_kwargs["rows"]

@@ -78,7 +78,8 @@ def everything(run: Run | Path) -> dict[str, Any]:
     content = kept(run)
     told = {name: value for name, value in content.documents.items() if name != "progress"}
     statistics = dict(content.documents["progress"])
-    del statistics["wall_s"], statistics["best"]  # a stop is one more look at what is best
+    for name in ("wall_s", "best", "best_by"):  # a stop is one more look at what is best
+        del statistics[name]
     arrays = {
         f"{file}.{name}": (array.dtype.str, array.shape, array.tobytes())
         for file, found in content.arrays.items()
@@ -222,7 +223,7 @@ def warm_up(place: Path, trace: str) -> None:
     assert tensorboard.SummaryWriter
     task = EnvConfig.of("dfaas_v0", {"trace": trace})
     everyone = dict.fromkeys(task.rules().agents, "shared")
-    RunConfig(task, "sb3_ppo", {}, 0, 1, everyone, ("shared",), {}).make_trainer()
+    RunConfig(task, "sb3_ppo", {}, 0, 1, everyone, ("shared",), {}, 1).make_trainer()
 
 
 def alone(call: str, **arguments: Any) -> Any:
