@@ -218,14 +218,8 @@ def test_replay_says_which_rows_a_run_has_seen(run: Run, tmp_path: Path) -> None
     assert load is not None
     write_trace(load, tmp_path / "loads.csv")
     low, high = run.config.env_config.env_kwargs["rows"]
-    arguments = [
-        "replay",
-        tmp_path / "loads.csv",
-        "--policies",
-        run.folder,
-        "--out",
-        tmp_path / "o",
-    ]
+    words = ["replay", tmp_path / "loads.csv", "--policies", run.folder]
+    arguments = [*words, "--out", tmp_path / "o", "--overwrite"]
     said = f"was trained on rows {low}:{high} of this load"
     assert said in within(*arguments)
     assert said in within(*arguments, "--rows", f"{high - 1}:{high + 1}")

@@ -171,24 +171,9 @@ def test_a_damaged_config_never_ends_in_anything_but_an_error_of_corral(run_fold
             raise AssertionError(f"{what}: {error!r}") from error
         loaded.append(what)
     # What a run plays does not hang on these.
-    harmless = (
-        "seed",
-        "steps",
-        "horizon",
-        "keep",
-        "versions",
-        "held_out",
-        "policies_to_train",
-        "settings/gamma",
-    )
-    harmless = (
-        *harmless,
-        "settings/gamma",
-        "env_kwargs/queue",
-        "env_kwargs/rows",
-        "settings/num_envs",
-    )
-    harmless = (*harmless, "env_kwargs/trace/name", "held_out/rows")
+    harmless = ("seed", "steps", "horizon", "keep", "versions", "held_out", "policies_to_train")
+    harmless = (*harmless, "settings/gamma", "settings/num_envs", "env_kwargs/queue")
+    harmless = (*harmless, "env_kwargs/rows", "env_kwargs/trace/name", "held_out/rows")
     assert [what for what in loaded if not what.startswith(harmless)] == []
 
 
