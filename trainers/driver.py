@@ -248,7 +248,7 @@ def _drive(
     every = checkpoint_every or max(1, run.config.steps // CHECKPOINTS_PER_RUN)
     log = Log(run.folder / PROGRESS, run.folder / "tensorboard", updates=statistics.updates)
     bar = Bar(run.config.steps, visible=sys.stderr.isatty() if progress is None else progress)
-    done = saved = learner.env_steps
+    begun = done = saved = learner.env_steps
     try:
         with stop_signals() as stop:
             clock = time.perf_counter()
@@ -269,6 +269,8 @@ def _drive(
         bar.close()
         log.close()
         learner.close()
+    if not stop.is_set() and learner.env_steps == begun:
+        _say(run.folder, f"has played its {begun:,} env steps already; --steps goes on to more")
     if stop.is_set():
         print(
             f"corral: stopped at {done:,} of {run.config.steps:,} env steps; saved in {run.folder}."

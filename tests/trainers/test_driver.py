@@ -213,10 +213,14 @@ def test_over_supersuit_episodes_begin_anew_and_a_line_says_so(
     assert [row["env_steps"] for row in rows(run)] == ["64", "128", "192"]
 
 
-def test_resuming_a_finished_run_changes_nothing(tmp_path: Path) -> None:
+def test_resuming_a_finished_run_changes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = small_run(tmp_path / "run")
     files = {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()}
+    capsys.readouterr()
     resume(run.folder)
+    assert "has played its 192 env steps already; --steps goes on" in capsys.readouterr().err
     for path, content in files.items():
         assert path.read_bytes() == content
     assert {path for path in run.folder.rglob("*") if path.is_file()} == set(files)
