@@ -193,7 +193,7 @@ def _is_given(context: typer.Context, name: str) -> bool:
 
 def _summarize(run: Run) -> None:
     from corral.trainers.evaluation.zero_sum import is_zero_sum
-    from corral.trainers.runs.run import load_run
+    from corral.trainers.runs.run import Run
 
     progress, task = run.progress, run.config.env_config
     last = progress.iloc[-1]
@@ -219,8 +219,7 @@ def _summarize(run: Run) -> None:
                 f"(at first {returns.iloc[0]:.4g})"
             )
     if run.best_by is not None:
-        best = load_run(f"{run.folder}@best", task.own_rules)
-        out.print(f"@best is {best.source()}")
+        out.print(f"@best is {Run(run.folder, run.config, 'best').source()}")
     out.print(f"Run: {run.folder}", soft_wrap=True)
     out.print(f"Judge it: corral evaluate {run.folder}", soft_wrap=True)
 
@@ -284,7 +283,7 @@ def evaluate(
     folder = loaded.results if out_dir is None else out_dir
     own = folder.resolve() == loaded.results.resolve()  # its results are made anew
     check_new(folder, folder=True, files=RESULTS, overwrite=overwrite or own)
-    replaced = [name for name in RESULTS if (folder / name).exists()]
+    before = _written(folder)
     load = loaded.config.env_config.trace if trace is None else load_trace(trace)
     options: dict[str, Any] = {
         "trace": None if trace is None else load,
@@ -301,7 +300,8 @@ def evaluate(
     for label, run in run_labels([loaded, *others]).items():
         if run.at is not None:
             out.print(f"{label} is {run.source()}.", soft_wrap=True)
-    if replaced:
+    after = _written(folder)
+    if replaced := [name for name in before if after.get(name) != before[name]]:
         out.print(f"Replaced in {folder}: {', '.join(replaced)}", soft_wrap=True, style="dim")
     if (replay := result.replay) is not None:
         show_replay(replay)
@@ -313,6 +313,12 @@ def evaluate(
     for part in tables(result, loaded.config.env_config.rules()):
         out.print(part, style="dim") if isinstance(part, str) else show_table(part)
     out.print(f"Results: {folder / 'results.json'}", soft_wrap=True)
+
+
+def _written(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return which results are in a folder, and what tells each from another of its name."""
+    found = {name: folder / name for name in RESULTS if (folder / name).exists()}
+    return {name: (p.stat().st_ino, p.stat().st_mtime_ns) for name, p in found.items()}
 
 
 # --- Values of options ---------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import csv
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -201,8 +200,7 @@ def go_on(place: Path, trace: str, updates: int) -> None:
         if (place / "config.json").exists():
             resume(place, checkpoint_every=1)
         else:
-            # A kill while the folder was made left no run, and a folder in use is refused.
-            shutil.rmtree(place, ignore_errors=True)
+            # A kill while the folder was made left no run, and nothing that blocks the next.
             env = {"trace": trace, "max_cycles": 30}
             small_run(place, updates=updates, env_kwargs=env, seed=4, checkpoint_every=1)
         code = 0

@@ -75,21 +75,23 @@ def begun_folder(out: str | Path | None, name: str) -> Iterator[Path]:
     else:
         folder = Path(out)
         made = _claimed(folder)
-    failed = False
+    begun, cleared = False, False
     try:
         with locked(folder):
             _require_unused(folder)  # now that nobody else can begin there
             _clear(folder)
             try:
                 yield folder
+                begun = True
             except BaseException:
-                failed = not (folder / PROGRESS).exists()
-                if failed:
+                begun = (folder / PROGRESS).exists()
+                if not begun:
                     _clear(folder, lock=os.name != "nt")  # there it cannot be removed yet
+                    cleared = True
                 raise
     finally:
-        if failed:
-            if os.name == "nt":
+        if not begun:
+            if cleared and os.name == "nt":
                 (folder / LOCK).unlink(missing_ok=True)
             for each in made:
                 with contextlib.suppress(OSError):  # others may have come in

@@ -174,6 +174,18 @@ def test_a_config_that_cannot_be_written_leaves_no_folder(
     assert everything_in(tmp_path) == []
 
 
+def test_a_folder_that_cannot_be_locked_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr("corral.trainers.runs.folders.FileLock", refuse)
+    with pytest.raises(OSError, match="not implemented"):
+        small_run(tmp_path / "deep" / "run")
+    assert everything_in(tmp_path) == []
+
+
 def test_a_run_that_fails_after_an_update_stays(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="has gone"):
         small_run(tmp_path / "run", env=RaisingLater())
