@@ -25,11 +25,12 @@ import torch
 from benchmarl.algorithms import MappoConfig
 from benchmarl.experiment import Experiment, ExperimentConfig
 from benchmarl.models.mlp import MlpConfig
-from common import machine, save, trained
+from common import machine, save
 from mpe2 import simple_spread_v3
 from tensordict import TensorDict
 from torchrl.envs import ExplorationType, set_exploration_type
 
+import corral
 from corral.adapters import make_zoo_batch, zoo_rules
 from corral.adapters.torchrl.benchmarl import CorralTask
 from corral.envs.policy import Decision, RandomPolicy
@@ -80,7 +81,7 @@ def spread() -> Any:
 def ours(game: str, steps: int, seed: int) -> tuple[dict[str, Any], Seconds]:
     with tempfile.TemporaryDirectory() as folder:
         began = clocks()
-        run = trained(
+        run = corral.train(
             game if game == "dfaas_v0" else zoo_rules(spread),
             trainer="mappo",
             steps=steps,

@@ -28,21 +28,13 @@ Step = Callable[[], int]
 """Plays on for a moment, and returns how many env steps that was."""
 
 
-def trained(env: Any, **options: Any) -> Any:
-    """Return the run of ``corral.train``; a Ctrl-C ends the benchmark, not one of its runs."""
-    import corral
-
-    run = corral.train(env, **options)
-    if run.stopped_by is not None:
-        raise SystemExit(128 + run.stopped_by)
-    return run
-
-
 @contextmanager
 def temporary_run(env: Any, **options: Any) -> Iterator[Any]:
     """Train, and remove the run's folder at the end of the block."""
+    import corral
+
     with tempfile.TemporaryDirectory() as folder:
-        yield trained(env, out=Path(folder) / "run", **options)
+        yield corral.train(env, out=Path(folder) / "run", **options)
 
 
 def random_batch(env: str, num_envs: int, **env_kwargs: Any) -> Step:

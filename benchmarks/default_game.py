@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import RESULTS, machine, save, trained
+from common import RESULTS, machine, save
 
 import corral
 from corral.data import Trace
@@ -39,7 +39,7 @@ FIXED_STEPS = 30_000
 
 def on_edge3(trainer: str, seed: int, folder: Path) -> dict[str, Any]:
     began = time.perf_counter()
-    run = trained("dfaas_v0", trainer=trainer, steps=STEPS, seed=seed, out=folder)
+    run = corral.train("dfaas_v0", trainer=trainer, steps=STEPS, seed=seed, out=folder)
     seconds = time.perf_counter() - began  # of all of it: imports, checkpoints, and training
     result = corral.evaluate(run, references=["overflow/equal", "random/equal"])
     shares = {score.mode: score for score in result if score.mode}
@@ -65,7 +65,7 @@ def fixed_trace() -> Trace:
 
 def on_fixed_loads(trainer: str, seed: int, folder: Path) -> dict[str, Any]:
     env = {"trace": fixed_trace()}
-    run = trained(
+    run = corral.train(
         "dfaas_v0", trainer=trainer, steps=FIXED_STEPS, seed=seed, env_kwargs=env, out=folder
     )
     return greedy_on_fixed_loads(run)

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import TRACES, machine, save, trained
+from common import TRACES, machine, save
 from reference_policies import HARD, seeds_table, table
 
 import corral
@@ -152,7 +152,7 @@ def main() -> None:
                 own = runs / f"{team}-{seed}"
                 if not finished(own):
                     shutil.rmtree(own, ignore_errors=True)
-                    trained(
+                    corral.train(
                         "dfaas_v0",
                         steps=STEPS,
                         seed=seed,

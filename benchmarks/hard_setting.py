@@ -18,9 +18,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import machine, save, trained
+from common import machine, save
 from reference_policies import HARD, nasa_nodes, seeds_table, table
 
+import corral
 from corral.envs.dfaas_v0.baselines import PAIRS
 from corral.trainers.evaluation.judge import players
 from corral.trainers.loads.replay import replay
@@ -52,7 +53,7 @@ def main() -> None:
         for trainer in wanted:
             for seed in SEEDS:
                 began = time.perf_counter()
-                run = trained(
+                run = corral.train(
                     "dfaas_v0",
                     trainer=trainer,
                     steps=STEPS,

@@ -14,7 +14,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -103,7 +102,6 @@ def tried(name: str, folder: Path) -> dict[str, Any]:
         if (killed / "config.json").exists():
             process = started(GO_ON.format(folder=str(killed)))
         else:  # killed before there was anything to go on with
-            shutil.rmtree(killed, ignore_errors=True)
             process = started(BEGIN.format(folder=str(killed), **names))
     assert process.wait() == 0
     return {

@@ -15,8 +15,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-from common import machine, save, trained
+from common import machine, save
 
+import corral
 from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint
 from corral.trainers.runs.run import CHECKPOINTS, Run
 
@@ -27,7 +28,9 @@ TRAINERS = ("sb3_ppo", "sb3_maskable_ppo")
 
 def timed(trainer: str, vec_env: str, folder: Path) -> tuple[float, Run]:
     began = time.perf_counter()
-    run = trained("dfaas_v0", trainer=trainer, steps=STEPS, seed=0, vec_env=vec_env, out=folder)
+    run = corral.train(
+        "dfaas_v0", trainer=trainer, steps=STEPS, seed=0, vec_env=vec_env, out=folder
+    )
     return time.perf_counter() - began, run
 
 

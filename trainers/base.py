@@ -46,6 +46,7 @@ class Update:
     episodes: Sequence[Episode]  # that ended in the rollout
     metrics: dict[str, float]  # losses and the like; the same names at every update
     seconds: dict[str, float]  # spent in "env", "inference", "learning"
+    rewards: Mapping[str, float] | None = None  # agent -> its mean reward per env step of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +102,10 @@ class Trainer(Protocol):
         policies_to_train: Sequence[str],
         steps: int,
     ) -> None:
-        """``policies`` names each agent's policy; those not to train only play."""
+        """``policies`` names each agent's policy; those not to train only play.
+
+        ``steps``: env steps that are planned; what is annealed ends there, and stays at its end.
+        """
 
     @property
     def env_steps(self) -> int:
@@ -118,8 +122,11 @@ class Trainer(Protocol):
         """True where ``load`` restores the very moment; else episodes begin anew."""
         ...
 
-    def learn(self) -> Iterator[Update]:
-        """Train to the given number of env steps, and yield after each update."""
+    def learn(self, steps: int | None = None) -> Iterator[Update]:
+        """Train until ``steps`` env steps are played, and yield after each update.
+
+        Default: all that are planned. In whole rollouts: as many as fit, at least one.
+        """
         ...
 
     def save(self) -> Content:

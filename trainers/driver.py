@@ -6,16 +6,13 @@ decision = run.policies["node_0"].act(observation, deterministic=True)
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import re
 import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any, Literal
 
 from corral.adapters.sources import EnvLike
@@ -24,19 +21,13 @@ from corral.envs.core import Rules
 from corral.envs.registry import REGISTERED, Api
 from corral.errors import CheckpointError, RunError, UnsupportedSpaceError
 from corral.trainers.base import Content, Trainer, trainer_class, trainer_name
+from corral.trainers.evaluation.zero_sum import is_zero_sum
 from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from corral.trainers.runs.env_config import EnvConfig
-from corral.trainers.runs.files import locked, new_folder
+from corral.trainers.runs.folders import begun_folder, locked
 from corral.trainers.runs.log import Bar, Log, Statistics
-from corral.trainers.runs.run import (
-    CHECKPOINTS,
-    CONFIG,
-    PROGRESS,
-    Run,
-    RunConfig,
-    load_run,
-    versions,
-)
+from corral.trainers.runs.run import CHECKPOINTS, PROGRESS, Run, RunConfig, load_run, versions
+from corral.trainers.runs.signals import stop_signals
 from corral.trainers.settings import make_settings
 
 __all__ = ["resume", "train"]
@@ -55,6 +46,7 @@ def train(
     *,
     trainer: str | type[Trainer] = "mappo",
     steps: int = 100_000,
+    horizon: int | None = None,
     seed: int = 0,
     env_kwargs: Mapping[str, Any] | None = None,
     api: Api | None = None,
@@ -64,14 +56,14 @@ def train(
     opponents: Mapping[str, str] | None = None,
     out: str | Path | None = None,
     checkpoint_every: int | None = None,
-    keep: int = 3,
+    keep: int | Literal["all"] = 3,
     progress: bool | None = None,
     **settings: Any,
 ) -> Run:
     """Train the agents of an environment.
 
-    SIGINT (Ctrl-C) ends training after the update under way, and SIGTERM the whole process; either
-    way the run is saved first. ``Run.stopped_by`` tells a script that it was.
+    SIGINT (Ctrl-C) ends training after the update under way: the run is saved, and
+    KeyboardInterrupt is raised. SIGTERM ends the process in the same way.
 
     Args:
         env: a name or id, module:function, a module, a function that makes an environment, or an
@@ -79,6 +71,9 @@ def train(
         trainer: a name of ``corral.trainers.trainers()``, or a class of that kind.
         steps: env steps, over all environments together. They are played in whole rollouts: as many
             as fit, at least one.
+        horizon: env steps that are planned in all, where ``steps`` is the first portion of them:
+            what is annealed (learning rate, entropy bonus) ends there. Default: ``steps``. See
+            ``resume``.
         seed: of everything that is drawn; the same seed gives the same weights.
         env_kwargs: arguments of the environment.
         api: "parallel" or "aec", for an environment of others that has both.
@@ -94,15 +89,18 @@ def train(
         out: the run's folder, empty or new; default: one in ``runs``.
         checkpoint_every: env steps between checkpoints; default: a tenth of ``steps``. There is
             always one at the end.
-        keep: how many of the latest checkpoints to keep; the best is kept besides.
+        keep: how many of the latest checkpoints to keep, or "all"; the best is kept besides.
         progress: show it on stderr; default: where stderr is a terminal.
         settings: of the trainer; those left out come from the environment's entry in
             ``corral.envs.registry``, else from the trainer.
 
     Raises UnknownNameError, MissingExtraError, TypeError for unknown settings, ValueError for
-    values out of range, RunError for a folder in use, and what the environment raises.
+    values out of range, RunError for a folder in use, and what the environment raises. A run that
+    fails before its first update leaves no folder behind.
     """
     nonnegative_int("steps", steps, least=1)
+    if horizon is not None and nonnegative_int("horizon", horizon) < steps:
+        raise ValueError(f"horizon={horizon}: give {steps} or more, which are to be played first")
     nonnegative_int("seed", seed)
     _check_saving(checkpoint_every, keep)
     name = trainer_name(trainer)
@@ -131,6 +129,8 @@ def train(
         settings=vars(make_settings(kind, {**suited, **settings})),
         seed=seed,
         steps=steps,
+        horizon=steps if horizon is None else horizon,
+        keep=keep,
         policies={agent: everybody[agent] for agent in agents},
         policies_to_train=_learning(policies_to_train, learned),
         versions=versions(learning=True),
@@ -138,11 +138,10 @@ def train(
         own_trainer=own_trainer,
     )
     learner = _begun(config)  # wrong settings are refused before a folder is made
-    run = Run(_empty_folder(out, f"{env_config.env}-{name}-seed{seed}"), config)
-    config.write(run.folder)
-    with locked(run.folder):
-        statistics = Statistics(config.policies, played)
-        return _drive(run, learner, statistics, checkpoint_every, keep, progress)
+    with begun_folder(out, f"{env_config.env}-{name}-seed{seed}") as folder:
+        run = Run(folder, config)
+        config.write(folder)
+        return _drive(run, learner, _statistics(run), checkpoint_every, progress)
 
 
 def resume(
@@ -153,41 +152,79 @@ def resume(
     api: Api | None = None,
     trainer: type[Trainer] | None = None,
     steps: int | None = None,
+    stretch: bool = False,
     checkpoint_every: int | None = None,
-    keep: int = 3,
+    keep: int | Literal["all"] | None = None,
     progress: bool | None = None,
 ) -> Run:
     """Go on with a run from its latest checkpoint, to ``steps`` env steps in all.
 
     Default: the steps it was begun with. Over Batch it then goes on bit for bit as if it had never
-    stopped (more steps than planned stretch an annealed learning rate). Where episodes begin anew
-    instead, a line on stderr says so; and also where the run was killed before its first
-    checkpoint, and all begins anew.
+    stopped. Beyond the steps that were planned (``horizon`` of ``train``), what is annealed stays
+    at its end; with ``stretch`` the plan is made anew, to end at ``steps``.
+
+    ``keep`` replaces what ``train`` was told. A line on stderr says so where episodes begin anew;
+    where the run was killed before its first checkpoint, and all begins anew; beyond the plan; and
+    where versions or torch's threads are others than those that the run was begun with.
 
     ``env`` and what follows, ``trainer``: see ``load_run``. Raises RunError, where another process
-    trains it too, and CheckpointError.
+    or thread trains it too, and CheckpointError; KeyboardInterrupt as ``train`` does.
     """
-    _check_saving(checkpoint_every, keep)
+    _check_saving(checkpoint_every, 1 if keep is None else keep)
     run = load_run(folder, env, env_kwargs=env_kwargs, api=api, trainer=trainer)
+    if run.at not in (None, "latest"):
+        raise RunError(
+            f"{run.name}: a run goes on from its latest checkpoint alone; give {run.folder}"
+        )
+    if keep is not None:
+        run.config = dataclasses.replace(run.config, keep=keep)
     if steps is not None:
         nonnegative_int("steps", steps, least=1)
-        run.config = dataclasses.replace(run.config, steps=steps)
+        horizon = steps if stretch else run.config.horizon
+        run.config = dataclasses.replace(run.config, steps=steps, horizon=horizon)
+    elif stretch:
+        raise ValueError("stretch plans a run anew, to end at steps=; give that too")
     with locked(run.folder):
         learner = run.begun()
-        statistics = Statistics(run.config.policies, run.config.opponents)
+        statistics = _statistics(run)
         # What a kill left half written is hidden, and no checkpoint.
         if any((run.folder / CHECKPOINTS).glob("[!.]*")):
             _load(run, learner, statistics)
         else:
-            print(f"corral: {run.folder}: no checkpoint yet; it begins anew", file=sys.stderr)
-        if steps is not None:
-            if steps < learner.env_steps:
-                raise RunError(
-                    f"steps={steps}: {run.folder} is at {learner.env_steps:,} env steps already; "
-                    "give more than that, or leave it out"
-                )
+            _say(run.folder, "no checkpoint yet; it begins anew")
+        if steps is not None and steps < learner.env_steps:
+            raise RunError(
+                f"steps={steps}: {run.folder} is at {learner.env_steps:,} env steps already; "
+                "give more than that, or leave it out"
+            )
+        _tell_of_plan_and_versions(run.folder, run.config)
+        if steps is not None or keep is not None:
             run.config.write(run.folder)
-        return _drive(run, learner, statistics, checkpoint_every, keep, progress)
+        return _drive(run, learner, statistics, checkpoint_every, progress)
+
+
+def _tell_of_plan_and_versions(folder: Path, config: RunConfig) -> None:
+    """Say what makes a resumed run another than one that never stopped."""
+    settings, now = config.settings, versions(learning=True)
+    annealed = settings.get("anneal") or settings.get("ent_coef_end") is not None
+    if annealed and config.steps > config.horizon:
+        rate = ", a learning rate at 0" if settings.get("anneal") else ""
+        _say(
+            folder,
+            f"planned for {config.horizon:,} env steps; beyond them what is annealed stays at its "
+            f"end{rate}. --stretch (stretch=True) plans it anew",
+        )
+    both = [
+        name for name in config.versions if now.get(name, "") not in ("", config.versions[name])
+    ]
+    if both:
+        before = ", ".join(f"{name} {config.versions[name]}" for name in both)
+        after = ", ".join(f"{name} {now[name]}" for name in both)
+        _say(folder, f"begun with {before}; it goes on with {after}: numbers may differ")
+
+
+def _say(folder: Path, message: str) -> None:
+    print(f"corral: {folder}: {message}", file=sys.stderr)
 
 
 def _load(run: Run, learner: Trainer, statistics: Statistics) -> None:
@@ -199,8 +236,19 @@ def _load(run: Run, learner: Trainer, statistics: Statistics) -> None:
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{run.folder}: its checkpoint is damaged: {error!r}") from error
     if not learner.resumes_exactly:
-        message = "environments without a saved state begin new episodes"
-        print(f"corral: {run.folder}: {message}", file=sys.stderr)
+        _say(run.folder, "environments without a saved state begin new episodes")
+
+
+def _statistics(run: Run) -> Statistics:
+    """Return the statistics of a run, before anything is played."""
+    config = run.config
+    idle = [
+        agent
+        for agent, name in config.policies.items()
+        if agent in config.opponents or name not in config.policies_to_train
+    ]
+    self_play = not idle and is_zero_sum(config.env_config.rules())
+    return Statistics(config.policies, idle, self_play=self_play)
 
 
 # --- The loop ------------------------------------------------------------------------------------
@@ -211,34 +259,35 @@ def _drive(
     learner: Trainer,
     statistics: Statistics,
     checkpoint_every: int | None,
-    keep: int,
     progress: bool | None,
 ) -> Run:
     """Let the trainer learn; log every update, save every so often, and end at a signal."""
     every = checkpoint_every or max(1, run.config.steps // CHECKPOINTS_PER_RUN)
     log = Log(run.folder / PROGRESS, run.folder / "tensorboard", updates=statistics.updates)
     bar = Bar(run.config.steps, visible=sys.stderr.isatty() if progress is None else progress)
-    done = saved = learner.env_steps
+    begun = done = saved = learner.env_steps
     try:
-        with _signals() as stop:
+        with stop_signals() as stop:
             clock = time.perf_counter()
-            for update in learner.learn():
+            for update in learner.learn(run.config.steps):
                 now = time.perf_counter()
                 row = statistics.row(update, update.env_steps - done, now - clock)
                 clock, done = now, update.env_steps
                 log.write(row)
-                bar.show(row, statistics.return_learned)
+                bar.show(row, statistics.headline)
                 if stop.is_set() or done // every > saved // every:
-                    _save(run, learner, statistics, keep)
+                    _save(run, learner, statistics)
                     saved = done
                 if stop.is_set():
                     break
             if saved != done:
-                _save(run, learner, statistics, keep)
+                _save(run, learner, statistics)
     finally:
         bar.close()
         log.close()
         learner.close()
+    if not stop.is_set() and learner.env_steps == begun:
+        _say(run.folder, f"has played its {begun:,} env steps already; --steps goes on to more")
     if stop.is_set():
         print(
             f"corral: stopped at {done:,} of {run.config.steps:,} env steps; saved in {run.folder}."
@@ -246,13 +295,14 @@ def _drive(
             file=sys.stderr,
         )
     if stop.number == signal.SIGTERM:
-        raise SystemExit(128 + stop.number)  # the whole process was told to end, not this run
-    run.stopped_by = stop.number
+        raise SystemExit(128 + stop.number)
+    if stop.is_set():
+        raise KeyboardInterrupt
     run.__dict__.pop("policies", None)  # those of an earlier checkpoint
     return run
 
 
-def _save(run: Run, learner: Trainer, statistics: Statistics, keep: int) -> None:
+def _save(run: Run, learner: Trainer, statistics: Statistics) -> None:
     """Save a checkpoint of the trainer and of the statistics; the best stays besides."""
     content = learner.save()
     better = statistics.improved()
@@ -260,42 +310,9 @@ def _save(run: Run, learner: Trainer, statistics: Statistics, keep: int) -> None
         run.folder / CHECKPOINTS,
         learner.env_steps,
         Content({**content.documents, "progress": statistics.save()}, content.arrays),
-        keep=keep,
+        keep=run.config.keep,
         best=better,
     )
-
-
-class _Stop:
-    """The signal that asked to stop, if one did."""
-
-    number: int | None = None
-
-    def is_set(self) -> bool:
-        return self.number is not None
-
-
-@contextlib.contextmanager
-def _signals() -> Iterator[_Stop]:
-    """Yield what SIGINT and SIGTERM set; a second SIGINT interrupts at once.
-
-    Signals reach the main thread alone: elsewhere they are left as they are.
-    """
-    stop = _Stop()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        if stop.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        stop.number = number
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _begun(config: RunConfig) -> Trainer:
@@ -367,19 +384,10 @@ def _learning(names: Sequence[str] | None, policies: Mapping[str, str]) -> tuple
     return tuple(name for name in every if name in names)
 
 
-def _check_saving(checkpoint_every: int | None, keep: int) -> None:
-    nonnegative_int("keep", keep, least=1)
+def _check_saving(checkpoint_every: int | None, keep: int | str) -> None:
+    if isinstance(keep, str) and keep != "all":
+        raise ValueError(f"keep={keep}: give a whole number, 1 or more, or all")
+    if not isinstance(keep, str):
+        nonnegative_int("keep", keep, least=1)
     if checkpoint_every is not None:
         nonnegative_int("checkpoint_every", checkpoint_every, least=1)
-
-
-def _empty_folder(out: str | Path | None, name: str) -> Path:
-    if out is None:
-        return new_folder(name)
-    folder = Path(out)
-    if (folder / CONFIG).exists():
-        raise RunError(f"{folder} holds a run; resume it, or give another folder")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RunError(f"{folder} is not empty; give a new folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder

@@ -27,12 +27,15 @@ def add_to(app: typer.Typer) -> None:
 @reported
 def watch(
     context: typer.Context,
-    game: Annotated[str, typer.Argument(help="An environment, see corral envs; or a run.")],
+    game: Annotated[
+        str, typer.Argument(help="An environment, see corral envs; or a run, or RUN@best.")
+    ],
     policies: Annotated[
         str | None,
         typer.Option(
             help="random; nearest/chase, ... in arena_v0; overflow/equal, ... in dfaas_v0; or the "
-            "folder of a run. Default: the run's own team, else random."
+            "folder of a run (or a checkpoint of it: RUN@best). Default: the run's own team, else "
+            "random."
         ),
     ] = None,
     out_path: Annotated[

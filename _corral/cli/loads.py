@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,16 @@ from rich.table import Table
 from corral.cli import imports
 from corral.cli.imports import Out, Overwrite, Step, size_of, write
 from corral.cli.options import Capacity, OptimumWindows, Window, capacity_of, names, row_range
-from corral.cli.output import check_new, err, out, progress_bar, reported, show_replay, show_table
+from corral.cli.output import (
+    RESULTS,
+    check_new,
+    err,
+    out,
+    progress_bar,
+    reported,
+    show_replay,
+    show_table,
+)
 
 if TYPE_CHECKING:
     from corral.trainers.runs.run import Run
@@ -165,7 +175,8 @@ def replay(
     policies: Annotated[
         str | None,
         typer.Option(
-            help="Comma-separated amount/route pairs and folders of runs; default: 13 pairs. "
+            help="Comma-separated amount/route pairs and folders of runs (or checkpoints: "
+            "RUN@best); default: 13 pairs. "
             "Amounts: local, random, static, overflow, threshold, margin, patient, "
             "patient-margin. Routes: equal, capacity, spare, shortest, two."
         ),
@@ -177,8 +188,16 @@ def replay(
         float | None, typer.Option(help="Play what follows this share of the rows, e.g. 0.7.")
     ] = None,
     out_dir: Annotated[
-        Path, typer.Option("--out", help="Folder of report.html, results.json and results.csv.")
-    ] = Path("runs/replay"),
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Folder of report.html, results.json and results.csv; default: runs/replay, or "
+            "with a number after it.",
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a report in the folder of --out.")
+    ] = False,
     window: Window = None,
     capacity: Capacity = None,
     queue: Annotated[
@@ -221,7 +240,9 @@ def replay(
     from corral.trainers.loads.report import write_report
     from corral.trainers.runs.run import is_run, load_run
 
-    check_new(out_dir, folder=True)
+    if out_dir is None:
+        out_dir = _free_folder(Path("runs/replay"))
+    check_new(out_dir, folder=True, files=RESULTS, overwrite=overwrite)
     load = load_trace(trace)
     entries = PAIRS if policies is None else names(policies, is_run)
     for name in entries:
@@ -272,3 +293,9 @@ def replay(
             out.print(seen)
     paths = write_report(result, out_dir, learning=curves)
     out.print(f"\nReport: {paths['report.html']}", soft_wrap=True)
+
+
+def _free_folder(folder: Path) -> Path:
+    """Return ``folder``, or with the first number after it that is free."""
+    numbered = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
+    return next(each for each in itertools.chain([folder], numbered) if not each.exists())

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from corral.trainers.loads.replay import Replay
 
 __all__ = [
+    "RESULTS",
     "check_new",
     "err",
     "in_options",
@@ -33,6 +34,9 @@ __all__ = [
     "show_replay",
     "show_table",
 ]
+
+RESULTS = ("report.html", "results.json", "results.csv")
+"""Files that evaluate and replay write."""
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -103,12 +107,20 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
         yield show
 
 
-def check_new(path: Path, *, folder: bool = False, overwrite: bool = False) -> None:
-    """Raise ValueError, before any work is done, where ``path`` could not be written."""
+def check_new(
+    path: Path, *, folder: bool = False, files: Iterable[str] = (), overwrite: bool = False
+) -> None:
+    """Raise ValueError, before any work is done, where ``path`` could not be written.
+
+    Of a folder: where one of its ``files`` would be replaced.
+    """
     if folder and path.exists() and not path.is_dir():
         raise ValueError(f"--out {path} is a file; give a folder")
-    if not folder and path.exists() and not overwrite:
-        raise ValueError(f"{path} exists; --overwrite replaces it")
+    if not folder and path.is_dir():
+        raise ValueError(f"--out {path} is a folder; give a file")
+    for file in [path / name for name in files] if folder else [path]:
+        if os.path.lexists(file) and not overwrite:
+            raise ValueError(f"{file} exists; --overwrite replaces it")
     parent = path.absolute() if folder else path.absolute().parent
     while folder and not parent.exists():
         parent = parent.parent

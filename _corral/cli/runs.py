@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import signal
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +25,15 @@ from corral.cli.options import (
     train_options,
     value_of,
 )
-from corral.cli.output import check_new, out, progress_bar, reported, show_replay, show_table
+from corral.cli.output import (
+    RESULTS,
+    check_new,
+    out,
+    progress_bar,
+    reported,
+    show_replay,
+    show_table,
+)
 
 if TYPE_CHECKING:
     from corral.trainers.runs.run import Run
@@ -55,6 +65,13 @@ def train(
         int | None,
         typer.Option(
             help="Env steps over all environments together, in whole rollouts; default: 100000."
+        ),
+    ] = None,
+    horizon: Annotated[
+        int | None,
+        typer.Option(
+            help="Env steps that are planned in all, where --steps is a first portion: what is "
+            "annealed ends there. Default: --steps."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same weights.")] = 0,
@@ -95,10 +112,20 @@ def train(
     resume: Annotated[
         Path | None, typer.Option(help="Go on with the run in this folder instead.")
     ] = None,
+    stretch: Annotated[
+        bool,
+        typer.Option(
+            "--stretch",
+            help="With --resume and --steps: plan anew, so that what is annealed ends at --steps.",
+        ),
+    ] = False,
     checkpoint_every: Annotated[
         int | None, typer.Option(help="Env steps between checkpoints; default: a tenth.")
     ] = None,
-    keep: Annotated[int, typer.Option(help="Checkpoints to keep, besides the best.")] = 3,
+    keep: Annotated[
+        str | None,
+        typer.Option(help="Checkpoints to keep, besides the best: a number, or all; default: 3."),
+    ] = None,
 ) -> None:
     """Train a team, and leave a run behind: weights, checkpoints, progress.
 
@@ -116,7 +143,9 @@ def train(
         raise ValueError(
             "--arg and --api are for environments of others; give --name value for corral's own"
         )
-    saving: dict[str, Any] = {"checkpoint_every": checkpoint_every, "keep": keep, "progress": True}
+    saving: dict[str, Any] = {"checkpoint_every": checkpoint_every, "progress": True}
+    if keep is not None:
+        saving["keep"] = int(keep) if keep.isdigit() else keep
     if resume is not None:
         fixed = [env] if env is not None and not theirs else []
         fixed += context.args[:1]
@@ -124,15 +153,22 @@ def train(
         fixed += [option.opts[0] for option in own if _is_given(context, option.name)]
         if fixed:
             raise ValueError(f"--resume goes on with what the run is; leave out {fixed[0]}")
-        run = training.resume(resume, steps=steps, **theirs, **saving)
+        begin = functools.partial(
+            training.resume, resume, steps=steps, stretch=stretch, **theirs, **saving
+        )
+        run = _interruptible(begin)
     else:
+        if stretch:
+            raise ValueError("--stretch is for --resume")
         if env is None or env.startswith("-"):
             raise ValueError("name an environment (see corral envs), or a run with --resume")
         named = train_options(context, env, trainer) | theirs
         with named_as_options(env, trainer):
-            run = training.train(
+            begin = functools.partial(
+                training.train,
                 trainer=trainer,
                 steps=100_000 if steps is None else steps,
+                horizon=horizon,
                 seed=seed,
                 held_out=_held_out(held_out),
                 policies=None if policies is None else _mapping(policies),  # type: ignore[arg-type]
@@ -142,13 +178,23 @@ def train(
                 **saving,
                 **{"env": env, **named},
             )
+            run = _interruptible(begin)
     _summarize(run)
-    if run.stopped_by is not None:
-        raise typer.Exit(128 + run.stopped_by)  # as shells have it: not done, and why
 
 
-FIXED = ["trainer", "seed", "held_out", "policies", "policies_to_train", "opponent", "out_dir"]
+FIXED = [
+    *("trainer", "horizon", "seed", "held_out"),
+    *("policies", "policies_to_train", "opponent", "out_dir"),
+]
 """Options that a run keeps once it was begun."""
+
+
+def _interruptible(begin: Callable[[], Run]) -> Run:
+    """Return the run of ``begin``; Ctrl-C, which says itself what was saved, ends the command."""
+    try:
+        return begin()
+    except KeyboardInterrupt:
+        raise typer.Exit(128 + signal.SIGINT) from None  # as shells have it: not done, and why
 
 
 def _is_given(context: typer.Context, name: str) -> bool:
@@ -158,6 +204,7 @@ def _is_given(context: typer.Context, name: str) -> bool:
 
 def _summarize(run: Run) -> None:
     from corral.trainers.evaluation.zero_sum import is_zero_sum
+    from corral.trainers.runs.run import Run
 
     progress, task = run.progress, run.config.env_config
     last = progress.iloc[-1]
@@ -182,6 +229,8 @@ def _summarize(run: Run) -> None:
                 f"{what} of the last 100 episodes: {returns.iloc[-1]:.4g} "
                 f"(at first {returns.iloc[0]:.4g})"
             )
+    if run.best_by is not None:
+        out.print(f"@best is {Run(run.folder, run.config, 'best').source()}")
     out.print(f"Run: {run.folder}", soft_wrap=True)
     out.print(f"Judge it: corral evaluate {run.folder}", soft_wrap=True)
 
@@ -192,7 +241,11 @@ def _summarize(run: Run) -> None:
 @reported
 def evaluate(
     runs: Annotated[
-        list[Path], typer.Argument(help="The folder of a run, and of others to judge beside it.")
+        list[Path],
+        typer.Argument(
+            help="The folder of a run, and of others to judge beside it. RUN@best, RUN@latest and "
+            "RUN@N (env steps) are its checkpoints, RUN@0 is the run as it began."
+        ),
     ],
     policies: Annotated[
         str | None,
@@ -225,6 +278,9 @@ def evaluate(
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Folder of the report; default: the run's.")
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a report in the folder of --out.")
+    ] = False,
 ) -> None:
     """Judge a run, greedy and sampled, beside random, the reference policies and the optimum.
 
@@ -233,15 +289,17 @@ def evaluate(
     """
     from corral.data import load_trace
     from corral.trainers.evaluation.judge import evaluate as judge
-    from corral.trainers.evaluation.judge import judge_of
+    from corral.trainers.evaluation.judge import judge_of, run_labels
     from corral.trainers.evaluation.tables import tables
     from corral.trainers.runs.run import load_run
 
     import_from_here()
     theirs: dict[str, Any] = {"env_kwargs": arguments_of(arg) if arg else None, "api": api}
     loaded, *others = (load_run(run, env, **theirs) for run in runs)
-    folder = loaded.folder if out_dir is None else out_dir
-    check_new(folder, folder=True)
+    folder = loaded.results if out_dir is None else out_dir
+    own = folder.resolve() == loaded.results.resolve()  # its results are made anew
+    check_new(folder, folder=True, files=RESULTS, overwrite=overwrite or own)
+    before = _written(folder)
     load = loaded.config.env_config.trace if trace is None else load_trace(trace)
     options: dict[str, Any] = {
         "trace": None if trace is None else load,
@@ -255,6 +313,12 @@ def evaluate(
     plan: dict[str, Any] = {"beside": others, "episodes": episodes, "seed": seed, "out": folder}
     with progress_bar() as show:
         result = judge(loaded, progress=show, **plan, **options)
+    for label, run in run_labels([loaded, *others]).items():
+        if run.at is not None:
+            out.print(f"{label} is {run.source()}.", soft_wrap=True)
+    after = _written(folder)
+    if replaced := [name for name in before if after.get(name) != before[name]]:
+        out.print(f"Replaced in {folder}: {', '.join(replaced)}", soft_wrap=True, style="dim")
     if (replay := result.replay) is not None:
         show_replay(replay)
         low, high = loaded.config.env_config.env_kwargs["rows"]
@@ -265,6 +329,12 @@ def evaluate(
     for part in tables(result, loaded.config.env_config.rules()):
         out.print(part, style="dim") if isinstance(part, str) else show_table(part)
     out.print(f"Results: {folder / 'results.json'}", soft_wrap=True)
+
+
+def _written(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return which results are in a folder, and what tells each from another of its name."""
+    found = {name: folder / name for name in RESULTS if (folder / name).exists()}
+    return {name: (p.stat().st_ino, p.stat().st_mtime_ns) for name, p in found.items()}
 
 
 # --- Values of options ---------------------------------------------------------------------------

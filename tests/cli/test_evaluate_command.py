@@ -35,7 +35,11 @@ def within(*arguments: str | Path, code: int = 0) -> str:
 
 
 def require_80_columns(printed: str, *paths: str) -> None:
-    lines = [line for line in printed.splitlines() if not line.startswith(("Report:", "Results:"))]
+    lines = [
+        line
+        for line in printed.splitlines()
+        if not line.startswith(("Report:", "Results:", "Replaced in"))
+    ]
     assert lines
     assert max(map(len, lines)) <= 80, max(lines, key=len)
 
@@ -151,13 +155,21 @@ def test_evaluate_prints_a_table_and_writes_its_files(run: Run, tmp_path: Path) 
     assert {"report.html", "results.json", "results.csv"} <= {
         path.name for path in run.folder.iterdir()
     }
+    assert "Replaced" not in printed
+    again = within("evaluate", run.folder, "--policies", "local", "--out", run.folder)
+    assert f"Replaced in {run.folder}: report.html, results.json, results.csv" in again
     printed = within(
         *("evaluate", run.folder, "--policies", "local", "--rows", "10:35", "--window", "5"),
         *("--out", tmp_path / "out"),
     )
     require_80_columns(printed)
     assert "Rows 0:28 are those that it was trained on." in printed
-    assert json.loads((tmp_path / "out" / "results.json").read_text())["trace_rows"] == [10, 35]
+    elsewhere = ("evaluate", run.folder, "--policies", "local", "--out", tmp_path / "out")
+    refused = within(*elsewhere, code=2)
+    assert f"{tmp_path / 'out' / 'report.html'} exists; --overwrite replaces it" in refused
+    replaced = json.loads((tmp_path / "out" / "results.json").read_text())["trace_rows"]
+    assert replaced == [10, 35]
+    assert "Replaced in" in within(*elsewhere, "--overwrite")
 
 
 def test_mistakes_of_evaluate(run: Run, tmp_path: Path) -> None:
@@ -206,14 +218,8 @@ def test_replay_says_which_rows_a_run_has_seen(run: Run, tmp_path: Path) -> None
     assert load is not None
     write_trace(load, tmp_path / "loads.csv")
     low, high = run.config.env_config.env_kwargs["rows"]
-    arguments = [
-        "replay",
-        tmp_path / "loads.csv",
-        "--policies",
-        run.folder,
-        "--out",
-        tmp_path / "o",
-    ]
+    words = ["replay", tmp_path / "loads.csv", "--policies", run.folder]
+    arguments = [*words, "--out", tmp_path / "o", "--overwrite"]
     said = f"was trained on rows {low}:{high} of this load"
     assert said in within(*arguments)
     assert said in within(*arguments, "--rows", f"{high - 1}:{high + 1}")

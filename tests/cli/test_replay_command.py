@@ -126,13 +126,28 @@ def test_out_is_checked_before_the_work(tmp_path: Path) -> None:
     assert printed.strip() == f"corral: --out {file} is a file; give a folder"
 
 
+def test_a_report_is_not_replaced_unasked(tmp_path: Path) -> None:
+    (tmp_path / "loads.csv").write_text("time,node,arrivals,capacity\n0,a,3,9\n0,b,1,4\n")
+    words = ("replay", "loads.csv", "--policies", "overflow")
+    for name in ("results.json", "report.html", "results.csv"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).write_text("mine")
+        printed = run(*words, "--out", name, folder=tmp_path, code=2)
+        assert printed.strip() == f"corral: {name}/{name} exists; --overwrite replaces it"
+        assert [path.read_text() for path in (tmp_path / name).iterdir()] == ["mine"]
+    run(*words, "--out", "report.html", "--overwrite", folder=tmp_path)
+    assert (tmp_path / "report.html" / "report.html").read_text() != "mine"
+    for place in ("runs/replay", "runs/replay-2", "runs/replay-3"):  # each has one of its own
+        assert f"Report: {place}/report.html" in run(*words, folder=tmp_path)
+
+
 def test_coarse_actions_and_bounds_are_said(tmp_path: Path) -> None:
     (tmp_path / "loads.csv").write_text("time,node,arrivals,capacity\n0,a,334,9\n0,b,1,400\n")
     coarse = run("replay", "loads.csv", "--policies", "overflow", "--out", "o", folder=tmp_path)
     words = " ".join(coarse.split())
     assert "whole units of 4 requests" in words
     assert "a bound, which no policy need reach" in words
-    options = ("--policies", "overflow", "--out", "o", "--max-level", "400")
+    options = ("--policies", "overflow", "--out", "o", "--max-level", "400", "--overwrite")
     fine = " ".join(run("replay", "loads.csv", *options, folder=tmp_path).split())
     assert "units of" not in fine
     assert "overflow reaches it" in fine

@@ -37,6 +37,10 @@ def test_make_takes_every_field_of_the_spec(tmp_path: Path) -> None:
     path = tmp_path / "made.csv.gz"
     run("trace", "make", "--out", path, "--nodes", "2", "--days", "1", "--set", "bursts=0")
     assert read_trace(path) == make_trace(nodes=2, days=1, bursts=0)
+    refused = run("trace", "make", "--out", path.parent, "--overwrite", code=2)
+    assert refused.strip() == f"corral: --out {path.parent} is a folder; give a file"
+    (path.parent / "link.csv").symlink_to(path.parent / "nowhere.csv")
+    assert "exists; --over" in run("trace", "make", "--out", path.parent / "link.csv", code=2)
     assert "exists" in run("trace", "make", "--out", path, code=2)
     run("trace", "make", "--out", path, "--days", "1", "--seed", "4", "--overwrite")
     assert read_trace(path) == make_trace(TraceSpec(days=1, seed=4))

@@ -6,7 +6,6 @@ import csv
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -89,7 +88,8 @@ def everything(run: Run | Path) -> dict[str, Any]:
     content = kept(run)
     told = {name: value for name, value in content.documents.items() if name != "progress"}
     statistics = dict(content.documents["progress"])
-    del statistics["wall_s"], statistics["best"]  # a stop is one more look at what is best
+    for name in ("wall_s", "best", "best_by"):  # a stop is one more look at what is best
+        del statistics[name]
     arrays = {
         f"{file}.{name}": (array.dtype.str, array.shape, array.tobytes())
         for file, found in content.arrays.items()
@@ -211,8 +211,7 @@ def go_on(place: Path, trace: str, updates: int) -> None:
         if (place / "config.json").exists():
             resume(place, checkpoint_every=1)
         else:
-            # A kill while the folder was made left no run, and a folder in use is refused.
-            shutil.rmtree(place, ignore_errors=True)
+            # A kill while the folder was made left no run, and nothing that blocks the next.
             env = {"trace": trace, "max_cycles": 30}
             small_run(place, updates=updates, env_kwargs=env, seed=4, checkpoint_every=1)
         code = 0
@@ -233,7 +232,7 @@ def warm_up(place: Path, trace: str) -> None:
     assert tensorboard.SummaryWriter
     task = EnvConfig.of("dfaas_v0", {"trace": trace})
     everyone = dict.fromkeys(task.rules().agents, "shared")
-    RunConfig(task, "sb3_ppo", {}, 0, 1, everyone, ("shared",), {}).make_trainer()
+    RunConfig(task, "sb3_ppo", {}, 0, 1, everyone, ("shared",), {}, 1).make_trainer()
 
 
 def alone(call: str, **arguments: Any) -> Any:

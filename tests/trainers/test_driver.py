@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,10 +133,9 @@ def test_a_run_that_stopped_goes_on_as_if_it_had_not(
     for place, stop in enumerate(stops):
         with monkeypatch.context() as patched:
             stop_at(patched, stop * ROLLOUT)
-            if place == 0:
-                small_run(folder, updates=6, policies=POLICIES["mapped"])
-            else:
-                resume(folder)
+            begin = partial(small_run, updates=6, policies=POLICIES["mapped"])
+            with pytest.raises(KeyboardInterrupt):
+                (resume if place else begin)(folder)
         assert len(rows(folder)) == stop
         assert everything(folder) != everything(whole)
     resume(folder)
@@ -161,11 +161,31 @@ def test_a_stop_says_how_to_go_on(
 ) -> None:
     stop_at(monkeypatch, ROLLOUT)
     handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    run = small_run(tmp_path / "run", updates=3)
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        small_run(folder, updates=3)
     assert handlers == (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
     said = capsys.readouterr().err
-    assert f"stopped at 64 of 192 env steps; saved in {run.folder}" in said
-    assert f"corral train --resume {run.folder}" in said
+    assert f"stopped at 64 of 192 env steps; saved in {folder}" in said
+    assert f"corral train --resume {folder}" in said
+
+
+def test_a_loop_over_seeds_ends_at_the_first_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_at(monkeypatch, ROLLOUT)
+
+    def loop() -> None:
+        for seed in range(3):
+            small_run(tmp_path / str(seed), seed=seed, updates=3)
+
+    with pytest.raises(KeyboardInterrupt):
+        loop()
+    assert [path.name for path in tmp_path.iterdir()] == ["0"]
+    monkeypatch.undo()
+    resume(tmp_path / "0")
+    whole = small_run(tmp_path / "whole", seed=0, updates=3)
+    assert everything(tmp_path / "0") == everything(whole)
 
 
 def test_a_run_goes_on_in_a_fresh_process(
@@ -173,7 +193,8 @@ def test_a_run_goes_on_in_a_fresh_process(
 ) -> None:
     with monkeypatch.context() as patched:
         stop_at(patched, 2 * ROLLOUT)
-        small_run(tmp_path / "run", updates=6, policies=POLICIES["mapped"])
+        with pytest.raises(KeyboardInterrupt):
+            small_run(tmp_path / "run", updates=6, policies=POLICIES["mapped"])
     command("train", "--resume", tmp_path / "run")
     assert everything(tmp_path / "run") == everything(whole)
     assert rows(tmp_path / "run") == rows(whole)
@@ -184,17 +205,22 @@ def test_over_supersuit_episodes_begin_anew_and_a_line_says_so(
 ) -> None:
     with monkeypatch.context() as patched:
         stop_at(patched, ROLLOUT)
-        run = small_run(tmp_path / "run", updates=3, vec_env="supersuit")
+        with pytest.raises(KeyboardInterrupt):
+            small_run(tmp_path / "run", updates=3, vec_env="supersuit")
     capsys.readouterr()
-    resume(run.folder)
+    run = resume(tmp_path / "run")
     assert "begin new episodes" in capsys.readouterr().err
     assert [row["env_steps"] for row in rows(run)] == ["64", "128", "192"]
 
 
-def test_resuming_a_finished_run_changes_nothing(tmp_path: Path) -> None:
+def test_resuming_a_finished_run_changes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = small_run(tmp_path / "run")
     files = {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()}
+    capsys.readouterr()
     resume(run.folder)
+    assert "has played its 192 env steps already; --steps goes on" in capsys.readouterr().err
     for path, content in files.items():
         assert path.read_bytes() == content
     assert {path for path in run.folder.rglob("*") if path.is_file()} == set(files)

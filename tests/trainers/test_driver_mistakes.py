@@ -58,6 +58,7 @@ MISTAKES: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"trainer": "sb3_po"}, UnknownNameError, "did you mean 'sb3_ppo'"),
     ({"steps": 0}, ValueError, "steps=0: give a whole number, 1 or more"),
     ({"seed": -1}, ValueError, "seed=-1: give a whole number"),
+    ({"horizon": 63}, ValueError, "horizon=63: give 64 or more, which are to be played first"),
     ({"keep": 0}, ValueError, "keep=0: give a whole number, 1 or more"),
     ({"checkpoint_every": 0}, ValueError, "checkpoint_every=0: give a whole number, 1 or more"),
     ({"checkpoint_every": -64}, ValueError, "checkpoint_every=-64: give a whole number"),
@@ -219,8 +220,8 @@ class CountTrainer:
     def resumes_exactly(self) -> bool:
         return True
 
-    def learn(self) -> Any:
-        while self.env_steps < self.steps:
+    def learn(self, steps: int) -> Any:
+        while self.env_steps < steps:
             self.env_steps += self.settings.stride
             episode = Episode(dict.fromkeys(self.agents, 1.0), self.settings.stride, {})
             yield Update(self.env_steps, [episode], {"count": float(self.env_steps)}, {"env": 1.0})

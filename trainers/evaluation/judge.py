@@ -51,7 +51,7 @@ def evaluate(
     ``out``; default: the run's folder.
 
     Args:
-        run: its folder, or a Run.
+        run: a run or its folder, or a checkpoint of it: RUN@best, see ``load_run``.
         env, env_kwargs, api, trainer: see ``corral.load_run``.
         beside: other runs of the same environment, to be judged beside this one.
         episodes: of each row; a replay plays all its windows.
@@ -66,7 +66,7 @@ def evaluate(
     own, *others = (
         each if isinstance(each, Run) else load_run(each, env, **named) for each in (run, *beside)
     )
-    folder = Path(out) if out is not None else own.folder
+    folder = Path(out) if out is not None else own.results
     env_config = own.config.env_config
     for other in others:
         _require_same_game(own, other)
@@ -131,12 +131,17 @@ def run_players(runs: Mapping[str, Run]) -> dict[str, Player]:
 
 
 def run_labels(runs: Iterable[Run]) -> dict[str, Run]:
-    """Return runs by a name: its trainer's, its folder's where trainers repeat, else its path."""
+    """Return runs by a name: its trainer's, its folder's where trainers repeat, else its path.
+
+    A checkpoint that was named follows: mappo@best.
+    """
     listed = list(runs)
+    folders = [run.folder.resolve() for run in listed]
     for names in (
         [run.config.trainer for run in listed],
-        [run.folder.resolve().name for run in listed],
+        [folder.name for folder in folders],
+        [str(run.folder) for run in listed],
     ):
-        if len(set(names)) == len(names):
-            return dict(zip(names, listed, strict=True))
-    return {str(run.folder): run for run in listed}
+        if len(set(names)) == len(set(folders)):
+            break
+    return {f"{name}{run.suffix}": run for name, run in zip(names, listed, strict=True)}

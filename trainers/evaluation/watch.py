@@ -70,8 +70,8 @@ def watch(
     """Play one episode and show it.
 
     Args:
-        game: an environment's name, rules, or a run (its folder): the environment it was trained
-            in, on the rows held out from its training where there are such.
+        game: an environment's name, rules, or a run (its folder, or RUN@best): the environment it
+            was trained in, on the rows held out from its training where there are such.
         policies: the name of a reference team (``corral.envs.reference``), a run, a
             Player, a Policy for everybody, or a mapping agent -> Policy.
             Default: the run's own team, else random legal play.
@@ -174,7 +174,7 @@ def _cast(
         rules = rules_of(game, env_kwargs)
     if isinstance(policies, Run):
         trainer = policies.config.trainer
-        return rules, _learned(policies, rules, sampled), f"{trainer} of {policies.folder}"
+        return rules, _learned(policies, rules, sampled), f"{trainer} of {policies.name}"
     if policies is None or isinstance(policies, str | Path):
         name = "random" if policies is None else str(policies)
         if Path(name).is_dir():

@@ -161,7 +161,11 @@ def _but_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
 def learning_curves(runs: Mapping[str, Run]) -> list[LearningCurve]:
     """Return the teams' returns over training, where episodes ended in more than one update."""
     curves = []
+    folders: set[Path] = set()
     for label, run in runs.items():
+        if run.folder in folders:  # another checkpoint of it
+            continue
+        folders.add(run.folder)
         rows = run.progress.dropna(subset=["return_team"])
         if rows["episodes"].nunique() > 1:
             steps, returns = rows["env_steps"].to_numpy(), rows["return_team"].to_numpy()

@@ -122,10 +122,13 @@ class OnPolicyTrainer:
             found[agent] = actor_policy(learner, learner.group, agent)
         return {agent: found[agent] for agent in self.rules.agents}
 
-    def learn(self) -> Iterator[Update]:
-        """Yield updates as long as whole rollouts fit into ``steps``, at least one."""
+    def learn(self, steps: int | None = None) -> Iterator[Update]:
+        """Yield updates as long as whole rollouts fit into ``steps``, at least one.
+
+        Default: those that it was made for, over which settings are annealed.
+        """
         per_rollout = self.settings.num_envs * self.settings.n_steps
-        last = max(1, self.steps // per_rollout) * per_rollout
+        last = max(1, (self.steps if steps is None else steps) // per_rollout) * per_rollout
         self.begin()
         while self.env_steps < last:
             episodes, seconds = self.collect()
@@ -133,7 +136,9 @@ class OnPolicyTrainer:
             metrics = self.update()
             seconds["learning"] = time.perf_counter() - clock
             self.env_steps += per_rollout
-            yield Update(self.env_steps, episodes, metrics, seconds)
+            means = self.rollout.reward.mean(axis=(0, 1), dtype=np.float64)  # [T, B, N]: [N]
+            rewards = dict(zip(self.rules.agents, means.tolist(), strict=True))
+            yield Update(self.env_steps, episodes, metrics, seconds, rewards)
 
     # --- Rollout ---------------------------------------------------------------------------------
 

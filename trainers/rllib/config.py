@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from corral.adapters.zoo.batch import ZooRules
 from corral.envs.core import generator
+from corral.trainers.on_policy import maths
 
 if TYPE_CHECKING:
     from corral.trainers.rllib.trainer import RLlibPPO
 
-__all__ = ["ppo_config"]
+__all__ = ["ppo_config", "schedule"]
 
 
 def ppo_config(learner: RLlibPPO) -> Any:
@@ -38,7 +39,7 @@ def ppo_config(learner: RLlibPPO) -> Any:
     }
     if third_party:
         env["max_cycles"] = rules.max_cycles
-    left = max(1, learner.steps - learner.env_steps)  # RLlib counts from 0 when a run is resumed
+    at = learner.env_steps, learner.steps
     specs = {
         group.policy: RLModuleSpec(
             MaskedRLModule, *learner.spaces(group.agents[0]), model_config=learner.architecture
@@ -60,13 +61,13 @@ def ppo_config(learner: RLlibPPO) -> Any:
             train_batch_size_per_learner=settings.train_batch_size,
             minibatch_size=settings.batch_size,
             num_epochs=settings.n_epochs,
-            lr=[[0, rate], [left, 0.0]] if settings.anneal else rate,  # RLlib's schedules
+            lr=schedule(rate, 0.0, *at) if settings.anneal else rate,
             gamma=settings.gamma,
             lambda_=settings.gae_lambda,
             clip_param=settings.clip_range,
             entropy_coeff=settings.ent_coef
             if settings.ent_coef_end is None
-            else [[0, settings.ent_coef], [left, settings.ent_coef_end]],
+            else schedule(settings.ent_coef, settings.ent_coef_end, *at),
             vf_loss_coeff=settings.vf_coef,
             vf_clip_param=float("inf"),
             use_kl_loss=settings.kl_coef > 0,
@@ -98,6 +99,15 @@ def ppo_config(learner: RLlibPPO) -> Any:
 
 
 # --- Parts ---------------------------------------------------------------------------------------
+
+
+def schedule(begin: float, end: float, at: int, steps: int) -> list[list[float]]:
+    """Return RLlib's schedule of what goes from ``begin`` to ``end`` over ``steps`` env steps.
+
+    ``at``: the env steps played already. RLlib counts from 0 when a run is resumed.
+    """
+    value = maths.linear(begin, end, at / steps)
+    return [[0, value], [max(1, steps - at), end]]
 
 
 def _policy_of(policies: Mapping[str, str], agent: str, *args: Any, **kwargs: Any) -> str:

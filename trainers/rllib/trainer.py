@@ -176,14 +176,15 @@ class RLlibPPO:
             except (OSError, OverflowError) as error:
                 raise self._no_cluster(error) from error
 
-    def learn(self) -> Iterator[Update]:
+    def learn(self, steps: int | None = None) -> Iterator[Update]:
         """Updates as long as whole ones fit into ``steps``, at least one.
 
-        Raises WorkerError where the environment raised in a runner, or no runner plays any more.
+        Default: those that it was made for, over which settings are annealed. Raises WorkerError
+        where the environment raised in a runner, or no runner plays any more.
         """
         self.check()
         size = self.settings.train_batch_size
-        last = max(1, self.steps // size) * size
+        last = max(1, (self.steps if steps is None else steps) // size) * size
         if self._algorithm is None:
             self._start_ray()
             self._deterministic = torch.are_deterministic_algorithms_enabled()
@@ -197,8 +198,10 @@ class RLlibPPO:
             played = result.get("env_runners", {})
             if faults := played.get("corral_faults"):
                 raise WorkerError(f"{self.rules.name}, in a runner: {faults[0]}")
-            steps = played.get("num_env_steps_sampled", 0)
-            if not steps or math.isnan(steps):  # NaN: all runners were lost, or are being restarted
+            sampled = played.get("num_env_steps_sampled", 0)
+            if not sampled or math.isnan(
+                sampled
+            ):  # NaN: all runners were lost, or are being restarted
                 silent = time.monotonic() - heard
                 if silent > self.settings.patience:
                     raise WorkerError(
@@ -210,7 +213,7 @@ class RLlibPPO:
                 continue
             heard = time.monotonic()
             self._fetch()
-            self.env_steps += int(steps)
+            self.env_steps += int(sampled)
             episodes = [Episode(**episode) for episode in played.get("corral_episodes") or ()]
             seconds = {"rllib": time.perf_counter() - clock}
             yield Update(self.env_steps, episodes, self._metrics(result), seconds)

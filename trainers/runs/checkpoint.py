@@ -27,7 +27,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from corral.envs.core import Array
 from corral.errors import CheckpointError
@@ -54,11 +54,13 @@ __all__ = [
     "best_checkpoint",
     "latest_checkpoint",
     "load_checkpoint",
+    "named_checkpoint",
     "save_checkpoint",
     "verify_checkpoint",
 ]
 
 POINTER = re.compile(r"(step_\d{12}(?:_[1-9]\d{0,8})?) ([0-9a-f]{64})\n", flags=re.ASCII)
+MOST_KEPT = 10**6
 LEFTOVER = re.compile(r"\.(?:writing|removing)-(\d+)-.*", flags=re.ASCII)
 
 
@@ -97,18 +99,23 @@ def all_saved(folder: Path) -> list[Saved]:
 
 
 def save_checkpoint(
-    folder: Path, step: int, content: Content, *, keep: int = 3, best: bool = False
+    folder: Path,
+    step: int,
+    content: Content,
+    *,
+    keep: int | Literal["all"] = 3,
+    best: bool = False,
 ) -> Path:
     """Save ``content`` as the newest checkpoint of ``folder``; its directory.
 
-    Of the checkpoints up to this step the ``keep`` newest stay, and the one that ``best`` names;
-    later ones, of a run that went back, are left alone. Saving the same content at the same step
-    again keeps the directory that is there. Raises CheckpointError for content that cannot be
-    saved (values that are not finite among it: nothing is written then), and where the file
-    system fails; earlier checkpoints and ``latest`` stay valid either way.
+    Of the checkpoints up to this step the ``keep`` newest stay ("all": every one), and the one that
+    ``best`` names; later ones, of a run that went back, are left alone. Saving the same content at
+    the same step again keeps the directory that is there. Raises CheckpointError for content that
+    cannot be saved (values that are not finite among it: nothing is written then), and where the
+    file system fails; earlier checkpoints and ``latest`` stay valid either way.
     """
     step = _whole("step", step, 0, 10**12 - 1)
-    keep = _whole("keep", keep, 1, 10**6)
+    most = MOST_KEPT if keep == "all" else _whole("keep", keep, 1, MOST_KEPT)
     documents = _checked(content)
     outcome = "the checkpoint was not saved, earlier ones are untouched"
     try:
@@ -122,7 +129,7 @@ def save_checkpoint(
         outcome = f"{saved.path.name} is saved, and latest"
         if best:
             _point(folder, "best", saved, digest)
-        _remove_older(folder, saved, keep)
+        _remove_older(folder, saved, most)
     except OSError as error:
         place = folder / str(error.filename or "")  # a name alone where a folder is removed
         raise CheckpointError(f"{place}: {error.strerror or error}: {outcome}") from error
@@ -310,6 +317,29 @@ def best_checkpoint(folder: Path) -> Path | None:
     """Return the directory that ``folder/best`` names; None where there is no such file."""
     with _naming_an_intact_one(folder, None):
         return _follow(folder, "best")
+
+
+def named_checkpoint(folder: Path, name: str) -> Path:
+    """Return the directory of a checkpoint: "best", "latest", or that of so many env steps.
+
+    Raises CheckpointError where there is none; the message says which there are.
+    """
+    found: Path | None
+    if name == "latest":
+        return latest_checkpoint(folder)
+    complete = [saved for saved in all_saved(folder) if (saved.path / MANIFEST).is_file()]
+    if name == "best":
+        found, missing = best_checkpoint(folder), "no checkpoint is the best: no episode had ended"
+    else:
+        found = next((each.path for each in reversed(complete) if each.step == int(name)), None)
+        missing = f"no checkpoint of {int(name):,} env steps is kept"
+    if found is None:
+        steps = ", ".join(f"@{step}" for step in dict.fromkeys(each.step for each in complete))
+        raise CheckpointError(
+            f"{folder}: {missing}. There are {steps or 'none'}, and @0, as the run began; training "
+            "with --keep all (keep='all') keeps every one"
+        )
+    return found
 
 
 def _follow(folder: Path, pointer: str) -> Path | None:

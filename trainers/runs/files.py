@@ -1,24 +1,16 @@
-"""Files of a run: written whole or not at all, read once, and one process at a time."""
+"""Files of a run: written whole or not at all, and read once."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import os
 import stat
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-from corral.errors import CheckpointError, RunError
-
-if sys.platform != "win32":
-    import fcntl
+from corral.errors import CheckpointError
 
 __all__ = [
-    "locked",
-    "new_folder",
     "read_file",
     "reason",
     "replace_text",
@@ -26,51 +18,6 @@ __all__ = [
     "sync",
     "write_through",
 ]
-
-LOCK = ".lock"
-
-
-def new_folder(name: str) -> Path:
-    """runs/<name>, or with the first free number after it; made, and empty."""
-    number = 1
-    while True:
-        folder = Path("runs") / (name if number == 1 else f"{name}-{number}")
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            number += 1
-        else:
-            return folder
-
-
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from training the run in ``folder``.
-
-    The system lets go of the lock with the process, however it ends; forked children do not hold
-    it. The file stays: another process might be about to take it.
-
-    Raises RunError, naming the process that has it.
-    """
-    if sys.platform == "win32":  # there runs are not locked
-        yield
-        return
-    with (folder / LOCK).open("a+") as file:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            raise RunError(
-                f"{folder} is being trained by process {file.read().strip() or '?'}; wait for it, "
-                "or stop it"
-            ) from None
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
-        yield
-
-
-# --- Writing and reading ------------------------------------------------------------------------
 
 
 def replace_text(path: Path, text: str) -> Path:

@@ -8,6 +8,7 @@ A row of progress.csv is one update:
 | ``wall_s`` | seconds of training, without pauses between resumed parts |
 | ``episodes`` | that ended since the run began |
 | ``return_team`` | sum of all agents' returns, mean of the last 100 episodes; empty before one |
+| ``reward_per_step`` | sum of all agents' rewards, mean of the env steps of this update |
 | ``return_<agent>``, ``return_of_<policy>`` | the same of one agent, and of a policy's agents |
 | ``length`` | steps of an episode, mean of the last 100 |
 | ``kpi_<name>`` | the environment's info, summed over an episode and its agents, mean of them |
@@ -48,24 +49,54 @@ class Statistics:
 
     SAVED = ("updates", "episodes", "wall_s", "best")
 
-    def __init__(self, policies: Mapping[str, str], opponents: Collection[str] = ()) -> None:
-        """``policies`` names each agent's; ``opponents`` are agents that do not learn."""
-        self.policies = policies
+    def __init__(
+        self,
+        policies: Mapping[str, str],
+        opponents: Collection[str] = (),
+        *,
+        self_play: bool = False,
+    ) -> None:
+        """``policies`` names each agent's; ``opponents`` are agents that do not learn.
+
+        ``self_play``: all agents of a zero-sum game learn, so that their returns add up to 0.
+        """
+        self.policies, self.self_play = policies, self_play
         self.learned = [agent for agent in policies if agent not in opponents]
         self.updates = 0
         self.episodes = 0
         self.wall_s = 0.0
         self.best: float | None = None  # return_learned at the best checkpoint so far
+        self.best_by: dict[str, Any] | None = None  # what that is, in words, and where
+        self.env_steps = 0
+        self.rewards: Mapping[str, float] | None = None  # of the last update
         self.recent: deque[Episode] = deque(maxlen=RECENT)
 
     def improved(self) -> bool:
-        """Return whether the recent return of those that learn is the best at any checkpoint yet;
-        then remember it."""
+        """Return whether a checkpoint of this moment is the best yet; then remember it.
+
+        The best has the highest recent return of those that learn. In self-play of a zero-sum game
+        that says nothing, and the latest is the best.
+        """
         now = self.return_learned
-        if now is None or (self.best is not None and now <= self.best):
+        if not self.self_play and (now is None or (self.best is not None and now <= self.best)):
             return False
         self.best = now
+        compared = f"the learners' mean return over the last {RECENT} episodes"
+        if self.self_play:
+            compared = "being the latest, as in self-play the learners' returns add up to 0"
+        value = None if self.self_play else now
+        self.best_by = {"env_steps": self.env_steps, "compared": compared, "value": value}
         return True
+
+    @property
+    def headline(self) -> str:
+        """The recent return of those that learn, in words; before an episode ended, their reward
+        in the last update."""
+        if (mean := self.return_learned) is not None:
+            return f"return {mean:.4g}"
+        if self.rewards is None:
+            return "return -"
+        return f"reward per step {sum(self.rewards[agent] for agent in self.learned):.4g}"
 
     @property
     def return_team(self) -> float | None:
@@ -80,6 +111,7 @@ class Statistics:
     def row(self, update: Update, env_steps: int, seconds: float) -> Row:
         """Return the row of an ``update`` that took ``seconds`` for ``env_steps`` more steps."""
         self.updates += 1
+        self.env_steps, self.rewards = update.env_steps, update.rewards
         self.wall_s += seconds
         self.episodes += len(update.episodes)
         self.recent.extend(update.episodes)
@@ -90,6 +122,7 @@ class Statistics:
             "episodes": self.episodes,
             "return_team": self.return_team,
         }
+        row["reward_per_step"] = None if self.rewards is None else sum(self.rewards.values())
         for agent in self.policies:
             row[f"return_{agent}"] = self._mean([e.returns[agent] for e in self.recent])
         for policy in dict.fromkeys(self.policies.values()):
@@ -113,11 +146,13 @@ class Statistics:
 
     def save(self) -> dict[str, Any]:
         recent = [[e.returns, e.length, e.kpis] for e in self.recent]
-        return {name: getattr(self, name) for name in self.SAVED} | {"recent": recent}
+        saved = {name: getattr(self, name) for name in self.SAVED}
+        return {**saved, "best_by": self.best_by, "recent": recent}
 
     def load(self, saved: Mapping[str, Any]) -> None:
         for name in self.SAVED:
             setattr(self, name, saved[name])
+        self.best_by = saved.get("best_by")
         self.recent = deque((Episode(*each) for each in saved["recent"]), maxlen=RECENT)
 
 
@@ -203,6 +238,8 @@ def _made(file: Path) -> tuple[int, int]:
 
 def _tag(name: str) -> str:
     """Return the name in TensorBoard, grouped by what stands before the slash."""
+    if name == "reward_per_step":
+        return f"return/{name}"
     for group in ("return", "kpi", "share"):
         if name.startswith(f"{group}_"):
             return f"{group}/{name.removeprefix(f'{group}_')}"
@@ -216,7 +253,7 @@ TIMES = ("wall_s", "updates", "episodes", "env_steps_per_s", "length")
 
 
 class Bar:
-    """A bar on stderr: env steps, speed, recent return and time left.
+    """A bar on stderr: env steps, speed, recent return or reward, and time left.
 
     Where stderr is no terminal, a plain line at every tenth of the way.
     """
@@ -231,24 +268,23 @@ class Bar:
             self._bar = Progress(
                 TextColumn("{task.completed:,.0f} of {task.total:,.0f} env steps"),
                 BarColumn(bar_width=None),
-                TextColumn("{task.fields[speed]}/s, return {task.fields[team]}, left"),
+                TextColumn("{task.fields[speed]}/s, {task.fields[shown]}, left"),
                 TimeRemainingColumn(elapsed_when_finished=True),
                 console=self._console,
                 transient=True,
             )
-            self._task = self._bar.add_task("", total=steps, speed="-", team="-")
+            self._task = self._bar.add_task("", total=steps, speed="-", shown="return -")
             self._bar.start()
 
-    def show(self, row: Row, team: float | None) -> None:
-        """Show a ``row`` of progress.csv, and a return with it."""
+    def show(self, row: Row, shown: str) -> None:
+        """Show a ``row`` of progress.csv, and ``Statistics.headline`` with it."""
         done = int(row["env_steps"] or 0)
         speed = f"{row['env_steps_per_s']:,.0f}"
-        text = "-" if team is None else f"{team:.4g}"
         if self._bar is not None:
-            self._bar.update(self._task, completed=done, speed=speed, team=text)
+            self._bar.update(self._task, completed=done, speed=speed, shown=shown)
         elif self._visible and (tenth := 10 * done // self.steps) > self._tenth:
             self._tenth = tenth
-            line = f"{done:,} of {self.steps:,} env steps, {speed}/s, return {text}"
+            line = f"{done:,} of {self.steps:,} env steps, {speed}/s, {shown}"
             self._console.print(line, soft_wrap=True)
 
     def close(self) -> None:

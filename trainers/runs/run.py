@@ -8,30 +8,34 @@
 | ``checkpoints/`` | the state to go on from, see ``corral.trainers.runs.checkpoint`` |
 | ``tensorboard/`` | the same as ``progress.csv``, for ``tensorboard --logdir`` |
 | ``results.json``, ``report.html`` | the results of ``corral evaluate`` |
-| ``.lock`` | the process that trains it, see ``corral.trainers.runs.files`` |
+| ``evaluation@<name>/`` | the same of an earlier checkpoint, such as ``RUN@best`` |
+| ``.lock`` | the process that trains it, see ``corral.trainers.runs.folders`` |
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import platform
+import re
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 
 from corral.adapters.sources import EnvLike
 from corral.envs.policy import Policy
 from corral.envs.registry import Api
-from corral.errors import CorralError, RunError, UnknownNameError
+from corral.errors import CheckpointError, CorralError, RunError, UnknownNameError
 from corral.trainers.base import Trainer, trainer_class, trainer_name
-from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint
+from corral.trainers.runs.checkpoint import load_checkpoint, named_checkpoint
 from corral.trainers.runs.env_config import EnvConfig
 from corral.trainers.runs.files import replace_text
 from corral.trainers.settings import make_settings
@@ -43,6 +47,9 @@ DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
 """Errors that values of the wrong kind cause."""
 
 CONFIG, PROGRESS, CHECKPOINTS = "config.json", "progress.csv", "checkpoints"
+
+CHECKPOINT_NAME = re.compile(r"best|latest|[0-9]{1,12}", flags=re.ASCII)
+"""What may follow RUN@."""
 
 
 NOT_WRITTEN = ("env_config", "own_trainer")
@@ -61,6 +68,8 @@ class RunConfig:
     policies: dict[str, str]  # agent -> name of its policy, or of its reference player
     policies_to_train: tuple[str, ...]
     versions: dict[str, str]
+    horizon: int  # env steps planned: where what is annealed ends
+    keep: int | Literal["all"] = 3  # checkpoints that stay, besides the best
     opponents: dict[str, str] = field(default_factory=dict)  # agent -> name of a reference player
     own_trainer: type[Trainer] | None = None  # of that name, where it is not registered
 
@@ -99,6 +108,7 @@ class RunConfig:
                 f"made this run, and this corral reads format {FORMAT}. Train it again"
             )
         try:
+            values = {"horizon": values.get("steps"), "keep": 3, **values}
             _require_kinds(values)
             names = {field.name for field in dataclasses.fields(cls)} - set(NOT_WRITTEN)
             read = {name: values[name] for name in names}
@@ -139,25 +149,66 @@ class RunConfig:
             seed=self.seed,
             policies=learned,
             policies_to_train=self.policies_to_train,
-            steps=self.steps,
+            steps=self.horizon,
             **more,
         )
 
 
 class Run:
-    """A run on disk. ``policies`` are those of its latest checkpoint."""
+    """A run on disk. ``policies`` are those of its latest checkpoint, or of the one ``at``."""
 
-    def __init__(self, folder: Path, config: RunConfig) -> None:
+    def __init__(self, folder: Path, config: RunConfig, at: str | None = None) -> None:
+        """``at``: "best", "latest", or a number of env steps, as in RUN@best; "0": as it began."""
         self.folder = folder
         self.config = config
-        self.stopped_by: int | None = None  # SIGINT, where it ended training early
+        self.at = at
 
     def __repr__(self) -> str:
-        return f"<Run {str(self.folder)!r}: {self.config.trainer} on {self.config.env_config.env}>"
+        return f"<Run {self.name!r}: {self.config.trainer} on {self.config.env_config.env}>"
+
+    @property
+    def suffix(self) -> str:
+        """ "@best" of RUN@best; "" where no checkpoint was named."""
+        return "" if self.at is None else f"@{self.at}"
+
+    @property
+    def name(self) -> str:
+        """Its folder, and the checkpoint that was named: what ``load_run`` takes."""
+        return f"{self.folder}{self.suffix}"
+
+    @property
+    def results(self) -> Path:
+        """The folder of its evaluation: its own, or one in it for an earlier checkpoint."""
+        if self.at in (None, "latest"):
+            return self.folder
+        return self.folder / f"evaluation{self.suffix}"
+
+    @property
+    def best_by(self) -> dict[str, Any] | None:
+        """What its best checkpoint is best by: "env_steps", "compared" in words, and "value".
+
+        None where no checkpoint is the best (yet), or it does not say.
+        """
+        try:
+            content = load_checkpoint(named_checkpoint(self.folder / CHECKPOINTS, "best"))
+            return dict(content.documents["progress"]["best_by"])
+        except (CheckpointError, *DAMAGE):
+            return None
+
+    def source(self) -> str:
+        """Return in words which checkpoint its policies come from. Raises CheckpointError."""
+        if self.at is not None and not self.at.strip("0"):
+            return "as it began, before any update"
+        path = named_checkpoint(self.folder / CHECKPOINTS, self.at or "latest")
+        text = f"the checkpoint of {int(path.name.split('_')[1]):,} env steps"
+        if self.at == "best" and (best := self.best_by) is not None:
+            value = "" if best["value"] is None else f", {best['value']:.4g}"
+            text += f", the best by {best['compared']}{value}"
+        return text
 
     @cached_property
     def policies(self) -> Mapping[str, Policy]:
-        """agent -> Policy, rebuilt from the latest checkpoint.
+        """agent -> Policy, rebuilt from the checkpoint.
 
         Raises CheckpointError where there is none, or where it is damaged.
         """
@@ -168,15 +219,26 @@ class Run:
         """progress.csv: one row per update."""
         return pd.read_csv(self.folder / PROGRESS)
 
-    def export(self, folder: str | Path) -> list[Path]:
+    def export(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
         """Write the policies in the format of the library that trained them.
 
         For Stable-Baselines3 one zip per policy, for ``PPO.load``. Such files can run code when
-        they are loaded; corral itself never reads them.
+        they are loaded; corral itself never reads them. Raises FileExistsError, before it changes
+        anything, where a file is there and ``overwrite`` is not set.
         """
-        target = Path(folder)
+        trained, target = self._trained(), Path(folder)
         target.mkdir(parents=True, exist_ok=True)
-        return self._trained().export(target)
+        with tempfile.TemporaryDirectory(dir=target, prefix=".exporting-") as place:
+            written = {
+                target / path.relative_to(place): path for path in trained.export(Path(place))
+            }
+            if taken := [str(path) for path in written if path.exists() and not overwrite]:
+                raise FileExistsError(
+                    f"{', '.join(taken)} exists; pass overwrite=True to replace it"
+                )
+            for path, new in written.items():
+                os.replace(new, path)
+        return list(written)
 
     def begun(self) -> Trainer:
         """Return its trainer, as it began. Raises RunError where the config is damaged."""
@@ -191,7 +253,9 @@ class Run:
 
     def _trained(self) -> Trainer:
         trainer = self.begun()
-        trainer.load(load_checkpoint(latest_checkpoint(self.folder / CHECKPOINTS)))
+        if self.at is None or self.at.strip("0"):
+            path = named_checkpoint(self.folder / CHECKPOINTS, self.at or "latest")
+            trainer.load(load_checkpoint(path))
         return trainer
 
 
@@ -214,18 +278,36 @@ def load_run(
         env_kwargs, api: of ``env``; default: those of the run.
         trainer: the class.
 
-    Raises RunError where there is none; TraceError where its load has changed.
+    ``folder`` may name a checkpoint: RUN@best, RUN@latest, RUN@N (of N env steps, where it was
+    kept), RUN@0 (as the run began). A folder whose name contains "@" goes first.
+
+    Raises RunError where there is no run, CheckpointError where that checkpoint is not there, and
+    TraceError where its load has changed.
     """
-    path = Path(folder)
+    path, at = _place(folder)
+    if at is not None and not CHECKPOINT_NAME.fullmatch(at):
+        raise RunError(f"{folder}: give {path}@best, @latest, @N for N env steps, or @0")
     config = RunConfig.read(path, trainer, env=env, env_kwargs=env_kwargs, api=api)
-    return Run(path, config)
+    run = Run(path, config, at)
+    if at is not None and at.strip("0"):
+        named_checkpoint(path / CHECKPOINTS, at)
+    return run
+
+
+def _place(name: str | Path) -> tuple[Path, str | None]:
+    """Return the folder of a run, and which of its checkpoints is named, if one is."""
+    path = Path(name)
+    base, at, checkpoint = path.name.rpartition("@")
+    if not at or not base or path.exists() or not (path.with_name(base) / CONFIG).is_file():
+        return path, None
+    return path.with_name(base), checkpoint
 
 
 def _require_kinds(values: Mapping[str, Any]) -> None:
     """Raise TypeError, or KeyError, where a value of config.json is of the wrong kind."""
     kinds: dict[type, tuple[str, ...]] = {
         str: ("env", "trainer"),
-        int: ("seed", "steps"),
+        int: ("seed", "steps", "horizon"),
         dict: ("env_kwargs", "held_out", "settings", "policies", "versions", "opponents"),
         list: ("policies_to_train",),
     }
@@ -233,6 +315,8 @@ def _require_kinds(values: Mapping[str, Any]) -> None:
         for name in names:
             if not isinstance(values[name], kind) or isinstance(values[name], bool):
                 raise TypeError(f"{name} is {values[name]!r:.40}")
+    if values["keep"] != "all" and not isinstance(values["keep"], int):
+        raise TypeError(f"keep is {values['keep']!r:.40}")
     played = values["opponents"].values()
     for name in [*values["policies"].values(), *values["policies_to_train"], *played]:
         if not isinstance(name, str):
@@ -240,8 +324,8 @@ def _require_kinds(values: Mapping[str, Any]) -> None:
 
 
 def is_run(folder: str | Path) -> bool:
-    """Return whether ``folder`` looks like a run."""
-    return (Path(folder) / CONFIG).is_file()
+    """Return whether ``folder`` looks like a run, or names a checkpoint of one: RUN@best."""
+    return (_place(folder)[0] / CONFIG).is_file()
 
 
 PACKAGES = ("corral", "numpy", "pandas", "gymnasium", "pettingzoo", "scipy")

@@ -11,9 +11,6 @@ Learning, 2018).
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,13 +31,14 @@ from corral.envs.batch import make_batch
 from corral.envs.core import Array, Rules, generator
 from corral.envs.masks import MASK
 from corral.envs.shells import ParallelShell
-from corral.errors import CheckpointError, NonFiniteError
+from corral.errors import CheckpointError
 from corral.trainers.base import Content, Episode, Update
 from corral.trainers.on_policy import saving
 from corral.trainers.on_policy.saving import checkpoint_of, load_policy, policy_arrays
 from corral.trainers.policies import NetworkPolicy, sb3_policy
 from corral.trainers.rng import GlobalGenerators
 from corral.trainers.sb3.settings import SB3Settings
+from corral.trainers.sb3.steps import ended, interrupts_ignored, require_finite
 
 __all__ = ["SB3PPO", "SB3MaskablePPO"]
 
@@ -146,10 +144,13 @@ class SB3PPO:
 
     # --- Training --------------------------------------------------------------------------------
 
-    def learn(self) -> Iterator[Update]:
-        """Rollouts and updates as long as whole rollouts fit into ``steps``, at least one."""
+    def learn(self, steps: int | None = None) -> Iterator[Update]:
+        """Rollouts and updates as long as whole rollouts fit into ``steps``, at least one.
+
+        Default: those that it was made for, over which the learning rate is annealed.
+        """
         per_rollout = self.settings.num_envs * self.settings.n_steps
-        last = max(1, self.steps // per_rollout) * per_rollout
+        last = max(1, (self.steps if steps is None else steps) // per_rollout) * per_rollout
         obs = self._begin()
         while self.env_steps < last:
             with self._generators:
@@ -158,7 +159,9 @@ class SB3PPO:
                 clock = time.perf_counter()
                 metrics = self._update()
                 seconds["learning"] = time.perf_counter() - clock
-            yield Update(self.env_steps, episodes, metrics, seconds)
+            means = self._rewards / per_rollout  # [N]
+            rewards = dict(zip(self.rules.agents, means.tolist(), strict=True))
+            yield Update(self.env_steps, episodes, metrics, seconds, rewards)
 
     def _begin(self) -> dict[str, Array]:
         """Return the observations [C, ...] to go on from; begin episodes where there are none."""
@@ -181,7 +184,7 @@ class SB3PPO:
             vec_env = BatchVecEnv(make_batch(self.rules, num_envs), agent_id)
             vec_env.seed(self.seed)
             return vec_env
-        with _interrupts_ignored():  # a Ctrl-C is for this process; it ends the workers
+        with interrupts_ignored():  # a Ctrl-C is for this process; it ends the workers
             env = ParallelShell(self.rules)
             return vectorize(env, num_envs, self.settings.cpus, self.seed, agent_id)
 
@@ -197,6 +200,7 @@ class SB3PPO:
         assert starts is not None
         episodes: list[Episode] = []
         seconds = {"env": 0.0, "inference": 0.0}
+        self._rewards = np.zeros(len(self.rules.agents))  # [N] sums over the rollout
         for learner in self._learners.values():
             learner.model.policy.set_training_mode(False)
             learner.model.rollout_buffer.reset()
@@ -211,8 +215,9 @@ class SB3PPO:
             seconds["inference"] += time.perf_counter() - clock
             clock = time.perf_counter()
             obs, rewards, dones, infos = vec_env.step(actions)  # type: ignore[assignment]
-            _require_finite(rewards, obs, infos, dones, self.rules.agents)
-            episodes += _ended(infos, dones, self.rules.agents)
+            require_finite(rewards, obs, infos, dones, self.rules.agents)
+            self._rewards += rewards.reshape(-1, len(self.rules.agents)).sum(axis=0)
+            episodes += ended(infos, dones, self.rules.agents)
             seconds["env"] += time.perf_counter() - clock
             clock = time.perf_counter()
             for name, learner in self._learners.items():
@@ -342,56 +347,3 @@ class SB3MaskablePPO(SB3PPO):
 
     def _masks(self, own: dict[str, Array]) -> dict[str, Array]:
         return {"action_masks": own[MASK].astype(bool)}
-
-
-# --- Parts ---------------------------------------------------------------------------------------
-
-
-def _ended(
-    infos: Sequence[Mapping[str, Any]], dones: Array, agents: Sequence[str]
-) -> list[Episode]:
-    """Return the episodes that ended in a step; all agents of a copy end together."""
-    n, episodes = len(agents), []
-    for first in (np.flatnonzero(dones[::n]) * n).tolist():
-        own = infos[first : first + n]
-        returns = {agent: each["episode"]["r"] for agent, each in zip(agents, own, strict=True)}
-        kpis = {key: float(sum(each["kpis"][key] for each in own)) for key in own[0]["kpis"]}
-        episodes.append(Episode(returns, own[0]["episode"]["l"], kpis))
-    return episodes
-
-
-def _require_finite(
-    rewards: Array,
-    obs: Mapping[str, Array],
-    infos: Sequence[Mapping[str, Any]],
-    dones: Array,
-    agents: Sequence[str],
-) -> None:
-    """Raise NonFiniteError where a reward [C], an observation [C, ...], or the last one of an
-    episode that is over, holds a number that is not finite."""
-    what = "holds a number that is not finite; mend the environment"
-    wrong = [(c, f"reward is {rewards[c]}") for c in np.flatnonzero(~np.isfinite(rewards)).tolist()]
-    for key, values in obs.items():
-        if values.dtype.kind == "f":
-            finite = np.isfinite(values).reshape(len(values), -1).all(axis=1)  # [C]
-            wrong += [(c, f"{key} {what}") for c in np.flatnonzero(~finite).tolist()]
-    for column in np.flatnonzero(dones).tolist():
-        for key, value in infos[column]["terminal_observation"].items():
-            if not np.isfinite(value).all():
-                wrong.append((column, f"last {key} {what}"))
-    if wrong:
-        copy, agent = divmod(wrong[0][0], len(agents))
-        raise NonFiniteError(f"copy {copy}, {agents[agent]}: the {wrong[0][1]}")
-
-
-@contextlib.contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """Ignore SIGINT while worker processes are started, so that they inherit it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -16,7 +17,7 @@ pytest.importorskip("tensorboard", reason="needs the extra sb3")
 from tensorboard.backend.event_processing import event_accumulator as accumulators
 
 from corral.trainers.base import Episode, Update
-from corral.trainers.driver import resume
+from corral.trainers.driver import resume, train
 from corral.trainers.runs import log as progress
 from corral.trainers.runs.log import Log, Statistics
 from support.runs import ROLLOUT, PaidRules, rows, small_run
@@ -45,6 +46,7 @@ def test_a_row_by_hand() -> None:
         "updates": 2,
         "episodes": 2,
         "return_team": 6.0,
+        "reward_per_step": None,
         "return_a": 2.0,
         "return_b": 4.0,
         "return_of_left": 2.0,
@@ -91,12 +93,49 @@ def test_a_run_of_constant_pay(tmp_path: Path) -> None:
         assert (told["return_agent_0"], told["return_agent_1"]) == (4.0, -2.0)
         assert (told["return_of_agent_0"], told["return_of_agent_1"]) == (4.0, -2.0)
         assert (told["return_team"], told["length"], told["kpi_half"]) == (2.0, 4.0, 10.0)
+        assert told["reward_per_step"] == 0.5
     seen = run.progress
     assert (seen["wall_s"].diff().dropna() > 0).all()
     shares = seen[["share_env", "share_inference", "share_learning"]]
     assert shares.sum(axis=1).to_numpy() == pytest.approx(1, abs=2e-4)
     speed = 64 / seen["env_steps_per_s"]
     assert speed.sum() == pytest.approx(seen["wall_s"].iloc[-1], rel=0.02)
+
+
+def test_before_an_episode_ends_the_reward_is_shown() -> None:
+    statistics = Statistics({"a": "x", "b": "y"}, {"b"})
+    statistics.row(update(64), 64, 1.0)
+    assert statistics.headline == "return -"  # of a trainer that does not say
+    rewards = {"a": 0.25, "b": -1.0}
+    row = statistics.row(dataclasses.replace(update(128), rewards=rewards), 64, 1.0)
+    assert (row["return_team"], row["reward_per_step"]) == (None, -0.75)
+    assert statistics.headline == "reward per step 0.25"  # of those that learn
+    statistics.row(update(192, episode(3, 6)), 64, 1.0)
+    assert statistics.headline == "return 3"
+
+
+@pytest.mark.parametrize(
+    ("trainer", "vec_env"),
+    [("sb3_ppo", "batch"), ("sb3_maskable_ppo", "supersuit"), ("mappo", None)],
+)
+def test_long_episodes_show_what_is_earned(
+    tmp_path: Path, trainer: str, vec_env: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {"num_envs": 4, "n_steps": 16, "net_arch": (8,)}
+    given = settings if vec_env is None else {**settings, "batch_size": 64, "vec_env": vec_env}
+    run = train(
+        PaidRules((1.0, -0.5), max_cycles=1000),
+        trainer=trainer,
+        steps=2 * ROLLOUT,
+        out=tmp_path / "run",
+        progress=True,
+        **given,
+    )
+    assert [row["return_team"] for row in rows(run)] == ["", ""]
+    assert [float(row["reward_per_step"]) for row in rows(run)] == [0.5, 0.5]
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert all(line.endswith("/s, reward per step 0.5") for line in lines)
 
 
 def test_columns_are_those_that_are_documented(tmp_path: Path) -> None:
@@ -233,13 +272,13 @@ def test_a_run_resumed_within_the_second_is_read_in_order(
 def test_without_a_terminal_a_line_for_every_tenth(capsys: pytest.CaptureFixture[str]) -> None:
     bar = progress.Bar(1000, visible=True)
     for step in range(50, 1050, 50):
-        bar.show({"env_steps": step, "env_steps_per_s": 1234.5}, None)
+        bar.show({"env_steps": step, "env_steps_per_s": 1234.5}, "reward per step 0.25")
     bar.close()
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 10
-    assert lines[0] == "100 of 1,000 env steps, 1,234/s, return -"
+    assert lines[0] == "100 of 1,000 env steps, 1,234/s, reward per step 0.25"
     assert max(map(len, lines)) <= 80
     silent = progress.Bar(1000, visible=False)
-    silent.show({"env_steps": 500, "env_steps_per_s": 1.0}, 3.0)
+    silent.show({"env_steps": 500, "env_steps_per_s": 1.0}, "return 3")
     silent.close()
     assert capsys.readouterr().err == ""

@@ -18,7 +18,6 @@ import torch
 from corral.data import Trace, write_trace
 from corral.errors import CheckpointError, CorralError, RunError, TraceError
 from corral.trainers.driver import resume
-from corral.trainers.runs.files import new_folder
 from corral.trainers.runs.run import RunConfig, is_run, load_run
 from support.loads import small_trace
 from support.runs import PaidRules, observations, rows, small_run, trace_file
@@ -172,9 +171,9 @@ def test_a_damaged_config_never_ends_in_anything_but_an_error_of_corral(run_fold
             raise AssertionError(f"{what}: {error!r}") from error
         loaded.append(what)
     # What a run plays does not hang on these.
-    harmless = ("seed", "steps", "versions", "held_out", "policies_to_train", "settings/gamma")
-    harmless = (*harmless, "env_kwargs/queue", "env_kwargs/rows", "settings/num_envs")
-    harmless = (*harmless, "env_kwargs/trace/name", "held_out/rows")
+    harmless = ("seed", "steps", "horizon", "keep", "versions", "held_out", "policies_to_train")
+    harmless = (*harmless, "settings/gamma", "settings/num_envs", "env_kwargs/queue")
+    harmless = (*harmless, "env_kwargs/rows", "env_kwargs/trace/name", "held_out/rows")
     assert [what for what in loaded if not what.startswith(harmless)] == []
 
 
@@ -229,6 +228,7 @@ def test_nothing_that_is_loaded_can_run_code(
     # An export is for others; corral does not read it.
     names = [path.name for path in load_run(run_folder).export(run_folder / "export")]
     assert names == ["node_0.zip", "node_1.zip", "node_2.zip"]
+    assert sorted(path.name for path in (run_folder / "export").iterdir()) == names
     assert played(run_folder)
 
 
@@ -250,15 +250,6 @@ def test_a_config_is_written_whole_or_not_at_all(
     assert RunConfig.read(run_folder) == load_run(run_folder).config
 
 
-def test_new_folders_have_names_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    names = [new_folder("a-1") for _ in range(3)]
-    assert names == [Path("runs/a-1"), Path("runs/a-1-2"), Path("runs/a-1-3")]
-    assert all(folder.is_dir() for folder in names)
-
-
 def test_policies_are_those_of_the_latest_checkpoint(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", env=PaidRules(), updates=1, anneal=False)
     seen = observations(run)["agent_0"]
@@ -266,3 +257,14 @@ def test_policies_are_those_of_the_latest_checkpoint(tmp_path: Path) -> None:
     later = resume(run.folder, env=PaidRules(), steps=192)
     second = later.policies["agent_0"].act(seen, deterministic=True).extra["probabilities"]
     assert not np.array_equal(first, second)
+
+
+def test_an_export_replaces_nothing_unasked(run_folder: Path, tmp_path: Path) -> None:
+    run, target = load_run(run_folder), tmp_path / "export"
+    target.mkdir()
+    (target / "node_1.zip").write_text("mine")
+    with pytest.raises(FileExistsError, match=r"node_1\.zip exists; pass overwrite=True"):
+        run.export(target)
+    assert [(path.name, path.read_text()) for path in target.iterdir()] == [("node_1.zip", "mine")]
+    assert len(run.export(target, overwrite=True)) == 3
+    assert (target / "node_1.zip").read_bytes()[:2] == b"PK"

@@ -1,0 +1,146 @@
+"""Folders of runs: one trainer works in one at a time; a start that fails leaves none behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from itertools import count, takewhile
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from corral.errors import RunError
+from corral.trainers.runs.run import CONFIG, PROGRESS
+
+__all__ = ["begun_folder", "locked", "new_folder"]
+
+LOCK = ".lock"
+
+UNFINISHED = re.compile(r"\.config\.json|\.?\w+\.csv\.gz(\.\d+\.part)?|\w+\.npy", flags=re.ASCII)
+"""Files that a start writes before config.json, which makes a folder a run."""
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes and threads from training the run in ``folder``.
+
+    The system lets go of the lock with the process, however it ends; forked children do not hold
+    it. The file stays: another process might be about to take it.
+
+    Raises RunError, naming the process that has it.
+    """
+    lock = FileLock(folder / LOCK, timeout=0, is_singleton=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise RunError(
+            f"{folder} is being trained by process {_holder(folder)}; wait for it, or stop it"
+        ) from None
+    try:
+        if type(lock) is FileLock:  # else the file system has no locks, and the file says it itself
+            with (folder / LOCK).open("r+b") as file:
+                file.seek(1)  # Windows locks the first byte for everybody else
+                file.write(f"{os.getpid()}\n".encode())
+                file.truncate()
+        yield
+    finally:
+        lock.release()
+
+
+def _holder(folder: Path) -> str:
+    """Return the process that has the lock, or "?"."""
+    for start in (0, 1):  # the first byte cannot be read on Windows, see ``locked``
+        with contextlib.suppress(OSError), (folder / LOCK).open("rb", buffering=0) as file:
+            file.seek(start)
+            found = re.search(rb"\d+", file.read(100))
+            return "?" if found is None else found[0].decode()
+    return "?"
+
+
+# --- New folders ---------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def begun_folder(out: str | Path | None, name: str) -> Iterator[Path]:
+    """Yield the folder of a new run, locked. It goes where an error comes before any update.
+
+    ``out``: a folder that is new, or empty; default: runs/<name>, or with a number after it. What a
+    start that was killed left there is removed. Raises RunError for a folder in use.
+    """
+    if out is None:
+        folder, made = new_folder(name)
+    else:
+        folder = Path(out)
+        made = _claimed(folder)
+    begun, cleared = False, False
+    try:
+        with locked(folder):
+            _require_unused(folder)  # now that nobody else can begin there
+            _clear(folder)
+            try:
+                yield folder
+                begun = True
+            except BaseException:
+                begun = (folder / PROGRESS).exists()
+                if not begun:
+                    _clear(folder, lock=os.name != "nt")  # there it cannot be removed yet
+                    cleared = True
+                raise
+    finally:
+        if not begun:
+            if cleared and os.name == "nt":
+                (folder / LOCK).unlink(missing_ok=True)
+            for each in made:
+                with contextlib.suppress(OSError):  # others may have come in
+                    each.rmdir()
+
+
+def new_folder(name: str) -> tuple[Path, list[Path]]:
+    """Make runs/<name>, or with the first free number after it.
+
+    Returns it, and all folders that were made for it, the innermost first.
+    """
+    for number in count(1):
+        folder = Path("runs") / (name if number == 1 else f"{name}-{number}")
+        with contextlib.suppress(FileExistsError):
+            return folder, _make(folder)
+    raise AssertionError
+
+
+def _make(folder: Path) -> list[Path]:
+    """Make a folder; return it and its parents that were made. Raises FileExistsError."""
+    made = [folder, *takewhile(lambda parent: not parent.exists(), folder.parents)]
+    folder.mkdir(parents=True)
+    return made
+
+
+def _claimed(folder: Path) -> list[Path]:
+    """Return what was made of ``folder``: nothing, where it is there and free to be used."""
+    try:
+        return _make(folder)
+    except FileExistsError:
+        _require_unused(folder)
+        return []
+
+
+def _require_unused(folder: Path) -> None:
+    """Raise RunError where something is in ``folder`` that no start left there."""
+    if (folder / CONFIG).exists():
+        raise RunError(f"{folder} holds a run; resume it, or give another folder")
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {"a file"}
+    begun = LOCK in names
+    names = {name for name in names - {LOCK} if not (begun and UNFINISHED.fullmatch(name))}
+    if names:
+        raise RunError(f"{folder} is not empty; give a new folder")
+
+
+def _clear(folder: Path, *, lock: bool = False) -> None:
+    """Remove what is in ``folder``, but for its lock."""
+    for path in folder.iterdir():
+        if path.name != LOCK:
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    if lock:
+        (folder / LOCK).unlink(missing_ok=True)
