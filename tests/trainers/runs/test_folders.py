@@ -152,14 +152,14 @@ def test_a_start_that_fails_leaves_no_folder(
     monkeypatch.chdir(tmp_path)
     for out in (None, tmp_path / "deep" / "run"):
         with pytest.raises(OSError, match="no simulator there"):
-            train(RaisingRules(), out=out, steps=128, **SMALL)
+            train(RaisingRules(), trainer="sb3_ppo", out=out, steps=128, **SMALL)
         assert everything_in(tmp_path) == []
     (tmp_path / "mine").mkdir()
     with pytest.raises(OSError, match="no simulator there"):
-        train(RaisingRules(), out="mine", steps=128, **SMALL)
+        train(RaisingRules(), trainer="sb3_ppo", out="mine", steps=128, **SMALL)
     assert everything_in(tmp_path) == ["mine"]
     assert everything_in(tmp_path / "mine") == []
-    assert len(rows(train(PaidRules(), out="mine", steps=64, **SMALL))) == 1
+    assert len(rows(train(PaidRules(), trainer="sb3_ppo", out="mine", steps=64, **SMALL))) == 1
 
 
 def test_a_config_that_cannot_be_written_leaves_no_folder(
@@ -220,7 +220,7 @@ def test_a_folder_of_others_is_left_alone(tmp_path: Path) -> None:
         for name in files:
             (folder / name).write_text("mine")
         with pytest.raises(RunError, match="is not empty; give a new folder"):
-            corral.train(PaidRules(), out=folder, steps=64, **SMALL)
+            corral.train(PaidRules(), trainer="sb3_ppo", out=folder, steps=64, **SMALL)
         assert everything_in(folder) == sorted(files)
         assert {path.read_text() for path in folder.iterdir()} == {"mine"}
 
