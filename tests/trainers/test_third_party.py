@@ -14,10 +14,10 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 
 import corral
 from corral.adapters import zoo_rules
+from corral.adapters.seats import random_policy
 from corral.envs.batch import batch_for
 from corral.envs.registry import make_rules
 from corral.errors import UnsupportedSpaceError
-from corral.trainers.evaluation.players import random_policy
 from corral.trainers.evaluation.scores import TeamScore, evaluate_players, evaluate_team
 from corral.trainers.runs.run import Run, load_run
 from support.zoo_envs import MixedEnv, RingEnv

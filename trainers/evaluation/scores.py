@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from corral.adapters.seats import random_policy
 from corral.envs.core import Rules
 from corral.envs.policy import Policy
 from corral.trainers.evaluation.episodes import bootstrap_ratio, play_episodes
-from corral.trainers.evaluation.players import Player, as_player, random_policy
+from corral.trainers.evaluation.players import Player, as_player
 from corral.trainers.runs.files import replace_text
 
 __all__ = ["Evaluation", "TeamScore", "evaluate_players", "evaluate_team"]

@@ -81,7 +81,7 @@ def test_shells_play_like_a_batch_of_their_rules(name: str) -> None:
     shell, rules = SHELLS[name]
     batch = Batch(rules(), 4, seed=11)
     zoo = make_zoo_batch(lambda: shell(rules()), 4, seed=11)
-    assert (zoo.agents, zoo.name) == (batch.agents, batch.rules.name)
+    assert (zoo.agents, zoo.name.removeprefix("wrapped_")) == (batch.agents, batch.rules.name)
     assert zoo.simultaneous == (batch.rules.simultaneous and shell is ParallelShell)
     for agent in zoo.agents:
         assert zoo.observation_space(agent) == batch.rules.observation_space(agent)
