@@ -149,10 +149,8 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         if not self._observations:
             raise ResetNeededError(f"{self.rules.name}: call reset() before step()")
         actions, space = np.asarray(actions), self.single_action_space
-        shape, kinds = (
-            (self.num_envs, *(space.shape or ())),
-            "iu" if space.dtype.kind in "iu" else "fiu",
-        )
+        shape = (self.num_envs, *(space.shape or ()))
+        kinds = "iu" if np.dtype(space.dtype).kind in "iu" else "fiu"
         if actions.shape != shape or actions.dtype.kind not in kinds:
             what = "integers" if kinds == "iu" else "numbers"
             raise ActionError(

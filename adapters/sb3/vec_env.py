@@ -38,7 +38,7 @@ from corral.adapters.spaces import ColumnCodec, refuse_masks, refuse_turns
 from corral.envs.batch import BatchStep, make_batch
 from corral.envs.core import Array, Observation, Rules, generator
 from corral.envs.masks import MASK
-from corral.errors import ResetNeededError
+from corral.errors import ActionError, ResetNeededError
 
 __all__ = ["BatchVecEnv", "ColumnVecEnv", "make_vec_env"]
 
@@ -106,8 +106,10 @@ class ColumnVecEnv(VecEnv):
             raise ResetNeededError(f"{self.codec.name}: call reset() first")
         axes = f"{self.copies} copies of {len(self.codec.agents)} agents"
         shape = (self.num_envs, *(self.action_space.shape or ()))
-        if self.action_space.dtype.kind == "f":  # checked when it is played
-            self._actions = np.asarray(actions).reshape(shape)
+        if np.dtype(self.action_space.dtype).kind == "f":  # bounds are checked when it is played
+            self._actions = np.asarray(actions)
+            if self._actions.shape != shape:
+                raise ActionError(f"actions are {self._actions.shape}; give {shape}: {axes}")
         else:
             self._actions = require_integers(actions, shape, axes)
 
@@ -251,7 +253,7 @@ class BatchVecEnv(ColumnVecEnv):
         """Observations [C, ...], rewards float32 [C], dones bool [C], infos."""
         assert self._actions is not None  # step_async came first
         n = len(self.batch.agents)
-        split = self._actions.reshape(self.copies, n, *self._actions.shape[1:])  # [B, N, ...]
+        split: Any = self._actions.reshape(self.copies, n, *self._actions.shape[1:])  # [B, N, ...]
         if not isinstance(self.action_space, spaces.Discrete):
             split = {agent: split[:, i] for i, agent in enumerate(self.batch.agents)}
         step = self.batch.step(split)
@@ -281,7 +283,7 @@ class BatchVecEnv(ColumnVecEnv):
 
     def snapshot(self) -> dict[str, Any]:
         """Return the Batch's ``snapshot``, the sums of episodes under way among its arrays."""
-        saved = self.batch.snapshot()
+        saved: dict[str, Any] = self.batch.snapshot()
         saved["arrays"] |= {f"kpis.{key}": sums.copy() for key, sums in self._kpis.items()}
         return saved
 

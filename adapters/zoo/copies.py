@@ -91,6 +91,7 @@ class ZooCopy(ABC):
 
     def begin(self, seed: int | None) -> Look:
         """Begin the episode of the environment's ``reset(seed=seed)``."""
+        self._last_state: Array = np.zeros(0, dtype=np.float32)
         count = len(self.spec.agents)
         self._elapsed = 0
         self._returns = np.zeros(count)

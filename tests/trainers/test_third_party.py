@@ -87,6 +87,21 @@ def test_the_trainers_over_sb3_say_that_they_cannot(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("vec_env", ["batch", "supersuit"])
+@pytest.mark.parametrize("trainer", ["sb3_ppo", "sb3_maskable_ppo"])
+def test_the_trainers_over_sb3_play_like_agents(tmp_path: Path, trainer: str, vec_env: str) -> None:
+    """The environment raises where a mask is lost."""
+    pytest.importorskip("supersuit", reason="needs the extra sb3")
+    rules = zoo_rules(functools.partial(BitsEnv, "observation"))
+    settings: Any = {"num_envs": 4, "n_steps": 16, "batch_size": 32, "net_arch": (16,)}
+    where = tmp_path / "run"
+    run = corral.train(rules, trainer=trainer, steps=64, out=where, vec_env=vec_env, **settings)
+    scores = corral.evaluate(run, episodes=4)
+    assert [score.illegal_actions for score in scores] == [0, 0, 0]
+    more = corral.resume(where, rules=rules, steps=128)
+    assert more.progress.env_steps.tolist() == [64, 128]
+
+
 def test_random_play_is_within_every_space() -> None:
     rules = zoo_rules(MixedEnv)
     team = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}

@@ -142,7 +142,8 @@ class SB3PPO:
 
     @property
     def resumes_exactly(self) -> bool:
-        return self.settings.vec_env == "batch"
+        """False over SuperSuit, and of third-party environments: nothing can save their state."""
+        return self.settings.vec_env == "batch" and not hasattr(self.rules, "make_batch")
 
     # --- Training --------------------------------------------------------------------------------
 
@@ -182,7 +183,8 @@ class SB3PPO:
             vec_env.seed(self.seed)
             return vec_env
         with _interrupts_ignored():  # a Ctrl-C is for this process; it ends the workers
-            env = ParallelShell(self.rules)
+            make = getattr(self.rules, "make", None)  # of third-party environments
+            env = ParallelShell(self.rules) if make is None else make()
             return vectorize(env, num_envs, self.settings.cpus, self.seed, agent_id)
 
     def _collect(
@@ -290,7 +292,11 @@ class SB3PPO:
         arrays = {"generators": generator_arrays}
         for name, learner in self._learners.items():
             arrays |= policy_arrays(name, learner.model.policy)
-        if isinstance(self._vec_env, BatchVecEnv) and self._starts is not None:
+        if (
+            self.resumes_exactly
+            and isinstance(self._vec_env, BatchVecEnv)
+            and self._starts is not None
+        ):
             snapshot = self._vec_env.snapshot()
             arrays["environment"] = {**snapshot.pop("arrays"), "starts": self._starts}
             document["environment"] = snapshot
