@@ -292,12 +292,9 @@ class SB3PPO:
         arrays = {"generators": generator_arrays}
         for name, learner in self._learners.items():
             arrays |= policy_arrays(name, learner.model.policy)
-        if (
-            self.resumes_exactly
-            and isinstance(self._vec_env, BatchVecEnv)
-            and self._starts is not None
-        ):
-            snapshot = self._vec_env.snapshot()
+        vec_env = self._vec_env if self.resumes_exactly else None
+        if isinstance(vec_env, BatchVecEnv) and self._starts is not None:
+            snapshot = vec_env.snapshot()
             arrays["environment"] = {**snapshot.pop("arrays"), "starts": self._starts}
             document["environment"] = snapshot
         return Content({"trainer": document}, arrays)
