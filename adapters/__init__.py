@@ -24,10 +24,11 @@ if TYPE_CHECKING:
         make_vec_env,
         normalize,
     )
+    from corral.adapters.sources import make_batch
     from corral.adapters.supersuit import vectorize
     from corral.adapters.wrappers import homogenize, mask_in_info
     from corral.adapters.zoo.batch import ZooBatch, make_zoo_batch, zoo_rules
-    from corral.envs.batch import Batch, BatchStep, Finished, make_batch
+    from corral.envs.batch import Batch, BatchStep, Finished
 
 __all__ = [
     "Batch",
@@ -57,7 +58,8 @@ _NAMES = {
     "corral.adapters.gymnasium.vector": ("BatchVectorEnv",),
     "corral.adapters.wrappers": ("homogenize", "mask_in_info"),
     "corral.adapters.zoo.batch": ("ZooBatch", "make_zoo_batch", "zoo_rules"),
-    "corral.envs.batch": ("Batch", "BatchStep", "Finished", "make_batch"),
+    "corral.adapters.sources": ("make_batch",),
+    "corral.envs.batch": ("Batch", "BatchStep", "Finished"),
 }
 _SB3_NAMES = {
     "corral.adapters.sb3": (

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 from gymnasium import spaces
 
-from corral.adapters.spaces import refuse_death
+from corral.adapters.refusals import refuse_absence, refuse_death
 from corral.envs.core import Array, Observation, Rules, generator
 from corral.envs.masks import MASK, sample_legal
 from corral.envs.policy import Decision, Memoryless, Policy, RandomPolicy
@@ -20,11 +20,14 @@ from corral.errors import ActionError, UnknownNameError
 __all__ = [
     "Chooser",
     "Opponents",
+    "RandomActions",
     "Seat",
     "count_rows",
     "other_seats",
     "put_tree",
     "random_actions",
+    "random_policy",
+    "require_all_act",
     "require_common_end",
     "require_integers",
     "reseed",
@@ -118,8 +121,8 @@ def other_seats(
     Raises ValueError where ``opponents`` leave an agent without a policy, UnknownNameError.
     """
     team: Mapping[str, Policy | Chooser]
-    if opponents is None:
-        team = dict.fromkeys(rules.agents, RandomPolicy())
+    if opponents is None or (opponents == "random" and hasattr(rules, "make_turns")):
+        team = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
     elif isinstance(opponents, str):
         from corral.envs.reference import reference_team  # brings pandas, which takes its time
 
@@ -178,6 +181,13 @@ def require_common_end(name: str, agents: Sequence[str], ended: Array, over: Arr
     early = (ended & ~over[:, None]).any(axis=0)
     if early.any():
         refuse_death(name, [agents[i] for i in np.flatnonzero(early).tolist()])
+
+
+def require_all_act(name: str, agents: Sequence[str], acting: Array) -> None:
+    """Refuse agents that do not act though no episode has ended; ``acting`` is bool [B, N]."""
+    absent = ~acting.all(axis=0)
+    if absent.any():
+        refuse_absence(name, [agents[i] for i in np.flatnonzero(absent).tolist()])
 
 
 def require_integers(actions: Any, shape: tuple[int, ...], axes: str) -> Array:
@@ -244,6 +254,33 @@ def put_tree(tree: Any, rows: Array, source: Any) -> Any:
 def _like(tree: tuple[Any, ...] | list[Any], parts: list[Any]) -> Any:
     """Return ``parts`` as a tree of the same kind; a named tuple takes them one by one."""
     return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+
+
+# --- Chance --------------------------------------------------------------------------------------
+
+
+def random_policy(space: spaces.Space[Any]) -> Policy:
+    """Return what plays uniformly random legal actions of ``space``."""
+    return RandomPolicy() if isinstance(space, spaces.Discrete) else RandomActions(space)
+
+
+class RandomActions(Memoryless):
+    """Plays uniformly random actions of a space that has no mask; always by chance."""
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        self.space = space
+
+    def act(
+        self,
+        observation: Observation,
+        state: Any = None,
+        rng: np.random.Generator | None = None,
+        deterministic: bool = False,
+    ) -> Decision:
+        """Return an action for each row of a batch; needs ``rng``."""
+        if rng is None:
+            raise ValueError("the random policy needs rng=, a numpy Generator")
+        return Decision(random_actions(self.space, None, count_rows(observation), rng))
 
 
 def random_actions(

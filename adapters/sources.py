@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 from pettingzoo import AECEnv, ParallelEnv
 
 from corral.adapters.zoo.batch import ZooRules, zoo_rules
+from corral.envs.batch import batch_for
 from corral.envs.core import Rules
 from corral.envs.registry import (
     REGISTERED,
@@ -32,7 +33,7 @@ from corral.envs.registry import (
 )
 from corral.envs.shells import plain_shell
 
-__all__ = ["EnvLike", "EnvSource", "resolve", "rules_of"]
+__all__ = ["EnvLike", "EnvSource", "make_batch", "resolve", "rules_of"]
 
 EnvLike: TypeAlias = (
     str | ModuleType | Callable[..., Any] | AECEnv | ParallelEnv | Rules[Any] | ZooRules
@@ -61,6 +62,14 @@ def rules_of(
     """
     source = resolve(env, env_kwargs, api=api)
     return source.rules or make_rules(source.name, **source.env_kwargs)
+
+
+def make_batch(env: EnvLike, num_envs: int = 64, seed: int | None = None, **env_kwargs: Any) -> Any:
+    """Return ``num_envs`` copies stepped side by side: a Batch, or a ZooBatch of others.
+
+    ``env_kwargs`` are the environment's arguments. Raises what ``resolve`` raises.
+    """
+    return batch_for(rules_of(env, env_kwargs), num_envs, seed)
 
 
 def resolve(
@@ -136,9 +145,6 @@ def _of_object(env: Any) -> EnvSource:
 
 
 def _of_others(rules: ZooRules) -> EnvSource:
-    """Return rules under a name that is none of corral's: what is wrapped is another game."""
-    if rules.name in REGISTERED:
-        rules = replace(rules, name=f"{rules.name}-wrapped")
     return EnvSource(rules.name, {}, rules)  # type: ignore[arg-type]
 
 

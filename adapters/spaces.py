@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from corral.adapters.refusals import ONE_SEAT, refuse_death, refuse_masks, refuse_turns
 from corral.envs.core import Array, Observation, stack_agents
 from corral.envs.masks import MASK, OBSERVATION, has_mask, mask_space, split, split_space
 from corral.errors import UnsupportedSpaceError
@@ -41,6 +42,7 @@ __all__ = [
     "image_axes",
     "image_of",
     "refuse_death",
+    "refuse_masks",
     "refuse_turns",
     "width_of",
 ]
@@ -284,29 +286,6 @@ def count_actions(space: spaces.Space[Any], where: str = "") -> int:
 
 # --- Columns for single-agent libraries ----------------------------------------------------------
 
-ONE_SEAT = (
-    "One seat at a time, an environment of corral is a gymnasium.Env for every library: "
-    "corral.adapters.SeatEnv(name, seat=...)"
-)
-
-
-def refuse_turns(name: str) -> None:
-    """Refuse turn-based games: some agents have no choice, and their columns would be noise."""
-    raise UnsupportedSpaceError(
-        f"{name} is turn-based, and here every agent acts in every step. corral's own trainers "
-        f"play it: corral train {name} --trainer mappo. {ONE_SEAT}. Or step it with "
-        "corral.adapters.make_batch, whose steps say who acts"
-    )
-
-
-def refuse_death(name: str, agents: Sequence[str]) -> None:
-    """Refuse agents that leave before the others: a column cannot rest until the next episode."""
-    raise UnsupportedSpaceError(
-        f"{name}: {', '.join(agents)} ended before the others, and here every agent acts until the "
-        "episode ends. Use vectorize(corral.adapters.wrappers.homogenize(env), ...), which keeps "
-        f"ended agents in place, or step it with corral.adapters.make_batch. {ONE_SEAT}"
-    )
-
 
 @dataclass(frozen=True)
 class ColumnCodec:
@@ -315,16 +294,19 @@ class ColumnCodec:
     name: str  # of the environment
     agents: tuple[str, ...]
     observation_space: spaces.Dict
-    action_space: spaces.Discrete
-    masked: bool  # whether the environment gives masks; else all actions are legal
+    action_space: spaces.Space[Any]
+    masked: bool  # whether the environment gives masks; else all Discrete actions are legal
     names: dict[str, str] | None  # entry of the environment's Dict observation -> name here
     identities: Array | None  # float32 [N, N] one row per agent
 
     @classmethod
-    def of(cls, env: Any, name: str, agents: Sequence[str], agent_id: bool) -> ColumnCodec:
+    def of(
+        cls, env: Any, name: str, agents: Sequence[str], agent_id: bool, any_actions: bool = False
+    ) -> ColumnCodec:
         """Return the codec for a ParallelEnv or for Rules.
 
-        Raises UnsupportedSpaceError where agents differ, actions are not Discrete from 0, or an
+        ``any_actions`` takes MultiDiscrete and Box as well, without a mask. Raises
+        UnsupportedSpaceError where agents differ, actions are not Discrete from 0, or an
         observation is neither plain nor one level of Dict.
         """
         space, action = env.observation_space(agents[0]), env.action_space(agents[0])
@@ -337,8 +319,11 @@ class ColumnCodec:
                         "alike. Use vectorize(corral.adapters.wrappers.homogenize(env), ...), "
                         "which pads them, or step it with corral.adapters.make_batch. " + ONE_SEAT
                     )
-        actions = count_actions(action, f"{name}: ")
+        discrete = not any_actions or isinstance(action, spaces.Discrete)
+        mask = mask_space(count_actions(action, f"{name}: ")) if discrete else None
         inner = split_space(space)[0]
+        if isinstance(inner, spaces.Dict) and set(inner.spaces) == {OBSERVATION}:
+            inner = inner[OBSERVATION]
         names: dict[Any, str] | None = None
         entries: dict[Any, spaces.Space[Any]] = {OBSERVATION: inner}
         if isinstance(inner, spaces.Dict):
@@ -353,7 +338,8 @@ class ColumnCodec:
                     f"{name}: {key} is {part}; Stable-Baselines3 takes arrays and numbers, in one "
                     "level of Dict"
                 )
-        entries[MASK] = mask_space(actions)
+        if mask is not None:
+            entries[MASK] = mask
         identities = None
         if agent_id and len(agents) > 1:
             identities = np.eye(len(agents), dtype=np.float32)
@@ -367,13 +353,16 @@ class ColumnCodec:
     ) -> dict[str, Array]:
         """Return an observation [*rows, ...] without nesting; ``agent`` adds which one it is of."""
         inner, mask = split(observation) if self.masked else (observation, None)
+        if isinstance(inner, Mapping) and set(inner) == {OBSERVATION}:
+            inner = inner[OBSERVATION]
         if self.names is None:
-            entries = {OBSERVATION: np.asarray(inner)}
+            entries = {OBSERVATION: np.asarray(inner)[()]}  # a single Discrete one is np.int64
         else:
-            entries = {name: np.asarray(inner[key]) for key, name in self.names.items()}
-        if mask is None:
-            mask = np.ones((*rows, int(self.action_space.n)), dtype=np.int8)
-        entries[MASK] = np.asarray(mask, dtype=np.int8)
+            entries = {name: np.asarray(inner[key])[()] for key, name in self.names.items()}
+        if MASK in self.observation_space.spaces:
+            if mask is None:
+                mask = np.ones((*rows, count_actions(self.action_space)), dtype=np.int8)
+            entries[MASK] = np.asarray(mask, dtype=np.int8)
         if self.identities is not None and agent is not None:
             entries["agent"] = np.tile(self.identities[agent], (*rows, 1))
         return entries
@@ -382,7 +371,9 @@ class ColumnCodec:
         """Return batched observations [B, ...] by agent as entries [B * N, ...]: copy * N +
         agent."""
         # A copy: what is handed out may be written to, and Batch checks actions by its own masks.
-        blocks: dict[str, Any] = {MASK: stack_agents(observations, MASK).copy()}
+        blocks: dict[str, Any] = {}
+        if self.masked:
+            blocks[MASK] = stack_agents(observations, MASK).copy()
         if self.names is None:
             blocks[OBSERVATION] = stack_agents(observations, OBSERVATION)
         else:
@@ -395,6 +386,6 @@ class ColumnCodec:
             for key, block in self.flat(blocks).items()
         }
         if self.identities is not None:
-            num_envs = len(entries[MASK]) // len(self.agents)
+            num_envs = len(next(iter(entries.values()))) // len(self.agents)
             entries["agent"] = np.tile(self.identities, (num_envs, 1))  # [B * N, N]
         return entries

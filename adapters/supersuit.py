@@ -114,7 +114,7 @@ class _Copy(BaseParallelWrapper):  # type: ignore[misc]  # PettingZoo ships no t
     def observation_space(self, agent: str) -> spaces.Dict:
         return self.codec.observation_space
 
-    def action_space(self, agent: str) -> spaces.Discrete:
+    def action_space(self, agent: str) -> spaces.Space[Any]:
         return self.codec.action_space
 
     def reset(

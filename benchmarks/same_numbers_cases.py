@@ -43,7 +43,7 @@ SETTING_NAMES = {  # of the cases -> earlier names, tried first: a name may have
     "target_kl": "kl_stop",
 }
 ARGUMENT_NAMES = {"env_kwargs": "env"}  # of train, evaluate and replay: new -> earlier
-ADDED: dict[str, Any] = {"horizon": None}
+ADDED: dict[str, Any] = {"horizon": None, "workers": 0}
 """Settings and arguments that a later version added, each with the value that changes nothing."""
 DROPPED: frozenset[str] = frozenset()
 """Settings and arguments of the cases that a later version no longer takes."""

@@ -72,15 +72,15 @@ class BatchStep:
 
 def make_batch(
     env: str | Rules[Any], num_envs: int = 64, seed: int | None = None, **env_kwargs: Any
-) -> Batch:
-    """Make a batch of a registered environment, or of given rules.
+) -> Any:
+    """Make a Batch of a registered environment or of given rules; a ZooBatch of ``zoo_rules``.
 
     ``env_kwargs`` are the environment's arguments. Raises UnknownNameError for an unknown name.
     """
     if not isinstance(env, str) and env_kwargs:
         raise ValueError(f"arguments {sorted(env_kwargs)} need an environment's name, not rules")
     rules = make_rules(env, **env_kwargs) if isinstance(env, str) else env
-    return Batch(rules, num_envs, seed)
+    return batch_for(rules, num_envs, seed)
 
 
 def batch_for(rules: Any, num_envs: int, seed: int | None = None, *, workers: int = 0) -> Any:

@@ -203,14 +203,14 @@ def env_spec(name: str) -> EnvSpec:
     return REGISTERED[known]
 
 
-def _load(spec: EnvSpec, attribute: str) -> Any:
-    return getattr(importlib.import_module(spec.module), attribute)
+def _load(name: str, attribute: str) -> Any:
+    return getattr(importlib.import_module(REGISTERED[name].module), attribute)
 
 
 def rules_class(name: str) -> type:
     """Return the class of an environment's rules; its signature holds the arguments."""
     spec = env_spec(name)
-    found: type = _load(spec, spec.rules)
+    found: type = _load(spec.name, spec.rules)
     return found
 
 
@@ -240,7 +240,7 @@ def make(name: str, *, api: Api | None = None, **kwargs: Any) -> Any:
         raise ValueError(f'{spec.name} is played in turns: give api="aec", or leave it out')
     _check_api(api)
     aec = api == "aec" or not spec.simultaneous
-    build = _load(spec, "env" if aec else "parallel_env")
+    build = _load(spec.name, "env" if aec else "parallel_env")
     return build(spec.name, **kwargs) if spec.name in PROBES else build(**kwargs)
 
 
@@ -273,12 +273,13 @@ class NamedEnv:
     def __str__(self) -> str:
         return self.text
 
-    def __call__(self) -> Any:
+    def __call__(self, render_mode: str | None = None) -> Any:
         """Make one. Raises what ``find`` and the environment raise, and ValueError for arguments
         that it does not have."""
         make = self.find()
+        kwargs = {**self.env_kwargs, **({"render_mode": render_mode} if render_mode else {})}
         try:
-            return make(**self.env_kwargs)
+            return make(**kwargs)
         except TypeError as error:
             if re.search(r"unexpected keyword argument|required .*argument", str(error)):
                 raise ValueError(f"{self.text}: {error}") from error

@@ -100,8 +100,8 @@ def _makes(environment: str, arguments: dict[str, Any], api: Any) -> list[Any]:
         known_arguments(rules_class(environment), arguments)
     except TypeError as error:
         raise ValueError(f"{environment}: {error}") from None
-    if environment in PROBES:
-        arguments = {"name": environment, **arguments}
+    if spec.name in PROBES:
+        arguments = {"name": spec.name, **arguments}
     kinds = ["parallel_env", "env"] if spec.simultaneous else ["env"]
     makes = [NamedEnv(f"{spec.module}:{kind}", arguments) for kind in kinds]
     makes[0]()  # an argument out of range is the user's mistake, not the environment's

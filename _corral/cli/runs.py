@@ -263,6 +263,10 @@ def evaluate(
     ] = 100,
     optimum_windows: OptimumWindows = 8,
     seed: Annotated[int, typer.Option(help="Of random play and sampled actions.")] = 0,
+    workers: Annotated[
+        int,
+        typer.Option(help="Processes that step a third-party environment; 0: this one."),
+    ] = 0,
     env: Annotated[
         str | None,
         typer.Option(
@@ -311,6 +315,7 @@ def evaluate(
         if policies is not None:
             options["references"] = names(policies, lambda name: False)
     plan: dict[str, Any] = {"beside": others, "episodes": episodes, "seed": seed, "out": folder}
+    plan["workers"] = workers
     with progress_bar() as show:
         result = judge(loaded, progress=show, **plan, **options)
     for label, run in run_labels([loaded, *others]).items():

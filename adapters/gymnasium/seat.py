@@ -23,7 +23,7 @@ import numpy as np
 
 from corral.adapters.seats import Opponents, other_seats, reseed, seat_of, take_tree
 from corral.adapters.sources import EnvLike, rules_of
-from corral.adapters.spaces import ColumnCodec
+from corral.adapters.spaces import ColumnCodec, refuse_masks
 from corral.envs.core import Array, Outcome, Rules
 from corral.envs.masks import MASK
 from corral.envs.shells import TurnShell
@@ -51,17 +51,20 @@ class SeatEnv(gymnasium.Env[Any, Any]):
     opponent with index i draws from ``generator(s, "policy", i)``.
 
     Args:
-        env: a name, a function, an environment: see ``corral.adapters.sources``.
+        env: a name, a function, an environment: see ``corral.adapters.sources``. Where one of
+            others has no mask, all Discrete actions are legal; MultiDiscrete and Box have none, and
+            pass through.
         seat: the learner's agent; default: the first.
         opponents: see ``corral.adapters.seats.Opponents``.
         deterministic: whether the opponents play their likeliest action; else they sample.
-        render_mode: as of the environment.
+        render_mode: as of the environment; a third party's ``make_env`` is given it if it takes
+            one.
         env_kwargs: arguments of the environment, given by name.
 
     Raises:
         UnknownNameError: no environment, agent or team of that name.
         UnsupportedSpaceError: an observation that one level of Dict cannot hold.
-        ValueError: opponents that leave an agent without a policy.
+        ValueError: opponents that leave an agent without a policy, an unknown render_mode.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["human", "ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012
@@ -78,16 +81,23 @@ class SeatEnv(gymnasium.Env[Any, Any]):
     ) -> None:
         self.rules = rules_of(env, env_kwargs)
         self.seat = seat_of(self.rules, seat)
-        self.layout = ColumnCodec.of(self.rules, self.rules.name, [self.seat], agent_id=False)
+        self.layout = ColumnCodec.of(
+            self.rules, self.rules.name, [self.seat], agent_id=False, any_actions=True
+        )
         self.observation_space = self.layout.observation_space
         self.action_space = self.layout.action_space
+        self.render_mode = render_mode
+        self._shell: Any = (
+            self.rules.make_turns(self.seat, render_mode)
+            if hasattr(self.rules, "make_turns")
+            else _SummedInfo(self.rules, render_mode, self.seat)
+        )
+        told = self._shell.metadata
         self.metadata = {
             **self.metadata,
-            "render_modes": list(self.rules.render_modes),
-            "render_fps": self.rules.render_fps,
+            "render_modes": list(told.get("render_modes", ())),
+            "render_fps": told.get("render_fps", self.rules.render_fps),
         }
-        self.render_mode = render_mode
-        self._shell = _SummedInfo(self.rules, render_mode, self.seat)
         self._others = other_seats(self.rules, self.seat, opponents, 1, deterministic)
         self._mask: Array | None = None  # bool [A]; None before the first reset
         self._over = True
@@ -117,7 +127,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
         self._over = False
         return self._observe(), self._info()
 
-    def step(self, action: int) -> tuple[dict[str, Array], float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[dict[str, Array], float, bool, bool, dict[str, Any]]:
         """Play ``action``, and the others up to the next decision.
 
         Raises ActionError or IllegalActionError, before anything changes, and ResetNeededError.
@@ -139,7 +149,9 @@ class SeatEnv(gymnasium.Env[Any, Any]):
         return self._observe(), reward, terminated, truncated, self._info()
 
     def action_masks(self) -> Array:
-        """Return what is legal now: bool [A]."""
+        """Return what is legal now: bool [A]. Raises UnsupportedSpaceError where actions have no
+        masks."""
+        refuse_masks(self.rules.name, self.action_space)
         if self._mask is None:
             raise ResetNeededError(f"{self.rules.name}: call reset() before action_masks()")
         return self._mask.copy()
@@ -159,14 +171,15 @@ class SeatEnv(gymnasium.Env[Any, Any]):
                 shell.step(None)
                 continue
             obs = take_tree(shell.observe(agent), None)  # [1, ...]
-            shell.step(int(self._others[agent].act(obs)[0]))
+            shell.step(self._others[agent].act(obs)[0])
 
     def _ended(self) -> bool:
         return bool(self._shell.terminations[self.seat] or self._shell.truncations[self.seat])
 
     def _observe(self) -> dict[str, Array]:
         obs = self.layout.flat(self._shell.observe(self.seat))
-        self._mask = obs[MASK].astype(bool)
+        if MASK in obs:
+            self._mask = obs[MASK].astype(bool)
         return obs
 
     def _info(self) -> dict[str, Any]:

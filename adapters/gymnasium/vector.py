@@ -12,13 +12,14 @@ from gymnasium.vector.utils import batch_space
 from corral.adapters.seats import (
     Opponents,
     other_seats,
+    require_all_act,
     require_common_end,
     reseed,
     seat_of,
     take_tree,
 )
 from corral.adapters.sources import EnvLike, rules_of
-from corral.adapters.spaces import ColumnCodec, refuse_turns
+from corral.adapters.spaces import ColumnCodec, refuse_masks, refuse_turns
 from corral.envs.batch import Batch, BatchStep, make_batch
 from corral.envs.core import Array, Observation
 from corral.envs.masks import MASK
@@ -48,7 +49,7 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
     Raises:
         UnknownNameError: no environment, agent or team of that name.
         UnsupportedSpaceError: turn-based games, agents that differ (without ``seat``), and, in the
-            step in which it happens, an agent that ends before the others.
+            step in which it happens, an agent that ends before the others or comes after them.
         ValueError: a number of columns that copies do not fill; opponents that leave an agent
             without a policy, or without a seat to oppose.
     """
@@ -80,7 +81,7 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         if seat is None and opponents is not None:
             raise ValueError("opponents without seat=: who is the learner?")
         self.rules = rules
-        self.layout = ColumnCodec.of(rules, rules.name, learners, agent_id=True)
+        self.layout = ColumnCodec.of(rules, rules.name, learners, agent_id=True, any_actions=True)
         self.batch = make_batch(rules, num_envs // len(learners))
         self.num_envs = num_envs
         self.single_observation_space = self.layout.observation_space
@@ -92,7 +93,8 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
             other_seats(rules, seat, opponents, num_envs, deterministic) if seat is not None else {}
         )
         self._observations: dict[str, Observation] = {}  # of the Batch, by agent
-        self._masks: Array | None = None
+        self._discrete = all(hasattr(rules.action_space(agent), "n") for agent in rules.agents)
+        self._masks: Array | None = None  # bool [C, A] of Discrete actions
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -104,10 +106,11 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
             reseed(self.rules, self._others, seed)
         for other in self._others.values():
             other.forget(np.arange(self.batch.num_envs))
-        return self._observe(observations), self._named(self.batch.first_info())
+        infos = self._named(self.batch.first_info())
+        return self._observe(observations), infos
 
     def step(self, actions: Array) -> tuple[dict[str, Array], Array, Array, Array, dict[str, Any]]:
-        """Play ``actions``, int [C]: observations, rewards [C], terminated, truncated, infos.
+        """Play ``actions`` [C, ...]: observations, rewards [C], terminated, truncated, infos.
 
         Raises ActionError or IllegalActionError, before anything changes, and ResetNeededError.
         """
@@ -129,36 +132,50 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         )
 
     def action_masks(self) -> Array:
-        """Return what is legal now: bool [C, A]."""
+        """Return what is legal now: bool [C, A]. Raises UnsupportedSpaceError where actions have no
+        masks."""
+        refuse_masks(self.rules.name, self.single_action_space)
         if self._masks is None:
             raise ResetNeededError(f"{self.rules.name}: call reset() before action_masks()")
         return self._masks.copy()
 
-    def _joint(self, actions: Array) -> Array:
-        """Return the actions of all, [B, N], from the learners' [C]."""
-        if self._masks is None:
+    def close_extras(self, **kwargs: Any) -> None:
+        """Close a third party's environments."""
+        if hasattr(self.batch, "close"):
+            self.batch.close()
+
+    def _joint(self, actions: Array) -> Any:
+        """Return the actions of all, [B, N] or by agent, from the learners' [C, ...]."""
+        if not self._observations:
             raise ResetNeededError(f"{self.rules.name}: call reset() before step()")
-        actions = np.asarray(actions)
-        if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
+        actions, space = np.asarray(actions), self.single_action_space
+        shape = (self.num_envs, *(space.shape or ()))
+        kinds = "iu" if np.dtype(space.dtype).kind in "iu" else "fiu"
+        if actions.shape != shape or actions.dtype.kind not in kinds:
+            what = "integers" if kinds == "iu" else "numbers"
             raise ActionError(
-                f"actions are {actions.dtype} {actions.shape}; give integers of shape "
-                f"({self.num_envs},)"
+                f"actions are {actions.dtype} {actions.shape}; give {what} of shape {shape}"
             )
-        if not self._others:
-            return actions.reshape(self.batch.num_envs, -1)
-        joint = np.zeros((self.batch.num_envs, len(self.rules.agents)), dtype=actions.dtype)
-        joint[:, self._indices[0]] = actions
+        split = actions.reshape(self.batch.num_envs, len(self._indices), *(space.shape or ()))
+        if not self._others and self._discrete:
+            return split
+        joint = {agent: split[:, k] for k, agent in enumerate(self.layout.agents)}
         for agent, other in self._others.items():
-            index = self.rules.agents.index(agent)
-            rows = np.flatnonzero(self.batch.acting[:, index])
+            rows = np.flatnonzero(self.batch.acting[:, self.rules.agents.index(agent)])
+            own = self.rules.action_space(agent)
+            joint[agent] = np.zeros((self.batch.num_envs, *(own.shape or ())), dtype=own.dtype)
             if len(rows):
-                joint[rows, index] = other.act(self._observations[agent], rows)
-        return joint
+                joint[agent][rows] = other.act(self._observations[agent], rows)
+        ordered = {agent: joint[agent] for agent in self.rules.agents}
+        return np.stack(list(ordered.values()), axis=1) if self._discrete else ordered
 
     def _observe(self, observations: dict[str, Observation]) -> dict[str, Array]:
+        acting = self.batch.acting[:, self._indices]  # [B, learners]
+        require_all_act(self.rules.name, self.layout.agents, acting)
         self._observations = observations
         entries = self._entries(observations)
-        self._masks = entries[MASK].astype(bool)
+        if MASK in entries:
+            self._masks = entries[MASK].astype(bool)
         return entries
 
     def _entries(self, observations: Mapping[str, Observation]) -> dict[str, Array]:
@@ -172,10 +189,12 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         """Return [B, N] of all agents as [C] of the learners, in an array of its own."""
         return np.array(values[:, self._indices]).reshape(-1)
 
-    def _named(self, info: Mapping[str, Array]) -> dict[str, Any]:
+    def _named(self, info: Mapping[str, Array], columns: int | None = None) -> dict[str, Any]:
+        """Return info [B, N] by key as that of so many columns; default: of all."""
+        there = np.ones(self.num_envs if columns is None else columns, bool)
         infos: dict[str, Any] = {}
         for key, values in info.items():
-            infos[key], infos[f"_{key}"] = self._columns(values), np.ones(self.num_envs, bool)
+            infos[key], infos[f"_{key}"] = self._columns(values), there.copy()
         return infos
 
     def _with_last(self, infos: dict[str, Any], step: BatchStep) -> dict[str, Any]:
@@ -191,9 +210,10 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         for row, column in enumerate(columns.tolist()):
             final_obs[column] = take_tree(last, row)
         final_info: dict[str, Any] = {}
-        for key, values in self.batch.first_info(finished.rows).items():
+        first = self._named(self.batch.first_info(finished.rows), len(columns))
+        for key in [key for key in infos if not key.startswith("_")]:
             final_info[key] = np.where(over, infos[key], 0).astype(infos[key].dtype)
             final_info[f"_{key}"] = over.copy()
-            infos[key][columns] = values[:, self._indices].reshape(-1)
+            infos[key][columns] = first.get(key, 0)
         named = {"final_obs": final_obs, "final_info": final_info}
         return {**infos, **named, "_final_obs": over, "_final_info": over.copy()}

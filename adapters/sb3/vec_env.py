@@ -29,15 +29,17 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 
-from corral.adapters.seats import require_common_end, require_integers
-from corral.adapters.spaces import ColumnCodec, refuse_turns
-from corral.envs.batch import Batch, BatchStep, make_batch
-from corral.envs.core import Array, Rules, generator
+from corral.adapters.seats import require_all_act, require_common_end, require_integers
+from corral.adapters.sources import EnvLike, rules_of
+from corral.adapters.spaces import ColumnCodec, refuse_masks, refuse_turns
+from corral.envs.batch import BatchStep, make_batch
+from corral.envs.core import Array, Observation, generator
 from corral.envs.masks import MASK
-from corral.errors import ResetNeededError
+from corral.errors import ActionError, ResetNeededError
 
 __all__ = ["BatchVecEnv", "ColumnVecEnv", "make_vec_env"]
 
@@ -45,7 +47,7 @@ Indices = int | Iterable[int] | None
 
 
 def make_vec_env(
-    env: str | Rules[Any],
+    env: EnvLike,
     num_envs: int = 64,
     seed: int | None = 0,
     *,
@@ -53,12 +55,15 @@ def make_vec_env(
     render_mode: str | None = None,
     **env_kwargs: Any,
 ) -> BatchVecEnv:
-    """Return ``num_envs`` copies of a registered environment, or of given rules, as a VecEnv.
+    """Return ``num_envs`` copies of an environment as a VecEnv.
 
-    ``env_kwargs`` go to the environment. Raises UnknownNameError for an unknown name, and
+    ``env`` is a name, a function, an environment, see ``corral.adapters.sources``; ``env_kwargs``
+    are its arguments. Without masks, as environments of others may be, all Discrete actions are
+    legal; MultiDiscrete and Box actions have none, and are for PPO itself. Raises
+    UnknownNameError for an unknown name, and
     UnsupportedSpaceError for turn-based games and agents that differ.
     """
-    batch = make_batch(env, num_envs, seed, **env_kwargs)
+    batch = make_batch(rules_of(env, env_kwargs), num_envs, seed)
     return BatchVecEnv(batch, agent_id=agent_id, render_mode=render_mode)
 
 
@@ -74,7 +79,8 @@ class ColumnVecEnv(VecEnv):
         self.codec = codec
         self.copies = num_envs  # VecEnv's own num_envs counts columns
         self._next_seed = seed  # for the next reset; None: go on with the generators
-        self._masks: Array | None = None  # bool [C, A] of the present observations
+        self._masks: Array | None = None  # bool [C, A] of the present observations, if Discrete
+        self._begun = False
         self._actions: Array | None = None
         self._made = time.monotonic()
         self.render_mode = render_mode  # VecEnv asks for it by get_attr
@@ -97,21 +103,31 @@ class ColumnVecEnv(VecEnv):
         """Begin an episode in every copy; entries [C, ...]."""
 
     def step_async(self, actions: Array) -> None:
-        """Take one action per column, int [C]. Raises ActionError, ResetNeededError."""
-        if self._masks is None:
+        """Take one action per column, [C, ...]. Raises ActionError, ResetNeededError."""
+        if not self._begun:
             raise ResetNeededError(f"{self.codec.name}: call reset() first")
         axes = f"{self.copies} copies of {len(self.codec.agents)} agents"
-        self._actions = require_integers(actions, (self.num_envs,), axes)
+        shape = (self.num_envs, *(self.action_space.shape or ()))
+        if np.dtype(self.action_space.dtype).kind == "f":  # bounds are checked when it is played
+            self._actions = np.asarray(actions)
+            if self._actions.shape != shape:
+                raise ActionError(f"actions are {self._actions.shape}; give {shape}: {axes}")
+        else:
+            self._actions = require_integers(actions, shape, axes)
 
     def action_masks(self) -> Array:
-        """Return what is legal now: bool [C, A]."""
+        """Return what is legal now: bool [C, A]. Raises UnsupportedSpaceError where actions have no
+        masks."""
+        refuse_masks(self.codec.name, self.action_space)
         if self._masks is None:
             raise ResetNeededError(f"{self.codec.name}: call reset() first")
         return self._masks
 
     def _present(self, observations: dict[str, Array]) -> dict[str, Array]:
         """Keep the masks of the present observations, which are then the caller's."""
-        self._masks = observations[MASK].astype(bool)
+        self._begun = True
+        if MASK in observations:
+            self._masks = observations[MASK].astype(bool)
         return observations
 
     def _final(
@@ -194,14 +210,14 @@ class ColumnVecEnv(VecEnv):
 
 
 class BatchVecEnv(ColumnVecEnv):
-    """The B x N agents of a Batch as B * N columns: column = copy * N + agent.
+    """The B x N agents of a Batch or a ZooBatch as B * N columns: column = copy * N + agent.
 
     ``agent_id`` adds to each observation which agent it is of. ``seed()`` holds for the next reset;
     until then the Batch's own seed does. Raises UnsupportedSpaceError for turn-based games and
-    agents that differ, and in the step in which an agent ends before the others.
+    agents that differ, and in the step in which an agent ends before the others or comes late.
     """
 
-    def __init__(self, batch: Batch, agent_id: bool = True, render_mode: str | None = None) -> None:
+    def __init__(self, batch: Any, agent_id: bool = True, render_mode: str | None = None) -> None:
         rules = batch.rules
         if not rules.simultaneous:
             refuse_turns(rules.name)
@@ -210,9 +226,11 @@ class BatchVecEnv(ColumnVecEnv):
         ):
             raise ValueError(f"render_mode={render_mode!r}: give 'ansi', 'rgb_array' or None")
         self.batch = batch
-        codec = ColumnCodec.of(rules, rules.name, batch.agents, agent_id)
-        # Which sums there are, and of which numbers, is read off the info of a throwaway episode.
-        sample = rules.info(rules.start([generator(0, "env")]))
+        codec = ColumnCodec.of(rules, rules.name, batch.agents, agent_id, any_actions=True)
+        # Which sums there are, and of which numbers, is read off the info of a throwaway episode;
+        # a third party's are known when they come.
+        own = hasattr(rules, "start")
+        sample = rules.info(rules.start([generator(0, "env")])) if own else {}
         shape = (batch.num_envs, len(batch.agents))
         self._kpis = {
             key: np.zeros(shape, np.float64 if values.dtype.kind == "f" else np.int64)
@@ -229,15 +247,21 @@ class BatchVecEnv(ColumnVecEnv):
             sums[...] = 0
         self._info = None
         self._reset_options()
-        return self._present(self.codec.columns(observations))
+        return self._shown(observations)
 
     def step_wait(
         self,
     ) -> tuple[dict[str, Array], Array, Array, list[dict[str, Any]]]:
         """Observations [C, ...], rewards float32 [C], dones bool [C], infos."""
         assert self._actions is not None  # step_async came first
-        step = self.batch.step(self._actions.reshape(self.copies, -1))  # [B, N]
+        n = len(self.batch.agents)
+        split: Any = self._actions.reshape(self.copies, n, *self._actions.shape[1:])  # [B, N, ...]
+        if not isinstance(self.action_space, spaces.Discrete):
+            split = {agent: split[:, i] for i, agent in enumerate(self.batch.agents)}
+        step = self.batch.step(split)
         for key, values in step.info.items():
+            if key not in self._kpis:
+                self._kpis[key] = np.zeros(values.shape, np.float64)
             self._kpis[key] += values
         self._info = step.info
         infos: list[dict[str, Any]] = [{}] * self.num_envs  # one dict for all that go on
@@ -246,20 +270,22 @@ class BatchVecEnv(ColumnVecEnv):
             require_common_end(self.codec.name, self.batch.agents, ended, step.over)
             self._put_ends(step, infos)
         return (
-            self._present(self.codec.columns(step.observations)),
+            self._shown(step.observations),
             np.array(step.reward, dtype=np.float32).reshape(-1),  # [C]; SB3 adds to it in place
             ended.reshape(-1),  # [C]
             infos,
         )
 
     def close(self) -> None:
-        """Nothing to close: a Batch holds arrays alone."""
+        """Close a third party's environments; a Batch holds arrays alone."""
+        if hasattr(self.batch, "close"):
+            self.batch.close()
 
     # --- Saving and restoring --------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
         """Return the Batch's ``snapshot``, the sums of episodes under way among its arrays."""
-        saved = self.batch.snapshot()
+        saved: dict[str, Any] = self.batch.snapshot()
         saved["arrays"] |= {f"kpis.{key}": sums.copy() for key, sums in self._kpis.items()}
         return saved
 
@@ -280,6 +306,11 @@ class BatchVecEnv(ColumnVecEnv):
         return self._present(self.codec.columns(observations))
 
     # --- Parts -----------------------------------------------------------------------------------
+
+    def _shown(self, observations: Mapping[str, Observation]) -> dict[str, Array]:
+        """Return the present observations as entries [C, ...]."""
+        require_all_act(self.codec.name, self.batch.agents, self.batch.acting)
+        return self._present(self.codec.columns(observations))
 
     def _put_ends(self, step: BatchStep, infos: list[dict[str, Any]]) -> None:
         """Fill in the infos of the columns whose episodes ended, and begin their sums anew."""

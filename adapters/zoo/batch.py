@@ -17,35 +17,31 @@ later ones go on. Third-party environments have no state that could be saved: ``
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from gymnasium import spaces
 
 from corral.adapters.seats import random_actions, require_integers
-from corral.adapters.zoo.copies import (
-    Actions,
-    Look,
-    Moved,
-    ZooCopy,
-    generators,
-    make_copy,
-    name_copy,
-)
+from corral.adapters.zoo.copies import Look, Moved
+from corral.adapters.zoo.group import LocalCopies
 from corral.adapters.zoo.spec import ZooSpec
+from corral.adapters.zoo.turns import ZooTurns
 from corral.adapters.zoo.workers import WorkerCopies
 from corral.envs.batch import Batch, BatchStep, Finished
 from corral.envs.core import Array, Observation
-from corral.envs.masks import MASK, require_legal, sample_legal
+from corral.envs.masks import MASK, sample_legal
+from corral.envs.registry import REGISTERED
 from corral.errors import ActionError, CheckpointError, ResetNeededError
 
 __all__ = ["ZooBatch", "ZooRules", "make_zoo_batch", "zoo_rules"]
 
 
 def make_zoo_batch(
-    make_env: Callable[[], Any],
+    make_env: Callable[[], Any] | ZooRules,
     num_envs: int,
     seed: int | None = None,
     *,
@@ -56,7 +52,8 @@ def make_zoo_batch(
     """Return ``num_envs`` copies of the ParallelEnv or AECEnv that ``make_env()`` makes.
 
     Args:
-        make_env: is called once here, for the spaces, and once for each copy, where it is to run.
+        make_env: is called once here, for the spaces, and once for each copy, where it is to run;
+            or what ``zoo_rules`` made of it.
         num_envs: how many, B.
         seed: of all copies; None: unpredictable, but kept as ``seed`` of the ZooBatch.
         workers: processes to spread the copies over; 0: all run in this one. Worth it where a step
@@ -69,7 +66,12 @@ def make_zoo_batch(
         EnvironmentFault: it names no possible_agents.
         ValueError: copies, workers, deadline or max_cycles out of range.
     """
-    rules = zoo_rules(make_env, max_cycles=max_cycles)
+    if not isinstance(make_env, ZooRules):
+        rules = zoo_rules(make_env, max_cycles=max_cycles)
+    elif max_cycles is None:
+        rules = make_env
+    else:
+        rules = zoo_rules(make_env.make_env, max_cycles=max_cycles)
     return rules.make_batch(num_envs, seed, workers=workers, deadline=deadline)
 
 
@@ -87,6 +89,8 @@ def zoo_rules(make_env: Callable[[], Any], *, max_cycles: int | None = None) -> 
     finally:
         if hasattr(example, "close"):
             example.close()
+    if spec.name in REGISTERED:  # one of ours, wrapped: it must not be judged as ours
+        spec = dataclasses.replace(spec, name=f"wrapped_{spec.name}")
     return ZooRules(**vars(spec), make_env=make_env)
 
 
@@ -116,43 +120,35 @@ class ZooRules(ZooSpec):
         )
         return ZooBatch(self, group, num_envs, seed)
 
+    def make_turns(self, agent: str, render_mode: str | None = None) -> ZooTurns:
+        """Return one copy whose agents are asked in turn, as ``SeatEnv`` plays it."""
+        return ZooTurns(self.without_state(), self.make(render_mode), agent)
 
-class LocalCopies:
-    """Copies in this process, stepped one after the other."""
+    def without_state(self) -> ZooRules:
+        """Return these rules without a global state, which may take longer than a step."""
+        return dataclasses.replace(self, state_size=0)
 
-    def __init__(self, spec: ZooSpec, make_env: Callable[[], Any], num_envs: int) -> None:
-        self._spec, self._make_env, self._num_envs = spec, make_env, num_envs
-        self._copies: list[ZooCopy] = []
-        self._seed = 0
+    def make(self, render_mode: str | None = None) -> Any:
+        """Return a fresh environment; ``make_env`` is given the ``render_mode`` if it takes one.
 
-    def reset(self, seed: int | None) -> list[Look]:
-        """Begin anew in every copy; ``seed`` seeds them all, None: they go on."""
-        self._seed = self._seed if seed is None else seed
-        while len(self._copies) < self._num_envs:
-            self._copies.append(make_copy(self._make_env(), self._spec))
-        pairs = zip(self._copies, generators(seed, self._num_envs), strict=True)
-        return [self._named(i, None, copy.reset, rng) for i, (copy, rng) in enumerate(pairs)]
-
-    def step(self, actions: Sequence[Actions]) -> list[Moved]:
-        pairs = zip(self._copies, actions, strict=True)
-        return [self._named(i, own, copy.step, own) for i, (copy, own) in enumerate(pairs)]
-
-    def _named(self, number: int, played: Actions | None, call: Callable[..., Any], by: Any) -> Any:
+        Raises ValueError where the environment is none of that mode.
+        """
+        if render_mode is None:
+            return self.make_env()
         try:
-            return call(by)
-        except Exception as error:
-            error.add_note(f"in {name_copy(number, self._seed, played)}")
-            raise
-
-    def close(self, quiet: bool = False) -> None:
-        """End it; ``quiet``: whatever the environments do about it. May be called again."""
-        while self._copies:
-            try:
-                self._copies.pop().close()
-            except Exception:
-                if not quiet:
-                    self.close(quiet=True)
-                    raise
+            inspect.signature(self.make_env).bind(render_mode=render_mode)
+        except (TypeError, ValueError):  # it takes none, or says nothing of what it takes
+            env = self.make_env()
+        else:
+            env = self.make_env(render_mode=render_mode)  # type: ignore[call-arg]
+        modes = list(env.metadata.get("render_modes", ()))
+        if render_mode not in modes or getattr(env, "render_mode", render_mode) != render_mode:
+            env.close()
+            raise ValueError(
+                f"render_mode={render_mode!r}: {self.name} has {modes}; give one of them, and a "
+                "make_env that takes render_mode= or sets it"
+            )
+        return env
 
 
 class ZooBatch:
@@ -174,6 +170,7 @@ class ZooBatch:
         self._alike = self._discrete and len(set(self._sizes)) == 1
         self._started = self._closed = False
         self._looks: list[Look] | None = None
+        self._nothing = np.zeros(len(self.agents))
         self._keys: dict[str, None] = {}  # of info, in the order in which they were first seen
 
     # --- Episodes --------------------------------------------------------------------------------
@@ -192,6 +189,7 @@ class ZooBatch:
         if seed is not None:
             self.seed = seed
         self._looks = None  # where it is broken off, another reset is needed
+        self._resting = np.zeros(self.num_envs, dtype=bool)
         self._look(self._moved(self._group.reset, seed))
         self._started = True
         return self._observations
@@ -203,13 +201,15 @@ class ZooBatch:
         before anything changes, ResetNeededError before the first reset, and what the environment
         raises, or WorkerError; then everything has been closed.
         """
-        orders = self._checked(actions)
+        orders, looks = self._checked(actions), self._require_reset()
         self._looks = None
-        moved = self._moved(self._group.step, orders)
+        moved = [
+            _at_rest(looks[row]) if part is None else part
+            for row, part in enumerate(self._moved(self._group.step, orders))
+        ]
         self._look([part.look for part in moved])
         for part in moved:
             self._keys.update(dict.fromkeys(part.info))
-        nothing = np.zeros(len(self.agents))
         over = [row for row, part in enumerate(moved) if part.final is not None]
         finals = [part.final for part in moved if part.final is not None]
         finished = None
@@ -228,10 +228,26 @@ class ZooBatch:
             truncated=np.stack([part.truncated for part in moved]),
             acting=self.acting,
             info={
-                key: np.stack([part.info.get(key, nothing) for part in moved]) for key in self._keys
+                key: np.stack([part.info.get(key, self._nothing) for part in moved])
+                for key in self._keys
             },
             finished=finished,
         )
+
+    def rest(self, rows: Array) -> None:
+        """Step the copies ``rows`` [R] no more until the next reset: nobody acts there, and what is
+        observed stays as it is."""
+        looks = self._require_reset()
+        for row in rows.tolist():
+            looks[row] = dataclasses.replace(looks[row], acting=np.zeros_like(self.acting[row]))
+        self._resting[rows] = True
+        self.acting[rows] = False
+
+    def first_info(self, rows: Array | slice = slice(None)) -> dict[str, Array]:
+        """Return the info of R copies whose episodes have just begun: [R, N] by key."""
+        looks = [self._require_reset()[row] for row in np.arange(self.num_envs)[rows]]
+        keys, nothing = dict.fromkeys(k for look in looks for k in look.info), self._nothing
+        return {key: np.stack([look.info.get(key, nothing) for look in looks]) for key in keys}
 
     def global_state(self) -> Array:
         """Return ``env.state()`` where it works, else all observations: float32 [B, G]."""
@@ -314,8 +330,8 @@ class ZooBatch:
             for i, agent in enumerate(self.agents)
         }
 
-    def _checked(self, actions: Any) -> list[dict[str, Any]]:
-        """Return the actions of those who act, copy by copy."""
+    def _checked(self, actions: Any) -> list[dict[str, Any] | None]:
+        """Return the actions of those who act, copy by copy; None for a copy at rest."""
         self._require_reset()
         if self._discrete:
             shape = (self.num_envs, len(self.agents))
@@ -328,53 +344,17 @@ class ZooBatch:
                     f"{', '.join(self.agents)}"
                 )
             columns = [actions[agent] for agent in self.agents]
-        columns = [self._column(i, values) for i, values in enumerate(columns)]
+        columns = [
+            self.rules.checked(i, values, self.acting[:, i], self._masks[i])
+            for i, values in enumerate(columns)
+        ]
         acting = self.acting.tolist()
         return [
-            {agent: columns[i][row] for i, agent in enumerate(self.agents) if acting[row][i]}
+            None
+            if self._resting[row]
+            else {agent: columns[i][row] for i, agent in enumerate(self.agents) if acting[row][i]}
             for row in range(self.num_envs)
         ]
-
-    def _column(self, column: int, values: Any) -> Array:
-        """Return one agent's checked actions [B, ...]."""
-        agent, acts = self.agents[column], self.acting[:, column]
-        space: Any = self.rules.action_space(agent)
-        shape = (self.num_envs, *space.shape)
-        if isinstance(space, spaces.Box) and space.dtype.kind == "f":
-            try:
-                given = np.asarray(values)
-            except ValueError:
-                given = np.zeros(0)
-            if given.dtype.kind not in "fiu" or given.shape != shape:
-                raise ActionError(
-                    f"{agent}: actions are {given.dtype} {given.shape}; give numbers of shape "
-                    f"{shape}"
-                )
-            given = given.astype(space.dtype)
-        else:
-            given = require_integers(values, shape, f"copies x actions of {agent}")
-        if isinstance(space, spaces.Box):
-            low, high = space.low, space.high
-        elif isinstance(space, spaces.MultiDiscrete):
-            low, high = space.start, space.start + space.nvec - 1
-        else:
-            low, high = np.zeros((), np.int64), np.asarray(space.n - 1)
-        inside = (given >= low) & (given <= high) & np.isfinite(given)  # no NaN passes
-        wrong = acts & ~inside.reshape(self.num_envs, -1).all(axis=1)
-        if wrong.any():
-            row = int(wrong.argmax())
-            raise ActionError(
-                f"copy {row}, {agent}: action {given[row].tolist()} is out of range; "
-                f"give {_bounds(low, high)}"
-            )
-        mask = self._masks[column]
-        if mask is not None:
-            rows = np.flatnonzero(acts)
-            illegal = rows[mask[rows, given[rows]] == 0]
-            if len(illegal):
-                row = int(illegal[0])
-                require_legal(f"copy {row}, {agent}", int(given[row]), mask[row])
-        return given if isinstance(space, spaces.Discrete) else given.astype(space.dtype)
 
     def _require_reset(self) -> list[Look]:
         if self._looks is None:
@@ -383,15 +363,15 @@ class ZooBatch:
         return self._looks
 
 
+def _at_rest(look: Look) -> Moved:
+    """Return the step of a copy that is not stepped."""
+    count = len(look.acting)
+    no = np.zeros(count, dtype=bool)
+    return Moved(look, np.zeros(count), no, no.copy(), {}, None)
+
+
 def _stack(trees: Sequence[Any]) -> Any:
     """Return trees of arrays [...] as one tree of arrays [R, ...]."""
     if isinstance(trees[0], dict):
         return {key: _stack([tree[key] for tree in trees]) for key in trees[0]}
     return np.stack(trees)
-
-
-def _bounds(low: Array, high: Array) -> str:
-    """Return "0..3", or the bounds of each number where they differ."""
-    if low.size and (low == low.flat[0]).all() and (high == high.flat[0]).all():
-        return f"{low.flat[0]}..{high.flat[0]}"
-    return f"from {low.tolist()} to {high.tolist()}"

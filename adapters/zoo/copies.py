@@ -18,21 +18,12 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.adapters.zoo.spec import ZooSpec, leaves
-from corral.envs.core import Array, Observation, generator
+from corral.envs.core import Array, Observation
 from corral.envs.masks import MASK, OBSERVATION
 from corral.envs.shells import ParallelShell, TurnShell
 from corral.errors import EnvironmentFault
 
-__all__ = [
-    "Actions",
-    "Look",
-    "Moved",
-    "ZooCopy",
-    "generators",
-    "make_copy",
-    "name_copy",
-    "reset_seed",
-]
+__all__ = ["Actions", "Look", "Moved", "ZooCopy", "make_copy"]
 
 Actions = Mapping[str, Any]
 """Of the agents that act, by name."""
@@ -45,6 +36,7 @@ class Look:
     observations: list[Observation]  # one per agent
     acting: Array  # bool [N]
     state: Array  # float32 [G]
+    info: dict[str, Array]  # of a fresh episode, as in Moved; else empty
 
 
 @dataclass
@@ -95,14 +87,26 @@ class ZooCopy(ABC):
                 own.use_generator(rng)
             else:
                 number = int(rng.integers(2**31))
+        return self.begin(number)
+
+    def begin(self, seed: int | None) -> Look:
+        """Begin the episode of the environment's ``reset(seed=seed)``."""
+        self._last_state: Array = np.zeros(0, dtype=np.float32)
         count = len(self.spec.agents)
         self._elapsed = 0
         self._returns = np.zeros(count)
         self._ended = np.zeros(count, dtype=bool)
-        return self._begin(number)
+        return self._begin(seed)
 
     def step(self, actions: Mapping[str, Any]) -> Moved:
         """Play the actions of the agents that act; begin anew where the episode ends."""
+        moved = self.play(actions)
+        if moved.final is not None:
+            moved.look = self.reset(None)
+        return moved
+
+    def play(self, actions: Mapping[str, Any]) -> Moved:
+        """Play the actions of the agents that act; ``final`` says if the episode is over."""
         moved, over = self._play(actions)
         self._elapsed += 1
         limit = self.spec.max_cycles
@@ -112,8 +116,12 @@ class ZooCopy(ABC):
         moved.truncated &= ~moved.terminated
         if over:
             moved.final = Final(moved.look, self._returns, self._elapsed)
-            moved.look = self.reset(None)
         return moved
+
+    def take_early(self) -> Array:
+        """Return what agents earned before the first step, float64 [N]; who does not take it finds
+        it in the reward of that step."""
+        return np.zeros(len(self._index))
 
     def close(self) -> None:
         self.env.close()
@@ -139,10 +147,12 @@ class ZooCopy(ABC):
         acts: Callable[[str], bool],
         state: Array | None = None,
         over: bool = False,
+        first: bool = False,
     ) -> Look:
         """Return what the agents in ``observations`` observe; the others observe zeros.
 
         Who does not act has a zero mask; but a last observation (``over``) is left as it is.
+        ``first``: of an episode.
         """
         spec = self.spec
         encoded, acting = [], np.zeros(len(spec.agents), dtype=bool)
@@ -160,13 +170,26 @@ class ZooCopy(ABC):
             state = np.concatenate([part.ravel().astype(np.float32) for part in parts])
         elif state is None:
             state = self._state()
-        return Look(encoded, acting, state)
+        return Look(encoded, acting, state, self._info(infos) if first else {})
 
     def _state(self) -> Array:
-        state = np.asarray(self.env.state(), dtype=np.float32).ravel()
+        """Return the environment's own state; the last one where it has none after an end."""
+        if self.spec.state_size == 0:
+            return np.zeros(0, dtype=np.float32)
+        try:
+            state = np.array(self.env.state(), dtype=np.float32).ravel()
+        except Exception:  # such as that of a body that is gone
+            if not self._some_ended():
+                raise
+            return self._last_state
         if len(state) != self.spec.state_size:
             self._fault(f"a state of {len(state)} numbers, at first {self.spec.state_size}")
+        self._last_state = state
         return state
+
+    def _some_ended(self) -> bool:
+        """Return whether an agent's episode has ended."""
+        return bool(self._ended.any())
 
     def _info(self, infos: Mapping[str, Any]) -> dict[str, Array]:
         """Return the numbers among the infos, by name: float64 [N]."""
@@ -204,7 +227,7 @@ class ParallelCopy(ZooCopy):
             self._fault("no agents after reset()")
         self._require(observations, self._live, "observation")
         present = {agent: observations[agent] for agent in self._live}
-        return self._look(present, infos, lambda agent: True)
+        return self._look(present, infos, lambda agent: True, first=True)
 
     def _play(self, actions: Mapping[str, Any]) -> tuple[Moved, bool]:
         played = {a: self._action(self._find(a), actions.get(a, 0)) for a in self._live}
@@ -272,7 +295,11 @@ class TurnCopy(ZooCopy):
         if not self.env.agents:
             self._fault("no agents after reset()")
         self._turn()
-        return self._observe_all({}, dict(self.env.infos), None)
+        return self._observe_all({}, dict(self.env.infos), None, first=True)
+
+    def take_early(self) -> Array:
+        early, self._corrections = self._corrections, np.zeros(len(self._index))
+        return early
 
     def _play(self, actions: Mapping[str, Any]) -> tuple[Moved, bool]:
         env, count = self.env, len(self._index)
@@ -315,6 +342,10 @@ class TurnCopy(ZooCopy):
             ended = bool(self.env.terminations[agent])
             moved.terminated[i], moved.truncated[i] = ended, not ended
 
+    def _some_ended(self) -> bool:
+        ends = [*self.env.terminations.values(), *self.env.truncations.values()]
+        return super()._some_ended() or any(ends)
+
     def _turn(self) -> None:
         self._mover = self.env.agent_selection
         if self._mover not in self.env.agents:
@@ -331,7 +362,11 @@ class TurnCopy(ZooCopy):
         self._rewards[i] = 0.0
 
     def _observe_all(
-        self, last: Mapping[str, Any], infos: Mapping[str, Any], state: Array | None
+        self,
+        last: Mapping[str, Any],
+        infos: Mapping[str, Any],
+        state: Array | None,
+        first: bool = False,
     ) -> Look:
         """Return what all observe: those in ``last`` for the last time."""
         observations = dict(last)
@@ -341,7 +376,7 @@ class TurnCopy(ZooCopy):
         infos = {**infos, **{agent: self.env.infos.get(agent) for agent in self.env.agents}}
         mover = self._mover if self.env.agents else None
         look = self._look(
-            observations, infos, lambda agent: agent == mover, state, over=mover is None
+            observations, infos, lambda agent: agent == mover, state, mover is None, first
         )
         if mover is not None and not look.acting.any():
             self._fault(f"it is the turn of {mover}, and its action_mask allows nothing")
@@ -351,25 +386,3 @@ class TurnCopy(ZooCopy):
 def _number(value: Any) -> float:
     """Return a reward as a float: also of an array that holds just one."""
     return float(np.asarray(value).item())
-
-
-# --- Many of them --------------------------------------------------------------------------------
-
-
-def generators(seed: int | None, num_envs: int) -> list[np.random.Generator | None]:
-    """Return the generators that ``seed`` gives the copies; None for each: they go on."""
-    return [None if seed is None else generator(seed, "env", row) for row in range(num_envs)]
-
-
-def reset_seed(seed: int, copy: int) -> int:
-    """Return the seed that a third-party environment gets from its generator."""
-    return int(generator(seed, "env", copy).integers(2**31))
-
-
-def name_copy(copy: int, seed: int, actions: Actions | None) -> str:
-    """Return which copy it is, how it was seeded and what it played."""
-    name = f"copy {copy} (first reset with seed={reset_seed(seed, copy)})"
-    if actions is None:
-        return f"{name}, which had played nothing"
-    played = ", ".join(f"{agent}: {np.asarray(a).tolist()}" for agent, a in actions.items())
-    return f"{name}, whose last actions were {{{played}}}"

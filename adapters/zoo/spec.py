@@ -11,9 +11,18 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
 
+from corral.adapters.seats import require_integers
 from corral.envs.core import Array, Observation
-from corral.envs.masks import MASK, OBSERVATION, has_mask, mask_space, split, split_space
-from corral.errors import EnvironmentFault, UnsupportedSpaceError
+from corral.envs.masks import (
+    MASK,
+    OBSERVATION,
+    has_mask,
+    mask_space,
+    require_legal,
+    split,
+    split_space,
+)
+from corral.errors import ActionError, EnvironmentFault, UnsupportedSpaceError
 
 __all__ = ["ZooSpec", "leaves"]
 
@@ -29,7 +38,7 @@ class ZooSpec:
     own_observations: tuple[spaces.Space[Any], ...]  # as the environment has them
     own_actions: tuple[spaces.Space[Any], ...]
     max_cycles: int | None
-    state_size: int | None = None  # of the environment's own state(); None: it has none
+    state_size: int | None = None  # of the environment's own state(); None: it has none; 0: unused
 
     @classmethod
     def of(cls, env: Any, max_cycles: int | None) -> ZooSpec:
@@ -143,6 +152,59 @@ class ZooSpec:
         elif mask is not None:
             raise UnsupportedSpaceError(f"{where}: an action_mask for {self.own_actions[index]}")
         return encoded
+
+    # --- Actions ---------------------------------------------------------------------------------
+
+    def checked(self, index: int, values: Any, acts: Array, mask: Array | None) -> Array:
+        """Return one agent's actions [B, ...] in B copies as arrays of its space.
+
+        ``acts`` is bool [B]: entries of copies in which it does not act are ignored; ``mask`` is
+        [B, A]. Raises ActionError and IllegalActionError, naming the copy.
+        """
+        agent, copies = self.agents[index], len(acts)
+        space: Any = self.action_space(agent)
+        shape = (copies, *space.shape)
+        if isinstance(space, spaces.Box) and space.dtype.kind == "f":
+            try:
+                given = np.asarray(values)
+            except ValueError:
+                given = np.zeros(0)
+            if given.dtype.kind not in "fiu" or given.shape != shape:
+                raise ActionError(
+                    f"{agent}: actions are {given.dtype} {given.shape}; give numbers of shape "
+                    f"{shape}"
+                )
+            given = given.astype(space.dtype)
+        else:
+            given = require_integers(values, shape, f"copies x actions of {agent}")
+        if isinstance(space, spaces.Box):
+            low, high = space.low, space.high
+        elif isinstance(space, spaces.MultiDiscrete):
+            low, high = space.start, space.start + space.nvec - 1
+        else:
+            low, high = np.zeros((), np.int64), np.asarray(space.n - 1)
+        inside = (given >= low) & (given <= high) & np.isfinite(given)  # no NaN passes
+        wrong = acts & ~inside.reshape(copies, -1).all(axis=1)
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise ActionError(
+                f"copy {row}, {agent}: action {given[row].tolist()} is out of range; "
+                f"give {_bounds(low, high)}"
+            )
+        if mask is not None:
+            rows = np.flatnonzero(acts)
+            illegal = rows[mask[rows, given[rows]] == 0]
+            if len(illegal):
+                row = int(illegal[0])
+                require_legal(f"copy {row}, {agent}", int(given[row]), mask[row])
+        return given if isinstance(space, spaces.Discrete) else given.astype(space.dtype)
+
+
+def _bounds(low: Array, high: Array) -> str:
+    """Return "0..3", or the bounds of each number where they differ."""
+    if low.size and (low == low.flat[0]).all() and (high == high.flat[0]).all():
+        return f"{low.flat[0]}..{high.flat[0]}"
+    return f"from {low.tolist()} to {high.tolist()}"
 
 
 def _zeros(space: spaces.Space[Any], where: str) -> Any:

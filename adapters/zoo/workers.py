@@ -24,16 +24,8 @@ from typing import Any, NoReturn
 import numpy as np
 from gymnasium.vector.utils import CloudpickleWrapper
 
-from corral.adapters.zoo.copies import (
-    Actions,
-    Look,
-    Moved,
-    ZooCopy,
-    generators,
-    make_copy,
-    name_copy,
-    reset_seed,
-)
+from corral.adapters.zoo.copies import Actions, Look, Moved, ZooCopy, make_copy
+from corral.adapters.zoo.group import generators, name_copy, reset_seed
 from corral.adapters.zoo.spec import ZooSpec
 from corral.errors import WorkerError
 
@@ -87,7 +79,8 @@ class WorkerCopies:
                 self._start()
             return self._exchange("reset", generators(seed, len(self._played)), self._deadline)
 
-    def step(self, actions: Sequence[Actions]) -> list[Moved]:
+    def step(self, actions: Sequence[Actions | None]) -> list[Moved | None]:
+        """Play each copy's actions; None: it rests."""
         self._played = actions
         with self._aborting():
             return self._exchange("step", actions, self._deadline)
@@ -317,7 +310,11 @@ def _work(pipe: Connection, made: Any) -> None:
                     answer: Any = None
                 else:
                     copy = copies[number]
-                    answer = copy.reset(part) if order == "reset" else copy.step(part)
+                    answer = None
+                    if order == "reset":
+                        answer = copy.reset(part)
+                    elif part is not None:
+                        answer = copy.step(part)
                 failed, data = False, pickle.dumps((False, answer))
             except BaseException as error:  # sys.exit() too
                 failed, data = True, pickle.dumps((True, _describe(error)))

@@ -18,11 +18,12 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from typing import Any
 
 from corral.envs.arguments import nonnegative_int
-from corral.envs.conformance.episodes import check_episodes
+from corral.envs.conformance.episodes import check_episodes, watched
+from corral.envs.conformance.makes import Copies, make_of
 from corral.envs.conformance.masks import check_masks
-from corral.envs.conformance.play import Make
 from corral.envs.conformance.processes import Processes
 from corral.envs.conformance.report import CHECKS, CheckResult, Finding, Findings
 from corral.envs.conformance.session import Session
@@ -30,26 +31,33 @@ from corral.envs.conformance.session import Session
 __all__ = ["CHECKS", "CheckResult", "Finding", "check_env"]
 
 
+AT_EVERY_STEP = (
+    *("crash", "endless", "agents", "observation", "mask", "reward", "ends", "info", "aliasing"),
+)
+"""The checks of what one environment shows while it is played."""
+
 TURNS_ONLY = ("selection", "last", "dead-step", "cumulative-rewards")
 
 
 def check_env(
-    make: Make,
+    env: Any,
     *,
     seeds: Sequence[int] = (0, 1, 2),
     limit: int = 2_000,
     stochastic: bool | None = None,
     processes: bool = True,
 ) -> CheckResult:
-    """Check the PettingZoo environment, parallel or AEC, that ``make()`` makes.
+    """Check a PettingZoo environment, parallel or AEC.
 
-    ``check_env(make).require()`` raises ConformanceError, with the report, where there are errors;
+    ``check_env(env).require()`` raises ConformanceError, with the report, where there are errors;
     ``.findings`` holds them all, ``.text()`` is the report.
 
     Args:
-        make: builds a fresh environment at every call. To be checked in other processes too it
-            must pickle: a function of a module, ``functools.partial`` of one, or
-            ``corral.envs.registry.NamedEnv``.
+        env: best a function that makes a fresh environment at every call. To be checked in other
+            processes too it must pickle: a function of a module, ``functools.partial`` of one, or
+            ``corral.envs.registry.NamedEnv``. Else a module, or a text that ``NamedEnv`` knows; or
+            an environment, of which deep copies are played. One that cannot be copied is played
+            itself; what needs fresh ones is not run then.
         seeds: of the episodes; two or more, 0 or larger.
         limit: steps of each agent within which every episode must end.
         stochastic: whether seeds must give different episodes (True), or all the same (False);
@@ -57,16 +65,20 @@ def check_env(
         processes: play in other processes too. False: the report says that it was not done.
 
     Raises:
-        ValueError: an argument is out of its range. What is wrong with the environment is never
-            raised; it is in the result.
+        ValueError: an argument is out of its range, or a module makes no environment.
+        UnknownNameError: a name that is none of corral's. What is wrong with the environment is
+            never raised; it is in the result.
     """
     nonnegative_int("limit", limit, least=1)
     numbers = tuple(nonnegative_int("seeds", seed) for seed in seeds)
     if not numbers:
         raise ValueError("seeds=(): give one or more, better three")
     began = time.monotonic()
+    make = make_of(env)
     session = Session(make, Findings(), numbers, limit, stochastic)
     with _quiet():
+        if isinstance(make, Copies):
+            _prepare(session, make)
         can_be_played = session.begin()
         if can_be_played:
             _play(session, processes)
@@ -99,6 +111,11 @@ def check_env(
 
 
 def _play(session: Session, processes: bool) -> None:
+    if session.alone is not None:
+        watched(session)
+        done = ("api", "spaces", *AT_EVERY_STEP, *TURNS_ONLY)
+        session.findings.skip([name for name in CHECKS if name not in done], session.alone)
+        return
     elsewhere = Processes(session.make, session.seeds, session.limit) if processes else None
     with elsewhere or nullcontext():
         check_episodes(session)
@@ -107,6 +124,21 @@ def _play(session: Session, processes: bool) -> None:
             session.findings.skip(["processes", "hashing"], "processes=False")
         else:
             elsewhere.judge(session)
+
+
+def _prepare(session: Session, make: Copies) -> None:
+    """Find out whether an environment that was given can be copied."""
+    try:
+        make()
+    except Exception as error:  # whatever copying raises
+        session.make = lambda: make.env
+        session.alone = (
+            f"the environment that was given cannot be copied ({type(error).__name__}: {error}); "
+            "give a function that makes fresh ones"
+        )
+        session.findings.notes.append("the environment that was given was played itself")
+    else:
+        session.findings.notes.append("deep copies of the environment that was given were played")
 
 
 def _applies(name: str, session: Session) -> bool:

@@ -45,6 +45,7 @@ class Session:
     fork: Literal["deepcopy", "pickle"] | None = None  # how a game can be copied
     episodes: int = 0
     steps: int = 0
+    alone: str | None = None  # why there is only one environment, which is not to be closed
 
     def begin(self) -> bool:
         """Make the environment, check its agents and spaces; return if it can be played at all."""
@@ -71,7 +72,7 @@ class Session:
         self.turns = game.turns
         metadata = getattr(made, "metadata", None) or {}
         self.name = str(metadata.get("name", type(made.unwrapped).__name__))
-        if self.make() is made:
+        if self.alone is None and self.make() is made:
             add(
                 "api: one environment",
                 seen="make() returned the same object twice",
@@ -130,6 +131,8 @@ class Session:
         self.episodes += 1
         self.steps += game.total_steps
         game.total_steps = 0
+        if self.alone is not None:
+            return
         try:
             game.close()
         except Exception as error:  # whatever it raises

@@ -30,6 +30,7 @@ class StepChecks:
         self.findings = findings
         self.seed = seed
         self.masked = False  # a mask came
+        self._had_state = False  # state() worked
         self._step = 0
         self._possible: set[Any] = set()
         self._gone: set[Any] = set()
@@ -63,7 +64,7 @@ class StepChecks:
                 self._info(agent, info)
         if game.turns:
             self._turns.watch(game, view)
-        state = self._state(game.env)
+        state = self._state(game.env, view)
         self._changes(game, view, state)
 
     def _add(
@@ -168,22 +169,35 @@ class StepChecks:
         for misfit in misfits(game.space("observation", agent), observation, top=True):
             self._add(f"observation: {misfit.cause}", agent, misfit.severity, **misfit.texts)
 
-    def _state(self, env: Any) -> Any:
-        """Return the global state, once it is checked; None: the environment has none."""
+    def _state(self, env: Any, view: View) -> Any:
+        """Return the global state, once it is checked; None: there is none, or no space of it."""
         space = getattr(env, "state_space", None)
-        if not isinstance(space, spaces.Space):
+        if not (isinstance(space, spaces.Space) or view.step == 0 or self._had_state):
             return None
         try:
             state = env.state()
-        except NotImplementedError:
-            return None
         except Exception as error:  # whatever it raises
-            self._add(
-                "api: state raises",
-                seen=f"state() raised {type(error).__name__}: {error}",
-                expected="the global state, at any time after reset",
-                advice="leave state_space out where there is no state()",
-            )
+            ended = len(view.agents) < len(self._possible) or any(map(view.is_over, view.agents))
+            if self._had_state and ended:
+                self._add(
+                    "api: state after an end",
+                    seen=f"state() worked before, and raised {type(error).__name__}: {error}, when "
+                    "an agent's episode had ended",
+                    expected="the global state, at any time after reset: critics judge the last "
+                    "step by it",
+                    advice="keep the state of the last step, and return it until the next reset; "
+                    "corral's trainers take the state of the step before instead",
+                )
+            elif isinstance(space, spaces.Space) and not isinstance(error, NotImplementedError):
+                self._add(
+                    "api: state raises",
+                    seen=f"state() raised {type(error).__name__}: {error}",
+                    expected="the global state, at any time after reset",
+                    advice="leave state_space out where there is no state()",
+                )
+            return None
+        self._had_state = True
+        if not isinstance(space, spaces.Space):
             return None
         for misfit in misfits(space, state, "state()"):
             self._add(f"observation: state {misfit.cause}", None, misfit.severity, **misfit.texts)

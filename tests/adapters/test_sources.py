@@ -67,7 +67,7 @@ def test_a_wrapper_makes_it_another_game() -> None:
     for env in (Half(small_arena()), lambda: Half(small_arena())):
         rules = rules_of(env)
         assert isinstance(rules, ZooRules)
-        assert rules.name == "arena_v0-wrapped"
+        assert rules.name == "wrapped_arena_v0"
         batch, plain = rules.make_batch(2, 5), small_arena()
         batch.reset()
         plain.reset(seed=5)

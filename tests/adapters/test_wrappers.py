@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,7 @@ import pytest
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
+from corral import adapters
 from corral.adapters.wrappers import homogenize
 from corral.envs import dfaas_v0
 from corral.envs.shells import ParallelShell
@@ -194,3 +198,27 @@ def test_masked_learners_play_it_through_supersuit() -> None:
         seen, _, dones, infos = vec_env.step(actions)
         returns += [infos[c]["episode"]["r"] / 10 ** (c % 3) for c in np.flatnonzero(dones)]
     assert set(returns) == {1.0, 2.0, 3.0, 4.0, 5.0, 6.0}  # steps that an agent lived
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "",
+        "import corral.adapters.wrappers",
+        "from corral.adapters import wrappers, gymnasium, zoo_rules, SeatEnv",
+    ],
+)
+def test_functions_have_their_names_in_every_order_of_imports(before: str) -> None:
+    imports = "from corral.adapters import homogenize, mask_in_info, make_batch"
+    tell = "print(*map(callable, (homogenize, mask_in_info, make_batch)))"
+    again = "import corral.adapters.wrappers; print(corral.adapters.homogenize is homogenize)"
+    code = "\n".join([before, imports, tell, again])
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["True"] * 4
+
+
+def test_no_module_hides_a_function_of_the_same_name() -> None:
+    folder = Path(adapters.__file__).parent
+    modules = {path.stem for path in folder.iterdir()}
+    assert "wrappers" in modules
+    assert not modules & set(adapters.__all__)

@@ -241,3 +241,19 @@ def test_replay_of_runs_that_differ_asks_which_game(run: Run, tmp_path: Path) ->
         assert f"{name}, sampled" in printed
     kept = json.loads((tmp_path / "out" / "results.json").read_text())
     assert kept["settings"]["queue"] == 2
+
+
+def test_third_party_environments_are_judged_by_worker_processes_too(tmp_path: Path) -> None:
+    env = "support.bits_env:BitsEnv"
+    settings = ("--steps", "64", "--num-envs", "4", "--n-steps", "16", "--net-arch", "16")
+    folder = tmp_path / "run"
+    within("train", env, "--trainer", "mappo", *settings, "--out", folder)
+    plan = ("evaluate", folder, "--env", env, "--episodes", "5")
+    alone = within(*plan, "--out", tmp_path / "alone")
+    both = within(*plan, "--workers", "2", "--out", tmp_path / "both")
+    assert "mappo, greedy" in both
+    rows = [
+        json.loads((tmp_path / name / "results.json").read_text()) for name in ("alone", "both")
+    ]
+    assert rows[0] == rows[1]
+    assert "random" in alone

@@ -311,3 +311,12 @@ class AllowsWhatEndsTheGame(Punishing):
 
 class ForbidsWhatGoesOn(Punishing):
     mask = ForbidsTooMuch.mask
+
+
+class StateGoesWithAnAgent(Walk):
+    """Its ``state`` needs a body that the first end takes away; there is no state_space."""
+
+    def state(self) -> Any:
+        if len(self.agents) < 2:
+            raise AttributeError("'NoneType' object has no attribute 'position'")
+        return np.array([self.t], np.float32)

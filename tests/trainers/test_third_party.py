@@ -9,17 +9,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pettingzoo.utils import BaseParallelWrapper
+from pettingzoo.utils.conversions import parallel_to_aec
 
 pytest.importorskip("torch", reason="needs the extra mappo")
 
 import corral
-from corral.adapters import zoo_rules
+from corral.adapters import SeatEnv, zoo_rules
+from corral.adapters.seats import random_policy
+from corral.envs import dfaas_v0
 from corral.envs.batch import batch_for
+from corral.envs.policy import RandomPolicy
 from corral.envs.registry import make_rules
 from corral.errors import UnsupportedSpaceError
-from corral.trainers.evaluation.players import random_policy
 from corral.trainers.evaluation.scores import TeamScore, evaluate_players, evaluate_team
 from corral.trainers.runs.run import Run, load_run
+from support.bits_env import BitsEnv, bits
+from support.loads import small_trace
 from support.zoo_envs import MixedEnv, RingEnv
 
 SMALL: dict[str, Any] = {"num_envs": 4, "n_steps": 16, "net_arch": (16,), "n_epochs": 2}
@@ -81,6 +87,21 @@ def test_the_trainers_over_sb3_say_that_they_cannot(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("vec_env", ["batch", "supersuit"])
+@pytest.mark.parametrize("trainer", ["sb3_ppo", "sb3_maskable_ppo"])
+def test_the_trainers_over_sb3_play_like_agents(tmp_path: Path, trainer: str, vec_env: str) -> None:
+    """The environment raises where a mask is lost."""
+    pytest.importorskip("supersuit", reason="needs the extra sb3")
+    rules = zoo_rules(functools.partial(BitsEnv, "observation"))
+    settings: Any = {"num_envs": 4, "n_steps": 16, "batch_size": 32, "net_arch": (16,)}
+    where = tmp_path / "run"
+    run = corral.train(rules, trainer=trainer, steps=64, out=where, vec_env=vec_env, **settings)
+    scores = corral.evaluate(run, episodes=4)
+    assert [score.illegal_actions for score in scores] == [0, 0, 0]
+    more = corral.resume(where, env=rules, steps=128)
+    assert more.progress.env_steps.tolist() == [64, 128]
+
+
 def test_random_play_is_within_every_space() -> None:
     rules = zoo_rules(MixedEnv)
     team = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
@@ -106,3 +127,117 @@ def test_a_batch_for_what_is_given() -> None:
     assert lengths
     assert max(lengths) <= 5
     theirs.close()
+
+
+# --- Judging them --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [MixedEnv, RingEnv])
+def test_scores_do_not_depend_on_the_number_of_workers(make: Any) -> None:
+    rules: Any = zoo_rules(make)
+    scores = [
+        evaluate_players(rules, {}, episodes=11, num_envs=4, workers=workers) for workers in (0, 2)
+    ]
+    assert scores[0] == scores[1]
+
+
+def test_environments_that_have_played_their_share_are_stepped_no_more() -> None:
+    """Nor are they asked for their global state, which nobody reads here."""
+    steps: list[int] = []
+
+    class Unequal(BitsEnv):
+        """Its episodes last 1 to 40 steps."""
+
+        def step(self, actions: Any) -> Any:
+            steps.append(1)
+            if self.t == 0:
+                self.last = int(self.rng.integers(1, 41))
+            *answer, over, never, infos = super().step(actions)
+            over = dict.fromkeys(over, self.t == self.last)
+            self.agents = [] if self.t == self.last else list(self.possible_agents)
+            return *answer, over, never, infos
+
+        def state(self) -> Any:
+            if self.t > 0:
+                raise AssertionError("who asked?")
+            return super().state()
+
+    rules: Any = zoo_rules(functools.partial(Unequal, stateful=True))
+    [score] = evaluate_players(rules, {}, episodes=10, num_envs=8)
+    assert len(steps) == round(score.mean_length * 10)
+
+
+def test_progress_is_told_episode_by_episode(tmp_path: Path) -> None:
+    run = train_small(zoo_rules(BitsEnv), tmp_path / "run", updates=1)
+    told: list[tuple[str, int, int]] = []
+    corral.evaluate(run, episodes=7, progress=lambda *part: told.append(part))
+    assert {what for what, _, _ in told} == {"mappo, greedy", "mappo, sampled", "random"}
+    for label in ("mappo, greedy", "random"):
+        done = [done for what, done, total in told if what == label]
+        assert done[0] == 0
+        assert done[-1] == 7
+        assert done == sorted(done)
+    assert {total for _, _, total in told} == {7}
+
+
+def test_workers_judge_alike_and_are_refused_for_ours(tmp_path: Path) -> None:
+    run = train_small(zoo_rules(BitsEnv), tmp_path / "run", updates=1)
+    one, two = (corral.evaluate(run, episodes=7, workers=workers) for workers in (0, 2))
+    assert one.rows == two.rows
+    ours = corral.train("two_step_v0", trainer="mappo", steps=64, out=tmp_path / "own", **SMALL)
+    with pytest.raises(ValueError, match=r"workers=2: two_step_v0 .*third-party"):
+        corral.evaluate(ours, workers=2)
+
+
+# --- Environments of ours, wrapped ---------------------------------------------------------------
+
+
+class Doubled(BaseParallelWrapper):  # type: ignore[misc]  # PettingZoo ships no types
+    """Pays twice as much."""
+
+    def step(self, actions: Any) -> Any:
+        shown, rewards, *rest = super().step(actions)
+        return shown, {agent: 2 * reward for agent, reward in rewards.items()}, *rest
+
+
+@pytest.mark.parametrize("turns", [False, True])
+def test_a_wrapped_environment_of_ours_is_trained_and_judged(tmp_path: Path, turns: bool) -> None:
+    """``illegal="raise"``: an action that the mask forbids would end it."""
+
+    def make(wrap: Any = Doubled) -> Any:
+        arguments: Any = {"trace": small_trace(), "max_cycles": 8, "queue": 3, "illegal": "raise"}
+        env = wrap(dfaas_v0.parallel_env(**arguments))
+        return parallel_to_aec(env) if turns else env
+
+    run = train_small(zoo_rules(make), tmp_path / "run")
+    assert run.config.env_config.env == "wrapped_dfaas_v0"
+    scores = corral.evaluate(load_run(tmp_path / "run", zoo_rules(make)), episodes=6)
+    assert [score.policy for score in scores] == ["mappo, greedy", "mappo, sampled", "random"]
+    assert all(score.illegal_actions == 0 for score in scores)
+    chance = {"random": dict.fromkeys(zoo_rules(make).agents, RandomPolicy())}
+    twice, once = (
+        evaluate_players(rules, chance, episodes=6)[0].return_team  # type: ignore[arg-type]
+        for rules in (zoo_rules(make), zoo_rules(functools.partial(make, lambda env: env)))
+    )
+    assert twice == pytest.approx(2 * once)
+    assert once != 0
+
+
+@pytest.mark.parametrize("turns", [False, True])
+def test_supersuit_around_a_third_partys_environment(tmp_path: Path, turns: bool) -> None:
+    supersuit = pytest.importorskip("supersuit", reason="needs the extra sb3")
+    rules = zoo_rules(lambda: supersuit.frame_stack_v1(bits(None, turns), 3))
+    assert rules.observation_space("a")["observation"].shape == (12,)
+    run = train_small(rules, tmp_path / "run")
+    assert len(corral.evaluate(run, episodes=4)) == 3
+    env = SeatEnv(rules, "b")
+    assert env.reset(seed=0)[0]["observation"].shape == (12,)
+    assert env.step(0)[0]["observation"].shape == (12,)
+
+
+@pytest.mark.parametrize("turns", [False, True])
+def test_masks_in_infos_are_kept_in_training_and_judging(tmp_path: Path, turns: bool) -> None:
+    """The environment raises where a mask is lost."""
+    run = train_small(zoo_rules(lambda: bits("info", turns)), tmp_path / "run")
+    scores = corral.evaluate(run, episodes=5)
+    assert [score.illegal_actions for score in scores] == [0, 0, 0]

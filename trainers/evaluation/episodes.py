@@ -9,7 +9,7 @@ replays of loads, pictures of policies and ``corral.watch`` all play through ``p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -98,6 +98,7 @@ def play(
     *,
     quota: Array,
     seed: int = 0,
+    workers: int = 0,
 ) -> Iterator[Turn]:
     """Play ``quota`` [B] episodes in B environments, each agent greedily or not; yield each step.
 
@@ -106,12 +107,18 @@ def play(
     meets the same episodes, however long it makes them. Policies draw from
     ``generator(seed, "policy", i)``, i the agent's index. Third-party environments draw as they go:
     there, teams meet the same first episode in each environment, and later ones that depend on the
-    play. Environments that have played their quota go on, unasked and uncounted, till all have.
+    play. Environments that have played their quota go on, unasked and uncounted, till all have;
+    third-party ones rest, and are not asked for their global state.
 
-    Raises ActionError where a policy's actions are malformed, IllegalActionError where they are
-    masked and the rules are made with ``illegal="raise"``.
+    ``workers`` processes step third-party environments, 0: this one; the episodes are the same.
+
+    Raises ValueError for workers of other environments, ActionError where a policy's actions are
+    malformed, IllegalActionError where they are masked and the rules are made with
+    ``illegal="raise"``.
     """
-    batch = batch_for(rules, len(quota), seed)
+    if hasattr(rules, "without_state"):
+        rules = rules.without_state()
+    batch = batch_for(rules, len(quota), seed, workers=workers)
     seats = [
         Seat(
             agent,
@@ -135,6 +142,8 @@ def play(
                     seat.forget(ended.rows)
                 ended = ended.take(left[ended.rows] > 0)
                 left[ended.rows] -= 1
+                if hasattr(batch, "rest"):
+                    batch.rest(ended.rows[left[ended.rows] == 0])
             yield Turn(t, observations, step, ended, illegal)
             observations, t = step.observations, t + 1
     finally:
@@ -194,12 +203,16 @@ def play_episodes(
     episodes: int,
     num_envs: int | None = None,
     seed: int = 0,
+    workers: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[EndedEpisodes, Array]:
     """Return exactly ``episodes`` episodes, and the illegal actions in them, int64 [N].
 
     They are played in ``num_envs`` environments (default: 64, or ``episodes`` if that is less) as
     ``play`` does it. How many episodes each environment plays is fixed beforehand: to count those
     that end first would prefer short ones. They must end, by ``max_cycles`` or by themselves.
+    ``workers`` is as of ``play``; ``progress`` is called with how many episodes have ended, of how
+    many.
     """
     for name, value in (("episodes", episodes), ("num_envs", num_envs)):
         if value is not None and value < 1:
@@ -208,8 +221,12 @@ def play_episodes(
     quota = episodes // size + (np.arange(size) < episodes % size)
     parts: list[EndedEpisodes] = []
     illegal = np.zeros(len(rules.agents), dtype=np.int64)
-    for turn in play(rules, team, deterministic, quota=quota, seed=seed):
+    done = 0
+    progress(done, episodes)
+    for turn in play(rules, team, deterministic, quota=quota, seed=seed, workers=workers):
         illegal += turn.illegal
         if len(turn.ended):
             parts.append(turn.ended)
+            done += len(turn.ended)
+            progress(done, episodes)
     return EndedEpisodes.join(parts), illegal

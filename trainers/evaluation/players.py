@@ -6,14 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from gymnasium import spaces
+from corral.envs.policy import Policy
 
-from corral.adapters.seats import count_rows, random_actions
-from corral.envs.core import Observation
-from corral.envs.policy import Decision, Memoryless, Policy, RandomPolicy
-
-__all__ = ["Player", "RandomActions", "as_player", "random_policy"]
+__all__ = ["Player", "as_player"]
 
 
 @dataclass(frozen=True)
@@ -51,27 +46,3 @@ def as_player(player: Player | Policy | Mapping[str, Policy], agents: Sequence[s
 def _some(names: Iterable[str]) -> str:
     listed = list(names)
     return ", ".join(listed[:4] + ["..."] * (len(listed) > 4))
-
-
-def random_policy(space: spaces.Space[Any]) -> Policy:
-    """Return what plays uniformly random legal actions of ``space``."""
-    return RandomPolicy() if isinstance(space, spaces.Discrete) else RandomActions(space)
-
-
-class RandomActions(Memoryless):
-    """Plays uniformly random actions of a space that has no mask; always by chance."""
-
-    def __init__(self, space: spaces.Space[Any]) -> None:
-        self.space = space
-
-    def act(
-        self,
-        observation: Observation,
-        state: Any = None,
-        rng: np.random.Generator | None = None,
-        deterministic: bool = False,
-    ) -> Decision:
-        """Return an action for each row of a batch; needs ``rng``."""
-        if rng is None:
-            raise ValueError("the random policy needs rng=, a numpy Generator")
-        return Decision(random_actions(self.space, None, count_rows(observation), rng))

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from corral.adapters.seats import random_policy
 from corral.envs.core import Rules
 from corral.envs.policy import Policy
 from corral.trainers.evaluation.episodes import bootstrap_ratio, play_episodes
-from corral.trainers.evaluation.players import Player, as_player, random_policy
+from corral.trainers.evaluation.players import Player, as_player
 from corral.trainers.runs.files import replace_text
 
-__all__ = ["Evaluation", "TeamScore", "evaluate_players", "evaluate_team"]
+__all__ = ["Evaluation", "Progress", "TeamScore", "evaluate_players", "evaluate_team"]
+
+Progress = Callable[[str, int, int], None]
+"""Called with what goes on, how much of it is done, and how much there is."""
 
 
 # --- An evaluation -------------------------------------------------------------------------------
@@ -104,6 +109,8 @@ def evaluate_team(
     num_envs: int | None = None,
     seed: int = 0,
     label: str = "team",
+    workers: int = 0,
+    progress: Progress = lambda what, done, total: None,
 ) -> TeamScore:
     """Play exactly ``episodes`` episodes of ``rules`` and measure them.
 
@@ -115,16 +122,26 @@ def evaluate_team(
         player: a Player, a team (agent -> Policy), or one Policy for all agents.
         num_envs: episodes side by side; default: 64, or ``episodes`` if that is less.
         label: the name of the team in the score.
+        workers: processes that step third-party environments; 0: this one. Scores are the same.
+        progress: is called with the label, episodes played, and episodes to play.
 
     Raises:
-        ValueError: no episodes, no environments, or a team that does not fit the agents.
+        ValueError: no episodes, no environments, a team that does not fit the agents, or workers
+            for an environment that needs none.
         ActionError: a policy gives malformed actions (IllegalActionError: masked ones, where the
             rules are made with ``illegal="raise"``; otherwise these are counted).
     """
     chosen = as_player(player, rules.agents)
     greedy = dict.fromkeys(rules.agents, chosen.deterministic)
     played, illegal = play_episodes(
-        rules, chosen.team, greedy, episodes=episodes, num_envs=num_envs, seed=seed
+        rules,
+        chosen.team,
+        greedy,
+        episodes=episodes,
+        num_envs=num_envs,
+        seed=seed,
+        workers=workers,
+        progress=functools.partial(progress, label),
     )
     team = played.returns.sum(axis=1)
     low, high = bootstrap_ratio(team, np.ones(episodes))
@@ -150,6 +167,8 @@ def evaluate_players(
     episodes: int = 100,
     num_envs: int | None = None,
     seed: int = 0,
+    workers: int = 0,
+    progress: Progress = lambda what, done, total: None,
 ) -> list[TeamScore]:
     """Return ``evaluate_team`` for each of ``players``, over the same episodes, in their order.
 
@@ -157,6 +176,7 @@ def evaluate_players(
     """
     named = {label: player for label, player in players.items() if label != "random"}
     plan: dict[str, Any] = {"episodes": episodes, "num_envs": num_envs, "seed": seed}
+    plan |= {"workers": workers, "progress": progress}
     scores = [evaluate_team(rules, one, label=label, **plan) for label, one in named.items()]
     chance = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
     last = evaluate_team(rules, players.get("random", chance), label="random", **plan)

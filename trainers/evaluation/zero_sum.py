@@ -8,6 +8,7 @@ is judged by itself, since moving first is another task than moving second.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from corral.envs.reference import reference_players
 from corral.envs.registry import REGISTERED
 from corral.trainers.evaluation.episodes import bootstrap_ratio, play_episodes
 from corral.trainers.evaluation.players import Player, as_player
+from corral.trainers.evaluation.scores import Progress
 
 __all__ = ["SeatScore", "evaluate_seat", "evaluate_seats", "is_zero_sum"]
 
@@ -61,12 +63,15 @@ def evaluate_seat(
     seed: int = 0,
     deterministic: bool = True,
     labels: tuple[str, str, str] = ("policy", "", "opponent"),
+    workers: int = 0,
+    progress: Progress = lambda what, done, total: None,
 ) -> SeatScore:
     """Let ``policy`` play ``seat``, and ``opponent`` the other agent, for so many episodes.
 
     The opponent always plays with chance: a reference player that draws among equal moves shows
     more of the game. Seeds are as in ``corral.trainers.evaluation.episodes.play``.
-    ``labels`` name the policy, its mode and the opponent in the score.
+    ``labels`` name the policy, its mode and the opponent in the score. ``workers`` and ``progress``
+    are as of ``corral.trainers.evaluation.scores.evaluate_team``.
 
     Raises ValueError where the game is not one of two agents, or has no agent ``seat``.
     """
@@ -80,6 +85,8 @@ def evaluate_seat(
         episodes=episodes,
         num_envs=num_envs,
         seed=seed,
+        workers=workers,
+        progress=functools.partial(progress, f"{labels[0]} as {seat}"),
     )
     i = rules.agents.index(seat)
     returns = played.returns[:, i]
@@ -110,6 +117,8 @@ def evaluate_seats(
     episodes: int = 100,
     num_envs: int | None = None,
     seed: int = 0,
+    workers: int = 0,
+    progress: Progress = lambda what, done, total: None,
 ) -> list[SeatScore]:
     """Return ``evaluate_seat`` for each seat, each of ``players``, and each reference opponent.
 
@@ -118,6 +127,7 @@ def evaluate_seats(
     ``corral.envs.reference.reference_players``.
     """
     plan: dict[str, Any] = {"episodes": episodes, "num_envs": num_envs, "seed": seed}
+    plan |= {"workers": workers, "progress": progress}
     scores = []
     for seat in rules.agents if seats is None else seats:
         other = next(agent for agent in rules.agents if agent != seat)

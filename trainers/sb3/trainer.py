@@ -140,7 +140,8 @@ class SB3PPO:
 
     @property
     def resumes_exactly(self) -> bool:
-        return self.settings.vec_env == "batch"
+        """False over SuperSuit, and of third-party environments: nothing can save their state."""
+        return self.settings.vec_env == "batch" and not hasattr(self.rules, "make_batch")
 
     # --- Training --------------------------------------------------------------------------------
 
@@ -185,7 +186,8 @@ class SB3PPO:
             vec_env.seed(self.seed)
             return vec_env
         with interrupts_ignored():  # a Ctrl-C is for this process; it ends the workers
-            env = ParallelShell(self.rules)
+            make = getattr(self.rules, "make", None)  # of third-party environments
+            env = ParallelShell(self.rules) if make is None else make()
             return vectorize(env, num_envs, self.settings.cpus, self.seed, agent_id)
 
     def _collect(
@@ -295,8 +297,9 @@ class SB3PPO:
         arrays = {"generators": generator_arrays}
         for name, learner in self._learners.items():
             arrays |= policy_arrays(name, learner.model.policy)
-        if isinstance(self._vec_env, BatchVecEnv) and self._starts is not None:
-            snapshot = self._vec_env.snapshot()
+        vec_env = self._vec_env if self.resumes_exactly else None
+        if isinstance(vec_env, BatchVecEnv) and self._starts is not None:
+            snapshot = vec_env.snapshot()
             arrays["environment"] = {**snapshot.pop("arrays"), "starts": self._starts}
             document["environment"] = snapshot
         return Content({"trainer": document}, arrays)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,7 @@ from gymnasium import spaces
 from pettingzoo import AECEnv
 from pettingzoo.utils.conversions import turn_based_aec_to_parallel
 
-from corral.adapters.zoo.batch import make_zoo_batch
+from corral.adapters.zoo.batch import make_zoo_batch, zoo_rules
 from corral.envs.batch import Batch
 from corral.envs.core import generator
 from corral.envs.dfaas_v0 import DfaasRules
@@ -26,6 +27,7 @@ from corral.errors import (
     ResetNeededError,
     UnsupportedSpaceError,
 )
+from support.bits_env import STEPS, BitsEnv, bits
 from support.contract import plain
 from support.loads import small_trace
 from support.turn_rules import MortalRules, PileRules
@@ -81,7 +83,7 @@ def test_shells_play_like_a_batch_of_their_rules(name: str) -> None:
     shell, rules = SHELLS[name]
     batch = Batch(rules(), 4, seed=11)
     zoo = make_zoo_batch(lambda: shell(rules()), 4, seed=11)
-    assert (zoo.agents, zoo.name) == (batch.agents, batch.rules.name)
+    assert (zoo.agents, zoo.name.removeprefix("wrapped_")) == (batch.agents, batch.rules.name)
     assert zoo.simultaneous == (batch.rules.simultaneous and shell is ParallelShell)
     for agent in zoo.agents:
         assert zoo.observation_space(agent) == batch.rules.observation_space(agent)
@@ -567,3 +569,71 @@ def test_masks_in_info_are_heeded() -> None:
     with pytest.raises(IllegalActionError):
         batch.step(np.array([[0, 1]] * 2))
     assert batch.step(np.ones((2, 2), int)).observations["b"]["action_mask"].all()
+
+
+# --- States --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("turns", [False, True])
+def test_a_state_that_is_gone_at_the_end_is_the_last_one(turns: bool) -> None:
+    """``state()`` raises once the agents are gone, as that of PettingZoo's multiwalker."""
+    with make_zoo_batch(functools.partial(bits, turns=turns, stateful=True), 2, seed=0) as batch:
+        batch.reset()
+        ends = 0
+        for _ in range(4 * STEPS):
+            before = batch.global_state()
+            step = batch.step(np.zeros((2, 2), dtype=int))
+            if step.finished is not None:
+                ends += 1
+                assert step.finished.global_state.tolist() == before.tolist()
+                assert (batch.global_state()[:, 0] == 0).all()  # of the next episode
+        assert ends == (2 if turns else 4)
+
+
+def test_a_state_that_raises_in_mid_episode_is_the_environments_fault() -> None:
+    class Broken(BitsEnv):
+        def state(self) -> Any:
+            if self.t == 2:
+                raise AttributeError("no state")
+            return super().state()
+
+    batch = make_zoo_batch(functools.partial(Broken, stateful=True), 1, seed=0)
+    batch.reset()
+    batch.step(np.zeros((1, 2), dtype=int))
+    with pytest.raises(AttributeError, match="no state"):
+        batch.step(np.zeros((1, 2), dtype=int))
+
+
+def test_rules_without_a_state_ask_for_none() -> None:
+    class Costly(BitsEnv):
+        def state(self) -> Any:
+            raise AssertionError("nobody needs it")
+
+    rules = zoo_rules(functools.partial(BitsEnv, stateful=True))
+    assert rules.state_space().shape == (3,)
+    rules = dataclasses.replace(rules.without_state(), make_env=Costly)
+    assert rules.state_space().shape == (0,)
+    with rules.make_batch(2, 0) as batch:
+        batch.reset()
+        for _ in range(STEPS):
+            step = batch.step(batch.sample_actions(np.random.default_rng(0)))
+        assert step.finished.global_state.shape == (2, 0)
+
+
+def test_copies_at_rest_are_not_stepped() -> None:
+    with make_zoo_batch(BitsEnv, 3, seed=0) as batch, make_zoo_batch(BitsEnv, 3, seed=0) as twin:
+        batch.reset()
+        twin.reset()
+        steps = [each.step(np.zeros((3, 2), dtype=int)) for each in (batch, twin)]
+        batch.rest(np.array([1]))
+        for _ in range(2 * STEPS):
+            steps = [each.step(np.zeros((3, 2), dtype=int)) for each in (batch, twin)]
+            assert steps[0].acting.tolist() == [[True] * 2, [False] * 2, [True] * 2]
+            rows = [0, 2]
+            for key in ("reward", "terminated", "acting"):
+                one, other = (getattr(step, key) for step in steps)
+                assert one[rows].tolist() == other[rows].tolist()
+            assert not steps[0].reward[1].any()
+        assert batch._group._copies[1].env.t == 1  # type: ignore[union-attr]
+        assert batch.reset() is not None  # all begin anew
+        assert batch.acting.all()

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import corral
-from corral.envs import PROBES, check_env
+from corral.envs import PROBES, check_env, two_step_v0
 from corral.envs.conformance.report import CHECKS, CheckResult
 from corral.envs.registry import REGISTERED, NamedEnv, _load
-from corral.errors import ConformanceError
+from corral.errors import ConformanceError, UnknownNameError
 from support import faulty_chance, faulty_envs, faulty_turns
 from support.faulty_chance import NotSeeded, OneEpisode
 from support.faulty_turns import Count
@@ -97,6 +97,7 @@ FAULTS = {
     "InfoGrows": ("info", "warning", "with distance, unlike its first; the same keys"),
     "NeverEnds": ("endless", "error", "did not end within 300 steps; of every agent"),
     "Raises": ("crash", "error", "ZeroDivisionError.*after.*late; raise nothing"),
+    "StateGoesWithAnAgent": ("api", "error", "worked before, and raised AttributeError; any time"),
     "FourValues": ("api", "error", "step.. returned; PettingZoo"),
     "NewSpaceObjects": ("spaces", "error", "another object at each call; the same object"),
     "SpaceChanges": ("spaces", "error", r"Discrete\(4\).*at first Discrete\(3\); same object"),
@@ -254,6 +255,61 @@ def test_an_environment_by_name_is_called_by_it_where_it_cannot_be_made() -> Non
     result = check_env(NamedEnv("support.faulty_envs:Walk", {"size": 3}))
     assert (result.environment, result.form) == ("support.faulty_envs:Walk", "not made")
     assert "unexpected keyword argument 'size'" in result.findings[0].seen
+
+
+# --- What may be given ---------------------------------------------------------------------------
+
+
+def test_an_environment_itself_may_be_given_and_is_not_played() -> None:
+    for env, form in ((faulty_envs.Walk(), "parallel"), (Count(), "AEC")):
+        result = check_env(env, stochastic=True)
+        assert (result.findings, result.not_run, result.form) == ((), {}, form), result.text()
+        assert "deep copies of the environment" in result.notes[0]
+        assert not hasattr(env, "moves")
+        assert not hasattr(env, "t")
+    faulty = check_env(faulty_envs.NanReward(), processes=False)
+    assert [finding.check for finding in faulty.findings] == ["reward"]
+
+
+def test_an_environment_that_cannot_be_copied_is_played_itself_and_left_open() -> None:
+    class Window(faulty_envs.Walk):
+        closed = False
+
+        def __deepcopy__(self, memo: Any) -> Any:
+            raise TypeError("cannot pickle a window")
+
+        def close(self) -> None:
+            self.closed = True
+
+    env = Window()
+    result = check_env(env)
+    assert result.findings == ()
+    left_out = {"seed", "reset", "copies", "shared-state", "processes", "hashing", "mask-lies"}
+    assert left_out <= set(result.not_run)
+    assert "cannot be copied (TypeError: cannot pickle a window)" in result.not_run["seed"]
+    assert "give a function" in result.not_run["seed"]
+    assert {"crash", "observation", "mask", "reward"} <= set(result.checks)
+    assert not set(result.not_run) & set(result.checks)
+    assert result.episodes == 3
+    assert not env.closed
+
+
+def test_a_module_and_names_may_be_given() -> None:
+    for given, form in (
+        (two_step_v0, "parallel"),
+        ("two_step_v0", "parallel"),
+        ("tictactoe_v0", "AEC"),
+        ("probe_p01_v0", "parallel"),
+        ("support.faulty_envs:Walk", "parallel"),
+    ):
+        result = check_env(given, processes=False)
+        assert (result.findings, result.form) == ((), form), result.text()
+    with pytest.raises(UnknownNameError, match="two_step_v0"):
+        check_env("two_stp_v0")
+    with pytest.raises(ValueError, match="json has no parallel_env or env"):
+        check_env(json)
+    [finding] = check_env(3).findings
+    assert "neither a ParallelEnv nor an AECEnv" in finding.seen
 
 
 def test_require_raises_the_report() -> None:
