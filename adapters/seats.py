@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.adapters.spaces import refuse_death
-from corral.envs.core import Array, Observation, Rules, generator
+from corral.envs.core import Array, Observation, Rules, generator, refuse_masked_arrays
 from corral.envs.masks import MASK, sample_legal
 from corral.envs.policy import Decision, Memoryless, Policy, RandomPolicy
 from corral.envs.registry import make_rules
@@ -27,7 +27,6 @@ __all__ = [
     "put_tree",
     "random_actions",
     "require_common_end",
-    "require_integers",
     "reseed",
     "rules_of",
     "seat_of",
@@ -86,6 +85,7 @@ class Seat:
         self.memory = put_tree(self.memory, rows, self.policy.initial_state(len(rows)))
 
     def _checked(self, action: Any, count: int) -> Array:
+        refuse_masked_arrays(action)
         actions = np.asarray(action)
         shape = (count, *(self.actions.shape or ()))
         kinds = "iu" if isinstance(self.actions, spaces.Discrete | spaces.MultiDiscrete) else "fiu"
@@ -189,19 +189,6 @@ def require_common_end(name: str, agents: Sequence[str], ended: Array, over: Arr
     early = (ended & ~over[:, None]).any(axis=0)
     if early.any():
         refuse_death(name, [agents[i] for i in np.flatnonzero(early).tolist()])
-
-
-def require_integers(actions: Any, shape: tuple[int, ...], axes: str) -> Array:
-    """Return ``actions`` as an array. Raises ActionError unless they are integers of ``shape``."""
-    try:
-        numbers = np.asarray(actions)
-    except ValueError:  # rows of different lengths
-        raise ActionError(f"give integers of shape {shape}, {axes}") from None
-    if numbers.dtype.kind not in "iu" or numbers.shape != shape:
-        raise ActionError(
-            f"actions are {numbers.dtype} {numbers.shape}; give integers of shape {shape}: {axes}"
-        )
-    return numbers
 
 
 def count_rows(observation: Any) -> int:

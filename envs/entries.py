@@ -9,7 +9,7 @@ from pettingzoo import AECEnv
 
 from corral.envs.arguments import known_arguments
 from corral.envs.core import Observation
-from corral.envs.shells import ParallelShell, TurnShell, checked_aec, ordered
+from corral.envs.shells import ParallelShell, TurnShell, ordered
 
 __all__ = ["aec_entries", "parallel_entry"]
 
@@ -29,17 +29,10 @@ def parallel_entry(rules: type[Any]) -> ParallelEntry:
     return _of_package(parallel_env, rules, doc)
 
 
-def aec_entries(
-    rules: type[Any], parallel: ParallelEntry | None = None
-) -> tuple[AECEntry, AECEntry]:
-    """Return ``raw_env`` and ``env`` of that module; they convert ``parallel``, where there is one.
-
-    Without, the agents act in turn.
-    """
+def aec_entries(rules: type[Any]) -> tuple[AECEntry, AECEntry]:
+    """Return ``raw_env`` and ``env`` of that module."""
 
     def raw_env(render_mode: str | None = None, **kwargs: Any) -> AECEnv[str, Observation, int]:
-        if parallel is not None:
-            return checked_aec(parallel(render_mode, **kwargs))
         known_arguments(rules, kwargs)
         return TurnShell(rules(**kwargs), render_mode)
 

@@ -85,12 +85,29 @@ class SeatEnv(gymnasium.Env[Any, Any]):
             "render_modes": list(self.rules.render_modes),
             "render_fps": self.rules.render_fps,
         }
-        self.render_mode = render_mode
         self._shell = _SummedInfo(self.rules, render_mode, self.seat)
         self._others = other_seats(self.rules, self.seat, opponents, 1, deterministic)
         self._mask: Array | None = None  # bool [A]; None before the first reset
         self._over = True
         self._return = 0.0
+
+    @property
+    def max_cycles(self) -> int | None:
+        """The time limit in steps of the environment, in the episodes to come."""
+        return self._shell.max_cycles
+
+    @max_cycles.setter
+    def max_cycles(self, value: int | None) -> None:
+        self._shell.max_cycles = value
+
+    @property  # type: ignore[override]  # a plain attribute there
+    def render_mode(self) -> str | None:
+        """What ``render`` returns: one of the environment's modes, or None."""
+        return self._shell.render_mode
+
+    @render_mode.setter
+    def render_mode(self, value: str | None) -> None:
+        self._shell.render_mode = value
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -20,9 +20,9 @@ from corral.adapters.seats import (
 )
 from corral.adapters.spaces import ColumnCodec, refuse_turns
 from corral.envs.batch import Batch, BatchStep, make_batch
-from corral.envs.core import Array, Observation, Rules
+from corral.envs.core import Array, Observation, Rules, require_integers
 from corral.envs.masks import MASK
-from corral.errors import ActionError, ResetNeededError
+from corral.errors import ResetNeededError
 
 __all__ = ["BatchVectorEnv"]
 
@@ -138,12 +138,7 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         """Return the actions of all, [B, N], from the learners' [C]."""
         if self._masks is None:
             raise ResetNeededError(f"{self.rules.name}: call reset() before step()")
-        actions = np.asarray(actions)
-        if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
-            raise ActionError(
-                f"actions are {actions.dtype} {actions.shape}; give integers of shape "
-                f"({self.num_envs},)"
-            )
+        actions = require_integers(actions, (self.num_envs,), "one for each environment")
         if not self._others:
             return actions.reshape(self.batch.num_envs, -1)
         joint = np.zeros((self.batch.num_envs, len(self.rules.agents)), dtype=actions.dtype)

@@ -32,10 +32,10 @@ import numpy as np
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 
-from corral.adapters.seats import require_common_end, require_integers
+from corral.adapters.seats import require_common_end
 from corral.adapters.spaces import ColumnCodec, refuse_turns
 from corral.envs.batch import Batch, BatchStep, make_batch
-from corral.envs.core import Array, Rules, generator
+from corral.envs.core import Array, Rules, generator, require_integers
 from corral.envs.masks import MASK
 from corral.errors import ResetNeededError
 

@@ -24,7 +24,7 @@ from typing import Any, Literal
 import numpy as np
 from gymnasium import spaces
 
-from corral.adapters.seats import random_actions, require_integers
+from corral.adapters.seats import random_actions
 from corral.adapters.zoo.copies import (
     Actions,
     Look,
@@ -37,7 +37,7 @@ from corral.adapters.zoo.copies import (
 from corral.adapters.zoo.spec import ZooSpec
 from corral.adapters.zoo.workers import WorkerCopies
 from corral.envs.batch import Batch, BatchStep, Finished
-from corral.envs.core import Array, Observation
+from corral.envs.core import Array, Observation, refuse_masked_arrays, require_integers
 from corral.envs.masks import MASK, require_legal, sample_legal
 from corral.errors import ActionError, CheckpointError, ResetNeededError
 
@@ -341,6 +341,7 @@ class ZooBatch:
         space: Any = self.rules.action_space(agent)
         shape = (self.num_envs, *space.shape)
         if isinstance(space, spaces.Box) and space.dtype.kind == "f":
+            refuse_masked_arrays(values)
             try:
                 given = np.asarray(values)
             except ValueError:

@@ -15,7 +15,7 @@ from pettingzoo.utils.conversions import aec_to_parallel, parallel_to_aec
 
 import corral
 from corral.envs import ENVIRONMENTS, dfaas_v0, make_rules, registry
-from corral.envs.shells import ParallelShell
+from corral.envs.shells import TurnShell
 from corral.errors import UnknownNameError
 from support.loads import small_trace
 
@@ -318,4 +318,4 @@ def test_parallel_and_aec_show_the_same_game() -> None:
         steps += 1
     assert steps == 5
     assert aec.truncations == dict.fromkeys(aec.possible_agents, True)
-    assert isinstance(aec.unwrapped, ParallelShell)
+    assert isinstance(aec.unwrapped, TurnShell)
