@@ -79,16 +79,20 @@ def __getattr__(name: str) -> Any:
 
 
 def register_with_gymnasium() -> None:
-    """Enter all environments as ``corral/<name>-v<N>`` in gymnasium's registry, probes too."""
+    """Enter all environments as ``corral/<name>-v<N>`` in gymnasium's registry, probes too.
+
+    Of those in turns ``gymnasium.make_vec`` makes its own vector of seats.
+    """
     import gymnasium  # as a global it would hide ``corral.adapters.gymnasium``
 
-    for name in REGISTERED:
+    vector = "corral.adapters.gymnasium.vector:BatchVectorEnv"
+    for name, spec in REGISTERED.items():
         identity = "corral/" + "-v".join(name.rsplit("_v", 1))  # gymnasium's spelling: arena-v0
         if identity not in gymnasium.registry:
             gymnasium.register(
                 identity,
                 entry_point="corral.adapters.gymnasium.seat:SeatEnv",
-                vector_entry_point="corral.adapters.gymnasium.vector:BatchVectorEnv",
+                vector_entry_point=vector if spec.simultaneous else None,
                 kwargs={"env": name},
             )
 
