@@ -100,7 +100,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
     def max_cycles(self, value: int | None) -> None:
         self._shell.max_cycles = value
 
-    @property  # type: ignore[override]  # a plain attribute there
+    @property
     def render_mode(self) -> str | None:
         """What ``render`` returns: one of the environment's modes, or None."""
         return self._shell.render_mode

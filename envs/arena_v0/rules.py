@@ -77,7 +77,7 @@ class ArenaRules:
     ) -> None:
         self.width = nonnegative_int("width", width, least=1)
         self.height = nonnegative_int("height", height, least=1)
-        self.max_cycles: int | None = nonnegative_int("max_cycles", max_cycles, least=1)
+        self.max_cycles = nonnegative_int("max_cycles", max_cycles, least=1)
         self.observation = one_of("observation", observation, ("positions", "visited"))
         self.walls = one_of("walls", walls, ("bump", "mask"))
         self.illegal = one_of("illegal", illegal, ("penalise", "raise"))

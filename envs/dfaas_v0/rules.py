@@ -105,7 +105,7 @@ class DfaasRules:
     ) -> None:
         self._recorded = load_trace(trace)
         self.trace = _with_capacity(self._recorded, capacity)
-        self.max_cycles: int | None = nonnegative_int("max_cycles", max_cycles, least=1)
+        self.max_cycles = nonnegative_int("max_cycles", max_cycles, least=1)
         self.max_level = nonnegative_int("max_level", max_level, least=1)
         self.queue = nonnegative_int("queue", queue)
         self.link_limit = None if link_limit is None else nonnegative_int("link_limit", link_limit)
@@ -236,9 +236,8 @@ class DfaasRules:
         b, n = len(first), len(self.agents)
         draws = np.zeros((b, 0, n, 2), dtype=np.int32)
         if self.route == "two":
-            high = np.maximum(self.network.degree, 1)[:, None]
-            size = (self.max_cycles or ENDLESS, n, 2)
-            draws = np.stack([rng.integers(high, size=size, dtype=np.int32) for rng in rngs])
+            high, steps = np.maximum(self.network.degree, 1)[:, None], self.max_cycles or ENDLESS
+            draws = np.stack([rng.integers(high, size=(steps, n, 2), dtype="i4") for rng in rngs])
         return DfaasState(
             start=np.asarray(first, dtype=np.int64).copy(),
             t=np.zeros(b, dtype=np.int64),
@@ -292,9 +291,8 @@ class DfaasRules:
         counts = (arrivals, forwarded, served_local, spare - spare_after, lost, queue)
         illegal = np.greater(action, self._highest.take(row, axis=0)).astype(np.int64)
         info = dict(zip(INFO, (*counts, illegal), strict=True))
-        return Outcome(
-            state, self._reward(lost, forwarded, queue), np.zeros(lost.shape, bool), info
-        )
+        reward = self._reward(lost, forwarded, queue)
+        return Outcome(state, reward, np.zeros(lost.shape, dtype=bool), info)
 
     def info(self, state: DfaasState) -> dict[str, Array]:
         return {key: np.zeros_like(state.queue) for key in INFO}
