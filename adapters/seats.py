@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.adapters.refusals import refuse_absence, refuse_death
-from corral.envs.core import Array, Observation, Rules, generator
+from corral.envs.core import Array, Observation, Rules, generator, refuse_masked_arrays
 from corral.envs.masks import MASK, sample_legal
 from corral.envs.policy import Decision, Memoryless, Policy, RandomPolicy
 from corral.errors import ActionError, UnknownNameError
@@ -29,7 +29,6 @@ __all__ = [
     "random_policy",
     "require_all_act",
     "require_common_end",
-    "require_integers",
     "reseed",
     "seat_of",
     "take_tree",
@@ -87,6 +86,7 @@ class Seat:
         self.memory = put_tree(self.memory, rows, self.policy.initial_state(len(rows)))
 
     def _checked(self, action: Any, count: int) -> Array:
+        refuse_masked_arrays(action)
         actions = np.asarray(action)
         shape = (count, *(self.actions.shape or ()))
         kinds = "iu" if isinstance(self.actions, spaces.Discrete | spaces.MultiDiscrete) else "fiu"
@@ -188,19 +188,6 @@ def require_all_act(name: str, agents: Sequence[str], acting: Array) -> None:
     absent = ~acting.all(axis=0)
     if absent.any():
         refuse_absence(name, [agents[i] for i in np.flatnonzero(absent).tolist()])
-
-
-def require_integers(actions: Any, shape: tuple[int, ...], axes: str) -> Array:
-    """Return ``actions`` as an array. Raises ActionError unless they are integers of ``shape``."""
-    try:
-        numbers = np.asarray(actions)
-    except ValueError:  # rows of different lengths
-        raise ActionError(f"give integers of shape {shape}, {axes}") from None
-    if numbers.dtype.kind not in "iu" or numbers.shape != shape:
-        raise ActionError(
-            f"actions are {numbers.dtype} {numbers.shape}; give integers of shape {shape}: {axes}"
-        )
-    return numbers
 
 
 def count_rows(observation: Any) -> int:

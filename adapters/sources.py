@@ -23,6 +23,7 @@ from pettingzoo import AECEnv, ParallelEnv
 from corral.adapters.zoo.batch import ZooRules, zoo_rules
 from corral.envs.batch import batch_for
 from corral.envs.core import Rules
+from corral.envs.entries import plain_shell
 from corral.envs.registry import (
     REGISTERED,
     Api,
@@ -31,7 +32,6 @@ from corral.envs.registry import (
     make_rules,
     registered_name,
 )
-from corral.envs.shells import plain_shell
 
 __all__ = ["EnvLike", "EnvSource", "make_batch", "resolve", "rules_of"]
 
@@ -155,8 +155,9 @@ def _plain(env: Any) -> EnvSource | None:
         return None
     if shell.env_kwargs is None or shell.rules.name not in REGISTERED:
         return EnvSource(shell.rules.name, {}, shell.rules)
-    changed = shell.max_cycles != shell.rules.max_cycles
-    kwargs = {**shell.env_kwargs, **({"max_cycles": shell.max_cycles} if changed else {})}
+    kwargs = dict(shell.env_kwargs)
+    if shell.max_cycles != make_rules(shell.rules.name, **kwargs).max_cycles:  # set from outside
+        kwargs["max_cycles"] = shell.max_cycles
     return EnvSource(shell.rules.name, kwargs)
 
 

@@ -32,7 +32,7 @@ from corral.adapters.spaces import ColumnCodec, refuse_death, refuse_turns
 from corral.adapters.zoo.workers import close_at_exit
 from corral.envs.core import Array, generator
 from corral.envs.masks import MASK
-from corral.envs.shells import ParallelShell
+from corral.envs.shells import ParallelShell, TurnShell
 from corral.errors import UnsupportedSpaceError
 from corral.extras import require
 
@@ -123,8 +123,8 @@ class _Copy(BaseParallelWrapper):  # type: ignore[misc]  # PettingZoo ships no t
         number = None
         if seed is not None:
             rng = generator(seed.seed, "env", seed.copy(self.per_worker))
-            if isinstance(self.env.unwrapped, ParallelShell):
-                self.env.unwrapped.use_generator(rng)  # as row r of a Batch has it
+            if isinstance(self.env.unwrapped, ParallelShell | TurnShell):
+                self.env.unwrapped.np_random = rng  # as row r of a Batch has it
             else:
                 number = int(rng.integers(2**31))  # all that other environments take
         observations, _ = self.env.reset(seed=number, options=options)

@@ -33,7 +33,10 @@ def nonnegative_int(name: str, value: Any, least: int = 0) -> int:
 
 def optional_int(name: str, value: Any, least: int = 0) -> int | None:
     """Return None as it is, else what ``nonnegative_int`` makes of ``value``."""
-    return None if value is None else nonnegative_int(name, value, least)
+    try:
+        return None if value is None else nonnegative_int(name, value, least)
+    except ValueError as error:
+        raise ValueError(f"{error}, or None") from None
 
 
 def nonnegative_float(name: str, value: Any) -> float:

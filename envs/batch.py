@@ -27,6 +27,7 @@ from corral.envs.core import (
     copy_rows,
     generator,
     put_rows,
+    require_integers,
     stack_agents,
     state_arrays,
 )
@@ -327,15 +328,7 @@ class Batch:
         """Return ``actions`` as int64 [B, N], 0 where an agent does not act, or raise."""
         self._require_reset()
         shape = (self.num_envs, len(self.agents))
-        try:
-            given = np.asarray(actions)
-        except ValueError:  # rows of different lengths
-            raise ActionError(f"give integers of shape {shape}, copies x agents") from None
-        if given.dtype.kind not in "iu" or given.shape != shape:
-            raise ActionError(
-                f"actions are {given.dtype} {given.shape}; give integers of shape {shape}: "
-                "copies x agents"
-            )
+        given = require_integers(actions, shape, "copies x agents")
         if not self._all_act:
             given = np.where(self.acting, given, 0)
         numbers = given.astype(np.int64, copy=False)

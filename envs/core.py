@@ -12,6 +12,7 @@ with thousands.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import operator
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     Team = Mapping[str, Policy]  # agent -> who plays it
 
 __all__ = [
+    "ENDLESS",
     "PURPOSES",
     "AgentViews",
     "Array",
@@ -41,14 +43,19 @@ __all__ = [
     "Split",
     "agent_views",
     "carried_by",
+    "changed",
     "checked_action",
     "copy_rows",
+    "for_pictures",
     "generator",
     "put_rows",
+    "refuse_masked_arrays",
+    "require_integers",
     "split_of",
     "stack_agents",
     "state_arrays",
     "teams_of",
+    "with_limit",
 ]
 
 Array = npt.NDArray[Any]
@@ -56,6 +63,7 @@ Array = npt.NDArray[Any]
 Observation = dict[str, Any]
 """``observation`` (array [B, ...], or a dict of such) and ``action_mask`` (int8 [B, A])."""
 
+RulesT = TypeVar("RulesT")
 StateT = TypeVar("StateT")
 
 
@@ -100,6 +108,9 @@ class Rules(Protocol[StateT]):
     returns may share memory with the state until the next step. All randomness of an episode is
     drawn in ``start``. An agent whose part in the episode has ended stays ``terminated``, and its
     rewards are 0. ``OptionalRules`` lists what rules may offer besides.
+
+    What depends on ``max_cycles`` reads it when it is needed: ``with_limit`` copies rules and sets
+    another. The caller applies the limit; None is an episode that nobody cuts.
     """
 
     name: str
@@ -110,7 +121,7 @@ class Rules(Protocol[StateT]):
 
     @property
     def max_cycles(self) -> int | None:
-        """The time limit in steps, applied by the caller of the rules."""
+        """The time limit in steps."""
 
     @property
     def render_modes(self) -> tuple[str, ...]: ...
@@ -182,6 +193,10 @@ class OptionalRules(Protocol):
         """Return teams of reference policies, by name."""
         ...
 
+    def for_pictures(self) -> Rules[Any]:
+        """Return rules that play alike, and whose states keep all that pictures show."""
+        ...
+
 
 def split_of(rules: Rules[Any], rows: tuple[int, int] | None, held_out: Any) -> Split | None:
     """Return how the rules divide their data, see ``OptionalRules.split``; None: they have none."""
@@ -203,6 +218,32 @@ def teams_of(rules: Rules[Any]) -> Mapping[str, Team]:
     """
     teams: Mapping[str, Team] = getattr(rules, "teams", dict)()
     return teams
+
+
+def for_pictures(rules: Rules[Any]) -> Rules[Any]:
+    """Return rules whose states keep all that pictures show; default: these."""
+    pictured: Rules[Any] = getattr(rules, "for_pictures", lambda: rules)()
+    return pictured
+
+
+# --- The time limit ------------------------------------------------------------------------------
+
+ENDLESS = 10_000
+"""Steps for which rules without a time limit draw ahead; then what they drew comes again."""
+
+
+def with_limit(rules: Rules[Any], max_cycles: int | None) -> Rules[Any]:
+    """Return rules that differ in their time limit alone; these, where they have that one."""
+    if rules.max_cycles == max_cycles:
+        return rules
+    return changed(rules, max_cycles=max_cycles)
+
+
+def changed(rules: RulesT, **attributes: Any) -> RulesT:
+    """Return a copy of ``rules`` with other ``attributes``."""
+    other = copy.copy(rules)
+    vars(other).update(attributes)
+    return other
 
 
 # --- States: dataclasses of arrays [B, ...] ------------------------------------------------------
@@ -257,7 +298,7 @@ def stack_agents(observations: Mapping[str, Observation], key: str) -> Array:
 def checked_action(agent: str, action: Any, size: int) -> int:
     """Return ``action`` as an int of 0 .. size - 1. Raises ActionError."""
     try:
-        if isinstance(action, bool | np.bool_):
+        if isinstance(action, bool | np.bool_ | np.ma.MaskedArray):
             raise TypeError
         number = operator.index(action)  # refuses floats, NaN, None, arrays of any length
     except TypeError:
@@ -269,3 +310,26 @@ def checked_action(agent: str, action: Any, size: int) -> int:
         shown = number if number.bit_length() < 64 else f"of {number.bit_length()} bits"
         raise ActionError(f"{agent}: action {shown} is out of range; give 0..{size - 1}")
     return number
+
+
+def refuse_masked_arrays(actions: Any) -> None:
+    """Raise ActionError for NumPy's masked array, or lists of them: its mask would be dropped."""
+    if isinstance(actions, np.ma.MaskedArray):
+        raise ActionError("actions are a masked array; give a plain array of integers")
+    if isinstance(actions, list | tuple):
+        for part in actions:
+            refuse_masked_arrays(part)
+
+
+def require_integers(actions: Any, shape: tuple[int, ...], axes: str) -> Array:
+    """Return ``actions`` as an array. Raises ActionError unless they are integers of ``shape``."""
+    refuse_masked_arrays(actions)
+    try:
+        numbers = np.asarray(actions)
+    except ValueError:  # rows of different lengths
+        raise ActionError(f"give integers of shape {shape}, {axes}") from None
+    if numbers.dtype.kind not in "iu" or numbers.shape != shape:
+        raise ActionError(
+            f"actions are {numbers.dtype} {numbers.shape}; give integers of shape {shape}: {axes}"
+        )
+    return numbers

@@ -9,9 +9,9 @@ from pettingzoo import AECEnv
 
 from corral.envs.arguments import known_arguments
 from corral.envs.core import Observation
-from corral.envs.shells import ParallelShell, TurnShell, checked_aec, ordered
+from corral.envs.shells import Ordered, ParallelShell, TurnShell, ordered
 
-__all__ = ["aec_entries", "parallel_entry"]
+__all__ = ["aec_entries", "parallel_entry", "plain_shell"]
 
 EntryT = TypeVar("EntryT", bound=Callable[..., Any])
 ParallelEntry = Callable[..., ParallelShell]
@@ -29,17 +29,10 @@ def parallel_entry(rules: type[Any]) -> ParallelEntry:
     return _of_package(parallel_env, rules, doc)
 
 
-def aec_entries(
-    rules: type[Any], parallel: ParallelEntry | None = None
-) -> tuple[AECEntry, AECEntry]:
-    """Return ``raw_env`` and ``env`` of that module; they convert ``parallel``, where there is one.
-
-    Without, the agents act in turn.
-    """
+def aec_entries(rules: type[Any]) -> tuple[AECEntry, AECEntry]:
+    """Return ``raw_env`` and ``env`` of that module."""
 
     def raw_env(render_mode: str | None = None, **kwargs: Any) -> AECEnv[str, Observation, int]:
-        if parallel is not None:
-            return checked_aec(parallel(render_mode, **kwargs))
         known_arguments(rules, kwargs)
         return TurnShell(rules(**kwargs), render_mode, kwargs)
 
@@ -56,3 +49,10 @@ def _of_package(function: EntryT, rules: type[Any], doc: str) -> EntryT:
     function.__module__ = rules.__module__.removesuffix(".rules")
     function.__qualname__, function.__doc__ = function.__name__, doc
     return function
+
+
+def plain_shell(env: Any) -> ParallelShell | TurnShell | None:
+    """Return the environment of corral in ``env``, unless another wrapper is around it."""
+    while type(env) is Ordered:
+        env = env.env
+    return env if type(env) in (ParallelShell, TurnShell) else None

@@ -355,14 +355,16 @@ def register() -> None:
     """Enter all environments in the registries of Gymnasium and PettingZoo, by their ids.
 
     They are entered as strings: nothing is imported until one is made. In Gymnasium an environment
-    is one agent's, see ``corral.adapters.SeatEnv``; ``make_vec`` makes the columns of all.
+    is one agent's, see ``corral.adapters.SeatEnv``; ``make_vec`` makes the columns of all, and of
+    one in turns its own vector of seats.
     """
+    vector = "corral.adapters.gymnasium.vector:BatchVectorEnv"
     for name, spec in REGISTERED.items():
         if spec.id not in gymnasium.registry:
             gymnasium.register(
                 spec.id,
                 entry_point="corral.adapters.gymnasium.seat:SeatEnv",
-                vector_entry_point="corral.adapters.gymnasium.vector:BatchVectorEnv",
+                vector_entry_point=vector if spec.simultaneous else None,
                 kwargs={"env": name},
             )
     if not hasattr(pettingzoo, "register"):  # before 1.27

@@ -14,19 +14,32 @@ from typing import Any
 import gymnasium
 import numpy as np
 from pettingzoo import AECEnv, ParallelEnv
-from pettingzoo.utils.conversions import parallel_to_aec_wrapper
 from pettingzoo.utils.wrappers import OrderEnforcingWrapper
 
-from corral.envs.core import Array, Observation, Outcome, Rules, checked_action, generator
+from corral.envs.arguments import optional_int
+from corral.envs.core import (
+    Array,
+    Observation,
+    Outcome,
+    Rules,
+    checked_action,
+    for_pictures,
+    generator,
+    with_limit,
+)
 from corral.envs.masks import MASK, require_legal
 from corral.envs.render.window import Window
 from corral.errors import ActionError, IllegalActionWarning, ResetNeededError
 
-__all__ = ["ParallelShell", "TurnShell", "checked_aec", "ordered", "plain_shell", "warn_illegal"]
+__all__ = ["Ordered", "ParallelShell", "TurnShell", "ordered", "warn_illegal"]
 
 
 class _Shell:
-    """One environment (B = 1) of some rules: spaces, episode, checks and pictures."""
+    """One environment (B = 1) of some rules: spaces, episode, checks and pictures.
+
+    ``max_cycles`` (the time limit, None: none) and ``np_random`` (the generator that episodes are
+    drawn from) may be set, for the episodes to come, and ``render_mode``, for the next picture.
+    """
 
     def __init__(
         self,
@@ -34,12 +47,8 @@ class _Shell:
         render_mode: str | None = None,
         env_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        """``env_kwargs`` are the arguments that registered rules were made with."""
-        if render_mode is not None and render_mode not in rules.render_modes:
-            known = ", ".join(map(repr, rules.render_modes))
-            raise ValueError(f"render_mode={render_mode!r}: give one of {known}, or None")
-        self.rules = rules
-        self.env_kwargs = env_kwargs
+        self.rules = rules  # of this episode: a copy, once another time limit is set
+        self.env_kwargs = env_kwargs  # that registered rules were made with
         self.render_mode = render_mode
         self.max_cycles = rules.max_cycles
         self.metadata: dict[str, Any] = {
@@ -55,7 +64,7 @@ class _Shell:
         self.state_space = rules.state_space()
         self._sizes = {agent: int(space.n) for agent, space in self.action_spaces.items()}
 
-        self._rng = generator(None, "env")
+        self.np_random: np.random.Generator = generator(None, "env")
         self._state: Any = None  # of the rules; None before the first reset
         self._info: dict[str, Array] = {}  # [1, N] each
         self._observations: dict[str, Observation] = {}
@@ -63,6 +72,27 @@ class _Shell:
         self._elapsed = 0
         self._warned = False
         self._window: Window | None = None
+
+    @property
+    def max_cycles(self) -> int | None:
+        """The time limit in steps of the episodes to come."""
+        return self._max_cycles
+
+    @max_cycles.setter
+    def max_cycles(self, value: int | None) -> None:
+        self._max_cycles = optional_int("max_cycles", value, least=1)
+
+    @property
+    def render_mode(self) -> str | None:
+        """What ``render`` returns: one of the rules' ``render_modes``, or None."""
+        return self._render_mode
+
+    @render_mode.setter
+    def render_mode(self, value: str | None) -> None:
+        if value is not None and value not in self.rules.render_modes:
+            known = ", ".join(map(repr, self.rules.render_modes))
+            raise ValueError(f"render_mode={value!r}: give one of {known}, or None")
+        self._render_mode = value
 
     def observation_space(self, agent: str) -> gymnasium.spaces.Dict:
         return self.observation_spaces[agent]
@@ -102,16 +132,15 @@ class _Shell:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.rules.name}: {', '.join(self.possible_agents)}>"
 
-    def use_generator(self, rng: np.random.Generator) -> None:
-        """Draw the episodes to come from ``rng``, as a row of a Batch draws from its own."""
-        self._rng = rng
-
     # --- Parts shared by both shells -------------------------------------------------------------
 
     def _begin(self, seed: int | None) -> None:
         if seed is not None:
-            self._rng = generator(seed, "env")
-        self._state = self.rules.start([self._rng])
+            self.np_random = generator(seed, "env")
+        self.rules = with_limit(self.rules, self.max_cycles)
+        if self.render_mode is not None:
+            self.rules = for_pictures(self.rules)
+        self._state = self.rules.start([self.np_random])
         self._info = self.rules.info(self._state)
         self._observe()
         self._elapsed = 0
@@ -125,7 +154,8 @@ class _Shell:
         self._elapsed += 1
         if not self._warned and self.rules.illegal == "penalise":
             self._warned = warn_illegal(self.rules, outcome.info)
-        return outcome, self.max_cycles is not None and self._elapsed >= self.max_cycles
+        limit = self.rules.max_cycles
+        return outcome, limit is not None and self._elapsed >= limit
 
     def _observe(self) -> None:
         """Take the observations of the present state."""
@@ -221,7 +251,10 @@ class ParallelShell(_Shell, ParallelEnv[str, Observation, int]):
 
 
 class TurnShell(_Shell, AECEnv[str, Observation, int]):
-    """Rules as a PettingZoo AECEnv: the acting agents are asked one after the other."""
+    """Rules as a PettingZoo AECEnv: the acting agents are asked one after the other.
+
+    Where several act at once, their actions are collected, and played when the last has come.
+    """
 
     agent_selection: str
 
@@ -292,25 +325,13 @@ class TurnShell(_Shell, AECEnv[str, Observation, int]):
             self.render()
 
 
-class _CheckedAEC(parallel_to_aec_wrapper):
-    """PettingZoo's conversion, but each action is checked when given, not when the last arrives."""
-
-    def observe(self, agent: str) -> Observation:
-        self.env._require_reset("observe()")
-        return dict(super().observe(agent))  # a dict of one's own, to take the mask out of
-
-    def step(self, action: int | None) -> None:
-        self.env._require_reset("step()")
-        agent = self.agent_selection
-        if self.terminations[agent] or self.truncations[agent]:
-            _require_none(agent, action)
-        else:
-            action = self.env._checked(agent, action)
-        super().step(action)
-
-
-class _Ordered(OrderEnforcingWrapper):
+class Ordered(OrderEnforcingWrapper):
     """PettingZoo's wrapper; what it asserts is an error here, under ``python -O`` too."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set what an environment lets be set where it takes effect."""
+        settable = name in ("max_cycles", "np_random", "render_mode")
+        object.__setattr__(self.env if settable else self, name, value)
 
     def step(self, action: int | None) -> None:
         self._require_reset("step()")
@@ -336,19 +357,7 @@ class _Ordered(OrderEnforcingWrapper):
 
 def ordered(env: AECEnv[str, Observation, int]) -> AECEnv[str, Observation, int]:
     """Wrap ``env`` in PettingZoo's wrapper that enforces the order of calls."""
-    return _Ordered(env)
-
-
-def checked_aec(env: ParallelShell) -> AECEnv[str, Observation, int]:
-    """Return a simultaneous game as an AECEnv: actions are collected, and played at the last."""
-    return _CheckedAEC(env)
-
-
-def plain_shell(env: Any) -> ParallelShell | TurnShell | None:
-    """Return the environment of corral in ``env``, unless another wrapper is around it."""
-    while type(env) in (_Ordered, _CheckedAEC):
-        env = env.env
-    return env if type(env) in (ParallelShell, TurnShell) else None
+    return Ordered(env)
 
 
 def warn_illegal(rules: Rules[Any], info: Mapping[str, Array]) -> bool:

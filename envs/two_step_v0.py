@@ -188,4 +188,4 @@ def _drawn(place: int, played: tuple[int, ...], paid: float) -> Array:
 # --- PettingZoo ----------------------------------------------------------------------------------
 
 parallel_env = parallel_entry(TwoStepRules)
-raw_env, env = aec_entries(TwoStepRules, parallel_env)
+raw_env, env = aec_entries(TwoStepRules)

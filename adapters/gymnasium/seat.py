@@ -86,7 +86,6 @@ class SeatEnv(gymnasium.Env[Any, Any]):
         )
         self.observation_space = self.layout.observation_space
         self.action_space = self.layout.action_space
-        self.render_mode = render_mode
         self._shell: Any = (
             self.rules.make_turns(self.seat, render_mode)
             if hasattr(self.rules, "make_turns")
@@ -102,6 +101,24 @@ class SeatEnv(gymnasium.Env[Any, Any]):
         self._mask: Array | None = None  # bool [A]; None before the first reset
         self._over = True
         self._return = 0.0
+
+    @property
+    def max_cycles(self) -> int | None:
+        """The time limit in steps of the environment, in the episodes to come."""
+        return self._shell.max_cycles
+
+    @max_cycles.setter
+    def max_cycles(self, value: int | None) -> None:
+        self._shell.max_cycles = value
+
+    @property
+    def render_mode(self) -> str | None:
+        """What ``render`` returns: one of the environment's modes, or None."""
+        return self._shell.render_mode
+
+    @render_mode.setter
+    def render_mode(self, value: str | None) -> None:
+        self._shell.render_mode = value
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

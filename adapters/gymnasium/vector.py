@@ -21,7 +21,7 @@ from corral.adapters.seats import (
 from corral.adapters.sources import EnvLike, rules_of
 from corral.adapters.spaces import ColumnCodec, refuse_masks, refuse_turns
 from corral.envs.batch import Batch, BatchStep, make_batch
-from corral.envs.core import Array, Observation
+from corral.envs.core import Array, Observation, refuse_masked_arrays
 from corral.envs.masks import MASK
 from corral.errors import ActionError, ResetNeededError
 
@@ -148,6 +148,7 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         """Return the actions of all, [B, N] or by agent, from the learners' [C, ...]."""
         if not self._observations:
             raise ResetNeededError(f"{self.rules.name}: call reset() before step()")
+        refuse_masked_arrays(actions)
         actions, space = np.asarray(actions), self.single_action_space
         shape = (self.num_envs, *(space.shape or ()))
         kinds = "iu" if np.dtype(space.dtype).kind in "iu" else "fiu"

@@ -33,11 +33,11 @@ from gymnasium import spaces
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 
-from corral.adapters.seats import require_all_act, require_common_end, require_integers
+from corral.adapters.seats import require_all_act, require_common_end
 from corral.adapters.sources import EnvLike, rules_of
 from corral.adapters.spaces import ColumnCodec, refuse_masks, refuse_turns
 from corral.envs.batch import BatchStep, make_batch
-from corral.envs.core import Array, Observation, generator
+from corral.envs.core import Array, Observation, generator, require_integers
 from corral.envs.masks import MASK
 from corral.errors import ActionError, ResetNeededError
 

@@ -25,14 +25,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from corral.adapters.seats import random_actions, require_integers
+from corral.adapters.seats import random_actions
 from corral.adapters.zoo.copies import Look, Moved
 from corral.adapters.zoo.group import LocalCopies
 from corral.adapters.zoo.spec import ZooSpec
 from corral.adapters.zoo.turns import ZooTurns
 from corral.adapters.zoo.workers import WorkerCopies
 from corral.envs.batch import Batch, BatchStep, Finished
-from corral.envs.core import Array, Observation
+from corral.envs.core import Array, Observation, require_integers
 from corral.envs.masks import MASK, sample_legal
 from corral.envs.registry import REGISTERED
 from corral.errors import ActionError, CheckpointError, ResetNeededError

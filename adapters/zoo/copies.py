@@ -84,7 +84,7 @@ class ZooCopy(ABC):
         if rng is not None:
             own = self.env.unwrapped
             if isinstance(own, ParallelShell | TurnShell):
-                own.use_generator(rng)
+                own.np_random = rng
             else:
                 number = int(rng.integers(2**31))
         return self.begin(number)

@@ -11,8 +11,7 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
 
-from corral.adapters.seats import require_integers
-from corral.envs.core import Array, Observation
+from corral.envs.core import Array, Observation, refuse_masked_arrays, require_integers
 from corral.envs.masks import (
     MASK,
     OBSERVATION,
@@ -165,6 +164,7 @@ class ZooSpec:
         space: Any = self.action_space(agent)
         shape = (copies, *space.shape)
         if isinstance(space, spaces.Box) and space.dtype.kind == "f":
+            refuse_masked_arrays(values)
             try:
                 given = np.asarray(values)
             except ValueError:

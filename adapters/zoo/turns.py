@@ -26,6 +26,8 @@ class ZooTurns:
     def __init__(self, spec: ZooSpec, env: Any, agent: str) -> None:
         self.spec, self.agent = spec, agent
         self.metadata: dict[str, Any] = dict(env.metadata)
+        self.render_mode = getattr(env, "render_mode", None)
+        self.max_cycles = spec.max_cycles
         self.sums: dict[str, Any] = {}
         self.agent_selection = spec.agents[0]
         self._env, self._copy = env, make_copy(env, spec)

@@ -57,4 +57,4 @@ from corral.envs.entries import aec_entries, parallel_entry
 __all__ = ["ArenaRules", "ArenaState", "env", "parallel_env", "raw_env"]
 
 parallel_env = parallel_entry(ArenaRules)
-raw_env, env = aec_entries(ArenaRules, parallel_env)
+raw_env, env = aec_entries(ArenaRules)

@@ -26,7 +26,7 @@ from corral.envs.render.boards import (
     board_and_panel,
     swatch,
 )
-from corral.envs.render.canvas import Box, Canvas, Point, bend, mix, sentence
+from corral.envs.render.canvas import Box, Canvas, Point, bend, mix, sentence, step_text
 
 __all__ = ["Frame", "ansi", "draw"]
 
@@ -46,7 +46,7 @@ class Frame:
     """One step of one copy, in plain numbers; pairs are of the explorer, then the blocker."""
 
     t: int
-    max_cycles: int
+    max_cycles: int | None
     entered: tuple[tuple[int, ...], ...]  # by row and column: step of the first visit, 0: never
     places: tuple[Place, Place]
     before: tuple[Place, Place]  # where they stood before the step
@@ -106,7 +106,7 @@ def ansi(frame: Frame) -> str:
         return "o" if frame.entered[row][column] else "."
 
     pay = [f" ({text})" if text else "" for text in frame.pay]
-    lines = [f"step {frame.t} of {frame.max_cycles}: {frame.event}"]
+    lines = [f"{step_text(frame.t, frame.max_cycles)}: {frame.event}"]
     lines += [gap.join(glyph(row, column) for column in columns) for row in rows]
     if len(rows) < height or len(columns) < width:
         lines.append(
@@ -211,14 +211,14 @@ def _panel(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
     room = right - left
     canvas.text(
         (left, top + 14 * k),
-        f"Step {frame.t} of {frame.max_cycles}",
+        sentence(step_text(frame.t, frame.max_cycles)),
         24 * k,
         fill=INK,
         bold=True,
         width=room,
     )
     box = (left, top + 38 * k, right, top + 44 * k)
-    done = min(1.0, frame.t / frame.max_cycles)
+    done = min(1.0, frame.t / frame.max_cycles) if frame.max_cycles else 0.0
     bar(canvas, box, done, FAINT, ground=mix(LINE, PAPER, 0.3), radius=3 * k)
     color = RED if any(frame.collision) else INK if frame.new_field else FAINT
     canvas.text(

@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from corral.envs.arena_v0.render import Frame, ansi, draw
 from corral.envs.arguments import nonnegative_int, one_of
-from corral.envs.core import Array, Observation, Outcome, agent_views
+from corral.envs.core import ENDLESS, Array, Observation, Outcome, agent_views
 from corral.envs.masks import masked_space
 from corral.envs.policy import Policy
 
@@ -137,7 +137,7 @@ class ArenaRules:
     def start(self, rngs: Sequence[np.random.Generator]) -> ArenaState:
         """Begin B episodes; each generator draws a number of [0, 1) per step: who moves first."""
         b = len(rngs)
-        drawn = np.empty((b, self.max_cycles))
+        drawn = np.empty((b, self.max_cycles or ENDLESS))
         for rng, row in zip(rngs, drawn, strict=True):
             rng.random(out=row)  # a fifth of the time of rng.integers
         return ArenaState(
@@ -183,7 +183,7 @@ class ArenaRules:
 
         # The agent drawn for this step moves first. It collides if its move leads to the field
         # where the other stands.
-        blocker_first = state.first[rows, state.t]
+        blocker_first = state.first[rows, state.t % state.first.shape[1]]
         moves_first = blocker_first == IS_BLOCKER
         onto_other = target == position[::-1]
         # Then the other moves. It collides if its move leads to where the first stands by now: on
@@ -246,7 +246,7 @@ class ArenaRules:
             places=(explorer, blocker),
             before=(explorer_was, blocker_was),
             score=(float(state.score[0, 0]), float(state.score[0, 1])),
-            first=int(state.first[0, t - 1]) if t else None,
+            first=int(state.first[0, (t - 1) % state.first.shape[1]]) if t else None,
             collision=(bool(info["collision"][0, 0]), bool(info["collision"][0, 1])),
             new_field=bool(info["new_field"][0, 0]),
         )

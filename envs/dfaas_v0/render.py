@@ -28,7 +28,9 @@ from corral.envs.render.canvas import (
     path,
     percent,
     ring,
+    sentence,
     short_count,
+    step_text,
 )
 
 __all__ = ["Frame", "ansi", "draw"]
@@ -52,7 +54,7 @@ class Frame:
     """
 
     t: int
-    max_cycles: int
+    max_cycles: int | None
     clock: str  # "" or for instance "2026-01-05 08:35"
     names: tuple[str, ...]  # for instance "node_0 lyon"; the first word is the short name
     arrivals: tuple[int, ...]
@@ -92,7 +94,7 @@ def _tag(name: str) -> str:
 
 def ansi(frame: Frame) -> str:
     """The step as plain text of at most 80 columns."""
-    step = f"step {frame.t} of {frame.max_cycles}   {frame.clock}".rstrip()
+    step = f"{step_text(frame.t, frame.max_cycles)}   {frame.clock}".rstrip()
     table: dict[str, tuple[int, ...]] = {
         "arrived" if frame.t else "arriving": frame.arrivals,
         "own": frame.served_local,
@@ -204,9 +206,8 @@ def draw(frame: Frame, *, width: int = 960, height: int = 640) -> npt.NDArray[np
 
 def _header(canvas: Canvas, frame: Frame, k: float) -> None:
     margin, right, y = 24 * k, canvas.width - 24 * k, 34 * k
-    used = canvas.text(
-        (margin, y), f"Step {frame.t} of {frame.max_cycles}", 24 * k, fill=INK, bold=True
-    )
+    step = sentence(step_text(frame.t, frame.max_cycles))
+    used = canvas.text((margin, y), step, 24 * k, fill=INK, bold=True)
     arrived = short_count(sum(frame.arrivals))
     texts = [(f"{arrived} {'arrived' if frame.t else 'arriving'}", INK)]
     parts: list[tuple[int, str]] = []

@@ -15,7 +15,7 @@ from gymnasium import spaces
 
 from corral.data import Trace, load_trace
 from corral.envs.arguments import nonnegative_float, nonnegative_int, one_of, yes_or_no
-from corral.envs.core import Array, Observation, Outcome, Split, agent_views
+from corral.envs.core import ENDLESS, Array, Observation, Outcome, Split, agent_views, changed
 from corral.envs.dfaas_v0.network import ROUTES, Network, Route, adjacency
 from corral.envs.dfaas_v0.render import Frame, ansi, draw
 from corral.envs.masks import masked_space
@@ -205,6 +205,10 @@ class DfaasRules:
 
         return Teams(self)
 
+    def for_pictures(self) -> DfaasRules:
+        """Return rules that keep who served whose requests."""
+        return self if self.keep_flow else changed(self, keep_flow=True)
+
     # --- Spaces ----------------------------------------------------------------------------------
 
     def observation_space(self, agent: str) -> spaces.Dict:
@@ -222,8 +226,7 @@ class DfaasRules:
     def start(self, rngs: Sequence[np.random.Generator]) -> DfaasState:
         """Begin B episodes; each generator draws the first row, then pairs for route "two"."""
         if self.start_row is None:
-            length = self.rows[1] - self.rows[0]
-            first = np.array([rng.integers(length) for rng in rngs], dtype=np.int64)
+            first = np.array([rng.integers(len(self._arrivals)) for rng in rngs], dtype=np.int64)
         else:
             first = np.full(len(rngs), self.start_row, dtype=np.int64)
         return self.start_at(first, rngs)
@@ -233,8 +236,8 @@ class DfaasRules:
         b, n = len(first), len(self.agents)
         draws = np.zeros((b, 0, n, 2), dtype=np.int32)
         if self.route == "two":
-            size, high = (self.max_cycles, n, 2), np.maximum(self.network.degree, 1)[:, None]
-            draws = np.stack([rng.integers(high, size=size, dtype=np.int32) for rng in rngs])
+            high, steps = np.maximum(self.network.degree, 1)[:, None], self.max_cycles or ENDLESS
+            draws = np.stack([rng.integers(high, size=(steps, n, 2), dtype="i4") for rng in rngs])
         return DfaasState(
             start=np.asarray(first, dtype=np.int64).copy(),
             t=np.zeros(b, dtype=np.int64),
@@ -276,7 +279,7 @@ class DfaasRules:
         # 2. and 3. Neighbours take what is forwarded, as far as capacity is spare.
         draws = None
         if self.route == "two":
-            draws = state.draws[np.arange(len(row)), state.t % self.max_cycles]  # [B, N, 2]
+            draws = state.draws[np.arange(len(row)), state.t % state.draws.shape[1]]  # [B, N, 2]
         first = state.t % len(self.agents)
         basis = capacity if self.route == "capacity" else state.spare
         flow = state.flow if self.keep_flow else None
@@ -375,10 +378,8 @@ def _scale(name: str, value: float | None, numbers: Array | None) -> float:
     if not (math.isfinite(value) and value >= 1):
         raise ValueError(f"{name}={value!r}: give a finite number, 1 or more")
     if value < largest:
-        what = name.removesuffix("_scale")
-        raise ScaleError(
-            f"{name}={value:g}, but the trace has a {what} of {largest}; pass {name}={largest}"
-        )
+        what = f"{name.removesuffix('_scale')} of {largest}"
+        raise ScaleError(f"{name}={value:g}, but the trace has a {what}; pass {name}={largest}")
     return value
 
 

@@ -53,7 +53,7 @@ from corral.envs.probes.one_step import (
     WhoPlays,
 )
 from corral.envs.probes.turns import EarlyGift, ReplyPays
-from corral.envs.shells import ParallelShell, TurnShell, checked_aec, ordered
+from corral.envs.shells import ParallelShell, TurnShell, ordered
 from corral.errors import UnknownNameError
 
 __all__ = [
@@ -113,10 +113,7 @@ def parallel_env(name: str, render_mode: str | None = None, **kwargs: Any) -> Pa
 
 def raw_env(name: str, render_mode: str | None = None, **kwargs: Any) -> AECEnv:
     """Return a probe as a PettingZoo AECEnv, without the wrapper that checks the order of calls."""
-    rules = _rules(name, kwargs)
-    if rules.simultaneous:
-        return checked_aec(ParallelShell(rules, render_mode, kwargs))
-    return TurnShell(rules, render_mode, kwargs)
+    return TurnShell(_rules(name, kwargs), render_mode, kwargs)
 
 
 def env(name: str, render_mode: str | None = None, **kwargs: Any) -> AECEnv:

@@ -34,6 +34,7 @@ __all__ = [
     "ring",
     "sentence",
     "short_count",
+    "step_text",
 ]
 
 Point = tuple[float, float]
@@ -56,6 +57,11 @@ def short_count(number: int, digits: int = 6) -> str:
         return str(number)
     exponent = next(e for e in (3, 6, 9, 12, 15) if number < 999.5 * 10**e or e == 15)
     return f"{number / 10**exponent:.3g}" + {3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}[exponent]
+
+
+def step_text(t: int, max_cycles: int | None) -> str:
+    """The step as text, of how many where there is a time limit."""
+    return f"step {t}" if max_cycles is None else f"step {t} of {max_cycles}"
 
 
 def sentence(text: str) -> str:

@@ -39,4 +39,4 @@ from corral.envs.rps_v0.rules import MOVES, RpsRules, RpsState
 __all__ = ["MOVES", "RpsRules", "RpsState", "env", "parallel_env", "raw_env"]
 
 parallel_env = parallel_entry(RpsRules)
-raw_env, env = aec_entries(RpsRules, parallel_env)
+raw_env, env = aec_entries(RpsRules)

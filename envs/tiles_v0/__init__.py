@@ -33,7 +33,7 @@ tile's mean tells little. ``templates`` takes one's own.
 
 A tile is sent once, so that what was sent coarsely stays coarse. Values are paid from a budget of
 384. With ``levels=n`` there are only the n coarsest; with ``levels=1`` level_0 has a single action,
-and every tile is sent as its mean.
+every tile is sent as its mean, and the budget is 12: four tiles of sixteen, which tile_0 chooses.
 
 **What the receiver knows.** Block means are floats: the mean of a block of n pixels is that of the
 template plus noise of variance 0.3^2 / n. With a uniform prior the posterior of the classes is
@@ -64,7 +64,8 @@ all these level_0's only. illegal_actions, each agent's own.
 sent, the team's reward is -1, and the turn is over: tile_0 is next. Who plays on like that is
 stopped by ``max_cycles``, 32 steps; legal play never needs more.
 
-Known answers: no team can get more than log K = 4.605 from 100 classes. What reference policies get
+Known answers: no team can get more than log K = 4.605 from 100 classes. With ``levels=1`` four
+random tiles bring 2.39, the four that greedy picks 2.97. What reference policies get
 is in ``corral.envs.tiles_v0.baselines``.
 
 Version history: v0, the first.

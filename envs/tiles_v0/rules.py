@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from gymnasium import spaces
 
-from corral.envs.arguments import nonnegative_float, nonnegative_int, one_of
+from corral.envs.arguments import nonnegative_float, nonnegative_int, one_of, optional_int
 from corral.envs.core import Array, Observation, Outcome
 from corral.envs.masks import masked, masked_space
 from corral.envs.policy import Policy
@@ -33,6 +33,9 @@ __all__ = ["TilesRules", "TilesState"]
 TILE, LEVEL = 0, 1  # the agents, along axis N
 UNSENT = 128  # of 255: the grey of tiles of which nothing is known
 NONE = -1  # no tile, no level, no action
+
+BUDGET = 384  # by default
+COARSE_BUDGET = 4 * VALUES[0]  # by default where tiles are sent as their means alone
 
 INFO = ("values", "tiles", "gain", "correct", "illegal_actions")
 
@@ -61,7 +64,8 @@ class TilesRules:
         templates: one's own classes, floats [K, 3, 32, 32] in [0, 1], or an .npy file of them;
             None: the 100 of the suite.
         levels: 1 to 4, how many levels there are, counted from the coarsest.
-        budget: values that may be sent in an episode, 3 or more.
+        budget: values that may be sent in an episode, 3 or more; default: 384, and 12, four tiles,
+            with ``levels=1``: with more it hardly matters which are sent.
         noise: deviation of the noise, above 0.
         value_cost: what the team pays for each value sent.
         confidence: probability of a class that ends the episode: above 1 / K, at most 1.
@@ -83,7 +87,7 @@ class TilesRules:
         templates: Any = None,
         *,
         levels: int = 4,
-        budget: int = 384,
+        budget: int | None = None,
         noise: float = 0.3,
         value_cost: float = 0.002,
         confidence: float = 0.95,
@@ -94,7 +98,8 @@ class TilesRules:
         self.levels = nonnegative_int("levels", levels, least=1)
         if self.levels > len(VALUES):
             raise ValueError(f"levels={levels}: give 1 to {len(VALUES)}")
-        self.budget = nonnegative_int("budget", budget, least=VALUES[0])
+        given = optional_int("budget", budget, least=VALUES[0])
+        self.budget = (BUDGET if self.levels > 1 else COARSE_BUDGET) if given is None else given
         self.noise = nonnegative_float("noise", noise)
         if self.noise == 0:
             raise ValueError(f"noise={noise}: give a number above 0; nothing else hides the class")

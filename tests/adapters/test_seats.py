@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corral.adapters import SeatEnv
-from corral.envs import ENVIRONMENTS, make_rules
+from corral.adapters import BatchVectorEnv, SeatEnv, make_zoo_batch
+from corral.envs import ENVIRONMENTS, arena_v0, make_rules
 from corral.envs.arena_v0 import ArenaRules
 from corral.envs.arena_v0.baselines import Still
+from corral.envs.policy import Decision
 from corral.envs.reference import reference_team, team_names
 from corral.errors import (
     ActionError,
@@ -52,7 +53,7 @@ def test_opponents_remember_within_an_episode_and_not_beyond() -> None:
         ({"opponents": {"agent": first_legal}}, UnknownNameError, "named 'agent'"),
         ({"opponents": "nearest/stil"}, UnknownNameError, "did you mean 'nearest/still'"),
         ({"render_mode": "rgb"}, ValueError, "render_mode='rgb': give one of 'human'"),
-        ({"env": ArenaRules(), "width": 3}, ValueError, "need an environment's name, not rules"),
+        ({"env": ArenaRules(), "width": 3}, ValueError, "made already; give its name"),
     ],
 )
 def test_wrong_arguments_are_named(
@@ -80,3 +81,27 @@ def test_reference_teams_have_names() -> None:
             assert set(reference_team(team, made)) == set(made.agents)
         with pytest.raises(UnknownNameError, match="random"):
             reference_team("nobody", made)
+
+
+def masked(*actions: int) -> Any:
+    return np.ma.array(actions, mask=[True] + [False] * (len(actions) - 1))
+
+
+def test_masked_arrays_are_no_actions() -> None:
+    """NumPy would drop their mask: through a policy, a seat, columns, and third-party games."""
+    careless = SeatEnv(ArenaRules(), opponents=lambda seen: 0)
+    careless._others["agent_2"].policy.act = lambda *args, **kwargs: Decision(masked(1))  # type: ignore[method-assign]
+    careless.reset(seed=0)
+    seat, columns = SeatEnv(ArenaRules()), BatchVectorEnv(ArenaRules(), 4)
+    batch = make_zoo_batch(arena_v0.parallel_env, 2, seed=0)
+    for env in (seat, columns, batch):
+        env.reset()
+    for call in (
+        lambda: careless.step(0),
+        lambda: seat.step(masked(1)[0]),
+        lambda: columns.step(masked(1, 2, 3, 0)),
+        lambda: batch.step(masked(0, 1, 2, 3).reshape(2, 2)),
+        lambda: batch.step([masked(0, 1), masked(2, 3)]),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(ActionError, match="masked"):
+            call()

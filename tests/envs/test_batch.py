@@ -61,7 +61,7 @@ def numbers_of(info: dict[str, np.ndarray], row: int, column: int) -> dict[str, 
 def row_env(shell: Any, rules: Any, seed: int, row: int) -> Any:
     """A PettingZoo environment that draws from the generator of one row of a Batch."""
     env = shell(rules)
-    env._rng = generator(seed, "env", row)
+    env.np_random = generator(seed, "env", row)
     return env
 
 

@@ -14,7 +14,7 @@ from pettingzoo.utils.wrappers import OrderEnforcingWrapper
 
 from corral.envs import dfaas_v0
 from corral.envs.dfaas_v0 import DfaasRules
-from corral.envs.shells import ParallelShell, TurnShell, checked_aec
+from corral.envs.shells import ParallelShell, TurnShell
 from support.contract import plain
 from support.loads import small_trace
 from support.turn_rules import MortalRules, PileRules
@@ -166,10 +166,9 @@ def test_only_the_agent_to_move_has_legal_actions() -> None:
     assert masks == {"agent_0": [0, 0, 0], "agent_1": [1, 0]}
 
 
-@pytest.mark.parametrize("shell", [TurnShell, lambda rules: checked_aec(ParallelShell(rules))])
-def test_an_observation_can_be_taken_apart(shell: Any) -> None:
+def test_an_observation_can_be_taken_apart() -> None:
     """Popping the mask, as many do, harms nobody: the next look is whole, and legality stays."""
-    env = shell(MortalRules((3, 3), lives=(4, 4), illegal="raise"))
+    env = TurnShell(MortalRules((3, 3), lives=(4, 4), illegal="raise"))
     env.reset(seed=0)
     while env.agents:
         observation, _, terminated, _, _ = env.last()
@@ -228,11 +227,10 @@ SIMULTANEOUS = {
 
 
 @pytest.mark.parametrize("name", SIMULTANEOUS)
-@pytest.mark.parametrize("convert", [parallel_to_aec, checked_aec])
-def test_turn_shell_equals_pettingzoos_conversion(name: str, convert: Any) -> None:
+def test_turn_shell_equals_pettingzoos_conversion(name: str) -> None:
     """Over three episodes, all that either shows at any moment."""
     rules = SIMULTANEOUS[name]
-    ours, theirs = TurnShell(rules()), convert(ParallelShell(rules()))
+    ours, theirs = TurnShell(rules()), parallel_to_aec(ParallelShell(rules()))
     rng = np.random.default_rng(0)
     steps = 0
     for seed in (4, None, None):

@@ -11,7 +11,7 @@ import numpy as np
 
 from corral.envs import dfaas_v0
 from corral.envs.batch import Batch
-from corral.envs.shells import ParallelShell, TurnShell
+from corral.envs.shells import ParallelShell
 from support.loads import small_trace
 
 CONFIGURATION = {"trace": small_trace(), "max_cycles": 5, "queue": 2, "start": 6}
@@ -61,15 +61,6 @@ class WrappedAec(Aec):
         self.env.step(0)
 
 
-class Turns(Aec):
-    """The shell for turn-based games."""
-
-    def __init__(self, illegal: str) -> None:
-        self.env = TurnShell(make_rules(illegal=illegal))
-        self.env.reset(seed=0)
-        self.env.step(0)
-
-
 class Batched(Parallel):
     def __init__(self, illegal: str) -> None:
         self.env = Batch(make_rules(illegal=illegal), 2, 0)
@@ -90,6 +81,5 @@ INTERFACES: dict[str, Callable[[str], Parallel]] = {
     "parallel": Parallel,
     "aec": Aec,
     "wrapped aec": WrappedAec,
-    "turns": Turns,
     "batch": Batched,
 }

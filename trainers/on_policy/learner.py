@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,15 @@ from corral.envs.core import Array
 from corral.trainers.on_policy.buffer import AgentGroup
 from corral.trainers.on_policy.settings import IPPOSettings
 
-__all__ = ["HiddenState", "Learner", "Sequences", "ValueNorm", "device_of", "unroll"]
+__all__ = [
+    "HiddenState",
+    "Learner",
+    "Sequences",
+    "ValueNorm",
+    "device_of",
+    "load_moments",
+    "unroll",
+]
 
 InputSize = tuple[int, Sequence[tuple[int, int, int]], Sequence[float]]
 """The columns of a network's vector, the shapes of its images, and what scales them."""
@@ -69,7 +78,21 @@ class Learner(nn.Module):
         own = [] if self.log_std is None else [self.log_std]
         self.actor_parameters = [*self.actor.parameters(), *own]
         self.critic_parameters = list(self.critic.parameters())
-        self.optimizer = optimizer(self.parameters(), settings)
+        self._make_optimizer, self._settings = optimizer, settings
+        self._moments: Mapping[int, Mapping[str, torch.Tensor]] = {}
+
+    @functools.cached_property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """Made when it is needed: with the first one torch imports its compiler, for a second."""
+        made = self._make_optimizer(self.parameters(), self._settings)
+        if self._moments:
+            load_moments(made, self._moments)
+        return made
+
+    def begin_from(self, moments: Mapping[int, Mapping[str, torch.Tensor]]) -> None:
+        """Let the optimizer go on from its ``moments``, by the number of the parameter."""
+        self._moments = moments
+        vars(self).pop("optimizer", None)  # the one that has gone elsewhere
 
     def distribution(self, outputs: torch.Tensor, mask: torch.Tensor) -> Distribution:
         """Return the distribution of actions for ``outputs`` [R, ...] of the actor, with ``mask``
@@ -79,6 +102,14 @@ class Learner(nn.Module):
     def tensor(self, values: Array) -> torch.Tensor:
         """Return ``values`` on the learner's device; on the CPU it may share their memory."""
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
+
+
+def load_moments(
+    optimizer: torch.optim.Optimizer, moments: Mapping[int, Mapping[str, torch.Tensor]]
+) -> None:
+    """Give an optimizer the state of another one, by the number of the parameter."""
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": moments, "param_groups": groups})
 
 
 def device_of(name: str, groups: Sequence[AgentGroup]) -> torch.device:

@@ -14,7 +14,7 @@ from corral.adapters.networks import describe
 from corral.envs.core import Array
 from corral.errors import CheckpointError, NonFiniteError
 from corral.trainers.base import Content, require_arrays
-from corral.trainers.on_policy.learner import Learner
+from corral.trainers.on_policy.learner import Learner, load_moments
 from corral.trainers.runs.checkpoint_format import encode_arrays, encode_document
 
 __all__ = [
@@ -176,14 +176,16 @@ def load_policy(name: str, policy: Any, files: Mapping[str, dict[str, Array]]) -
     weights, moments = files[f"policy_{name}"], files[f"optimizer_{name}"]
     require_arrays(f"policy_{name}", weights, shapes_of(arrays_of(policy.state_dict())))
     if moments:
-        require_arrays(f"optimizer_{name}", moments, _expected_moments(policy.optimizer))
+        require_arrays(f"optimizer_{name}", moments, _expected_moments(policy.parameters()))
     policy.load_state_dict({key: torch.from_numpy(a.copy()) for key, a in weights.items()})
     state: dict[int, dict[str, torch.Tensor]] = {}
     for key, values in moments.items():
         number, _, moment = key.partition(".")
         state.setdefault(int(number), {})[moment] = torch.from_numpy(values.copy())
-    groups = policy.optimizer.state_dict()["param_groups"]
-    policy.optimizer.load_state_dict({"state": state, "param_groups": groups})
+    if isinstance(policy, Learner):
+        policy.begin_from(state)
+    else:
+        load_moments(policy.optimizer, state)
 
 
 def require_finite_weights(name: str, policy: Any) -> None:
@@ -206,10 +208,11 @@ def shapes_of(arrays: Mapping[str, Array]) -> Shapes:
     return {key: (a.shape, a.dtype) for key, a in arrays.items()}
 
 
-def _expected_moments(optimizer: Any) -> Shapes:
+def _expected_moments(parameters: Iterable[torch.nn.Parameter]) -> Shapes:
+    """Return Adam's, of the parameters that it optimizes."""
     single = np.dtype(np.float32)
     found: Shapes = {}
-    for number, values in enumerate(optimizer.param_groups[0]["params"]):
+    for number, values in enumerate(parameters):
         found[f"{number}.step"] = ((), single)
         for moment in ("exp_avg", "exp_avg_sq"):
             found[f"{number}.{moment}"] = (tuple(values.shape), single)

@@ -23,18 +23,21 @@ from support.seat_games import GAMES, SHORT, first_legal, play
 from support.steady_rules import SteadyRules
 from support.turn_rules import PileRules
 
+SEATS = [
+    pytest.param(name, seat, id=f"{name}-{seat}")
+    for name in [*ENVIRONMENTS, *PROBES]
+    for seat in make_rules(name).agents
+]
 
-@pytest.mark.parametrize(
-    "name", ["arena_v0", "two_step_v0", "dfaas_v0", "probe_p06_v0", "probe_p12_v0"]
-)
+
+@pytest.mark.parametrize(("name", "seat"), SEATS)
 # The checker samples without the mask, of which the environments rightly warn.
 @pytest.mark.filterwarnings("ignore::corral.errors.IllegalActionWarning")
-def test_gymnasium_finds_no_fault(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gymnasium_finds_no_fault(name: str, seat: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("PIL", "pygame"):
         pytest.importorskip(module, reason="the checker asks for pictures: needs the extra render")
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    kwargs = SHORT.get(name, {})
-    env = gymnasium.make("corral/" + name.replace("_v", "-v"), **kwargs)
+    env = gymnasium.make("corral/" + name.replace("_v", "-v"), seat=seat)
     assert isinstance(env.unwrapped, SeatEnv)
     check_env(env.unwrapped)
     seen, _ = env.reset(seed=0)  # through gymnasium's own wrappers

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from corral.adapters import BatchVectorEnv, SeatEnv, make_batch
+from corral.envs import ENVIRONMENTS, PROBES, make_rules
 from corral.errors import (
     ActionError,
     ResetNeededError,
@@ -179,3 +180,28 @@ def test_gymnasium_makes_them_by_name() -> None:
     env.reset(seed=0)
     env.step(1)
     env.close()
+
+
+@pytest.mark.filterwarnings("ignore::corral.errors.IllegalActionWarning")  # it samples unmasked
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        *((name, mode) for name in [*ENVIRONMENTS, *PROBES] for mode in (None, "sync")),
+        *(("arena_v0", "async"), ("tictactoe_v0", "async")),  # two processes each
+    ],
+)
+def test_gymnasium_makes_vectors_of_all(name: str, mode: str | None) -> None:
+    """By default a Batch where all act at once, else gymnasium's own vector of seats."""
+    rules = make_rules(name)
+    seat = rules.agents[-1]
+    envs = gymnasium.make_vec(
+        "corral/" + name.replace("_v", "-v"), num_envs=2, vectorization_mode=mode, seat=seat
+    )
+    assert isinstance(envs, BatchVectorEnv) is (rules.simultaneous and mode is None)
+    envs.action_space.seed(0)
+    shown, _ = envs.reset(seed=0)
+    for _ in range(5):
+        assert envs.observation_space.contains(shown)
+        shown, reward, terminated, truncated, _ = envs.step(envs.action_space.sample())
+        assert reward.shape == terminated.shape == truncated.shape == (2,)
+    envs.close()

@@ -18,7 +18,7 @@ from corral.adapters.zoo.batch import make_zoo_batch, zoo_rules
 from corral.envs.batch import Batch
 from corral.envs.core import generator
 from corral.envs.dfaas_v0 import DfaasRules
-from corral.envs.shells import ParallelShell, TurnShell, checked_aec, ordered
+from corral.envs.shells import ParallelShell, TurnShell, ordered
 from corral.errors import (
     ActionError,
     CheckpointError,
@@ -45,7 +45,7 @@ pile = functools.partial(PileRules, illegal="raise")
 
 
 def dfaas_aec() -> Any:
-    return ordered(checked_aec(ParallelShell(dfaas())))
+    return ordered(TurnShell(dfaas()))
 
 
 def row_of(value: Any, row: int) -> Any:
@@ -150,8 +150,8 @@ def arrays(observation: Any) -> dict[str, Any]:
 
 def first_reset(env: Any, seed: int, row: int) -> None:
     rng = generator(seed, "env", row)
-    if hasattr(env.unwrapped, "use_generator"):
-        env.unwrapped.use_generator(rng)
+    if isinstance(env.unwrapped, ParallelShell | TurnShell):
+        env.unwrapped.np_random = rng
         env.reset()
     else:
         env.reset(seed=int(rng.integers(2**31)))

@@ -245,7 +245,7 @@ def test_whole_episodes_of_the_default_game_play_like_the_plain_environment() ->
     env, by_hand = arena_v0.parallel_env(), PlainArena()
     rng = np.random.default_rng(0)
     for episode in range(3):
-        env.use_generator(np.random.default_rng(episode))
+        env.np_random = np.random.default_rng(episode)
         (seen, infos), (shown, told) = env.reset(), by_hand.reset(seed=episode)
         assert (plain(seen), infos) == (plain(shown), told)
         while env.agents:

@@ -239,8 +239,10 @@ def test_illegal_actions_can_raise() -> None:
     assert plain(batch.snapshot()["arrays"]) == before
 
 
-def test_a_level_selector_with_nothing_to_choose() -> None:
-    env = tiles_v0.env(templates=two_classes(1e-4), levels=1, confidence=1.0)
+@pytest.mark.parametrize(("budget", "sent"), [(None, 12), (384, 48), (20, 18)])
+def test_a_level_selector_with_nothing_to_choose(budget: int | None, sent: int) -> None:
+    """By default four tiles can be sent; 48 values are all of them at the coarsest level."""
+    env = tiles_v0.env(templates=two_classes(1e-4), levels=1, confidence=1.0, budget=budget)
     assert env.action_space(LEVEL).n == 1
     env.reset(seed=0)
     rng = np.random.default_rng(0)
@@ -250,7 +252,7 @@ def test_a_level_selector_with_nothing_to_choose() -> None:
         done = ended or cut
         env.step(None if done else int(rng.choice(np.flatnonzero(seen["action_mask"]))))
         values += 0 if done else env.infos[LEVEL]["values"]
-    assert values == 48  # the coarsest level remains
+    assert values == sent
 
 
 # --- Against the plain re-statement --------------------------------------------------------------
@@ -516,6 +518,22 @@ def test_what_reference_teams_reach(name: str, returns: Any, right: Any, values:
         (score.kpis["values"], values),
     ):
         assert low < found < high
+
+
+def test_with_one_level_it_matters_which_tiles_are_sent() -> None:
+    """The best team gets at least what greedy gets; where all tiles can be sent, none gets more."""
+    random, greedy = (measured(name, 1024, levels=1) for name in ("random", "greedy"))
+    assert greedy.low is not None
+    assert random.high is not None
+    assert greedy.low > random.high + 0.4
+    assert random.kpis["tiles"] == pytest.approx(4, abs=0.05)
+    random, greedy = (measured(name, 256, levels=1, budget=384) for name in ("random", "greedy"))
+    assert greedy.return_team == pytest.approx(random.return_team, abs=0.03)
+
+
+def test_the_budget_of_other_levels_is_384() -> None:
+    assert [TilesRules(levels=levels).budget for levels in (1, 2, 3, 4)] == [12, 384, 384, 384]
+    assert TilesRules(levels=1, budget=384).budget == 384
 
 
 def test_expected_information_is_a_bound_close_to_what_is_gained() -> None:

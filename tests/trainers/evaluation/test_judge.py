@@ -107,7 +107,7 @@ def in_turn(rules: MortalRules, seed: int, quotas: list[int]) -> tuple[list[floa
     for row, quota in enumerate(quotas):
         env = ParallelShell(rules)
         env.reset(seed=0)
-        env._rng = generator(seed, "env", row)
+        env.np_random = generator(seed, "env", row)
         for _ in range(quota):
             observations, _ = env.reset()
             total, steps = 0.0, 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from corral.errors import CheckpointError
 from corral.trainers import driver as training
 from corral.trainers.driver import resume, train
 from corral.trainers.on_policy.trainer import IPPO
-from corral.trainers.runs.checkpoint import Content
+from corral.trainers.runs.checkpoint import Content, latest_checkpoint, load_checkpoint
 from support.mappo_teams import (
     CRITICS,
     ROLLOUT,
@@ -257,3 +259,43 @@ def test_weights_of_a_run_are_those_of_its_seed(tmp_path: Path) -> None:
     assert everything(first) == everything(again)
     heads = [weights(run)["policy_shared.actor.head.weight"] for run in (first, other)]
     assert heads[0] != heads[1]
+
+
+def run_of_arena(folder: Path) -> Any:
+    settings = {"num_envs": 2, "n_steps": 16, "seed": 0, "policies": "separate"}
+    return train("arena_v0", trainer="mappo", steps=64, out=folder / "run", **settings)
+
+
+def test_to_evaluate_a_run_brings_no_compiler(tmp_path: Path) -> None:
+    """torch._dynamo takes over a second to import, and an optimizer brings it."""
+    run = run_of_arena(tmp_path)
+    code = (
+        "import sys, corral\n"
+        f"rows = corral.evaluate({str(run.folder)!r}, episodes=2)\n"
+        "assert rows\n"
+        "print('torch' in sys.modules, 'torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split()[-2:] == ["True", "False"]
+
+
+def test_moments_wait_for_the_optimizer(tmp_path: Path) -> None:
+    """Whether or not a trainer has had to optimize before, it goes on alike."""
+    run = run_of_arena(tmp_path)
+    saved = load_checkpoint(latest_checkpoint(run.folder / "checkpoints"))
+    fresh: Any = run.begun()
+    used: Any = run.begun()
+    for learner in used.learners.values():
+        assert learner.optimizer is learner.optimizer
+    for trainer in (fresh, used):
+        trainer.load(saved)
+        assert "optimizer" not in vars(next(iter(trainer.learners.values())))
+        again = trainer.save()
+        for name in (f"{part}_agent_{i}" for part in ("policy", "optimizer") for i in (1, 2)):
+            assert again.arrays[name].keys() == saved.arrays[name].keys()
+            for key, values in again.arrays[name].items():
+                assert values.tobytes() == saved.arrays[name][key].tobytes()
+    assert any(key.endswith("exp_avg") for key in saved.arrays["optimizer_agent_1"])
