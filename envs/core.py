@@ -43,6 +43,7 @@ __all__ = [
     "carried_by",
     "checked_action",
     "copy_rows",
+    "for_rendering",
     "generator",
     "put_rows",
     "split_of",
@@ -182,6 +183,10 @@ class OptionalRules(Protocol):
         """Return teams of reference policies, by name."""
         ...
 
+    def for_rendering(self) -> Rules[Any]:
+        """Return rules that play alike, whose states also keep what pictures show."""
+        ...
+
 
 def split_of(rules: Rules[Any], rows: tuple[int, int] | None, held_out: Any) -> Split | None:
     """Return how the rules divide their data, see ``OptionalRules.split``; None: they have none."""
@@ -203,6 +208,12 @@ def teams_of(rules: Rules[Any]) -> Mapping[str, Team]:
     """
     teams: Mapping[str, Team] = getattr(rules, "teams", dict)()
     return teams
+
+
+def for_rendering(rules: Rules[Any]) -> Rules[Any]:
+    """Return the rules to play with where steps are drawn; default: the same."""
+    rendered: Rules[Any] = getattr(rules, "for_rendering", lambda: rules)()
+    return rendered
 
 
 # --- States: dataclasses of arrays [B, ...] ------------------------------------------------------

@@ -17,7 +17,15 @@ from pettingzoo import AECEnv, ParallelEnv
 from pettingzoo.utils.conversions import parallel_to_aec_wrapper
 from pettingzoo.utils.wrappers import OrderEnforcingWrapper
 
-from corral.envs.core import Array, Observation, Outcome, Rules, checked_action, generator
+from corral.envs.core import (
+    Array,
+    Observation,
+    Outcome,
+    Rules,
+    checked_action,
+    for_rendering,
+    generator,
+)
 from corral.envs.masks import MASK, require_legal
 from corral.envs.render.window import Window
 from corral.errors import ActionError, IllegalActionWarning, ResetNeededError
@@ -32,7 +40,7 @@ class _Shell:
         if render_mode is not None and render_mode not in rules.render_modes:
             known = ", ".join(map(repr, rules.render_modes))
             raise ValueError(f"render_mode={render_mode!r}: give one of {known}, or None")
-        self.rules = rules
+        self.rules = rules if render_mode is None else for_rendering(rules)
         self.render_mode = render_mode
         self.max_cycles = rules.max_cycles
         self.metadata: dict[str, Any] = {

@@ -51,21 +51,11 @@ Version history: v0, the first.
 
 from __future__ import annotations
 
-from typing import Any
-
-from corral.envs.arguments import known_arguments
 from corral.envs.dfaas_v0.rules import ROUTES, DfaasRules, DfaasState, Route
-from corral.envs.entries import aec_entries
-from corral.envs.shells import ParallelShell
+from corral.envs.entries import aec_entries, parallel_entry
 
 __all__ = ["ROUTES", "DfaasRules", "DfaasState", "Route", "env", "parallel_env", "raw_env"]
 
 
-def parallel_env(render_mode: str | None = None, **kwargs: Any) -> ParallelShell:
-    """dfaas_v0 as a PettingZoo ParallelEnv; arguments as for ``DfaasRules``."""
-    known_arguments(DfaasRules, kwargs)
-    kwargs.setdefault("keep_flow", render_mode is not None)
-    return ParallelShell(DfaasRules(**kwargs), render_mode)
-
-
+parallel_env = parallel_entry(DfaasRules)
 raw_env, env = aec_entries(DfaasRules, parallel_env)

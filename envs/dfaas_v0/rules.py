@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 import operator
@@ -205,6 +206,12 @@ class DfaasRules:
 
         return Teams(self)
 
+    def for_rendering(self) -> DfaasRules:
+        """Return the same rules, whose states keep who served whose requests."""
+        rendered = copy.copy(self)
+        rendered.keep_flow = True
+        return rendered
+
     # --- Spaces ----------------------------------------------------------------------------------
 
     def observation_space(self, agent: str) -> spaces.Dict:
@@ -314,7 +321,6 @@ class DfaasRules:
         if t == 0:
             numbers["arrivals"] = tuple(self._arrivals[row].tolist())
         nodes = zip(self.agents, self.trace.nodes, strict=True)
-        flow = state.flow[0] if self.keep_flow else np.zeros((len(self.agents),) * 2, dtype=int)
         return Frame(
             t=t,
             max_cycles=self.max_cycles,
@@ -322,7 +328,7 @@ class DfaasRules:
             names=tuple(agent if agent == node else f"{agent} {node}" for agent, node in nodes),
             capacity=tuple(self._capacity[row].tolist()),
             queue=self.queue,
-            flow=tuple(map(tuple, flow.tolist())),
+            flow=tuple(map(tuple, state.flow[0].tolist())) if self.keep_flow else None,
             load_scale=float(self.load_scale),
             capacity_scale=float(self.capacity_scale),
             **numbers,

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from corral.envs.core import Array, Outcome, Rules, generator
+from corral.envs.core import Array, Outcome, Rules, for_rendering, generator
 from corral.envs.policy import Policy
 from corral.envs.reference import reference_team, team_arguments
 from corral.envs.registry import REGISTERED, env_spec, make_rules
@@ -105,6 +105,7 @@ def watch(
         if not Path(out).absolute().parent.is_dir():
             raise ValueError(f"out={out}: there is no folder {Path(out).parent}")
     rules, player, label = _cast(game, policies, env_kwargs, sampled)
+    rules = for_rendering(rules)
     mode = "rgb_array" if text is None else "ansi"
     if mode not in rules.render_modes:
         kind = "pictures" if text is None else "text"
