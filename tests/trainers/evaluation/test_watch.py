@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 
 import corral
 from corral.cli.app import app
+from corral.data import Trace
 from corral.envs import make, make_rules
 from corral.envs.arena_v0 import ArenaRules
-from corral.data import Trace
 from corral.envs.core import generator
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.policy import RandomPolicy
