@@ -80,6 +80,11 @@ class Replay:
     seed: int = 0
     teams: dict[str, TeamNote] = field(default_factory=dict)  # by policy; not the references
 
+    @property
+    def optimum_is_partial(self) -> bool:
+        """Whether there is an optimum, and not of all windows."""
+        return 0 < len(self.optimum_windows) < self.windows + bool(self.remainder)
+
 
 def replay(
     trace: str | Path | Trace,
@@ -104,8 +109,9 @@ def replay(
         rows: (low, high), the rows to play; default: all.
         window: steps of a window; default: a day, or 288 where the trace's clock has none.
         seed: of policies that draw their actions, and of route "two".
-        optimum_windows: how many windows, evenly spread, get a linear program where the optimum
-            has no closed form (0: none). The closed form is computed for all.
+        optimum_windows: how many windows get a linear program where the optimum has no closed form
+            (0: none): all of them, or so many whole ones, evenly spread. The closed form is
+            computed for all.
         settings: further arguments of dfaas_v0.
 
     Returns of all policies are in units of the replay's load_scale, whatever scale a team was

@@ -16,7 +16,7 @@ from corral.trainers.loads.plots import node_chart, policy_chart
 from corral.trainers.loads.policy_picture import Picture
 from corral.trainers.loads.replay import Replay, binned
 from corral.trainers.loads.scores import Score
-from corral.trainers.loads.text import describe, ordered
+from corral.trainers.loads.text import beside_optimum, describe, optimum_part, ordered
 from corral.trainers.report.page import learning_section, note, page
 from corral.trainers.report.plots import Bar, LearningCurve, bar_chart
 from corral.trainers.report.svg import cut
@@ -70,7 +70,11 @@ def evaluation_of(replay: Replay) -> Evaluation:
             "window": replay.window,
             "windows": replay.windows,
             "remainder": replay.remainder,
-            "optimum": {"method": replay.optimum_method, "windows": list(replay.optimum_windows)},
+            "optimum": {
+                "method": replay.optimum_method,
+                "windows": list(replay.optimum_windows),
+                "all_windows": bool(replay.optimum_windows) and not replay.optimum_is_partial,
+            },
             "teams": {label: dataclasses.asdict(team) for label, team in replay.teams.items()},
         },
         replay=replay,
@@ -89,9 +93,9 @@ def _page(
     scores = ordered(replay.scores)
     learned = learning_section(learning, levels, LEARNING) + _learned(replay, pictures)
     body = f"""<h2>What each policy served and lost</h2>
-{_table_html(scores, replay)}
-{_bars(scores)}
-{learned}<h2>Load and loss over time</h2>
+{_table_html(_of_all_windows(scores, replay), replay)}
+{_bars(_of_all_windows(scores, replay))}
+{_optimum_html(replay)}{learned}<h2>Load and loss over time</h2>
 {_course(replay)}
 <h2>How to read this</h2>
 <p>A policy is <em>amount/route</em>: how much a node forwards, and how that is split over its
@@ -100,7 +104,7 @@ that still wait at a window's end are neither served nor lost. Forwarded counts 
 also what was refused; the optimum's counts what was accepted, for it offers nothing in vain.
 <b>Waiting</b> is the mean number of requests that a node holds from one step to the next;
 <b>cost</b> is lost + forward_cost * forwarded + wait_cost * waiting, as a share of the arrivals.
-<b>Of optimum</b> is what a policy gains (arrivals minus cost) over what the optimum gains.</p>
+<b>Of optimum</b> is, in the windows that the optimum covers, what a policy gains (arrivals minus cost) over what the optimum gains.</p>
 {_glossary()}"""
     return page(f"Replay of {replay.trace.name}", describe(replay), body, versions())
 
@@ -130,17 +134,41 @@ def _table_html(scores: list[Score], replay: Replay) -> str:
             percent(s.forwarded),
             f"{s.mean_waiting:.2f}",
             percent(s.cost) + interval(s.cost_low, s.cost_high),
-            percent(s.share_of_optimum),
+            *([] if replay.optimum_is_partial else [percent(s.share_of_optimum)]),
             *([str(s.illegal_actions)] if illegal else []),
         ]
         row_class = "optimum" if s.policy == "optimum" else "team" if s.mode else ""
         kind = f" class='{row_class}'" if row_class else ""
         rows.append(f"<tr{kind}>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
     heads = ["policy", *(["play"] if modes else []), "served %", "lost %", "forwarded %"]
-    heads += ["waiting", "cost %", "of optimum %", *(["illegal"] if illegal else [])]
+    heads += ["waiting", "cost %", *([] if replay.optimum_is_partial else ["of optimum %"])]
+    heads += ["illegal"] if illegal else []
     head = "".join(f"<th>{name}</th>" for name in heads)
     table = "<table class='teams'>" if modes else "<table>"
     return f"<div class='wide'>{table}<tr>{head}</tr>{''.join(rows)}</table></div>"
+
+
+def _of_all_windows(scores: list[Score], replay: Replay) -> list[Score]:
+    """Return the scores over all windows: without the optimum, where it covers some of them."""
+    return [s for s in scores if not (replay.optimum_is_partial and s.policy == "optimum")]
+
+
+def _optimum_html(replay: Replay) -> str:
+    """Return policies beside an optimum that covers some of the windows, in these; else nothing."""
+    if not replay.optimum_is_partial:
+        return ""
+    rows = []
+    for s in beside_optimum(replay):
+        assert s.cost_in_optimum_windows is not None
+        assert s.share_of_optimum is not None
+        kind = " class='optimum'" if s.policy == "optimum" else ""
+        cells = (s.policy, f"{100 * s.cost_in_optimum_windows:.2f}")
+        cells += (f"{100 * s.share_of_optimum:.2f}",)
+        rows.append(f"<tr{kind}>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)}</tr>")
+    head = "<tr><th>policy</th><th>cost %</th><th>of optimum %</th></tr>"
+    return f"""<h2>Beside the optimum, in {optimum_part(replay)}</h2>
+<table>{head}{"".join(rows)}</table>
+"""
 
 
 def _bars(scores: list[Score]) -> str:

@@ -38,7 +38,10 @@ class Score:
     cost: float  # lost + forward_cost * forwarded + wait_cost * waiting
     cost_low: float | None = None
     cost_high: float | None = None
-    share_of_optimum: float | None  # (arrivals - cost) of the policy over that of the optimum
+    share_of_optimum: float | None
+    """(arrivals - cost) of the policy over that of the optimum, in the windows that this covers."""
+    cost_in_optimum_windows: float | None = None
+    """``cost`` in the windows that the optimum covers, in shares of their arrivals."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +71,11 @@ def best_of(rules: DfaasRules, window: int, sampled: int, progress: Progress) ->
     starts = range(0, len(section), window)
     windows, method = list(range(len(starts))), "closed form"
     if not has_closed_form(**limits):
-        whole = max(1, len(section) // window)
-        spread = np.linspace(0, whole - 1, min(sampled, whole))
-        windows, method = sorted(set(spread.round().astype(int).tolist())), "linear program"
+        method = "linear program"
+        if sampled < len(starts):  # whole ones; a shorter last one weighs less than they do
+            whole = max(1, len(section) // window)
+            spread = np.linspace(0, whole - 1, min(sampled, whole))
+            windows = sorted(set(spread.round().astype(int).tolist()))
     parts = [slice(starts[k], min(starts[k] + window, len(section))) for k in windows]
     optima = []
     for done, part in enumerate(parts):
@@ -121,6 +126,11 @@ def score_of(
         cost_low=cost_range.low,
         cost_high=cost_range.high,
         share_of_optimum=_share(load[best.windows], cost[best.windows], best),
+        cost_in_optimum_windows=(
+            float(cost[best.windows].sum()) / max(1.0, float(best.arrivals.sum()))
+            if best.optima
+            else None
+        ),
     )
 
 
@@ -144,4 +154,5 @@ def optimum_score(best: Best) -> Score:
         mean_waiting=best.sum("waiting") / best.node_steps,
         cost=best.sum("cost") / load,
         share_of_optimum=1.0,
+        cost_in_optimum_windows=best.sum("cost") / load,
     )
