@@ -18,7 +18,11 @@ step.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import math
+import signal
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,6 +78,19 @@ def vectorize(
     vector = suit.pettingzoo_env_to_vec_env_v1(copy)
     vector = suit.concat_vec_envs_v1(vector, num_envs, num_cpus=cpus, base_class="gymnasium")
     return SuperSuitVecEnv(vector, copy, num_envs, seed)
+
+
+@contextlib.contextmanager
+def interrupts_ignored() -> Iterator[None]:
+    """Ignore SIGINT while worker processes are started, so that they inherit it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 # --- In each copy, below SuperSuit ---------------------------------------------------------------

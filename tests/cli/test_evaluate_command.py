@@ -235,3 +235,22 @@ def test_replay_of_runs_that_differ_asks_which_game(run: Run, tmp_path: Path) ->
         assert f"{name}, sampled" in printed
     kept = json.loads((tmp_path / "out" / "results.json").read_text())
     assert kept["settings"]["queue"] == 2
+
+
+def test_what_was_learned_is_shown_of_each_run(run: Run, tmp_path: Path) -> None:
+    env = {"queue": 3, "wait_cost": 0.1, "max_level": 6}
+    other = small_run(tmp_path / "other", updates=2, seed=1, env_kwargs=env)
+    evaluate(run, beside=[other], references=REFERENCES, out=tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text()
+    learned = page.partition("<h2>What was learned</h2>")[2].partition("<h2>")[0]
+    assert learned.count("<svg") == 2
+    for label in ("run", "other"):
+        assert f">{label}</text>" in learned
+    learning = page.partition("<h2>Learning</h2>")[2].partition("<h2>")[0]
+    assert ">overflow</text>" in learning  # what references earn in the episodes of both
+    shorter = small_run(tmp_path / "shorter", updates=2, env_kwargs={**env, "max_cycles": 8})
+    evaluate(run, beside=[shorter], references=REFERENCES, out=tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text()
+    learning = page.partition("<h2>Learning</h2>")[2].partition("<h2>")[0]
+    assert ">shorter</text>" in learning
+    assert ">overflow</text>" not in learning  # which of the two would they be of?

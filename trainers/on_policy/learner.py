@@ -16,7 +16,15 @@ from corral.envs.core import Array
 from corral.trainers.on_policy.buffer import AgentGroup
 from corral.trainers.on_policy.settings import IPPOSettings
 
-__all__ = ["HiddenState", "Learner", "Sequences", "ValueNorm", "device_of", "unroll"]
+__all__ = [
+    "HiddenState",
+    "Learner",
+    "Sequences",
+    "ValueNorm",
+    "device_of",
+    "require_device",
+    "unroll",
+]
 
 InputSize = tuple[int, Sequence[tuple[int, int, int]], Sequence[float]]
 """The columns of a network's vector, the shapes of its images, and what scales them."""
@@ -83,13 +91,20 @@ class Learner(nn.Module):
 
 def device_of(name: str, groups: Sequence[AgentGroup]) -> torch.device:
     """Return the device called ``name``; "auto" takes CUDA for images alone, since small networks
-    are faster on the CPU."""
-    if name == "auto":
-        pictures = any(group.layout.images for group in groups)
-        name = "cuda" if pictures and torch.cuda.is_available() else "cpu"
+    are faster on the CPU. Where CUDA is missing it is the CPU: a team that was trained elsewhere
+    can be played; to learn, ``require_device`` comes first."""
+    pictures = any(group.layout.images for group in groups)
+    wanted = name == "cuda" or (name == "auto" and pictures)
+    return torch.device("cuda" if wanted and torch.cuda.is_available() else "cpu")
+
+
+def require_device(name: str) -> None:
+    """Raise ValueError where ``name`` is "cuda" and torch finds none."""
     if name == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device='cuda': torch finds no CUDA device here; give 'cpu' or 'auto'")
-    return torch.device(name)
+        raise ValueError(
+            f"device='cuda': torch {torch.__version__} finds no CUDA device here; give 'cpu' or "
+            "'auto'"
+        )
 
 
 class ValueNorm(nn.Module):

@@ -11,9 +11,6 @@ Learning, 2018).
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +26,7 @@ from stable_baselines3.common.logger import Logger
 from corral.adapters.sb3.policies import MaskablePolicy, MaskedPolicy
 from corral.adapters.sb3.vec_env import BatchVecEnv, ColumnVecEnv
 from corral.adapters.spaces import ColumnCodec, refuse_turns
-from corral.adapters.supersuit import vectorize
+from corral.adapters.supersuit import interrupts_ignored, vectorize
 from corral.envs.batch import make_batch
 from corral.envs.core import Array, Rules, generator
 from corral.envs.masks import MASK
@@ -37,6 +34,7 @@ from corral.envs.shells import ParallelShell
 from corral.errors import CheckpointError, NonFiniteError
 from corral.trainers.base import Content, Episode, Update
 from corral.trainers.on_policy import saving
+from corral.trainers.on_policy.learner import require_device
 from corral.trainers.on_policy.saving import checkpoint_of, load_policy, policy_arrays
 from corral.trainers.policies import NetworkPolicy, sb3_policy
 from corral.trainers.rng import GlobalGenerators
@@ -76,6 +74,7 @@ class SB3PPO:
 
     name: ClassVar[str] = "sb3_ppo"
     Settings = SB3Settings
+    plays_turns: ClassVar[bool] = False
     algorithm: ClassVar[type] = PPO
     policy_class: ClassVar[type] = MaskedPolicy
 
@@ -146,8 +145,13 @@ class SB3PPO:
 
     # --- Training --------------------------------------------------------------------------------
 
+    def check(self) -> None:
+        """Raise ValueError where the device is not there: Stable-Baselines3 would take the CPU."""
+        require_device(self.settings.device)
+
     def learn(self) -> Iterator[Update]:
         """Rollouts and updates as long as whole rollouts fit into ``steps``, at least one."""
+        self.check()
         per_rollout = self.settings.num_envs * self.settings.n_steps
         last = max(1, self.steps // per_rollout) * per_rollout
         obs = self._begin()
@@ -181,7 +185,7 @@ class SB3PPO:
             vec_env = BatchVecEnv(make_batch(self.rules, num_envs), agent_id)
             vec_env.seed(self.seed)
             return vec_env
-        with _interrupts_ignored():  # a Ctrl-C is for this process; it ends the workers
+        with interrupts_ignored():  # a Ctrl-C is for this process; it ends the workers
             env = ParallelShell(self.rules)
             return vectorize(env, num_envs, self.settings.cpus, self.seed, agent_id)
 
@@ -382,16 +386,3 @@ def _require_finite(
     if wrong:
         copy, agent = divmod(wrong[0][0], len(agents))
         raise NonFiniteError(f"copy {copy}, {agents[agent]}: the {wrong[0][1]}")
-
-
-@contextlib.contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """Ignore SIGINT while worker processes are started, so that they inherit it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
