@@ -40,7 +40,7 @@ from corral.envs.shells import ParallelShell
 from corral.errors import UnsupportedSpaceError
 from corral.extras import require
 
-__all__ = ["SuperSuitVecEnv", "vectorize"]
+__all__ = ["SuperSuitVecEnv", "interrupts_ignored", "vectorize"]
 
 
 def vectorize(

@@ -104,7 +104,8 @@ that still wait at a window's end are neither served nor lost. Forwarded counts 
 also what was refused; the optimum's counts what was accepted, for it offers nothing in vain.
 <b>Waiting</b> is the mean number of requests that a node holds from one step to the next;
 <b>cost</b> is lost + forward_cost * forwarded + wait_cost * waiting, as a share of the arrivals.
-<b>Of optimum</b> is, in the windows that the optimum covers, what a policy gains (arrivals minus cost) over what the optimum gains.</p>
+<b>Of optimum</b> is what a policy gains (arrivals minus cost) over what the optimum gains, in the
+windows that the optimum covers.</p>
 {_glossary()}"""
     return page(f"Replay of {replay.trace.name}", describe(replay), body, versions())
 
@@ -194,8 +195,8 @@ def _learned(replay: Replay, pictures: Sequence[Picture]) -> str:
     agents = {f"node_{i}" for i in _worst_nodes(replay)}
     text = (
         "How many requests a node forwards, greedily, at each load and capacity; queue and "
-        "neighbours stand at their means over the replay. Below the dashed line a node has more "
-        "arrivals than it can serve."
+        "neighbours stand at their means over the rows that it was trained on. Below the dashed "
+        "line a node has more arrivals than it can serve."
     )
     parts = ["<h2>What was learned</h2>", note(text), *_about_nodes(replay)]
     for label in dict.fromkeys(picture.policy for picture in pictures):
