@@ -146,7 +146,7 @@ def _is_given(context: typer.Context, name: str) -> bool:
 
 
 def _summarize(run: Run) -> None:
-    from corral.trainers.evaluation.zero_sum import is_zero_sum
+    from corral.trainers.evaluation.zero_sum import is_constant_sum
 
     progress, task = run.progress, run.config.env_config
     last = progress.iloc[-1]
@@ -161,7 +161,9 @@ def _summarize(run: Run) -> None:
         f"({last['env_steps'] / max(last['wall_s'], 1e-9):,.0f}/s)"
     )
     columns = {"team return": "return_team"}
-    if is_zero_sum(task.rules()):  # the team's is 0 whatever they play
+    agents = [f"return_{agent}" for agent in run.config.policies]
+    # A sum that is the same whatever they play says nothing.
+    if is_constant_sum(task.rules(), progress[agents].dropna().to_numpy()):
         learned = [agent for agent in run.config.policies if agent not in run.config.opponents]
         columns = {f"return of {agent}": f"return_{agent}" for agent in learned}
     for what, column in columns.items():
@@ -199,6 +201,14 @@ def evaluate(
     ] = 100,
     optimum_windows: OptimumWindows = 8,
     seed: Annotated[int, typer.Option(help="Of random play and sampled actions.")] = 0,
+    zero_sum: Annotated[
+        bool | None,
+        typer.Option(
+            "--zero-sum/--no-zero-sum",
+            help="Judge a game of two seat by seat; default: where the rewards of both sum to a "
+            "constant.",
+        ),
+    ] = None,
     env: Annotated[
         str | None,
         typer.Option(help="module:function, for runs of a third-party environment."),
@@ -214,7 +224,7 @@ def evaluate(
     """Judge a run, greedy and sampled, beside random, the reference policies and the optimum.
 
     In dfaas_v0 on the rows that its training did not see; in zero-sum games of two seat by seat,
-    against each reference player in the other seat.
+    against reference players and the other runs in the other seat.
     """
     from corral.data import load_trace
     from corral.trainers.evaluation.judge import evaluate as judge
@@ -237,6 +247,7 @@ def evaluate(
         if policies is not None:
             options["references"] = names(policies, lambda name: False)
     plan: dict[str, Any] = {"beside": others, "episodes": episodes, "seed": seed, "out": folder}
+    plan["zero_sum"] = zero_sum
     with progress_bar() as show:
         result = judge(loaded, progress=show, **plan, **options)
     if (replay := result.replay) is not None:

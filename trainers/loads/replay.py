@@ -132,7 +132,7 @@ def replay(
     base = DfaasRules(load, **section, route=route)  # fails early, whatever the policies
     section["max_cycles"] = length
     plans = {label: _plan(label, entry, base, section) for label, entry in named.items()}
-    windows: dict[str, tuple[EndedEpisodes, Array]] = {}
+    windows: dict[str, tuple[EndedEpisodes, float]] = {}
     series: dict[str, Series] = {}
     teams: dict[str, TeamNote] = {}
     for label, (arguments, player) in plans.items():
@@ -151,8 +151,7 @@ def replay(
                 )
         except ActionError as error:
             raise type(error)(f"policy {label}: {error}") from error
-        returns = played.returns.sum(axis=1) * (rules.load_scale / base.load_scale)
-        windows[label], series[label] = (played, returns), course
+        windows[label], series[label] = (played, rules.load_scale / base.load_scale), course
     best = best_of(base, length, optimum_windows, progress)
     whole = (high - low) // length
     scores = [

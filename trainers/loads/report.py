@@ -16,7 +16,13 @@ from corral.trainers.loads.plots import node_chart, policy_chart
 from corral.trainers.loads.policy_picture import Picture
 from corral.trainers.loads.replay import Replay, binned
 from corral.trainers.loads.scores import Score
-from corral.trainers.loads.text import beside_optimum, describe, optimum_part, ordered
+from corral.trainers.loads.text import (
+    beside_optimum,
+    describe,
+    optimum_part,
+    ordered,
+    returns_table,
+)
 from corral.trainers.report.page import learning_section, note, page
 from corral.trainers.report.plots import Bar, LearningCurve, bar_chart
 from corral.trainers.report.svg import cut
@@ -95,7 +101,9 @@ def _page(
     body = f"""<h2>What each policy served and lost</h2>
 {_table_html(_of_all_windows(scores, replay), replay)}
 {_bars(_of_all_windows(scores, replay))}
-{_optimum_html(replay)}{learned}<h2>Load and loss over time</h2>
+{_optimum_html(replay)}<h2>Return per whole window</h2>
+{_returns_html(replay)}
+{learned}<h2>Load and loss over time</h2>
 {_course(replay)}
 <h2>How to read this</h2>
 <p>A policy is <em>amount/route</em>: how much a node forwards, and how that is split over its
@@ -170,6 +178,14 @@ def _optimum_html(replay: Replay) -> str:
     return f"""<h2>Beside the optimum, in {optimum_part(replay)}</h2>
 <table>{head}{"".join(rows)}</table>
 """
+
+
+def _returns_html(replay: Replay) -> str:
+    headings, lines = returns_table(replay)
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in ("policy", *headings))
+    rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in line) for line in lines]
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return f"<div class='wide'><table><tr>{head}</tr>{body}</table></div>"
 
 
 def _bars(scores: list[Score]) -> str:

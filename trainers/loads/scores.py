@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ class Score:
     return_team: float | None = None  # mean over whole windows of the sum of all agents' rewards
     low: float | None = None  # 95 % bootstrap interval of return_team over whole windows
     high: float | None = None
+    returns: dict[str, float] = field(default_factory=dict)  # of each agent; empty: the optimum's
     episodes: int  # windows played
     illegal_actions: int
     served: float
@@ -70,6 +71,8 @@ def best_of(rules: DfaasRules, window: int, sampled: int, progress: Progress) ->
     costs = {"forward_cost": rules.forward_cost, "wait_cost": rules.wait_cost}
     starts = range(0, len(section), window)
     windows, method = list(range(len(starts))), "closed form"
+    if not (sampled or has_closed_form(**limits)):
+        return Best([], "none was asked for", np.zeros(0), [], 0)
     if not has_closed_form(**limits):
         method = "linear program"
         if sampled < len(starts):  # whole ones; a shorter last one weighs less than they do
@@ -94,13 +97,15 @@ def score_of(
     policy: str,
     mode: str,
     played: EndedEpisodes,
-    returns: Array,
+    scale: float,
     rules: DfaasRules,
     best: Best,
     whole: int,
 ) -> Score:
     """Return a policy's row, of the windows ``played``, W of them: shares and their intervals over
-    all, the team's ``returns`` [W] over the first ``whole`` ones."""
+    all, returns over the first ``whole`` ones, in units of ``scale`` times those played."""
+    returns = played.returns.sum(axis=1) * scale  # [W] of the team
+    each = played.returns[:whole].mean(axis=0) * scale
     sums = {key: values.sum(axis=1) for key, values in played.infos.items()}  # int64 [W] requests
     load, served = sums["arrivals"], sums["served_local"] + sums["served_remote"]
     # A request that waits for two steps counts twice.
@@ -114,6 +119,7 @@ def score_of(
         return_team=float(returns[:whole].mean()),
         low=return_range.low,
         high=return_range.high,
+        returns=dict(zip(played.agents, each.tolist(), strict=True)),
         episodes=len(load),
         illegal_actions=int(sums["illegal_actions"].sum()),
         served=int(served.sum()) / every,

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.optimum import reached_by
-from corral.trainers.evaluation.tables import table_of
+from corral.trainers.evaluation.tables import returns_by_agent, table_of
 from corral.trainers.loads.replay import OWN, Replay
 from corral.trainers.loads.scores import Score
 
@@ -20,6 +20,7 @@ __all__ = [
     "describe",
     "optimum_part",
     "ordered",
+    "returns_table",
     "score_tables",
 ]
 
@@ -147,6 +148,20 @@ def score_tables(result: Replay) -> Iterator[Table]:
     yield _score_table(result)
     if result.optimum_is_partial:
         yield _optimum_table(result)
+    headings, lines = returns_table(result)
+    table = table_of("return per whole window", headings)
+    for line in lines:
+        table.add_row(*line)
+    yield table
+
+
+def returns_table(result: Replay) -> tuple[list[str], list[list[str]]]:
+    """Return headings and lines of what policies earned per whole window: team and agents."""
+    scores = [score for score in ordered(result.scores) if score.policy != "optimum"]
+    headings, cells = returns_by_agent([score.returns for score in scores])
+    teams = [f"{score.return_team:.4g}" for score in scores]
+    lines = [[s.policy, team, *own] for s, team, own in zip(scores, teams, cells, strict=True)]
+    return ["team", *(heading.replace("\n", " ") for heading in headings)], lines
 
 
 def _score_table(result: Replay) -> Table:

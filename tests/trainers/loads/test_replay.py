@@ -258,7 +258,7 @@ def test_an_optimum_of_some_windows_stands_beside_the_same_windows_alone() -> No
         assert score.cost_in_optimum_windows == pytest.approx(there.cost)
         assert there.cost_in_optimum_windows == pytest.approx(there.cost)
         assert score.share_of_optimum == pytest.approx(there.share_of_optimum)
-    first, second = (list(table.columns[0].cells) for table in score_tables(result))
+    first, second, _ = (list(table.columns[0].cells) for table in score_tables(result))
     assert first == [s.policy for s in ordered(result.scores) if s.policy != "optimum"]
     assert second[-1] == "optimum"
     assert "1 window of 2 (number 1)" in said_of_optimum(result)
@@ -268,6 +268,11 @@ def test_a_shorter_last_window_has_an_optimum_too() -> None:
     pytest.importorskip("scipy", reason="the linear program needs scipy: corral[optimum]")
     result = replay(random_trace(50), ["local"], window=20, optimum_windows=3, **HARD)
     assert (result.optimum_windows, result.optimum_is_partial) == ((0, 1, 2), False)
-    (table,) = score_tables(result)
+    table, returns = score_tables(result)
     assert list(table.columns[0].cells) == ["local", "optimum"]
+    local = score_of(result, "local")
+    assert [list(column.cells) for column in returns.columns] == [
+        [text]
+        for text in ("local", *(f"{x:.4g}" for x in (local.return_team, *local.returns.values())))
+    ]
     assert "over all windows" in said_of_optimum(result)

@@ -160,6 +160,7 @@ def test_a_teams_page_has_learning_and_what_was_learned(tmp_path: Path) -> None:
     headings = re.findall(r"<h2>(.*?)</h2>", page)
     assert headings == [
         "What each policy served and lost",
+        "Return per whole window",
         "Learning",
         "What was learned",
         "Load and loss over time",
