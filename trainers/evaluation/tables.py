@@ -14,7 +14,7 @@ from corral.envs.reference import reference_players
 from corral.trainers.evaluation.scores import Evaluation, TeamScore
 from corral.trainers.evaluation.zero_sum import SeatScore
 
-__all__ = ["COLUMNS", "returns_by_agent", "table_of", "tables"]
+__all__ = ["COLUMNS", "MOST_AGENTS", "returns_by_agent", "table_of", "tables"]
 
 COLUMNS = 80
 """Columns of a terminal that a table should fit into."""

@@ -413,3 +413,18 @@ def test_a_clip_draws_the_arrows_of_its_legend(tmp_path: Path) -> None:
     text = rules.render(outcome.state, outcome.info, "ansi")
     assert "-> sent 4" in text
     assert "no room" not in text
+
+
+def test_the_command_adds_up_no_returns_that_cancel() -> None:
+    printed = within("watch", "rps_v0", "--policies", "random", "--ansi", "--steps", "3")
+    said = printed.splitlines()[-1]
+    assert said.startswith("rps_v0, random: 3 steps, not over, returns: player_0 ")
+    assert "team" not in said
+    many = within(
+        *("watch", "dfaas_v0", "--policies", "local", "--ansi", "--steps", "1", "--trace", "edge8"),
+        *("--capacity", "0", "--load-scale", "200"),
+    )
+    said = many.splitlines()[-1]
+    assert said.startswith("dfaas_v0, local: 1 step, not over, team return -0.")
+    assert "8 agents: " in said
+    assert "node_3" not in said
