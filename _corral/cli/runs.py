@@ -252,9 +252,8 @@ def evaluate(
         result = judge(loaded, progress=show, **plan, **options)
     if (replay := result.replay) is not None:
         show_replay(replay)
-        low, high = loaded.config.env_config.env_kwargs["rows"]
-        if trace is None and replay.rows[0] < high and low < replay.rows[1]:
-            out.print(f"Rows {low}:{high} are those that it was trained on.", style="dim")
+        for note in result.details["notes"]:
+            out.print(note, style="dim", markup=False)
         out.print(f"\nReport: {folder / 'report.html'}", soft_wrap=True)
         return
     for part in tables(result, loaded.config.env_config.rules()):

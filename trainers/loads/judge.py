@@ -83,9 +83,11 @@ def evaluate_loads(
         progress=progress,
         **_but_defaults(settings),
     )
+    notes = [seen for run in runs.items() if (seen := seen_rows(*run, load, result.rows))]
     write_report(
         result,
         folder,
+        notes=notes,
         learning=learning_curves(runs),
         levels=_levels(runs),
         pictures=[
@@ -94,7 +96,7 @@ def evaluate_loads(
             for picture in team_pictures(_rules_of(run), run.policies, label=label)
         ],
     )
-    return evaluation_of(result)
+    return evaluation_of(result, notes)
 
 
 def _require_fit(run: Run, rules: DfaasRules, other: DfaasRules) -> None:

@@ -45,6 +45,7 @@ def write_report(
     learning: Sequence[LearningCurve] = (),
     levels: Mapping[str, float] | None = None,
     pictures: Sequence[Picture] = (),
+    notes: Sequence[str] = (),
 ) -> dict[str, Path]:
     """Write the three files into ``folder`` (made if missing); return their paths by name.
 
@@ -55,13 +56,14 @@ def write_report(
         levels: returns to compare the curves with, by name (random, local, ...), in the units of
             the curves: per episode as the runs played it, not per window of the replay.
         pictures: what the teams have learned, as ``corral.trainers.loads.policy_picture`` draws it.
+        notes: sentences on what was played, besides those of ``describe``.
     """
-    text = _page(replay, learning, levels or {}, pictures)
+    text = _page(replay, learning, levels or {}, pictures, notes)
     path = replace_text(folder / "report.html", text)
-    return {"report.html": path, **evaluation_of(replay).write(folder)}
+    return {"report.html": path, **evaluation_of(replay, notes).write(folder)}
 
 
-def evaluation_of(replay: Replay) -> Evaluation:
+def evaluation_of(replay: Replay, notes: Sequence[str] = ()) -> Evaluation:
     """Return the scores of a replay, from the least cost to the largest, as an Evaluation."""
     return Evaluation(
         "dfaas_v0",
@@ -82,6 +84,7 @@ def evaluation_of(replay: Replay) -> Evaluation:
                 "all_windows": bool(replay.optimum_windows) and not replay.optimum_is_partial,
             },
             "teams": {label: dataclasses.asdict(team) for label, team in replay.teams.items()},
+            "notes": list(notes),
         },
         replay=replay,
     )
@@ -95,6 +98,7 @@ def _page(
     learning: Sequence[LearningCurve],
     levels: Mapping[str, float],
     pictures: Sequence[Picture],
+    notes: Sequence[str],
 ) -> str:
     scores = ordered(replay.scores)
     learned = learning_section(learning, levels, LEARNING) + _learned(replay, pictures)
@@ -109,13 +113,15 @@ def _page(
 <p>A policy is <em>amount/route</em>: how much a node forwards, and how that is split over its
 neighbours. <b>Served</b>, <b>lost</b> and <b>forwarded</b> are shares of all arrivals; requests
 that still wait at a window's end are neither served nor lost. Forwarded counts what was offered,
-also what was refused; the optimum's counts what was accepted, for it offers nothing in vain.
+also what was refused; the optimum's counts what was accepted, for it offers nothing in vain, and
+its served counts what waits at a window's end.
 <b>Waiting</b> is the mean number of requests that a node holds from one step to the next;
 <b>cost</b> is lost + forward_cost * forwarded + wait_cost * waiting, as a share of the arrivals.
 <b>Of optimum</b> is what a policy gains (arrivals minus cost) over what the optimum gains, in the
 windows that the optimum covers.</p>
 {_glossary()}"""
-    return page(f"Replay of {replay.trace.name}", describe(replay), body, versions())
+    said = [*describe(replay), *notes]
+    return page(f"Replay of {replay.trace.name}", said, body, versions())
 
 
 def _glossary() -> str:
@@ -171,8 +177,8 @@ def _optimum_html(replay: Replay) -> str:
         assert s.cost_in_optimum_windows is not None
         assert s.share_of_optimum is not None
         kind = " class='optimum'" if s.policy == "optimum" else ""
-        cells = (s.policy, f"{100 * s.cost_in_optimum_windows:.2f}")
-        cells += (f"{100 * s.share_of_optimum:.2f}",)
+        shares = (s.cost_in_optimum_windows, s.share_of_optimum)
+        cells = (s.policy, *(f"{100 * share:.2f}" for share in shares))
         rows.append(f"<tr{kind}>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)}</tr>")
     head = "<tr><th>policy</th><th>cost %</th><th>of optimum %</th></tr>"
     return f"""<h2>Beside the optimum, in {optimum_part(replay)}</h2>
@@ -226,7 +232,7 @@ def _drawn(replay: Replay) -> list[str]:
     scores = [score for score in ordered(replay.scores) if score.policy != "optimum"]
     teams = [score.policy for score in scores if score.mode]
     references = [score.policy for score in scores if not score.mode]
-    local = [policy for policy in references if policy.startswith("local/")]
+    local = [policy for policy in references if policy.partition("/")[0] == "local"]
     return list(dict.fromkeys(teams[:1] + references[:1] + local[:1]))
 
 

@@ -115,11 +115,14 @@ def _about_optimum(replay: Replay) -> str:
         )
         reach = "a bound, which no policy need reach" if best is None else f"{best} reaches it"
         return f"Optimum: closed form, over all windows; {reach}."
+    queue = bool(replay.settings.get("queue"))
+    waits = ", and what waits at a window's end as served" if queue else ""
     which = "all windows"
     if replay.optimum_is_partial:
         which = f"{optimum_part(replay)}. It and the shares of it are over {these(replay)} alone"
     return (
-        f"Optimum: {replay.optimum_method} over {which}. It knows the future: a bound, no policy."
+        f"Optimum: {replay.optimum_method} over {which}. It knows the future: a bound, no policy. "
+        f"Its row counts accepted forwards alone{waits}."
     )
 
 
