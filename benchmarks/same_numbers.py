@@ -178,6 +178,8 @@ def run(case: cases.Case) -> Leaves:
             "episodes": cases.EPISODES,
             "seed": cases.SEED,
             "optimum_windows": 1,
+            # Games of others were judged as a team's, whatever they are.
+            "zero_sum": None if registered else False,
             "out": out,
             "progress": _silent,
         }
