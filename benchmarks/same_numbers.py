@@ -178,8 +178,7 @@ def run(case: cases.Case) -> Leaves:
             "episodes": cases.EPISODES,
             "seed": cases.SEED,
             "optimum_windows": 1,
-            # Games of others were judged as a team's, whatever they are.
-            "zero_sum": None if registered else False,
+            "zero_sum": None if registered else False,  # as it was before this was an argument
             "out": out,
             "progress": _silent,
         }

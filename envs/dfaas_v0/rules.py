@@ -26,7 +26,6 @@ from corral.errors import Fault, ScaleError, TraceError
 __all__ = ["ROUTES", "DfaasRules", "DfaasState", "Route"]
 
 Section = tuple[int, int]  # rows low .. high - 1 of a trace
-
 HELD_OUT = 0.3  # of a trace's rows, the last ones, by default
 
 COUNTS = ("arrivals", "forwarded", "served_local", "served_remote", "lost", "waiting")
@@ -349,9 +348,7 @@ class DfaasRules:
         return scaled
 
     def _reward(self, lost: Array, forwarded: Array, waiting: Array) -> Array:
-        cost: Array = lost
-        if self.forward_cost:
-            cost = cost + self.forward_cost * forwarded
+        cost: Array = lost + self.forward_cost * forwarded if self.forward_cost else lost
         if self.wait_cost:
             cost = cost + self.wait_cost * waiting
         if self.reward == "team":
@@ -364,12 +361,10 @@ class DfaasRules:
 
 def _with_capacity(trace: Trace, capacity: int | str | None) -> Trace:
     """Return the trace with that capacity, or its own. Raises TraceError where there is none."""
-    if capacity is not None:
-        return trace.with_capacity(capacity)
-    if trace.capacity is None:
+    if capacity is None and trace.capacity is None:
         rule = "has no capacity column; pass capacity=, a number or a text such as '1.25x'"
         raise TraceError([Fault(file=trace.name, rule=rule)])
-    return trace
+    return trace if capacity is None else trace.with_capacity(capacity)
 
 
 def _scale(name: str, value: float | None, numbers: Array | None) -> float:
