@@ -178,6 +178,7 @@ def run(case: cases.Case) -> Leaves:
             "episodes": cases.EPISODES,
             "seed": cases.SEED,
             "optimum_windows": 1,
+            "zero_sum": None if registered else False,  # as it was before this was an argument
             "out": out,
             "progress": _silent,
         }

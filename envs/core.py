@@ -46,7 +46,7 @@ __all__ = [
     "changed",
     "checked_action",
     "copy_rows",
-    "for_pictures",
+    "for_rendering",
     "generator",
     "put_rows",
     "refuse_masked_arrays",
@@ -193,7 +193,7 @@ class OptionalRules(Protocol):
         """Return teams of reference policies, by name."""
         ...
 
-    def for_pictures(self) -> Rules[Any]:
+    def for_rendering(self) -> Rules[Any]:
         """Return rules that play alike, and whose states keep all that pictures show."""
         ...
 
@@ -220,9 +220,9 @@ def teams_of(rules: Rules[Any]) -> Mapping[str, Team]:
     return teams
 
 
-def for_pictures(rules: Rules[Any]) -> Rules[Any]:
+def for_rendering(rules: Rules[Any]) -> Rules[Any]:
     """Return rules whose states keep all that pictures show; default: these."""
-    pictured: Rules[Any] = getattr(rules, "for_pictures", lambda: rules)()
+    pictured: Rules[Any] = getattr(rules, "for_rendering", lambda: rules)()
     return pictured
 
 

@@ -23,7 +23,7 @@ from corral.envs.core import (
     Outcome,
     Rules,
     checked_action,
-    for_pictures,
+    for_rendering,
     generator,
     with_limit,
 )
@@ -139,7 +139,7 @@ class _Shell:
             self.np_random = generator(seed, "env")
         self.rules = with_limit(self.rules, self.max_cycles)
         if self.render_mode is not None:
-            self.rules = for_pictures(self.rules)
+            self.rules = for_rendering(self.rules)
         self._state = self.rules.start([self.np_random])
         self._info = self.rules.info(self._state)
         self._observe()

@@ -86,7 +86,8 @@ class Trainer(Protocol):
     it is called before a new run gets its folder.
 
     A trainer with ``plays_opponents = True`` lets reference players play some agents: it gets
-    ``opponents=``, agent -> name, where there are any, and ``policies`` leave them out.
+    ``opponents=``, agent -> name, where there are any, and ``policies`` leave them out. One with
+    ``plays_turns = False`` refuses games in which agents act in turn.
     """
 
     name: ClassVar[str]

@@ -110,11 +110,14 @@ def trainers(
         out.print("corral trainers NAME prints its settings: the options of corral train.")
         return
     table = Table("setting", "default", "meaning", box=box.SIMPLE_HEAD)
-    settings = {field.name: field for field in fields(trainer_class(name).Settings)}
+    kind = trainer_class(name)
+    settings = {field.name: field for field in fields(kind.Settings)}
     for field in settings.values():
         table.add_row(option_of(field.name), text_of(field.default), meaning(field))
     out.print(table)
     for spec in ENVIRONMENTS.values():
+        if not (spec.simultaneous or getattr(kind, "plays_turns", True)):
+            continue
         suited = [f"{key} {text_of(v)}" for key, v in spec.settings.items() if key in settings]
         if suited:
             out.print(f"In {spec.name} the default is: {', '.join(suited)}.")

@@ -92,13 +92,18 @@ def _print_text(fps: float | None, text: str) -> None:
 
 
 def _tell(shown: Watched) -> None:
+    from corral.envs.registry import REGISTERED
+    from corral.trainers.evaluation.tables import MOST_AGENTS
+
+    returns = list(shown.returns.values())
     each = ", ".join(f"{agent} {value:.4g}" for agent, value in shown.returns.items())
-    end = "" if shown.over else ", not over"
-    out.print(
-        f"{shown.env}, {shown.policies}: {shown.steps} steps{end}, "
-        f"team return {sum(shown.returns.values()):.4g} ({each})",
-        soft_wrap=True,
-    )
+    if len(returns) > MOST_AGENTS:
+        each = f"{len(returns)} agents: {min(returns):.4g} to {max(returns):.4g}"
+    said = f"team return {sum(returns):.4g} ({each})"
+    if shown.env in REGISTERED and REGISTERED[shown.env].zero_sum:
+        said = f"returns: {each}"
+    steps = f"{shown.steps} step" + "s" * (shown.steps != 1) + ", not over" * (not shown.over)
+    out.print(f"{shown.env}, {shown.policies}: {steps}, {said}", soft_wrap=True)
     if shown.path is not None:
         size = shown.path.stat().st_size / 1000
         out.print(f"Clip: {shown.path} ({shown.frames} frames, {size:,.0f} kB)", soft_wrap=True)

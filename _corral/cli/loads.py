@@ -288,10 +288,11 @@ def replay(
             **settings,
         )
     show_replay(result)
-    for label, run in labels.items():
-        if seen := seen_rows(label, run, load, result.rows):
-            out.print(seen)
-    paths = write_report(result, out_dir, learning=curves)
+    seen = [seen_rows(label, run, load, result.rows) for label, run in labels.items()]
+    notes = [note for note in seen if note is not None]
+    for note in notes:
+        out.print(note, style="dim", markup=False)
+    paths = write_report(result, out_dir, learning=curves, notes=notes)
     out.print(f"\nReport: {paths['report.html']}", soft_wrap=True)
 
 

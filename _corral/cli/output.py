@@ -81,9 +81,10 @@ def show_table(table: Table) -> None:
 
 def show_replay(replay: Replay) -> None:
     """Print the table of a replay, and how it was played."""
-    from corral.trainers.loads.text import describe, score_table
+    from corral.trainers.loads.text import describe, score_tables
 
-    show_table(score_table(replay))
+    for table in score_tables(replay):
+        show_table(table)
     for line in describe(replay):
         out.print(line, style="dim")
 

@@ -203,7 +203,7 @@ def _is_given(context: typer.Context, name: str) -> bool:
 
 
 def _summarize(run: Run) -> None:
-    from corral.trainers.evaluation.zero_sum import is_zero_sum
+    from corral.trainers.evaluation.zero_sum import is_constant_sum
     from corral.trainers.runs.run import Run
 
     progress, task = run.progress, run.config.env_config
@@ -219,7 +219,9 @@ def _summarize(run: Run) -> None:
         f"({last['env_steps'] / max(last['wall_s'], 1e-9):,.0f}/s)"
     )
     columns = {"team return": "return_team"}
-    if is_zero_sum(task.rules()):  # the team's is 0 whatever they play
+    agents = [f"return_{agent}" for agent in run.config.policies]
+    # A sum that is the same whatever they play says nothing.
+    if is_constant_sum(task.rules(), progress[agents].dropna().to_numpy()):
         learned = [agent for agent in run.config.policies if agent not in run.config.opponents]
         columns = {f"return of {agent}": f"return_{agent}" for agent in learned}
     for what, column in columns.items():
@@ -267,6 +269,14 @@ def evaluate(
         int,
         typer.Option(help="Processes that step a third-party environment; 0: this one."),
     ] = 0,
+    zero_sum: Annotated[
+        bool | None,
+        typer.Option(
+            "--zero-sum/--no-zero-sum",
+            help="Judge a game of two seat by seat; default: where the rewards of both sum to a "
+            "constant.",
+        ),
+    ] = None,
     env: Annotated[
         str | None,
         typer.Option(
@@ -289,7 +299,7 @@ def evaluate(
     """Judge a run, greedy and sampled, beside random, the reference policies and the optimum.
 
     In dfaas_v0 on the rows that its training did not see; in zero-sum games of two seat by seat,
-    against each reference player in the other seat.
+    against reference players and the other runs in the other seat.
     """
     from corral.data import load_trace
     from corral.trainers.evaluation.judge import evaluate as judge
@@ -315,7 +325,7 @@ def evaluate(
         if policies is not None:
             options["references"] = names(policies, lambda name: False)
     plan: dict[str, Any] = {"beside": others, "episodes": episodes, "seed": seed, "out": folder}
-    plan["workers"] = workers
+    plan |= {"workers": workers, "zero_sum": zero_sum}
     with progress_bar() as show:
         result = judge(loaded, progress=show, **plan, **options)
     for label, run in run_labels([loaded, *others]).items():
@@ -326,9 +336,8 @@ def evaluate(
         out.print(f"Replaced in {folder}: {', '.join(replaced)}", soft_wrap=True, style="dim")
     if (replay := result.replay) is not None:
         show_replay(replay)
-        low, high = loaded.config.env_config.env_kwargs["rows"]
-        if trace is None and replay.rows[0] < high and low < replay.rows[1]:
-            out.print(f"Rows {low}:{high} are those that it was trained on.", style="dim")
+        for note in result.details["notes"]:
+            out.print(note, style="dim", markup=False)
         out.print(f"\nReport: {folder / 'report.html'}", soft_wrap=True)
         return
     for part in tables(result, loaded.config.env_config.rules()):

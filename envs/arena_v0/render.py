@@ -114,7 +114,7 @@ def ansi(frame: Frame) -> str:
             f"of {width}"
         )
     lines.append(
-        f"E explorer  B blocker  o visited  . not visited: {frame.visited} of {frame.fields}"
+        f"E explorer  B blocker  o visited: {frame.visited} of {frame.fields}  . not visited"
     )
     lines.append(
         f"so far: explorer {_score(frame.score[0])}{pay[0]}, "

@@ -42,7 +42,7 @@ import numpy.typing as npt
 from corral.errors import OptimumError
 from corral.extras import require
 
-__all__ = ["Optimum", "has_closed_form", "optimum"]
+__all__ = ["Optimum", "has_closed_form", "optimum", "reached_by"]
 
 Floats = npt.NDArray[np.float64]
 Links = npt.NDArray[np.bool_]
@@ -71,6 +71,20 @@ def has_closed_form(
 ) -> bool:
     """Return whether ``optimum`` needs no solver: no queue or link limit, all nodes linked."""
     return queue == 0 and link_limit is None and _is_complete(links)
+
+
+def reached_by(*, unit: int, second_offer: bool, forward_cost: float) -> str | None:
+    """Return the reference policy whose cost is that of the closed form, whatever the load; None:
+    there is none.
+
+    Without costs, forwarding the overflow to the request loses max(0, sum a - sum c), by any route,
+    if what is refused is offered to all others. It forwards more than finds room, so that with a
+    price on forwarding it pays too much in overload. At a price of 1 or more the optimum forwards
+    nothing, as "local" does.
+    """
+    if forward_cost >= 1:
+        return "local"
+    return "overflow" if forward_cost == 0 and unit == 1 and second_offer else None
 
 
 def optimum(

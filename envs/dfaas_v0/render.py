@@ -65,7 +65,8 @@ class Frame:
     lost: tuple[int, ...]
     waiting: tuple[int, ...]
     queue: int  # the most requests that may wait at a node
-    flow: tuple[tuple[int, ...], ...]  # flow[i][j]: requests of i that j served in this step
+    flow: tuple[tuple[int, ...], ...] | None
+    """flow[i][j]: requests of i that j served in this step; None: the rules kept no such record."""
     load_scale: float
     capacity_scale: float
 
@@ -170,6 +171,8 @@ def _text_bar(frame: Frame, i: int, room: int) -> str:
 
 
 def _text_flows(frame: Frame, i: int) -> str:
+    if frame.flow is None:  # how much was sent is known, and not who took it
+        return f"sent {short_count(frame.forwarded[i], 7)}" if frame.forwarded[i] else ""
     flows = sorted(((n, -j) for j, n in enumerate(frame.flow[i]) if n > 0 and j != i), reverse=True)
     shown = flows if len(frame.names) <= RING else flows[:FLOWS]
     parts = [
@@ -251,7 +254,7 @@ def _legend(canvas: Canvas, frame: Frame, k: float) -> None:
         swatch = (x, y - 6 * k, x + 18 * k, y + 6 * k)
         canvas.box(swatch, color, outline=LOAD if color == FREE else None, radius=2 * k)
         x += 24 * k + canvas.text((x + 24 * k, y), text, size, fill=INK) + 20 * k
-    if 1 < len(frame.names) <= RING:
+    if frame.flow is not None and 1 < len(frame.names) <= RING:
         curve = bend((x, y), (x + 15 * k, y), (x + 30 * k, y))
         canvas.arrow(curve, 3 * k, mix(OTHERS, PAPER, 0.25), head=11 * k)
         x += 36 * k
@@ -325,7 +328,8 @@ def _ring(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
     n = len(frame.names)
     s = k * {1: 2.0, 2: 1.5, 3: 1.3, 4: 1.2, 5: 1.15, 6: 1.05, 7: 1.0, 8: 0.95}.get(n, 0.79)
     boxes = ring(n, area, CARD_SIZE[0] * s, CARD_SIZE[1] * s)
-    flows = [(frame.flow[i][j], i, j) for i in range(n) for j in range(n) if i != j]
+    pairs = enumerate(frame.flow or ())
+    flows = [(amount, i, j) for i, row in pairs for j, amount in enumerate(row) if i != j]
     flows = sorted((flow for flow in flows if flow[0] > 0), reverse=True)
     arrows = [(amount, path(boxes, i, j, area, gap=3 * k)) for amount, i, j in flows]
     for place, (amount, curve) in reversed([*enumerate(arrows)]):  # the largest on top
@@ -333,7 +337,7 @@ def _ring(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
         color = mix(OTHERS, PAPER, 0.2 if place < LABELS else 0.65)
         canvas.arrow(curve, thick, color, head=8 * k + 1.1 * thick, halo=PAPER)
     for i, box in enumerate(boxes):
-        _card(canvas, frame, i, box, s, sent=False)
+        _card(canvas, frame, i, box, s, sent=frame.flow is None)
     curves, size = [curve for _, curve in arrows], 14 * k
     for place, (amount, curve) in enumerate(arrows[:LABELS]):
         text = short_count(amount, DIGITS)

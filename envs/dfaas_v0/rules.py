@@ -25,7 +25,6 @@ from corral.errors import Fault, ScaleError, TraceError
 __all__ = ["ROUTES", "DfaasRules", "DfaasState", "Route"]
 
 Section = tuple[int, int]  # rows low .. high - 1 of a trace
-
 HELD_OUT = 0.3  # of a trace's rows, the last ones, by default
 
 COUNTS = ("arrivals", "forwarded", "served_local", "served_remote", "lost", "waiting")
@@ -205,7 +204,7 @@ class DfaasRules:
 
         return Teams(self)
 
-    def for_pictures(self) -> DfaasRules:
+    def for_rendering(self) -> DfaasRules:
         """Return rules that keep who served whose requests."""
         return self if self.keep_flow else changed(self, keep_flow=True)
 
@@ -317,7 +316,6 @@ class DfaasRules:
         if t == 0:
             numbers["arrivals"] = tuple(self._arrivals[row].tolist())
         nodes = zip(self.agents, self.trace.nodes, strict=True)
-        flow = state.flow[0] if self.keep_flow else np.zeros((len(self.agents),) * 2, dtype=int)
         return Frame(
             t=t,
             max_cycles=self.max_cycles,
@@ -325,7 +323,7 @@ class DfaasRules:
             names=tuple(agent if agent == node else f"{agent} {node}" for agent, node in nodes),
             capacity=tuple(self._capacity[row].tolist()),
             queue=self.queue,
-            flow=tuple(map(tuple, flow.tolist())),
+            flow=tuple(map(tuple, state.flow[0].tolist())) if self.keep_flow else None,
             load_scale=float(self.load_scale),
             capacity_scale=float(self.capacity_scale),
             **numbers,
@@ -346,9 +344,7 @@ class DfaasRules:
         return scaled
 
     def _reward(self, lost: Array, forwarded: Array, waiting: Array) -> Array:
-        cost: Array = lost
-        if self.forward_cost:
-            cost = cost + self.forward_cost * forwarded
+        cost: Array = lost + self.forward_cost * forwarded if self.forward_cost else lost
         if self.wait_cost:
             cost = cost + self.wait_cost * waiting
         if self.reward == "team":
@@ -361,12 +357,10 @@ class DfaasRules:
 
 def _with_capacity(trace: Trace, capacity: int | str | None) -> Trace:
     """Return the trace with that capacity, or its own. Raises TraceError where there is none."""
-    if capacity is not None:
-        return trace.with_capacity(capacity)
-    if trace.capacity is None:
+    if capacity is None and trace.capacity is None:
         rule = "has no capacity column; pass capacity=, a number or a text such as '1.25x'"
         raise TraceError([Fault(file=trace.name, rule=rule)])
-    return trace
+    return trace if capacity is None else trace.with_capacity(capacity)
 
 
 def _scale(name: str, value: float | None, numbers: Array | None) -> float:

@@ -163,7 +163,10 @@ def test_evaluate_prints_a_table_and_writes_its_files(run: Run, tmp_path: Path) 
         *("--out", tmp_path / "out"),
     )
     require_80_columns(printed)
-    assert "Rows 0:28 are those that it was trained on." in printed
+    seen = "sb3_ppo was trained on rows 0:28 of this load: it has seen some of these."
+    assert seen in printed
+    assert seen in (tmp_path / "out" / "report.html").read_text()
+    assert json.loads((tmp_path / "out" / "results.json").read_text())["trace_rows"] == [10, 35]
     elsewhere = ("evaluate", run.folder, "--policies", "local", "--out", tmp_path / "out")
     refused = within(*elsewhere, code=2)
     assert f"{tmp_path / 'out' / 'report.html'} exists; --overwrite replaces it" in refused
@@ -257,3 +260,27 @@ def test_third_party_environments_are_judged_by_worker_processes_too(tmp_path: P
     ]
     assert rows[0] == rows[1]
     assert "random" in alone
+
+
+def test_what_was_learned_is_shown_of_each_run(run: Run, tmp_path: Path) -> None:
+    env = {"queue": 3, "wait_cost": 0.1, "max_level": 6}
+    other = small_run(tmp_path / "other", updates=2, seed=1, env_kwargs=env)
+    found = evaluate(run, beside=[other], references=REFERENCES, out=tmp_path / "out")
+    assert found.details["notes"] == []
+    page = (tmp_path / "out" / "report.html").read_text()
+    learned = page.partition("<h2>What was learned</h2>")[2].partition("<h2>")[0]
+    assert learned.count("<svg") == 2
+    for label in ("run", "other"):
+        assert f">{label}</text>" in learned
+    learning = page.partition("<h2>Learning</h2>")[2].partition("<h2>")[0]
+    assert ">overflow</text>" in learning  # what references earn in the episodes of both
+    kwargs = {**env, "max_cycles": 8, "rows": (20, 40)}
+    shorter = small_run(tmp_path / "shorter", updates=2, env_kwargs=kwargs)
+    found = evaluate(run, beside=[shorter], references=REFERENCES, out=tmp_path / "out")
+    assert found.details["notes"] == [
+        "shorter was trained on rows 20:40 of this load: it has seen some of these."
+    ]
+    page = (tmp_path / "out" / "report.html").read_text()
+    learning = page.partition("<h2>Learning</h2>")[2].partition("<h2>")[0]
+    assert ">shorter</text>" in learning
+    assert ">overflow</text>" not in learning  # which of the two would they be of?

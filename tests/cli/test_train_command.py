@@ -189,6 +189,11 @@ def test_trainers_are_listed_and_explained() -> None:
             assert row.split()[1] == shown
             assert len(row.split()) > 2
         assert "In dfaas_v0 the default is: gamma 0.5." in manual
+        # It plays no game in turns: what suits those is none of its defaults.
+        assert manual.count("the default is:") == 1
+    manual = within("trainers", "mappo")
+    for env in ("dfaas_v0", "tictactoe_v0", "tiles_v0"):
+        assert f"In {env} the default is: " in manual
 
 
 @pytest.mark.parametrize(("env", "trainer"), [("dfaas_v0", "mappo"), ("tictactoe_v0", "sb3_ppo")])

@@ -80,7 +80,8 @@ def test_the_references_of_the_table_are_what_a_replay_prints(tmp_path: Path) ->
     pytest.importorskip("scipy", reason="the demo installs scipy: corral[optimum]")
     command = ["replay", "edge3", "--split", "0.7", "--out", str(tmp_path)]
     printed = run([sys.executable, "-m", "corral", *command], tmp_path).splitlines()
-    found = {line.split()[0]: figures(line) for line in printed if figures(line)}
+    # The first table of several that have these rows.
+    found = {line.split()[0]: figures(line) for line in reversed(printed) if figures(line)}
     compared = [line for line in shown_table() if figures(line) and not LEARNED.search(line)]
     assert len(compared) == 14
     for line in compared:

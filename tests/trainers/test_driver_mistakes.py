@@ -275,3 +275,25 @@ def test_a_broken_run_of_paid_rules_needs_its_rules(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="trained in paid_v0, and this is steady_v0"):
         resume(run.folder, env=SteadyRules())
     assert len(rows(resume(run.folder, env=PaidRules(), steps=2 * ROLLOUT))) == 2
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+@pytest.mark.parametrize("trainer", ["sb3_ppo", "sb3_maskable_ppo", "mappo", "ippo"])
+def test_a_device_that_is_not_there_is_refused_before_a_folder_is_made(
+    tmp_path: Path, trainer: str
+) -> None:
+    with pytest.raises(ValueError, match=r"device='cuda': torch .* finds no CUDA device here"):
+        train("two_step_v0", trainer=trainer, device="cuda", out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_run_of_a_machine_with_cuda_plays_without_but_does_not_learn(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run", updates=1)
+    config = run.folder / "config.json"
+    config.write_text(config.read_text().replace('"device": "cpu"', '"device": "cuda"'))
+    moved = load_run(run.folder)
+    assert moved.config.settings["device"] == "cuda"
+    assert set(moved.policies) == set(run.policies)
+    with pytest.raises(ValueError, match="device='cuda'"):
+        resume(run.folder, steps=128)

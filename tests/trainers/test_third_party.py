@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from gymnasium import spaces
+from pettingzoo import ParallelEnv
 from pettingzoo.utils import BaseParallelWrapper
 from pettingzoo.utils.conversions import parallel_to_aec
 
@@ -23,6 +25,7 @@ from corral.envs.policy import RandomPolicy
 from corral.envs.registry import make_rules
 from corral.errors import UnsupportedSpaceError
 from corral.trainers.evaluation.scores import TeamScore, evaluate_players, evaluate_team
+from corral.trainers.evaluation.tables import tables
 from corral.trainers.runs.run import Run, load_run
 from support.bits_env import BitsEnv, bits
 from support.loads import small_trace
@@ -241,3 +244,123 @@ def test_masks_in_infos_are_kept_in_training_and_judging(tmp_path: Path, turns: 
     run = train_small(zoo_rules(lambda: bits("info", turns)), tmp_path / "run")
     scores = corral.evaluate(run, episodes=5)
     assert [score.illegal_actions for score in scores] == [0, 0, 0]
+
+
+# --- Zero-sum games ------------------------------------------------------------------------------
+
+
+class ShareEnv(ParallelEnv[str, Any, int]):  # type: ignore[misc]  # PettingZoo ships no types
+    """One round: all stake 1; that and ``pot`` go to the largest action, in shares to several."""
+
+    metadata: ClassVar[dict[str, Any]] = {"name": "share_v0", "is_parallelizable": True}
+    render_mode = None
+
+    def __init__(self, agents: int = 2, pot: float = 0.0) -> None:
+        self.possible_agents = [f"agent_{i}" for i in range(agents)]
+        self.pot = pot
+
+    def observation_space(self, agent: str) -> spaces.Box:
+        return spaces.Box(0.0, 1.0, (1,), np.float32)
+
+    def action_space(self, agent: str) -> spaces.Discrete:
+        return spaces.Discrete(3)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
+        self.agents = list(self.possible_agents)
+        return self._all(np.zeros(1, np.float32)), self._all({})
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Any]:
+        most = max(actions.values())
+        winners = [agent for agent in actions if actions[agent] == most]
+        pay = dict.fromkeys(actions, -1.0)
+        for agent in winners:
+            pay[agent] += (self.pot + len(actions)) / len(winners)
+        shown = self._all(np.zeros(1, np.float32)), pay, self._all(True), self._all(False)
+        infos = self._all({})
+        self.agents = []
+        return (*shown, infos)
+
+    def _all(self, value: Any) -> dict[str, Any]:
+        return dict.fromkeys(self.possible_agents, value)
+
+
+def test_a_zero_sum_game_of_others_is_recognised_and_judged_seat_by_seat(tmp_path: Path) -> None:
+    for pot in (0.0, 3.0):
+        rules = zoo_rules(functools.partial(ShareEnv, pot=pot))
+        run = train_small(rules, tmp_path / f"run{pot}", updates=1)
+        scores: Any = corral.evaluate(run, episodes=30)
+        assert {(s.seat, s.opponent) for s in scores} == {
+            (agent, "random") for agent in ("agent_0", "agent_1")
+        }
+        assert [s.policy for s in scores[:3]] == ["mappo, greedy", "mappo, sampled", "random"]
+        for score in scores:
+            assert score.won + score.drawn + score.lost == pytest.approx(1)
+            # Both stake 1: who has more gets all.
+            by_hand = pot / 2 + (1 + pot / 2) * (score.won - score.lost)
+            assert score.return_seat == pytest.approx(by_hand)
+        said = scores.details["judged"]
+        assert said.startswith(f"The rewards of both agents sum to {pot:g} in all 270 episodes")
+        kept = json.loads((run.folder / "results.json").read_text())
+        assert kept["judged"] == said
+
+
+def test_who_calls_may_say_whether_a_game_is_zero_sum(tmp_path: Path) -> None:
+    rules = zoo_rules(ShareEnv)
+    run = train_small(rules, tmp_path / "run", updates=1)
+    as_team: Any = corral.evaluate(run, episodes=10, zero_sum=False)
+    assert [score.return_team for score in as_team] == [0.0, 0.0, 0.0]
+    assert "judged" not in as_team.details
+    told: Any = corral.evaluate(run, episodes=10, zero_sum=True)
+    assert {score.seat for score in told} == {"agent_0", "agent_1"}
+    three = train_small(
+        zoo_rules(functools.partial(ShareEnv, agents=3)), tmp_path / "three", updates=1
+    )
+    with pytest.raises(ValueError, match="zero_sum=True: share_v0 has 3 agents; it takes 2"):
+        corral.evaluate(three, zero_sum=True)
+    team = train_small(zoo_rules(RingEnv), tmp_path / "ring", updates=1)
+    assert isinstance(corral.evaluate(team, episodes=4)[0], TeamScore)
+
+
+def test_runs_are_each_others_opponents(tmp_path: Path) -> None:
+    rules = zoo_rules(ShareEnv)
+    one, two = (train_small(rules, tmp_path / name, updates=1) for name in ("one", "two"))
+    scores: Any = corral.evaluate(one, beside=[two], episodes=10)
+    assert {score.opponent for score in scores} == {"random", "one", "two"}
+    greedy = {(s.seat, s.policy, s.opponent): s.return_seat for s in scores if s.mode == "greedy"}
+    assert set(greedy) == {
+        (seat, f"{name}, greedy", opponent)
+        for seat in rules.agents
+        for name in ("one", "two")
+        for opponent in ("random", "one", "two")
+    }
+
+
+def test_a_constant_sum_of_many_makes_no_team(tmp_path: Path) -> None:
+    rules = zoo_rules(functools.partial(ShareEnv, agents=3, pot=1.5))
+    run = train_small(rules, tmp_path / "run", updates=1)
+    scores = corral.evaluate(run, episodes=10)
+    assert scores.details["constant_sum"] == 1.5
+    parts = list(tables(scores, rules))
+    (table,) = (part for part in parts if not isinstance(part, str))
+    assert [str(column.header).strip() for column in table.columns] == [
+        *("policy", "agent_0", "agent_1", "agent_2", "length")
+    ]
+    assert (
+        "The rewards of all 3 agents sum to 1.5 in all 30 episodes that were played." in parts[-1]
+    )
+
+
+def test_training_ends_without_a_team_return_where_there_is_no_team(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from corral.cli.runs import _summarize
+
+    for pot in (0.0, 3.0):
+        rules = zoo_rules(functools.partial(ShareEnv, pot=pot))
+        _summarize(train_small(rules, tmp_path / f"run{pot}", updates=3))
+        printed = capsys.readouterr().out
+        assert "team return" not in printed
+        for agent in rules.agents:
+            assert f"return of {agent} of the last 100 episodes" in printed
+    _summarize(train_small(zoo_rules(RingEnv), tmp_path / "ring", updates=2))
+    assert "team return of the last 100 episodes" in capsys.readouterr().out

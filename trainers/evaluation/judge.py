@@ -12,18 +12,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from corral.adapters.sources import EnvLike
-from corral.envs.core import carried_by, teams_of
+from corral.envs.core import Array, Rules, carried_by, teams_of
 from corral.envs.registry import REGISTERED, Api
 from corral.trainers.base import Trainer
 from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.scores import (
     Evaluation,
     Progress,
+    TeamScore,
     evaluate_players,
     evaluate_team,
 )
-from corral.trainers.evaluation.zero_sum import evaluate_seats, is_zero_sum
+from corral.trainers.evaluation.zero_sum import (
+    SeatScore,
+    constant_sum,
+    evaluate_seats,
+    is_zero_sum,
+    sum_in_words,
+)
 from corral.trainers.runs.run import Run, load_run
 
 __all__ = ["Progress", "evaluate", "judge_of", "players", "run_labels", "run_players"]
@@ -39,6 +48,7 @@ def evaluate(
     beside: Sequence[str | Path | Run] = (),
     episodes: int = 100,
     seed: int = 0,
+    zero_sum: bool | None = None,
     out: str | Path | None = None,
     workers: int = 0,
     progress: Progress = lambda what, done, total: None,
@@ -47,8 +57,8 @@ def evaluate(
     """Return the scores of the team of ``run``, greedy and sampled, beside those of others.
 
     An environment is played for ``episodes`` episodes on fixed seeds, beside its teams of reference
-    players and random play; a zero-sum game of two seat by seat, against each reference player in
-    the other seat, see ``corral.trainers.evaluation.zero_sum``. A run of an environment that
+    players and random play; a zero-sum game of two seat by seat, against reference players and runs
+    in the other seat, see ``corral.trainers.evaluation.zero_sum``. A run of an environment that
     replays a load is replayed over the rows that its training did not see, in windows of a day,
     beside reference policies and the optimum, and gets a report. results.json and the report go to
     ``out``; default: the run's folder.
@@ -62,6 +72,9 @@ def evaluate(
         workers: processes that step a third-party environment; 0: this one. Worth it where a step
             takes longer than a message, about 0.2 ms; scores are the same.
         progress: is called with what is played, how much of it is done, and how much there is.
+        zero_sum: whether to judge a game of two seat by seat. Default: where the registry says that
+            it is a zero-sum game, or where the rewards of both sum to a constant in every episode
+            that teams and random play have played.
         options: where a load is replayed: ``references``, ``trace``, ``rows``, ``window``,
             ``optimum_windows``, see ``corral.trainers.loads.judge.evaluate_loads``.
 
@@ -80,28 +93,70 @@ def evaluate(
     if judge := judge_of(env_config.env):
         if workers:
             raise ValueError(f"workers={workers}: a load is replayed in this process; give 0")
+        if zero_sum is not None:
+            raise ValueError(f"zero_sum={zero_sum}: {env_config.env} is judged as a team")
         return judge(labels, folder, seed=seed, progress=progress, **options)
     for name, value in options.items():
         if value is not None:
             raise ValueError(f"{name}={value}: {env_config.env} replays no load; give episodes")
-    rules, teams = env_config.rules(), run_players(labels)
-    plan: dict[str, Any] = {"episodes": episodes, "seed": seed}
-    plan |= {"workers": workers, "progress": progress}
-    rows: Sequence[Any]
-    if is_zero_sum(rules):
-        learned = [agent for agent in rules.agents if agent not in own.config.opponents]
-        rows = evaluate_seats(rules, teams, seats=learned, **plan)
-    else:
-        rows = evaluate_players(rules, teams, **plan)
-        references = [
-            evaluate_team(rules, Player(team, False), label=name, **plan)
-            for name, team in teams_of(rules).items()
-        ]
-        # Random play stays the last row.
-        rows[-1:-1] = [dataclasses.replace(score, mode="") for score in references]
-    found = Evaluation(env_config.env, rows, env_config.env_kwargs, seed, own.config.versions)
+    rules = env_config.rules()
+    plan = {"episodes": episodes, "seed": seed, "workers": workers, "progress": progress}
+    rows, details = _judged(rules, labels, zero_sum, plan)
+    found = Evaluation(
+        env_config.env, rows, env_config.env_kwargs, seed, own.config.versions, details
+    )
     found.write(folder)
     return found
+
+
+def _judged(
+    rules: Rules[Any], runs: Mapping[str, Run], zero_sum: bool | None, plan: dict[str, Any]
+) -> tuple[Sequence[Any], dict[str, Any]]:
+    """Return the rows of an evaluation as ``plan`` says, and what else there is to say of them."""
+    if zero_sum and len(rules.agents) != 2:
+        raise ValueError(f"zero_sum=True: {rules.name} has {len(rules.agents)} agents; it takes 2")
+    if zero_sum is None and is_zero_sum(rules):
+        zero_sum = True
+    returns: list[Array] = []  # [E, N] each
+    plan = {**plan, "on_played": lambda played: returns.append(played.returns)}
+    rows: list[Any] = []
+    total: float | None = 0.0
+    if not zero_sum:
+        rows = _team_rows(rules, run_players(runs), plan)
+        total = constant_sum(np.concatenate(returns)) if zero_sum is None else None
+    if total is None:
+        return rows, {}
+    if len(rules.agents) > 2:
+        said = sum_in_words(np.concatenate(returns))
+        return rows, {"constant_sum": total, "judged": f"{said} Each agent is judged by itself."}
+    seats = _seat_rows(rules, runs, {**plan, "draw": total / 2})
+    every = np.concatenate(returns)
+    if not zero_sum and constant_sum(every) is None:
+        return rows, {}  # it was so by chance
+    return seats, {"judged": f"{sum_in_words(every)} Each seat is judged by itself."}
+
+
+def _team_rows(
+    rules: Rules[Any], teams: Mapping[str, Player], plan: Mapping[str, Any]
+) -> list[TeamScore]:
+    rows = evaluate_players(rules, teams, **plan)
+    references = [
+        evaluate_team(rules, Player(team, False), label=name, **plan)
+        for name, team in teams_of(rules).items()
+    ]
+    # Random play stays the last row.
+    rows[-1:-1] = [dataclasses.replace(score, mode="") for score in references]
+    return rows
+
+
+def _seat_rows(
+    rules: Rules[Any], runs: Mapping[str, Run], plan: Mapping[str, Any]
+) -> list[SeatScore]:
+    """Return what each run learned in each seat; several runs are each other's opponents, too."""
+    first = next(iter(runs.values()))
+    learned = [agent for agent in rules.agents if agent not in first.config.opponents]
+    others = {label: run.policies for label, run in runs.items()} if len(runs) > 1 else {}
+    return evaluate_seats(rules, run_players(runs), seats=learned, others=others, **plan)
 
 
 def judge_of(env: str) -> Callable[..., Evaluation] | None:

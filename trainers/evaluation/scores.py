@@ -20,6 +20,7 @@ import pandas as pd
 
 from corral.adapters.seats import random_policy
 from corral.envs.core import Rules
+from corral.envs.episode_stats import EndedEpisodes
 from corral.envs.policy import Policy
 from corral.trainers.evaluation.episodes import bootstrap_ratio, play_episodes
 from corral.trainers.evaluation.players import Player, as_player
@@ -62,19 +63,31 @@ class Evaluation(Sequence[Any]):
         return pd.json_normalize([dataclasses.asdict(row) for row in self.rows])
 
     def write(self, folder: Path) -> dict[str, Path]:
-        """Write results.json, and results.csv where rows are flat, into ``folder`` (made if
-        missing); return their paths by name. Each file is written whole or not at all."""
+        """Write results.json and results.csv, whose columns are those of ``to_dataframe``, into
+        ``folder`` (made if missing); return their paths by name. Each file is written whole or not
+        at all."""
         rows = [dataclasses.asdict(row) for row in self.rows]
         found = {"environment": self.env, **self.details, "versions": self.versions, "rows": rows}
         text = json.dumps(found, indent=2, allow_nan=False, default=_plain)
-        paths = {"results.json": replace_text(folder / "results.json", text + "\n")}
-        if rows and not any(isinstance(value, Mapping) for value in rows[0].values()):
-            table = io.StringIO()
-            writer = csv.DictWriter(table, list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
-            paths["results.csv"] = replace_text(folder / "results.csv", table.getvalue())
-        return paths
+        flat = [_flat(row) for row in rows]
+        table = io.StringIO()
+        columns = dict.fromkeys(name for row in flat for name in row)
+        writer = csv.DictWriter(table, list(columns), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(flat)
+        return {
+            "results.json": replace_text(folder / "results.json", text + "\n"),
+            "results.csv": replace_text(folder / "results.csv", table.getvalue()),
+        }
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row without parts: those of "returns" become "returns.agent_0", ..."""
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        parts = value if isinstance(value, Mapping) else None
+        flat |= {name: value} if parts is None else {f"{name}.{k}": v for k, v in parts.items()}
+    return flat
 
 
 def _plain(value: Any) -> Any:
@@ -111,6 +124,7 @@ def evaluate_team(
     label: str = "team",
     workers: int = 0,
     progress: Progress = lambda what, done, total: None,
+    on_played: Callable[[EndedEpisodes], None] = lambda played: None,
 ) -> TeamScore:
     """Play exactly ``episodes`` episodes of ``rules`` and measure them.
 
@@ -124,6 +138,7 @@ def evaluate_team(
         label: the name of the team in the score.
         workers: processes that step third-party environments; 0: this one. Scores are the same.
         progress: is called with the label, episodes played, and episodes to play.
+        on_played: is called with the episodes.
 
     Raises:
         ValueError: no episodes, no environments, a team that does not fit the agents, or workers
@@ -143,6 +158,7 @@ def evaluate_team(
         workers=workers,
         progress=functools.partial(progress, label),
     )
+    on_played(played)
     team = played.returns.sum(axis=1)
     low, high = bootstrap_ratio(team, np.ones(episodes))
     each = played.returns.mean(axis=0).tolist()
@@ -169,6 +185,7 @@ def evaluate_players(
     seed: int = 0,
     workers: int = 0,
     progress: Progress = lambda what, done, total: None,
+    on_played: Callable[[EndedEpisodes], None] = lambda played: None,
 ) -> list[TeamScore]:
     """Return ``evaluate_team`` for each of ``players``, over the same episodes, in their order.
 
@@ -176,7 +193,7 @@ def evaluate_players(
     """
     named = {label: player for label, player in players.items() if label != "random"}
     plan: dict[str, Any] = {"episodes": episodes, "num_envs": num_envs, "seed": seed}
-    plan |= {"workers": workers, "progress": progress}
+    plan |= {"workers": workers, "progress": progress, "on_played": on_played}
     scores = [evaluate_team(rules, one, label=label, **plan) for label, one in named.items()]
     chance = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
     last = evaluate_team(rules, players.get("random", chance), label="random", **plan)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
 from corral.envs.core import Rules
@@ -13,23 +14,66 @@ from corral.envs.reference import reference_players
 from corral.trainers.evaluation.scores import Evaluation, TeamScore
 from corral.trainers.evaluation.zero_sum import SeatScore
 
-__all__ = ["table_of", "tables"]
+__all__ = ["COLUMNS", "MOST_AGENTS", "returns_by_agent", "table_of", "tables"]
+
+COLUMNS = 80
+"""Columns of a terminal that a table should fit into."""
+
+MOST_AGENTS = 6
+"""With more agents than this, a table says the least, mean and largest of their returns."""
 
 
 def tables(evaluation: Evaluation, rules: Rules[Any]) -> Iterator[Table | str]:
     """Yield tables and sentences that say what ``evaluation`` found: by seat in zero-sum games."""
+    judged = evaluation.details.get("judged")
     if not isinstance(evaluation[0], SeatScore):
-        yield _team_table(evaluation)
+        yield _team_table(evaluation, team="constant_sum" not in evaluation.details)
+        yield _about_episodes(evaluation)
+        yield from [judged] if judged else []
         return
     for seat in dict.fromkeys(score.seat for score in evaluation):
-        yield _seat_table(seat, [score for score in evaluation if score.seat == seat])
+        yield from _seat_tables(seat, [score for score in evaluation if score.seat == seat])
         other = next(agent for agent in rules.agents if agent != seat)
         yield from map(str, reference_players(rules, other)[1].values())
     illegal = sum(score.illegal_actions for score in evaluation)
     yield (
-        f"Mean return, then episodes won/drawn/lost, of {evaluation[0].episodes}. "
-        f"Illegal actions: {illegal}."
+        f"Mean return, then episodes won/drawn/lost, of {evaluation[0].episodes}. Opponents sample "
+        f"their actions. Illegal actions: {illegal}."
     )
+    yield from [judged] if judged else []
+
+
+def _about_episodes(scores: Sequence[TeamScore]) -> str:
+    """Return a sentence on the episodes, and on illegal actions in them."""
+    illegal = [f"{s.policy} {s.illegal_actions}" for s in scores if s.illegal_actions]
+    counts = "; ".join(illegal) or "0"
+    return (
+        f"Means over {scores[0].episodes} episodes of each; the length is in steps. "
+        f"Illegal actions: {counts}."
+    )
+
+
+def returns_by_agent(returns: Sequence[Mapping[str, float]]) -> tuple[list[str], list[list[str]]]:
+    """Return headings and cells of the agents' returns, a line for each of ``returns``: a column
+    for each agent, or the least, mean and largest of many; none for one agent alone."""
+    agents = list(dict.fromkeys(agent for each in returns for agent in each))
+    if len(agents) < 2:
+        return [], [[] for _ in returns]
+    if len(agents) <= MOST_AGENTS:
+        lines = [[f"{each[agent]:.4g}" for agent in agents] if each else [] for each in returns]
+        return agents, [line or [""] * len(agents) for line in lines]
+    return _range_over_agents(returns)
+
+
+def _range_over_agents(
+    returns: Sequence[Mapping[str, float]],
+) -> tuple[list[str], list[list[str]]]:
+    lines = []
+    for each in returns:
+        own = list(each.values())
+        figures = (min(own), sum(own) / len(own), max(own)) if own else ()
+        lines.append([f"{figure:.4g}" for figure in figures] or [""] * 3)
+    return [f"{what}\nagent" for what in ("least", "mean", "largest")], lines
 
 
 def table_of(names: str, numbers: Iterable[str]) -> Table:
@@ -41,20 +85,35 @@ def table_of(names: str, numbers: Iterable[str]) -> Table:
     return table
 
 
-def _team_table(scores: Iterable[TeamScore]) -> Table:
-    headings = ("team return", "95 % interval", "episodes", "length", "illegal")
-    table = table_of("policy", headings)
-    for score in scores:
-        interval = "" if score.low is None else f"{score.low:.4g} to {score.high:.4g}"
-        table.add_row(
-            score.policy,
-            f"{score.return_team:.4g}",
-            interval,
-            str(score.episodes),
-            f"{score.mean_length:.1f}",
-            str(score.illegal_actions),
-        )
+def _team_table(scores: Sequence[TeamScore], *, team: bool) -> Table:
+    """Return a line for each team: its return, if ``team``, and those of its agents."""
+    returns = [score.returns for score in scores]
+    agents = list(returns[0])
+    for headings, lines in (returns_by_agent(returns), _range_over_agents(returns)):
+        team = team or len(agents) < 2
+        before = ["team\nreturn", "95 %\ninterval"] if team else []
+        table = table_of("\npolicy", [*before, *(headings if len(agents) > 1 else ()), "\nlength"])
+        for score, cells in zip(scores, lines, strict=True):
+            interval = "" if score.low is None else f"{score.low:.4g} to {score.high:.4g}"
+            own = [f"{score.return_team:.4g}", interval] if team else []
+            length = f"{score.mean_length:.1f}"
+            table.add_row(score.policy, *own, *(cells if len(agents) > 1 else ()), length)
+        if Console(width=1000).measure(table).maximum <= COLUMNS:
+            break
     return table
+
+
+def _seat_tables(seat: str, scores: Sequence[SeatScore]) -> Iterator[Table]:
+    """Yield tables of a seat: as many opponents side by side as 80 columns hold."""
+    opponents = list(dict.fromkeys(score.opponent for score in scores))
+    while opponents:
+        for count in range(len(opponents), 0, -1):
+            shown = opponents[:count]
+            table = _seat_table(seat, [score for score in scores if score.opponent in shown])
+            if Console(width=1000).measure(table).maximum <= COLUMNS:
+                break
+        opponents = opponents[count:]
+        yield table
 
 
 def _seat_table(seat: str, scores: Sequence[SeatScore]) -> Table:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from corral.adapters.sources import EnvLike, rules_of
-from corral.envs.core import Array, Outcome, Rules, generator
+from corral.envs.core import Array, Outcome, Rules, for_rendering, generator
 from corral.envs.policy import Policy
 from corral.envs.reference import reference_team, team_arguments
 from corral.envs.registry import env_spec, registered_name
@@ -106,6 +106,7 @@ def watch(
         if not Path(out).absolute().parent.is_dir():
             raise ValueError(f"out={out}: there is no folder {Path(out).parent}")
     rules, player, label = _cast(game, policies, env_kwargs, sampled)
+    rules = for_rendering(rules)
     mode = "rgb_array" if text is None else "ansi"
     if mode not in rules.render_modes:
         kind = "pictures" if text is None else "text"

@@ -1,29 +1,43 @@
-"""Judge players of a zero-sum game seat by seat, against reference players in the other seat.
+"""Judge players of a zero-sum game seat by seat, against other players in the other seat.
 
     scores = evaluate_seats(make_rules("tictactoe_v0"), {"mine": team}, episodes=1000)
 
-The rewards of both players of such a game add up to 0: the return of a team says nothing. Each seat
-is judged by itself, since moving first is another task than moving second.
+The rewards of both players of such a game add up to 0, or to another constant: the return of a team
+says nothing. Each seat is judged by itself, since moving first is another task than moving second.
+The registry says it of environments of corral; of others it shows in the episodes that are played.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from corral.envs.core import Rules
+from corral.envs.core import Array, Rules
+from corral.envs.episode_stats import EndedEpisodes
 from corral.envs.policy import Policy
 from corral.envs.reference import reference_players
 from corral.envs.registry import REGISTERED
 from corral.trainers.evaluation.episodes import bootstrap_ratio, play_episodes
-from corral.trainers.evaluation.players import Player, as_player
+from corral.trainers.evaluation.players import Player, as_player, random_policy
 from corral.trainers.evaluation.scores import Progress
 
-__all__ = ["SeatScore", "evaluate_seat", "evaluate_seats", "is_zero_sum"]
+__all__ = [
+    "SeatScore",
+    "constant_sum",
+    "evaluate_seat",
+    "evaluate_seats",
+    "is_constant_sum",
+    "is_zero_sum",
+    "sum_in_words",
+]
+
+SAME = 1e-5
+"""Sums of rewards that differ by less, in units of the largest return, are the same: rewards are
+float32, and there are many in a return."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +51,7 @@ class SeatScore:
     return_seat: float  # mean return of the seat
     low: float | None  # 95 % bootstrap interval of return_seat over episodes
     high: float | None
-    won: float  # share of the episodes with a return above 0
+    won: float  # share of the episodes with a return above that of a draw: 0, or half the sum
     drawn: float
     lost: float
     episodes: int
@@ -50,6 +64,37 @@ def is_zero_sum(rules: Rules[Any]) -> bool:
     """Return whether these are the rules of a zero-sum game of two, as the registry says."""
     spec = REGISTERED.get(rules.name)
     return spec is not None and spec.zero_sum and len(rules.agents) == 2
+
+
+def constant_sum(returns: Array) -> float | None:
+    """Return what the ``returns`` [E, N] of all agents sum to, the same in each of E episodes; None
+    where it is not, or where no agent's own return ever differs: nothing is shared out then."""
+    sums, most = returns.sum(axis=1), max(1e-9, float(np.abs(returns).max()))
+    if np.ptp(sums) > SAME * most or np.ptp(returns, axis=0).max() <= SAME * most:
+        return None
+    middle = float(np.median(sums))
+    return round(middle, 6) + 0.0  # no minus zero
+
+
+def is_constant_sum(rules: Rules[Any], returns: Array) -> bool:
+    """Return whether what all agents earn sums to the same whatever they play: as the registry
+    says, or as mean ``returns`` [U, N] of episodes show."""
+    if is_zero_sum(rules):
+        return True
+    if not len(returns):
+        return False
+    nothing = abs(returns.sum(axis=1)).max() <= SAME * abs(returns).max()  # even in one row
+    return constant_sum(returns) is not None or bool(nothing and returns.any())
+
+
+def sum_in_words(returns: Array) -> str:
+    """Return what the ``returns`` [E, N] of all agents sum to in E episodes, as a sentence."""
+    episodes, agents = returns.shape
+    who = "both agents" if agents == 2 else f"all {agents} agents"
+    total = constant_sum(returns)
+    sums = returns.sum(axis=1)
+    text = f"{sums.min():.4g} to {sums.max():.4g}" if total is None else f"{total:.4g}"
+    return f"The rewards of {who} sum to {text} in all {episodes:,} episodes that were played."
 
 
 def evaluate_seat(
@@ -65,13 +110,16 @@ def evaluate_seat(
     labels: tuple[str, str, str] = ("policy", "", "opponent"),
     workers: int = 0,
     progress: Progress = lambda what, done, total: None,
+    draw: float = 0.0,
+    on_played: Callable[[EndedEpisodes], None] = lambda played: None,
 ) -> SeatScore:
     """Let ``policy`` play ``seat``, and ``opponent`` the other agent, for so many episodes.
 
     The opponent always plays with chance: a reference player that draws among equal moves shows
     more of the game. Seeds are as in ``corral.trainers.evaluation.episodes.play``.
-    ``labels`` name the policy, its mode and the opponent in the score. ``workers`` and ``progress``
-    are as of ``corral.trainers.evaluation.scores.evaluate_team``.
+    ``labels`` name the policy, its mode and the opponent in the score; ``draw`` is the return of
+    both in a draw. ``workers``, ``progress`` and ``on_played`` are as of
+    ``corral.trainers.evaluation.scores.evaluate_team``.
 
     Raises ValueError where the game is not one of two agents, or has no agent ``seat``.
     """
@@ -88,8 +136,10 @@ def evaluate_seat(
         workers=workers,
         progress=functools.partial(progress, f"{labels[0]} as {seat}"),
     )
+    on_played(played)
     i = rules.agents.index(seat)
     returns = played.returns[:, i]
+    apart = SAME * abs(draw)  # 0 where a draw pays 0
     low, high = bootstrap_ratio(returns, np.ones(episodes))
     return SeatScore(
         policy=labels[0],
@@ -99,9 +149,9 @@ def evaluate_seat(
         return_seat=float(returns.mean()),
         low=low,
         high=high,
-        won=float((returns > 0).mean()),
-        drawn=float((returns == 0).mean()),
-        lost=float((returns < 0).mean()),
+        won=float((returns > draw + apart).mean()),
+        drawn=float((abs(returns - draw) <= apart).mean()),
+        lost=float((returns < draw - apart).mean()),
         episodes=episodes,
         mean_length=float(played.lengths.mean()),
         illegal_actions=int(illegal[i]),
@@ -114,30 +164,35 @@ def evaluate_seats(
     players: Mapping[str, Player | Policy | Mapping[str, Policy]],
     *,
     seats: Sequence[str] | None = None,
+    others: Mapping[str, Mapping[str, Policy]] | None = None,
     episodes: int = 100,
     num_envs: int | None = None,
     seed: int = 0,
     workers: int = 0,
     progress: Progress = lambda what, done, total: None,
+    draw: float = 0.0,
+    on_played: Callable[[EndedEpisodes], None] = lambda played: None,
 ) -> list[SeatScore]:
-    """Return ``evaluate_seat`` for each seat, each of ``players``, and each reference opponent.
+    """Return ``evaluate_seat`` for each seat, each of ``players``, and each opponent: reference
+    players and the teams of ``others``, by name.
 
     In every seat the reference players follow as rows of their own. ``seats``: those to judge;
     default: both. Reference players that are out of reach for these rules are left out, see
     ``corral.envs.reference.reference_players``.
     """
     plan: dict[str, Any] = {"episodes": episodes, "num_envs": num_envs, "seed": seed}
-    plan |= {"workers": workers, "progress": progress}
+    plan |= {"workers": workers, "progress": progress, "draw": draw, "on_played": on_played}
     scores = []
     for seat in rules.agents if seats is None else seats:
         other = next(agent for agent in rules.agents if agent != seat)
-        opponents, _ = reference_players(rules, other)
+        opponents = _references(rules, other)
+        opponents |= {name: team[other] for name, team in (others or {}).items()}
         contestants = []
         for label, player in players.items():
             one = as_player(player, rules.agents)
             contestants.append((label, one.mode, one.team[seat], one.deterministic))
-        own, _ = reference_players(rules, seat)
-        contestants += [(name, "", policy, False) for name, policy in own.items()]
+        references = _references(rules, seat)
+        contestants += [(name, "", policy, False) for name, policy in references.items()]
         for label, mode, policy, greedy in contestants:
             for name, opponent in opponents.items():
                 labels = (label, mode, name)
@@ -147,3 +202,8 @@ def evaluate_seats(
                     )
                 )
     return scores
+
+
+def _references(rules: Rules[Any], agent: str) -> dict[str, Policy]:
+    """Return the reference players of ``agent`` that are within reach, random play first."""
+    return reference_players(rules, agent)[0] | {"random": random_policy(rules.action_space(agent))}

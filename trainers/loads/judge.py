@@ -55,9 +55,8 @@ def evaluate_loads(
     Raises what ``replay`` raises, ScaleError where the load exceeds the run's scales, and
     ValueError where its nodes are others or the runs were trained in different games.
     """
-    label, run = next(iter(runs.items()))
-    env_config, rules = run.config.env_config, run.config.env_config.rules()
-    assert isinstance(rules, DfaasRules)
+    run = next(iter(runs.values()))
+    env_config, rules = run.config.env_config, _rules_of(run)
     for other in list(runs.values())[1:]:
         as_trained([run, other], {})
     # The references play by the scales of the run too, unless those are the load's own anyway.
@@ -84,14 +83,20 @@ def evaluate_loads(
         progress=progress,
         **_but_defaults(settings),
     )
+    notes = [seen for run in runs.items() if (seen := seen_rows(*run, load, result.rows))]
     write_report(
         result,
         folder,
+        notes=notes,
         learning=learning_curves(runs),
-        levels=_levels(rules),
-        pictures=team_pictures(rules, run.policies, label=label),
+        levels=_levels(runs),
+        pictures=[
+            picture
+            for label, run in runs.items()
+            for picture in team_pictures(_rules_of(run), run.policies, label=label)
+        ],
     )
-    return evaluation_of(result)
+    return evaluation_of(result, notes)
 
 
 def _require_fit(run: Run, rules: DfaasRules, other: DfaasRules) -> None:
@@ -158,6 +163,13 @@ def _but_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
 # --- Learning curves -----------------------------------------------------------------------------
 
 
+def _rules_of(run: Run) -> DfaasRules:
+    """Return the rules that a run of dfaas_v0 was trained in."""
+    rules = run.config.env_config.rules()
+    assert isinstance(rules, DfaasRules)
+    return rules
+
+
 def learning_curves(runs: Mapping[str, Run]) -> list[LearningCurve]:
     """Return the teams' returns over training, where episodes ended in more than one update."""
     curves = []
@@ -173,8 +185,12 @@ def learning_curves(runs: Mapping[str, Run]) -> list[LearningCurve]:
     return curves
 
 
-def _levels(rules: DfaasRules) -> dict[str, float]:
-    """Return what some reference policies earn per episode of the training, beside the curves."""
+def _levels(runs: Mapping[str, Run]) -> dict[str, float]:
+    """Return what some reference policies earn per episode of the training, beside the curves;
+    nothing where the runs were trained in episodes that differ."""
+    rules, *others = map(_rules_of, runs.values())
+    if any(other.identity != rules.identity for other in others):
+        return {}
     teams = {amount: Player(baseline_team(amount, rules)) for amount in CURVE_LEVELS}
     scores = evaluate_players(rules, teams, episodes=64, seed=0)
     return {score.policy: score.return_team for score in scores}

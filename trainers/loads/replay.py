@@ -80,6 +80,11 @@ class Replay:
     seed: int = 0
     teams: dict[str, TeamNote] = field(default_factory=dict)  # by policy; not the references
 
+    @property
+    def optimum_is_partial(self) -> bool:
+        """Whether there is an optimum, and not of all windows."""
+        return 0 < len(self.optimum_windows) < self.windows + bool(self.remainder)
+
 
 def replay(
     trace: str | Path | Trace,
@@ -104,8 +109,9 @@ def replay(
         rows: (low, high), the rows to play; default: all.
         window: steps of a window; default: a day, or 288 where the trace's clock has none.
         seed: of policies that draw their actions, and of route "two".
-        optimum_windows: how many windows, evenly spread, get a linear program where the optimum
-            has no closed form (0: none). The closed form is computed for all.
+        optimum_windows: how many windows get a linear program where the optimum has no closed form
+            (0: none): all of them, or so many whole ones, evenly spread. The closed form is
+            computed for all.
         settings: further arguments of dfaas_v0.
 
     Returns of all policies are in units of the replay's load_scale, whatever scale a team was
@@ -126,7 +132,7 @@ def replay(
     base = DfaasRules(load, **section, route=route)  # fails early, whatever the policies
     section["max_cycles"] = length
     plans = {label: _plan(label, entry, base, section) for label, entry in named.items()}
-    windows: dict[str, tuple[EndedEpisodes, Array]] = {}
+    windows: dict[str, tuple[EndedEpisodes, float]] = {}
     series: dict[str, Series] = {}
     teams: dict[str, TeamNote] = {}
     for label, (arguments, player) in plans.items():
@@ -145,8 +151,7 @@ def replay(
                 )
         except ActionError as error:
             raise type(error)(f"policy {label}: {error}") from error
-        returns = played.returns.sum(axis=1) * (rules.load_scale / base.load_scale)
-        windows[label], series[label] = (played, returns), course
+        windows[label], series[label] = (played, rules.load_scale / base.load_scale), course
     best = best_of(base, length, optimum_windows, progress)
     whole = (high - low) // length
     scores = [

@@ -16,7 +16,13 @@ from corral.trainers.loads.plots import node_chart, policy_chart
 from corral.trainers.loads.policy_picture import Picture
 from corral.trainers.loads.replay import Replay, binned
 from corral.trainers.loads.scores import Score
-from corral.trainers.loads.text import describe, ordered
+from corral.trainers.loads.text import (
+    beside_optimum,
+    describe,
+    optimum_part,
+    ordered,
+    returns_table,
+)
 from corral.trainers.report.page import learning_section, note, page
 from corral.trainers.report.plots import Bar, LearningCurve, bar_chart
 from corral.trainers.report.svg import cut
@@ -39,6 +45,7 @@ def write_report(
     learning: Sequence[LearningCurve] = (),
     levels: Mapping[str, float] | None = None,
     pictures: Sequence[Picture] = (),
+    notes: Sequence[str] = (),
 ) -> dict[str, Path]:
     """Write the three files into ``folder`` (made if missing); return their paths by name.
 
@@ -49,13 +56,14 @@ def write_report(
         levels: returns to compare the curves with, by name (random, local, ...), in the units of
             the curves: per episode as the runs played it, not per window of the replay.
         pictures: what the teams have learned, as ``corral.trainers.loads.policy_picture`` draws it.
+        notes: sentences on what was played, besides those of ``describe``.
     """
-    text = _page(replay, learning, levels or {}, pictures)
+    text = _page(replay, learning, levels or {}, pictures, notes)
     path = replace_text(folder / "report.html", text)
-    return {"report.html": path, **evaluation_of(replay).write(folder)}
+    return {"report.html": path, **evaluation_of(replay, notes).write(folder)}
 
 
-def evaluation_of(replay: Replay) -> Evaluation:
+def evaluation_of(replay: Replay, notes: Sequence[str] = ()) -> Evaluation:
     """Return the scores of a replay, from the least cost to the largest, as an Evaluation."""
     return Evaluation(
         "dfaas_v0",
@@ -70,8 +78,13 @@ def evaluation_of(replay: Replay) -> Evaluation:
             "window": replay.window,
             "windows": replay.windows,
             "remainder": replay.remainder,
-            "optimum": {"method": replay.optimum_method, "windows": list(replay.optimum_windows)},
+            "optimum": {
+                "method": replay.optimum_method,
+                "windows": list(replay.optimum_windows),
+                "all_windows": bool(replay.optimum_windows) and not replay.optimum_is_partial,
+            },
             "teams": {label: dataclasses.asdict(team) for label, team in replay.teams.items()},
+            "notes": list(notes),
         },
         replay=replay,
     )
@@ -85,24 +98,30 @@ def _page(
     learning: Sequence[LearningCurve],
     levels: Mapping[str, float],
     pictures: Sequence[Picture],
+    notes: Sequence[str],
 ) -> str:
     scores = ordered(replay.scores)
     learned = learning_section(learning, levels, LEARNING) + _learned(replay, pictures)
     body = f"""<h2>What each policy served and lost</h2>
-{_table_html(scores, replay)}
-{_bars(scores)}
+{_table_html(_of_all_windows(scores, replay), replay)}
+{_bars(_of_all_windows(scores, replay))}
+{_optimum_html(replay)}<h2>Return per whole window</h2>
+{_returns_html(replay)}
 {learned}<h2>Load and loss over time</h2>
 {_course(replay)}
 <h2>How to read this</h2>
 <p>A policy is <em>amount/route</em>: how much a node forwards, and how that is split over its
 neighbours. <b>Served</b>, <b>lost</b> and <b>forwarded</b> are shares of all arrivals; requests
 that still wait at a window's end are neither served nor lost. Forwarded counts what was offered,
-also what was refused; the optimum's counts what was accepted, for it offers nothing in vain.
+also what was refused; the optimum's counts what was accepted, for it offers nothing in vain, and
+its served counts what waits at a window's end.
 <b>Waiting</b> is the mean number of requests that a node holds from one step to the next;
 <b>cost</b> is lost + forward_cost * forwarded + wait_cost * waiting, as a share of the arrivals.
-<b>Of optimum</b> is what a policy gains (arrivals minus cost) over what the optimum gains.</p>
+<b>Of optimum</b> is what a policy gains (arrivals minus cost) over what the optimum gains, in the
+windows that the optimum covers.</p>
 {_glossary()}"""
-    return page(f"Replay of {replay.trace.name}", describe(replay), body, versions())
+    said = [*describe(replay), *notes]
+    return page(f"Replay of {replay.trace.name}", said, body, versions())
 
 
 def _glossary() -> str:
@@ -130,17 +149,49 @@ def _table_html(scores: list[Score], replay: Replay) -> str:
             percent(s.forwarded),
             f"{s.mean_waiting:.2f}",
             percent(s.cost) + interval(s.cost_low, s.cost_high),
-            percent(s.share_of_optimum),
+            *([] if replay.optimum_is_partial else [percent(s.share_of_optimum)]),
             *([str(s.illegal_actions)] if illegal else []),
         ]
         row_class = "optimum" if s.policy == "optimum" else "team" if s.mode else ""
         kind = f" class='{row_class}'" if row_class else ""
         rows.append(f"<tr{kind}>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
     heads = ["policy", *(["play"] if modes else []), "served %", "lost %", "forwarded %"]
-    heads += ["waiting", "cost %", "of optimum %", *(["illegal"] if illegal else [])]
+    heads += ["waiting", "cost %", *([] if replay.optimum_is_partial else ["of optimum %"])]
+    heads += ["illegal"] if illegal else []
     head = "".join(f"<th>{name}</th>" for name in heads)
     table = "<table class='teams'>" if modes else "<table>"
     return f"<div class='wide'>{table}<tr>{head}</tr>{''.join(rows)}</table></div>"
+
+
+def _of_all_windows(scores: list[Score], replay: Replay) -> list[Score]:
+    """Return the scores over all windows: without the optimum, where it covers some of them."""
+    return [s for s in scores if not (replay.optimum_is_partial and s.policy == "optimum")]
+
+
+def _optimum_html(replay: Replay) -> str:
+    """Return policies beside an optimum that covers some of the windows, in these; else nothing."""
+    if not replay.optimum_is_partial:
+        return ""
+    rows = []
+    for s in beside_optimum(replay):
+        assert s.cost_in_optimum_windows is not None
+        assert s.share_of_optimum is not None
+        kind = " class='optimum'" if s.policy == "optimum" else ""
+        shares = (s.cost_in_optimum_windows, s.share_of_optimum)
+        cells = (s.policy, *(f"{100 * share:.2f}" for share in shares))
+        rows.append(f"<tr{kind}>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)}</tr>")
+    head = "<tr><th>policy</th><th>cost %</th><th>of optimum %</th></tr>"
+    return f"""<h2>Beside the optimum, in {optimum_part(replay)}</h2>
+<table>{head}{"".join(rows)}</table>
+"""
+
+
+def _returns_html(replay: Replay) -> str:
+    headings, lines = returns_table(replay)
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in ("policy", *headings))
+    rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in line) for line in lines]
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return f"<div class='wide'><table><tr>{head}</tr>{body}</table></div>"
 
 
 def _bars(scores: list[Score]) -> str:
@@ -166,8 +217,8 @@ def _learned(replay: Replay, pictures: Sequence[Picture]) -> str:
     agents = {f"node_{i}" for i in _worst_nodes(replay)}
     text = (
         "How many requests a node forwards, greedily, at each load and capacity; queue and "
-        "neighbours stand at their means over the replay. Below the dashed line a node has more "
-        "arrivals than it can serve."
+        "neighbours stand at their means over the rows that it was trained on. Below the dashed "
+        "line a node has more arrivals than it can serve."
     )
     parts = ["<h2>What was learned</h2>", note(text), *_about_nodes(replay)]
     for label in dict.fromkeys(picture.policy for picture in pictures):
@@ -181,7 +232,7 @@ def _drawn(replay: Replay) -> list[str]:
     scores = [score for score in ordered(replay.scores) if score.policy != "optimum"]
     teams = [score.policy for score in scores if score.mode]
     references = [score.policy for score in scores if not score.mode]
-    local = [policy for policy in references if policy.startswith("local/")]
+    local = [policy for policy in references if policy.partition("/")[0] == "local"]
     return list(dict.fromkeys(teams[:1] + references[:1] + local[:1]))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ class Score:
     return_team: float | None = None  # mean over whole windows of the sum of all agents' rewards
     low: float | None = None  # 95 % bootstrap interval of return_team over whole windows
     high: float | None = None
+    returns: dict[str, float] = field(default_factory=dict)  # of each agent; empty: the optimum's
     episodes: int  # windows played
     illegal_actions: int
     served: float
@@ -38,7 +39,10 @@ class Score:
     cost: float  # lost + forward_cost * forwarded + wait_cost * waiting
     cost_low: float | None = None
     cost_high: float | None = None
-    share_of_optimum: float | None  # (arrivals - cost) of the policy over that of the optimum
+    share_of_optimum: float | None
+    """(arrivals - cost) of the policy over that of the optimum, in the windows that this covers."""
+    cost_in_optimum_windows: float | None = None
+    """``cost`` in the windows that the optimum covers, in shares of their arrivals."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +71,14 @@ def best_of(rules: DfaasRules, window: int, sampled: int, progress: Progress) ->
     costs = {"forward_cost": rules.forward_cost, "wait_cost": rules.wait_cost}
     starts = range(0, len(section), window)
     windows, method = list(range(len(starts))), "closed form"
+    if not (sampled or has_closed_form(**limits)):
+        return Best([], "none was asked for", np.zeros(0), [], 0)
     if not has_closed_form(**limits):
-        whole = max(1, len(section) // window)
-        spread = np.linspace(0, whole - 1, min(sampled, whole))
-        windows, method = sorted(set(spread.round().astype(int).tolist())), "linear program"
+        method = "linear program"
+        if sampled < len(starts):  # whole ones; a shorter last one weighs less than they do
+            whole = max(1, len(section) // window)
+            spread = np.linspace(0, whole - 1, min(sampled, whole))
+            windows = sorted(set(spread.round().astype(int).tolist()))
     parts = [slice(starts[k], min(starts[k] + window, len(section))) for k in windows]
     optima = []
     for done, part in enumerate(parts):
@@ -89,13 +97,15 @@ def score_of(
     policy: str,
     mode: str,
     played: EndedEpisodes,
-    returns: Array,
+    scale: float,
     rules: DfaasRules,
     best: Best,
     whole: int,
 ) -> Score:
     """Return a policy's row, of the windows ``played``, W of them: shares and their intervals over
-    all, the team's ``returns`` [W] over the first ``whole`` ones."""
+    all, returns over the first ``whole`` ones, in units of ``scale`` times those played."""
+    returns = played.returns.sum(axis=1) * scale  # [W] of the team
+    each = played.returns[:whole].mean(axis=0) * scale
     sums = {key: values.sum(axis=1) for key, values in played.infos.items()}  # int64 [W] requests
     load, served = sums["arrivals"], sums["served_local"] + sums["served_remote"]
     # A request that waits for two steps counts twice.
@@ -109,6 +119,7 @@ def score_of(
         return_team=float(returns[:whole].mean()),
         low=return_range.low,
         high=return_range.high,
+        returns=dict(zip(played.agents, each.tolist(), strict=True)),
         episodes=len(load),
         illegal_actions=int(sums["illegal_actions"].sum()),
         served=int(served.sum()) / every,
@@ -121,6 +132,11 @@ def score_of(
         cost_low=cost_range.low,
         cost_high=cost_range.high,
         share_of_optimum=_share(load[best.windows], cost[best.windows], best),
+        cost_in_optimum_windows=(
+            float(cost[best.windows].sum()) / max(1.0, float(best.arrivals.sum()))
+            if best.optima
+            else None
+        ),
     )
 
 
@@ -144,4 +160,5 @@ def optimum_score(best: Best) -> Score:
         mean_waiting=best.sum("waiting") / best.node_steps,
         cost=best.sum("cost") / load,
         share_of_optimum=1.0,
+        cost_in_optimum_windows=best.sum("cost") / load,
     )

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 from rich.table import Table
 
 from corral.envs.dfaas_v0 import DfaasRules
-from corral.trainers.evaluation.tables import table_of
+from corral.envs.dfaas_v0.optimum import reached_by
+from corral.trainers.evaluation.tables import returns_by_agent, table_of
 from corral.trainers.loads.replay import OWN, Replay
 from corral.trainers.loads.scores import Score
 
-__all__ = ["counted", "describe", "ordered", "score_table"]
+__all__ = [
+    "beside_optimum",
+    "counted",
+    "describe",
+    "optimum_part",
+    "ordered",
+    "returns_table",
+    "score_tables",
+]
 
 FEW_WINDOWS = 10
 """With fewer windows than this, a bootstrap interval is called rough."""
@@ -98,20 +108,34 @@ def _about_optimum(replay: Replay) -> str:
     if not replay.optimum_windows:
         return f"No optimum: {replay.optimum_method}."
     if replay.optimum_method == "closed form":
-        exact = replay.unit == 1 and replay.settings.get("second_offer", True)
-        reach = "overflow reaches it" if exact else "a bound, which no policy need reach"
+        best = reached_by(
+            unit=replay.unit,
+            second_offer=replay.settings.get("second_offer", True),
+            forward_cost=replay.settings.get("forward_cost", 0.0),
+        )
+        reach = "a bound, which no policy need reach" if best is None else f"{best} reaches it"
         return f"Optimum: closed form, over all windows; {reach}."
-    count = len(replay.optimum_windows)
-    places = ", ".join(str(k + 1) for k in replay.optimum_windows)
-    which = (
-        "all whole windows"
-        if count == replay.windows
-        else f"{counted(count, 'window')} of {replay.windows} (number {places})"
-    )
+    queue = bool(replay.settings.get("queue"))
+    waits = ", and what waits at a window's end as served" if queue else ""
+    which = "all windows"
+    if replay.optimum_is_partial:
+        which = f"{optimum_part(replay)}. It and the shares of it are over {these(replay)} alone"
     return (
-        f"Optimum: {replay.optimum_method} over {which}; its row, and the shares of it, are over "
-        "these alone. It knows the future: a bound, no policy."
+        f"Optimum: {replay.optimum_method} over {which}. It knows the future: a bound, no policy. "
+        f"Its row counts accepted forwards alone{waits}."
     )
+
+
+def optimum_part(replay: Replay) -> str:
+    """Return which windows the optimum covers, where these are not all: "1 window of 2, ..."."""
+    places = ", ".join(str(k + 1) for k in replay.optimum_windows)
+    every = replay.windows + bool(replay.remainder)
+    count = counted(len(replay.optimum_windows), "window")
+    return f"{count} of {every} (number {places})"
+
+
+def these(replay: Replay) -> str:
+    return "this window" if len(replay.optimum_windows) == 1 else "these windows"
 
 
 def counted(number: int, what: str) -> str:
@@ -122,14 +146,40 @@ def counted(number: int, what: str) -> str:
 # --- The terminal --------------------------------------------------------------------------------
 
 
-def score_table(result: Replay) -> Table:
-    """Return the table of a replay, for 80 columns; with costs, they are the main figure."""
+def score_tables(result: Replay) -> Iterator[Table]:
+    """Yield the tables of a replay, for 80 columns."""
+    yield _score_table(result)
+    if result.optimum_is_partial:
+        yield _optimum_table(result)
+    headings, lines = returns_table(result)
+    table = table_of("return per whole window", headings)
+    for line in lines:
+        table.add_row(*line)
+    yield table
+
+
+def returns_table(result: Replay) -> tuple[list[str], list[list[str]]]:
+    """Return headings and lines of what policies earned per whole window: team and agents."""
+    scores = [score for score in ordered(result.scores) if score.policy != "optimum"]
+    headings, cells = returns_by_agent([score.returns for score in scores])
+    teams = [f"{score.return_team:.4g}" for score in scores]
+    lines = [[s.policy, team, *own] for s, team, own in zip(scores, teams, cells, strict=True)]
+    return ["team", *(heading.replace("\n", " ") for heading in headings)], lines
+
+
+def _score_table(result: Replay) -> Table:
+    """Return what policies served and lost over all windows; with costs, these are the main figure.
+    The optimum has a row where it covers all windows, too."""
     costs = bool(result.settings.get("forward_cost") or result.settings.get("wait_cost"))
     main_figure = "cost" if costs else "served"
     headings = ["served\n%"] * costs + [f"{main_figure}\n%", "95 %\ninterval", "lost\n%"]
-    table = table_of("\npolicy", [*headings, "forw.\n%", "wait-\ning", "of\nopt. %"])
+    headings += ["forw.\n%", "wait-\ning"]
+    partial = result.optimum_is_partial
+    table = table_of("\npolicy", headings if partial else [*headings, "of\nopt. %"])
     for score in ordered(result.scores):
         if score.policy == "optimum":
+            if partial:
+                continue
             table.add_section()
         low, high = getattr(score, f"{main_figure}_low"), getattr(score, f"{main_figure}_high")
         cells = [
@@ -138,12 +188,36 @@ def score_table(result: Replay) -> Table:
             f"{100 * score.lost:.2f}",
             f"{100 * score.forwarded:.2f}",
             f"{score.mean_waiting:.2f}",
-            "" if score.share_of_optimum is None else f"{100 * score.share_of_optimum:.2f}",
         ]
+        if not partial:
+            cells.append(_percent(score.share_of_optimum))
         if costs:
             cells.insert(0, f"{100 * score.served:.2f}")
-        label, some = score.policy, len(result.optimum_windows)
-        if label == "optimum" and some < result.windows:
-            label = f"optimum, {some} of {result.windows}"
-        table.add_row(label, *cells)
+        table.add_row(score.policy, *cells)
     return table
+
+
+def _optimum_table(result: Replay) -> Table:
+    """Return policies beside the optimum, in the windows that it covers."""
+    heading = f"in {optimum_part(result)}"
+    table = table_of(heading, ["cost %", "of opt. %"])
+    for score in beside_optimum(result):
+        if score.policy == "optimum":
+            table.add_section()
+        cells = _percent(score.cost_in_optimum_windows), _percent(score.share_of_optimum)
+        table.add_row(score.policy, *cells)
+    return table
+
+
+def beside_optimum(result: Replay) -> list[Score]:
+    """Return all scores by their cost in the windows that the optimum covers; it stands last."""
+
+    def cost(score: Score) -> float:
+        assert score.cost_in_optimum_windows is not None  # there is an optimum
+        return score.cost_in_optimum_windows
+
+    return sorted(result.scores, key=lambda score: (score.policy == "optimum", cost(score)))
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.2f}"

@@ -24,6 +24,7 @@ __all__ = [
     "ValueNorm",
     "device_of",
     "load_moments",
+    "require_device",
     "unroll",
 ]
 
@@ -114,13 +115,20 @@ def load_moments(
 
 def device_of(name: str, groups: Sequence[AgentGroup]) -> torch.device:
     """Return the device called ``name``; "auto" takes CUDA for images alone, since small networks
-    are faster on the CPU."""
-    if name == "auto":
-        pictures = any(group.layout.images for group in groups)
-        name = "cuda" if pictures and torch.cuda.is_available() else "cpu"
+    are faster on the CPU. Where CUDA is missing it is the CPU: a team that was trained elsewhere
+    can be played; to learn, ``require_device`` comes first."""
+    pictures = any(group.layout.images for group in groups)
+    wanted = name == "cuda" or (name == "auto" and pictures)
+    return torch.device("cuda" if wanted and torch.cuda.is_available() else "cpu")
+
+
+def require_device(name: str) -> None:
+    """Raise ValueError where ``name`` is "cuda" and torch finds none."""
     if name == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device='cuda': torch finds no CUDA device here; give 'cpu' or 'auto'")
-    return torch.device(name)
+        raise ValueError(
+            f"device='cuda': torch {torch.__version__} finds no CUDA device here; give 'cpu' or "
+            "'auto'"
+        )
 
 
 class ValueNorm(nn.Module):

@@ -31,7 +31,13 @@ from corral.errors import CheckpointError, NonFiniteError
 from corral.trainers.base import Episode, Update
 from corral.trainers.on_policy import critic, maths, saving
 from corral.trainers.on_policy.buffer import GroupBuffer, RolloutBuffer, make_groups
-from corral.trainers.on_policy.learner import HiddenState, Learner, Sequences, device_of
+from corral.trainers.on_policy.learner import (
+    HiddenState,
+    Learner,
+    Sequences,
+    device_of,
+    require_device,
+)
 from corral.trainers.on_policy.minibatches import Metrics, Minibatches
 from corral.trainers.on_policy.players import LearnedPlayer, OpponentPlayer, Opponents
 from corral.trainers.on_policy.records import (
@@ -122,11 +128,16 @@ class OnPolicyTrainer:
             found[agent] = actor_policy(learner, learner.group, agent)
         return {agent: found[agent] for agent in self.rules.agents}
 
+    def check(self) -> None:
+        """Raise ValueError where the device to learn on is not there."""
+        require_device(self.settings.device)
+
     def learn(self, steps: int | None = None) -> Iterator[Update]:
         """Yield updates as long as whole rollouts fit into ``steps``, at least one.
 
         Default: those that it was made for, over which settings are annealed.
         """
+        self.check()
         per_rollout = self.settings.num_envs * self.settings.n_steps
         last = max(1, (self.steps if steps is None else steps) // per_rollout) * per_rollout
         self.begin()

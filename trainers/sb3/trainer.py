@@ -34,6 +34,7 @@ from corral.envs.shells import ParallelShell
 from corral.errors import CheckpointError
 from corral.trainers.base import Content, Episode, Update
 from corral.trainers.on_policy import saving
+from corral.trainers.on_policy.learner import require_device
 from corral.trainers.on_policy.saving import checkpoint_of, load_policy, policy_arrays
 from corral.trainers.policies import NetworkPolicy, sb3_policy
 from corral.trainers.rng import GlobalGenerators
@@ -74,6 +75,7 @@ class SB3PPO:
 
     name: ClassVar[str] = "sb3_ppo"
     Settings = SB3Settings
+    plays_turns: ClassVar[bool] = False
     algorithm: ClassVar[type] = PPO
     policy_class: ClassVar[type] = MaskedPolicy
 
@@ -145,11 +147,16 @@ class SB3PPO:
 
     # --- Training --------------------------------------------------------------------------------
 
+    def check(self) -> None:
+        """Raise ValueError where the device is not there: Stable-Baselines3 would take the CPU."""
+        require_device(self.settings.device)
+
     def learn(self, steps: int | None = None) -> Iterator[Update]:
         """Rollouts and updates as long as whole rollouts fit into ``steps``, at least one.
 
         Default: those that it was made for, over which the learning rate is annealed.
         """
+        self.check()
         per_rollout = self.settings.num_envs * self.settings.n_steps
         last = max(1, (self.steps if steps is None else steps) // per_rollout) * per_rollout
         obs = self._begin()

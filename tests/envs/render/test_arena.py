@@ -173,7 +173,7 @@ o o E . . .
 . . . . . .
 . . . . . B
 . . . . . .
-E explorer  B blocker  o visited  . not visited: 9 of 30
+E explorer  B blocker  o visited: 9 of 30  . not visited
 so far: explorer 9.0 (+1), blocker -0.9 (-0.1)"""
     )
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from corral.data import load_trace
-from corral.trainers.evaluation.scores import Evaluation, evaluate_players
+from corral.trainers.evaluation.scores import Evaluation, TeamScore, evaluate_players
+from corral.trainers.evaluation.tables import tables
 from corral.trainers.loads.replay import replay
 from corral.trainers.loads.report import evaluation_of
 from support.steady_rules import SteadyRules
@@ -34,9 +37,12 @@ def test_a_table_has_a_column_for_each_agent_and_info(steady: Evaluation) -> Non
     assert line["return_team"] == 8.0
 
 
-def test_rows_with_parts_are_written_as_json_alone(steady: Evaluation, tmp_path: Path) -> None:
+def test_parts_of_rows_are_columns_of_the_csv(steady: Evaluation, tmp_path: Path) -> None:
     paths = steady.write(tmp_path / "new")
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["results.json"] == list(paths)
+    with paths["results.csv"].open(newline="") as file:
+        (line,) = csv.DictReader(file)
+    assert set(line) == set(steady.to_dataframe().columns)
+    assert (line["policy"], line["returns.agent_0"]) == ("random", "4.0")
     kept = json.loads(paths["results.json"].read_text())
     assert list(kept) == ["environment", "versions", "rows"]
     assert (kept["environment"], kept["versions"]) == ("steady_v0", {"corral": "1"})
@@ -58,4 +64,50 @@ def test_a_replay_hangs_on_its_evaluation(tmp_path: Path) -> None:
         table = list(csv.DictReader(file))
     assert [line["policy"] for line in table] == ["overflow", "local", "optimum"]
     assert float(table[1]["lost"]) == found[1].lost
-    assert table[2]["return_team"] == ""
+    assert table[2]["return_team"] == table[2]["returns.node_0"] == ""
+    for row, line in zip(found[:2], table, strict=False):
+        assert float(line["returns.node_0"]) == row.returns["node_0"]
+        assert sum(row.returns.values()) == pytest.approx(row.return_team)
+
+
+# --- In the terminal -----------------------------------------------------------------------------
+
+
+def table_text(scores: list[TeamScore]) -> str:
+    console = Console(width=80, record=True, file=io.StringIO())
+    for part in tables(Evaluation("mine_v0", scores), SteadyRules()):
+        console.print(part)
+    text = console.export_text()
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+    return text
+
+
+def score(agents: int, **changes: Any) -> TeamScore:
+    returns = {f"agent_{i}": float(i) for i in range(agents)}
+    figures: dict[str, Any] = {"policy": "mappo, greedy", "mode": "greedy", "illegal_actions": 0}
+    figures |= {"return_team": sum(returns.values()), "low": 1.0, "high": 9.5, "returns": returns}
+    figures |= {"episodes": 20, "mean_length": 4.0, "kpis": {}}
+    return TeamScore(**{**figures, **changes})
+
+
+def test_a_table_tells_the_agents_apart() -> None:
+    few = table_text([score(3), score(3, policy="random", illegal_actions=7)])
+    heads = next(line for line in few.splitlines() if "agent_0" in line)
+    assert heads.split()[-4:] == ["agent_0", "agent_1", "agent_2", "length"]
+    row = next(line for line in few.splitlines() if "mappo" in line)
+    assert row.split() == ["mappo,", "greedy", "3", "1", "to", "9.5", "0", "1", "2", "4.0"]
+    assert "Means over 20 episodes" in few
+    assert "Illegal actions: random 7." in " ".join(few.split())
+
+
+def test_of_many_agents_a_table_says_least_mean_and_largest() -> None:
+    for agents, long in ((9, "mappo, greedy"), (6, "a_run_with_a_name, sampled")):
+        many = table_text([score(agents, policy=long)])
+        row = next(line for line in many.splitlines() if long in line)
+        figures = ["0", f"{(agents - 1) / 2:g}", str(agents - 1), "4.0"]
+        assert row.split()[-4:] == figures
+        assert "agent_3" not in many
+
+
+def test_one_agent_is_its_team() -> None:
+    assert "agent" not in table_text([score(1)])

@@ -19,9 +19,11 @@ from typer.testing import CliRunner
 
 import corral
 from corral.cli.app import app
+from corral.data import Trace
 from corral.envs import make, make_rules
 from corral.envs.arena_v0 import ArenaRules
 from corral.envs.core import generator
+from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.policy import RandomPolicy
 from corral.envs.reference import reference_team
 from corral.envs.render.window import Window
@@ -32,6 +34,7 @@ from corral.trainers.evaluation.video import gif, shrunk, write_video
 from corral.trainers.evaluation.watch import watch
 from support.command import run as command
 from support.loads import small_trace
+from support.runs import small_run
 from support.turn_rules import MortalRules, PileRules
 
 SMALL: dict[str, Any] = {"width": 4, "height": 3, "max_cycles": 6}
@@ -373,3 +376,55 @@ def test_watching_needs_no_torch() -> None:
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+# --- Pictures say what happened ------------------------------------------------------------------
+
+
+def overloaded() -> Trace:
+    """a has 9 requests and serves 5; b takes 3 of the 4 that it forwards, and one is lost."""
+    loads = np.array([[9, 2]] * 4), np.array([[5, 5]] * 4)
+    return Trace(("a", "b"), *loads, np.arange(4), name="overloaded")
+
+
+def test_text_shows_who_served_what_was_forwarded(tmp_path: Path) -> None:
+    shown: list[str] = []
+    watch("dfaas_v0", policies="overflow", text=shown.append, steps=1, trace=overloaded())
+    assert "-> node_1 3, no room for 1" in shown[1]
+    run = small_run(tmp_path / "run", updates=1)  # training keeps no record of who served whom
+    watched: list[str] = []
+    watch(run, text=watched.append, policies="overflow", steps=12)
+    sent = [line for step in watched for line in step.splitlines() if "->" in line]
+    assert any("-> node_" in line for line in sent)
+
+
+def test_a_clip_draws_the_arrows_of_its_legend(tmp_path: Path) -> None:
+    watch("dfaas_v0", policies="overflow", out=tmp_path / "c.gif", steps=2, trace=overloaded())
+    env = make("dfaas_v0", render_mode="rgb_array", trace=overloaded())
+    env.reset(seed=0)
+    env.step({"node_0": 4, "node_1": 0})
+    frames, picture = frames_of(tmp_path / "c.gif"), shrunk(env.render(), 480)
+    assert np.abs(frames[1] - picture).mean() < 1
+    rules = DfaasRules(overloaded())  # which keep no record: no arrow, and none in the legend
+    state = rules.start([generator(0, "env")])
+    outcome = rules.step(state, np.array([[4, 0]]))
+    bare = rules.render(outcome.state, outcome.info, "rgb_array")
+    assert np.abs(shrunk(bare, 480).astype(int) - picture).mean() > 0.2
+    text = rules.render(outcome.state, outcome.info, "ansi")
+    assert "-> sent 4" in text
+    assert "no room" not in text
+
+
+def test_the_command_adds_up_no_returns_that_cancel() -> None:
+    printed = within("watch", "rps_v0", "--policies", "random", "--ansi", "--steps", "3")
+    said = printed.splitlines()[-1]
+    assert said.startswith("rps_v0, random: 3 steps, not over, returns: player_0 ")
+    assert "team" not in said
+    many = within(
+        *("watch", "dfaas_v0", "--policies", "local", "--ansi", "--steps", "1", "--trace", "edge8"),
+        *("--capacity", "0", "--load-scale", "200"),
+    )
+    said = many.splitlines()[-1]
+    assert said.startswith("dfaas_v0, local: 1 step, not over, team return -0.")
+    assert "8 agents: " in said
+    assert "node_3" not in said

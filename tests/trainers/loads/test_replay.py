@@ -12,7 +12,8 @@ from corral.envs.dfaas_v0 import ROUTES, DfaasRules
 from corral.envs.dfaas_v0.baselines import AMOUNTS, PAIRS, baseline_team
 from corral.envs.policy import Decision
 from corral.errors import ScaleError, TraceError, UnknownNameError
-from corral.trainers.loads.replay import play_windows, replay
+from corral.trainers.loads.replay import Replay, play_windows, replay
+from corral.trainers.loads.text import describe, ordered, score_tables
 
 HARD: dict[str, Any] = {
     "second_offer": False,
@@ -211,3 +212,67 @@ def test_a_trace_without_capacity_asks_for_one() -> None:
     with pytest.raises(TraceError, match="pass capacity="):
         replay(bare, ["local"])
     assert replay(bare, ["local"], capacity="1.25x").trace.capacity is not None
+
+
+# --- What is said of the optimum -----------------------------------------------------------------
+
+
+def said_of_optimum(result: Replay) -> str:
+    return next(line for line in describe(result) if line.startswith("Optimum:"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "reaches"),
+    [
+        ({}, "overflow"),
+        ({"wait_cost": 2.0, "reward": "team"}, "overflow"),  # nothing waits without a queue
+        ({"forward_cost": 0.5}, None),  # overflow pays for what is refused
+        ({"forward_cost": 2.0}, "local"),
+        ({"forward_cost": 1.0, "max_level": 3, "second_offer": False}, "local"),
+        ({"max_level": 3}, None),
+        ({"second_offer": False}, None),
+    ],
+)
+def test_who_reaches_the_closed_form_is_said_where_it_is_so(
+    settings: dict[str, Any], reaches: str | None
+) -> None:
+    result = replay(random_trace(90), PAIRS, window=30, **settings)
+    assert result.optimum_method == "closed form"
+    said = said_of_optimum(result)
+    for amount in ("overflow", "local"):
+        shares = [s.share_of_optimum for s in result.scores if s.policy.startswith(f"{amount}/")]
+        assert (f"{amount} reaches it" in said) is (amount == reaches)
+        # In this load, which is too much at times, nobody else does, and each of these does.
+        assert all((share == pytest.approx(1)) is (amount == reaches) for share in shares)
+
+
+def test_an_optimum_of_some_windows_stands_beside_the_same_windows_alone() -> None:
+    pytest.importorskip("scipy", reason="the linear program needs scipy: corral[optimum]")
+    trace = random_trace(60)
+    result = replay(trace, ["local", "overflow"], window=30, optimum_windows=1, **HARD)
+    assert (result.optimum_windows, result.optimum_is_partial) == ((0,), True)
+    alone = replay(trace, ["local", "overflow"], rows=(0, 30), window=30, **HARD)
+    assert not alone.optimum_is_partial
+    for name in ("local", "overflow", "optimum"):
+        score, there = score_of(result, name), score_of(alone, name)
+        assert score.cost_in_optimum_windows == pytest.approx(there.cost)
+        assert there.cost_in_optimum_windows == pytest.approx(there.cost)
+        assert score.share_of_optimum == pytest.approx(there.share_of_optimum)
+    first, second, _ = (list(table.columns[0].cells) for table in score_tables(result))
+    assert first == [s.policy for s in ordered(result.scores) if s.policy != "optimum"]
+    assert second[-1] == "optimum"
+    assert "1 window of 2 (number 1)" in said_of_optimum(result)
+
+
+def test_a_shorter_last_window_has_an_optimum_too() -> None:
+    pytest.importorskip("scipy", reason="the linear program needs scipy: corral[optimum]")
+    result = replay(random_trace(50), ["local"], window=20, optimum_windows=3, **HARD)
+    assert (result.optimum_windows, result.optimum_is_partial) == ((0, 1, 2), False)
+    table, returns = score_tables(result)
+    assert list(table.columns[0].cells) == ["local", "optimum"]
+    local = score_of(result, "local")
+    assert [list(column.cells) for column in returns.columns] == [
+        [text]
+        for text in ("local", *(f"{x:.4g}" for x in (local.return_team, *local.returns.values())))
+    ]
+    assert "over all windows" in said_of_optimum(result)

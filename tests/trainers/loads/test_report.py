@@ -160,6 +160,7 @@ def test_a_teams_page_has_learning_and_what_was_learned(tmp_path: Path) -> None:
     headings = re.findall(r"<h2>(.*?)</h2>", page)
     assert headings == [
         "What each policy served and lost",
+        "Return per whole window",
         "Learning",
         "What was learned",
         "Load and loss over time",
@@ -364,3 +365,21 @@ def test_forwarded_requests_have_a_strip_of_their_own() -> None:
     )
     assert ">forwarded, mine</text>" in drawn
     assert len(re.findall(r'<path d="M[\d.]+ [\d.]+v-34.0h', drawn)) == 1  # 2 of 2, the full height
+
+
+def test_a_page_shows_an_optimum_of_some_windows_apart(tmp_path: Path) -> None:
+    pytest.importorskip("scipy", reason="the linear program needs scipy: corral[optimum]")
+    result = replay("edge3", POLICIES, rows=(0, 600), queue=9, optimum_windows=1)
+    paths = write_report(result, tmp_path)
+    page = paths["report.html"].read_text()
+    before, apart = page.split("<h2>Beside the optimum, in 1 window of 3 (number 1)</h2>")
+    assert "optimum</td>" not in before
+    assert ">optimum</text>" not in page  # nor a bar among those of all windows
+    table = apart.partition("</table>")[0]
+    assert table.count("<tr") == 2 + len(POLICIES)
+    kept = json.loads(paths["results.json"].read_text())
+    assert kept["optimum"] == {"method": "linear program", "windows": [0], "all_windows": False}
+    costs = {row["policy"]: row["cost_in_optimum_windows"] for row in kept["rows"]}
+    assert min(costs, key=costs.__getitem__) == "optimum"
+    for cost in costs.values():
+        assert f"<td>{100 * cost:.2f}</td>" in table

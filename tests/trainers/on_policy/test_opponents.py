@@ -412,7 +412,8 @@ def test_the_command_trains_against_an_opponent_and_judges_the_learner(tmp_path:
     assert "player_1, against" not in printed  # it did not learn
     for name in ("random", "always-same", "copy-last", "beat-last"):
         assert name in printed
-    assert "episodes won/drawn/lost, of 7. Illegal actions: 0." in " ".join(printed.split())
+    words = " ".join(printed.split())
+    assert "episodes won/drawn/lost, of 7. Opponents sample their actions. Illegal" in words
     kept_rows = json.loads((run.folder / "results.json").read_text())["rows"]
     assert len(kept_rows) == 6 * 4
     assert {row["seat"] for row in kept_rows} == {"player_0"}

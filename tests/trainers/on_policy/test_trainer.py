@@ -334,5 +334,9 @@ def test_ippo_has_no_setting_of_what_its_critic_sees() -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_a_device_that_is_not_there_is_named() -> None:
-    with pytest.raises(ValueError, match="device='cuda': torch finds no CUDA device"):
-        make(SteadyRules(), device="cuda")
+    trainer = make(SteadyRules(), device="cuda")  # a run of another machine can still be played
+    assert {learner.device.type for learner in trainer.learners.values()} == {"cpu"}
+    with pytest.raises(ValueError, match=r"device='cuda': torch .* finds no CUDA device here"):
+        trainer.check()
+    with pytest.raises(ValueError, match="device='cuda'"):
+        next(trainer.learn())
