@@ -16,12 +16,12 @@ from corral.adapters.seats import (
     reseed,
     rules_of,
     seat_of,
-    take_tree,
 )
 from corral.adapters.spaces import ColumnCodec, refuse_turns
 from corral.envs.batch import Batch, BatchStep, make_batch
 from corral.envs.core import Array, Observation, Rules
 from corral.envs.masks import MASK
+from corral.envs.policy import take_tree
 from corral.errors import ActionError, ResetNeededError
 
 __all__ = ["BatchVectorEnv"]

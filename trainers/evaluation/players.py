@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
-from corral.adapters.seats import count_rows, random_actions
+from corral.adapters.seats import random_actions
 from corral.envs.core import Observation
-from corral.envs.policy import Decision, Memoryless, Policy, RandomPolicy
+from corral.envs.policy import (
+    Decision,
+    Memoryless,
+    Policy,
+    PolicyLike,
+    RandomPolicy,
+    as_policy,
+    count_rows,
+)
 
 __all__ = ["Player", "RandomActions", "as_player", "random_policy"]
 
@@ -20,7 +28,7 @@ __all__ = ["Player", "RandomActions", "as_player", "random_policy"]
 class Player:
     """A team and how it plays."""
 
-    team: Mapping[str, Policy]  # one policy for each agent; several agents may share one
+    team: Mapping[str, PolicyLike]  # one for each agent; several agents may share one
     deterministic: bool = True  # greedy; False: actions are sampled
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of the environment that its observations and actions depend on, if others may have
@@ -32,11 +40,13 @@ class Player:
         return "greedy" if self.deterministic else "sampled"
 
 
-def as_player(player: Player | Policy | Mapping[str, Policy], agents: Sequence[str]) -> Player:
-    """Return a Player of all ``agents``: from a Player, a team, or one Policy for everybody.
+def as_player(
+    player: Player | PolicyLike | Mapping[str, PolicyLike], agents: Sequence[str]
+) -> Player:
+    """Return a Player of all ``agents``: from a Player, a team, or one policy for everybody.
 
-    A Policy or a team alone plays greedily. Raises ValueError where a team's agents
-    are not ``agents``.
+    A policy is whatever ``as_policy`` takes. It or a team alone plays greedily. Raises ValueError
+    where a team's agents are not ``agents``, or one of its players is no policy.
     """
     if not isinstance(player, Player):
         player = Player(player if isinstance(player, Mapping) else dict.fromkeys(agents, player))
@@ -45,7 +55,8 @@ def as_player(player: Player | Policy | Mapping[str, Policy], agents: Sequence[s
             f"a team of {len(player.team)} agents ({_some(player.team)}), but here are "
             f"{len(agents)} agents ({_some(agents)}); give one policy for each of these"
         )
-    return player
+    team = {agent: as_policy(one, agent, agents) for agent, one in player.team.items()}
+    return replace(player, team=team)
 
 
 def _some(names: Iterable[str]) -> str:
@@ -63,6 +74,10 @@ class RandomActions(Memoryless):
 
     def __init__(self, space: spaces.Space[Any]) -> None:
         self.space = space
+
+    def rows(self, observation: Observation) -> int:
+        """Return B: without a mask, observations are taken for a batch."""
+        return count_rows(observation)
 
     def act(
         self,

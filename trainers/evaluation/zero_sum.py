@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from corral.envs.core import Rules
-from corral.envs.policy import Policy
+from corral.envs.policy import PolicyLike
 from corral.envs.reference import reference_players
 from corral.envs.registry import REGISTERED
 from corral.trainers.evaluation.episodes import bootstrap_ratio, play_episodes
@@ -53,8 +53,8 @@ def is_zero_sum(rules: Rules[Any]) -> bool:
 def evaluate_seat(
     rules: Rules[Any],
     seat: str,
-    policy: Policy,
-    opponent: Policy,
+    policy: PolicyLike,
+    opponent: PolicyLike,
     *,
     episodes: int = 100,
     num_envs: int | None = None,
@@ -104,7 +104,7 @@ def evaluate_seat(
 
 def evaluate_seats(
     rules: Rules[Any],
-    players: Mapping[str, Player | Policy | Mapping[str, Policy]],
+    players: Mapping[str, Player | PolicyLike | Mapping[str, PolicyLike]],
     *,
     seats: Sequence[str] | None = None,
     episodes: int = 100,
