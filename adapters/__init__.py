@@ -78,6 +78,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def register_with_gymnasium() -> None:
     """Enter all environments as ``corral/<name>-v<N>`` in gymnasium's registry, probes too."""
     import gymnasium  # as a global it would hide ``corral.adapters.gymnasium``

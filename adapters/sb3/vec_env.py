@@ -47,7 +47,7 @@ Indices = int | Iterable[int] | None
 def make_vec_env(
     env: str | Rules[Any],
     num_envs: int = 64,
-    seed: int | None = 0,
+    seed: int | None = None,
     *,
     agent_id: bool = True,
     render_mode: str | None = None,
@@ -55,8 +55,9 @@ def make_vec_env(
 ) -> BatchVecEnv:
     """Return ``num_envs`` copies of a registered environment, or of given rules, as a VecEnv.
 
-    ``env_kwargs`` go to the environment. Raises UnknownNameError for an unknown name, and
-    UnsupportedSpaceError for turn-based games and agents that differ.
+    ``seed`` is that of the first reset; None: unpredictable. ``env_kwargs`` go to the environment.
+    Raises UnknownNameError for an unknown name, and UnsupportedSpaceError for turn-based games and
+    agents that differ.
     """
     batch = make_batch(env, num_envs, seed, **env_kwargs)
     return BatchVecEnv(batch, agent_id=agent_id, render_mode=render_mode)
