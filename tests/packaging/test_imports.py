@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LAYERS = ["data", "envs", "adapters", "trainers"]
-HEAVY = ("torch", "stable_baselines3", "supersuit", "scipy", "matplotlib", "pygame", "PIL", "rich")
+HEAVY = ("torch", "stable_baselines3", "supersuit", "scipy", "pygame", "PIL", "rich")
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ from corral.envs.core import Array, Rules, generator
 from corral.envs.masks import MASK
 from corral.envs.shells import ParallelShell
 from corral.errors import CheckpointError, NonFiniteError
+from corral.extras import require
 from corral.trainers.base import Content, Episode, Update
 from corral.trainers.on_policy import saving
 from corral.trainers.on_policy.saving import checkpoint_of, load_policy, policy_arrays
@@ -128,17 +129,19 @@ class SB3PPO:
         model.set_logger(Logger(folder=None, output_formats=[]))
         return Learner(model, columns, trained)
 
+    def check(self) -> None:
+        """Raise MissingExtraError where SuperSuit is asked for and not installed."""
+        if self.settings.vec_env == "supersuit":
+            require("supersuit", extra="supersuit", purpose="train with vec_env='supersuit'")
+
     @property
     def policies(self) -> dict[str, NetworkPolicy]:
-        return {
-            agent: sb3_policy(
-                self._learners[self._policy_of[agent]].model.policy,
-                self.layout,
-                self.rules.observation_space(agent),
-                agent,
-            )
-            for agent in self.rules.agents
-        }
+        found = {}
+        for agent in self.rules.agents:
+            policy = self._learners[self._policy_of[agent]].model.policy
+            space = self.rules.observation_space(agent)
+            found[agent] = sb3_policy(policy, self.layout, space, agent)
+        return found
 
     @property
     def resumes_exactly(self) -> bool:
