@@ -100,9 +100,8 @@ class PolicyBase(ABC):
 
         Args:
             observation: as for ``act``, of one environment or of B: ``{"observation": ...,
-                "action_mask": ...}``. Further entries, such as ``agent`` of make_vec_env, are not
-                read: a policy of one agent plays as that agent in every column. An environment
-                whose observation is a Dict has other entries in a VecEnv: give ``act`` its own.
+                "action_mask": ...}``; or as a VecEnv or SeatEnv flattens it. Its entry ``agent`` is
+                not read: a policy of one agent plays as that agent in every column.
             state: what the call before returned; None: the initial one.
             episode_start: bool [B], where ``state`` is to begin anew.
             deterministic: the likeliest action; else it is drawn with ``rng``.
@@ -110,8 +109,7 @@ class PolicyBase(ABC):
         Returns actions [B, ...], or one action; and a state of arrays [B, ...], B = 1 for one
         observation, or None.
         """
-        if isinstance(observation, Mapping) and {OBSERVATION, MASK} <= set(observation):
-            observation = masked(observation[OBSERVATION], observation[MASK])
+        observation = _unflattened(observation)
         rows = self.rows(observation)
         batch = take_tree(observation, None) if rows is None else observation
         size = rows or 1
@@ -130,6 +128,17 @@ class PolicyBase(ABC):
         """Return B of an observation [B, ...], None for a single one; by its mask."""
         mask = np.asarray(observation[MASK])
         return None if mask.ndim == 1 else len(mask)
+
+
+def _unflattened(observation: Any) -> Any:
+    """Return an observation of a ColumnCodec (``corral.adapters.spaces``) as the environment's."""
+    if not isinstance(observation, Mapping) or MASK not in observation:
+        return observation
+    if OBSERVATION in observation:
+        return masked(observation[OBSERVATION], observation[MASK])
+    prefix = f"{OBSERVATION}_"
+    parts = {k.removeprefix(prefix): v for k, v in observation.items() if k.startswith(prefix)}
+    return masked(parts, observation[MASK]) if parts else observation
 
 
 class Memoryless(PolicyBase):

@@ -127,6 +127,19 @@ def test_stable_baselines3_evaluates_our_policies(name: str) -> None:
         assert mean != 0
 
 
+def test_an_observation_of_several_entries_is_put_together_again() -> None:
+    """SeatEnv makes one level of Dict of what tiles_v0 shows."""
+    env = SeatEnv("tiles_v0")
+    policy = policies("mappo", "tiles_v0")[env.seat]
+    obs, over = env.reset(seed=0)[0], False
+    assert "observation" not in obs
+    while not over:
+        action, _ = policy.predict(obs, deterministic=True)
+        assert env.action_masks()[action]
+        obs, _, terminated, truncated, _ = env.step(action)
+        over = terminated or truncated
+
+
 @pytest.mark.parametrize("algorithm", ["PPO", "MaskablePPO", "RecurrentPPO"])
 def test_models_of_stable_baselines3_play_wherever_a_policy_does(algorithm: str) -> None:
     pytest.importorskip("stable_baselines3", reason="needs the extra sb3")
