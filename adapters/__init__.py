@@ -1,7 +1,7 @@
 """The same environments, as other libraries want them.
 
 Each name is imported when it is first asked for: whoever needs one bridge loads no other. What is
-for Stable-Baselines3 needs the extra ``sb3``.
+for Stable-Baselines3 needs the extra ``sb3``, ``vectorize`` the extra ``supersuit``.
 """
 
 from __future__ import annotations
@@ -77,3 +77,7 @@ def __getattr__(name: str) -> Any:
         if name in names:
             return getattr(importlib.import_module(module), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

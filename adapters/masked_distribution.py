@@ -10,6 +10,7 @@ logit of -2e8 loses, and a row in which nothing is legal becomes uniform without
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from typing import Protocol
@@ -45,6 +46,10 @@ class Distribution(Protocol):
 
     def entropy(self) -> torch.Tensor:
         """Return the entropies, in nats, of the legal actions alone: float32 [R]."""
+        ...
+
+    def __getitem__(self, row: int) -> Distribution:
+        """Return the distribution of one row, without its axis."""
         ...
 
 
@@ -162,6 +167,13 @@ class MaskedCategorical:
             raise MaskError("the masks differ: a divergence needs the same legal actions in both")
         return (self.probs * (self._finite - other._finite)).sum(dim=-1)
 
+    def __getitem__(self, row: int) -> MaskedCategorical:
+        """Return the distribution of one row, without its axis."""
+        found = copy.copy(self)  # not made anew: it has been checked
+        parts = self.mask[row], self._masked[row], self.logits[row]
+        found.mask, found._masked, found.logits = parts
+        return found
+
     @property
     def _finite(self) -> torch.Tensor:
         """Log-probabilities for sums: illegal actions count 0."""
@@ -211,6 +223,9 @@ class MultiCategorical:
     def entropy(self) -> torch.Tensor:
         return torch.stack([choice.entropy() for choice in self.choices]).sum(dim=0)
 
+    def __getitem__(self, row: int) -> MultiCategorical:
+        return MultiCategorical([choice[row] for choice in self.choices])
+
 
 class Gaussian:
     """Independent normal distributions around ``mean`` [R, D]: float32 [R, D], unbounded."""
@@ -235,7 +250,10 @@ class Gaussian:
 
     def entropy(self) -> torch.Tensor:
         each = self.log_std + 0.5 * (1 + math.log(2 * math.pi))
-        return each.sum().expand(len(self.mode))
+        return each.sum().expand(self.mode.shape[:-1])
+
+    def __getitem__(self, row: int) -> Gaussian:
+        return Gaussian(self.mode[row], self.log_std)
 
 
 def make_distribution(

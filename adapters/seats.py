@@ -5,42 +5,45 @@ A learner has one seat, or some; ``other_seats`` fills the rest with its opponen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
 from corral.adapters.refusals import refuse_absence, refuse_death
 from corral.envs.core import Array, Observation, Rules, generator, refuse_masked_arrays
-from corral.envs.masks import MASK, sample_legal
-from corral.envs.policy import Decision, Memoryless, Policy, RandomPolicy
+from corral.envs.masks import sample_legal
+from corral.envs.policy import (
+    Decision,
+    Memoryless,
+    Policy,
+    PolicyLike,
+    RandomPolicy,
+    as_policy,
+    count_rows,
+    put_tree,
+    take_tree,
+)
 from corral.errors import ActionError, UnknownNameError
 
 __all__ = [
-    "Chooser",
     "Opponents",
     "RandomActions",
     "Seat",
-    "count_rows",
     "other_seats",
-    "put_tree",
     "random_actions",
     "random_policy",
     "require_all_act",
     "require_common_end",
     "reseed",
     "seat_of",
-    "take_tree",
 ]
 
-Chooser = Callable[[Observation], int]
-"""A legal action for one observation."""
-
-Opponents = str | Policy | Chooser | Mapping[str, Policy | Chooser] | None
+Opponents = str | PolicyLike | Mapping[str, PolicyLike] | None
 """Who plays the other seats: a reference team's name (``corral.envs.reference``), one policy for
 all, or a mapping from agents to policies, that of the learner's seat not being asked; None:
-uniformly random legal play."""
+uniformly random legal play. A policy is whatever ``corral.envs.policy.as_policy`` takes."""
 
 
 class Seat:
@@ -120,7 +123,7 @@ def other_seats(
 
     Raises ValueError where ``opponents`` leave an agent without a policy, UnknownNameError.
     """
-    team: Mapping[str, Policy | Chooser]
+    team: Mapping[str, PolicyLike]
     if opponents is None or (opponents == "random" and hasattr(rules, "make_turns")):
         team = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
     elif isinstance(opponents, str):
@@ -140,10 +143,9 @@ def other_seats(
             continue
         if agent not in team:
             raise ValueError(f"opponents: no policy for {agent} of {rules.name}; give one")
-        player = team[agent]
         others[agent] = Seat(
             agent,
-            cast("Policy", player) if hasattr(player, "act") else _Chosen(player),
+            as_policy(team[agent], agent, rules.agents),
             num_envs=num_envs,
             actions=rules.action_space(agent),
             rng=generator(None, "policy", i),
@@ -156,24 +158,6 @@ def reseed(rules: Rules[Any], others: Mapping[str, Seat], seed: int) -> None:
     """Let the opponent with index i draw from ``generator(seed, "policy", i)`` from now on."""
     for agent, other in others.items():
         other.rng = generator(seed, "policy", rules.agents.index(agent))
-
-
-class _Chosen(Memoryless):
-    """A function of one observation as a policy."""
-
-    def __init__(self, choose: Chooser) -> None:
-        self.choose = choose
-
-    def act(
-        self,
-        observation: Observation,
-        state: Any = None,
-        rng: np.random.Generator | None = None,
-        deterministic: bool = False,
-    ) -> Decision:
-        """Call the function for each observation of the batch: actions [R]."""
-        rows = range(count_rows(observation))
-        return Decision(np.array([self.choose(take_tree(observation, row)) for row in rows]))
 
 
 def require_common_end(name: str, agents: Sequence[str], ended: Array, over: Array) -> None:
@@ -190,59 +174,6 @@ def require_all_act(name: str, agents: Sequence[str], acting: Array) -> None:
         refuse_absence(name, [agents[i] for i in np.flatnonzero(absent).tolist()])
 
 
-def count_rows(observation: Any) -> int:
-    """Return R of an observation [R, ...]."""
-    if isinstance(observation, Mapping):
-        mask = observation.get(MASK)
-        return count_rows(next(iter(observation.values())) if mask is None else mask)
-    return len(observation)
-
-
-# --- Trees: None, arrays [B, ...], and tuples, lists and dicts of trees --------------------------
-
-
-def take_tree(tree: Any, rows: Array | int | None) -> Any:
-    """Return ``rows`` [R] of every array of an observation or of a policy's state.
-
-    An int takes one row without its axis; None puts a new axis in front, as in NumPy.
-    """
-    if tree is None:
-        return None
-    if isinstance(tree, Mapping):
-        return {key: take_tree(part, rows) for key, part in tree.items()}
-    if isinstance(tree, tuple | list):
-        return _like(tree, [take_tree(part, rows) for part in tree])
-    return np.asarray(tree)[rows]
-
-
-def put_tree(tree: Any, rows: Array, source: Any) -> Any:
-    """Return ``tree`` with ``rows`` [R] replaced by ``source`` [R, ...]; neither is changed.
-
-    Raises ValueError where the two are not built alike.
-    """
-    if tree is None and source is None:
-        return None
-    if isinstance(tree, Mapping) and isinstance(source, Mapping) and set(tree) == set(source):
-        return {key: put_tree(part, rows, source[key]) for key, part in tree.items()}
-    if isinstance(tree, tuple | list) and isinstance(source, tuple | list):
-        parts = zip(tree, source, strict=True)
-        return _like(tree, [put_tree(part, rows, new) for part, new in parts])
-    if tree is None or source is None or isinstance(tree, Mapping | tuple | list):
-        raise ValueError(
-            f"a policy's state was {type(tree).__name__} and became {type(source).__name__}; give "
-            "what initial_state gives: None, or arrays [B, ...] in tuples, lists or dicts"
-        )
-    old, new = np.asarray(tree), np.asarray(source)
-    filled = old.astype(np.result_type(old, new))  # a copy
-    filled[rows] = new
-    return filled
-
-
-def _like(tree: tuple[Any, ...] | list[Any], parts: list[Any]) -> Any:
-    """Return ``parts`` as a tree of the same kind; a named tuple takes them one by one."""
-    return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
-
-
 # --- Chance --------------------------------------------------------------------------------------
 
 
@@ -256,6 +187,10 @@ class RandomActions(Memoryless):
 
     def __init__(self, space: spaces.Space[Any]) -> None:
         self.space = space
+
+    def rows(self, observation: Observation) -> int:
+        """Return B: without a mask, observations are taken for a batch."""
+        return count_rows(observation)
 
     def act(
         self,

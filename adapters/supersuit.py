@@ -59,7 +59,7 @@ def vectorize(
     """
     if num_envs < 1 or cpus < 0:
         raise ValueError(f"num_envs={num_envs}, cpus={cpus}: give 1 or more copies, 0 or more cpus")
-    suit = require("supersuit", extra="sb3", purpose="vectorize PettingZoo environments")
+    suit = require("supersuit", extra="supersuit", purpose="vectorize PettingZoo environments")
     name = str(getattr(parallel_env, "metadata", {}).get("name", parallel_env))
     if not isinstance(parallel_env, ParallelEnv):
         if isinstance(parallel_env, AECEnv) and parallel_env.metadata.get("is_parallelizable"):

@@ -1,1 +1,90 @@
-"""Policies that play, and what is measured of them."""
+"""Policies that learn and play, and what is measured of them.
+
+| name | is |
+|---|---|
+| ``train``, ``resume`` | train a team and leave a run behind; go on with one that stopped |
+| ``load_run``, ``Run``, ``RunConfig`` | a run on disk: its policies, and what defines it |
+| ``evaluate``, ``Evaluation``, ``Player`` | judge a run; the result; a team and how it plays |
+| ``evaluate_team``, ``evaluate_players`` | judge any policies in any environment |
+| ``evaluate_seat``, ``evaluate_seats`` | judge players of a zero-sum game, seat by seat |
+| ``watch`` | show an episode |
+| ``replay`` | play policies over the same load of ``dfaas_v0`` |
+| ``trainers``, ``trainer_class`` | the registry of trainers |
+| ``Trainer``, ``Update``, ``Content`` | what a trainer of your own has, yields and saves |
+| ``setting``, ``check_settings`` | make the ``Settings`` of a trainer of your own |
+| ``NetworkPolicy`` | a trained policy, of any backend |
+
+Each is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from corral.extras import require
+
+if TYPE_CHECKING:
+    from corral.trainers.base import Content, Trainer, Update, trainer_class, trainers
+    from corral.trainers.driver import resume, train
+    from corral.trainers.evaluation.judge import evaluate
+    from corral.trainers.evaluation.players import Player
+    from corral.trainers.evaluation.scores import Evaluation, evaluate_players, evaluate_team
+    from corral.trainers.evaluation.watch import watch
+    from corral.trainers.evaluation.zero_sum import evaluate_seat, evaluate_seats
+    from corral.trainers.loads.replay import replay
+    from corral.trainers.policies import NetworkPolicy
+    from corral.trainers.runs.run import Run, RunConfig, load_run
+    from corral.trainers.settings import check_settings, setting
+
+__all__ = [
+    "Content",
+    "Evaluation",
+    "NetworkPolicy",
+    "Player",
+    "Run",
+    "RunConfig",
+    "Trainer",
+    "Update",
+    "check_settings",
+    "evaluate",
+    "evaluate_players",
+    "evaluate_seat",
+    "evaluate_seats",
+    "evaluate_team",
+    "load_run",
+    "replay",
+    "resume",
+    "setting",
+    "train",
+    "trainer_class",
+    "trainers",
+    "watch",
+]
+
+_NAMES = {
+    "base": ("Content", "Trainer", "Update", "trainer_class", "trainers"),
+    "driver": ("resume", "train"),
+    "evaluation.judge": ("evaluate",),
+    "evaluation.players": ("Player",),
+    "evaluation.scores": ("Evaluation", "evaluate_players", "evaluate_team"),
+    "evaluation.watch": ("watch",),
+    "evaluation.zero_sum": ("evaluate_seat", "evaluate_seats"),
+    "loads.replay": ("replay",),
+    "policies": ("NetworkPolicy",),
+    "runs.run": ("Run", "RunConfig", "load_run"),
+    "settings": ("check_settings", "setting"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "NetworkPolicy":
+        require("torch", extra="mappo", purpose="play trained policies")
+    for module, names in _NAMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

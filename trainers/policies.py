@@ -6,23 +6,26 @@ that trains. ``actor_policy``, ``sb3_policy`` and ``rllib_policy`` make it for w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from corral.adapters.masked_distribution import (
     Distribution,
     Gaussian,
     MaskedCategorical,
     MultiCategorical,
+    make_distribution,
 )
 from corral.adapters.networks import MaskedActorCritic, tensors
 from corral.adapters.spaces import ActionCodec, ColumnCodec, ObservationCodec
 from corral.envs.core import Array, Observation
 from corral.envs.masks import MASK, as_legal, draw
-from corral.envs.policy import Decision
+from corral.envs.policy import Decision, PolicyBase, take_tree
 
 __all__ = ["NetworkPolicy", "actor_policy", "rllib_policy", "sb3_policy"]
 
@@ -31,10 +34,12 @@ Forward = Callable[[Any, Array | None], tuple[Distribution, Array | None]]
 actions [R, ...] and the next hidden state."""
 
 
-class NetworkPolicy:
+class NetworkPolicy(PolicyBase):
     """Plays ``agent`` by ``forward``. See ``corral.envs.policy``.
 
-    The state of a policy with ``memory`` is an array float32 [B, memory].
+    The state of a policy with ``memory`` is an array float32 [B, memory]. ``network`` is the torch
+    module that was trained, and shared by all that play it: the actor of mappo and ippo, a policy
+    of Stable-Baselines3, the actor and critic of RLlib. Policies can be copied and pickled.
     """
 
     def __init__(
@@ -43,12 +48,14 @@ class NetworkPolicy:
         observations: ObservationCodec,
         actions: ActionCodec,
         forward: Forward,
+        network: nn.Module,
         memory: int = 0,
     ) -> None:
         self.agent = agent
         self.observations = observations
         self.actions = actions
         self.forward = forward
+        self.network = network
         self.memory = memory
 
     def initial_state(self, num_envs: int) -> Array | None:
@@ -68,11 +75,9 @@ class NetworkPolicy:
         """
         if not deterministic and rng is None:
             raise ValueError("sampling needs rng=, a numpy Generator; or pass deterministic=True")
-        rows = self.observations.rows(observation)
-        batched = _with_axis(observation) if rows is None else observation
-        hidden = self._hidden(state, rows or 1)
+        rows = self.rows(observation)
         with torch.inference_mode():
-            choice, after = self.forward(batched, hidden)
+            choice, after = self._forward(observation, state, rows)
             stored, extra = _choose(choice, None if deterministic else rng)
         played = self.actions.decode(stored)
         if after is not None and state is not None:
@@ -80,6 +85,28 @@ class NetworkPolicy:
         if rows is None:
             return Decision(played[0], after, {key: each[0] for key, each in extra.items()})
         return Decision(played, after, extra)
+
+    def distribution(self, observation: Observation, state: Any = None) -> Distribution:
+        """Return the distribution that ``act`` chooses from, for one observation or a batch.
+
+        Of Discrete actions it is a ``MaskedCategorical`` (``corral.adapters.masked_distribution``):
+        ``probs`` [..., A], exactly 0 for illegal actions, ``log_prob(actions)`` and ``entropy()``
+        [...]. Gradients flow to ``network``; under ``torch.no_grad()`` there are none. Actions are
+        counted as ``act`` gives them; those of a Box are scaled, see ``ActionCodec``.
+        """
+        rows = self.rows(observation)
+        choice, _ = self._forward(observation, state, rows)
+        return choice[0] if rows is None else choice
+
+    def rows(self, observation: Observation) -> int | None:
+        """Return B of an observation [B, ...], None for a single one."""
+        return self.observations.rows(observation)
+
+    def _forward(
+        self, observation: Observation, state: Any, rows: int | None
+    ) -> tuple[Distribution, Array | None]:
+        batch = take_tree(observation, None) if rows is None else observation
+        return self.forward(batch, self._hidden(state, rows or 1))
 
     def _hidden(self, state: Any, rows: int) -> Array | None:
         if state is None or not self.memory:
@@ -91,12 +118,6 @@ class NetworkPolicy:
                 f"or the last decision gave: {(rows, self.memory)}"
             )
         return hidden.reshape(rows, self.memory)
-
-
-def _with_axis(tree: Any) -> Any:
-    if isinstance(tree, Mapping):
-        return {key: _with_axis(value) for key, value in tree.items()}
-    return np.asarray(tree)[None]
 
 
 def _choose(
@@ -128,44 +149,63 @@ def _probabilities(choice: MaskedCategorical) -> Array:
 
 def actor_policy(learner: Any, group: Any, agent: str) -> NetworkPolicy:
     """Return the policy of ``agent``, one of ``group``, with the actor of ``learner``."""
-    observations, actions, actor = group.layout, group.actions, learner.actor
-    index = group.agents.index(agent)
+    actor = learner.actor
+    forward = _OfActor(actor, learner.log_std, learner.device, group, agent)
+    return NetworkPolicy(agent, group.layout, group.actions, forward, actor, actor.memory)
 
-    def forward(observation: Any, state: Array | None) -> tuple[Distribution, Array | None]:
+
+@dataclass(frozen=True, eq=False)
+class _OfActor:
+    actor: Any
+    log_std: torch.Tensor | None
+    device: torch.device
+    group: Any
+    agent: str
+
+    def __call__(self, observation: Any, state: Array | None) -> tuple[Distribution, Array | None]:
+        group, observations, actions = self.group, self.group.layout, self.group.actions
         rows = observations.rows(observation) or 0
         vector = np.zeros((rows, observations.width + group.identities), dtype=np.float32)
         if group.identities:
-            vector[:, observations.width + index] = 1.0
+            vector[:, observations.width + group.agents.index(self.agent)] = 1.0
         images = [np.zeros((rows, *image), dtype=np.uint8) for image in observations.images]
         observations.write(observations.inner(observation), vector, images)
         legal = np.ones((rows, actions.masks), dtype=bool)
         if observations.masked:
-            legal = as_legal(agent, observation[MASK])
-        parts = [torch.from_numpy(values).to(learner.device) for values in (vector, *images)]
-        hidden = actor.initial(rows)
+            legal = as_legal(self.agent, observation[MASK])
+        parts = [torch.from_numpy(values).to(self.device) for values in (vector, *images)]
+        hidden = self.actor.initial(rows)
         if state is not None:
-            hidden = torch.from_numpy(state).to(learner.device)
-        outputs, after = actor.step(parts, hidden)
-        choice = learner.distribution(outputs, torch.from_numpy(legal).to(learner.device))
-        return choice, after.cpu().numpy() if actor.memory else None
-
-    return NetworkPolicy(agent, observations, actions, forward, actor.memory)
+            hidden = torch.from_numpy(state).to(self.device)
+        outputs, after = self.actor.step(parts, hidden)
+        mask = torch.from_numpy(legal).to(self.device)
+        choice = make_distribution(actions, outputs, mask, self.log_std)
+        return choice, after.detach().cpu().numpy() if self.actor.memory else None
 
 
 def sb3_policy(policy: Any, columns: ColumnCodec, space: Any, agent: str) -> NetworkPolicy:
     """Return the policy of ``agent`` with a masked ``policy`` of Stable-Baselines3; ``space`` is
     what the agent observes."""
-    index = columns.agents.index(agent)
-
-    def forward(observation: Any, state: Array | None) -> tuple[Distribution, Array | None]:
-        rows = observations.rows(observation) or 0
-        entries = columns.flat(observation, (rows,), index)
-        policy.set_training_mode(False)
-        return policy.get_distribution(policy.obs_to_tensor(entries)[0]).distribution, None
-
     observations = ObservationCodec.of(agent, space)
     actions = ActionCodec(agent, columns.action_space)
-    return NetworkPolicy(agent, observations, actions, forward)
+    forward = _OfSB3(policy, columns, observations, agent)
+    return NetworkPolicy(agent, observations, actions, forward, policy)
+
+
+@dataclass(frozen=True, eq=False)
+class _OfSB3:
+    policy: Any
+    columns: ColumnCodec
+    observations: ObservationCodec
+    agent: str
+
+    def __call__(self, observation: Any, state: Array | None) -> tuple[Distribution, Array | None]:
+        rows = self.observations.rows(observation) or 0
+        entries = self.columns.flat(observation, (rows,), self.columns.agents.index(self.agent))
+        self.policy.set_training_mode(False)
+        return self.policy.get_distribution(
+            self.policy.obs_to_tensor(entries)[0]
+        ).distribution, None
 
 
 def rllib_policy(
@@ -175,12 +215,20 @@ def rllib_policy(
 
     ``identity`` (float32 [N]) stands beside each observation, where the actor was trained so.
     """
+    forward = _OfRLlib(networks, agent, identity)
+    return NetworkPolicy(agent, group.layout, group.actions, forward, networks)
 
-    def forward(observation: Any, state: Array | None) -> tuple[Distribution, Array | None]:
-        as_legal(agent, observation[MASK])
+
+@dataclass(frozen=True, eq=False)
+class _OfRLlib:
+    networks: MaskedActorCritic
+    agent: str
+    identity: Array | None
+
+    def __call__(self, observation: Any, state: Array | None) -> tuple[Distribution, Array | None]:
+        as_legal(self.agent, observation[MASK])
         entries = tensors(observation)
-        if identity is not None:
-            entries["agent"] = torch.from_numpy(identity).expand(len(entries[MASK]), -1)
-        return networks.distribution(entries), None
-
-    return NetworkPolicy(agent, group.layout, group.actions, forward)
+        if self.identity is not None:
+            identity = torch.from_numpy(self.identity)
+            entries["agent"] = identity.expand(len(entries[MASK]), -1)
+        return self.networks.distribution(entries), None

@@ -21,11 +21,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from corral.adapters.seats import Opponents, other_seats, reseed, seat_of, take_tree
+from corral.adapters.seats import Opponents, other_seats, reseed, seat_of
 from corral.adapters.sources import EnvLike, rules_of
 from corral.adapters.spaces import ColumnCodec, refuse_masks
 from corral.envs.core import Array, Outcome, Rules
 from corral.envs.masks import MASK
+from corral.envs.policy import take_tree
 from corral.envs.shells import TurnShell
 from corral.errors import ActionError, CorralError, ResetNeededError
 

@@ -16,13 +16,13 @@ from corral.adapters.seats import (
     require_common_end,
     reseed,
     seat_of,
-    take_tree,
 )
 from corral.adapters.sources import EnvLike, rules_of
 from corral.adapters.spaces import ColumnCodec, refuse_masks, refuse_turns
 from corral.envs.batch import Batch, BatchStep, make_batch
 from corral.envs.core import Array, Observation, refuse_masked_arrays
 from corral.envs.masks import MASK
+from corral.envs.policy import take_tree
 from corral.errors import ActionError, ResetNeededError
 
 __all__ = ["BatchVectorEnv"]

@@ -49,7 +49,7 @@ Indices = int | Iterable[int] | None
 def make_vec_env(
     env: EnvLike,
     num_envs: int = 64,
-    seed: int | None = 0,
+    seed: int | None = None,
     *,
     agent_id: bool = True,
     render_mode: str | None = None,
@@ -58,9 +58,9 @@ def make_vec_env(
     """Return ``num_envs`` copies of an environment as a VecEnv.
 
     ``env`` is a name, a function, an environment, see ``corral.adapters.sources``; ``env_kwargs``
-    are its arguments. Without masks, as environments of others may be, all Discrete actions are
-    legal; MultiDiscrete and Box actions have none, and are for PPO itself. Raises
-    UnknownNameError for an unknown name, and
+    are its arguments. ``seed`` is that of the first reset; None: unpredictable. Without masks, as
+    environments of others may be, all Discrete actions are legal; MultiDiscrete and Box actions
+    have none, and are for PPO itself. Raises UnknownNameError for an unknown name, and
     UnsupportedSpaceError for turn-based games and agents that differ.
     """
     batch = make_batch(rules_of(env, env_kwargs), num_envs, seed)

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from corral.adapters.seats import put_tree
 from corral.adapters.sources import EnvLike, rules_of
 from corral.adapters.spaces import refuse_turns
 from corral.adapters.torchrl.env import alike_by_name
 from corral.envs.batch import BatchStep, batch_for
 from corral.envs.core import Array, Observation, stack_agents
 from corral.envs.masks import MASK, OBSERVATION, split_space
+from corral.envs.policy import put_tree
 from corral.errors import CorralError, UnsupportedSpaceError
 
 import torch  # isort: skip

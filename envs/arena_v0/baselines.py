@@ -42,7 +42,7 @@ import numpy as np
 from corral.envs.arena_v0.rules import ArenaRules
 from corral.envs.core import Array, Observation
 from corral.envs.masks import MASK, OBSERVATION, greedy
-from corral.envs.policy import Decision, Heuristic, Policy
+from corral.envs.policy import Decision, Heuristic, Policy, PolicyBase
 from corral.envs.reference import Makers, reference_player
 from corral.errors import UnknownNameError
 
@@ -90,7 +90,7 @@ class Chase(Heuristic):
         return _least(self.rules.distance(targets, other[:, None]), observation)
 
 
-class Nearest:
+class Nearest(PolicyBase):
     """An explorer that goes to the nearest field it has not been to."""
 
     def __init__(self, rules: ArenaRules) -> None:

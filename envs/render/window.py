@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +18,7 @@ class Window:
     """Shows uint8 RGB arrays [H, W, 3], paced to ``fps`` pictures per second (0: unpaced).
 
     Nothing opens before the first ``show``. Once its user has closed it, it stays closed:
-    ``show`` then does nothing and returns False. pygame (extra ``[render]``) has a single window
+    ``show`` then does nothing and returns False. pygame-ce (extra ``[render]``) has a single window
     per process; of several ``Window`` objects the one that shows last has it.
     """
 
@@ -79,9 +78,7 @@ class Window:
 
     def _open(self) -> None:
         os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
-        with warnings.catch_warnings():  # pygame imports what setuptools has deprecated
-            warnings.simplefilter("ignore")
-            pygame: Any = require("pygame", extra="render", purpose="open a window")
+        pygame: Any = require("pygame", extra="render", purpose="open a window")
         self._pygame = pygame
         self._clock = pygame.time.Clock()
 

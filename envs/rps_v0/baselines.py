@@ -20,7 +20,7 @@ import numpy as np
 from corral.envs.arguments import one_of
 from corral.envs.core import Array, Observation
 from corral.envs.masks import MASK, OBSERVATION
-from corral.envs.policy import Decision, Heuristic
+from corral.envs.policy import Decision, Heuristic, PolicyBase
 from corral.envs.reference import Makers
 from corral.envs.rps_v0.rules import MOVES, RpsRules
 
@@ -29,7 +29,7 @@ __all__ = ["AlwaysSame", "LastMove", "players_of"]
 NOT_DRAWN = -1
 
 
-class AlwaysSame:
+class AlwaysSame(PolicyBase):
     """Shows the same move in every round of an episode.
 
     Args:

@@ -176,7 +176,7 @@ def test_pettingzoo_finds_nothing_amiss() -> None:
 
 def test_masked_learners_play_it_through_supersuit() -> None:
     """Three agents with 2, 5 and 1 actions that die one after the other, illegal="raise"."""
-    pytest.importorskip("supersuit", reason="needs the extra sb3")
+    pytest.importorskip("supersuit", reason="needs the extra supersuit")
     learner = pytest.importorskip("sb3_contrib", reason="needs the extra sb3").MaskablePPO
     from corral.adapters import vectorize
 

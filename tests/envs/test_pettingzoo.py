@@ -178,9 +178,7 @@ def test_state(name: str, kind: str) -> None:
 @pytest.mark.parametrize(("name", "kind"), AEC)
 def test_render(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("PIL", reason="pictures need Pillow")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pygame imports what setuptools has deprecated
-        pytest.importorskip("pygame", reason="windows need pygame")
+    pytest.importorskip("pygame", reason="windows need pygame-ce")
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     rules = type(make_rules(name))
     monkeypatch.setattr(rules, "render_fps", 0)  # as fast as it can

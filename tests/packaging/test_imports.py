@@ -11,12 +11,15 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LAYERS = ["data", "envs", "adapters", "trainers"]
-HEAVY = ("torch", "stable_baselines3", "supersuit", "scipy", "matplotlib", "pygame", "PIL", "rich")
+HEAVY = ("torch", "stable_baselines3", "supersuit", "scipy", "pygame", "PIL", "rich")
 
 
 @pytest.mark.parametrize(
     "module",
-    ["corral", "corral.data", "corral.envs", "corral.envs.dfaas_v0", "corral.envs.batch"],
+    [
+        *("corral", "corral.data", "corral.envs", "corral.envs.dfaas_v0", "corral.envs.batch"),
+        "corral.trainers",
+    ],
 )
 def test_importing_the_environments_brings_nothing_heavy(module: str) -> None:
     code = f"import sys, {module}; print(*sorted(sys.modules))"

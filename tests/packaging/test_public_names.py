@@ -38,9 +38,20 @@ def public_module(name: str) -> object:
 def test_public_names_can_be_imported(name: str) -> None:
     module = public_module(name)
     names = getattr(module, "__all__", [])
-    assert names or name == "corral.trainers"
+    assert names
     missing = [each for each in names if not hasattr(module, each)]
     assert missing == []
+    assert set(names) <= set(dir(module))
+
+
+@pytest.mark.parametrize("name", ["corral.adapters", "corral.trainers"])
+def test_names_that_are_imported_late_are_listed_once(name: str) -> None:
+    module = importlib.import_module(name)
+    late = [each for names in module._NAMES.values() for each in names]
+    late += [each for names in getattr(module, "_SB3_NAMES", {}).values() for each in names]
+    assert sorted(late) == sorted(module.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        module.nothing  # noqa: B018
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)

@@ -22,7 +22,7 @@ from corral.envs.batch import BatchStep, batch_for
 from corral.envs.core import Array, Observation, Rules, generator
 from corral.envs.episode_stats import EndedEpisodes, EpisodeStats
 from corral.envs.masks import MASK
-from corral.envs.policy import Policy
+from corral.envs.policy import PolicyLike, as_policy
 
 __all__ = ["Changed", "Interval", "Turn", "bootstrap_ratio", "play", "play_episodes"]
 
@@ -93,7 +93,7 @@ class Turn:
 
 def play(
     rules: Any,
-    team: Mapping[str, Policy],
+    team: Mapping[str, PolicyLike],
     deterministic: Mapping[str, bool],
     *,
     quota: Array,
@@ -122,7 +122,7 @@ def play(
     seats = [
         Seat(
             agent,
-            team[agent],
+            as_policy(team[agent], agent, rules.agents),
             num_envs=batch.num_envs,
             actions=rules.action_space(agent),
             rng=generator(seed, "policy", i),
@@ -197,7 +197,7 @@ def _any_action(space: spaces.Space[Any], observation: Observation, num_envs: in
 
 def play_episodes(
     rules: Rules[Any],
-    team: Mapping[str, Policy],
+    team: Mapping[str, PolicyLike],
     deterministic: Mapping[str, bool],
     *,
     episodes: int,

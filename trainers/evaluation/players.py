@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from corral.envs.policy import Policy
+from corral.envs.policy import PolicyLike, as_policy
 
 __all__ = ["Player", "as_player"]
 
@@ -15,7 +15,7 @@ __all__ = ["Player", "as_player"]
 class Player:
     """A team and how it plays."""
 
-    team: Mapping[str, Policy]  # one policy for each agent; several agents may share one
+    team: Mapping[str, PolicyLike]  # one for each agent; several agents may share one
     deterministic: bool = True  # greedy; False: actions are sampled
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of the environment that its observations and actions depend on, if others may have
@@ -27,11 +27,13 @@ class Player:
         return "greedy" if self.deterministic else "sampled"
 
 
-def as_player(player: Player | Policy | Mapping[str, Policy], agents: Sequence[str]) -> Player:
-    """Return a Player of all ``agents``: from a Player, a team, or one Policy for everybody.
+def as_player(
+    player: Player | PolicyLike | Mapping[str, PolicyLike], agents: Sequence[str]
+) -> Player:
+    """Return a Player of all ``agents``: from a Player, a team, or one policy for everybody.
 
-    A Policy or a team alone plays greedily. Raises ValueError where a team's agents
-    are not ``agents``.
+    A policy is whatever ``as_policy`` takes. It or a team alone plays greedily. Raises ValueError
+    where a team's agents are not ``agents``, or one of its players is no policy.
     """
     if not isinstance(player, Player):
         player = Player(player if isinstance(player, Mapping) else dict.fromkeys(agents, player))
@@ -40,7 +42,8 @@ def as_player(player: Player | Policy | Mapping[str, Policy], agents: Sequence[s
             f"a team of {len(player.team)} agents ({_some(player.team)}), but here are "
             f"{len(agents)} agents ({_some(agents)}); give one policy for each of these"
         )
-    return player
+    team = {agent: as_policy(one, agent, agents) for agent, one in player.team.items()}
+    return replace(player, team=team)
 
 
 def _some(names: Iterable[str]) -> str:

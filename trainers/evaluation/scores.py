@@ -21,7 +21,7 @@ import pandas as pd
 from corral.adapters.seats import random_policy
 from corral.envs.core import Rules
 from corral.envs.episode_stats import EndedEpisodes
-from corral.envs.policy import Policy
+from corral.envs.policy import PolicyLike
 from corral.trainers.evaluation.episodes import bootstrap_ratio, play_episodes
 from corral.trainers.evaluation.players import Player, as_player
 from corral.trainers.runs.files import replace_text
@@ -116,7 +116,7 @@ class TeamScore:
 
 def evaluate_team(
     rules: Rules[Any],
-    player: Player | Policy | Mapping[str, Policy],
+    player: Player | PolicyLike | Mapping[str, PolicyLike],
     *,
     episodes: int = 100,
     num_envs: int | None = None,
@@ -133,7 +133,8 @@ def evaluate_team(
 
     Args:
         rules: what is played; of a Player, ``settings`` are ignored.
-        player: a Player, a team (agent -> Policy), or one Policy for all agents.
+        player: a Player, a team (agent -> policy), or one policy for all agents: whatever
+            ``corral.envs.policy.as_policy`` takes.
         num_envs: episodes side by side; default: 64, or ``episodes`` if that is less.
         label: the name of the team in the score.
         workers: processes that step third-party environments; 0: this one. Scores are the same.
@@ -178,7 +179,7 @@ def evaluate_team(
 
 def evaluate_players(
     rules: Rules[Any],
-    players: Mapping[str, Player | Policy | Mapping[str, Policy]],
+    players: Mapping[str, Player | PolicyLike | Mapping[str, PolicyLike]],
     *,
     episodes: int = 100,
     num_envs: int | None = None,

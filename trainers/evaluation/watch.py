@@ -21,7 +21,7 @@ import numpy as np
 
 from corral.adapters.sources import EnvLike, rules_of
 from corral.envs.core import Array, Outcome, Rules, for_rendering, generator
-from corral.envs.policy import Policy
+from corral.envs.policy import PolicyLike
 from corral.envs.reference import reference_team, team_arguments
 from corral.envs.registry import env_spec, registered_name
 from corral.envs.render.window import Window
@@ -57,7 +57,7 @@ class Watched:
 def watch(
     game: EnvLike | Path | Run,
     *,
-    policies: str | Path | Run | Player | Policy | Mapping[str, Policy] | None = None,
+    policies: str | Path | Run | Player | PolicyLike | Mapping[str, PolicyLike] | None = None,
     out: str | Path | None = None,
     text: Callable[[str], None] | None = None,
     seed: int = 0,
@@ -73,7 +73,8 @@ def watch(
         game: an environment's name, rules, or a run (its folder, or RUN@best): the environment it
             was trained in, on the rows held out from its training where there are such.
         policies: the name of a reference team (``corral.envs.reference``), a run, a
-            Player, a Policy for everybody, or a mapping agent -> Policy.
+            Player, a policy for everybody, or a mapping agent -> policy: whatever
+            ``corral.envs.policy.as_policy`` takes.
             Default: the run's own team, else random legal play.
         out: a file that ends in .gif or .mp4; without it, and without ``text``, a window opens.
         text: is called with each picture as text instead.

@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from corral.adapters.seats import random_policy
 from corral.envs.core import Array, Rules
 from corral.envs.episode_stats import EndedEpisodes
-from corral.envs.policy import Policy
+from corral.envs.policy import Policy, PolicyLike
 from corral.envs.reference import reference_players
 from corral.envs.registry import REGISTERED
 from corral.trainers.evaluation.episodes import bootstrap_ratio, play_episodes
-from corral.trainers.evaluation.players import Player, as_player, random_policy
+from corral.trainers.evaluation.players import Player, as_player
 from corral.trainers.evaluation.scores import Progress
 
 __all__ = [
@@ -100,8 +101,8 @@ def sum_in_words(returns: Array) -> str:
 def evaluate_seat(
     rules: Rules[Any],
     seat: str,
-    policy: Policy,
-    opponent: Policy,
+    policy: PolicyLike,
+    opponent: PolicyLike,
     *,
     episodes: int = 100,
     num_envs: int | None = None,
@@ -161,7 +162,7 @@ def evaluate_seat(
 
 def evaluate_seats(
     rules: Rules[Any],
-    players: Mapping[str, Player | Policy | Mapping[str, Policy]],
+    players: Mapping[str, Player | PolicyLike | Mapping[str, PolicyLike]],
     *,
     seats: Sequence[str] | None = None,
     others: Mapping[str, Mapping[str, Policy]] | None = None,

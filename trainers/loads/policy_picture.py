@@ -18,7 +18,7 @@ from corral.data import Trace
 from corral.envs.core import Array, generator
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.baselines import baseline_team
-from corral.envs.policy import Policy
+from corral.envs.policy import PolicyLike, as_policy
 from corral.trainers.evaluation.episodes import Turn
 from corral.trainers.evaluation.players import Player, as_player
 from corral.trainers.loads.replay import play_windows
@@ -44,7 +44,7 @@ class Picture:
 
 def policy_picture(
     rules: DfaasRules,
-    policy: Policy,
+    policy: PolicyLike,
     agent: str,
     points: int = 40,
     *,
@@ -93,7 +93,7 @@ def policy_picture(
 
 
 def _forwarded(
-    grid: DfaasRules, policy: Policy, index: int, rows: Array, background: Array
+    grid: DfaasRules, policy: PolicyLike, index: int, rows: Array, background: Array
 ) -> Array:
     """Return the requests that node ``index`` forwards in ``rows`` [R] of the grid: [R]."""
     agent = grid.agents[index]
@@ -102,7 +102,7 @@ def _forwarded(
     observation["observation"][:, 2:] = np.asarray(background)[2:]
     seat = Seat(
         agent,
-        policy,
+        as_policy(policy, agent, grid.agents),
         num_envs=len(rows),
         actions=grid.action_space(agent),
         rng=generator(0, "policy", index),
@@ -115,7 +115,7 @@ def _forwarded(
 
 def team_pictures(
     rules: DfaasRules,
-    team: Player | Policy | Mapping[str, Policy],
+    team: Player | PolicyLike | Mapping[str, PolicyLike],
     label: str,
     points: int = 40,
     *,
@@ -143,7 +143,7 @@ def team_pictures(
 
 
 def backgrounds(
-    rules: DfaasRules, team: Player | Policy | Mapping[str, Policy], *, seed: int = 0
+    rules: DfaasRules, team: Player | PolicyLike | Mapping[str, PolicyLike], *, seed: int = 0
 ) -> dict[str, Array]:
     """Return each agent's mean features [F] over a replay of the rules' rows by the team."""
     player = as_player(team, rules.agents)

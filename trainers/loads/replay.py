@@ -23,7 +23,7 @@ from corral.envs.core import Array
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.baselines import baseline_team, split_pair
 from corral.envs.episode_stats import EndedEpisodes
-from corral.envs.policy import Policy
+from corral.envs.policy import PolicyLike
 from corral.errors import ActionError, IllegalActionWarning, ScaleError
 from corral.trainers.evaluation.episodes import Changed, Turn, play
 from corral.trainers.evaluation.judge import Progress
@@ -39,7 +39,7 @@ SERIES_POINTS = 400
 OWN = ("capacity_scale", "load_scale", "max_level", "neighbours", "route")
 """Arguments of dfaas_v0 that a team may bring along: its observations and actions hang on them."""
 
-Entry = str | Policy | Mapping[str, Policy] | Player
+Entry = str | PolicyLike | Mapping[str, PolicyLike] | Player
 """Entries of a replay: a pair, a policy for every node, a team, or a Player."""
 
 
@@ -102,8 +102,8 @@ def replay(
     Args:
         trace: a bundled name, the path of a CSV, or a Trace.
         policies: pairs such as "overflow/two" (see ``corral.envs.dfaas_v0.baselines``); or a
-            mapping from any label to a pair, a Policy that plays every node, a team (agent ->
-            Policy), or a Player. Policies are given batches. They play greedily unless a Player
+            mapping from any label to a pair, a policy that plays every node, a team (agent ->
+            policy), or a Player. Policies are given batches. They play greedily unless a Player
             says otherwise, with the ``settings`` of this call unless a Player brings its own
             (``OWN``).
         rows: (low, high), the rows to play; default: all.
@@ -224,7 +224,7 @@ def _plan(
 
 def play_windows(
     rules: DfaasRules,
-    team: Mapping[str, Policy],
+    team: Mapping[str, PolicyLike],
     window: int,
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,

@@ -19,11 +19,11 @@ import numpy as np
 import torch
 
 from corral.adapters.networks import Parts
-from corral.adapters.seats import take_tree
 from corral.adapters.spaces import ActionCodec, ObservationCodec
 from corral.envs.batch import BatchStep
 from corral.envs.core import AgentViews, Array, Observation, Rules
 from corral.envs.masks import MASK, OBSERVATION, as_legal
+from corral.envs.policy import take_tree
 from corral.errors import NonFiniteError, UnsupportedSpaceError
 
 __all__ = [

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from corral.adapters.seats import Seat, take_tree
+from corral.adapters.seats import Seat
 from corral.envs.core import Array, Observation, Rules, generator
-from corral.envs.policy import Policy
+from corral.envs.policy import Policy, take_tree
 from corral.envs.reference import reference_player
 from corral.errors import UnsupportedSpaceError
 from corral.trainers.base import require_arrays

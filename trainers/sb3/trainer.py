@@ -32,6 +32,7 @@ from corral.envs.core import Array, Rules, generator
 from corral.envs.masks import MASK
 from corral.envs.shells import ParallelShell
 from corral.errors import CheckpointError
+from corral.extras import require
 from corral.trainers.base import Content, Episode, Update
 from corral.trainers.on_policy import saving
 from corral.trainers.on_policy.learner import require_device
@@ -130,15 +131,12 @@ class SB3PPO:
 
     @property
     def policies(self) -> dict[str, NetworkPolicy]:
-        return {
-            agent: sb3_policy(
-                self._learners[self._policy_of[agent]].model.policy,
-                self.layout,
-                self.rules.observation_space(agent),
-                agent,
-            )
-            for agent in self.rules.agents
-        }
+        found = {}
+        for agent in self.rules.agents:
+            policy = self._learners[self._policy_of[agent]].model.policy
+            space = self.rules.observation_space(agent)
+            found[agent] = sb3_policy(policy, self.layout, space, agent)
+        return found
 
     @property
     def resumes_exactly(self) -> bool:
@@ -148,8 +146,11 @@ class SB3PPO:
     # --- Training --------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise ValueError where the device is not there: Stable-Baselines3 would take the CPU."""
+        """Raise ValueError where the device is not there, on which Stable-Baselines3 would take the
+        CPU, and MissingExtraError where SuperSuit is asked for and not installed."""
         require_device(self.settings.device)
+        if self.settings.vec_env == "supersuit":
+            require("supersuit", extra="supersuit", purpose="train with vec_env='supersuit'")
 
     def learn(self, steps: int | None = None) -> Iterator[Update]:
         """Rollouts and updates as long as whole rollouts fit into ``steps``, at least one.

@@ -147,7 +147,7 @@ def test_games_that_are_no_columns_are_refused_with_the_way_out() -> None:
 
 
 def test_turn_based_games_are_refused_by_stable_baselines3s_columns_with_the_way_out() -> None:
-    pytest.importorskip("supersuit", reason="needs the extra sb3")
+    pytest.importorskip("supersuit", reason="needs the extra supersuit")
     from corral.adapters import make_vec_env
 
     for env, kind in (("probe_p12_v0", "turn-based"), ("probe_p11_v0", "columns are alike")):

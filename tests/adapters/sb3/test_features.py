@@ -17,7 +17,7 @@ from support.steady_rules import SteadyRules
 torch = pytest.importorskip("torch", reason="needs the extra sb3")
 sb3 = pytest.importorskip("stable_baselines3", reason="needs the extra sb3")
 pytest.importorskip("sb3_contrib", reason="needs the extra sb3")
-pytest.importorskip("supersuit", reason="needs the extra sb3")
+pytest.importorskip("supersuit", reason="needs the extra supersuit")
 
 from corral.adapters import FeaturesWithoutMask  # noqa: E402
 from corral.adapters import normalize as normalized  # noqa: E402

@@ -11,7 +11,7 @@ from support.columns import GAMES, WAYS, columns, dfaas, value_of_a_steady_rewar
 from support.contract import plain
 from support.steady_rules import SteadyRules
 
-pytest.importorskip("supersuit", reason="needs the extra sb3")
+pytest.importorskip("supersuit", reason="needs the extra supersuit")
 PPO = pytest.importorskip("stable_baselines3", reason="needs the extra sb3").PPO
 MaskablePPO = pytest.importorskip("sb3_contrib", reason="needs the extra sb3").MaskablePPO
 

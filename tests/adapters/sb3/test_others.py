@@ -14,7 +14,7 @@ from support.mask_rules import BEST_OF_FIFTEEN, FIFTEEN, FifteenRules, PictureRu
 
 torch = pytest.importorskip("torch", reason="needs the extra sb3")
 sb3 = pytest.importorskip("stable_baselines3", reason="needs the extra sb3")
-pytest.importorskip("supersuit", reason="needs the extra sb3")
+pytest.importorskip("supersuit", reason="needs the extra supersuit")
 
 from stable_baselines3.common.callbacks import EvalCallback, StopTrainingOnMaxEpisodes  # noqa: E402
 from stable_baselines3.common.evaluation import evaluate_policy  # noqa: E402

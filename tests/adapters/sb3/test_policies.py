@@ -18,7 +18,7 @@ from support.mask_rules import BEST_OF_FIFTEEN, FIFTEEN, FifteenRules, PictureRu
 torch = pytest.importorskip("torch", reason="needs the extra sb3")
 pytest.importorskip("stable_baselines3", reason="needs the extra sb3")
 MaskablePPO = pytest.importorskip("sb3_contrib", reason="needs the extra sb3").MaskablePPO
-pytest.importorskip("supersuit", reason="needs the extra sb3")
+pytest.importorskip("supersuit", reason="needs the extra supersuit")
 
 from corral.adapters import FeaturesWithoutMask, MaskablePolicy, MaskedPolicy  # noqa: E402
 from corral.adapters.sb3.policies import MaskedDistribution  # noqa: E402

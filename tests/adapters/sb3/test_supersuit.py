@@ -24,7 +24,7 @@ from support.loads import small_trace
 from support.steady_rules import SteadyRules
 from support.turn_rules import MortalRules, PileRules
 
-supersuit = pytest.importorskip("supersuit", reason="needs the extra sb3")
+supersuit = pytest.importorskip("supersuit", reason="needs the extra supersuit")
 PPO = pytest.importorskip("stable_baselines3", reason="needs the extra sb3").PPO
 MaskablePPO = pytest.importorskip("sb3_contrib", reason="needs the extra sb3").MaskablePPO
 vectorize = adapters.vectorize

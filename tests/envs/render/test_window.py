@@ -20,7 +20,7 @@ def pygame(monkeypatch: pytest.MonkeyPatch) -> Any:
     """pygame without a screen, shut down afterwards."""
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     monkeypatch.setenv("PYGAME_HIDE_SUPPORT_PROMPT", "1")
-    module = pytest.importorskip("pygame", reason="pygame is not installed: corral[render]")
+    module = pytest.importorskip("pygame", reason="pygame-ce is not installed: corral[render]")
     yield module
     module.quit()
 

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from corral.adapters.seats import put_tree, take_tree
 from corral.envs.core import generator
-from corral.envs.policy import Decision, RandomPolicy
+from corral.envs.policy import Decision, RandomPolicy, put_tree, take_tree
 from corral.envs.shells import ParallelShell
 from corral.errors import ActionError, IllegalActionError, IllegalActionWarning
 from corral.trainers.evaluation.players import Player

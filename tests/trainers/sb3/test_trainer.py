@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ import torch
 from sb3_contrib import MaskablePPO
 from stable_baselines3 import PPO
 
+from corral.adapters import vectorize
+from corral.envs import dfaas_v0
 from corral.envs.core import generator
-from corral.errors import CheckpointError, IllegalActionError
+from corral.errors import CheckpointError, IllegalActionError, MissingExtraError
 from corral.trainers.base import trainer_class
 from corral.trainers.driver import train
 from corral.trainers.evaluation.players import Player
@@ -332,3 +335,19 @@ def test_the_learning_rate_falls_to_nothing_over_the_run(tmp_path: Path) -> None
     steady = small_run(tmp_path / "two", updates=2, anneal=False).progress["learning_rate"]
     assert steady.tolist() == [0.002, 0.002]
     assert weights(tmp_path / "one") != weights(tmp_path / "two")
+
+
+# --- What is not installed -----------------------------------------------------------------------
+
+
+def test_without_supersuit_it_trains_and_says_who_needs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "supersuit", None)
+    assert small_run(tmp_path / "run", updates=1).policies
+    for trainer in TRAINERS:
+        with pytest.raises(MissingExtraError, match=r"supersuit is needed.*'\.\[supersuit\]'"):
+            small_run(tmp_path / "none", trainer=trainer, updates=1, vec_env="supersuit")
+    assert not (tmp_path / "none").exists()
+    with pytest.raises(MissingExtraError, match=r"'\.\[supersuit\]'"):
+        vectorize(dfaas_v0.parallel_env(), 2)
