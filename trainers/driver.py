@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 import re
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
 
 from corral.envs.arguments import nonnegative_int
 from corral.envs.core import Rules
-from corral.envs.registry import REGISTERED
+from corral.envs.registry import REGISTERED, rules_class
 from corral.errors import CheckpointError, RunError
 from corral.trainers.base import Content, Trainer, trainer_class
 from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
@@ -36,7 +37,7 @@ from corral.trainers.runs.run import (
     load_run,
     versions,
 )
-from corral.trainers.settings import make_settings
+from corral.trainers.settings import make_settings, require_known
 
 __all__ = ["resume", "train"]
 
@@ -98,6 +99,8 @@ def train(
     nonnegative_int("seed", seed)
     _check_saving(checkpoint_every, keep)
     kind = trainer_class(trainer)
+    arguments = _arguments_of(env) if isinstance(env, str) else ()
+    require_known(train, trainer, arguments, env_kwargs or {}, settings)
     env_config = EnvConfig.of(env, env_kwargs, held_out)
     suited = REGISTERED[env_config.env].settings if env_config.env in REGISTERED else {}
     names = {field.name for field in dataclasses.fields(kind.Settings)}
@@ -281,6 +284,10 @@ def _signals() -> Iterator[_Stop]:
 
 
 # --- Parts ---------------------------------------------------------------------------------------
+
+
+def _arguments_of(env: str) -> Collection[str]:
+    return inspect.signature(rules_class(env)).parameters if env in REGISTERED else ()
 
 
 def _played_by_references(

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from corral.cli.mistakes import expect
 from corral.cli.options import arguments_of, is_third_party, named
-from corral.cli.output import err, out, reported
+from corral.cli.output import complain, out, reported
 
 __all__ = ["add_to"]
 
@@ -56,10 +57,10 @@ def check(
     if list_checks:
         for name, kept in CHECKS.items():
             lines = textwrap.wrap(kept, max(20, out.width - 20))
-            out.print(f"{name:<20}" + ("\n" + " " * 20).join(lines), markup=False)
+            out.print(f"{name:<20}" + ("\n" + " " * 20).join(lines))
         return
-    if environment is None:
-        raise ValueError("name an environment (see corral envs), or module:function")
+    expect("check", environment)
+    assert environment is not None  # else ``expect`` has said so
     results = []
     for make in _makes(environment, arguments_of(arg or [])):
         # What an environment prints is no part of the report.
@@ -71,12 +72,12 @@ def check(
         if not as_json:
             if len(results) > 1:
                 out.print()
-            out.print(result.text(out.width), markup=False, soft_wrap=True)
+            out.print(result.text(out.width), soft_wrap=True)
     if as_json:
         found = {"results": [result.to_json() for result in results]}
-        out.print(json.dumps(found, indent=1), markup=False, soft_wrap=True)
+        out.print(json.dumps(found, indent=1), soft_wrap=True)
     if any(result.not_run for result in results) and processes:
-        err.print("corral: not all checks were run, see NOT RUN", soft_wrap=True)
+        complain("not all checks were run, see NOT RUN")
     if any(result.errors for result in results):
         raise typer.Exit(1)
 

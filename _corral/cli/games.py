@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from corral.cli.mistakes import expect
 from corral.cli.options import ANY_OPTION, read_options
 from corral.cli.output import check_new, in_options, out, reported
 
@@ -58,6 +59,7 @@ def watch(
     """
     from corral.trainers.evaluation.watch import watch as show
 
+    expect("watch", game)
     if out_path is not None:
         if ansi:
             raise ValueError("give --out or --ansi, not both")
@@ -83,7 +85,7 @@ def watch(
 
 def _print_text(fps: float | None, text: str) -> None:
     """Print a picture as text; in a terminal, at the pace asked for."""
-    out.print(text, markup=False, soft_wrap=True)
+    out.print(text, soft_wrap=True)
     out.print()
     time.sleep(1 / fps if fps and out.is_terminal else 0.0)
 

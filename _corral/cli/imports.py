@@ -9,14 +9,13 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from corral.cli.base import App
 from corral.cli.options import Capacity, capacity_of
 from corral.cli.output import check_new, err, out, reported
 
 __all__ = ["Out", "Overwrite", "Step", "app", "size_of", "write"]
 
-app = typer.Typer(
-    help="Turn a public format into a trace.", no_args_is_help=True, rich_markup_mode=None
-)
+app = App(help="Turn a public format into a trace.")
 
 Out = Annotated[Path, typer.Option("--out", help="File to write: .csv or .csv.gz.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
@@ -35,7 +34,7 @@ def write(trace: Any, path: Path, overwrite: bool) -> None:
     from corral.data import write_trace
 
     write_trace(trace, path, overwrite=overwrite)
-    out.print(f"{path}: {size_of(trace)}", markup=False, soft_wrap=True)
+    out.print(f"{path}: {size_of(trace)}", soft_wrap=True)
 
 
 def size_of(trace: Any) -> str:
@@ -58,7 +57,7 @@ def _import_command(options: Callable[..., None]) -> Callable[..., None]:
         given["capacity"] = capacity_of(given["capacity"])
         imported = getattr(data, f"import_{options.__name__}")(files, **given)
         for note in imported.notes:
-            err.print(f"note: {note}", markup=False, soft_wrap=True)
+            err.print(f"note: {note}", soft_wrap=True)
         write(imported.trace, out_file, overwrite)
 
     return app.command(options.__name__.replace("_", "-"))(reported(command))

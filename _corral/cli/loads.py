@@ -13,7 +13,9 @@ from rich import box
 from rich.table import Table
 
 from corral.cli import imports
+from corral.cli.base import App
 from corral.cli.imports import Out, Overwrite, Step, size_of, write
+from corral.cli.mistakes import expect
 from corral.cli.options import Capacity, OptimumWindows, Window, capacity_of, names, row_range
 from corral.cli.output import check_new, err, out, progress_bar, reported, show_replay, show_table
 
@@ -22,9 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_to"]
 
-trace_app = typer.Typer(
-    help="Check, show, make and import load traces.", no_args_is_help=True, rich_markup_mode=None
-)
+trace_app = App(help="Check, show, make and import load traces.")
 
 trace_app.add_typer(imports.app, name="import")
 
@@ -57,10 +57,10 @@ def check(files: Annotated[list[str], typer.Argument(help="Trace files to read."
             trace = load_trace(file)
         except TraceError as error:
             faulty += 1
-            err.print(str(error), markup=False, soft_wrap=True)
+            err.print(str(error), soft_wrap=True)
         else:
             capacity = "with capacity" if trace.capacity is not None else "without capacity"
-            out.print(f"{file}: {size_of(trace)}, {capacity}", markup=False, soft_wrap=True)
+            out.print(f"{file}: {size_of(trace)}, {capacity}", soft_wrap=True)
     if faulty:
         raise typer.Exit(1)
 
@@ -71,6 +71,7 @@ def show(trace: Annotated[str, typer.Argument(help="A bundled trace or a CSV fil
     """Show load and capacity of each node."""
     from corral.data import load_trace
 
+    expect("show", trace)
     load = load_trace(trace)
     unit = " s" if load.clock == "utc" else ""
     out.print(
@@ -221,6 +222,7 @@ def replay(
     from corral.trainers.loads.report import write_report
     from corral.trainers.runs.run import is_run, load_run
 
+    expect("replay", trace)
     check_new(out_dir, folder=True)
     load = load_trace(trace)
     entries = PAIRS if policies is None else names(policies, is_run)

@@ -14,8 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
+from corral.cli.base import Command
+from corral.cli.mistakes import kind_of, option_of, unknown_option
 from corral.cli.output import in_options
 from corral.errors import CorralError, UnknownNameError
 
@@ -38,13 +39,13 @@ __all__ = [
     "named",
     "named_as_options",
     "names",
-    "option_of",
     "read_options",
     "row_range",
     "text_of",
     "third_party_rules",
     "train_options",
     "value_of",
+    "whole_number",
 ]
 
 ANY_OPTION = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -78,6 +79,8 @@ def value_of(text: str) -> Any:
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]
+    if re.fullmatch(r"-?\d+(_\d+)+", text):
+        return int(text)
     if re.fullmatch(r"\d+:\d+", text):
         return tuple(int(part) for part in text.split(":"))
     if re.fullmatch(r"\d+(,\d+)*,?", text) and "," in text:
@@ -86,6 +89,19 @@ def value_of(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def whole_number(text: str | int) -> int:
+    """Return a whole number as the command line writes it: 100000, 100_000 or 1e5."""
+    value = _whole(value_of(str(text)))
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise typer.BadParameter(f"{text!r} is no whole number; write 100000, 100_000 or 1e5")
+    return value
+
+
+def _whole(value: Any) -> Any:
+    """Return 100000 for 1e5; another value as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def row_range(rows: str | None, split: float | None, length: int) -> tuple[int, int] | None:
@@ -127,50 +143,68 @@ def listed(text: str) -> list[str]:
 # --- Options that are made from settings and arguments -------------------------------------------
 
 
-def option_of(name: str) -> str:
-    """Return a setting or argument as an option: --num-envs for num_envs."""
-    return "--" + name.replace("_", "-")
-
-
 def train_options(context: typer.Context, env: str, trainer: str) -> dict[str, Any]:
     """Return ``env_kwargs`` and the trainer's settings, as arguments of ``corral.train``."""
     from corral.trainers.runs.env_config import SET_BY_TRAINING
+    from corral.trainers.settings import unknown_setting
+
+    def unknown(name: str, known: list[str]) -> str:
+        if is_third_party(env) and name in _parameters(env):
+            return f"{option_of(name)} is an argument of {env}: give --arg {name}=VALUE"
+        known = known if is_third_party(env) else [each for each in known if each != "arg"]
+        see = f"All options: corral train {env} --trainer {trainer} --help"
+        return f"{unknown_setting(name, trainer, known, option_of)} {see}"
 
     env_kwargs, settings = read_options(
-        context, _arguments(env), _settings(trainer), unlisted=SET_BY_TRAINING
+        context, _arguments(env), _settings(trainer), unlisted=SET_BY_TRAINING, unknown=unknown
     )
     return {"env_kwargs": env_kwargs, **settings}
 
 
+def _parameters(env: str) -> Iterable[str]:
+    """Return the arguments of module:function, as far as they can be read."""
+    try:
+        return inspect.signature(named(env, {}).find()).parameters
+    except (TypeError, ValueError):
+        return ()
+
+
 def read_options(
     context: typer.Context,
-    arguments: Iterable[str],
+    arguments: Mapping[str, inspect.Parameter],
     settings: Iterable[Field[Any]] = (),
     *,
     unlisted: Iterable[str] = (),
+    unknown: Callable[[str, list[str]], str] | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return arguments of an environment and settings of a trainer from a command's other words.
 
-    Any other option ends in an error that names the nearest one, but none that is ``unlisted``.
+    Any other option ends in an error that names the nearest one, but none that is ``unlisted``:
+    ``unknown`` makes its message from a name and the known ones.
     """
     kinds = {field.name: str(field.type) for field in settings}
-    known = set(arguments)
+    types = {name: str(parameter.annotation) for name, parameter in arguments.items()} | kinds
     env_kwargs: dict[str, Any] = {}
     chosen: dict[str, Any] = {}
     for name, text in _named_options(context.args):
         key = name.replace("-", "_")
-        if text == "true" and key.startswith("no_") and key[3:] in known | set(kinds):
+        if text == "true" and key.startswith("no_") and key[3:] in types:
             key, text = key[3:], "false"
+        if key not in types:
+            own = [each[2:] for one in context.command.params for each in one.opts if "--" in each]
+            known = [*own, *(each for each in types if each not in unlisted)]
+            see = f"See {context.command_path} --help"
+            if unknown is not None:
+                raise UnknownNameError(unknown(key, known))
+            raise UnknownNameError(unknown_option(f"--{name}", map(option_of, known), see))
+        value = text if key == "trace" else value_of(text)
+        if types[key].partition(" | ")[0] == "int":
+            value = _whole(value)
         if key in kinds:
-            value = value_of(text)
             wrap = kinds[key].startswith("tuple") and not isinstance(value, tuple | None)
             chosen[key] = (value,) if wrap else value
-        elif key in known:
-            env_kwargs[key] = text if key == "trace" else value_of(text)
         else:
-            own = [each for one in context.command.params for each in one.opts if each[:2] == "--"]
-            others = [option_of(each) for each in (*kinds, *(known - set(unlisted)))]
-            raise UnknownNameError.of("option", f"--{name}", [*own, *others])
+            env_kwargs[key] = value
     return env_kwargs, chosen
 
 
@@ -191,13 +225,26 @@ def _named_options(words: list[str]) -> list[tuple[str, str]]:
     while rest:
         word = rest.pop(0)
         if not word.startswith("--"):
-            raise ValueError(f"{word!r} stands alone; options are --name value")
+            raise ValueError(_alone(word))
         name, equals, text = word.removeprefix("--").partition("=")
         if not equals:
             is_value = bool(rest) and not re.match(r"--[a-z]", rest[0])
             text = rest.pop(0) if is_value else "true"
         pairs.append((name, text))
     return pairs
+
+
+def _alone(word: str) -> str:
+    """Return what to say of a word that is neither an option nor the value of one."""
+    name, equals, text = word.lstrip("-").partition("=")
+    if equals and name.isidentifier():
+        return f"options are --name value: give {option_of(name)} {text}"
+    if word.startswith("-") and len(word) > 2:
+        return f"{word}: options have two dashes; give -{word}"
+    kinds = {"trainer": "--trainer", "trace": "--trace", "run": "--resume"}
+    if (option := kinds.get(kind_of(word) or "")) is not None:
+        return f"{word!r} stands alone; give {option} {word}"
+    return f"{word!r} stands alone; options are --name value"
 
 
 def _arguments(env: str) -> Mapping[str, inspect.Parameter]:
@@ -236,7 +283,7 @@ def text_of(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-class TrainCommand(TyperCommand):
+class TrainCommand(Command):
     """``corral train``: its --help lists the settings and arguments of what it is called with."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

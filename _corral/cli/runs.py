@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from corral.cli.mistakes import expect, kind_of
 from corral.cli.options import (
     ANY_OPTION,
     OptimumWindows,
@@ -21,6 +22,7 @@ from corral.cli.options import (
     third_party_rules,
     train_options,
     value_of,
+    whole_number,
 )
 from corral.cli.output import check_new, out, progress_bar, reported, show_replay, show_table
 
@@ -53,7 +55,9 @@ def train(
     steps: Annotated[
         int | None,
         typer.Option(
-            help="Env steps over all environments together, in whole rollouts; default: 100000."
+            parser=whole_number,
+            metavar="<int>",
+            help="Env steps over all environments together, in whole rollouts; default: 100000.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same weights.")] = 0,
@@ -88,7 +92,12 @@ def train(
         Path | None, typer.Option(help="Go on with the run in this folder instead.")
     ] = None,
     checkpoint_every: Annotated[
-        int | None, typer.Option(help="Env steps between checkpoints; default: a tenth.")
+        int | None,
+        typer.Option(
+            parser=whole_number,
+            metavar="<int>",
+            help="Env steps between checkpoints; default: a tenth of --steps.",
+        ),
     ] = None,
     keep: Annotated[int, typer.Option(help="Checkpoints to keep, besides the best.")] = 3,
 ) -> None:
@@ -100,6 +109,10 @@ def train(
     """
     from corral.trainers import driver as training
 
+    if resume is None:
+        expect("train", env)
+    else:
+        expect("--resume", str(resume))
     theirs: Any = None
     if env is not None and is_third_party(env):
         theirs = third_party_rules(env, arg or [])
@@ -116,7 +129,9 @@ def train(
         run = training.resume(resume, steps=steps, rules=theirs, **saving)
     else:
         if env is None or env.startswith("-"):
-            raise ValueError("name an environment (see corral envs), or a run with --resume")
+            words = [word for word in context.args if kind_of(word) == "environment"]
+            name = words[0] if words else "dfaas_v0"
+            raise ValueError(f"name the environment first, as in: corral train {name} ...")
         with named_as_options(env, trainer):
             run = training.train(
                 env if theirs is None else theirs,
@@ -222,6 +237,8 @@ def evaluate(
     from corral.trainers.evaluation.tables import tables
     from corral.trainers.runs.run import load_run
 
+    for folder in runs:
+        expect("evaluate", str(folder))
     theirs: Any = None if env is None else third_party_rules(env, arg or [])
     loaded, *others = (load_run(run, theirs) for run in runs)
     folder = loaded.folder if out_dir is None else out_dir
