@@ -99,7 +99,10 @@ SHARED: dict[str, Mapping[str, Any]] = {
         "vf_coef": setting(None, "Weight of the value loss.", least=0),
         "kl_coef": setting(None, "Weight of a penalty on the KL divergence, at first.", least=0),
         "kl_target": setting(
-            None, "KL divergence that the weight kl_coef is adapted to; none: it stays.", above=0
+            None,
+            "KL divergence of an update that kl_coef is adapted to reach; none: kl_coef stays. "
+            "target_kl ends the epochs of an update instead.",
+            above=0,
         ),
         "max_grad_norm": setting(None, "Longest gradient; longer ones are scaled down.", above=0),
         "net_arch": setting(

@@ -15,8 +15,8 @@ from rich.table import Table
 import corral
 from corral.cli import check, games, loads, runs
 from corral.cli.base import App
+from corral.cli.help import documented, meaning, text_of
 from corral.cli.mistakes import expect, option_of
-from corral.cli.options import documented, meaning, text_of
 from corral.cli.output import out, plain_streams, reported
 
 __all__ = ["app", "main"]

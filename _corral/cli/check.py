@@ -25,14 +25,19 @@ def add_to(app: typer.Typer) -> None:
 @reported
 def check(
     environment: Annotated[
-        str | None, typer.Argument(help="One of ours, or module:function of any PettingZoo one.")
+        str | None,
+        typer.Argument(
+            help="An environment (corral envs lists them), or module:function of any PettingZoo "
+            "environment."
+        ),
     ] = None,
     arg: Annotated[
-        list[str] | None, typer.Option(help="key=value, an argument of it; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="<key=value>", help="An argument of it; may be repeated."),
     ] = None,
-    seeds: Annotated[str, typer.Option(help="Comma-separated seeds of the episodes.")] = "0,1,2",
+    seeds: Annotated[str, typer.Option(help="Seeds of the episodes, with commas.")] = "0,1,2",
     limit: Annotated[
-        int, typer.Option(help="Steps of each agent within which episodes must end.")
+        int, typer.Option(help="Number of steps of an agent within which an episode must end.")
     ] = 2_000,
     stochastic: Annotated[
         bool | None,
@@ -42,15 +47,16 @@ def check(
         ),
     ] = None,
     processes: Annotated[
-        bool, typer.Option("--processes/--no-processes", help="Play in other processes too.")
+        bool, typer.Option("--processes/--no-processes", help="Play in other processes, too.")
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print findings as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
     list_checks: Annotated[bool, typer.Option("--list", help="List the checks, and end.")] = False,
 ) -> None:
-    """Check an environment: masks, spaces, seeds, resets, copies, AEC accounting.
+    """Check an environment for faults.
 
-    Plays whole episodes and reports every fault found. Ours are checked in each of their forms,
-    parallel and AEC. Ends with 1 where there are errors, with 0 where there are only warnings.
+    Plays whole episodes, and reports every fault in masks, spaces, seeds, resets, copies and the
+    accounting of AEC. Environments of corral are checked in each of their forms, parallel and AEC.
+    Ends with 1 where there are errors, with 0 where there are only warnings.
     """
     from corral.envs.conformance import CHECKS, check_env
 

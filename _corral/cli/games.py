@@ -28,34 +28,40 @@ def add_to(app: typer.Typer) -> None:
 @reported
 def watch(
     context: typer.Context,
-    game: Annotated[str, typer.Argument(help="An environment, see corral envs; or a run.")],
+    game: Annotated[str, typer.Argument(help="An environment (corral envs lists them), or a run.")],
     policies: Annotated[
         str | None,
         typer.Option(
-            help="random; nearest/chase, ... in arena_v0; overflow/equal, ... in dfaas_v0; or the "
-            "folder of a run. Default: the run's own team, else random."
+            help="Who plays: random, nearest/chase and others in arena_v0, overflow/equal and "
+            "others in dfaas_v0, or the folder of a run. Default: the run's own team, else random."
         ),
     ] = None,
     out_path: Annotated[
-        Path | None, typer.Option("--out", help="Write a clip: FILE.gif, or FILE.mp4 with ffmpeg.")
+        Path | None,
+        typer.Option(
+            "--out", help="Write a clip: FILE.gif, or FILE.mp4 where ffmpeg is installed."
+        ),
     ] = None,
     ansi: Annotated[bool, typer.Option("--ansi", help="Print each step as text.")] = False,
-    seed: Annotated[int, typer.Option(help="Of the episode, and of actions that are drawn.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the episode, and of actions that are drawn.")
+    ] = 0,
     steps: Annotated[
-        int | None, typer.Option(help="Stop after so many; default: when the episode ends.")
+        int | None, typer.Option(help="Stop after this many steps; default: when the episode ends.")
     ] = None,
     fps: Annotated[
-        float | None, typer.Option(help="Pictures a second; default: the environment's.")
+        float | None, typer.Option(help="Pictures per second; default: the environment's.")
     ] = None,
     sampled: Annotated[
         bool, typer.Option("--sampled", help="Sample actions, instead of the likeliest.")
     ] = False,
-    pixels: Annotated[int, typer.Option(help="Width of a clip.")] = 480,
+    pixels: Annotated[int, typer.Option(help="Width of a clip, in pixels.")] = 480,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the clip.")] = False,
 ) -> None:
-    """Watch an episode: in a window, or with --out as a clip, or with --ansi as text.
+    """Watch an episode, in a window or as a clip.
 
-    Arguments of the environment are options too: --height 6 --walls mask. See corral envs NAME.
+    With --out it is written as a clip, with --ansi printed as text. Arguments of the environment
+    are options too: --height 6 --walls mask. See corral envs NAME.
     """
     from corral.trainers.evaluation.watch import watch as show
 

@@ -19,11 +19,13 @@ app = App(help="Turn a public format into a trace.")
 
 Out = Annotated[Path, typer.Option("--out", help="File to write: .csv or .csv.gz.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
-Files = Annotated[list[Path], typer.Argument(help="One file per node, unless --names says else.")]
-Names = Annotated[
-    str | None, typer.Option(help="Comma-separated node names; equal ones join their files.")
+Files = Annotated[
+    list[Path], typer.Argument(help="One file per node, unless --names says otherwise.")
 ]
-Zone = Annotated[str, typer.Option(help="Zone of times that name none, such as -04:00.")]
+Names = Annotated[
+    str | None, typer.Option(help="Names of the nodes, with commas; equal ones join their files.")
+]
+Zone = Annotated[str, typer.Option(help="Time zone of times that name none, such as -04:00.")]
 Step = Annotated[int, typer.Option(help="Length of a step, in seconds.")]
 MaybeStep = Annotated[
     int | None, typer.Option(help="Length of a step, in seconds; default: the files' own.")
@@ -68,8 +70,12 @@ def series(
     files: Files,
     out_file: Out,
     names: Names = None,
-    column: Annotated[str | None, typer.Option(help="Column of the load; default: 2nd.")] = None,
-    time_column: Annotated[str | None, typer.Option(help="Column of time; default: 1st.")] = None,
+    column: Annotated[
+        str | None, typer.Option(help="Column of the load; default: the 2nd.")
+    ] = None,
+    time_column: Annotated[
+        str | None, typer.Option(help="Column of the time; default: the 1st.")
+    ] = None,
     zone: Zone = "Z",
     step: MaybeStep = None,
     gaps: Annotated[
@@ -90,7 +96,9 @@ def requests(
     files: Files,
     out_file: Out,
     step: Step,
-    column: Annotated[str | None, typer.Option(help="Column of time; default: 1st.")] = None,
+    column: Annotated[
+        str | None, typer.Option(help="Column of the time; default: the 1st.")
+    ] = None,
     node_column: Annotated[str | None, typer.Option(help="Column that names the node.")] = None,
     names: Names = None,
     zone: Zone = "Z",
@@ -119,7 +127,7 @@ def access_log(
 def azure_functions(
     files: Annotated[list[Path], typer.Argument(help="One file per day, in order.")],
     out_file: Out,
-    nodes: Annotated[int, typer.Option(help="Nodes to group the functions onto.")],
+    nodes: Annotated[int, typer.Option(help="Number of nodes to group the functions onto.")],
     by: Annotated[
         Literal["app", "function"], typer.Option(help="What stays together on a node.")
     ] = "app",

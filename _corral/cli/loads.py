@@ -1,4 +1,4 @@
-"""``corral trace`` and ``corral replay``: load traces, and policies judged on them."""
+"""``corral trace`` and ``corral replay``: load traces, and policies that play them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def add_to(app: typer.Typer) -> None:
 @trace_app.command()
 @reported
 def check(files: Annotated[list[str], typer.Argument(help="Trace files to read.")]) -> None:
-    """Read traces strictly, and say what is wrong.
+    """Read traces, and say what is wrong with them.
 
     Every fault comes with file, line, column, value and what to do about it.
     """
@@ -125,7 +125,11 @@ def make(
     mean: Annotated[float, typer.Option(help="Mean load of a node, requests per step.")] = 24.0,
     option: Annotated[
         list[str] | None,
-        typer.Option("--set", help="NAME=VALUE, any other field of TraceSpec; repeatable."),
+        typer.Option(
+            "--set",
+            metavar="<name=value>",
+            help="Any other field of TraceSpec (data/README.md); may be repeated.",
+        ),
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
@@ -172,7 +176,7 @@ def replay(
         ),
     ] = None,
     rows: Annotated[
-        str | None, typer.Option(help="LOW:HIGH, play rows LOW to HIGH - 1 only.")
+        str | None, typer.Option(metavar="<LOW:HIGH>", help="Play rows LOW to HIGH - 1 only.")
     ] = None,
     split: Annotated[
         float | None, typer.Option(help="Play what follows this share of the rows, e.g. 0.7.")
@@ -183,7 +187,8 @@ def replay(
     window: Window = None,
     capacity: Capacity = None,
     queue: Annotated[
-        int | None, typer.Option(help="Requests that a node can hold; default: 0 (see below).")
+        int | None,
+        typer.Option(help="Requests that a node can hold until the next step; default: 0."),
     ] = None,
     forward_cost: Annotated[
         float | None, typer.Option(help="Cost of a forwarded request; default: 0.")
@@ -208,13 +213,15 @@ def replay(
         ),
     ] = None,
     optimum_windows: OptimumWindows = 8,
-    seed: Annotated[int, typer.Option(help="Of random policies, sampled actions, routes.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of random policies, sampled actions and routes.")
+    ] = 0,
 ) -> None:
     """Replay a load trace through forwarding policies.
 
     Prints what each serves, loses and forwards beside the optimum, and writes a report. Learned
-    teams are named by the folders of their runs; the defaults of the game are then those of the
-    runs.
+    teams are named by the folders of their runs; the default of --queue, of the costs and of
+    limits is then what they were trained with.
     """
     from corral.data import load_trace
     from corral.envs.dfaas_v0.baselines import AMOUNTS, PAIRS

@@ -1,4 +1,4 @@
-"""Options of the command line: words as values, options made from settings and arguments."""
+"""Options of the command line: words as values, settings and arguments as options."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import Field, fields
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from corral.cli.base import Command
 from corral.cli.mistakes import kind_of, option_of, unknown_option
 from corral.cli.output import in_options
-from corral.errors import CorralError, UnknownNameError
+from corral.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from corral.adapters.zoo.batch import ZooRules
@@ -28,20 +26,18 @@ __all__ = [
     "ANY_OPTION",
     "Capacity",
     "OptimumWindows",
-    "TrainCommand",
     "Window",
+    "arguments_known",
     "arguments_of",
     "capacity_of",
-    "documented",
     "is_third_party",
     "listed",
-    "meaning",
     "named",
     "named_as_options",
     "names",
     "read_options",
     "row_range",
-    "text_of",
+    "settings_of",
     "third_party_rules",
     "train_options",
     "value_of",
@@ -52,11 +48,19 @@ ANY_OPTION = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Settings of a command that reads options which are not known beforehand."""
 
 Capacity = Annotated[
-    str | None, typer.Option(help="Requests per step, or 1.25x each node's mean load.")
+    str | None,
+    typer.Option(
+        help="Capacity of a node: requests per step, or 1.25x for 1.25 times its mean load."
+    ),
 ]
-Window = Annotated[int | None, typer.Option(help="Steps of a window; default: a day, else 288.")]
+Window = Annotated[
+    int | None,
+    typer.Option(
+        help="Steps of a window; default: those of a day, or 288 where steps have no length."
+    ),
+]
 OptimumWindows = Annotated[
-    int, typer.Option(help="Windows that get a linear program, where one is needed.")
+    int, typer.Option(help="Windows whose optimum is computed, where that takes a linear program.")
 ]
 
 
@@ -156,7 +160,11 @@ def train_options(context: typer.Context, env: str, trainer: str) -> dict[str, A
         return f"{unknown_setting(name, trainer, known, option_of)} {see}"
 
     env_kwargs, settings = read_options(
-        context, _arguments(env), _settings(trainer), unlisted=SET_BY_TRAINING, unknown=unknown
+        context,
+        arguments_known(env),
+        settings_of(trainer),
+        unlisted=SET_BY_TRAINING,
+        unknown=unknown,
     )
     return {"env_kwargs": env_kwargs, **settings}
 
@@ -214,7 +222,7 @@ def named_as_options(env: str, trainer: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        names = [*_arguments(env), *(field.name for field in _settings(trainer))]
+        names = [*arguments_known(env), *(field.name for field in settings_of(trainer))]
         raise ValueError(in_options(str(error), names)) from error
 
 
@@ -247,105 +255,17 @@ def _alone(word: str) -> str:
     return f"{word!r} stands alone; options are --name value"
 
 
-def _arguments(env: str) -> Mapping[str, inspect.Parameter]:
+def arguments_known(env: str) -> Mapping[str, inspect.Parameter]:
     """Return the arguments of an environment of ours; those of others are given by --arg."""
     from corral.envs.registry import rules_class
 
     return {} if is_third_party(env) else inspect.signature(rules_class(env)).parameters
 
 
-def _settings(trainer: str) -> tuple[Field[Any], ...]:
+def settings_of(trainer: str) -> tuple[Field[Any], ...]:
     from corral.trainers.base import trainer_class
 
     return fields(trainer_class(trainer).Settings)
-
-
-# --- What they mean ------------------------------------------------------------------------------
-
-
-def documented(rules: type) -> dict[str, str]:
-    """Return what the docstring of an environment's rules says of each argument."""
-    text = (inspect.getdoc(rules) or "").partition("Args:\n")[2].partition("\n\n")[0]
-    found = re.findall(r"^    (\w+): (.*(?:\n      .*)*)", text, re.MULTILINE)
-    return {name: " ".join(meaning.split()) for name, meaning in found}
-
-
-def meaning(field: Field[Any]) -> str:
-    """Return what a setting means, and what it may be."""
-    from corral.trainers.settings import about, limits
-
-    allowed = limits(field)
-    return str(about(field).get("help", "")) + (f" Allowed: {allowed}." if allowed else "")
-
-
-def text_of(value: Any) -> str:
-    """Return a default as it is typed on the command line."""
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-class TrainCommand(Command):
-    """``corral train``: its --help lists the settings and arguments of what it is called with."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ctx.meta["corral.words"] = list(args)  # parsing empties the list
-        return super().parse_args(ctx, args)
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        super().format_options(ctx, formatter)
-        given, _, _ = self.make_parser(ctx).parse_args(list(ctx.meta["corral.words"]))
-        env, trainer = given.get("env"), given.get("trainer") or "sb3_ppo"
-        for title, rows_of in (
-            (f"Settings of {trainer}", partial(_settings_rows, env, trainer)),
-            (f"Arguments of {env or 'the environment'}", partial(_arguments_rows, env)),
-        ):
-            with formatter.section(title):
-                try:
-                    formatter.write_dl(rows_of())
-                except (CorralError, LookupError) as error:
-                    formatter.write_text(str(error.args[0]))
-
-
-def _settings_rows(env: str | None, trainer: str) -> list[tuple[str, str]]:
-    """Return each setting as an option with what it takes, and its meaning and default."""
-    from corral.envs.registry import REGISTERED
-
-    suited = REGISTERED[env].settings if env in REGISTERED else {}
-    rows = []
-    for field in _settings(trainer):
-        default = suited.get(field.name, field.default)
-        of_env = f" in {env}" if field.name in suited else ""
-        text = f"{meaning(field)}  [default{of_env}: {text_of(default)}]"
-        rows.append((_typed(field.name, str(field.type)), text))
-    return rows
-
-
-def _arguments_rows(env: str | None) -> list[tuple[str, str]]:
-    """Return the same for the arguments of an environment; LookupError where none is known."""
-    from corral.envs.registry import rules_class
-    from corral.trainers.runs.env_config import SET_BY_TRAINING
-
-    if env is None:
-        raise LookupError("Name the environment too, as in: corral train dfaas_v0 --help")
-    if is_third_party(env):
-        raise LookupError("Each of them is given as --arg key=value.")
-    meanings = documented(rules_class(env))
-    return [
-        (
-            _typed(name, str(parameter.annotation)),
-            f"{meanings.get(name, '')}  [default: {text_of(parameter.default)}]",
-        )
-        for name, parameter in _arguments(env).items()
-        if name not in SET_BY_TRAINING
-    ]
-
-
-def _typed(name: str, annotation: str) -> str:
-    """Return an option and what it takes: --gamma <float>."""
-    option, kind = option_of(name), annotation.removesuffix(" | None")
-    if kind == "bool":
-        return f"{option} / --no-{option[2:]}"
-    kinds = {"int": "int", "float": "float", "tuple[int, ...]": "n,n,...", "tuple[int, int]": "n:n"}
-    return f"{option} <{kinds.get(kind, 'str')}>"
 
 
 # --- Third-party environments: module:function ---------------------------------------------------

@@ -1,4 +1,4 @@
-"""``corral train`` and ``corral evaluate``: from an environment to a judged team."""
+"""``corral train`` and ``corral evaluate``: from an environment to an evaluated team."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from corral.cli.help import TrainCommand
 from corral.cli.mistakes import expect, kind_of
 from corral.cli.options import (
     ANY_OPTION,
     OptimumWindows,
-    TrainCommand,
     Window,
     is_third_party,
     listed,
@@ -47,11 +47,13 @@ def train(
     env: Annotated[
         str | None,
         typer.Argument(
-            help="An environment, see corral envs, or module:function of any PettingZoo one; with "
-            "--resume only the latter."
+            help="An environment (corral envs lists them), or module:function of any PettingZoo "
+            "environment; with --resume only the latter."
         ),
     ] = None,
-    trainer: Annotated[str, typer.Option(help="See corral trainers.")] = "sb3_ppo",
+    trainer: Annotated[
+        str, typer.Option(help="What learns; corral trainers lists them.")
+    ] = "sb3_ppo",
     steps: Annotated[
         int | None,
         typer.Option(
@@ -60,37 +62,42 @@ def train(
             help="Env steps over all environments together, in whole rollouts; default: 100000.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same weights.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of everything that is drawn.")] = 0,
     held_out: Annotated[
         str | None,
         typer.Option(
-            help="The part of a trace that is kept for evaluation: a share of its end, or rows "
-            "LOW:HIGH; default: 0.3."
+            help="Rows of a trace that are kept for evaluation: a share of them, taken from the "
+            "end, or LOW:HIGH; default: 0.3."
         ),
     ] = None,
     policies: Annotated[
-        str, typer.Option(help="shared, separate, or agent=policy,agent=policy,...")
+        str,
+        typer.Option(
+            help="shared: one for all agents; separate: one each; or agent=policy,agent=policy."
+        ),
     ] = "shared",
     policies_to_train: Annotated[
-        str | None, typer.Option(help="Comma-separated; the others only play. Default: all.")
+        str | None,
+        typer.Option(help="Policies that learn, with commas; the others only play. Default: all."),
     ] = None,
     opponent: Annotated[
         list[str] | None,
         typer.Option(
-            help="agent=player: a reference player that plays this agent, such as "
-            "player_1=beat-last; may be repeated. For trainers mappo and ippo."
+            metavar="<agent=player>",
+            help="Let a reference player play this agent, such as player_1=beat-last; may be "
+            "repeated. For the trainers mappo and ippo.",
         ),
     ] = None,
     arg: Annotated[
         list[str] | None,
-        typer.Option(help="key=value, an argument of a module:function; may be repeated."),
+        typer.Option(
+            metavar="<key=value>", help="An argument of module:function; may be repeated."
+        ),
     ] = None,
     out_dir: Annotated[
-        Path | None, typer.Option("--out", help="The run's folder; default: one in runs/.")
+        Path | None, typer.Option("--out", help="Folder of the run; default: a new one in runs/.")
     ] = None,
-    resume: Annotated[
-        Path | None, typer.Option(help="Go on with the run in this folder instead.")
-    ] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
     checkpoint_every: Annotated[
         int | None,
         typer.Option(
@@ -99,20 +106,25 @@ def train(
             help="Env steps between checkpoints; default: a tenth of --steps.",
         ),
     ] = None,
-    keep: Annotated[int, typer.Option(help="Checkpoints to keep, besides the best.")] = 3,
+    keep: Annotated[
+        int, typer.Option(help="Number of latest checkpoints to keep, besides the best.")
+    ] = 3,
 ) -> None:
-    """Train a team, and leave a run behind: weights, checkpoints, progress.
+    """Train a team and write it to a folder.
 
-    Arguments of the environment and settings of the trainer are options too: --trace loads.csv
-    --queue 50 --gamma 0.9. With both names, as in corral train dfaas_v0 --trainer mappo --help,
-    all of them are listed below. Ctrl-C saves and ends.
+    The folder (a run) holds weights, checkpoints and the progress of learning. Arguments of the
+    environment and settings of the trainer are options too, such as --trace loads.csv --queue 50
+    --gamma 0.9. With both names, as in corral train dfaas_v0 --trainer mappo --help, all of them
+    are listed below. Ctrl-C saves and ends.
     """
     from corral.trainers import driver as training
 
-    if resume is None:
-        expect("train", env)
-    else:
+    options: dict[str, Any] = {}
+    if resume is not None:
         expect("--resume", str(resume))
+    else:
+        expect("train", env)
+        options = train_options(context, _environment(env, context), trainer)
     theirs: Any = None
     if env is not None and is_third_party(env):
         theirs = third_party_rules(env, arg or [])
@@ -128,10 +140,7 @@ def train(
             raise ValueError(f"--resume goes on with what the run is; leave out {fixed[0]}")
         run = training.resume(resume, steps=steps, rules=theirs, **saving)
     else:
-        if env is None or env.startswith("-"):
-            words = [word for word in context.args if kind_of(word) == "environment"]
-            name = words[0] if words else "dfaas_v0"
-            raise ValueError(f"name the environment first, as in: corral train {name} ...")
+        assert env is not None  # else ``expect`` has said so
         with named_as_options(env, trainer):
             run = training.train(
                 env if theirs is None else theirs,
@@ -144,7 +153,7 @@ def train(
                 opponents=_opponents(opponent or []),
                 out=out_dir,
                 **saving,
-                **train_options(context, env, trainer),
+                **options,
             )
     _summarize(run)
     if run.stopped_by is not None:
@@ -153,6 +162,15 @@ def train(
 
 FIXED = ["trainer", "seed", "held_out", "policies", "policies_to_train", "opponent", "out_dir"]
 """Options that a run keeps once it was begun."""
+
+
+def _environment(env: str | None, context: typer.Context) -> str:
+    """Return ``env``. Raises ValueError where an option stands before it."""
+    if env is None or env.startswith("-"):
+        words = [word for word in context.args if kind_of(word) == "environment"]
+        name = words[0] if words else "dfaas_v0"
+        raise ValueError(f"name the environment first, as in: corral train {name} ...")
+    return env
 
 
 def _is_given(context: typer.Context, name: str) -> bool:
@@ -168,7 +186,7 @@ def _summarize(run: Run) -> None:
     rows = ""
     if task.trace is not None:
         (low, high), (first, end) = task.env_kwargs["rows"], task.held_out["rows"]
-        held_out = "played again to judge it" if first < high and low < end else "held out"
+        held_out = "played again in its evaluation" if first < high and low < end else "held out"
         rows = f", trace {task.trace.name} rows {low}:{high} ({first}:{end} {held_out})"
     out.print(f"{run.config.trainer} on {task.env}{rows}, seed {run.config.seed}")
     out.print(
@@ -187,7 +205,7 @@ def _summarize(run: Run) -> None:
                 f"(at first {returns.iloc[0]:.4g})"
             )
     out.print(f"Run: {run.folder}", soft_wrap=True)
-    out.print(f"Judge it: corral evaluate {run.folder}", soft_wrap=True)
+    out.print(f"Evaluate it: corral evaluate {run.folder}", soft_wrap=True)
 
 
 # --- corral evaluate -----------------------------------------------------------------------------
@@ -196,40 +214,53 @@ def _summarize(run: Run) -> None:
 @reported
 def evaluate(
     runs: Annotated[
-        list[Path], typer.Argument(help="The folder of a run, and of others to judge beside it.")
+        list[Path], typer.Argument(help="The folder of a run, and of others to compare with it.")
     ],
     policies: Annotated[
         str | None,
-        typer.Option(help="Reference policies, comma-separated pairs; default: 13 of them."),
+        typer.Option(
+            help="Reference policies of dfaas_v0, pairs with commas; default: 13 of them."
+        ),
     ] = None,
     trace: Annotated[
-        str | None, typer.Option(help="Another load: a bundled trace or a CSV file.")
+        str | None,
+        typer.Option(
+            help="Another trace than the run's held-out rows: a bundled one or a CSV file."
+        ),
     ] = None,
     rows: Annotated[
-        str | None, typer.Option(help="LOW:HIGH, other rows than those held out.")
+        str | None,
+        typer.Option(
+            metavar="<LOW:HIGH>", help="Rows to play; default: those held out from training."
+        ),
     ] = None,
     window: Window = None,
     episodes: Annotated[
-        int, typer.Option(help="For other environments than dfaas_v0: episodes to play.")
+        int, typer.Option(help="Number of episodes, in other environments than dfaas_v0.")
     ] = 100,
     optimum_windows: OptimumWindows = 8,
-    seed: Annotated[int, typer.Option(help="Of random play and sampled actions.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of random play and sampled actions.")] = 0,
     env: Annotated[
         str | None,
-        typer.Option(help="module:function, for runs of a third-party environment."),
+        typer.Option(
+            metavar="<module:function>", help="The environment, where it is a third-party one."
+        ),
     ] = None,
     arg: Annotated[
         list[str] | None,
-        typer.Option(help="key=value, an argument of module:function; may be repeated."),
+        typer.Option(
+            metavar="<key=value>", help="An argument of module:function; may be repeated."
+        ),
     ] = None,
     out_dir: Annotated[
-        Path | None, typer.Option("--out", help="Folder of the report; default: the run's.")
+        Path | None, typer.Option("--out", help="Folder of the report; default: the run's folder.")
     ] = None,
 ) -> None:
-    """Judge a run, greedy and sampled, beside random, the reference policies and the optimum.
+    """Evaluate a run beside random and reference policies.
 
-    In dfaas_v0 on the rows that its training did not see; in zero-sum games of two seat by seat,
-    against each reference player in the other seat.
+    The team plays greedily, and with sampled actions. In dfaas_v0 it plays the rows that its
+    training did not see, beside the optimum; in zero-sum games of two, each agent plays against
+    every reference player.
     """
     from corral.data import load_trace
     from corral.trainers.evaluation.judge import evaluate as judge

@@ -121,7 +121,10 @@ def test_rows_that_are_judged_again_are_not_called_held_out(tmp_path: Path) -> N
 MISTAKES: list[tuple[list[str], str]] = [
     (["train"], "name an environment, as in: corral train dfaas_v0 (corral envs lists them)"),
     (["train", "dfaas_v1"], "did you mean 'dfaas_v0'"),
-    (["train", "--queue", "5", "dfaas_v0"], "name the environment first, as in: corral train dfaas"),
+    (
+        ["train", "--queue", "5", "dfaas_v0"],
+        "name the environment first, as in: corral train dfaas",
+    ),
     (["train", "dfaas_v0", "--trainer", "sb3_po"], "did you mean 'sb3_ppo'"),
     (["train", "dfaas_v0", "--gama", "0.9"], "'--gama'; did you mean '--gamma'"),
     (["train", "dfaas_v0", "--que=5"], "'--que'; did you mean '--queue'"),

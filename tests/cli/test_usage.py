@@ -1,4 +1,4 @@
-"""Mistakes of usage: other libraries' names, wrong order, wrong things; -h, numbers, --traceback."""
+"""Help, and mistakes of usage: other libraries' names, wrong order, wrong things, numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def test_help_of_every_command_is_short_of_80_columns_and_of_private_words(
     text = within(*command, "-h")
     assert text == within(*command, "--help")
     assert max(map(len, text.splitlines())) <= 80
-    for wrong in ("list[", "...\n", " judge", "Judge", "leave a run behind", "(low, high)", "None"):
+    assert not [line for line in text.splitlines() if line.startswith("  ") and line.endswith("...")]
+    for wrong in ("list[", " judge", "Judge", "leave a run behind", "(low, high)", "None"):
         assert wrong not in text, wrong
 
 
@@ -42,7 +43,7 @@ def test_help_of_train_speaks_as_the_command_line_does(env: str, trainer: str) -
 def test_help_lists_the_values_that_are_allowed() -> None:
     pytest.importorskip("torch", reason="needs the extra sb3")
     text = within("train", "dfaas_v0", "--help")
-    assert "--route <equal|capacity|spare|shortest>" in text
+    assert "--route <equal|capacity|spare|shortest|two>" in text
     assert "--vec-env <batch|supersuit>" in text
     assert "--rows <LOW:HIGH>" in text
 
@@ -110,9 +111,9 @@ def test_names_in_other_spellings(words: list[str], message: str) -> None:
 
 def test_arguments_of_a_third_party_environment_are_given_by_arg() -> None:
     pytest.importorskip("torch", reason="needs the extra sb3")
-    where = "support.turn_rules:PileRules"
-    printed = within("train", where, "--pile", "8", code=2)
-    assert f"--pile is an argument of {where}: give --arg pile=VALUE" in printed
+    where = "support.zoo_envs:FaultyEnv"
+    printed = within("train", where, "--fault", "die", code=2)
+    assert f"--fault is an argument of {where}: give --arg fault=VALUE" in printed
 
 
 # --- Order, and things of another kind -----------------------------------------------------------
@@ -193,7 +194,7 @@ def test_a_traceback_on_demand(words: list[str]) -> None:
     assert "Traceback" not in within("envs", "dfaas_v1", code=2)
 
 
-FAULTY = '''
+FAULTY = """
 from support.zoo_envs import *
 
 def missing(**arguments):
@@ -204,7 +205,7 @@ def refuses(pile=3):
 
 def divides():
     return 1 / 0
-'''
+"""
 
 
 @pytest.mark.parametrize(
