@@ -45,8 +45,10 @@ def as_typed(text: str) -> str:
 
 def text_of(value: Any) -> str:
     """Return a default as it is typed on the command line."""
-    if isinstance(value, bool | None):
-        return str(value).lower()
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "on" if value else "off"
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
@@ -121,8 +123,7 @@ def _row(name: str, takes: str, text: str, default: Any, of_env: str = "") -> tu
     """Return an option with what it takes, and its meaning with the default."""
     option = option_of(name)
     if takes == "bool":
-        shown = name if default else f"no_{name}"
-        return f"{option} / --no-{option[2:]}", f"{text}  [default{of_env}: {option_of(shown)[2:]}]"
+        return f"{option} / --no-{option[2:]}", f"{text}  [default{of_env}: {text_of(default)}]"
     said = default is None and ("default:" in text or "none:" in text)
     return f"{option} <{takes}>", text if said else f"{text}  [default{of_env}: {text_of(default)}]"
 

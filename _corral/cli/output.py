@@ -148,15 +148,18 @@ def foreign_place(error: BaseException) -> str | None:
     for each in chain:
         for frame, line in traceback.walk_tb(each.__traceback__):
             file = frame.f_code.co_filename
-            module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-            if not (module in OWN or file.startswith("<")):
+            module = str(frame.f_globals.get("__name__", ""))
+            if not (f"{module}.".startswith(OWN) or file.startswith("<")):
                 place = f"{file}:{line}"
     return place
 
 
-OWN = {"corral", *sys.stdlib_module_names} - {"__main__"}
-OWN |= {"click", "numpy", "pandas", "ray", "rich", "safetensors", "sb3_contrib", "scipy"}
-OWN |= {"stable_baselines3", "supersuit", "torch", "typer"}
+CALLED = (
+    *("PIL", "gymnasium", "imageio_ffmpeg", "numpy", "pandas", "pettingzoo.utils", "pygame"),
+    *("ray", "rich", "safetensors", "sb3_contrib", "scipy", "stable_baselines3", "supersuit"),
+    *("tensorboard", "torch", "typer"),
+)
+OWN = ("corral.", *(f"{name}." for name in (*CALLED, *sys.stdlib_module_names)))
 """Packages whose errors may be due to what a user gave corral."""
 
 

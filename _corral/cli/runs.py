@@ -186,7 +186,7 @@ def _summarize(run: Run) -> None:
     rows = ""
     if task.trace is not None:
         (low, high), (first, end) = task.env_kwargs["rows"], task.held_out["rows"]
-        held_out = "played again in its evaluation" if first < high and low < end else "held out"
+        held_out = "played again to evaluate it" if first < high and low < end else "held out"
         rows = f", trace {task.trace.name} rows {low}:{high} ({first}:{end} {held_out})"
     out.print(f"{run.config.trainer} on {task.env}{rows}, seed {run.config.seed}")
     out.print(

@@ -25,7 +25,9 @@ def test_help_of_every_command_is_short_of_80_columns_and_of_private_words(
     text = within(*command, "-h")
     assert text == within(*command, "--help")
     assert max(map(len, text.splitlines())) <= 80
-    assert not [line for line in text.splitlines() if line.startswith("  ") and line.endswith("...")]
+    assert not [
+        line for line in text.splitlines() if line.startswith("  ") and line.endswith("...")
+    ]
     for wrong in ("list[", " judge", "Judge", "leave a run behind", "(low, high)", "None"):
         assert wrong not in text, wrong
 
