@@ -23,6 +23,7 @@ from corral.envs.arguments import nonnegative_int
 from corral.envs.core import Rules
 from corral.envs.registry import REGISTERED, rules_class
 from corral.errors import CheckpointError, RunError
+from corral.text import visible
 from corral.trainers.base import Content, Trainer, trainer_class
 from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from corral.trainers.runs.env_config import EnvConfig
@@ -164,7 +165,7 @@ def resume(
         if any((run.folder / CHECKPOINTS).glob("[!.]*")):
             _load(run, learner, statistics)
         else:
-            print(f"corral: {run.folder}: no checkpoint yet; it begins anew", file=sys.stderr)
+            _say(f"{run.folder}: no checkpoint yet; it begins anew")
         if steps is not None:
             if steps < learner.env_steps:
                 raise RunError(
@@ -184,8 +185,7 @@ def _load(run: Run, learner: Trainer, statistics: Statistics) -> None:
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{run.folder}: its checkpoint is damaged: {error!r}") from error
     if not learner.resumes_exactly:
-        message = "environments without a saved state begin new episodes"
-        print(f"corral: {run.folder}: {message}", file=sys.stderr)
+        _say(f"{run.folder}: environments without a saved state begin new episodes")
 
 
 # --- The loop ------------------------------------------------------------------------------------
@@ -225,10 +225,9 @@ def _drive(
         log.close()
         learner.close()
     if stop.is_set():
-        print(
-            f"corral: stopped at {done:,} of {run.config.steps:,} env steps; saved in {run.folder}."
-            f" Go on with: corral train --resume {run.folder}",
-            file=sys.stderr,
+        _say(
+            f"stopped at {done:,} of {run.config.steps:,} env steps; saved in {run.folder}. "
+            f"Go on with: corral train --resume {run.folder}"
         )
     if stop.number == signal.SIGTERM:
         raise SystemExit(128 + stop.number)  # the whole process was told to end, not this run
@@ -248,6 +247,10 @@ def _save(run: Run, learner: Trainer, statistics: Statistics, keep: int) -> None
         keep=keep,
         best=better,
     )
+
+
+def _say(message: str) -> None:
+    print(f"corral: {visible(message)}", file=sys.stderr)
 
 
 class _Stop:

@@ -13,6 +13,7 @@ import typer
 from corral.cli.mistakes import expect
 from corral.cli.options import ANY_OPTION, read_options
 from corral.cli.output import check_new, in_options, out, reported
+from corral.text import one_line
 
 if TYPE_CHECKING:
     from corral.trainers.evaluation.watch import Watched
@@ -97,7 +98,7 @@ def _print_text(fps: float | None, text: str) -> None:
 
 
 def _tell(shown: Watched) -> None:
-    each = ", ".join(f"{agent} {value:.4g}" for agent, value in shown.returns.items())
+    each = ", ".join(f"{one_line(agent)} {value:.4g}" for agent, value in shown.returns.items())
     end = "" if shown.over else ", not over"
     out.print(
         f"{shown.env}, {shown.policies}: {shown.steps} steps{end}, "

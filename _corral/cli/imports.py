@@ -12,6 +12,7 @@ import typer
 from corral.cli.base import App
 from corral.cli.options import Capacity, capacity_of
 from corral.cli.output import check_new, err, out, reported
+from corral.text import shortened
 
 __all__ = ["Out", "Overwrite", "Step", "app", "size_of", "write"]
 
@@ -59,7 +60,7 @@ def _import_command(options: Callable[..., None]) -> Callable[..., None]:
         given["capacity"] = capacity_of(given["capacity"])
         imported = getattr(data, f"import_{options.__name__}")(files, **given)
         for note in imported.notes:
-            err.print(f"note: {note}", soft_wrap=True)
+            err.print(shortened(f"note: {note}"), soft_wrap=True)
         write(imported.trace, out_file, overwrite)
 
     return app.command(options.__name__.replace("_", "-"))(reported(command))

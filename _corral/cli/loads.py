@@ -18,6 +18,7 @@ from corral.cli.imports import Out, Overwrite, Step, size_of, write
 from corral.cli.mistakes import expect
 from corral.cli.options import Capacity, OptimumWindows, Window, capacity_of, names, row_range
 from corral.cli.output import check_new, err, out, progress_bar, reported, show_replay, show_table
+from corral.text import one_line
 
 if TYPE_CHECKING:
     from corral.trainers.runs.run import Run
@@ -92,7 +93,7 @@ def show(trace: Annotated[str, typer.Argument(help="A bundled trace or a CSV fil
         arrivals = load.arrivals[:, i]
         capacity = "" if load.capacity is None else f"{load.capacity[:, i].mean():.1f}"
         load_cells = f"{arrivals.mean():.1f}", str(arrivals.max())
-        table.add_row(node, *load_cells, capacity, _spark(courses[i], top))
+        table.add_row(one_line(node), *load_cells, capacity, _spark(courses[i], top))
     show_table(table)
     if load.capacity is not None:
         arrived = load.arrivals.sum()

@@ -25,6 +25,7 @@ from corral.cli.options import (
     whole_number,
 )
 from corral.cli.output import check_new, out, progress_bar, reported, show_replay, show_table
+from corral.text import one_line
 
 if TYPE_CHECKING:
     from corral.trainers.runs.run import Run
@@ -196,7 +197,7 @@ def _summarize(run: Run) -> None:
     columns = {"team return": "return_team"}
     if is_zero_sum(task.rules()):  # the team's is 0 whatever they play
         learned = [agent for agent in run.config.policies if agent not in run.config.opponents]
-        columns = {f"return of {agent}": f"return_{agent}" for agent in learned}
+        columns = {f"return of {one_line(agent)}": f"return_{agent}" for agent in learned}
     for what, column in columns.items():
         returns = progress[column].dropna()
         if len(returns):

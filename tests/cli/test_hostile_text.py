@@ -107,6 +107,44 @@ def test_a_run_in_a_folder_named_like_markup(tmp_path: Path) -> None:
         assert "\x1b" not in printed
 
 
+GAME = """
+from support.zoo_envs import SleepyEnv
+
+class Named(SleepyEnv):
+    metadata = {"name": "[/][red]named\\x1b[31m", "is_parallelizable": True}
+
+    def __init__(self, agents=("[/]\\x1b[31ma", "b\\nb\\u202e")):
+        super().__init__(0.0)
+        self.possible_agents = list(agents)
+
+    def reset(self, seed=None, options=None):
+        self.left = 5
+        return super().reset(seed, options)
+
+    def step(self, actions):
+        obs, rewards, ends, cuts, _ = super().step(actions)
+        self.left -= 1
+        cuts = dict.fromkeys(cuts, self.left == 0)
+        self.agents = self.agents if self.left else []
+        return obs, rewards, ends, cuts, {agent: {} for agent in obs}
+"""
+
+
+def test_agents_of_third_party_environments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch", reason="needs the extra sb3")
+    (tmp_path / "hostile_game.py").write_text(GAME)
+    monkeypatch.syspath_prepend(tmp_path)
+    where, folder = "hostile_game:Named", tmp_path / "run"
+    small = ("--num-envs", "1", "--n-steps", "32", "--n-minibatches", "1", "--steps", "32")
+    printed = within("train", where, "--trainer", "mappo", "--out", folder, *small)
+    printed += within("evaluate", folder, "--env", where, "--episodes", "1")
+    printed += within("check", where, "--no-processes", code=None)
+    assert "[/][red]named\\x1b[31m" in printed
+    assert not HIDDEN.search(printed), ascii(printed)
+
+
 HOSTILE = "[/][red]\x1b[31m\x07\r\u202e"
 
 
@@ -191,7 +229,7 @@ def test_terminals_that_know_ascii_alone(tmp_path: Path) -> None:
     assert re.search(r"milan .*[.:=+*#@-]{20}", in_ascii("trace", "show", "edge3"))
     words = ("--policies", "overflow", "--rows", "0:30", "--out", tmp_path / "näher")
     assert "n\\udcc3\\udca4her" in in_ascii("replay", "edge3", *words)
-    assert "h\\xe4" in in_ascii("envs", os.fsdecode("hä".encode()))
+    assert "h\\udcc3\\udca4" in in_ascii("envs", os.fsdecode("hä".encode()))
 
 
 def test_train_and_evaluate_in_ascii(tmp_path: Path) -> None:
