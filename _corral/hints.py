@@ -192,9 +192,9 @@ def spelled_otherwise(name: str, known: Iterable[str]) -> list[str]:
 
 def _nearest(name: str, names: list[str]) -> list[str]:
     """Return the name that is spelled most like ``name``, or whose other spelling is."""
-    lower = {each.lower(): each for each in names}
-    name = name.lower()
-    near = difflib.get_close_matches(name, lower, n=1, cutoff=0.5)
+    lower = {each.lower().removeprefix("--"): each for each in names}
+    name = name.lower().removeprefix("--")
+    near = difflib.get_close_matches(name, lower, n=1)
     ratio = difflib.SequenceMatcher(None, name, near[0]).ratio() if near else 0.0
     others = {other: each for each in names for other in OTHERS.get(_letters(each), ())}
     other = difflib.get_close_matches(_letters(name), others, n=1, cutoff=max(0.85, ratio))

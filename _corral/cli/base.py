@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -15,6 +15,9 @@ from corral.cli.output import complain, show_tracebacks
 from corral.errors import CorralError
 
 __all__ = ["App", "Command"]
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class App(typer.Typer):
@@ -33,7 +36,7 @@ class App(typer.Typer):
 
     def command(
         self, name: str | None = None, *, cls: type[TyperCommand] | None = None, **options: Any
-    ) -> Callable[..., Any]:
+    ) -> Callable[[Function], Function]:
         return super().command(name, cls=cls or Command, **options)
 
 
@@ -43,7 +46,8 @@ class Command(TyperCommand):
     def get_help(self, ctx: Any) -> str:
         """Return the help; Typer writes the type of an argument as <list[Path]>."""
         listed = r"<list\[(\w+)\]>"
-        return re.sub(listed, _element, super().get_help(ctx))
+        text = super().get_help(ctx).replace("\\[", "[")  # as older ones write it for rich
+        return re.sub(listed, _element, text)
 
 
 def _element(found: re.Match[str]) -> str:

@@ -114,8 +114,8 @@ def _types(rules: type) -> dict[str, Any]:
     """Return the type of each argument, as text where it is known to type checkers alone."""
     texts = {name: p.annotation for name, p in inspect.signature(rules).parameters.items()}
     try:
-        return texts | get_type_hints(rules.__init__)
-    except NameError:
+        return texts | get_type_hints(vars(rules)["__init__"])
+    except (KeyError, NameError):
         return texts
 
 

@@ -165,4 +165,8 @@ def _value_of(error: Any, words: list[str]) -> str | None:
 
 def unknown_option(name: str, known: Iterable[str], see: str) -> str:
     """Return what to say of an option that is not among the ``known``."""
-    return f"no option named {name!r}{answer(name, known, option_of)} {see}"
+    known = list(known)
+    said = answer(name, known, option_of)
+    if said == "." and "--arg" in known:
+        said = ". An argument of the environment is given as --arg name=value."
+    return f"no option named {name!r}{said} {see}"

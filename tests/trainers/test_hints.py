@@ -63,6 +63,7 @@ def test_the_nearest_name_counts_where_no_spelling_is_known() -> None:
     assert meant("gama", ["gamma", "gae_lambda"]) == ["gamma"]
     assert meant("GAMMA", ["gamma", "gae_lambda"]) == ["gamma"]
     assert meant("xyz", ["gamma"]) == []
+    assert meant("--n-envs", ["--ansi"]) == []
     assert meant("x" * 10**6, ["x" * 10**6 + "y"]) == []
     assert hint("xyz", ["gamma"]) == "."
     assert hint("--lr", ["--learning-rate"]) == "; did you mean '--learning-rate'?"
