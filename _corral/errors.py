@@ -25,10 +25,12 @@ TraceWarning (UserWarning)             a trace file is usable, but not as tidy a
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+from corral.hints import hint
+from corral.text import shortened
 
 __all__ = [
     "ActionError",
@@ -56,7 +58,10 @@ __all__ = [
 
 
 class CorralError(Exception):
-    """Root of every error that corral raises on purpose."""
+    """Root of every error that corral raises on purpose; giant values in it are cut."""
+
+    def __str__(self) -> str:
+        return shortened(super().__str__())
 
 
 @dataclass(frozen=True)
@@ -74,8 +79,8 @@ class Fault:
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
-        column = "" if self.column is None else f" column {self.column!r}:"
-        value = "" if self.value is None else f" {self.value!r}:"
+        column = "" if self.column is None else f" column {shortened(self.column, 200)!r}:"
+        value = "" if self.value is None else f" {shortened(self.value, 200)!r}:"
         return f"{place}:{column}{value} {self.rule}"
 
 
@@ -133,9 +138,9 @@ class UnknownNameError(CorralError, ValueError):
     def of(cls, kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
         """An error for the unknown ``name`` of a ``kind``, with the nearest of ``known``."""
         names = sorted(known)
-        close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-        hint = f"; did you mean {close[0]!r}?" if close else "."
-        return cls(f"no {kind} named {name!r}{hint} Known: {', '.join(names)}")
+        return cls(
+            f"no {kind} named {shortened(name, 200)!r}{hint(name, names)} Known: {', '.join(names)}"
+        )
 
 
 class UnsupportedSpaceError(CorralError, TypeError):

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
 from typing import Any
 
+from corral.hints import hint
+
 __all__ = [
     "known_arguments",
     "nonnegative_float",
@@ -68,6 +70,6 @@ def known_arguments(function: Callable[..., Any], given: Iterable[str]) -> None:
     names = list(inspect.signature(function).parameters)
     for name in given:
         if name not in names:
-            close = difflib.get_close_matches(name, names, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else "."
-            raise TypeError(f"no argument named {name!r}{hint} Known: {', '.join(names)}")
+            raise TypeError(
+                f"no argument named {name!r}{hint(name, names)} Known: {', '.join(names)}"
+            )

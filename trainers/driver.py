@@ -7,19 +7,21 @@ decision = run.policies["node_0"].act(observation, deterministic=True)
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from corral.adapters.sources import EnvLike
 from corral.envs.arguments import nonnegative_int
 from corral.envs.core import Rules
-from corral.envs.registry import REGISTERED, Api
+from corral.envs.registry import REGISTERED, Api, registered_name, rules_class
 from corral.errors import CheckpointError, RunError, UnsupportedSpaceError
+from corral.text import visible
 from corral.trainers.base import Content, Trainer, trainer_class, trainer_name
 from corral.trainers.evaluation.zero_sum import is_zero_sum
 from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
@@ -28,7 +30,7 @@ from corral.trainers.runs.folders import begun_folder, locked
 from corral.trainers.runs.log import Bar, Log, Statistics
 from corral.trainers.runs.run import CHECKPOINTS, PROGRESS, Run, RunConfig, load_run, versions
 from corral.trainers.runs.signals import stop_signals
-from corral.trainers.settings import make_settings
+from corral.trainers.settings import make_settings, require_known
 
 __all__ = ["resume", "train"]
 
@@ -106,6 +108,8 @@ def train(
     name = trainer_name(trainer)
     own_trainer = None if isinstance(trainer, str) else trainer
     kind = own_trainer or trainer_class(name)
+    arguments = _arguments_of(env) if isinstance(env, str) else ()
+    require_known(train, kind, arguments, env_kwargs or {}, settings)
     env_config = EnvConfig.of(env, env_kwargs, held_out, api)
     suited = REGISTERED[env_config.env].settings if env_config.env in REGISTERED else {}
     known = {field.name for field in dataclasses.fields(kind.Settings)}
@@ -224,7 +228,7 @@ def _tell_of_plan_and_versions(folder: Path, config: RunConfig) -> None:
 
 
 def _say(folder: Path, message: str) -> None:
-    print(f"corral: {folder}: {message}", file=sys.stderr)
+    print(f"corral: {visible(f'{folder}: {message}')}", file=sys.stderr)
 
 
 def _load(run: Run, learner: Trainer, statistics: Statistics) -> None:
@@ -289,10 +293,9 @@ def _drive(
     if not stop.is_set() and learner.env_steps == begun:
         _say(run.folder, f"has played its {begun:,} env steps already; --steps goes on to more")
     if stop.is_set():
-        print(
-            f"corral: stopped at {done:,} of {run.config.steps:,} env steps; saved in {run.folder}."
-            f" Go on with: corral train --resume {run.folder}",
-            file=sys.stderr,
+        _say(
+            f"stopped at {done:,} of {run.config.steps:,} env steps; saved in {run.folder}. "
+            f"Go on with: corral train --resume {run.folder}"
         )
     if stop.number == signal.SIGTERM:
         raise SystemExit(128 + stop.number)
@@ -330,6 +333,10 @@ def _begun(config: RunConfig) -> Trainer:
 
 
 # --- Parts ---------------------------------------------------------------------------------------
+
+
+def _arguments_of(env: str) -> Collection[str]:
+    return inspect.signature(rules_class(env)).parameters if registered_name(env) else ()
 
 
 def _played_by_references(

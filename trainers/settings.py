@@ -15,15 +15,28 @@ own: it means the same in every trainer that has it.
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, field, fields
 from numbers import Real
 from typing import Any
 
 from corral.envs.arguments import known_arguments, nonnegative_float, nonnegative_int, one_of
+from corral.hints import answer, listed, spelled_otherwise
+from corral.text import shortened
+from corral.trainers.base import BUILT_IN, trainer_class
 
-__all__ = ["about", "check_settings", "limits", "make_settings", "setting"]
+__all__ = [
+    "about",
+    "check_settings",
+    "limits",
+    "make_settings",
+    "require_known",
+    "setting",
+    "unknown_setting",
+]
 
 
 def setting(
@@ -86,7 +99,10 @@ SHARED: dict[str, Mapping[str, Any]] = {
         "vf_coef": setting(None, "Weight of the value loss.", least=0),
         "kl_coef": setting(None, "Weight of a penalty on the KL divergence, at first.", least=0),
         "kl_target": setting(
-            None, "KL divergence that the weight kl_coef is adapted to; none: it stays.", above=0
+            None,
+            "KL divergence of an update that kl_coef is adapted to reach; none: kl_coef stays. "
+            "target_kl ends the epochs of an update instead.",
+            above=0,
         ),
         "max_grad_norm": setting(None, "Longest gradient; longer ones are scaled down.", above=0),
         "net_arch": setting(
@@ -129,6 +145,69 @@ def _interval(words: Mapping[str, Any]) -> tuple[str, str]:
         low if above is None else f"above {above:g}",
         high if below is None else f"below {below:g}",
     )
+
+
+# --- Names ---------------------------------------------------------------------------------------
+
+
+def unknown_setting(
+    name: str, trainer: str, known: Iterable[str], spell: Callable[[str], str] = str
+) -> str:
+    """Return what to say of a setting that ``trainer`` does not have.
+
+    ``known`` are the names that may be meant; ``spell`` writes a name as the reader types it.
+    """
+    names = [spell(each) for each in known]
+    word = spell(name)
+    if not spelled_otherwise(word, names) and (others := _trainers_with(name)):
+        has = f"{listed(others)} {'have it' if len(others) > 1 else 'has it'}"
+        about_it = answer(word, [], spell)
+        return f"trainer {trainer} has no {word}; {has}{about_it}"
+    kind = "option" if word.startswith("--") else "setting"
+    return f"no {kind} named {word!r}{answer(word, names, spell)}"
+
+
+def _trainers_with(name: str) -> list[str]:
+    """Return the trainers that have a setting, as far as what they stand on is installed."""
+    found = []
+    for trainer in BUILT_IN:
+        with contextlib.suppress(ImportError):
+            if name in (field.name for field in fields(trainer_class(trainer).Settings)):
+                found.append(trainer)
+    return found
+
+
+def require_known(
+    train: Callable[..., Any],
+    trainer: Any,
+    arguments: Iterable[str],
+    env_kwargs: Mapping[str, Any],
+    settings: Mapping[str, Any],
+) -> None:
+    """Raise TypeError for a name given in the wrong place, or known nowhere.
+
+    ``trainer`` is a class; ``arguments`` are those of the environment, if they are known; ``train``
+    has some of its own.
+    """
+    own = [field.name for field in fields(trainer.Settings)]
+    of_train = [name for name in inspect.signature(train).parameters if name != "settings"]
+    arguments = set(arguments)
+    for name, value in settings.items():
+        if name in own:
+            continue
+        if name in arguments:
+            raise TypeError(
+                f"{name} is an argument of the environment: give env_kwargs={{{name!r}: "
+                f"{shortened(repr(value), 80)}}}"
+            )
+        message = unknown_setting(name, trainer.name, [*own, *of_train])
+        raise TypeError(f"{message} Known: {', '.join(own)}")
+    for name in env_kwargs if arguments else ():
+        if name not in arguments and name in {*own, *of_train}:
+            raise TypeError(
+                f"env_kwargs holds {name!r}, which is no argument of the environment: give "
+                f"{name}={shortened(repr(env_kwargs[name]), 80)} to corral.train itself"
+            )
 
 
 # --- Values --------------------------------------------------------------------------------------

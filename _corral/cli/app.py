@@ -14,18 +14,16 @@ from rich.table import Table
 
 import corral
 from corral.cli import check, games, loads, runs
-from corral.cli.options import documented, meaning, option_of, text_of
-from corral.cli.output import out, reported
+from corral.cli.base import App
+from corral.cli.help import documented, meaning, text_of
+from corral.cli.mistakes import expect, option_of
+from corral.cli.output import out, plain_streams, reported
 
 __all__ = ["app", "main"]
 
-app = typer.Typer(
+app = App(
     name="corral",
-    help="Multi-agent environments with action masks, and what is needed to judge who plays them.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    help="Multi-agent environments with action masks; trainers, and tests of who plays them.",
 )
 for commands in (loads, runs, check, games):
     commands.add_to(app)
@@ -33,6 +31,7 @@ for commands in (loads, runs, check, games):
 
 def main() -> None:
     """Entry point of the ``corral`` command."""
+    plain_streams()
     app()
 
 
@@ -45,7 +44,13 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+    traceback: Annotated[  # read by ``Group.main``, which takes it after a command too
+        bool, typer.Option("--traceback", help="Print the traceback of an error, too.")
     ] = False,
 ) -> None: ...
 
@@ -63,6 +68,7 @@ def envs(
     from corral.envs.registry import env_spec, rules_class
 
     if name is not None:
+        expect("envs", name)
         # Probes share a module: the manual of one is its class's.
         module = importlib.import_module(env_spec(name).module)
         manual = rules_class(name) if name in PROBES else module
@@ -109,6 +115,7 @@ def trainers(
         out.print(table)
         out.print("corral trainers NAME prints its settings: the options of corral train.")
         return
+    expect("trainers", name)
     table = Table("setting", "default", "meaning", box=box.SIMPLE_HEAD)
     kind = trainer_class(name)
     settings = {field.name: field for field in fields(kind.Settings)}

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from corral.cli.mistakes import expect
 from corral.cli.options import arguments_of, import_from_here, is_third_party
-from corral.cli.output import err, out, reported
+from corral.cli.output import complain, out, reported
 
 __all__ = ["add_to"]
 
@@ -25,17 +26,21 @@ def add_to(app: typer.Typer) -> None:
 def check(
     environment: Annotated[
         str | None,
-        typer.Argument(help="One of corral, an id of PettingZoo, or module:function of any other."),
+        typer.Argument(
+            help="An environment (corral envs lists them), an id of PettingZoo, or module:function "
+            "of any other."
+        ),
     ] = None,
     arg: Annotated[
-        list[str] | None, typer.Option(help="key=value, an argument of it; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="<key=value>", help="An argument of it; may be repeated."),
     ] = None,
     api: Annotated[
         str | None, typer.Option(help="parallel or aec, for one of others that has both.")
     ] = None,
-    seeds: Annotated[str, typer.Option(help="Comma-separated seeds of the episodes.")] = "0,1,2",
+    seeds: Annotated[str, typer.Option(help="Seeds of the episodes, with commas.")] = "0,1,2",
     limit: Annotated[
-        int, typer.Option(help="Steps of each agent within which episodes must end.")
+        int, typer.Option(help="Number of steps of an agent within which an episode must end.")
     ] = 2_000,
     stochastic: Annotated[
         bool | None,
@@ -45,25 +50,26 @@ def check(
         ),
     ] = None,
     processes: Annotated[
-        bool, typer.Option("--processes/--no-processes", help="Play in other processes too.")
+        bool, typer.Option("--processes/--no-processes", help="Play in other processes, too.")
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print findings as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
     list_checks: Annotated[bool, typer.Option("--list", help="List the checks, and end.")] = False,
 ) -> None:
-    """Check an environment: masks, spaces, seeds, resets, copies, AEC accounting.
+    """Check an environment for faults.
 
-    Plays whole episodes and reports every fault found. Ours are checked in each of their forms,
-    parallel and AEC. Ends with 1 where there are errors, with 0 where there are only warnings.
+    Plays whole episodes, and reports every fault in masks, spaces, seeds, resets, copies and the
+    accounting of AEC. Environments of corral are checked in each of their forms, parallel and AEC.
+    Ends with 1 where there are errors, with 0 where there are only warnings.
     """
     from corral.envs.conformance import CHECKS, check_env
 
     if list_checks:
         for name, kept in CHECKS.items():
             lines = textwrap.wrap(kept, max(20, out.width - 20))
-            out.print(f"{name:<20}" + ("\n" + " " * 20).join(lines), markup=False)
+            out.print(f"{name:<20}" + ("\n" + " " * 20).join(lines))
         return
-    if environment is None:
-        raise ValueError("name an environment (see corral envs), or module:function")
+    expect("check", environment)
+    assert environment is not None  # else ``expect`` has said so
     results = []
     for make in _makes(environment, arguments_of(arg or []), api):
         # What an environment prints is no part of the report.
@@ -75,12 +81,12 @@ def check(
         if not as_json:
             if len(results) > 1:
                 out.print()
-            out.print(result.text(out.width), markup=False, soft_wrap=True)
+            out.print(result.text(out.width), soft_wrap=True)
     if as_json:
         found = {"results": [result.to_json() for result in results]}
-        out.print(json.dumps(found, indent=1), markup=False, soft_wrap=True)
+        out.print(json.dumps(found, indent=1), soft_wrap=True)
     if any(result.not_run for result in results) and processes:
-        err.print("corral: not all checks were run, see NOT RUN", soft_wrap=True)
+        complain("not all checks were run, see NOT RUN")
     if any(result.errors for result in results):
         raise typer.Exit(1)
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from corral.cli.mistakes import expect
 from corral.cli.options import ANY_OPTION, read_options
 from corral.cli.output import check_new, in_options, out, reported
+from corral.text import one_line
 
 if TYPE_CHECKING:
     from corral.trainers.evaluation.watch import Watched
@@ -28,39 +30,47 @@ def add_to(app: typer.Typer) -> None:
 def watch(
     context: typer.Context,
     game: Annotated[
-        str, typer.Argument(help="An environment, see corral envs; or a run, or RUN@best.")
+        str,
+        typer.Argument(help="An environment (corral envs lists them), a run, or RUN@best."),
     ],
     policies: Annotated[
         str | None,
         typer.Option(
-            help="random; nearest/chase, ... in arena_v0; overflow/equal, ... in dfaas_v0; or the "
-            "folder of a run (or a checkpoint of it: RUN@best). Default: the run's own team, else "
-            "random."
+            help="Who plays: random, nearest/chase and others in arena_v0, overflow/equal and "
+            "others in dfaas_v0, or the folder of a run (RUN@best: a checkpoint of it). Default: "
+            "the run's own team, else random."
         ),
     ] = None,
     out_path: Annotated[
-        Path | None, typer.Option("--out", help="Write a clip: FILE.gif, or FILE.mp4 with ffmpeg.")
+        Path | None,
+        typer.Option(
+            "--out", help="Write a clip: FILE.gif, or FILE.mp4 where ffmpeg is installed."
+        ),
     ] = None,
     ansi: Annotated[bool, typer.Option("--ansi", help="Print each step as text.")] = False,
-    seed: Annotated[int, typer.Option(help="Of the episode, and of actions that are drawn.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the episode, and of actions that are drawn.")
+    ] = 0,
     steps: Annotated[
-        int | None, typer.Option(help="Stop after so many; default: when the episode ends.")
+        int | None, typer.Option(help="Stop after this many steps; default: when the episode ends.")
     ] = None,
     fps: Annotated[
-        float | None, typer.Option(help="Pictures a second; default: the environment's.")
+        float | None, typer.Option(help="Pictures per second; default: the environment's.")
     ] = None,
     sampled: Annotated[
         bool, typer.Option("--sampled", help="Sample actions, instead of the likeliest.")
     ] = False,
-    pixels: Annotated[int, typer.Option(help="Width of a clip.")] = 480,
+    pixels: Annotated[int, typer.Option(help="Width of a clip, in pixels.")] = 480,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the clip.")] = False,
 ) -> None:
-    """Watch an episode: in a window, or with --out as a clip, or with --ansi as text.
+    """Watch an episode, in a window or as a clip.
 
-    Arguments of the environment are options too: --height 6 --walls mask. See corral envs NAME.
+    With --out it is written as a clip, with --ansi printed as text. Arguments of the environment
+    are options too: --height 6 --walls mask. See corral envs NAME.
     """
     from corral.trainers.evaluation.watch import watch as show
 
+    expect("watch", game)
     if out_path is not None:
         if ansi:
             raise ValueError("give --out or --ansi, not both")
@@ -86,7 +96,7 @@ def watch(
 
 def _print_text(fps: float | None, text: str) -> None:
     """Print a picture as text; in a terminal, at the pace asked for."""
-    out.print(text, markup=False, soft_wrap=True)
+    out.print(text, soft_wrap=True)
     out.print()
     time.sleep(1 / fps if fps and out.is_terminal else 0.0)
 
@@ -96,7 +106,7 @@ def _tell(shown: Watched) -> None:
     from corral.trainers.evaluation.tables import MOST_AGENTS
 
     returns = list(shown.returns.values())
-    each = ", ".join(f"{agent} {value:.4g}" for agent, value in shown.returns.items())
+    each = ", ".join(f"{one_line(agent)} {value:.4g}" for agent, value in shown.returns.items())
     if len(returns) > MOST_AGENTS:
         each = f"{len(returns)} agents: {min(returns):.4g} to {max(returns):.4g}"
     said = f"team return {sum(returns):.4g} ({each})"

@@ -9,22 +9,24 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from corral.cli.base import App
 from corral.cli.options import Capacity, capacity_of
 from corral.cli.output import check_new, err, out, reported
+from corral.text import shortened
 
 __all__ = ["Out", "Overwrite", "Step", "app", "size_of", "write"]
 
-app = typer.Typer(
-    help="Turn a public format into a trace.", no_args_is_help=True, rich_markup_mode=None
-)
+app = App(help="Turn a public format into a trace.")
 
 Out = Annotated[Path, typer.Option("--out", help="File to write: .csv or .csv.gz.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
-Files = Annotated[list[Path], typer.Argument(help="One file per node, unless --names says else.")]
-Names = Annotated[
-    str | None, typer.Option(help="Comma-separated node names; equal ones join their files.")
+Files = Annotated[
+    list[Path], typer.Argument(help="One file per node, unless --names says otherwise.")
 ]
-Zone = Annotated[str, typer.Option(help="Zone of times that name none, such as -04:00.")]
+Names = Annotated[
+    str | None, typer.Option(help="Names of the nodes, with commas; equal ones join their files.")
+]
+Zone = Annotated[str, typer.Option(help="Time zone of times that name none, such as -04:00.")]
 Step = Annotated[int, typer.Option(help="Length of a step, in seconds.")]
 MaybeStep = Annotated[
     int | None, typer.Option(help="Length of a step, in seconds; default: the files' own.")
@@ -35,7 +37,7 @@ def write(trace: Any, path: Path, overwrite: bool) -> None:
     from corral.data import write_trace
 
     write_trace(trace, path, overwrite=overwrite)
-    out.print(f"{path}: {size_of(trace)}", markup=False, soft_wrap=True)
+    out.print(f"{path}: {size_of(trace)}", soft_wrap=True)
 
 
 def size_of(trace: Any) -> str:
@@ -58,7 +60,7 @@ def _import_command(options: Callable[..., None]) -> Callable[..., None]:
         given["capacity"] = capacity_of(given["capacity"])
         imported = getattr(data, f"import_{options.__name__}")(files, **given)
         for note in imported.notes:
-            err.print(f"note: {note}", markup=False, soft_wrap=True)
+            err.print(shortened(f"note: {note}"), soft_wrap=True)
         write(imported.trace, out_file, overwrite)
 
     return app.command(options.__name__.replace("_", "-"))(reported(command))
@@ -69,8 +71,12 @@ def series(
     files: Files,
     out_file: Out,
     names: Names = None,
-    column: Annotated[str | None, typer.Option(help="Column of the load; default: 2nd.")] = None,
-    time_column: Annotated[str | None, typer.Option(help="Column of time; default: 1st.")] = None,
+    column: Annotated[
+        str | None, typer.Option(help="Column of the load; default: the 2nd.")
+    ] = None,
+    time_column: Annotated[
+        str | None, typer.Option(help="Column of the time; default: the 1st.")
+    ] = None,
     zone: Zone = "Z",
     step: MaybeStep = None,
     gaps: Annotated[
@@ -91,7 +97,9 @@ def requests(
     files: Files,
     out_file: Out,
     step: Step,
-    column: Annotated[str | None, typer.Option(help="Column of time; default: 1st.")] = None,
+    column: Annotated[
+        str | None, typer.Option(help="Column of the time; default: the 1st.")
+    ] = None,
     node_column: Annotated[str | None, typer.Option(help="Column that names the node.")] = None,
     names: Names = None,
     zone: Zone = "Z",
@@ -120,7 +128,7 @@ def access_log(
 def azure_functions(
     files: Annotated[list[Path], typer.Argument(help="One file per day, in order.")],
     out_file: Out,
-    nodes: Annotated[int, typer.Option(help="Nodes to group the functions onto.")],
+    nodes: Annotated[int, typer.Option(help="Number of nodes to group the functions onto.")],
     by: Annotated[
         Literal["app", "function"], typer.Option(help="What stays together on a node.")
     ] = "app",

@@ -1,4 +1,4 @@
-"""``corral trace`` and ``corral replay``: load traces, and policies judged on them."""
+"""``corral trace`` and ``corral replay``: load traces, and policies that play them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from rich import box
 from rich.table import Table
 
 from corral.cli import imports
+from corral.cli.base import App
 from corral.cli.imports import Out, Overwrite, Step, size_of, write
+from corral.cli.mistakes import expect
 from corral.cli.options import Capacity, OptimumWindows, Window, capacity_of, names, row_range
 from corral.cli.output import (
     RESULTS,
@@ -26,15 +28,14 @@ from corral.cli.output import (
     show_replay,
     show_table,
 )
+from corral.text import one_line
 
 if TYPE_CHECKING:
     from corral.trainers.runs.run import Run
 
 __all__ = ["add_to"]
 
-trace_app = typer.Typer(
-    help="Check, show, make and import load traces.", no_args_is_help=True, rich_markup_mode=None
-)
+trace_app = App(help="Check, show, make and import load traces.")
 
 trace_app.add_typer(imports.app, name="import")
 
@@ -54,7 +55,7 @@ def add_to(app: typer.Typer) -> None:
 @trace_app.command()
 @reported
 def check(files: Annotated[list[str], typer.Argument(help="Trace files to read.")]) -> None:
-    """Read traces strictly, and say what is wrong.
+    """Read traces, and say what is wrong with them.
 
     Every fault comes with file, line, column, value and what to do about it.
     """
@@ -67,10 +68,10 @@ def check(files: Annotated[list[str], typer.Argument(help="Trace files to read."
             trace = load_trace(file)
         except TraceError as error:
             faulty += 1
-            err.print(str(error), markup=False, soft_wrap=True)
+            err.print(str(error), soft_wrap=True)
         else:
             capacity = "with capacity" if trace.capacity is not None else "without capacity"
-            out.print(f"{file}: {size_of(trace)}, {capacity}", markup=False, soft_wrap=True)
+            out.print(f"{file}: {size_of(trace)}, {capacity}", soft_wrap=True)
     if faulty:
         raise typer.Exit(1)
 
@@ -81,6 +82,7 @@ def show(trace: Annotated[str, typer.Argument(help="A bundled trace or a CSV fil
     """Show load and capacity of each node."""
     from corral.data import load_trace
 
+    expect("show", trace)
     load = load_trace(trace)
     unit = " s" if load.clock == "utc" else ""
     out.print(
@@ -101,7 +103,7 @@ def show(trace: Annotated[str, typer.Argument(help="A bundled trace or a CSV fil
         arrivals = load.arrivals[:, i]
         capacity = "" if load.capacity is None else f"{load.capacity[:, i].mean():.1f}"
         load_cells = f"{arrivals.mean():.1f}", str(arrivals.max())
-        table.add_row(node, *load_cells, capacity, _spark(courses[i], top))
+        table.add_row(one_line(node), *load_cells, capacity, _spark(courses[i], top))
     show_table(table)
     if load.capacity is not None:
         arrived = load.arrivals.sum()
@@ -134,7 +136,11 @@ def make(
     mean: Annotated[float, typer.Option(help="Mean load of a node, requests per step.")] = 24.0,
     option: Annotated[
         list[str] | None,
-        typer.Option("--set", help="NAME=VALUE, any other field of TraceSpec; repeatable."),
+        typer.Option(
+            "--set",
+            metavar="<name=value>",
+            help="Any other field of TraceSpec (data/README.md); may be repeated.",
+        ),
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
@@ -182,7 +188,7 @@ def replay(
         ),
     ] = None,
     rows: Annotated[
-        str | None, typer.Option(help="LOW:HIGH, play rows LOW to HIGH - 1 only.")
+        str | None, typer.Option(metavar="<LOW:HIGH>", help="Play rows LOW to HIGH - 1 only.")
     ] = None,
     split: Annotated[
         float | None, typer.Option(help="Play what follows this share of the rows, e.g. 0.7.")
@@ -201,7 +207,8 @@ def replay(
     window: Window = None,
     capacity: Capacity = None,
     queue: Annotated[
-        int | None, typer.Option(help="Requests that a node can hold; default: 0 (see below).")
+        int | None,
+        typer.Option(help="Requests that a node can hold until the next step; default: 0."),
     ] = None,
     forward_cost: Annotated[
         float | None, typer.Option(help="Cost of a forwarded request; default: 0.")
@@ -226,13 +233,15 @@ def replay(
         ),
     ] = None,
     optimum_windows: OptimumWindows = 8,
-    seed: Annotated[int, typer.Option(help="Of random policies, sampled actions, routes.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of random policies, sampled actions and routes.")
+    ] = 0,
 ) -> None:
     """Replay a load trace through forwarding policies.
 
     Prints what each serves, loses and forwards beside the optimum, and writes a report. Learned
-    teams are named by the folders of their runs; the defaults of the game are then those of the
-    runs.
+    teams are named by the folders of their runs; the default of --queue, of the costs and of
+    limits is then what they were trained with.
     """
     from corral.data import load_trace
     from corral.envs.dfaas_v0.baselines import AMOUNTS, PAIRS
@@ -240,6 +249,7 @@ def replay(
     from corral.trainers.loads.report import write_report
     from corral.trainers.runs.run import is_run, load_run
 
+    expect("replay", trace)
     if out_dir is None:
         out_dir = _free_folder(Path("runs/replay"))
     check_new(out_dir, folder=True, files=RESULTS, overwrite=overwrite)

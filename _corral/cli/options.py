@@ -1,4 +1,4 @@
-"""Options of the command line: words as values, options made from settings and arguments."""
+"""Options of the command line: words as values, settings and arguments as options."""
 
 from __future__ import annotations
 
@@ -10,24 +10,55 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import Field, fields
-from functools import partial
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
+from corral.cli.mistakes import kind_of, option_of, unknown_option
 from corral.cli.output import in_options
 from corral.errors import CorralError, UnknownNameError
+
+__all__ = [
+    "ANY_OPTION",
+    "Capacity",
+    "OptimumWindows",
+    "Window",
+    "arguments_known",
+    "arguments_of",
+    "capacity_of",
+    "held_out_of",
+    "import_from_here",
+    "is_third_party",
+    "listed",
+    "named_as_options",
+    "names",
+    "opponents_of",
+    "policies_of",
+    "read_options",
+    "row_range",
+    "settings_of",
+    "train_options",
+    "value_of",
+    "whole_number",
+]
 
 ANY_OPTION = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Settings of a command that reads options which are not known beforehand."""
 
 Capacity = Annotated[
-    str | None, typer.Option(help="Requests per step, or 1.25x each node's mean load.")
+    str | None,
+    typer.Option(
+        help="Capacity of a node: requests per step, or 1.25x for 1.25 times its mean load."
+    ),
 ]
-Window = Annotated[int | None, typer.Option(help="Steps of a window; default: a day, else 288.")]
+Window = Annotated[
+    int | None,
+    typer.Option(
+        help="Steps of a window; default: those of a day, or 288 where steps have no length."
+    ),
+]
 OptimumWindows = Annotated[
-    int, typer.Option(help="Windows that get a linear program, where one is needed.")
+    int, typer.Option(help="Windows whose optimum is computed, where that takes a linear program.")
 ]
 
 
@@ -50,6 +81,8 @@ def value_of(text: str) -> Any:
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]
+    if re.fullmatch(r"-?\d+(_\d+)+", text):
+        return int(text)
     if re.fullmatch(r"\d+:\d+", text):
         return tuple(int(part) for part in text.split(":"))
     if re.fullmatch(r"\d+(,\d+)*,?", text) and "," in text:
@@ -58,6 +91,19 @@ def value_of(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def whole_number(text: str | int) -> int:
+    """Return a whole number as the command line writes it: 100000, 100_000 or 1e5."""
+    value = _whole(value_of(str(text)))
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise typer.BadParameter(f"{text!r} is no whole number; write 100000, 100_000 or 1e5")
+    return value
+
+
+def _whole(value: Any) -> Any:
+    """Return 100000 for 1e5; another value as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def row_range(rows: str | None, split: float | None, length: int) -> tuple[int, int] | None:
@@ -96,53 +142,105 @@ def listed(text: str) -> list[str]:
     return [name for name in map(str.strip, text.split(",")) if name]
 
 
+def held_out_of(text: str | None) -> float | tuple[int, int] | None:
+    value = None if text is None else value_of(text)
+    if value is None or isinstance(value, int | float | tuple):
+        return value
+    raise ValueError(f"--held-out {text}: give a share such as 0.3, or rows LOW:HIGH")
+
+
+def opponents_of(pairs: list[str]) -> dict[str, str]:
+    """agent -> player, of "agent=player"; several may be in one, with commas."""
+    found: dict[str, str] = {}
+    for text in [part for pair in pairs for part in listed(pair)]:
+        agent, equals, player = (part.strip() for part in text.partition("="))
+        if not (agent and equals and player):
+            raise ValueError(f"--opponent {text}: give agent=player, such as player_1=random")
+        if agent in found:
+            raise ValueError(f"--opponent {text}: {agent} has {found[agent]} already; give one")
+        found[agent] = player
+    return found
+
+
+def policies_of(text: str) -> str | Mapping[str, str]:
+    if "=" not in text:
+        return text
+    pairs = [part.partition("=") for part in listed(text)]
+    return {agent.strip(): policy.strip() for agent, _, policy in pairs}
+
+
 # --- Options that are made from settings and arguments -------------------------------------------
-
-
-def option_of(name: str) -> str:
-    """Return a setting or argument as an option: --num-envs for num_envs."""
-    return "--" + name.replace("_", "-")
 
 
 def train_options(context: typer.Context, env: str, trainer: str) -> dict[str, Any]:
     """Return ``env_kwargs`` and the trainer's settings, as arguments of ``corral.train``."""
     from corral.trainers.runs.env_config import SET_BY_TRAINING
+    from corral.trainers.settings import unknown_setting
+
+    def unknown(name: str, known: list[str]) -> str:
+        if is_third_party(env) and name in _parameters(env):
+            return f"{option_of(name)} is an argument of {env}: give --arg {name}=VALUE"
+        known = known if is_third_party(env) else [each for each in known if each != "arg"]
+        see = f"All options: corral train {env} --trainer {trainer} --help"
+        return f"{unknown_setting(name, trainer, known, option_of)} {see}"
 
     env_kwargs, settings = read_options(
-        context, _arguments(env), _settings(trainer), unlisted=SET_BY_TRAINING
+        context,
+        arguments_known(env),
+        settings_of(trainer),
+        unlisted=SET_BY_TRAINING,
+        unknown=unknown,
     )
     return {"env_kwargs": env_kwargs, **settings}
 
 
+def _parameters(env: str) -> Iterable[str]:
+    """Return the arguments of module:function, as far as they can be read."""
+    from corral.envs.registry import NamedEnv
+
+    try:
+        import_from_here()
+        return inspect.signature(NamedEnv(env).find()).parameters
+    except (CorralError, TypeError, ValueError):
+        return ()
+
+
 def read_options(
     context: typer.Context,
-    arguments: Iterable[str],
+    arguments: Mapping[str, inspect.Parameter],
     settings: Iterable[Field[Any]] = (),
     *,
     unlisted: Iterable[str] = (),
+    unknown: Callable[[str, list[str]], str] | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return arguments of an environment and settings of a trainer from a command's other words.
 
-    Any other option ends in an error that names the nearest one, but none that is ``unlisted``.
+    Any other option ends in an error that names the nearest one, but none that is ``unlisted``:
+    ``unknown`` makes its message from a name and the known ones.
     """
     kinds = {field.name: str(field.type) for field in settings}
-    known = set(arguments)
+    types = {name: str(parameter.annotation) for name, parameter in arguments.items()} | kinds
     env_kwargs: dict[str, Any] = {}
     chosen: dict[str, Any] = {}
     for name, text in _named_options(context.args):
         key = name.replace("-", "_")
-        if text == "true" and key.startswith("no_") and key[3:] in known | set(kinds):
+        if text == "true" and key.startswith("no_") and key[3:] in types:
             key, text = key[3:], "false"
+        if key not in types:
+            own = [each[2:] for one in context.command.params for each in one.opts if "--" in each]
+            known = [*own, *(each for each in types if each not in unlisted)]
+            see = f"See {context.command_path} --help"
+            if unknown is not None:
+                raise UnknownNameError(unknown(key, known))
+            raise UnknownNameError(unknown_option(f"--{name}", map(option_of, known), see))
+        value = text if key == "trace" else value_of(text)
+        if types[key].partition(" | ")[0] == "int":
+            value = _whole(value)
         if key in kinds:
-            value = value_of(text)
             wrap = kinds[key].startswith("tuple") and not isinstance(value, tuple | None)
             chosen[key] = (value,) if wrap else value
-        elif key in known:
-            env_kwargs[key] = text if key == "trace" else value_of(text)
         else:
-            own = [each for one in context.command.params for each in one.opts if each[:2] == "--"]
-            others = [option_of(each) for each in (*kinds, *(known - set(unlisted)))]
-            raise UnknownNameError.of("option", f"--{name}", [*own, *others])
+            env_kwargs[key] = value
     return env_kwargs, chosen
 
 
@@ -152,7 +250,7 @@ def named_as_options(env: str, trainer: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        names = [*_arguments(env), *(field.name for field in _settings(trainer))]
+        names = [*arguments_known(env), *(field.name for field in settings_of(trainer))]
         raise ValueError(in_options(str(error), names)) from error
 
 
@@ -163,7 +261,7 @@ def _named_options(words: list[str]) -> list[tuple[str, str]]:
     while rest:
         word = rest.pop(0)
         if not word.startswith("--"):
-            raise ValueError(f"{word!r} stands alone; options are --name value")
+            raise ValueError(_alone(word))
         name, equals, text = word.removeprefix("--").partition("=")
         if not equals:
             is_value = bool(rest) and not re.match(r"--[a-z]", rest[0])
@@ -172,109 +270,33 @@ def _named_options(words: list[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-def _arguments(env: str) -> Mapping[str, inspect.Parameter]:
+def _alone(word: str) -> str:
+    """Return what to say of a word that is neither an option nor the value of one."""
+    name, equals, text = word.lstrip("-").partition("=")
+    if equals and name.isidentifier():
+        return f"options are --name value: give {option_of(name)} {text}"
+    if word.startswith("-") and len(word) > 2:
+        return f"{word}: options have two dashes; give -{word}"
+    kinds = {"trainer": "--trainer", "trace": "--trace", "run": "--resume"}
+    if (option := kinds.get(kind_of(word) or "")) is not None:
+        return f"{word!r} stands alone; give {option} {word}"
+    return f"{word!r} stands alone; options are --name value"
+
+
+def arguments_known(env: str) -> Mapping[str, inspect.Parameter]:
     """Return the arguments of an environment of ours; those of others are given by --arg."""
     from corral.envs.registry import rules_class
 
     return {} if is_third_party(env) else inspect.signature(rules_class(env)).parameters
 
 
-def _settings(trainer: str) -> tuple[Field[Any], ...]:
+def settings_of(trainer: str) -> tuple[Field[Any], ...]:
     from corral.trainers.base import trainer_class
 
     return fields(trainer_class(trainer).Settings)
 
 
-# --- What they mean ------------------------------------------------------------------------------
-
-
-def documented(rules: type) -> dict[str, str]:
-    """Return what the docstring of an environment's rules says of each argument."""
-    text = (inspect.getdoc(rules) or "").partition("Args:\n")[2].partition("\n\n")[0]
-    found = re.findall(r"^    (\w+): (.*(?:\n      .*)*)", text, re.MULTILINE)
-    return {name: " ".join(meaning.split()) for name, meaning in found}
-
-
-def meaning(field: Field[Any]) -> str:
-    """Return what a setting means, and what it may be."""
-    from corral.trainers.settings import about, limits
-
-    allowed = limits(field)
-    return str(about(field).get("help", "")) + (f" Allowed: {allowed}." if allowed else "")
-
-
-def text_of(value: Any) -> str:
-    """Return a default as it is typed on the command line."""
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-class TrainCommand(TyperCommand):
-    """``corral train``: its --help lists the settings and arguments of what it is called with."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ctx.meta["corral.words"] = list(args)  # parsing empties the list
-        return super().parse_args(ctx, args)
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        super().format_options(ctx, formatter)
-        given, _, _ = self.make_parser(ctx).parse_args(list(ctx.meta["corral.words"]))
-        env, trainer = given.get("env"), given.get("trainer") or "mappo"
-        for title, rows_of in (
-            (f"Settings of {trainer}", partial(_settings_rows, env, trainer)),
-            (f"Arguments of {env or 'the environment'}", partial(_arguments_rows, env)),
-        ):
-            with formatter.section(title):
-                try:
-                    formatter.write_dl(rows_of())
-                except (CorralError, LookupError) as error:
-                    formatter.write_text(str(error.args[0]))
-
-
-def _settings_rows(env: str | None, trainer: str) -> list[tuple[str, str]]:
-    """Return each setting as an option with what it takes, and its meaning and default."""
-    from corral.envs.registry import REGISTERED, registered_name
-
-    name = registered_name(env or "")
-    suited = REGISTERED[name].settings if name else {}
-    rows = []
-    for field in _settings(trainer):
-        default = suited.get(field.name, field.default)
-        of_env = f" in {env}" if field.name in suited else ""
-        text = f"{meaning(field)}  [default{of_env}: {text_of(default)}]"
-        rows.append((_typed(field.name, str(field.type)), text))
-    return rows
-
-
-def _arguments_rows(env: str | None) -> list[tuple[str, str]]:
-    """Return the same for the arguments of an environment; LookupError where none is known."""
-    from corral.envs.registry import rules_class
-    from corral.trainers.runs.env_config import SET_BY_TRAINING
-
-    if env is None:
-        raise LookupError("Name the environment too, as in: corral train dfaas_v0 --help")
-    if is_third_party(env):
-        raise LookupError("Each of them is given as --arg key=value.")
-    meanings = documented(rules_class(env))
-    return [
-        (
-            _typed(name, str(parameter.annotation)),
-            f"{meanings.get(name, '')}  [default: {text_of(parameter.default)}]",
-        )
-        for name, parameter in _arguments(env).items()
-        if name not in SET_BY_TRAINING
-    ]
-
-
-def _typed(name: str, annotation: str) -> str:
-    """Return an option and what it takes: --gamma <float>."""
-    option, kind = option_of(name), annotation.removesuffix(" | None")
-    if kind == "bool":
-        return f"{option} / --no-{option[2:]}"
-    kinds = {"int": "int", "float": "float", "tuple[int, ...]": "n,n,...", "tuple[int, int]": "n:n"}
-    return f"{option} <{kinds.get(kind, 'str')}>"
-
-
-# --- Environments of others ---------------------------------------------------
+# --- Environments of others ----------------------------------------------------------------------
 
 
 def is_third_party(env: str) -> bool:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import functools
 import inspect
+import io
 import os
 import re
+import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,8 +22,10 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from corral.errors import CorralError, TraceWarning
+from corral.text import one_line, shortened, visible
 
 if TYPE_CHECKING:
     from corral.trainers.loads.replay import Replay
@@ -26,26 +33,77 @@ if TYPE_CHECKING:
 __all__ = [
     "RESULTS",
     "check_new",
+    "complain",
     "err",
     "in_options",
     "out",
+    "plain_streams",
     "progress_bar",
     "reported",
     "show_replay",
     "show_table",
+    "show_tracebacks",
 ]
 
 RESULTS = ("report.html", "results.json", "results.csv")
 """Files that evaluate and replay write."""
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+
+class Screen(Console):
+    """A console to which every text is plain: no markup, no emoji, no raw control character."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(visible(text), **options)
+
+
+out = Screen()
+err = Screen(stderr=True)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+LINES = 200
+"""Lines of a message that are shown."""
+
+
+def plain_streams() -> None:
+    """Let stdout and stderr take every character: where an encoding lacks one, its nearest sign."""
+    codecs.register_error("corral", _substitute)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="corral")
+
+
+SUBSTITUTES = {"…": "...", "•": "*", "–": "-", "—": "-", "’": "'", "×": "x", "≥": ">=", "≤": "<="}
+SUBSTITUTES |= dict(zip("▁▂▃▄▅▆▇█", ".:-=+*#@", strict=True))
+SUBSTITUTES |= dict.fromkeys("─━", "-") | dict.fromkeys("│┃", "|")
+
+
+def _substitute(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    signs = error.object[error.start : error.end]
+    backslashed = (sign.encode("ascii", "backslashreplace").decode("ascii") for sign in signs)
+    substitutes = (SUBSTITUTES.get(sign) for sign in signs)
+    return "".join(
+        one or other for one, other in zip(substitutes, backslashed, strict=True)
+    ), error.end
+
+
+# --- Mistakes ------------------------------------------------------------------------------------
+
+show_tracebacks = ContextVar("show_tracebacks", default=False)
+"""Whether --traceback was given."""
+
 
 def reported(command: Command) -> Command:
-    """Mistakes that a user can mend end the command in one message, without a traceback."""
+    """End the command with one message, without a traceback, at mistakes that a user can mend.
+
+    An error that comes out of somebody else's code, such as a third-party environment's, keeps its
+    traceback.
+    """
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -53,15 +111,60 @@ def reported(command: Command) -> Command:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("default", TraceWarning)
                 result = command(*args, **kwargs)
-        except (CorralError, ValueError, OSError) as error:
+        except Exception as error:
+            place = foreign_place(error)
+            mistake = isinstance(error, CorralError | ValueError | OSError)
+            if isinstance(error, typer.Exit | typer.Abort) or not (mistake or place):
+                raise
+            if place or show_tracebacks.get():
+                _complain("".join(traceback.format_exception(error)).rstrip())
             message = in_options(str(error), inspect.signature(command).parameters)
-            err.print(f"corral: {message}", markup=False, soft_wrap=True)
-            raise typer.Exit(2) from None
+            if place:
+                message = f"{type(error).__name__} in {place}: {message}"
+            complain(message)
+            raise typer.Exit(1 if place else 2) from None
         for warning in caught:
-            err.print(f"corral: {warning.message}", markup=False, soft_wrap=True)
+            complain(str(warning.message))
         return result
 
     return run  # type: ignore[return-value]
+
+
+def complain(message: str) -> None:
+    """Print a message of corral on stderr, of bounded length."""
+    _complain(f"corral: {message}")
+
+
+def _complain(text: str) -> None:
+    lines = shortened(text).split("\n")
+    if len(lines) > LINES:
+        cut = f"... ({len(lines) - LINES:,} more lines) ..."
+        lines = [*lines[: LINES // 2], cut, *lines[-LINES // 2 :]]
+    err.print("\n".join(lines), soft_wrap=True)
+
+
+def foreign_place(error: BaseException) -> str | None:
+    """Return file and line of the innermost code in an error's traceback that is neither corral's
+    nor of Python and the libraries that corral calls; None where there is none."""
+    chain, place = [error], None
+    while (cause := chain[-1].__cause__) is not None and cause not in chain:
+        chain.append(cause)
+    for each in chain:
+        for frame, line in traceback.walk_tb(each.__traceback__):
+            file = frame.f_code.co_filename
+            module = str(frame.f_globals.get("__name__", ""))
+            if not (f"{module}.".startswith(OWN) or file.startswith("<")):
+                place = f"{file}:{line}"
+    return place
+
+
+CALLED = (
+    *("PIL", "gymnasium", "imageio_ffmpeg", "numpy", "pandas", "pettingzoo.utils", "pygame"),
+    *("ray", "rich", "safetensors", "sb3_contrib", "scipy", "stable_baselines3", "supersuit"),
+    *("tensorboard", "torch", "typer"),
+)
+OWN = ("corral.", *(f"{name}." for name in (*CALLED, *sys.stdlib_module_names)))
+"""Packages whose errors may be due to what a user gave corral."""
 
 
 def in_options(message: str, names: Iterable[str]) -> str:
@@ -76,7 +179,7 @@ def in_options(message: str, names: Iterable[str]) -> str:
 def show_table(table: Table) -> None:
     """Print a table as wide as it is: a terminal may wrap its lines, but no number is cut."""
     width = Measurement.get(out, out.options.update(width=10_000), table).maximum
-    Console(width=max(out.width, width), highlight=False).print(table)
+    Screen(width=max(out.width, width)).print(table)
 
 
 def show_replay(replay: Replay) -> None:
@@ -93,7 +196,7 @@ def show_replay(replay: Replay) -> None:
 def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
     """Show a bar on stderr; give the function that moves it: what goes on, how much of how much."""
     with Progress(
-        TextColumn("{task.description:22}"),
+        TextColumn("{task.description:22}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
@@ -103,7 +206,7 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
         task = bar.add_task("reading", total=None)
 
         def show(what: str, done: int, total: int) -> None:
-            bar.update(task, description=what, completed=done, total=total)
+            bar.update(task, description=one_line(what), completed=done, total=total)
 
         yield show
 

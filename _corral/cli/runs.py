@@ -1,29 +1,33 @@
-"""``corral train`` and ``corral evaluate``: from an environment to a judged team."""
+"""``corral train`` and ``corral evaluate``: from an environment to an evaluated team."""
 
 from __future__ import annotations
 
 import functools
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from corral.cli.help import TrainCommand
+from corral.cli.mistakes import expect, kind_of
 from corral.cli.options import (
     ANY_OPTION,
     OptimumWindows,
-    TrainCommand,
     Window,
     arguments_of,
+    held_out_of,
     import_from_here,
     is_third_party,
     listed,
     named_as_options,
     names,
+    opponents_of,
+    policies_of,
     row_range,
     train_options,
-    value_of,
+    whole_number,
 )
 from corral.cli.output import (
     RESULTS,
@@ -34,6 +38,7 @@ from corral.cli.output import (
     show_replay,
     show_table,
 )
+from corral.text import one_line
 
 if TYPE_CHECKING:
     from corral.trainers.runs.run import Run
@@ -56,15 +61,19 @@ def train(
     env: Annotated[
         str | None,
         typer.Argument(
-            help="An environment of corral (see corral envs), an id of PettingZoo such as "
+            help="An environment (corral envs lists them), an id of PettingZoo such as "
             "classic/connect_four-v3, or module:function; with --resume only one of others."
         ),
     ] = None,
-    trainer: Annotated[str, typer.Option(help="See corral trainers.")] = "mappo",
+    trainer: Annotated[
+        str, typer.Option(help="What learns; corral trainers lists them.")
+    ] = "mappo",
     steps: Annotated[
         int | None,
         typer.Option(
-            help="Env steps over all environments together, in whole rollouts; default: 100000."
+            parser=whole_number,
+            metavar="<int>",
+            help="Env steps over all environments together, in whole rollouts; default: 100000.",
         ),
     ] = None,
     horizon: Annotated[
@@ -74,44 +83,47 @@ def train(
             "annealed ends there. Default: --steps."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same weights.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of everything that is drawn.")] = 0,
     held_out: Annotated[
         str | None,
         typer.Option(
-            help="The part of a trace that is kept for evaluation: a share of its end, or rows "
-            "LOW:HIGH; default: 0.3."
+            help="Rows of a trace that are kept for evaluation: a share of them, taken from the "
+            "end, or LOW:HIGH; default: 0.3."
         ),
     ] = None,
     policies: Annotated[
         str | None,
         typer.Option(
-            help="shared, separate, or agent=policy,agent=policy,...; default: shared where the "
-            "spaces of all agents are equal, else separate."
+            help="shared: one for all agents; separate: one each; or agent=policy,agent=policy. "
+            "Default: shared where the spaces of all agents are equal, else separate."
         ),
     ] = None,
     policies_to_train: Annotated[
-        str | None, typer.Option(help="Comma-separated; the others only play. Default: all.")
+        str | None,
+        typer.Option(help="Policies that learn, with commas; the others only play. Default: all."),
     ] = None,
     opponent: Annotated[
         list[str] | None,
         typer.Option(
-            help="agent=player: a reference player that plays this agent, such as "
-            "player_1=beat-last; may be repeated. For trainers mappo and ippo."
+            metavar="<agent=player>",
+            help="Let a reference player play this agent, such as player_1=beat-last; may be "
+            "repeated. For the trainers mappo and ippo.",
         ),
     ] = None,
     arg: Annotated[
         list[str] | None,
-        typer.Option(help="key=value, an argument of an environment of others; may be repeated."),
+        typer.Option(
+            metavar="<key=value>",
+            help="An argument of an environment of others; may be repeated.",
+        ),
     ] = None,
     api: Annotated[
         str | None, typer.Option(help="parallel or aec, for one of others that has both.")
     ] = None,
     out_dir: Annotated[
-        Path | None, typer.Option("--out", help="The run's folder; default: one in runs/.")
+        Path | None, typer.Option("--out", help="Folder of the run; default: a new one in runs/.")
     ] = None,
-    resume: Annotated[
-        Path | None, typer.Option(help="Go on with the run in this folder instead.")
-    ] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
     stretch: Annotated[
         bool,
         typer.Option(
@@ -120,21 +132,33 @@ def train(
         ),
     ] = False,
     checkpoint_every: Annotated[
-        int | None, typer.Option(help="Env steps between checkpoints; default: a tenth.")
+        int | None,
+        typer.Option(
+            parser=whole_number,
+            metavar="<int>",
+            help="Env steps between checkpoints; default: a tenth of --steps.",
+        ),
     ] = None,
     keep: Annotated[
         str | None,
         typer.Option(help="Checkpoints to keep, besides the best: a number, or all; default: 3."),
     ] = None,
 ) -> None:
-    """Train a team, and leave a run behind: weights, checkpoints, progress.
+    """Train a team and write it to a folder.
 
-    Arguments of the environment and settings of the trainer are options too: --trace loads.csv
-    --queue 50 --gamma 0.9. With both names, as in corral train dfaas_v0 --trainer mappo --help,
-    all of them are listed below. Ctrl-C saves and ends.
+    The folder (a run) holds weights, checkpoints and the progress of learning. Arguments of the
+    environment and settings of the trainer are options too, such as --trace loads.csv --queue 50
+    --gamma 0.9. With both names, as in corral train dfaas_v0 --trainer mappo --help, all of them
+    are listed below. Ctrl-C saves and ends.
     """
     from corral.trainers import driver as training
 
+    options: dict[str, Any] = {}
+    if resume is not None:
+        expect("--resume", str(resume))
+    else:
+        expect("train", env)
+        options = train_options(context, _environment(env, context), trainer)
     theirs: dict[str, Any] = {}
     if env is not None and is_third_party(env):
         import_from_here()
@@ -160,9 +184,7 @@ def train(
     else:
         if stretch:
             raise ValueError("--stretch is for --resume")
-        if env is None or env.startswith("-"):
-            raise ValueError("name an environment (see corral envs), or a run with --resume")
-        named = train_options(context, env, trainer) | theirs
+        assert env is not None  # else ``expect`` has said so
         with named_as_options(env, trainer):
             begin = functools.partial(
                 training.train,
@@ -170,13 +192,13 @@ def train(
                 steps=100_000 if steps is None else steps,
                 horizon=horizon,
                 seed=seed,
-                held_out=_held_out(held_out),
-                policies=None if policies is None else _mapping(policies),  # type: ignore[arg-type]
+                held_out=held_out_of(held_out),
+                policies=None if policies is None else policies_of(policies),  # type: ignore[arg-type]
                 policies_to_train=None if policies_to_train is None else listed(policies_to_train),
-                opponents=_opponents(opponent or []),
+                opponents=opponents_of(opponent or []),
                 out=out_dir,
                 **saving,
-                **{"env": env, **named},
+                **{"env": env, **options, **theirs},
             )
             run = _interruptible(begin)
     _summarize(run)
@@ -197,6 +219,15 @@ def _interruptible(begin: Callable[[], Run]) -> Run:
         raise typer.Exit(128 + signal.SIGINT) from None  # as shells have it: not done, and why
 
 
+def _environment(env: str | None, context: typer.Context) -> str:
+    """Return ``env``. Raises ValueError where an option stands before it."""
+    if env is None or env.startswith("-"):
+        words = [word for word in context.args if kind_of(word) == "environment"]
+        name = words[0] if words else "dfaas_v0"
+        raise ValueError(f"name the environment first, as in: corral train {name} ...")
+    return env
+
+
 def _is_given(context: typer.Context, name: str) -> bool:
     source = context.get_parameter_source(name)
     return source is not None and source.name != "DEFAULT"
@@ -211,7 +242,7 @@ def _summarize(run: Run) -> None:
     rows = ""
     if task.trace is not None:
         (low, high), (first, end) = task.env_kwargs["rows"], task.held_out["rows"]
-        held_out = "played again to judge it" if first < high and low < end else "held out"
+        held_out = "played again to evaluate it" if first < high and low < end else "held out"
         rows = f", trace {task.trace.name} rows {low}:{high} ({first}:{end} {held_out})"
     out.print(f"{run.config.trainer} on {task.env}{rows}, seed {run.config.seed}")
     out.print(
@@ -223,7 +254,7 @@ def _summarize(run: Run) -> None:
     # A sum that is the same whatever they play says nothing.
     if is_constant_sum(task.rules(), progress[agents].dropna().to_numpy()):
         learned = [agent for agent in run.config.policies if agent not in run.config.opponents]
-        columns = {f"return of {agent}": f"return_{agent}" for agent in learned}
+        columns = {f"return of {one_line(agent)}": f"return_{agent}" for agent in learned}
     for what, column in columns.items():
         returns = progress[column].dropna()
         if len(returns):
@@ -234,7 +265,7 @@ def _summarize(run: Run) -> None:
     if run.best_by is not None:
         out.print(f"@best is {Run(run.folder, run.config, 'best').source()}")
     out.print(f"Run: {run.folder}", soft_wrap=True)
-    out.print(f"Judge it: corral evaluate {run.folder}", soft_wrap=True)
+    out.print(f"Evaluate it: corral evaluate {run.folder}", soft_wrap=True)
 
 
 # --- corral evaluate -----------------------------------------------------------------------------
@@ -245,26 +276,34 @@ def evaluate(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            help="The folder of a run, and of others to judge beside it. RUN@best, RUN@latest and "
+            help="The folder of a run, and of others to compare with it. RUN@best, RUN@latest and "
             "RUN@N (env steps) are its checkpoints, RUN@0 is the run as it began."
         ),
     ],
     policies: Annotated[
         str | None,
-        typer.Option(help="Reference policies, comma-separated pairs; default: 13 of them."),
+        typer.Option(
+            help="Reference policies of dfaas_v0, pairs with commas; default: 13 of them."
+        ),
     ] = None,
     trace: Annotated[
-        str | None, typer.Option(help="Another load: a bundled trace or a CSV file.")
+        str | None,
+        typer.Option(
+            help="Another trace than the run's held-out rows: a bundled one or a CSV file."
+        ),
     ] = None,
     rows: Annotated[
-        str | None, typer.Option(help="LOW:HIGH, other rows than those held out.")
+        str | None,
+        typer.Option(
+            metavar="<LOW:HIGH>", help="Rows to play; default: those held out from training."
+        ),
     ] = None,
     window: Window = None,
     episodes: Annotated[
-        int, typer.Option(help="For other environments than dfaas_v0: episodes to play.")
+        int, typer.Option(help="Number of episodes, in other environments than dfaas_v0.")
     ] = 100,
     optimum_windows: OptimumWindows = 8,
-    seed: Annotated[int, typer.Option(help="Of random play and sampled actions.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of random play and sampled actions.")] = 0,
     workers: Annotated[
         int,
         typer.Option(help="Processes that step a third-party environment; 0: this one."),
@@ -273,7 +312,7 @@ def evaluate(
         bool | None,
         typer.Option(
             "--zero-sum/--no-zero-sum",
-            help="Judge a game of two seat by seat; default: where the rewards of both sum to a "
+            help="Evaluate a game of two seat by seat; default: where the rewards of both sum to a "
             "constant.",
         ),
     ] = None,
@@ -286,20 +325,24 @@ def evaluate(
     ] = None,
     arg: Annotated[
         list[str] | None,
-        typer.Option(help="key=value, an argument of --env; may be repeated. Default: the run's."),
+        typer.Option(
+            metavar="<key=value>",
+            help="An argument of --env; may be repeated. Default: the run's.",
+        ),
     ] = None,
     api: Annotated[str | None, typer.Option(help="parallel or aec, as in training.")] = None,
     out_dir: Annotated[
-        Path | None, typer.Option("--out", help="Folder of the report; default: the run's.")
+        Path | None, typer.Option("--out", help="Folder of the report; default: the run's folder.")
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a report in the folder of --out.")
     ] = False,
 ) -> None:
-    """Judge a run, greedy and sampled, beside random, the reference policies and the optimum.
+    """Evaluate a run beside random and reference policies.
 
-    In dfaas_v0 on the rows that its training did not see; in zero-sum games of two seat by seat,
-    against reference players and the other runs in the other seat.
+    The team plays greedily, and with sampled actions. In dfaas_v0 it plays the rows that its
+    training did not see, beside the optimum; in zero-sum games of two, each agent plays against
+    every reference player and the other runs.
     """
     from corral.data import load_trace
     from corral.trainers.evaluation.judge import evaluate as judge
@@ -307,6 +350,8 @@ def evaluate(
     from corral.trainers.evaluation.tables import tables
     from corral.trainers.runs.run import load_run
 
+    for folder in runs:
+        expect("evaluate", str(folder))
     import_from_here()
     theirs: dict[str, Any] = {"env_kwargs": arguments_of(arg) if arg else None, "api": api}
     loaded, *others = (load_run(run, env, **theirs) for run in runs)
@@ -349,33 +394,3 @@ def _written(folder: Path) -> dict[str, tuple[int, int]]:
     """Return which results are in a folder, and what tells each from another of its name."""
     found = {name: folder / name for name in RESULTS if (folder / name).exists()}
     return {name: (p.stat().st_ino, p.stat().st_mtime_ns) for name, p in found.items()}
-
-
-# --- Values of options ---------------------------------------------------------------------------
-
-
-def _held_out(text: str | None) -> float | tuple[int, int] | None:
-    value = None if text is None else value_of(text)
-    if value is None or isinstance(value, int | float | tuple):
-        return value
-    raise ValueError(f"--held-out {text}: give a share such as 0.3, or rows LOW:HIGH")
-
-
-def _opponents(pairs: list[str]) -> dict[str, str]:
-    """agent -> player, of "agent=player"; several may be in one, with commas."""
-    found: dict[str, str] = {}
-    for text in [part for pair in pairs for part in listed(pair)]:
-        agent, equals, player = (part.strip() for part in text.partition("="))
-        if not (agent and equals and player):
-            raise ValueError(f"--opponent {text}: give agent=player, such as player_1=random")
-        if agent in found:
-            raise ValueError(f"--opponent {text}: {agent} has {found[agent]} already; give one")
-        found[agent] = player
-    return found
-
-
-def _mapping(text: str) -> str | Mapping[str, str]:
-    if "=" not in text:
-        return text
-    pairs = [part.partition("=") for part in listed(text)]
-    return {agent.strip(): policy.strip() for agent, _, policy in pairs}

@@ -48,7 +48,7 @@ class DfaasRules:
     """The rules of dfaas_v0 of B environments; see the manual of the package.
 
     Args:
-        trace: a bundled name ("edge3", "edge8"), the path of a CSV, or a Trace.
+        trace: a bundled name ("edge3", "edge8") or the path of a CSV; in Python also a Trace.
         max_cycles: steps of an episode; one longer than the rows wraps round to the first.
         rows: (low, high): windows are drawn, and wrap, inside these rows of the trace only.
         start: "random", or the row (counted from low) at which every episode starts.
@@ -62,7 +62,7 @@ class DfaasRules:
         route: how a sender splits what it forwards.
         second_offer: whether refused requests are offered once more.
         link_limit: requests that a directed link takes per step; None: any number.
-        neighbours: agent -> agents it can forward to (none where absent); None: all others.
+        neighbours: agent -> agents it can forward to (nobody where absent); None: all others.
             The names that the trace gives its nodes will do as well.
         reward: each node its "own", or everyone the "team"'s mean.
         capacity: replaces the trace's: requests per step, or "1.25x" of each node's mean load.

@@ -179,7 +179,10 @@ def test_mistakes_of_evaluate(run: Run, tmp_path: Path) -> None:
     write_trace(with_loads(2.0), tmp_path / "large.csv")
     for arguments, message in (
         ([tmp_path], "is no run: it has no config.json"),
-        ([tmp_path / "large.csv"], "is no run: it has no config.json"),
+        (
+            [tmp_path / "large.csv"],
+            "large.csv is a trace, not the folder of a run: corral evaluate RUN",
+        ),
         ([run.folder, "--policies", "overflaw"], "did you mean 'overflow'"),
         ([run.folder, "--rows", "5"], "LOW:HIGH"),
         ([run.folder, "--rows", "30:50"], "40"),

@@ -22,6 +22,7 @@ import psutil
 from typer.testing import CliRunner
 
 from corral.cli.app import app
+from corral.cli.help import text_of
 from corral.envs.registry import env_spec, rules_class
 from corral.trainers.base import trainer_class
 from corral.trainers.driver import resume
@@ -114,14 +115,17 @@ def test_capacity_as_a_multiple_of_the_load(tmp_path: Path) -> None:
 def test_rows_that_are_judged_again_are_not_called_held_out(tmp_path: Path) -> None:
     arguments = ("train", "dfaas_v0", "--trace", trace_file(tmp_path), "--steps", "64", *OPTIONS)
     printed = within(*arguments, "--held-out", "0", "--out", tmp_path / "run")
-    assert "rows 0:40 (0:40 played again to judge it)" in printed
+    assert "rows 0:40 (0:40 played again to evaluate it)" in printed
     require_80_columns(printed)
 
 
 MISTAKES: list[tuple[list[str], str]] = [
-    (["train"], "name an environment (see corral envs)"),
+    (["train"], "name an environment, as in: corral train dfaas_v0 (corral envs lists them)"),
     (["train", "dfaas_v1"], "did you mean 'dfaas_v0'"),
-    (["train", "--queue", "5", "dfaas_v0"], "name an environment"),
+    (
+        ["train", "--queue", "5", "dfaas_v0"],
+        "name the environment first, as in: corral train dfaas",
+    ),
     (["train", "dfaas_v0", "--trainer", "sb3_po"], "did you mean 'sb3_ppo'"),
     (["train", "dfaas_v0", "--gama", "0.9"], "'--gama'; did you mean '--gamma'"),
     (["train", "dfaas_v0", "--que=5"], "'--que'; did you mean '--queue'"),
@@ -185,8 +189,7 @@ def test_trainers_are_listed_and_explained() -> None:
             option = "--" + field.name.replace("_", "-")
             row = next(line for line in manual.splitlines() if line.split()[:1] == [option])
             default = field.default
-            shown = "64,64" if isinstance(default, tuple) else str(default)
-            assert row.split()[1] == shown
+            assert row.split()[1] == text_of(default)
             assert len(row.split()) > 2
         assert "In dfaas_v0 the default is: gamma 0.5." in manual
         # It plays no game in turns: what suits those is none of its defaults.
@@ -209,15 +212,15 @@ def test_help_lists_all_that_can_be_set(env: str, trainer: str) -> None:
         entry = entry_of(settings, field.name)
         assert about(field)["help"].split()[0] in entry
         default = suited.get(field.name, field.default)
-        shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
-        assert f": {shown}]" in entry
+        assert f": {text_of(default)}]" in entry or "none:" in entry
     parameters = inspect.signature(rules_class(env)).parameters
     for name, parameter in parameters.items():
         listed = name not in ("illegal", "keep_flow")
         assert (f"--{name.replace('_', '-')} " in arguments) == listed
         if listed:
             entry = entry_of(arguments, name)
-            assert f"[default: {parameter.default}]" in entry
+            told = f"[default: {text_of(parameter.default)}]"
+            assert told in entry or "default: the" in entry or "none:" in entry
             assert len(entry.split()) > 6
 
 

@@ -55,7 +55,9 @@ class IPPOSettings:
     kl_coef: float = setting(0.0)
     kl_target: float | None = setting(None)
     target_kl: float | None = setting(
-        None, "KL divergence beyond which an update's epochs end; none: no end.", above=0
+        None,
+        "KL divergence beyond which an update ends, whatever epochs are left; none: never.",
+        above=0,
     )
     net_arch: tuple[int, ...] = setting((64, 64))
     cnn_arch: tuple[int, ...] | None = setting(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 
+from corral.text import visible
 from corral.trainers.report.plots import LearningCurve, learning_chart
 
 __all__ = ["learning_section", "note", "page"]
@@ -30,7 +31,7 @@ svg { display: block; width: 100%; height: auto }
 def page(title: str, notes: Sequence[str], body: str, made_with: Mapping[str, str]) -> str:
     """Return the whole page: ``notes`` are plain text, ``body`` is HTML."""
     made = ", ".join(f"{name} {version}" for name, version in made_with.items())
-    return f"""<!doctype html>
+    text = f"""<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -42,6 +43,7 @@ def page(title: str, notes: Sequence[str], body: str, made_with: Mapping[str, st
 <p class="note">Made with {html.escape(made)}.</p>
 </html>
 """
+    return visible(text)  # names of folders may hold what no file in UTF-8 can
 
 
 def note(text: str) -> str:

@@ -42,7 +42,7 @@ class RLlibPPOSettings:
     vf_coef: float = setting(0.5)
     kl_coef: float = setting(0.0)
     kl_target: float = setting(
-        0.01, "KL divergence that the weight kl_coef is adapted to.", above=0
+        0.01, "KL divergence of an update that kl_coef is adapted to reach.", above=0
     )
     max_grad_norm: float = setting(0.5)
     net_arch: tuple[int, ...] = setting((64, 64))

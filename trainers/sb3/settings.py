@@ -34,7 +34,9 @@ class SB3Settings:
     vf_coef: float = setting(0.5)
     max_grad_norm: float = setting(0.5)
     target_kl: float | None = setting(
-        None, "KL divergence that ends an update's epochs at 1.5 times this; none: no end.", above=0
+        None,
+        "KL divergence of which 1.5 times ends an update, whatever epochs are left; none: never.",
+        above=0,
     )
     net_arch: tuple[int, ...] = setting((64, 64))
     agent_id: bool = setting(True)

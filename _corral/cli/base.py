@@ -1,0 +1,105 @@
+"""The manner of every command: -h, --traceback, and mistakes of usage in one line."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from corral.cli import mistakes
+from corral.cli.output import complain, show_tracebacks
+from corral.errors import CorralError
+
+__all__ = ["App", "Command"]
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class App(typer.Typer):
+    """A Typer application, or a group in one, whose commands are ``Command``."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(
+            cls=Group,
+            no_args_is_help=True,
+            add_completion=False,
+            pretty_exceptions_enable=False,
+            rich_markup_mode=None,
+            context_settings={"help_option_names": ["-h", "--help"]},
+            **options,
+        )
+
+    def command(
+        self, name: str | None = None, *, cls: type[TyperCommand] | None = None, **options: Any
+    ) -> Callable[[Function], Function]:
+        return super().command(name, cls=cls or Command, **options)
+
+
+class Command(TyperCommand):
+    """A command that reads its words itself, and says of wrong ones what to type instead."""
+
+    def get_help(self, ctx: Any) -> str:
+        """Return the help; Typer writes the type of an argument as <list[Path]>."""
+        listed = r"<list\[(\w+)\]>"
+        text = super().get_help(ctx).replace("\\[", "[")  # as older ones write it for rich
+        return re.sub(listed, _element, text)
+
+
+def _element(found: re.Match[str]) -> str:
+    return f"<{found[1].lower()}>".ljust(len(found[0]))
+
+
+class Group(TyperGroup):
+    """A group of commands: --traceback stands anywhere, mistakes of usage end in one line."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        words = list(sys.argv[1:] if args is None else args)
+        token = show_tracebacks.set("--traceback" in words)
+        words = [word for word in words if word != "--traceback"]
+        try:
+            code = super().main(words, prog_name, complete_var, standalone_mode=False, **extra)
+        except (Exception, typer.Abort) as error:
+            if not standalone_mode:
+                raise
+            sys.exit(_ended_by(error, words))
+        finally:
+            show_tracebacks.reset(token)
+        if not standalone_mode:
+            return code
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            names = self.list_commands(ctx)
+            raise CorralError(mistakes.unknown_command(ctx.command_path, args, names))
+        return super().resolve_command(ctx, args)
+
+
+def _ended_by(error: BaseException, words: list[str]) -> int:
+    """Say which mistake of usage ended the command, and return its exit code; or raise it on."""
+    if isinstance(error, typer.Abort):
+        complain("stopped")
+        return 1
+    if isinstance(error, CorralError):
+        complain(str(error))
+        return 2
+    if not hasattr(error, "format_message"):
+        raise error
+    if type(error).__name__ == "NoArgsIsHelpError":
+        typer.echo(error.format_message(), err=True)
+    else:
+        complain(mistakes.usage(error, words))
+    return int(getattr(error, "exit_code", 2))

@@ -1,0 +1,172 @@
+"""Mistakes of usage, and what to type instead: wrong options, wrong commands, wrong things."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from corral.hints import answer, hint
+
+__all__ = ["expect", "kind_of", "option_of", "unknown_command", "unknown_option", "usage"]
+
+EXAMPLES = {
+    "train": "corral train dfaas_v0",
+    "evaluate": "corral evaluate runs/NAME",
+    "watch": "corral watch arena_v0",
+    "check": "corral check arena_v0",
+    "envs": "corral envs dfaas_v0",
+    "trainers": "corral trainers mappo",
+    "replay": "corral replay edge3",
+    "show": "corral trace show edge3",
+    "make": "corral trace make --out load.csv",
+    "series": "corral trace import series FILE.csv --out load.csv",
+    "requests": "corral trace import requests FILE.csv --step 60 --out load.csv",
+    "access-log": "corral trace import access-log FILE --step 60 --out load.csv",
+    "azure-functions": "corral trace import azure-functions FILE.csv --nodes 8 --out load.csv",
+}
+"""Name of a command -> how it is called."""
+
+TAKES = {
+    "train": ("environment", "an environment"),
+    "watch": ("environment", "an environment or the folder of a run"),
+    "check": ("environment", "an environment"),
+    "envs": ("environment", "an environment"),
+    "trainers": ("trainer", "a trainer"),
+    "evaluate": ("run", "the folder of a run"),
+    "--resume": ("run", "the folder of a run"),
+    "replay": ("trace", "a trace"),
+    "show": ("trace", "a trace"),
+}
+"""Name of a command -> what it takes."""
+
+TYPE: dict[tuple[str, str], str] = {
+    ("train", "run"): "corral train --resume {0} goes on with it, corral evaluate {0} evaluates it",
+    ("train", "trainer"): "corral train ENVIRONMENT --trainer {0}",
+    ("train", "trace"): "corral train dfaas_v0 --trace {0}",
+    ("watch", "trace"): "corral watch dfaas_v0 --trace {0}",
+    ("check", "trace"): "corral trace check {0}",
+    ("evaluate", "environment"): "corral train {0} makes a run, in the folder that it prints",
+    ("--resume", "environment"): "corral train {0} begins a run",
+    ("evaluate", "trace"): "corral evaluate RUN --trace {0}, or corral replay {0}",
+    ("replay", "environment"): "corral replay edge3, or corral watch {0}",
+    ("replay", "run"): "corral replay edge3 --policies {0}, or corral evaluate {0}",
+}
+"""Command and what it was given -> what to type; the others are in ``USE``."""
+
+USE = {
+    "environment": "corral envs {0}",
+    "trainer": "corral trainers {0}",
+    "trace": "corral trace show {0}",
+    "run": "corral evaluate {0}",
+}
+
+
+def option_of(name: str) -> str:
+    """Return a setting or argument as an option: --num-envs for num_envs."""
+    return "--" + name.replace("_", "-")
+
+
+# --- Things --------------------------------------------------------------------------------------
+
+
+def kind_of(text: str) -> str | None:
+    """Return what a word is: "run", "environment", "trainer" or "trace"; None where nothing."""
+    from corral.data import bundled
+    from corral.envs.registry import registered_name
+    from corral.trainers.base import trainers
+    from corral.trainers.runs.run import is_run
+
+    if registered_name(text) is not None:
+        return "environment"
+    if _safely(is_run, text):
+        return "run"
+    if text in trainers():
+        return "trainer"
+    is_file = text.endswith((".csv", ".csv.gz")) and _safely(Path.is_file, Path(text))
+    return "trace" if text in bundled() or is_file else None
+
+
+def _safely(question: Any, path: Any) -> bool:
+    """Return what ``question`` says of a path; False where the system takes no such path."""
+    try:
+        return bool(question(path))
+    except (OSError, ValueError):
+        return False
+
+
+def expect(command: str, given: str | None) -> None:
+    """Raise ValueError, with what to type, where ``given`` is another thing than is taken."""
+    kind, taken = TAKES[command]
+    if given is None:
+        listed = {"environment": " (corral envs lists them)"}.get(kind, "")
+        raise ValueError(f"name {taken}, as in: {EXAMPLES[command]}{listed}")
+    found = kind_of(given)
+    if found is None or found == kind or (command == "watch" and found == "run"):
+        return
+    if kind == "run" and Path(given).is_dir():
+        return
+    words = {"run": "the folder of a run", "environment": "an environment"}
+    instead = TYPE.get((command, found), USE[found]).format(given)
+    raise ValueError(f"{given} is {words.get(found, f'a {found}')}, not {taken}: {instead}")
+
+
+# --- Commands ------------------------------------------------------------------------------------
+
+
+def unknown_command(path: str, words: list[str], commands: Iterable[str]) -> str:
+    """Return what to say where the first of the ``words`` is no command."""
+    name, commands = words[0], list(commands)
+    kind = kind_of(name)
+    if kind is not None and path.split()[-1] in ("corral", "root"):
+        if words[1:2] and words[1] in commands:
+            return f"the command comes first: corral {words[1]} {name}"
+        use = {"environment": "corral train {0}, corral watch {0} or corral envs {0}"}
+        return f"{name} is no command; {use.get(kind, USE[kind]).format(name)}"
+    return f"no command named {name!r}{hint(name, commands)} Known: {', '.join(commands)}"
+
+
+def usage(error: Any, words: list[str]) -> str:
+    """Return what to say of an error of usage that Typer found in a command's ``words``."""
+    context = getattr(error, "ctx", None)
+    if context is None:
+        message = str(error.format_message())
+        return message[:1].lower() + message[1:]
+    name = context.info_name or ""
+    if type(error).__name__ == "NoSuchOption":
+        known = [option for one in context.command.params for option in one.opts]
+        if hasattr(context.command, "commands"):
+            return (
+                f"no option named {error.option_name!r} before a command: options come after it, "
+                f"as in: {EXAMPLES['train']} --steps 1000"
+            )
+        return unknown_option(error.option_name, known, f"See {context.command_path} --help")
+    message = str(error.format_message()).rstrip(".")
+    if (value := _value_of(error, words)) is not None:
+        kind = "a whole number" if "integer" in message else "a number"
+        return f"{error.param.opts[0]} {value}: give {kind}; see {context.command_path} --help"
+    example = f". Type for example: {EXAMPLES[name]}" if name in EXAMPLES else ""
+    return f"{message[:1].lower()}{message[1:]}{example}; see {context.command_path} --help"
+
+
+def _value_of(error: Any, words: list[str]) -> str | None:
+    """Return the text given for an option that takes a number, where it is none."""
+    options = getattr(getattr(error, "param", None), "opts", [])
+    if not re.search("valid (integer|number|float)", str(error.format_message())):
+        return None
+    for word, following in itertools.pairwise([*words, ""]):
+        name, equals, text = word.partition("=")
+        if name in options:
+            return text if equals else following
+    return None
+
+
+def unknown_option(name: str, known: Iterable[str], see: str) -> str:
+    """Return what to say of an option that is not among the ``known``."""
+    known = list(known)
+    said = answer(name, known, option_of)
+    if said == "." and "--arg" in known:
+        said = ". An argument of the environment is given as --arg name=value."
+    return f"no option named {name!r}{said} {see}"

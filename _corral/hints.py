@@ -1,0 +1,224 @@
+"""What somebody meant who typed a name that is not known: one table, for the commands and Python.
+
+A name is looked up among the spellings of other libraries (Stable-Baselines3 and its Zoo, CleanRL,
+RLlib, TorchRL, the MAPPO reference code) before the nearest spelling counts: ``total_timesteps`` is
+nearest to ``n_steps``, and means ``steps``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+__all__ = ["answer", "hint", "listed", "meant", "spelled_otherwise"]
+
+SPELLINGS: Mapping[str, str] = {
+    # arguments of train and options of commands
+    "steps": "total_timesteps timesteps n_timesteps num_timesteps total_steps train_timesteps "
+    "env_steps num_env_steps max_timesteps training_steps total_env_steps max_steps frames "
+    "total_frames max_n_frames timesteps_total num_train_steps",
+    "trainer": "algo algorithm alg method model learner",
+    "env": "env_id environment game gym_id env_name scenario task",
+    "game": "env env_id environment env_name",
+    "env_kwargs": "env_config env_args make_kwargs env_params kwargs",
+    "seed": "random_seed rng_seed rng seeds",
+    "out": "log_folder log_dir logdir output output_dir outdir out_dir save_dir save_path save "
+    "run_dir results_dir local_dir storage_path folder model_dir save_folder experiment_dir dir "
+    "file filename video gif record",
+    "checkpoint_every": "save_freq save_interval checkpoint_freq checkpoint_frequency "
+    "checkpoint_interval save_every",
+    "keep": "keep_checkpoints keep_checkpoints_num num_to_keep save_total_limit",
+    "resume": "load trained_agent restore continue checkpoint load_model resume_from "
+    "from_checkpoint load_path model_path",
+    "held_out": "test_split validation_split test_size split val_split",
+    "policies": "share_policy share_policies parameter_sharing share_parameters shared share_param "
+    "policy player players",
+    "policies_to_train": "train_policies policies_to_learn",
+    "opponent": "opponents enemy enemies",
+    "opponents": "opponent enemy enemies",
+    "progress": "progress_bar verbose quiet",
+    "episodes": "n_episodes num_episodes n_eval_episodes eval_episodes evaluation_duration",
+    "sampled": "stochastic sample",
+    "ansi": "text ascii terminal",
+    "fps": "framerate speed frame_rate",
+    "pixels": "width size resolution",
+    "overwrite": "force replace",
+    "arg": "args env_kwargs env_config env_args make_kwargs env_params",
+    # settings
+    "num_envs": "n_envs n_env envs num_env num_parallel_envs num_environments n_rollout_threads "
+    "copies env_num num_envs_per_worker num_envs_per_env_runner parallel_envs",
+    "envs_per_runner": "num_envs n_envs num_envs_per_worker num_envs_per_env_runner",
+    "workers": "num_workers n_workers n_jobs num_cpu num_cpus n_cpus num_procs num_processes",
+    "runners": "num_env_runners num_runners num_workers n_workers workers num_rollout_workers",
+    "cpus": "num_cpus n_cpus num_cpu workers num_workers n_jobs",
+    "n_steps": "num_steps rollout_length rollout_steps rollout_fragment_length nsteps n_step "
+    "unroll_length steps_per_rollout rollout_size horizon frames_per_batch step_per_collect "
+    "episode_length rollouts num_rollout_steps",
+    "train_batch_size": "n_steps num_steps rollout_length train_batch_size_per_learner "
+    "frames_per_batch",
+    "n_epochs": "update_epochs num_epochs epochs ppo_epoch ppo_epochs num_sgd_iter k_epochs "
+    "noptepochs n_epoch repeat_per_collect learning_epochs",
+    "batch_size": "minibatch_size mini_batch_size sgd_minibatch_size n_minibatches num_minibatches",
+    "n_minibatches": "num_minibatches num_mini_batch num_mini_batches minibatches nminibatches "
+    "mini_batches batch_size minibatch_size mini_batch_size sgd_minibatch_size",
+    "learning_rate": "lr step_size actor_lr policy_lr critic_lr lr_actor lr_critic pi_lr vf_lr",
+    "anneal": "anneal_lr lr_schedule lr_decay use_linear_lr_decay linear_lr_decay "
+    "learning_rate_schedule",
+    "gamma": "discount discount_factor discount_rate",
+    "gae_lambda": "lambda lambda_ lam gae_lam lmbda td_lambda gae",
+    "clip_range": "clip_coef clip_param clip cliprange clip_eps clip_epsilon clip_ratio eps_clip "
+    "epsilon_clip ratio_clip",
+    "clip_range_vf": "vf_clip_param clip_vloss clip_value value_clip vf_clip clip_vf "
+    "clip_range_value clip_predicted_values",
+    "ent_coef": "entropy_coef entropy_coeff entropy_coefficient entropy_cost entropy_bonus "
+    "ent_coeff entropy_beta ent_weight entropy_loss_scale",
+    "ent_coef_end": "final_entropy_coef entropy_coef_end",
+    "vf_coef": "vf_loss_coeff value_loss_coef value_coef critic_coef value_loss_coeff vf_coeff "
+    "vf_loss_coef value_loss_weight",
+    "max_grad_norm": "grad_clip clip_grad clip_grad_norm max_norm gradient_clip grad_norm_clip "
+    "clip_grad_val grad_clip_norm",
+    "kl_coef": "kl_coeff kl_penalty kl_beta",
+    "target_kl": "desired_kl kl_stop max_kl kl_limit kl_threshold",
+    "net_arch": "hidden_size hidden_sizes hidden_dim hidden_dims hidden_units hidden_layers "
+    "hiddens fcnet_hiddens num_cells mlp_hidden_sizes layers network policy_kwargs layer_n "
+    "network_size hidden_layer_sizes units",
+    "cnn_arch": "conv_filters cnn_filters conv_layers cnn_layers",
+    "cnn_layers": "conv_filters cnn_filters conv_layers cnn_arch",
+    "activation": "activation_fn fcnet_activation act activation_function nonlinearity",
+    "memory": "lstm gru rnn recurrent lstm_hidden_size lstm_cell_size use_lstm rnn_hidden_size "
+    "use_recurrent_policy use_rnn hidden_state",
+    "action_std": "log_std_init init_std initial_std std",
+    "normalize_values": "norm_value popart use_popart use_valuenorm normalize_returns norm_reward "
+    "normalize_reward value_normalization",
+    "critic_input": "centralized_critic centralised_critic use_centralized_v share_obs "
+    "central_critic",
+    "agent_id": "add_agent_id use_agent_id agent_ids",
+    "device": "cuda gpu use_gpu use_cuda num_gpus",
+    "vec_env": "vec_env_class vec_env_cls",
+    # arguments of environments
+    "max_cycles": "max_episode_steps episode_length time_limit max_ep_len horizon max_steps",
+    "queue": "queue_size queue_length max_queue queue_capacity buffer",
+    # environments, trainers, commands
+    "sb3_ppo": "ppo sb3 stable_baselines3 ppo2",
+    "sb3_maskable_ppo": "maskable_ppo maskableppo masked_ppo ppo_mask",
+    "mappo": "ppo ma_ppo multi_agent_ppo",
+    "ippo": "ppo independent_ppo",
+    "rllib_ppo": "rllib ray",
+    "dfaas_v0": "faas serverless load_balancing",
+    "tictactoe_v0": "ttt mnk xo noughts_and_crosses",
+    "rps_v0": "rock_paper_scissors roshambo",
+    "evaluate": "eval test score judge enjoy",
+    "train": "learn fit run resume",
+    "watch": "play render view show video",
+    "replay": "simulate",
+    "envs": "environments list env list_envs",
+    "trainers": "algorithms algos",
+    "trace": "traces data",
+    "check": "validate verify check_env",
+}
+"""Name of ours -> what others call it."""
+
+NOTES: Mapping[str, str] = {
+    "env_kwargs": "Arguments of an environment are options of their own, such as {queue} 50.",
+    "eval_freq": "Evaluation is a step of its own: corral evaluate RUN, or corral.evaluate(run).",
+    "tensorboard_log": "A run's folder always holds progress.csv, and TensorBoard's files where "
+    "TensorBoard is installed.",
+    "render": "An episode is shown by corral watch RUN, and {out} FILE.gif makes a clip of it.",
+    "deterministic": "The likeliest action is played by default.",
+    "verbose": "Progress is shown on stderr, and details are in the run's progress.csv.",
+    "n_minibatches": "A rollout, {num_envs} times {n_steps}, is split into {n_minibatches} parts.",
+    "vf_coef": "The value loss of mappo and ippo needs no weight: actor and critic share no "
+    "weights, and Adam does not depend on the size of a loss.",
+    "rms_prop": "The optimizer is Adam.",
+}
+"""What answers a name that has no counterpart, or one that works in another way."""
+
+NOTED: Mapping[str, str] = {
+    "env_kwargs": SPELLINGS["env_kwargs"],
+    "eval_freq": "eval_every eval_interval evaluation_interval eval_envs n_eval_envs "
+    "n_eval_episodes eval_episodes evaluate",
+    "tensorboard_log": "tensorboard tb_log tensorboard_dir track wandb use_wandb logger wandb_mode "
+    "wandb_project_name wandb_entity log_interval log_freq log_every",
+    "render": "render_mode capture_video record_video video render_freq",
+    "deterministic": "greedy",
+    "verbose": "progress_bar verbosity log_level debug quiet progress",
+    "n_minibatches": SPELLINGS["n_minibatches"],
+    "vf_coef": SPELLINGS["vf_coef"],
+    "rms_prop": "optimizer optimizer_class optim adam_eps weight_decay opti_eps",
+}
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """Return "; did you mean ...?" with those of ``known`` that ``name`` may mean, else "."."""
+    found = meant(name, known)
+    return f"; did you mean {listed(map(repr, found), 'or')}?" if found else "."
+
+
+def answer(name: str, known: Iterable[str], spell: Callable[[str], str] = str) -> str:
+    """Return ``hint``, with a note on what has no counterpart in place of a far guess.
+
+    ``spell`` writes a name of ours as the reader types it: as an option, or as it is.
+    """
+    names = list(known)
+    same = spelled_otherwise(name, names)
+    key = _noted(name)
+    if key is None or (same and _letters(key) not in map(_letters, same)):
+        return hint(name, names)
+    text = re.sub(r"\{(\w+)\}", lambda found: spell(found[1]), NOTES[key])
+    return f"{hint(name, same)} {text}"
+
+
+def meant(name: str, known: Iterable[str]) -> list[str]:
+    """Return what ``name`` means among ``known``: other spellings of it, else the nearest one."""
+    names = sorted(known)
+    if len(name) > 100:
+        return []
+    if same := spelled_otherwise(name, names):
+        return same
+    if near := _nearest(name, names):
+        return near
+    letters = _letters(name)
+    longer = [each for each in names if _letters(each).startswith(letters)]
+    return longer[:1] if len(letters) > 2 else []
+
+
+def spelled_otherwise(name: str, known: Iterable[str]) -> list[str]:
+    """Return those of ``known`` that are ``name`` in other letters, else in other libraries."""
+    names, letters = list(known), _letters(name)
+    alike = [each for each in names if _letters(each) == letters]
+    return alike or [each for each in names if letters in OTHERS.get(_letters(each), ())]
+
+
+def _nearest(name: str, names: list[str]) -> list[str]:
+    """Return the name that is spelled most like ``name``, or whose other spelling is."""
+    lower = {each.lower().removeprefix("--"): each for each in names}
+    name = name.lower().removeprefix("--")
+    near = difflib.get_close_matches(name, lower, n=1)
+    ratio = difflib.SequenceMatcher(None, name, near[0]).ratio() if near else 0.0
+    others = {other: each for each in names for other in OTHERS.get(_letters(each), ())}
+    other = difflib.get_close_matches(_letters(name), others, n=1, cutoff=max(0.85, ratio))
+    return [others[other[0]]] if other else [lower[each] for each in near]
+
+
+def _noted(name: str) -> str | None:
+    """Return the key of the note about a name; None where there is none."""
+    letters = _letters(name)
+    for key, names in NOTED.items():
+        if letters in map(_letters, [key, *names.split()]):
+            return key
+    return None
+
+
+def listed(words: Iterable[str], last: str = "and") -> str:
+    """Return "a", "a and b", "a, b and c"."""
+    *others, one = words
+    return f"{', '.join(others)} {last} {one}" if others else one
+
+
+def _letters(name: str) -> str:
+    """Return a name without what people vary: case, dashes, a version at its end."""
+    return re.sub(r"[-_]v\d+$|[^a-z0-9]", "", name.lower())
+
+
+OTHERS = {_letters(ours): set(map(_letters, theirs.split())) for ours, theirs in SPELLINGS.items()}

@@ -1,0 +1,45 @@
+"""Text from outside, made fit to be shown: no raw control characters, no flood."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["one_line", "shortened", "visible"]
+
+LONGEST = 1_000
+"""Characters of a line of a message; longer ones lose their middle: hints stand at the end."""
+
+HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # what terminals obey: C0 but tab and newline, DEL, C1
+    "\u061c\u200b\u200e\u200f\u202a-\u202e\u2028\u2029\u2060-\u2069\ufeff"  # hides or reorders text
+    "\ud800-\udfff\U000e0000-\U000e007f]"  # bytes of a file's name that are no UTF-8; tags
+)
+
+
+def visible(text: str) -> str:
+    """Return ``text`` with control characters as escapes, such as \\x1b; newlines stay."""
+    return HIDDEN.sub(_escape, text)
+
+
+def one_line(text: object) -> str:
+    """Return a name as ``visible`` does, on one line and of bounded length."""
+    plain = visible(str(text).replace("\n", "\\n").replace("\t", "\\t"))
+    return shortened(plain, 200)
+
+
+def shortened(text: str, longest: int = LONGEST) -> str:
+    """Return ``text`` with no line longer than about ``longest`` characters."""
+    if len(text) <= longest:
+        return text
+    return "\n".join(_shortened(line, longest) for line in text.split("\n"))
+
+
+def _shortened(line: str, longest: int) -> str:
+    if len(line) <= longest:
+        return line
+    head, tail = 2 * longest // 3, longest // 3
+    return f"{line[:head]} ... ({len(line) - head - tail:,} more) ... {line[-tail:]}"
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")

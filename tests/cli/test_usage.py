@@ -1,0 +1,242 @@
+"""Help, and mistakes of usage: other libraries' names, wrong order, wrong things, numbers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from corral.envs.registry import ENVIRONMENTS
+from support.command import run, within
+
+COMMANDS = (
+    *(["envs"], ["trainers"], ["train"], ["evaluate"], ["replay"], ["watch"], ["check"], []),
+    *(["trace"], ["trace", "check"], ["trace", "show"], ["trace", "make"], ["trace", "import"]),
+    *(["trace", "import", name] for name in ("series", "requests", "access-log")),
+    ["trace", "import", "azure-functions"],
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_of_every_command_is_short_of_80_columns_and_of_private_words(
+    command: list[str],
+) -> None:
+    text = within(*command, "-h")
+    assert text == within(*command, "--help")
+    assert max(map(len, text.splitlines())) <= 80
+    assert not [
+        line for line in text.splitlines() if line.startswith("  ") and line.endswith("...")
+    ]
+    for wrong in ("list[", " judge", "Judge", "leave a run behind", "(low, high)", "None"):
+        assert wrong not in text, wrong
+
+
+@pytest.mark.parametrize("trainer", ["mappo", "ippo", "sb3_ppo", "rllib_ppo"])
+@pytest.mark.parametrize("env", ENVIRONMENTS)
+def test_help_of_train_speaks_as_the_command_line_does(env: str, trainer: str) -> None:
+    pytest.importorskip("torch", reason="needs the extra sb3")
+    text = within("train", env, "--trainer", trainer, "--help")
+    settings = text.partition("\nSettings of")[2]
+    for wrong in ("(low, high)", "None", "True", "False", "max_cycles", "num_envs"):
+        assert wrong not in settings, wrong
+
+
+def test_help_lists_the_values_that_are_allowed() -> None:
+    pytest.importorskip("torch", reason="needs the extra sb3")
+    text = within("train", "dfaas_v0", "--help")
+    assert "--route <equal|capacity|spare|shortest|two>" in text
+    assert "--vec-env <batch|supersuit>" in text
+    assert "--rows <LOW:HIGH>" in text
+
+
+# --- Names ---------------------------------------------------------------------------------------
+
+OPTIONS = (
+    ("dfaas_v0", "sb3_ppo", "--total-timesteps", "did you mean '--steps'?"),
+    ("dfaas_v0", "sb3_ppo", "--n-timesteps", "did you mean '--steps'?"),
+    ("dfaas_v0", "sb3_ppo", "--n-envs", "did you mean '--num-envs'?"),
+    ("dfaas_v0", "sb3_ppo", "--algo", "did you mean '--trainer'?"),
+    ("dfaas_v0", "sb3_ppo", "--lr", "did you mean '--learning-rate'?"),
+    ("dfaas_v0", "sb3_ppo", "--save-freq", "did you mean '--checkpoint-every'?"),
+    ("dfaas_v0", "sb3_ppo", "--log-folder", "did you mean '--out'?"),
+    ("dfaas_v0", "sb3_ppo", "--rollout-length", "did you mean '--n-steps'?"),
+    ("dfaas_v0", "sb3_ppo", "--update-epochs", "did you mean '--n-epochs'?"),
+    ("dfaas_v0", "sb3_ppo", "--clip-coef", "did you mean '--clip-range'?"),
+    ("dfaas_v0", "sb3_ppo", "--num-minibatches", "did you mean '--batch-size'?"),
+    ("dfaas_v0", "sb3_ppo", "--hidden-size", "did you mean '--net-arch'?"),
+    ("dfaas_v0", "sb3_ppo", "--vf-loss-coeff", "did you mean '--vf-coef'?"),
+    ("dfaas_v0", "sb3_ppo", "--max-episode-steps", "did you mean '--max-cycles'?"),
+    ("dfaas_v0", "sb3_ppo", "--gama", "did you mean '--gamma'?"),
+    ("dfaas_v0", "sb3_ppo", "--env-kwargs", "options of their own, such as --queue 50"),
+    ("dfaas_v0", "sb3_ppo", "--eval-freq", "corral evaluate RUN"),
+    ("dfaas_v0", "sb3_ppo", "--tensorboard-log", "TensorBoard's files"),
+    ("dfaas_v0", "sb3_ppo", "--verbose", "Progress is shown on stderr"),
+    ("dfaas_v0", "sb3_ppo", "--memory", "sb3_ppo has no --memory; mappo and ippo have it"),
+    ("dfaas_v0", "mappo", "--vf-coef", "mappo has no --vf-coef; sb3_ppo, sb3_maskable_ppo and"),
+    ("dfaas_v0", "mappo", "--batch-size", "--num-envs times --n-steps, is split into --n-minib"),
+    ("dfaas_v0", "mappo", "--grad-clip", "did you mean '--max-grad-norm'?"),
+    ("arena_v0", "mappo", "--clip-param", "did you mean '--clip-range'?"),
+)
+
+
+@pytest.mark.parametrize(("env", "trainer", "option", "message"), OPTIONS)
+def test_options_of_other_libraries_are_understood(
+    env: str, trainer: str, option: str, message: str
+) -> None:
+    pytest.importorskip("torch", reason="needs the extra sb3")
+    printed = within("train", env, "--trainer", trainer, option, "32", code=2)
+    assert message in printed
+    assert f"--trainer {trainer} --help" in printed
+    assert len(printed) < 500
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train", "dfaas"], "did you mean 'dfaas_v0'?"),
+        (["train", "DFaaS-v0"], "did you mean 'dfaas_v0'?"),
+        (["train", "tictactoe"], "did you mean 'tictactoe_v0'?"),
+        (["train", "dfaas_v0", "--trainer", "MAPPO"], "did you mean 'mappo'?"),
+        (["train", "dfaas_v0", "--trainer", "maskable_ppo"], "did you mean 'sb3_maskable_ppo'?"),
+        (["train", "dfaas_v0", "--trainer", "ppo"], "did you mean 'ippo', 'mappo' or 'sb3_ppo'?"),
+        (["evaluate", "run", "--n-eval-episodes", "3"], "did you mean '--episodes'?"),
+        (["check", "arena_v0", "--width", "3"], "is given as --arg name=value"),
+        (["learn", "dfaas_v0"], "no command named 'learn'; did you mean 'train'?"),
+        (["lern"], "did you mean 'train'?"),
+        (["trace", "shw"], "did you mean 'show'?"),
+    ],
+)
+def test_names_in_other_spellings(words: list[str], message: str) -> None:
+    pytest.importorskip("torch", reason="needs the extra sb3")
+    assert message in within(*words, code=2)
+
+
+def test_arguments_of_a_third_party_environment_are_given_by_arg() -> None:
+    pytest.importorskip("torch", reason="needs the extra sb3")
+    where = "support.zoo_envs:FaultyEnv"
+    printed = within("train", where, "--fault", "die", code=2)
+    assert f"--fault is an argument of {where}: give --arg fault=VALUE" in printed
+
+
+# --- Order, and things of another kind -----------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder that looks like that of a run."""
+    made = tmp_path / "made"
+    made.mkdir()
+    (made / "config.json").write_text("{}")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train"], "as in: corral train dfaas_v0"),
+        (["train", "RUN"], "is the folder of a run, not an environment: corral train --resume RUN"),
+        (["train", "mappo", "dfaas_v0"], "is a trainer, not an environment: corral train ENV"),
+        (["train", "edge3"], "is a trace, not an environment: corral train dfaas_v0 --trace edge3"),
+        (["train", "dfaas_v0", "mappo"], "'mappo' stands alone; give --trainer mappo"),
+        (["train", "dfaas_v0", "trainer=mappo"], "give --trainer mappo"),
+        (["train", "dfaas_v0", "-trainer", "mappo"], "two dashes; give --trainer"),
+        (["train", "--queue", "5", "arena_v0"], "environment first, as in: corral train arena_v0"),
+        (["train", "--resume", "dfaas_v0"], "is an environment, not the folder of a run"),
+        (["evaluate"], "corral evaluate runs/NAME"),
+        (["evaluate", "dfaas_v0"], "not the folder of a run: corral train dfaas_v0 makes a run"),
+        (["evaluate", "edge3"], "corral evaluate RUN --trace edge3"),
+        (["replay"], "corral replay edge3"),
+        (["replay", "RUN"], "corral replay edge3 --policies RUN, or corral evaluate RUN"),
+        (["replay", "dfaas_v0"], "is an environment, not a trace"),
+        (["watch", "mappo"], "is a trainer, not an environment or the folder of a run"),
+        (["check", "RUN"], "is the folder of a run, not an environment: corral evaluate RUN"),
+        (["envs", "mappo"], "corral trainers mappo"),
+        (["trainers", "dfaas_v0"], "corral envs dfaas_v0"),
+        (["dfaas_v0"], "dfaas_v0 is no command; corral train dfaas_v0"),
+        (["dfaas_v0", "train"], "the command comes first: corral train dfaas_v0"),
+        (["--steps", "3", "train"], "options come after it"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_the_message_says_what_to_type(folder: Path, words: list[str], message: str) -> None:
+    pytest.importorskip("torch", reason="needs the extra sb3")
+    printed = within(*(str(folder) if word == "RUN" else word for word in words), code=2)
+    assert message.replace("RUN", str(folder) if "RUN" in words else "RUN") in printed
+    assert printed.count("\n") == 1
+
+
+# --- Numbers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("steps", ["1.28e2", "1_28", "128"])
+def test_steps_are_whole_numbers_in_any_spelling(tmp_path: Path, steps: str) -> None:
+    pytest.importorskip("torch", reason="needs the extra sb3")
+    small = ("--num-envs", "1e0", "--n-steps", "6_4", "--max-cycles", "1e1", "--batch-size", "64")
+    printed = within("train", "arena_v0", "--steps", steps, "--out", tmp_path / "run", *small)
+    assert "128 env steps" in printed
+
+
+@pytest.mark.parametrize("steps", ["1.5", "1e-2", "many", "true", "1,2", ""])
+def test_steps_that_are_no_whole_number(tmp_path: Path, steps: str) -> None:
+    printed = within("train", "arena_v0", "--steps", steps, "--out", tmp_path / "run", code=2)
+    assert f"{steps!r} is no whole number; write 100000, 100_000 or 1e5" in printed
+    assert "give a whole number" in within("replay", "edge3", "--window", "x", code=2)
+
+
+# --- Tracebacks ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words", [["--traceback", "envs", "dfaas_v1"], ["envs", "dfaas_v1", "--traceback"]]
+)
+def test_a_traceback_on_demand(words: list[str]) -> None:
+    printed = within(*words, code=2)
+    assert "Traceback (most recent call last)" in printed
+    assert printed.splitlines()[-1].startswith("corral: no environment named 'dfaas_v1'")
+    assert "Traceback" not in within("envs", "dfaas_v1", code=2)
+
+
+FAULTY = """
+from support.zoo_envs import *
+
+def missing(**arguments):
+    import no_such_module
+
+def refuses(pile=3):
+    raise ValueError("too \\x1b[31mhigh a pile")
+
+def divides():
+    return 1 / 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("refuses", r"corral: ValueError in PLACE:8: too \x1b[31mhigh a pile"),
+        ("divides", "corral: ZeroDivisionError in PLACE:11: division by zero"),
+        ("missing", "corral: ModuleNotFoundError in PLACE:5: No module named 'no_such_module'"),
+    ],
+)
+def test_errors_of_somebody_elses_code_keep_their_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, message: str
+) -> None:
+    pytest.importorskip("torch", reason="needs the extra sb3")
+    (tmp_path / "faulty_games.py").write_text(FAULTY)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "faulty_games", raising=False)
+    printed = within("train", f"faulty_games:{function}", "--out", tmp_path / "run", code=1)
+    assert f"in {function}" in printed
+    assert printed.splitlines()[-1] == message.replace("PLACE", str(tmp_path / "faulty_games.py"))
+    assert "\x1b" not in printed
+
+
+def test_a_module_that_is_not_there_is_a_mistake_of_one_line() -> None:
+    printed = within("check", "no_such_module:env", code=2)
+    assert printed.startswith("corral: no_such_module:env: No module named 'no_such_module'; give")
+    assert printed.count("\n") == 1
+
+
+def test_the_package_runs_as_the_command() -> None:
+    assert run("--version") == within("--version")

@@ -1,0 +1,104 @@
+"""corral.train says which name was meant: of other libraries, of the environment, of trainers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra sb3")
+
+import corral
+from corral.errors import UnknownNameError
+from corral.hints import OTHERS, SPELLINGS, answer, hint, meant
+from corral.trainers.base import BUILT_IN, trainer_class
+from corral.trainers.settings import unknown_setting
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"total_timesteps": 10}, "'total_timesteps'; did you mean 'steps'?"),
+        ({"n_envs": 4}, "'n_envs'; did you mean 'num_envs'?"),
+        ({"algo": "ppo"}, "'algo'; did you mean 'trainer'?"),
+        ({"lr": 1e-3}, "'lr'; did you mean 'learning_rate'?"),
+        ({"env_config": {}}, "'env_config'; did you mean 'env_kwargs'?"),
+        ({"save_freq": 10}, "did you mean 'checkpoint_every'?"),
+        ({"eval_freq": 10}, "Evaluation is a step of its own: corral evaluate RUN, or corral.eval"),
+        ({"verbose": 1}, "did you mean 'progress'?"),
+        ({"trace": "edge8"}, "argument of the environment: give env_kwargs={'trace': 'edge8'}"),
+        ({"queue": 50}, "queue is an argument of the environment: give env_kwargs={'queue': 50}"),
+        ({"env_kwargs": {"gamma": 0.5}}, "env_kwargs holds 'gamma', .* gamma=0.5 to corral.train"),
+        ({"env_kwargs": {"steps": 5}}, "env_kwargs holds 'steps', .* steps=5 to corral.train"),
+        ({"memory": 32}, "trainer sb3_ppo has no memory; mappo and ippo have it"),
+        ({"trainer": "mappo", "vf_coef": 1}, "has no vf_coef; sb3_ppo, .* needs no weight"),
+        ({"trainer": "mappo", "batch_size": 64}, "'n_minibatches'.* num_envs times n_steps, is"),
+    ],
+)
+def test_names_given_to_train(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        corral.train("dfaas_v0", **{"trainer": "sb3_ppo", **given})
+
+
+@pytest.mark.parametrize(
+    ("env", "trainer", "message"),
+    [
+        ("dfaas", "sb3_ppo", "did you mean 'dfaas_v0'"),
+        ("DFaaS-v0", "sb3_ppo", "did you mean 'dfaas_v0'"),
+        ("rock_paper_scissors", "sb3_ppo", "did you mean 'rps_v0'"),
+        ("tictactoe_v3", "sb3_ppo", "did you mean 'tictactoe_v0'"),
+        ("dfaas_v0", "MAPPO", "did you mean 'mappo'"),
+        ("dfaas_v0", "maskable_ppo", "did you mean 'sb3_maskable_ppo'"),
+    ],
+)
+def test_names_of_environments_and_trainers(env: str, trainer: str, message: str) -> None:
+    with pytest.raises(UnknownNameError, match=message):
+        corral.train(env, trainer=trainer)
+
+
+# --- The table -----------------------------------------------------------------------------------
+
+
+def test_the_nearest_name_counts_where_no_spelling_is_known() -> None:
+    assert meant("gama", ["gamma", "gae_lambda"]) == ["gamma"]
+    assert meant("GAMMA", ["gamma", "gae_lambda"]) == ["gamma"]
+    assert meant("xyz", ["gamma"]) == []
+    assert meant("--n-envs", ["--ansi"]) == []
+    assert meant("x" * 10**6, ["x" * 10**6 + "y"]) == []
+    assert hint("xyz", ["gamma"]) == "."
+    assert hint("--lr", ["--learning-rate"]) == "; did you mean '--learning-rate'?"
+    assert answer("eval_freq", ["ent_coef"]).startswith(". Evaluation is a step of its own")
+
+
+def test_a_name_of_a_trainer_is_never_taken_for_another() -> None:
+    for trainer in BUILT_IN:
+        known = list(trainer_class(trainer).Settings.__dataclass_fields__)
+        for name in known:
+            assert meant(name, known) == [name]
+
+
+def test_every_spelling_leads_to_a_name_that_there_is() -> None:
+    import inspect
+
+    from corral.cli.app import app
+    from corral.envs.registry import ENVIRONMENTS, rules_class
+
+    known = set(inspect.signature(corral.train).parameters) | set(ENVIRONMENTS) | set(BUILT_IN)
+    for trainer in BUILT_IN:
+        known |= set(trainer_class(trainer).Settings.__dataclass_fields__)
+    for env in ENVIRONMENTS:
+        known |= set(inspect.signature(rules_class(env)).parameters)
+    commands = {command.callback.__name__ for command in app.registered_commands} | {"trace"}
+    options = {
+        name
+        for command in app.registered_commands
+        for name in inspect.signature(command.callback).parameters
+    }
+    assert set(SPELLINGS) - known - commands - options == set()
+    assert len(OTHERS) == len(SPELLINGS)
+
+
+def test_other_trainers_are_named() -> None:
+    assert unknown_setting("runners", "mappo", ["gamma"]) == (
+        "trainer mappo has no runners; rllib_ppo has it."
+    )
