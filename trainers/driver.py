@@ -293,10 +293,8 @@ def _drive(
     if not stop.is_set() and learner.env_steps == begun:
         _say(run.folder, f"has played its {begun:,} env steps already; --steps goes on to more")
     if stop.is_set():
-        _say(
-            f"stopped at {done:,} of {run.config.steps:,} env steps; saved in {run.folder}. "
-            f"Go on with: corral train --resume {run.folder}"
-        )
+        where = f"stopped at {done:,} of {run.config.steps:,} env steps, and saved"
+        _say(run.folder, f"{where}. Go on with: corral train --resume {run.folder}")
     if stop.number == signal.SIGTERM:
         raise SystemExit(128 + stop.number)
     if stop.is_set():

@@ -106,7 +106,8 @@ class SeatEnv(gymnasium.Env[Any, Any]):
     @property
     def max_cycles(self) -> int | None:
         """The time limit in steps of the environment, in the episodes to come."""
-        return self._shell.max_cycles
+        limit: int | None = self._shell.max_cycles
+        return limit
 
     @max_cycles.setter
     def max_cycles(self, value: int | None) -> None:
@@ -115,7 +116,8 @@ class SeatEnv(gymnasium.Env[Any, Any]):
     @property
     def render_mode(self) -> str | None:
         """What ``render`` returns: one of the environment's modes, or None."""
-        return self._shell.render_mode
+        mode: str | None = self._shell.render_mode
+        return mode
 
     @render_mode.setter
     def render_mode(self, value: str | None) -> None:

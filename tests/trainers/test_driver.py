@@ -166,7 +166,7 @@ def test_a_stop_says_how_to_go_on(
         small_run(folder, updates=3)
     assert handlers == (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
     said = capsys.readouterr().err
-    assert f"stopped at 64 of 192 env steps; saved in {folder}" in said
+    assert f"{folder}: stopped at 64 of 192 env steps, and saved" in said
     assert f"corral train --resume {folder}" in said
 
 
