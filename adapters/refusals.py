@@ -36,7 +36,8 @@ def refuse_death(name: str, agents: Sequence[str]) -> NoReturn:
     """Refuse agents that leave before the others: a column cannot rest until the next episode."""
     raise UnsupportedSpaceError(
         f"{name}: {', '.join(agents)} ended before the others, and here every agent acts until the "
-        "episode ends. Use vectorize(corral.adapters.wrappers.homogenize(env), ...), which keeps "
+        f"episode ends. corral's own trainers play it: corral train {name} --trainer mappo. Or use "
+        "vectorize(corral.adapters.wrappers.homogenize(env), ...), which keeps "
         f"ended agents in place, or step it with corral.adapters.make_batch. {ONE_SEAT}"
     )
 

@@ -35,3 +35,7 @@ def __getattr__(name: str) -> Any:
     if name in ENVIRONMENTS:
         return importlib.import_module(f"corral.envs.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,7 +1,8 @@
 """Third-party PettingZoo environments as many copies behind the interface of Batch.
 
-    from pettingzoo.classic import tictactoe_v3
-    with make_zoo_batch(tictactoe_v3.env, num_envs=16, seed=0, workers=4) as batch:
+    from corral.envs.registry import NamedEnv
+    make = NamedEnv("classic/tictactoe-v3")
+    with make_zoo_batch(make, num_envs=16, seed=0, workers=4) as batch:
         observations = batch.reset()
         rng = np.random.default_rng(0)
         for _ in range(1000):

@@ -94,7 +94,7 @@ def test_a_report_escapes_names(trace: Path, tmp_path: Path) -> None:
 def test_a_run_in_a_folder_named_like_markup(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs the extra sb3")
     folder = tmp_path / "mk[best] \x1b[31m"
-    small = ("--num-envs", "1", "--n-steps", "32", "--batch-size", "32", "--steps", "32")
+    small = ("--num-envs", "1", "--n-steps", "32", "--n-minibatches", "1", "--steps", "32")
     printed = within("train", "arena_v0", "--out", folder, "--max-cycles", "8", *small)
     assert "mk[best] \\x1b[31m" in printed
     assert "\x1b" not in printed
@@ -234,7 +234,7 @@ def test_terminals_that_know_ascii_alone(tmp_path: Path) -> None:
 
 def test_train_and_evaluate_in_ascii(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs the extra sb3")
-    small = ("--num-envs", "1", "--n-steps", "32", "--batch-size", "32", "--steps", "32")
+    small = ("--num-envs", "1", "--n-steps", "32", "--n-minibatches", "1", "--steps", "32")
     folder = tmp_path / "lauf"
     assert "env steps" in in_ascii(
         "train", "arena_v0", "--out", folder, "--max-cycles", "8", *small

@@ -69,8 +69,8 @@ def test_a_run_from_the_command_line(tmp_path: Path) -> None:
 
 def test_options_are_settings_and_arguments(tmp_path: Path) -> None:
     printed = within(
-        *("train", "dfaas_v0", "--trainer=sb3_maskable_ppo", "--trace", trace_file(tmp_path)),
-        *("--steps", "64", "--out", tmp_path / "run", *OPTIONS),
+        *("train", "dfaas_v0", "--trace", trace_file(tmp_path), "--steps", "64"),
+        *("--out", tmp_path / "run", *OPTIONS, "--trainer=sb3_maskable_ppo"),
         *("--queue", "5", "--gamma=0.9", "--no-second-offer", "--net-arch", "16,8"),
         *("--rows", "0:20", "--held-out", "30:40", "--no-anneal", "--load-scale", "20"),
         *("--target-kl", "none", "--reward", "team", "--link-limit=none", "--max-level", "10"),
@@ -278,7 +278,7 @@ def test_a_signal_ends_training_with_a_checkpoint(
     assert "Traceback" not in printed
     assert process.returncode == 128 + number
     assert not any(child.is_running() for child in children)
-    assert "env steps; saved in" in printed
+    assert "env steps, and saved" in printed
     assert f"Go on with: corral train --resume {folder}" in printed
     done = int(rows(folder)[-1]["env_steps"])
     assert 128 <= done < STEPS

@@ -46,6 +46,7 @@ def test_help_lists_the_values_that_are_allowed() -> None:
     pytest.importorskip("torch", reason="needs the extra sb3")
     text = within("train", "dfaas_v0", "--help")
     assert "--route <equal|capacity|spare|shortest|two>" in text
+    text = within("train", "dfaas_v0", "--trainer", "sb3_ppo", "--help")
     assert "--vec-env <batch|supersuit>" in text
     assert "--rows <LOW:HIGH>" in text
 
@@ -172,7 +173,7 @@ def test_the_message_says_what_to_type(folder: Path, words: list[str], message: 
 @pytest.mark.parametrize("steps", ["1.28e2", "1_28", "128"])
 def test_steps_are_whole_numbers_in_any_spelling(tmp_path: Path, steps: str) -> None:
     pytest.importorskip("torch", reason="needs the extra sb3")
-    small = ("--num-envs", "1e0", "--n-steps", "6_4", "--max-cycles", "1e1", "--batch-size", "64")
+    small = ("--num-envs", "1e0", "--n-steps", "6_4", "--max-cycles", "1e1", "--n-epochs", "1")
     printed = within("train", "arena_v0", "--steps", steps, "--out", tmp_path / "run", *small)
     assert "128 env steps" in printed
 

@@ -46,7 +46,7 @@ def test_names_given_to_train(given: dict[str, Any], message: str) -> None:
         ("dfaas", "sb3_ppo", "did you mean 'dfaas_v0'"),
         ("DFaaS-v0", "sb3_ppo", "did you mean 'dfaas_v0'"),
         ("rock_paper_scissors", "sb3_ppo", "did you mean 'rps_v0'"),
-        ("tictactoe_v3", "sb3_ppo", "did you mean 'tictactoe_v0'"),
+        ("tictactoe_v1", "sb3_ppo", "did you mean 'tictactoe_v0'"),
         ("dfaas_v0", "MAPPO", "did you mean 'mappo'"),
         ("dfaas_v0", "maskable_ppo", "did you mean 'sb3_maskable_ppo'"),
     ],

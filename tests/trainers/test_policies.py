@@ -121,7 +121,7 @@ def test_stable_baselines3_evaluates_our_policies(name: str) -> None:
     from corral.adapters import make_vec_env
 
     policy = policies(name)["node_0"]
-    for env in (make_vec_env("dfaas_v0", 2, 0), SeatEnv("dfaas_v0", max_cycles=20)):
+    for env in (make_vec_env("dfaas_v0", 2, 0), SeatEnv("dfaas_v0", max_cycles=288)):
         mean, _ = evaluate_policy(policy, env, n_eval_episodes=2, warn=False)
         assert np.isfinite(mean)
         assert mean != 0

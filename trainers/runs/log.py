@@ -91,7 +91,10 @@ class Statistics:
     @property
     def headline(self) -> str:
         """The recent return of those that learn, in words; before an episode ended, their reward
-        in the last update."""
+        in the last update. In self-play both are 0: how long episodes last."""
+        if self.self_play:
+            length = self._mean([episode.length for episode in self.recent])
+            return "self-play" if length is None else f"self-play, {length:.3g} steps an episode"
         if (mean := self.return_learned) is not None:
             return f"return {mean:.4g}"
         if self.rewards is None:

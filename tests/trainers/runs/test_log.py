@@ -114,6 +114,15 @@ def test_before_an_episode_ends_the_reward_is_shown() -> None:
     assert statistics.headline == "return 3"
 
 
+def test_in_self_play_the_bar_says_how_long_episodes_last() -> None:
+    """Its returns add up to 0, whatever was learned."""
+    statistics = Statistics({"a": "shared", "b": "shared"}, self_play=True)
+    assert statistics.headline == "self-play"
+    ended = [Episode({"a": 1.0, "b": -1.0}, length, {}) for length in (5, 8)]
+    statistics.row(Update(64, ended, {}, {}, {"a": 0.1, "b": -0.1}), 64, 1.0)
+    assert statistics.headline == "self-play, 6.5 steps an episode"
+
+
 @pytest.mark.parametrize(
     ("trainer", "vec_env"),
     [("sb3_ppo", "batch"), ("sb3_maskable_ppo", "supersuit"), ("mappo", None)],

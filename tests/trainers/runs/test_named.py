@@ -222,11 +222,11 @@ def test_commands_take_them(made: Path, tmp_path: Path) -> None:
     printed = within("evaluate", f"{run}@7", code=2)
     assert "There are @64, @128" in printed
     shown = within("watch", f"{run}@0", "--ansi", "--steps", "1")
-    assert f"sb3_ppo of {run}@0: 1 steps" in shown
+    assert f"sb3_ppo of {run}@0: 1 step," in shown
     shown = within(
         "watch", run, "--policies", f"{run}@best", "--ansi", "--steps", "1", "--queue", 0
     )
-    assert f"sb3_ppo of {run}@best: 1 steps" in shown
+    assert f"sb3_ppo of {run}@best: 1 step," in shown
     shutil.copy(run / "trace.csv.gz", tmp_path / "loads.csv.gz")
     printed = within(
         *("replay", tmp_path / "loads.csv.gz", "--policies", f"local,{run}@best,{run}@0"),

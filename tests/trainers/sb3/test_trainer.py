@@ -83,7 +83,7 @@ def test_without_the_value_at_the_cut_it_would_be_worth_less(
     monkeypatch.setattr(
         SB3PPO, "_bootstrapped", lambda self, learner, rewards, *_: rewards[learner.columns]
     )
-    run = train(SteadyRules(), steps=STEPS, out=tmp_path / "run", **VALUES)
+    run = train(SteadyRules(), trainer="sb3_ppo", steps=STEPS, out=tmp_path / "run", **VALUES)
     # One state stands for four times in an episode: the mean of what is left of its four rewards.
     for value in values(run).values():
         assert value == pytest.approx(2.3, abs=0.3)
@@ -104,9 +104,11 @@ def test_rewards_reach_the_policy_of_their_agent_alone(tmp_path: Path, trainer: 
 
 def test_a_shared_policy_tells_its_agents_apart(tmp_path: Path) -> None:
     given: dict[str, Any] = {"steps": STEPS, **VALUES}
-    run = train(PaidRules((1.0, -0.5)), out=tmp_path / "run", **given)
+    run = train(PaidRules((1.0, -0.5)), trainer="sb3_ppo", out=tmp_path / "run", **given)
     assert values(run) == pytest.approx({"agent_0": 10.0, "agent_1": -5.0}, abs=0.7)
-    blind = train(PaidRules((1.0, -0.5)), out=tmp_path / "blind", agent_id=False, **given)
+    blind = train(
+        PaidRules((1.0, -0.5)), trainer="sb3_ppo", out=tmp_path / "blind", agent_id=False, **given
+    )
     assert values(blind) == pytest.approx({"agent_0": 2.5, "agent_1": 2.5}, abs=0.7)
 
 
