@@ -239,7 +239,7 @@ def test_train_and_evaluate_in_ascii(tmp_path: Path) -> None:
     assert "env steps" in in_ascii(
         "train", "arena_v0", "--out", folder, "--max-cycles", "8", *small
     )
-    assert "team return" in in_ascii("evaluate", folder, "--episodes", "1")
+    assert "return" in in_ascii("evaluate", folder, "--episodes", "1")
 
 
 def test_names_of_files_that_are_no_utf8(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def _team_table(scores: Sequence[TeamScore], *, team: bool) -> Table:
             own = [f"{score.return_team:.4g}", interval] if team else []
             length = f"{score.mean_length:.1f}"
             table.add_row(score.policy, *own, *(cells if len(agents) > 1 else ()), length)
-        if Console(width=1000).measure(table).maximum <= COLUMNS:
+        if Console(width=1000, markup=False, emoji=False).measure(table).maximum <= COLUMNS:
             break
     return table
 
@@ -110,7 +110,7 @@ def _seat_tables(seat: str, scores: Sequence[SeatScore]) -> Iterator[Table]:
         for count in range(len(opponents), 0, -1):
             shown = opponents[:count]
             table = _seat_table(seat, [score for score in scores if score.opponent in shown])
-            if Console(width=1000).measure(table).maximum <= COLUMNS:
+            if Console(width=1000, markup=False, emoji=False).measure(table).maximum <= COLUMNS:
                 break
         opponents = opponents[count:]
         yield table
