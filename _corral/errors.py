@@ -14,6 +14,7 @@ CorralError
 ├── UnsupportedSpaceError (TypeError)  an adapter met a space that it does not handle
 ├── MissingExtraError (ImportError)    an optional dependency is not installed
 ├── RunError (ValueError)              a folder holds no run, or cannot take one
+│   └── EnvNeededError                 a run of an environment of others, which must be given
 ├── NonFiniteError (RuntimeError)      training met a number that is not finite
 ├── EnvironmentFault (RuntimeError)    a third-party environment breaks PettingZoo's rules
 ├── ConformanceError (AssertionError)  check_env found errors in an environment
@@ -37,6 +38,7 @@ __all__ = [
     "CheckpointError",
     "ConformanceError",
     "CorralError",
+    "EnvNeededError",
     "EnvironmentFault",
     "Fault",
     "IllegalActionError",
@@ -153,6 +155,17 @@ class MissingExtraError(CorralError, ImportError):
 
 class RunError(CorralError, ValueError):
     """A folder holds no run that can be read, or holds something where a run should go."""
+
+
+class EnvNeededError(RunError):
+    """A run was trained in an environment of others: who reads it names that again.
+
+    ``env`` is what the environment calls itself.
+    """
+
+    def __init__(self, message: str, env: str) -> None:
+        super().__init__(message)
+        self.env = env
 
 
 class NonFiniteError(CorralError, RuntimeError):

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -198,6 +198,11 @@ def env_spec(name: str) -> EnvSpec:
         named = name.replace("_v", "-v")
         if theirs := [id for id in _pettingzoo_ids() if id.partition("/")[2] == named]:
             raise UnknownNameError(f"no environment named {name!r}; did you mean {theirs[0]!r}?")
+        if name.isidentifier() and importlib.util.find_spec(name) is not None:
+            raise UnknownNameError(
+                f"no environment named {name!r}; of a module give module:function, such as "
+                f"{name}:parallel_env"
+            )
         near = PROBES if "probe" in name else ENVIRONMENTS
         raise UnknownNameError.of("environment", name, near)
     return REGISTERED[known]
@@ -222,17 +227,23 @@ def make_rules(name: str, **kwargs: Any) -> Rules[Any]:
     return rules
 
 
-def make(name: str, *, api: Api | None = None, **kwargs: Any) -> Any:
+def make(name: str | Callable[..., Any], *ids: str, api: Api | None = None, **kwargs: Any) -> Any:
     """Make an environment for PettingZoo users: a ParallelEnv or an AECEnv.
 
     Args:
-        name: see the table of this module: a name, an id, a module or module:function.
+        name: see the table of this module: a name, an id, a module or module:function; or a
+            function that makes one.
+        ids: none. ``pettingzoo.make("parallel", id)`` is ``corral.make(id, api="parallel")``.
         api: "parallel" or "aec"; default: a ParallelEnv where all agents act at once, else AEC.
         kwargs: arguments of the environment.
 
     Raises UnknownNameError, with the nearest known name, and ValueError for an ``api`` that the
     environment does not have.
     """
+    if ids:
+        raise ValueError(f"corral.make({name!r}, {ids[0]!r}): give make({ids[0]!r}, api={name!r})")
+    if not isinstance(name, str):
+        return name(**kwargs)
     if registered_name(name) is None and NamedEnv.is_one(name):
         return NamedEnv(name, kwargs, api)()
     spec = env_spec(name)
@@ -301,6 +312,9 @@ class NamedEnv:
                 raise UnknownNameError(
                     f"{self.text}: ids need pettingzoo 1.27 or newer; give module:function instead"
                 )
+            if self.text in _pettingzoo_ids():
+                has = "aec" if self.api == "parallel" else "parallel"
+                raise UnknownNameError(f"{self.text} has no {self.api} form: its api is {has}")
             kind = f"{self.api} environment" if self.api else "environment"
             raise UnknownNameError.of(f"{kind} of PettingZoo", self.text, _pettingzoo_ids(apis))
 
@@ -323,10 +337,14 @@ class NamedEnv:
         except ImportError as error:
             if getattr(error, "name", None) not in (path, path.partition(".")[0]):
                 raise  # of what the module imports
-            raise UnknownNameError(
-                f"{self.text}: {error}; give module:function, or an id such as "
-                "classic/connect_four-v3"
-            ) from error
+            module, dot, name = path.rpartition(".")
+            if dot and not function and importlib.util.find_spec(module.partition(".")[0]):
+                hint = f"did you mean {module}:{name}?"
+            elif path.endswith(".py"):
+                hint = f"did you mean {self.text.replace('.py', '', 1)}?"
+            else:
+                hint = "give module:function, or an id such as classic/connect_four-v3"
+            raise UnknownNameError(f"{self.text}: {error}; {hint}") from error
         try:
             if function:
                 for part in function.split("."):

@@ -96,7 +96,7 @@ def test_environments_of_others_come_by_id() -> None:
         resolve("classic/tictacto-v3")
     with pytest.raises(UnknownNameError, match="did you mean 'classic/tictactoe-v3'"):
         resolve("tictactoe_v3")
-    with pytest.raises(UnknownNameError, match="no parallel environment of PettingZoo"):
+    with pytest.raises(UnknownNameError, match="has no parallel form: its api is aec"):
         resolve("classic/tictactoe-v3", api="parallel")
 
 

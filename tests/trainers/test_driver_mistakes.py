@@ -270,7 +270,7 @@ def test_a_trainer_of_another_package(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_broken_run_of_paid_rules_needs_its_rules(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", updates=1, env=PaidRules())
-    with pytest.raises(RunError, match=r"paid_v0, which no text names: .*load_run\(folder, env="):
+    with pytest.raises(RunError, match=r"paid_v0, which no text names: .*load_run\("):
         load_run(run.folder)
     with pytest.raises(RunError, match="trained in paid_v0, and this is steady_v0"):
         resume(run.folder, env=SteadyRules())

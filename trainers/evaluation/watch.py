@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pettingzoo
 
 from corral.adapters.sources import EnvLike, rules_of
 from corral.envs.core import Array, Outcome, Rules, for_rendering, generator
@@ -25,7 +26,7 @@ from corral.envs.policy import PolicyLike
 from corral.envs.reference import reference_team, team_arguments
 from corral.envs.registry import env_spec, registered_name
 from corral.envs.render.window import Window
-from corral.errors import CorralError, MissingExtraError, RunError
+from corral.errors import CorralError, EnvNeededError, MissingExtraError, RunError
 from corral.trainers.evaluation.episodes import Changed, play
 from corral.trainers.evaluation.players import Player, as_player
 from corral.trainers.evaluation.video import encoder_of, shrunk, write_video
@@ -37,6 +38,11 @@ LONGEST = 1000
 """Steps after which an episode that has no time limit is left, unless ``steps`` is given."""
 
 WIDTH = 480
+
+OWN_ALONE = (
+    "{} is an environment of others, and watch draws corral's own alone: make it with its "
+    "render_mode, and play it with corral.load_run(...).policies"
+)
 
 INSTEAD = "Without a window: out=clip.gif writes a clip, and the command's --ansi prints text"
 
@@ -107,6 +113,8 @@ def watch(
         if not Path(out).absolute().parent.is_dir():
             raise ValueError(f"out={out}: there is no folder {Path(out).parent}")
     rules, player, label = _cast(game, policies, env_kwargs, sampled)
+    if hasattr(rules, "make_env"):
+        raise ValueError(OWN_ALONE.format(rules.name))
     rules = for_rendering(rules)
     mode = "rgb_array" if text is None else "ansi"
     if mode not in rules.render_modes:
@@ -161,7 +169,10 @@ def _cast(
     """Return the rules, who plays them, and that in words."""
     own: Run | None = None
     if isinstance(game, Run) or (isinstance(game, str | Path) and _names_a_run(game)):
-        own = game if isinstance(game, Run) else load_run(game)
+        try:
+            own = game if isinstance(game, Run) else load_run(game)
+        except EnvNeededError as error:
+            raise ValueError(OWN_ALONE.format(f"{game}: {error.env}")) from None
     if isinstance(policies, str | Path) and is_run(policies):
         policies = load_run(policies)
 
@@ -194,12 +205,19 @@ def _names_a_run(game: str | Path) -> bool:
         return True
     if registered_name(str(game)) is not None:
         return False
+    if ":" in str(game) or _in_pettingzoo(str(game)):
+        raise ValueError(OWN_ALONE.format(game))
     if Path(game).is_dir():
         raise RunError(f"{game} is a folder, but holds no run")
     if len(Path(game).parts) > 1:
         raise RunError(f"there is no run in {game}: no such folder")
     env_spec(str(game))  # raises, with the nearest name
     return False
+
+
+def _in_pettingzoo(text: str) -> bool:
+    """Return whether PettingZoo's registry has the id."""
+    return any(text in getattr(pettingzoo, f"{api}_registry", {}) for api in ("parallel", "aec"))
 
 
 def _with_arguments_of(env: str, policies: Any, env_kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from corral.adapters.sources import EnvLike, EnvSource, resolve
 from corral.data import Trace, bundled, load_trace, read_trace, write_trace
 from corral.envs.core import Array, Rules, split_of
 from corral.envs.registry import REGISTERED, Api, make_rules, rules_class
-from corral.errors import Fault, RunError, TraceError
+from corral.errors import EnvNeededError, Fault, RunError, TraceError
 
 __all__ = ["SET_BY_TRAINING", "EnvConfig"]
 
@@ -135,7 +135,7 @@ class EnvConfig:
         """
         name = saved["env"]
         if name not in REGISTERED and env is None:
-            raise RunError(_hint(saved, folder))
+            raise EnvNeededError(_hint(saved, folder), name)
         if env is not None:
             if (by_text := isinstance(env, str) and env == saved.get("source")) or callable(env):
                 env_kwargs = saved["env_kwargs"] if env_kwargs is None else env_kwargs
@@ -165,8 +165,8 @@ def _hint(saved: Mapping[str, Any], folder: Path) -> str:
     where = f"{folder} was trained in {saved['env']}"
     if (text := saved.get("source")) is None:
         return (
-            f"{where}, which no text names: give it as env=, a function that makes it or such an "
-            "environment, as in corral.load_run(folder, env=...)"
+            f"{where}, which no text names: give the function that makes it, or such an "
+            f"environment, in Python: corral.load_run({str(folder)!r}, make_it)"
         )
     return (
         f"{where}, {text}, and nothing is imported because a file names it. Say so yourself: "

@@ -22,6 +22,7 @@ from __future__ import annotations
 import csv
 import importlib
 import io
+import math
 import os
 import time
 from collections import deque
@@ -74,18 +75,25 @@ class Statistics:
     def improved(self) -> bool:
         """Return whether a checkpoint of this moment is the best yet; then remember it.
 
-        The best has the highest recent return of those that learn. In self-play of a zero-sum game
-        that says nothing, and the latest is the best.
+        The best has the highest recent return of those that learn; of equal ones the latest, if
+        episodes have ended since.
+        In self-play of a zero-sum game returns say nothing, and the latest is the best.
         """
         now = self.return_learned
-        if not self.self_play and (now is None or (self.best is not None and now <= self.best)):
-            return False
+        if not self.self_play:
+            if now is None:
+                return False
+            since = self.episodes > (self.best_by or {}).get("episodes", 0)
+            equal = self.best is not None and math.isclose(now, self.best, abs_tol=1e-6)
+            if self.best is not None and not (now > self.best or (equal and since)):
+                return False
         self.best = now
         compared = f"the learners' mean return over the last {RECENT} episodes"
         if self.self_play:
             compared = "being the latest, as in self-play the learners' returns add up to 0"
         value = None if self.self_play else now
         self.best_by = {"env_steps": self.env_steps, "compared": compared, "value": value}
+        self.best_by["episodes"] = self.episodes
         return True
 
     @property

@@ -195,7 +195,7 @@ def test_rules_of_ones_own(tmp_path: Path) -> None:
     saved = json.loads(json.dumps(task.write(tmp_path)))
     assert list(tmp_path.iterdir()) == []
     assert EnvConfig.read(saved, tmp_path, rules).rules() is rules
-    with pytest.raises(RunError, match=r"steady_v0, .*load_run\(folder, env="):
+    with pytest.raises(RunError, match=r"steady_v0, .*load_run\("):
         EnvConfig.read(saved, tmp_path)
     with pytest.raises(RunError, match="and this is dfaas_v0"):
         EnvConfig.read(saved, tmp_path, DfaasRules("edge3"))

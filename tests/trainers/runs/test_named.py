@@ -148,6 +148,8 @@ def test_in_self_play_of_a_zero_sum_game_the_latest_is_best() -> None:
     assert statistics.best_by is not None
     assert (statistics.best_by["env_steps"], statistics.best_by["value"]) == (3, None)
     assert "latest" in statistics.best_by["compared"]
+    # So it is in games of others, of which nobody says so: of equal ones the latest is best.
+    assert better(Statistics({"a": "x", "b": "x"}), *rounds) == [True, True, True]
     # Against an opponent, its own return says which is best.
     assert better(Statistics({"a": "x", "b": "r"}, {"b"}), *rounds) == [True, False, False]
     assert better(Statistics({"a": "x", "b": "r"}, {"a"}), *rounds) == [True, True, False]
