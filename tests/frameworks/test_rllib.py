@@ -267,7 +267,7 @@ def test_illegal_actions_are_raised_or_told() -> None:
 
 
 def test_unknown_options_are_named() -> None:
-    with pytest.raises(TypeError, match="did you mean 'arguments'"):
-        RLlibEnv({"env": "dfaas_v0", "argument": {}})
+    with pytest.raises(TypeError, match="did you mean 'env_kwargs'"):
+        RLlibEnv({"env": "dfaas_v0", "env_kwarg": {}})
     with pytest.raises(ValueError, match="early_rewards"):
         RLlibEnv({"env": "dfaas_v0", "early_rewards": "never"})

@@ -200,7 +200,7 @@ def test_the_same_seed_learns_the_same(tmp_path: Path) -> None:
 def test_a_run_is_resumed_from_its_weights(tmp_path: Path) -> None:
     run = trained("dfaas_v0", tmp_path / "run", steps=128)
     before = weights(run)
-    more = corral.trainers.driver.resume(run.folder, steps=384)
+    more = corral.trainers.driver.resume(run.folder, steps=384, stretch=True)
     assert list(more.progress["env_steps"]) == [128, 256, 384]
     assert weights(more) != before
 
