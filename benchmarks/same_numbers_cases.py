@@ -43,7 +43,10 @@ SETTING_NAMES = {  # of the cases -> earlier names, tried first: a name may have
     "target_kl": "kl_stop",
 }
 ARGUMENT_NAMES = {"env_kwargs": "env"}  # of train, evaluate and replay: new -> earlier
-ADDED: dict[str, Any] = {"horizon": None, "workers": 0}
+ADDED: dict[str, Any] = {
+    **{"api": None, "horizon": None, "workers": 0, "zero_sum": False},
+    **{"env": None, "env_kwargs": None, "trainer": None},
+}
 """Settings and arguments that a later version added, each with the value that changes nothing."""
 DROPPED: frozenset[str] = frozenset({"zero_sum"})
 """Settings and arguments of the cases that a later version no longer takes, or an earlier not."""
