@@ -82,6 +82,9 @@ def evaluate(
     replays no load, for runs ``beside`` of another game, and for workers of an environment of ours.
     """
     named: dict[str, Any] = {"env_kwargs": env_kwargs, "api": api, "trainer": trainer}
+    if isinstance(run, Run) and not (env is None and all(each is None for each in named.values())):
+        named["trainer"] = trainer or run.config.own_trainer
+        run = run.name  # to be read with what is given
     own, *others = (
         each if isinstance(each, Run) else load_run(each, env, **named) for each in (run, *beside)
     )

@@ -257,3 +257,21 @@ def test_training_says_which_is_best(tmp_path: Path) -> None:
     assert load_run(tmp_path / "run").config.horizon == 320
     assert "--stretch is for --resume" in within("train", "rps_v0", "--stretch", code=2)
     assert "--keep few" in within("train", "rps_v0", "--keep", "few", code=2)
+
+
+# --- What is given for a run ---------------------------------------------------------------------
+
+
+def test_a_run_keeps_its_arguments(made: Path) -> None:
+    for read in (load_run, resume, corral.evaluate):
+        with pytest.raises(ValueError, match=r"env_kwargs=\{'queue': 5\}: .* keeps the arguments"):
+            read(made, env_kwargs={"queue": 5})
+    with pytest.raises(ValueError, match="keeps the arguments"):
+        corral.evaluate(load_run(made), env_kwargs={"queue": 5})
+
+
+def test_a_bad_environment_is_no_damage(made: Path) -> None:
+    with pytest.raises(TypeError, match="object object.* is no environment"):
+        corral.evaluate(made, object())
+    with pytest.raises(TypeError, match="is no environment"):
+        corral.evaluate(load_run(made), object())
