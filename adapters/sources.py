@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 from pettingzoo import AECEnv, ParallelEnv
 
 from corral.adapters.zoo.batch import ZooRules, zoo_rules
+from corral.envs.arguments import require_known_arguments
 from corral.envs.batch import batch_for
 from corral.envs.core import Rules
 from corral.envs.entries import plain_shell
@@ -31,9 +32,10 @@ from corral.envs.registry import (
     env_spec,
     make_rules,
     registered_name,
+    rules_class,
 )
 
-__all__ = ["EnvLike", "EnvSource", "make_batch", "resolve", "rules_of"]
+__all__ = ["EnvLike", "EnvSource", "make_batch", "resolve", "rules_of", "rules_with"]
 
 EnvLike: TypeAlias = (
     str | ModuleType | Callable[..., Any] | AECEnv | ParallelEnv | Rules[Any] | ZooRules
@@ -62,6 +64,19 @@ def rules_of(
     """
     source = resolve(env, env_kwargs, api=api)
     return source.rules or make_rules(source.name, **source.env_kwargs)
+
+
+def rules_with(
+    function: Callable[..., Any], env: EnvLike, env_kwargs: Mapping[str, Any]
+) -> Rules[Any]:
+    """Return ``rules_of(env, env_kwargs)``, where ``function`` collected ``env_kwargs``.
+
+    Raises TypeError for one that is unknown to both; a hint may name an argument of the function.
+    """
+    name = registered_name(env) if isinstance(env, str) else None
+    if name is not None:
+        require_known_arguments(function, rules_class(name), env_kwargs)
+    return rules_of(env, env_kwargs)
 
 
 def make_batch(env: EnvLike, num_envs: int = 64, seed: int | None = None, **env_kwargs: Any) -> Any:

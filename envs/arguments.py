@@ -18,6 +18,7 @@ __all__ = [
     "nonnegative_int",
     "one_of",
     "optional_int",
+    "require_known_arguments",
     "yes_or_no",
 ]
 
@@ -73,3 +74,26 @@ def known_arguments(function: Callable[..., Any], given: Iterable[str]) -> None:
             raise TypeError(
                 f"no argument named {name!r}{hint(name, names)} Known: {', '.join(names)}"
             )
+
+
+def require_known_arguments(
+    function: Callable[..., Any], rules: Callable[..., Any], given: Iterable[str]
+) -> None:
+    """Raise TypeError, with the nearest name, for what neither ``function`` nor ``rules`` take.
+
+    ``given`` are the names that ``function`` collects as arguments of the environment.
+    """
+    own = _named(function)
+    names = {**own, **inspect.signature(rules).parameters}
+    for name in given:
+        if name not in names:
+            raise TypeError(
+                f"no argument named {name!r}{hint(name, names)} Known: {', '.join(own)}; of the "
+                f"environment: {', '.join(name for name in names if name not in own)}"
+            )
+
+
+def _named(function: Callable[..., Any]) -> dict[str, None]:
+    """Return the parameters of a function that are given by name."""
+    parameters = inspect.signature(function).parameters.values()
+    return dict.fromkeys(p.name for p in parameters if p.kind is not p.VAR_KEYWORD)

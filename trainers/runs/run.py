@@ -288,8 +288,8 @@ def load_run(
     ``folder`` may name a checkpoint: RUN@best, RUN@latest, RUN@N (of N env steps, where it was
     kept), RUN@0 (as the run began). A folder whose name contains "@" goes first.
 
-    Raises RunError where there is no run, ValueError for arguments that the run keeps, CheckpointError where that checkpoint is not there, and
-    TraceError where its load has changed.
+    Raises RunError where there is no run, ValueError for arguments that the run keeps,
+    CheckpointError where that checkpoint is not there, and TraceError where its load has changed.
     """
     path, at = _place(folder)
     if at is not None and not CHECKPOINT_NAME.fullmatch(at):

@@ -271,7 +271,7 @@ def test_a_run_keeps_its_arguments(made: Path) -> None:
 
 
 def test_a_bad_environment_is_no_damage(made: Path) -> None:
-    with pytest.raises(TypeError, match="object object.* is no environment"):
+    with pytest.raises(TypeError, match=r"object object.* is no environment"):
         corral.evaluate(made, object())
     with pytest.raises(TypeError, match="is no environment"):
         corral.evaluate(load_run(made), object())
