@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, TypeAlias
 
+import gymnasium
 from pettingzoo import AECEnv, ParallelEnv
 
 from corral.adapters.zoo.batch import ZooRules, zoo_rules
@@ -120,11 +121,26 @@ def resolve(
     if isinstance(env, ZooRules):
         return replace(_of_others(env), text=_text_of(env.make_env))
     if not hasattr(env, "observe"):
-        raise TypeError(
-            f"{env!r} is no environment, but a {type(env).__name__}: give a name, a module, a "
-            "function that makes a PettingZoo environment, or such an environment"
-        )
+        raise TypeError(_no_environment(env))
     return EnvSource(env.name, {}, env)
+
+
+def _no_environment(env: Any) -> str:
+    """Return what to say of an object that is no environment of several agents."""
+    if isinstance(env, gymnasium.Env):
+        return (
+            f"{env!r} is a Gymnasium environment: one agent. Give a PettingZoo environment, or its "
+            "name, such as 'arena_v0'; what has one agent is for Stable-Baselines3 itself"
+        )
+    if hasattr(env, "num_envs"):
+        return (
+            f"{env!r} is many copies already, of type {type(env).__name__}: give the environment "
+            "itself, its name or a function that makes it, and num_envs="
+        )
+    return (
+        f"{env!r} is no environment, but of type {type(env).__name__}: give a name, a module, a "
+        "function that makes a PettingZoo environment, or such an environment"
+    )
 
 
 def _of_text(text: str, kwargs: dict[str, Any], api: Api | None) -> EnvSource:

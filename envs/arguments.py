@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
 from typing import Any
 
+import numpy as np
+
 from corral.hints import hint
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "nonnegative_int",
     "one_of",
     "optional_int",
+    "plain_numbers",
     "require_known_arguments",
     "yes_or_no",
 ]
@@ -63,6 +66,17 @@ def one_of(name: str, value: Any, known: Sequence[Any]) -> Any:
         close = difflib.get_close_matches(str(value), known, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
         raise ValueError(f"{name}={value!r}: {hint}give one of {', '.join(map(repr, known))}")
+    return value
+
+
+def plain_numbers(value: Any) -> Any:
+    """Return numbers of NumPy as Python's, in dicts, lists and tuples too; all else as it is."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if type(value) is dict:
+        return {key: plain_numbers(part) for key, part in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(plain_numbers, value))
     return value
 
 

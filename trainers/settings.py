@@ -23,7 +23,13 @@ from dataclasses import Field, field, fields
 from numbers import Real
 from typing import Any
 
-from corral.envs.arguments import known_arguments, nonnegative_float, nonnegative_int, one_of
+from corral.envs.arguments import (
+    known_arguments,
+    nonnegative_float,
+    nonnegative_int,
+    one_of,
+    plain_numbers,
+)
 from corral.hints import answer, listed, spelled_otherwise
 from corral.text import shortened
 from corral.trainers.base import BUILT_IN, trainer_class
@@ -223,7 +229,7 @@ def make_settings(trainer: Any, values: Mapping[str, Any]) -> Any:
     types = {one.name: str(one.type) for one in fields(trainer.Settings)}
     tidy = {  # JSON knows lists only
         name: tuple(value) if types[name].startswith("tuple") and isinstance(value, list) else value
-        for name, value in values.items()
+        for name, value in plain_numbers(dict(values)).items()
     }
     return trainer.Settings(**tidy)
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from corral.adapters.sources import EnvLike, EnvSource, resolve
 from corral.data import Trace, bundled, load_trace, read_trace, write_trace
+from corral.envs.arguments import plain_numbers
 from corral.envs.core import Array, Rules, split_of
 from corral.envs.registry import REGISTERED, Api, make_rules, rules_class
 from corral.errors import Fault, RunError, TraceError
@@ -58,6 +59,7 @@ class EnvConfig:
 
         Raises UnknownNameError, and what the environment raises for its arguments.
         """
+        env_kwargs, held_out = plain_numbers(dict(env_kwargs or {})), plain_numbers(held_out)
         found = resolve(env, env_kwargs, api=api)
         if found.rules is not None:
             return cls._of_rules(found, held_out)
