@@ -207,6 +207,8 @@ def require_known(
                 f"{shortened(repr(value), 80)}}}"
             )
         message = unknown_setting(name, trainer.name, [*own, *of_train])
+        if name == "policy":
+            message += " A network's layers are net_arch; no class of policies is named."
         raise TypeError(f"{message} Known: {', '.join(own)}")
     for name in env_kwargs if arguments else ():
         if name not in arguments and name in {*own, *of_train}:

@@ -270,6 +270,14 @@ def test_a_run_keeps_its_arguments(made: Path) -> None:
         corral.evaluate(load_run(made), env_kwargs={"queue": 5})
 
 
+def test_a_replay_takes_no_episodes(made: Path) -> None:
+    for episodes in (3, 100):
+        with pytest.raises(ValueError, match=r"replayed in all its windows; .* window .* rows"):
+            corral.evaluate(made, episodes=episodes)
+    with pytest.raises(ValueError, match="episodes=-1: give a whole number, 1 or more"):
+        corral.evaluate(made, episodes=-1)
+
+
 def test_a_bad_environment_is_no_damage(made: Path) -> None:
     with pytest.raises(TypeError, match=r"object object.* is no environment"):
         corral.evaluate(made, object())
