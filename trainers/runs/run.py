@@ -160,6 +160,13 @@ class RunConfig:
         )
 
 
+class _ByAgent(dict[str, Policy]):
+    """Policies by agent; a name that is none says which there are."""
+
+    def __missing__(self, name: Any) -> Policy:
+        raise KeyError(f"no agent named {name!r}; policies are by agent: {', '.join(self)}")
+
+
 class Run:
     """A run on disk. ``policies`` are those of its latest checkpoint, or of the one ``at``."""
 
@@ -218,7 +225,7 @@ class Run:
 
         Raises CheckpointError where there is none, or where it is damaged.
         """
-        return self._trained().policies
+        return _ByAgent(self._trained().policies)
 
     @property
     def progress(self) -> pd.DataFrame:
@@ -232,7 +239,10 @@ class Run:
         they are loaded; corral itself never reads them. Raises FileExistsError, before it changes
         anything, where a file is there and ``overwrite`` is not set.
         """
-        trained, target = self._trained(), Path(folder)
+        target = Path(folder)
+        if target.exists() and not target.is_dir():
+            raise NotADirectoryError(f"{target} is a file: give a folder")
+        trained = self._trained()
         target.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target, prefix=".exporting-") as place:
             written = {

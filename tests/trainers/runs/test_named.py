@@ -14,6 +14,7 @@ pytest.importorskip("torch", reason="needs the extra sb3")
 
 import corral
 from corral.envs.core import Array
+from corral.envs.policy import take_tree
 from corral.errors import CheckpointError, RunError
 from corral.trainers.base import Episode, Update
 from corral.trainers.driver import resume
@@ -283,3 +284,31 @@ def test_a_bad_environment_is_no_damage(made: Path) -> None:
         corral.evaluate(made, object())
     with pytest.raises(TypeError, match="is no environment"):
         corral.evaluate(load_run(made), object())
+
+
+def test_policies_say_what_they_take(made: Path, tmp_path: Path) -> None:
+    run = load_run(made)
+    with pytest.raises(KeyError, match="no agent named 'shared'; policies are by agent: node_0"):
+        run.policies["shared"]
+    seen = take_tree(observations(run)["node_0"], 0)
+    policy = run.policies["node_0"]
+    policy.predict(seen)  # type: ignore[attr-defined]
+    short = {**seen, "observation": seen["observation"][1:]}
+    for wrong, error, message in (
+        ({"node_0": seen, "node_1": seen}, TypeError, r"give that of one agent .*\['node_0'\]"),
+        (seen["observation"], TypeError, "an observation without entries; give that of one agent"),
+        (short, ValueError, r"observation.* shape \(.*\)"),
+    ):
+        with pytest.raises(error, match=message):
+            policy.predict(wrong)  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match="the observation holds its action_mask"):
+        policy.predict(seen, action_masks=seen["action_mask"])  # type: ignore[attr-defined]
+
+
+def test_a_file_is_no_folder(made: Path, tmp_path: Path) -> None:
+    file = tmp_path / "model.zip"
+    file.write_text("a")
+    with pytest.raises(NotADirectoryError, match=r"model\.zip is a file: give a folder"):
+        load_run(made).export(file)
+    with pytest.raises(RunError, match=r"model\.zip is a file; give a new folder"):
+        small_run(file)
