@@ -124,8 +124,13 @@ NOTES: Mapping[str, str] = {
     "eval_freq": "Evaluation is a step of its own: corral evaluate RUN, or corral.evaluate(run).",
     "tensorboard_log": "A run's folder always holds progress.csv, and TensorBoard's files where "
     "TensorBoard is installed.",
+    "callback": "Nothing is called back: play {steps} of a {horizon}, look, and go on with "
+    "corral.resume(run), or corral train --resume RUN.",
+    "going_on": "A run goes on with corral.resume(run), or corral train --resume RUN.",
+    "new_folder": "A run's folder is new or empty: leave {out} out, or name another.",
+    "normalize_advantage": "Advantages are always normalised.",
     "render": "An episode is shown by corral watch RUN, and {out} FILE.gif makes a clip of it.",
-    "deterministic": "The likeliest action is played by default.",
+    "deterministic": "The likeliest action is played by default; an evaluation plays both ways.",
     "verbose": "Progress is shown on stderr, and details are in the run's progress.csv.",
     "n_minibatches": "A rollout, {num_envs} times {n_steps}, is split into {n_minibatches} parts.",
     "vf_coef": "The value loss of mappo and ippo needs no weight: actor and critic share no "
@@ -137,7 +142,11 @@ NOTES: Mapping[str, str] = {
 NOTED: Mapping[str, str] = {
     "env_kwargs": SPELLINGS["env_kwargs"],
     "eval_freq": "eval_every eval_interval evaluation_interval eval_envs n_eval_envs "
-    "n_eval_episodes eval_episodes evaluate",
+    "n_eval_episodes eval_episodes evaluate eval_env eval_callback",
+    "callback": "callbacks on_step on_rollout_end",
+    "going_on": SPELLINGS["resume"] + " resume reset_num_timesteps",
+    "new_folder": "overwrite exist_ok force replace",
+    "normalize_advantage": "normalize_advantages norm_adv norm_advantage advantage_normalization",
     "tensorboard_log": "tensorboard tb_log tensorboard_dir track wandb use_wandb logger wandb_mode "
     "wandb_project_name wandb_entity log_interval log_freq log_every",
     "render": "render_mode capture_video record_video video render_freq",

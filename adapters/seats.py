@@ -5,8 +5,9 @@ A learner has one seat, or some; ``other_seats`` fills the rest with its opponen
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from gymnasium import spaces
@@ -40,10 +41,13 @@ __all__ = [
     "seat_of",
 ]
 
-Opponents = str | PolicyLike | Mapping[str, PolicyLike] | None
+Found = TypeVar("Found")
+
+Opponents = str | PolicyLike | Mapping[str, str | PolicyLike] | None
 """Who plays the other seats: a reference team's name (``corral.envs.reference``), one policy for
-all, or a mapping from agents to policies, that of the learner's seat not being asked; None:
-uniformly random legal play. A policy is whatever ``corral.envs.policy.as_policy`` takes."""
+all, or a mapping from agents to policies or names of reference players, that of the learner's seat
+not being asked; None: uniformly random legal play. A policy is whatever
+``corral.envs.policy.as_policy`` takes."""
 
 
 class Seat:
@@ -111,7 +115,9 @@ class Seat:
 
 def seat_of(rules: Rules[Any], seat: str | None) -> str:
     """Return the agent of that name; None: the first. Raises UnknownNameError."""
-    if seat is not None and seat not in rules.agents:
+    if seat is not None and not (isinstance(seat, str) and seat in rules.agents):
+        if not isinstance(seat, str):
+            raise UnknownNameError(f"no agent named {seat!r}. Known: {', '.join(rules.agents)}")
         raise UnknownNameError.of(f"agent of {rules.name}", seat, rules.agents)
     return rules.agents[0] if seat is None else seat
 
@@ -123,13 +129,14 @@ def other_seats(
 
     Raises ValueError where ``opponents`` leave an agent without a policy, UnknownNameError.
     """
-    team: Mapping[str, PolicyLike]
+    team: Mapping[str, str | PolicyLike]
+    _refuse_saved(opponents)
     if opponents is None or (opponents == "random" and hasattr(rules, "make_turns")):
         team = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
     elif isinstance(opponents, str):
         from corral.envs.reference import reference_team  # brings pandas, which takes its time
 
-        team = reference_team(opponents, rules)
+        team = _or_saved(opponents, lambda: reference_team(opponents, rules))
     elif isinstance(opponents, Mapping):
         team = opponents
     else:
@@ -145,13 +152,48 @@ def other_seats(
             raise ValueError(f"opponents: no policy for {agent} of {rules.name}; give one")
         others[agent] = Seat(
             agent,
-            as_policy(team[agent], agent, rules.agents),
+            _policy_of(team[agent], agent, rules),
             num_envs=num_envs,
             actions=rules.action_space(agent),
             rng=generator(None, "policy", i),
             deterministic=deterministic,
         )
     return others
+
+
+def _refuse_saved(opponents: Any) -> None:
+    """Raise ValueError for a run or a path in place of policies; nothing is loaded by itself."""
+    if isinstance(opponents, os.PathLike):
+        _refuse_path(os.fspath(opponents))
+    if hasattr(opponents, "policies") and not hasattr(opponents, "act"):
+        raise ValueError(f"opponents: {opponents!r} is a run; give its policies, run.policies")
+
+
+def _policy_of(player: str | PolicyLike, agent: str, rules: Rules[Any]) -> Policy:
+    """Return who plays ``agent``: a reference player by name, or what stands for a policy."""
+    _refuse_saved(player)
+    if not isinstance(player, str):
+        return as_policy(player, agent, rules.agents)
+    if player == "random":
+        return random_policy(rules.action_space(agent))
+    from corral.envs.reference import reference_player  # brings pandas, which takes its time
+
+    return _or_saved(player, lambda: reference_player(player, rules, agent))
+
+
+def _or_saved(name: str, found: Callable[[], Found]) -> Found:
+    """Return what is ``found`` by name; where there is none, a path says so."""
+    try:
+        return found()
+    except UnknownNameError:
+        if name.endswith(".zip") or os.path.exists(name.partition("@")[0]):
+            _refuse_path(name)
+        raise
+
+
+def _refuse_path(name: str) -> None:
+    load = f"PPO.load({name!r})" if name.endswith(".zip") else f"corral.load_run({name!r}).policies"
+    raise ValueError(f"opponents: {name!r} names a file or a folder; give what is in it, {load}")
 
 
 def reseed(rules: Rules[Any], others: Mapping[str, Seat], seed: int) -> None:

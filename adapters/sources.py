@@ -18,9 +18,11 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, TypeAlias
 
+import gymnasium
 from pettingzoo import AECEnv, ParallelEnv
 
 from corral.adapters.zoo.batch import ZooRules, zoo_rules
+from corral.envs.arguments import require_known_arguments
 from corral.envs.batch import batch_for
 from corral.envs.core import Rules
 from corral.envs.entries import plain_shell
@@ -31,9 +33,10 @@ from corral.envs.registry import (
     env_spec,
     make_rules,
     registered_name,
+    rules_class,
 )
 
-__all__ = ["EnvLike", "EnvSource", "make_batch", "resolve", "rules_of"]
+__all__ = ["EnvLike", "EnvSource", "make_batch", "resolve", "rules_of", "rules_with"]
 
 EnvLike: TypeAlias = (
     str | ModuleType | Callable[..., Any] | AECEnv | ParallelEnv | Rules[Any] | ZooRules
@@ -62,6 +65,19 @@ def rules_of(
     """
     source = resolve(env, env_kwargs, api=api)
     return source.rules or make_rules(source.name, **source.env_kwargs)
+
+
+def rules_with(
+    function: Callable[..., Any], env: EnvLike, env_kwargs: Mapping[str, Any]
+) -> Rules[Any]:
+    """Return ``rules_of(env, env_kwargs)``, where ``function`` collected ``env_kwargs``.
+
+    Raises TypeError for one that is unknown to both; a hint may name an argument of the function.
+    """
+    name = registered_name(env) if isinstance(env, str) else None
+    if name is not None:
+        require_known_arguments(function, rules_class(name), env_kwargs)
+    return rules_of(env, env_kwargs)
 
 
 def make_batch(env: EnvLike, num_envs: int = 64, seed: int | None = None, **env_kwargs: Any) -> Any:
@@ -105,11 +121,26 @@ def resolve(
     if isinstance(env, ZooRules):
         return replace(_of_others(env), text=_text_of(env.make_env))
     if not hasattr(env, "observe"):
-        raise TypeError(
-            f"{env!r} is no environment, but a {type(env).__name__}: give a name, a module, a "
-            "function that makes a PettingZoo environment, or such an environment"
-        )
+        raise TypeError(_no_environment(env))
     return EnvSource(env.name, {}, env)
+
+
+def _no_environment(env: Any) -> str:
+    """Return what to say of an object that is no environment of several agents."""
+    if isinstance(env, gymnasium.Env):
+        return (
+            f"{env!r} is a Gymnasium environment: one agent. Give a PettingZoo environment, or its "
+            "name, such as 'arena_v0'; what has one agent is for Stable-Baselines3 itself"
+        )
+    if hasattr(env, "num_envs"):
+        return (
+            f"{env!r} is many copies already, of type {type(env).__name__}: give the environment "
+            "itself, its name or a function that makes it, and num_envs="
+        )
+    return (
+        f"{env!r} is no environment, but of type {type(env).__name__}: give a name, a module, a "
+        "function that makes a PettingZoo environment, or such an environment"
+    )
 
 
 def _of_text(text: str, kwargs: dict[str, Any], api: Api | None) -> EnvSource:

@@ -191,7 +191,11 @@ class ObservationCodec:
             if entry.axes is not None:
                 next(targets)[...] = value.transpose(0, *(axis + 1 for axis in entry.axes))
             else:
-                vector[:, entry.low : entry.high] = _numbers(entry.space, value)
+                numbers = _numbers(entry.space, value)
+                if numbers.shape[1:] != (entry.high - entry.low,):
+                    name = OBSERVATION if entry.key is None else entry.key
+                    raise ValueError(f"{name} of shape {value.shape}: give rows of {entry.space}")
+                vector[:, entry.low : entry.high] = numbers
 
 
 # --- Actions -------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from __future__ import annotations
 import atexit
 import math
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,10 @@ from pettingzoo.utils import BaseParallelWrapper
 from corral.adapters.sb3.vec_env import ColumnVecEnv
 from corral.adapters.spaces import ColumnCodec, refuse_death, refuse_turns
 from corral.adapters.zoo.workers import close_at_exit
+from corral.envs.arguments import nonnegative_int, require_known_arguments
 from corral.envs.core import Array, generator
 from corral.envs.masks import MASK
+from corral.envs.registry import env_spec, make, registered_name, rules_class
 from corral.envs.shells import ParallelShell, TurnShell
 from corral.errors import UnsupportedSpaceError
 from corral.extras import require
@@ -40,12 +43,18 @@ __all__ = ["SuperSuitVecEnv", "vectorize"]
 
 
 def vectorize(
-    parallel_env: Any, num_envs: int, cpus: int = 0, seed: int | None = None, agent_id: bool = True
+    parallel_env: Any,
+    num_envs: int,
+    cpus: int = 0,
+    seed: int | None = None,
+    agent_id: bool = True,
+    **env_kwargs: Any,
 ) -> SuperSuitVecEnv:
     """Return ``num_envs`` pickled copies of a ParallelEnv, side by side, as a VecEnv.
 
     Args:
-        parallel_env: a ParallelEnv whose agents are alike; it is not stepped itself.
+        parallel_env: a ParallelEnv whose agents are alike, which is not stepped itself; or a name,
+            a module or a function that makes one with ``env_kwargs``.
         num_envs: how many, B. Column = copy * N + agent.
         cpus: from 2 on, that many worker processes; else all runs in this one, as in SuperSuit.
         seed: for the first reset; None: unpredictable. ``seed()`` gives one for the next.
@@ -55,11 +64,12 @@ def vectorize(
         UnsupportedSpaceError: a turn-based environment, agents that differ, spaces that
             Stable-Baselines3 does not take; and, when stepping, an agent that ends early.
         MissingExtraError: SuperSuit is not installed.
-        ValueError: fewer than 1 copies, or negative cpus.
+        TypeError: arguments that ``parallel_env`` does not take.
+        ValueError: fewer than 1 copies, negative cpus, or arguments of one that is made already.
     """
-    if num_envs < 1 or cpus < 0:
-        raise ValueError(f"num_envs={num_envs}, cpus={cpus}: give 1 or more copies, 0 or more cpus")
+    num_envs, cpus = nonnegative_int("num_envs", num_envs, least=1), nonnegative_int("cpus", cpus)
     suit = require("supersuit", extra="supersuit", purpose="vectorize PettingZoo environments")
+    parallel_env = _made(parallel_env, env_kwargs)
     name = str(getattr(parallel_env, "metadata", {}).get("name", parallel_env))
     if not isinstance(parallel_env, ParallelEnv):
         if isinstance(parallel_env, AECEnv) and parallel_env.metadata.get("is_parallelizable"):
@@ -74,6 +84,28 @@ def vectorize(
     vector = suit.pettingzoo_env_to_vec_env_v1(copy)
     vector = suit.concat_vec_envs_v1(vector, num_envs, num_cpus=cpus, base_class="gymnasium")
     return SuperSuitVecEnv(vector, copy, num_envs, seed)
+
+
+def _made(env: Any, env_kwargs: dict[str, Any]) -> Any:
+    """Return the environment that a name, a module or a function makes; another as it is."""
+    if isinstance(env, ModuleType):
+        env = env.__name__.removeprefix("corral.envs.")
+    if isinstance(env, str):
+        if (known := registered_name(env)) is not None:
+            require_known_arguments(vectorize, rules_class(known), env_kwargs)
+            if not env_spec(known).simultaneous:
+                refuse_turns(known)
+        return make(env, api="parallel", **env_kwargs)
+    if isinstance(env, ParallelEnv | AECEnv):
+        if env_kwargs:
+            raise ValueError(f"{env} is made already: give its arguments where it is made")
+        return env
+    if not callable(env):
+        raise TypeError(
+            f"{env!r} is no environment, but of {type(env).__name__}: give a ParallelEnv, as "
+            "parallel_env() makes it, a name, a module or a function that makes one"
+        )
+    return env(**env_kwargs)
 
 
 # --- In each copy, below SuperSuit ---------------------------------------------------------------

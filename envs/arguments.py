@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
 from typing import Any
 
+import numpy as np
+
 from corral.hints import hint
 
 __all__ = [
@@ -18,6 +20,8 @@ __all__ = [
     "nonnegative_int",
     "one_of",
     "optional_int",
+    "plain_numbers",
+    "require_known_arguments",
     "yes_or_no",
 ]
 
@@ -65,6 +69,17 @@ def one_of(name: str, value: Any, known: Sequence[Any]) -> Any:
     return value
 
 
+def plain_numbers(value: Any) -> Any:
+    """Return numbers of NumPy as Python's, in dicts, lists and tuples too; all else as it is."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if type(value) is dict:
+        return {key: plain_numbers(part) for key, part in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(plain_numbers, value))
+    return value
+
+
 def known_arguments(function: Callable[..., Any], given: Iterable[str]) -> None:
     """Raise TypeError, with the nearest name, where ``function`` has no such argument."""
     names = list(inspect.signature(function).parameters)
@@ -73,3 +88,26 @@ def known_arguments(function: Callable[..., Any], given: Iterable[str]) -> None:
             raise TypeError(
                 f"no argument named {name!r}{hint(name, names)} Known: {', '.join(names)}"
             )
+
+
+def require_known_arguments(
+    function: Callable[..., Any], rules: Callable[..., Any], given: Iterable[str]
+) -> None:
+    """Raise TypeError, with the nearest name, for what neither ``function`` nor ``rules`` take.
+
+    ``given`` are the names that ``function`` collects as arguments of the environment.
+    """
+    own = _named(function)
+    names = {**own, **inspect.signature(rules).parameters}
+    for name in given:
+        if name not in names:
+            raise TypeError(
+                f"no argument named {name!r}{hint(name, names)} Known: {', '.join(own)}; of the "
+                f"environment: {', '.join(name for name in names if name not in own)}"
+            )
+
+
+def _named(function: Callable[..., Any]) -> dict[str, None]:
+    """Return the parameters of a function that are given by name."""
+    parameters = inspect.signature(function).parameters.values()
+    return dict.fromkeys(p.name for p in parameters if p.kind is not p.VAR_KEYWORD)

@@ -93,6 +93,7 @@ class PolicyBase(ABC):
         state: Any = None,
         episode_start: npt.ArrayLike | None = None,
         deterministic: bool = False,
+        action_masks: Any = None,
     ) -> tuple[Any, Any]:
         """Return the actions and the next hidden state: ``act``, as Stable-Baselines3 asks for it.
 
@@ -105,10 +106,13 @@ class PolicyBase(ABC):
             state: what the call before returned; None: the initial one.
             episode_start: bool [B], where ``state`` is to begin anew.
             deterministic: the likeliest action; else it is drawn with ``rng``.
+            action_masks: refused by TypeError; the observation holds its mask.
 
         Returns actions [B, ...], or one action; and a state of arrays [B, ...], B = 1 for one
         observation, or None.
         """
+        if action_masks is not None:
+            raise TypeError("action_masks=: leave it out; the observation holds its action_mask")
         observation = _unflattened(observation)
         rows = self.rows(observation)
         batch = take_tree(observation, None) if rows is None else observation

@@ -69,6 +69,11 @@ class EnvSpec:
         """Its id in the registries of Gymnasium and PettingZoo: corral/dfaas-v0."""
         return "corral/" + "-v".join(self.name.rsplit("_v", 1))
 
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Its id, and the same with dashes alone: corral/two_step-v0, corral/two-step-v0."""
+        return tuple(dict.fromkeys((self.id, self.id.replace("_", "-"))))
+
 
 ENVIRONMENTS: dict[str, EnvSpec] = {
     spec.name: spec
@@ -188,7 +193,7 @@ REGISTERED = {**ENVIRONMENTS, **PROBES}
 
 def registered_name(text: str) -> str | None:
     """Return the name of the registered environment with this name or id; None: there is none."""
-    name = "_v".join(text.removeprefix("corral/").rsplit("-v", 1))
+    name = text.removeprefix("corral/").replace("-", "_")
     return name if name in REGISTERED else None
 
 
@@ -378,17 +383,19 @@ def register() -> None:
     """
     vector = "corral.adapters.gymnasium.vector:BatchVectorEnv"
     for name, spec in REGISTERED.items():
-        if spec.id not in gymnasium.registry:
-            gymnasium.register(
-                spec.id,
-                entry_point="corral.adapters.gymnasium.seat:SeatEnv",
-                vector_entry_point=vector if spec.simultaneous else None,
-                kwargs={"env": name},
-            )
+        for id in spec.ids:
+            if id not in gymnasium.registry:
+                gymnasium.register(
+                    id,
+                    entry_point="corral.adapters.gymnasium.seat:SeatEnv",
+                    vector_entry_point=vector if spec.simultaneous else None,
+                    kwargs={"env": name},
+                )
     if not hasattr(pettingzoo, "register"):  # before 1.27
         return
     for spec in ENVIRONMENTS.values():
         for api, function in (("aec", "env"), ("parallel", "parallel_env")):
             known = getattr(pettingzoo, f"{api}_registry")
-            if spec.id not in known and (api == "aec" or spec.simultaneous):
-                pettingzoo.register(api, spec.id, entry_point=f"{spec.module}:{function}")
+            for id in spec.ids:
+                if id not in known and (api == "aec" or spec.simultaneous):
+                    pettingzoo.register(api, id, entry_point=f"{spec.module}:{function}")

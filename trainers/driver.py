@@ -7,21 +7,28 @@ decision = run.policies["node_0"].act(observation, deterministic=True)
 from __future__ import annotations
 
 import dataclasses
-import inspect
-import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from corral.adapters.sources import EnvLike
-from corral.envs.arguments import nonnegative_int
-from corral.envs.core import Rules
-from corral.envs.registry import REGISTERED, Api, registered_name, rules_class
+from corral.envs.registry import REGISTERED, Api
 from corral.errors import CheckpointError, RunError, UnsupportedSpaceError
 from corral.text import visible
+from corral.trainers.arguments import (
+    Policies,
+    alike,
+    arguments_of,
+    check_saving,
+    learning,
+    played_by_references,
+    policy_of_each,
+    seed_of,
+    whole_steps,
+)
 from corral.trainers.base import Content, Trainer, trainer_class, trainer_name
 from corral.trainers.evaluation.zero_sum import is_zero_sum
 from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
@@ -35,12 +42,6 @@ from corral.trainers.settings import make_settings, require_known
 __all__ = ["resume", "train"]
 
 CHECKPOINTS_PER_RUN = 10
-
-Policies = Literal["shared", "separate"] | Mapping[str, str] | Callable[[str], str]
-"""Which agent plays by which policy."""
-
-POLICY_NAME = re.compile(r"[a-z0-9_]{1,80}", flags=re.ASCII)
-"""Policies give files of a checkpoint their names."""
 
 
 def train(
@@ -72,7 +73,7 @@ def train(
             environment: see ``corral.adapters.sources``.
         trainer: a name of ``corral.trainers.trainers()``, or a class of that kind.
         steps: env steps, over all environments together. They are played in whole rollouts: as many
-            as fit, at least one.
+            as fit, at least one; a line on stderr says how many, where that is not all.
         horizon: env steps that are planned in all, where ``steps`` is the first portion of them:
             what is annealed (learning rate, entropy bonus) ends there. Default: ``steps``. See
             ``resume``.
@@ -100,15 +101,15 @@ def train(
     values out of range, RunError for a folder in use, and what the environment raises. A run that
     fails before its first update leaves no folder behind.
     """
-    nonnegative_int("steps", steps, least=1)
-    if horizon is not None and nonnegative_int("horizon", horizon) < steps:
+    steps, seed = whole_steps("steps", steps), seed_of(seed)
+    horizon = steps if horizon is None else whole_steps("horizon", horizon, least=0)
+    if horizon < steps:
         raise ValueError(f"horizon={horizon}: give {steps} or more, which are to be played first")
-    nonnegative_int("seed", seed)
-    _check_saving(checkpoint_every, keep)
+    checkpoint_every, keep = check_saving(checkpoint_every, keep)
     name = trainer_name(trainer)
     own_trainer = None if isinstance(trainer, str) else trainer
     kind = own_trainer or trainer_class(name)
-    arguments = _arguments_of(env) if isinstance(env, str) else ()
+    arguments = arguments_of(env) if isinstance(env, str) else ()
     require_known(train, kind, arguments, env_kwargs or {}, settings)
     env_config = EnvConfig.of(env, env_kwargs, held_out, api)
     suited = REGISTERED[env_config.env].settings if env_config.env in REGISTERED else {}
@@ -116,11 +117,11 @@ def train(
     suited = {setting: value for setting, value in suited.items() if setting in known}
     rules = env_config.rules()
     agents = rules.agents
-    played = _played_by_references(opponents, agents)
+    played = played_by_references(opponents, agents)
     learners = [agent for agent in agents if agent not in played]
     if policies is None:
-        policies = "shared" if _alike(rules, learners) else "separate"
-    learned = _policy_of_each(policies, learners)
+        policies = "shared" if alike(rules, learners) else "separate"
+    learned = policy_of_each(policies, learners)
     if both := set(learned.values()) & set(played.values()):
         raise ValueError(
             f"{', '.join(sorted(both))} is a policy and a reference player; call the policy "
@@ -133,10 +134,10 @@ def train(
         settings=vars(make_settings(kind, {**suited, **settings})),
         seed=seed,
         steps=steps,
-        horizon=steps if horizon is None else horizon,
+        horizon=horizon,
         keep=keep,
         policies={agent: everybody[agent] for agent in agents},
-        policies_to_train=_learning(policies_to_train, learned),
+        policies_to_train=learning(policies_to_train, learned),
         versions=versions(learning=True),
         opponents=played,
         own_trainer=own_trainer,
@@ -174,16 +175,16 @@ def resume(
     ``env`` and what follows, ``trainer``: see ``load_run``. Raises RunError, where another process
     or thread trains it too, and CheckpointError; KeyboardInterrupt as ``train`` does.
     """
-    _check_saving(checkpoint_every, 1 if keep is None else keep)
+    checkpoint_every, kept = check_saving(checkpoint_every, 1 if keep is None else keep)
     run = load_run(folder, env, env_kwargs=env_kwargs, api=api, trainer=trainer)
     if run.at not in (None, "latest"):
         raise RunError(
             f"{run.name}: a run goes on from its latest checkpoint alone; give {run.folder}"
         )
     if keep is not None:
-        run.config = dataclasses.replace(run.config, keep=keep)
+        run.config = dataclasses.replace(run.config, keep=kept)
     if steps is not None:
-        nonnegative_int("steps", steps, least=1)
+        steps = whole_steps("steps", steps)
         horizon = steps if stretch else run.config.horizon
         run.config = dataclasses.replace(run.config, steps=steps, horizon=horizon)
     elif stretch:
@@ -225,6 +226,18 @@ def _tell_of_plan_and_versions(folder: Path, config: RunConfig) -> None:
         before = ", ".join(f"{name} {config.versions[name]}" for name in both)
         after = ", ".join(f"{name} {now[name]}" for name in both)
         _say(folder, f"begun with {before}; it goes on with {after}: numbers may differ")
+
+
+def _tell_of_rollouts(run: Run, learner: Trainer) -> None:
+    """Say how many env steps are played, where whole rollouts are others than were asked for."""
+    size, steps = getattr(learner, "rollout_steps", None), run.config.steps
+    count = max(1, steps // size) if size else 0
+    if not size or count * size == steps or count * size <= learner.env_steps:
+        return
+    rollouts = f"1 rollout of {size:,} is" if count == 1 else f"{count:,} rollouts of {size:,} are"
+    what = "num_envs x n_steps" if "n_steps" in run.config.settings else "train_batch_size"
+    played = "" if count == 1 else f", {count * size:,} env steps"
+    _say(run.folder, f"{steps:,} env steps: {rollouts} played{played}; a rollout is {what}")
 
 
 def _say(folder: Path, message: str) -> None:
@@ -270,6 +283,7 @@ def _drive(
     log = Log(run.folder / PROGRESS, run.folder / "tensorboard", updates=statistics.updates)
     bar = Bar(run.config.steps, visible=sys.stderr.isatty() if progress is None else progress)
     begun = done = saved = learner.env_steps
+    _tell_of_rollouts(run, learner)
     try:
         with stop_signals() as stop:
             clock = time.perf_counter()
@@ -291,7 +305,13 @@ def _drive(
         log.close()
         learner.close()
     if not stop.is_set() and learner.env_steps == begun:
-        _say(run.folder, f"has played its {begun:,} env steps already; --steps goes on to more")
+        _say(
+            run.folder,
+            f"has played {begun:,} of its {run.config.steps:,} env steps already, and no whole "
+            "rollout is left; --steps (steps=) goes on to more"
+            if begun < run.config.steps
+            else f"has played its {begun:,} env steps already; --steps (steps=) goes on to more",
+        )
     if stop.is_set():
         where = f"stopped at {done:,} of {run.config.steps:,} env steps, and saved"
         _say(run.folder, f"{where}. Go on with: corral train --resume {run.folder}")
@@ -328,71 +348,3 @@ def _begun(config: RunConfig) -> Trainer:
         raise UnsupportedSpaceError(f"{error}. What plays it: {instead}") from error
     getattr(learner, "check", lambda: None)()
     return learner
-
-
-# --- Parts ---------------------------------------------------------------------------------------
-
-
-def _arguments_of(env: str) -> Collection[str]:
-    return inspect.signature(rules_class(env)).parameters if registered_name(env) else ()
-
-
-def _played_by_references(
-    opponents: Mapping[str, str] | None, agents: Sequence[str]
-) -> dict[str, str]:
-    players = dict(opponents or {})
-    for agent in players:
-        if agent not in agents:
-            raise ValueError(f"opponents name {agent!r}; the agents are {list(agents)}")
-    if len(players) == len(agents):
-        raise ValueError(f"opponents={players} play all agents; leave one of them out, to learn")
-    return {agent: players[agent] for agent in agents if agent in players}
-
-
-def _alike(rules: Rules[Any], agents: Sequence[str]) -> bool:
-    """Return whether one policy can play all ``agents``: their spaces are equal."""
-    spaces = [(rules.observation_space(agent), rules.action_space(agent)) for agent in agents]
-    return all(pair == spaces[0] for pair in spaces)
-
-
-def _policy_of_each(policies: Policies, agents: Sequence[str]) -> dict[str, str]:
-    if policies == "shared":
-        return dict.fromkeys(agents, "shared")
-    if policies == "separate":
-        policies = {agent: re.sub(r"[^a-z0-9_]", "_", agent.lower()) for agent in agents}
-    if callable(policies):
-        policies = {agent: policies(agent) for agent in agents}
-    if not isinstance(policies, Mapping):
-        raise ValueError(
-            f"policies={policies!r}: give 'shared', 'separate', or agent -> policy as a mapping or "
-            "a function"
-        )
-    if set(policies) != set(agents):
-        raise ValueError(f"policies name {list(policies)}, the agents are {list(agents)}")
-    for name in policies.values():
-        if not (isinstance(name, str) and POLICY_NAME.fullmatch(name)):
-            raise ValueError(
-                f"policy name {name!r}: give 1 to 80 of a-z, 0-9 and _, as in "
-                f"policies={{{agents[0]!r}: 'first', ...}}"
-            )
-    return {agent: policies[agent] for agent in agents}
-
-
-def _learning(names: Sequence[str] | None, policies: Mapping[str, str]) -> tuple[str, ...]:
-    every = tuple(dict.fromkeys(policies.values()))
-    if names is None:
-        return every
-    if isinstance(names, str):
-        raise ValueError(f"policies_to_train={names!r}: give a list of some of {list(every)}")
-    if not names or set(names) - set(every):
-        raise ValueError(f"policies_to_train={list(names)}: give some of {list(every)}")
-    return tuple(name for name in every if name in names)
-
-
-def _check_saving(checkpoint_every: int | None, keep: int | str) -> None:
-    if isinstance(keep, str) and keep != "all":
-        raise ValueError(f"keep={keep}: give a whole number, 1 or more, or all")
-    if not isinstance(keep, str):
-        nonnegative_int("keep", keep, least=1)
-    if checkpoint_every is not None:
-        nonnegative_int("checkpoint_every", checkpoint_every, least=1)

@@ -6,7 +6,7 @@ that trains. ``actor_policy``, ``sb3_policy`` and ``rllib_policy`` make it for w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,8 +99,16 @@ class NetworkPolicy(PolicyBase):
         return choice[0] if rows is None else choice
 
     def rows(self, observation: Observation) -> int | None:
-        """Return B of an observation [B, ...], None for a single one."""
-        return self.observations.rows(observation)
+        """Return B of an observation [B, ...], None for a single one. Raises TypeError for what is
+        no observation of one agent."""
+        try:
+            return self.observations.rows(observation)
+        except (LookupError, TypeError):
+            kind = f"{list(observation)}" if isinstance(observation, Mapping) else "without entries"
+            raise TypeError(
+                f"{self.agent}: an observation {kind}; give that of one agent as the environment "
+                f"does, such as observations[{self.agent!r}], with its action_mask"
+            ) from None
 
     def _forward(
         self, observation: Observation, state: Any, rows: int | None

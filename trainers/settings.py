@@ -23,7 +23,13 @@ from dataclasses import Field, field, fields
 from numbers import Real
 from typing import Any
 
-from corral.envs.arguments import known_arguments, nonnegative_float, nonnegative_int, one_of
+from corral.envs.arguments import (
+    known_arguments,
+    nonnegative_float,
+    nonnegative_int,
+    one_of,
+    plain_numbers,
+)
 from corral.hints import answer, listed, spelled_otherwise
 from corral.text import shortened
 from corral.trainers.base import BUILT_IN, trainer_class
@@ -201,6 +207,8 @@ def require_known(
                 f"{shortened(repr(value), 80)}}}"
             )
         message = unknown_setting(name, trainer.name, [*own, *of_train])
+        if name == "policy":
+            message += " A network's layers are net_arch; no class of policies is named."
         raise TypeError(f"{message} Known: {', '.join(own)}")
     for name in env_kwargs if arguments else ():
         if name not in arguments and name in {*own, *of_train}:
@@ -223,7 +231,7 @@ def make_settings(trainer: Any, values: Mapping[str, Any]) -> Any:
     types = {one.name: str(one.type) for one in fields(trainer.Settings)}
     tidy = {  # JSON knows lists only
         name: tuple(value) if types[name].startswith("tuple") and isinstance(value, list) else value
-        for name, value in values.items()
+        for name, value in plain_numbers(dict(values)).items()
     }
     return trainer.Settings(**tidy)
 

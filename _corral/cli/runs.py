@@ -300,8 +300,9 @@ def evaluate(
     ] = None,
     window: Window = None,
     episodes: Annotated[
-        int, typer.Option(help="Number of episodes, in other environments than dfaas_v0.")
-    ] = 100,
+        int | None,
+        typer.Option(help="Number of episodes, in other environments than dfaas_v0; default: 100."),
+    ] = None,
     optimum_windows: OptimumWindows = 8,
     seed: Annotated[int, typer.Option(help="Seed of random play and sampled actions.")] = 0,
     workers: Annotated[

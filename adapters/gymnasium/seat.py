@@ -22,7 +22,7 @@ import gymnasium
 import numpy as np
 
 from corral.adapters.seats import Opponents, other_seats, reseed, seat_of
-from corral.adapters.sources import EnvLike, rules_of
+from corral.adapters.sources import EnvLike, rules_with
 from corral.adapters.spaces import ColumnCodec, refuse_masks
 from corral.envs.core import Array, Outcome, Rules
 from corral.envs.masks import MASK
@@ -80,7 +80,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
         render_mode: str | None = None,
         **env_kwargs: Any,
     ) -> None:
-        self.rules = rules_of(env, env_kwargs)
+        self.rules = rules_with(type(self), env, env_kwargs)
         self.seat = seat_of(self.rules, seat)
         self.layout = ColumnCodec.of(
             self.rules, self.rules.name, [self.seat], agent_id=False, any_actions=True

@@ -17,8 +17,9 @@ from corral.adapters.seats import (
     reseed,
     seat_of,
 )
-from corral.adapters.sources import EnvLike, rules_of
+from corral.adapters.sources import EnvLike, rules_with
 from corral.adapters.spaces import ColumnCodec, refuse_masks, refuse_turns
+from corral.envs.arguments import nonnegative_int
 from corral.envs.batch import Batch, BatchStep, make_batch
 from corral.envs.core import Array, Observation, refuse_masked_arrays
 from corral.envs.masks import MASK
@@ -69,11 +70,12 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         deterministic: bool = False,
         **env_kwargs: Any,
     ) -> None:
-        rules = rules_of(env, env_kwargs)
+        rules = rules_with(type(self), env, env_kwargs)
         if not rules.simultaneous:
             refuse_turns(rules.name)
         learners = rules.agents if seat is None else (seat_of(rules, seat),)
-        if num_envs < 1 or num_envs % len(learners):
+        num_envs = nonnegative_int("num_envs", num_envs, least=1)
+        if num_envs % len(learners):
             raise ValueError(
                 f"num_envs={num_envs}: the {len(learners)} agents of each copy of {rules.name} are "
                 f"columns; give a multiple of {len(learners)}, or seat= for one column per copy"

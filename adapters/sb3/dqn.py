@@ -63,6 +63,8 @@ class MaskedQPolicy(DQNPolicy):
         *args: Any,
         **kwargs: Any,
     ) -> None:
+        if "use_sde" in kwargs:  # given by PPO and A2C
+            raise TypeError("MaskedQPolicy is for MaskedDQN: give PPO and A2C MaskedPolicy")
         require_masked_choice(observation_space, action_space)
         kwargs.setdefault("features_extractor_class", FeaturesWithoutMask)
         super().__init__(observation_space, action_space, lr_schedule, *args, **kwargs)

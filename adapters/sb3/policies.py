@@ -154,6 +154,14 @@ class _MaskedChoice:
         kwargs["features_extractor_class"] = features_extractor_class or FeaturesWithoutMask
         super().__init__(observation_space, action_space, *args, **kwargs)  # type: ignore[call-arg]
 
+    @property
+    def q_net(self) -> Any:
+        """What DQN asks for. Raises TypeError: these policies have none."""
+        raise TypeError(
+            f"{type(self).__name__} has no values of actions: for DQN give MaskedDQN and "
+            "MaskedQPolicy of corral.adapters"
+        )
+
     def forward(
         self, obs: Tensors, deterministic: bool = False, action_masks: Masks = None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -216,7 +224,16 @@ class MaskablePolicy(_MaskedChoice, MaskableMultiInputActorCriticPolicy):  # typ
 
     MaskablePPO normalises the advantages of a minibatch of one to NaN, which stops the training
     with NonFiniteError: let ``batch_size`` divide the rollout, columns times ``n_steps``.
+
+    Raises TypeError where PPO or A2C make it: their policy is MaskedPolicy.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if "use_sde" in kwargs:  # given by PPO and A2C, not by MaskablePPO
+            raise TypeError(
+                "MaskablePolicy is for sb3-contrib's MaskablePPO: give PPO and A2C MaskedPolicy"
+            )
+        super().__init__(*args, **kwargs)
 
 
 # --- Features ------------------------------------------------------------------------------------
@@ -260,6 +277,16 @@ class FeaturesWithoutMask(CombinedExtractor):
         """Features [C, features_dim] of preprocessed observations [C, ...]."""
         if MASK in observations:
             as_mask(observations[MASK])
+        for key in self.extractors:
+            if key not in observations:
+                hint = (
+                    ": it was trained with agent_id=True. Make the vec_env with agent_id=False, "
+                    "and train it so, to play in a SeatEnv"
+                )
+                raise UnsupportedSpaceError(
+                    f"the model observes {key!r}, and here there is {list(observations)}"
+                    f"{hint if key == 'agent' else ''}"
+                )
         return super().forward(observations)  # type: ignore[arg-type]
 
 

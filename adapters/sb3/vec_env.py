@@ -34,8 +34,9 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 
 from corral.adapters.seats import require_all_act, require_common_end
-from corral.adapters.sources import EnvLike, rules_of
+from corral.adapters.sources import EnvLike, rules_with
 from corral.adapters.spaces import ColumnCodec, refuse_masks, refuse_turns
+from corral.envs.arguments import nonnegative_int
 from corral.envs.batch import BatchStep, make_batch
 from corral.envs.core import Array, Observation, generator, require_integers
 from corral.envs.masks import MASK
@@ -63,7 +64,8 @@ def make_vec_env(
     have none, and are for PPO itself. Raises UnknownNameError for an unknown name, and
     UnsupportedSpaceError for turn-based games and agents that differ.
     """
-    batch = make_batch(rules_of(env, env_kwargs), num_envs, seed)
+    num_envs = nonnegative_int("num_envs", num_envs, least=1)
+    batch = make_batch(rules_with(make_vec_env, env, env_kwargs), num_envs, seed)
     return BatchVecEnv(batch, agent_id=agent_id, render_mode=render_mode)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -53,6 +55,17 @@ def test_opponents_remember_within_an_episode_and_not_beyond() -> None:
         ({"opponents": {"agent": first_legal}}, UnknownNameError, "named 'agent'"),
         ({"opponents": "nearest/stil"}, UnknownNameError, "did you mean 'nearest/still'"),
         ({"render_mode": "rgb"}, ValueError, "render_mode='rgb': give one of 'human'"),
+        ({"seat": 0}, UnknownNameError, "no agent named 0. Known: agent_1, agent_2"),
+        (
+            {"widht": 5},
+            TypeError,
+            "'widht'; did you mean 'width'.*render_mode; of the env.*: width",
+        ),
+        ({"render": "ansi"}, TypeError, "'render'; did you mean 'render_mode'"),
+        ({"opponents": {"agent_2": "stil"}}, UnknownNameError, "agent_2 named 'stil'; did you"),
+        ({"opponents": "runs/x.zip"}, ValueError, r"give what is in it, PPO.load\('runs/x.zip'\)"),
+        ({"opponents": Path("x@best")}, ValueError, r"load_run\('x@best'\).policies"),
+        ({"opponents": SimpleNamespace(policies={})}, ValueError, "is a run; give .* run.policies"),
         ({"env": ArenaRules(), "width": 3}, ValueError, "made already; give its name"),
     ],
 )
@@ -61,6 +74,16 @@ def test_wrong_arguments_are_named(
 ) -> None:
     with pytest.raises(error, match=message):
         SeatEnv(**{"env": "arena_v0", **kwargs})
+
+
+def test_names_in_a_mapping(tmp_path: Path) -> None:
+    named = SeatEnv("rps_v0", opponents={"player_1": "beat-last"})
+    given = SeatEnv("rps_v0", opponents="beat-last")
+    rng = np.random.default_rng
+    assert play(named, 0, rng(0)) == play(given, 0, rng(0))
+    assert play(SeatEnv("rps_v0", opponents={"player_1": "random"}), 0, rng(0))
+    with pytest.raises(ValueError, match=r"load_run\(.*\).policies"):
+        SeatEnv("rps_v0", opponents=f"{tmp_path}@best")
 
 
 def test_an_opponents_action_is_checked() -> None:

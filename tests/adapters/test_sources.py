@@ -134,7 +134,7 @@ def test_rules_of_ones_own_are_taken_as_they_are() -> None:
 
 @pytest.mark.parametrize("what", [3, {"a": 1}, None, np.zeros(3)])
 def test_anything_else_is_refused(what: Any) -> None:
-    with pytest.raises(TypeError, match="is no environment, but a"):
+    with pytest.raises(TypeError, match="is no environment, but of type"):
         resolve(what)
 
 

@@ -27,6 +27,7 @@ from support.command import run as command
 from support.runs import (
     OPTIONS,
     ROLLOUT,
+    SMALL,
     alone,
     everything,
     kept,
@@ -220,7 +221,9 @@ def test_resuming_a_finished_run_changes_nothing(
     files = {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()}
     capsys.readouterr()
     resume(run.folder)
-    assert "has played its 192 env steps already; --steps goes on" in capsys.readouterr().err
+    assert (
+        "has played its 192 env steps already; --steps (steps=) goes on" in capsys.readouterr().err
+    )
     for path, content in files.items():
         assert path.read_bytes() == content
     assert {path for path in run.folder.rglob("*") if path.is_file()} == set(files)
@@ -370,3 +373,35 @@ def test_a_run_is_not_resumed_to_fewer_steps_than_it_has(tmp_path: Path) -> None
     with pytest.raises(RunError, match="is at 192 env steps already"):
         resume(run.folder, steps=100)
     assert (everything(run.folder), (run.folder / "config.json").read_bytes()) == before
+
+
+# --- Numbers -------------------------------------------------------------------------------------
+
+
+def of_arena(out: Path, **given: Any) -> Any:
+    return training.train("arena_v0", trainer="sb3_ppo", out=out, **{**SMALL, **given})
+
+
+def test_whole_rollouts_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = of_arena(tmp_path / "run", steps=ROLLOUT * 2 - 1)
+    told = capsys.readouterr().err
+    assert "127 env steps: 1 rollout of 64 is played; a rollout is num_envs x n_steps" in told
+    resume(run.folder)
+    told = capsys.readouterr().err
+    assert "has played 64 of its 127 env steps already, and no whole rollout is left;" in told
+    resume(run.folder, steps=ROLLOUT * 4 + 1)
+    told = capsys.readouterr().err
+    assert "257 env steps: 4 rollouts of 64 are played, 256 env steps" in told
+    of_arena(tmp_path / "whole", steps=ROLLOUT)
+    assert "rollout" not in capsys.readouterr().err
+
+
+def test_numbers_of_numpy_and_whole_floats(tmp_path: Path) -> None:
+    given = {"steps": np.int64(64), "seed": np.int32(3), "gamma": np.float32(0.5)}
+    given |= {"net_arch": (np.int64(16),), "num_envs": np.int16(4), "keep": np.int64(2)}
+    run = of_arena(tmp_path / "run", **given, env_kwargs={"width": np.int64(4)})
+    again = load_run(run.folder).config
+    assert (again.steps, again.seed, again.keep, again.settings["gamma"]) == (64, 3, 2, 0.5)
+    assert again.env_config.env_kwargs["width"] == 4
+    resume(run.folder, steps=128.0, keep=np.int64(1))  # type: ignore[arg-type]
+    assert load_run(run.folder).config.steps == 128

@@ -15,6 +15,7 @@ pytest.importorskip("torch", reason="needs the extra sb3")
 import torch
 
 import corral
+from corral.adapters import SeatEnv, make_vec_env
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.policy import RandomPolicy
 from corral.errors import (
@@ -57,6 +58,12 @@ MISTAKES: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"env": "dfaas_v1"}, UnknownNameError, "did you mean 'dfaas_v0'"),
     ({"trainer": "sb3_po"}, UnknownNameError, "did you mean 'sb3_ppo'"),
     ({"steps": 0}, ValueError, "steps=0: give a whole number, 1 or more"),
+    ({"steps": 1.5}, ValueError, "steps=1.5: give a whole number, 1 or more"),
+    ({"seed": None}, ValueError, "seed=None: leave it out, or give a number"),
+    ({"opponents": "random"}, ValueError, r"give agent -> name, such as \{'node_2': 'random'\}"),
+    ({"opponents": {"node_1": len}}, ValueError, "training takes names of reference players"),
+    ({"env": SeatEnv("arena_v0")}, TypeError, "is a Gymnasium environment: one agent"),
+    ({"env": make_vec_env("arena_v0", 2)}, TypeError, "BatchVecEnv: give the environment itself"),
     ({"seed": -1}, ValueError, "seed=-1: give a whole number"),
     ({"horizon": 63}, ValueError, "horizon=63: give 64 or more, which are to be played first"),
     ({"keep": 0}, ValueError, "keep=0: give a whole number, 1 or more"),

@@ -25,6 +25,14 @@ from corral.trainers.settings import unknown_setting
         ({"env_config": {}}, "'env_config'; did you mean 'env_kwargs'?"),
         ({"save_freq": 10}, "did you mean 'checkpoint_every'?"),
         ({"eval_freq": 10}, "Evaluation is a step of its own: corral evaluate RUN, or corral.eval"),
+        ({"eval_env": None}, "Evaluation is a step of its own"),
+        ({"callback": print}, "'callback'. Nothing is called back: play steps of a horizon"),
+        ({"load_path": "x"}, r"'load_path'. A run goes on with corral.resume\(run\)"),
+        ({"resume": "x"}, r"'resume'. A run goes on with corral.resume\(run\)"),
+        ({"overwrite": True}, "'overwrite'. A run's folder is new or empty: leave out out"),
+        ({"exist_ok": True}, "'exist_ok'. A run's folder is new or empty"),
+        ({"policy": "MlpPolicy"}, "did you mean 'policies'.* layers are net_arch"),
+        ({"normalize_advantage": True}, "'normalize_advantage'. Advantages are always"),
         ({"verbose": 1}, "did you mean 'progress'?"),
         ({"trace": "edge8"}, "argument of the environment: give env_kwargs={'trace': 'edge8'}"),
         ({"queue": 50}, "queue is an argument of the environment: give env_kwargs={'queue': 50}"),
@@ -38,6 +46,22 @@ from corral.trainers.settings import unknown_setting
 def test_names_given_to_train(given: dict[str, Any], message: str) -> None:
     with pytest.raises(TypeError, match=message):
         corral.train("dfaas_v0", **{"trainer": "sb3_ppo", **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"n_eval_episodes": 3}, "no option 'n_eval_episodes'; did you mean 'episodes'"),
+        ({"deterministic": True}, "no option 'deterministic'.* an evaluation plays both ways"),
+        (
+            {"wndow": 3},
+            "'wndow'; did you mean 'window'.*Known: run, env, .*references, trace, rows",
+        ),
+    ],
+)
+def test_names_given_to_evaluate(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        corral.evaluate("none", **given)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ beside the optimum (``corral.trainers.loads.judge``).
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,8 +16,10 @@ from typing import Any
 import numpy as np
 
 from corral.adapters.sources import EnvLike
+from corral.envs.arguments import nonnegative_int
 from corral.envs.core import Array, Rules, carried_by, teams_of
 from corral.envs.registry import REGISTERED, Api
+from corral.hints import answer
 from corral.trainers.base import Trainer
 from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.scores import (
@@ -46,7 +49,7 @@ def evaluate(
     api: Api | None = None,
     trainer: type[Trainer] | None = None,
     beside: Sequence[str | Path | Run] = (),
-    episodes: int = 100,
+    episodes: int | None = None,
     seed: int = 0,
     zero_sum: bool | None = None,
     out: str | Path | None = None,
@@ -67,7 +70,7 @@ def evaluate(
         run: a run or its folder, or a checkpoint of it: RUN@best, see ``load_run``.
         env, env_kwargs, api, trainer: see ``corral.load_run``.
         beside: other runs of the same environment, to be judged beside this one.
-        episodes: of each row; a replay plays all its windows.
+        episodes: of each row; default: 100. A replay plays all its windows, and takes none.
         seed: of random policies, sampled actions and episodes.
         workers: processes that step a third-party environment; 0: this one. Worth it where a step
             takes longer than a message, about 0.2 ms; scores are the same.
@@ -78,10 +81,18 @@ def evaluate(
         options: where a load is replayed: ``references``, ``trace``, ``rows``, ``window``,
             ``optimum_windows``, see ``corral.trainers.loads.judge.evaluate_loads``.
 
-    Raises what ``load_run`` and ``replay`` raise, and ValueError for options where the environment
-    replays no load, for runs ``beside`` of another game, and for workers of an environment of ours.
+    Raises what ``load_run`` and ``replay`` raise, TypeError for unknown options, and ValueError for
+    options of another kind of evaluation, for runs ``beside`` of another game, and for workers of
+    an environment of ours.
     """
+    _require_known(options)
+    if episodes is not None:
+        episodes = nonnegative_int("episodes", episodes, least=1)
+    seed, workers = nonnegative_int("seed", seed), nonnegative_int("workers", workers)
     named: dict[str, Any] = {"env_kwargs": env_kwargs, "api": api, "trainer": trainer}
+    if isinstance(run, Run) and not (env is None and all(each is None for each in named.values())):
+        named["trainer"] = trainer or run.config.own_trainer
+        run = run.name  # to be read with what is given
     own, *others = (
         each if isinstance(each, Run) else load_run(each, env, **named) for each in (run, *beside)
     )
@@ -93,6 +104,11 @@ def evaluate(
     if judge := judge_of(env_config.env):
         if workers:
             raise ValueError(f"workers={workers}: a load is replayed in this process; give 0")
+        if episodes is not None:
+            raise ValueError(
+                f"episodes={episodes}: a load is replayed in all its windows; leave it out, and "
+                "give window (steps of each) or rows (low, high) instead"
+            )
         if zero_sum is not None:
             raise ValueError(f"zero_sum={zero_sum}: {env_config.env} is judged as a team")
         return judge(labels, folder, seed=seed, progress=progress, **options)
@@ -100,6 +116,7 @@ def evaluate(
         if value is not None:
             raise ValueError(f"{name}={value}: {env_config.env} replays no load; give episodes")
     rules = env_config.rules()
+    episodes = 100 if episodes is None else episodes
     plan = {"episodes": episodes, "seed": seed, "workers": workers, "progress": progress}
     rows, details = _judged(rules, labels, zero_sum, plan)
     found = Evaluation(
@@ -107,6 +124,22 @@ def evaluate(
     )
     found.write(folder)
     return found
+
+
+OPTIONS = ("references", "trace", "rows", "window", "optimum_windows")
+"""Options of the replay of a load."""
+
+
+def _require_known(options: Mapping[str, Any]) -> None:
+    """Raise TypeError for what is no option of ``evaluate``, with the one that may be meant."""
+    named = inspect.signature(evaluate).parameters.values()
+    own = [each.name for each in named if each.kind is not each.VAR_KEYWORD]
+    for name in options:
+        if name not in OPTIONS:
+            raise TypeError(
+                f"evaluate has no option {name!r}{answer(name, [*own, *OPTIONS])} "
+                f"Known: {', '.join(own)}; where a load is replayed: {', '.join(OPTIONS)}"
+            )
 
 
 def _judged(

@@ -52,6 +52,23 @@ class Evaluation(Sequence[Any]):
     details: Mapping[str, Any] = field(default_factory=dict)  # JSON: what else results.json says
     replay: Any = None  # of a load: the Replay that the rows are of
 
+    def __repr__(self) -> str:
+        return f"<Evaluation of {self.env}: {len(self.rows)} rows>"
+
+    def __str__(self) -> str:
+        """A line for each row: what is one number or word, without what all leave empty."""
+        names = [one.name for one in dataclasses.fields(self.rows[0])] if self.rows else []
+        values = {name: [getattr(row, name) for row in self.rows] for name in names}
+        plain = {
+            name: ["" if value is None else value for value in column]
+            for name, column in values.items()
+            if not any(isinstance(value, Mapping) for value in column)
+            and not name.endswith(("_low", "_high"))
+        }
+        shown = pd.DataFrame({k: column for k, column in plain.items() if any(map(_told, column))})
+        table = shown.map(lambda value: f"{value:.4g}" if isinstance(value, float) else value)
+        return f"{self!r}\n{table.to_string(index=False)}"
+
     def __len__(self) -> int:
         return len(self.rows)
 
@@ -79,6 +96,10 @@ class Evaluation(Sequence[Any]):
             "results.json": replace_text(folder / "results.json", text + "\n"),
             "results.csv": replace_text(folder / "results.csv", table.getvalue()),
         }
+
+
+def _told(value: Any) -> bool:
+    return bool(value != "")
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -132,13 +132,18 @@ class OnPolicyTrainer:
         """Raise ValueError where the device to learn on is not there."""
         require_device(self.settings.device)
 
+    @property
+    def rollout_steps(self) -> int:
+        """Env steps of a rollout, over all environments together."""
+        return int(self.settings.num_envs * self.settings.n_steps)
+
     def learn(self, steps: int | None = None) -> Iterator[Update]:
         """Yield updates as long as whole rollouts fit into ``steps``, at least one.
 
         Default: those that it was made for, over which settings are annealed.
         """
         self.check()
-        per_rollout = self.settings.num_envs * self.settings.n_steps
+        per_rollout = self.rollout_steps
         last = max(1, (self.steps if steps is None else steps) // per_rollout) * per_rollout
         self.begin()
         while self.env_steps < last:

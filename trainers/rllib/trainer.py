@@ -176,6 +176,11 @@ class RLlibPPO:
             except (OSError, OverflowError) as error:
                 raise self._no_cluster(error) from error
 
+    @property
+    def rollout_steps(self) -> int:
+        """Env steps of an update."""
+        return int(self.settings.train_batch_size)
+
     def learn(self, steps: int | None = None) -> Iterator[Update]:
         """Updates as long as whole ones fit into ``steps``, at least one.
 
@@ -183,7 +188,7 @@ class RLlibPPO:
         where the environment raised in a runner, or no runner plays any more.
         """
         self.check()
-        size = self.settings.train_batch_size
+        size = self.rollout_steps
         last = max(1, (self.steps if steps is None else steps) // size) * size
         if self._algorithm is None:
             self._start_ray()

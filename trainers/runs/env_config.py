@@ -15,11 +15,12 @@ import numpy as np
 
 from corral.adapters.sources import EnvLike, EnvSource, resolve
 from corral.data import Trace, bundled, load_trace, read_trace, write_trace
+from corral.envs.arguments import plain_numbers
 from corral.envs.core import Array, Rules, split_of
 from corral.envs.registry import REGISTERED, Api, make_rules, rules_class
 from corral.errors import EnvNeededError, Fault, RunError, TraceError
 
-__all__ = ["SET_BY_TRAINING", "EnvConfig"]
+__all__ = ["SET_BY_TRAINING", "EnvConfig", "given_again"]
 
 SET_BY_TRAINING = {"illegal": "raise", "keep_flow": False}
 """Arguments that training sets: a trainer that plays an illegal action has lost a mask, and that
@@ -58,6 +59,7 @@ class EnvConfig:
 
         Raises UnknownNameError, and what the environment raises for its arguments.
         """
+        env_kwargs, held_out = plain_numbers(dict(env_kwargs or {})), plain_numbers(held_out)
         found = resolve(env, env_kwargs, api=api)
         if found.rules is not None:
             return cls._of_rules(found, held_out)
@@ -122,36 +124,58 @@ class EnvConfig:
         cls,
         saved: Mapping[str, Any],
         folder: Path,
-        env: EnvLike | None = None,
-        env_kwargs: Mapping[str, Any] | None = None,
-        api: Api | None = None,
+        given: EnvSource | None = None,
     ) -> EnvConfig:
-        """Make a configuration of what ``write`` returned; one of others needs its ``env`` again.
-
-        Its arguments and interface are the run's, unless they are given.
+        """Make a configuration of what ``write`` returned; one of others needs it ``given`` again.
 
         Raises TraceError where the load is not the one that was trained on, RunError where an
-        array is not, and where the environment is missing or is another.
+        array is not.
         """
         name = saved["env"]
-        if name not in REGISTERED and env is None:
-            raise EnvNeededError(_hint(saved, folder), name)
-        if env is not None:
-            if (by_text := isinstance(env, str) and env == saved.get("source")) or callable(env):
-                env_kwargs = saved["env_kwargs"] if env_kwargs is None else env_kwargs
-                api = saved.get("api") if api is None and by_text else api
-            given = resolve(env, env_kwargs, api=api)
-            if given.name != name:
-                raise RunError(f"{folder} was trained in {name}, and this is {given.name}")
-            if given.rules is not None:
-                kwargs = dict(saved["env_kwargs"] if env_kwargs is None else env_kwargs)
-                return cls(name, kwargs, {}, given.rules, saved.get("source"), saved.get("api"))
+        if given is not None and given.rules is not None:
+            kwargs = given.env_kwargs or dict(saved["env_kwargs"])
+            return cls(name, kwargs, {}, given.rules, saved.get("source"), saved.get("api"))
         kwargs = {name: _read(value, folder) for name, value in saved["env_kwargs"].items()}
         held_out = dict(saved["held_out"])
         for arguments in (kwargs, held_out):
             if arguments.get("rows") is not None:
                 arguments["rows"] = tuple(arguments["rows"])
         return cls(name, kwargs, held_out)
+
+
+def given_again(
+    saved: Mapping[str, Any],
+    folder: Path,
+    env: EnvLike | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    api: Api | None = None,
+) -> EnvSource | None:
+    """Return the environment that is given for a run that is read, as ``EnvConfig.read`` takes it.
+
+    The arguments and the interface of one of others are the run's, unless they are given.
+
+    Raises RunError where it is missing or is another, ValueError for arguments of one of ours, and
+    what ``resolve`` raises.
+    """
+    name = saved["env"]
+    if name in REGISTERED:
+        for argument, value in (("env_kwargs", env_kwargs), ("api", api)):
+            if value:
+                raise ValueError(
+                    f"{argument}={value!r}: {folder} keeps the arguments of {name} that it was "
+                    "trained with; leave it out, or train anew"
+                )
+    if env is None:
+        if name not in REGISTERED:
+            raise EnvNeededError(_hint(saved, folder), name)
+        return None
+    if (by_text := isinstance(env, str) and env == saved.get("source")) or callable(env):
+        env_kwargs = saved["env_kwargs"] if env_kwargs is None else env_kwargs
+        api = saved.get("api") if api is None and by_text else api
+    given = resolve(env, env_kwargs, api=api)
+    if given.name != name:
+        raise RunError(f"{folder} was trained in {name}, and this is {given.name}")
+    return dataclasses.replace(given, env_kwargs=dict(env_kwargs or {}))
 
 
 def _set_by_training(env: str) -> dict[str, Any]:

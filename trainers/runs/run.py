@@ -36,7 +36,7 @@ from corral.envs.registry import Api
 from corral.errors import CheckpointError, CorralError, RunError, UnknownNameError
 from corral.trainers.base import Trainer, trainer_class, trainer_name
 from corral.trainers.runs.checkpoint import load_checkpoint, named_checkpoint
-from corral.trainers.runs.env_config import EnvConfig
+from corral.trainers.runs.env_config import EnvConfig, given_again
 from corral.trainers.runs.files import replace_text
 from corral.trainers.settings import make_settings
 
@@ -84,9 +84,10 @@ class RunConfig:
     def read(
         cls, folder: Path, trainer: type[Trainer] | None = None, **env_source: Any
     ) -> RunConfig:
-        """Read config.json. ``env_source`` is what ``EnvConfig.read`` takes.
+        """Read config.json. ``env_source`` is what ``given_again`` takes.
 
-        Raises RunError where there is none, or one of another format.
+        Raises RunError where there is none, or one of another format, and what ``given_again``
+        raises.
         """
         path = folder / CONFIG
         try:
@@ -113,11 +114,16 @@ class RunConfig:
             names = {field.name for field in dataclasses.fields(cls)} - set(NOT_WRITTEN)
             read = {name: values[name] for name in names}
             read["policies_to_train"] = tuple(read["policies_to_train"])
+        except DAMAGE as error:
+            raise RunError(f"{path} is damaged: {error!r}") from error
+        # Outside of what takes errors for damage: here they are of what the caller gave.
+        given = given_again(values, folder, **env_source)
+        try:
             if trainer is not None and trainer_name(trainer) != values["trainer"]:
                 raise RunError(
                     f"{folder} was trained by {values['trainer']}, and this is {trainer.name}"
                 )
-            env_config = EnvConfig.read(values, folder, **env_source)
+            env_config = EnvConfig.read(values, folder, given)
             return cls(env_config, **read, own_trainer=trainer)
         except CorralError:
             raise
@@ -152,6 +158,13 @@ class RunConfig:
             steps=self.horizon,
             **more,
         )
+
+
+class _ByAgent(dict[str, Policy]):
+    """Policies by agent; a name that is none says which there are."""
+
+    def __missing__(self, name: Any) -> Policy:
+        raise KeyError(f"no agent named {name!r}; policies are by agent: {', '.join(self)}")
 
 
 class Run:
@@ -212,7 +225,7 @@ class Run:
 
         Raises CheckpointError where there is none, or where it is damaged.
         """
-        return self._trained().policies
+        return _ByAgent(self._trained().policies)
 
     @property
     def progress(self) -> pd.DataFrame:
@@ -226,7 +239,10 @@ class Run:
         they are loaded; corral itself never reads them. Raises FileExistsError, before it changes
         anything, where a file is there and ``overwrite`` is not set.
         """
-        trained, target = self._trained(), Path(folder)
+        target = Path(folder)
+        if target.exists() and not target.is_dir():
+            raise NotADirectoryError(f"{target} is a file: give a folder")
+        trained = self._trained()
         target.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target, prefix=".exporting-") as place:
             written = {
@@ -275,14 +291,15 @@ def load_run(
     Args:
         folder: the run's.
         env: see ``corral.adapters.sources``.
-        env_kwargs, api: of ``env``; default: those of the run.
+        env_kwargs, api: of ``env``, one of others; default: those of the run. A run of an
+            environment of corral keeps its own.
         trainer: the class.
 
     ``folder`` may name a checkpoint: RUN@best, RUN@latest, RUN@N (of N env steps, where it was
     kept), RUN@0 (as the run began). A folder whose name contains "@" goes first.
 
-    Raises RunError where there is no run, CheckpointError where that checkpoint is not there, and
-    TraceError where its load has changed.
+    Raises RunError where there is no run, ValueError for arguments that the run keeps,
+    CheckpointError where that checkpoint is not there, and TraceError where its load has changed.
     """
     path, at = _place(folder)
     if at is not None and not CHECKPOINT_NAME.fullmatch(at):
@@ -317,6 +334,8 @@ def _require_kinds(values: Mapping[str, Any]) -> None:
                 raise TypeError(f"{name} is {values[name]!r:.40}")
     if values["keep"] != "all" and not isinstance(values["keep"], int):
         raise TypeError(f"keep is {values['keep']!r:.40}")
+    if values.get("api") not in (None, "parallel", "aec"):
+        raise TypeError(f"api is {values['api']!r:.40}")
     played = values["opponents"].values()
     for name in [*values["policies"].values(), *values["policies_to_train"], *played]:
         if not isinstance(name, str):

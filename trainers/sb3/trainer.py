@@ -152,13 +152,18 @@ class SB3PPO:
         if self.settings.vec_env == "supersuit":
             require("supersuit", extra="supersuit", purpose="train with vec_env='supersuit'")
 
+    @property
+    def rollout_steps(self) -> int:
+        """Env steps of a rollout, over all environments together."""
+        return int(self.settings.num_envs * self.settings.n_steps)
+
     def learn(self, steps: int | None = None) -> Iterator[Update]:
         """Rollouts and updates as long as whole rollouts fit into ``steps``, at least one.
 
         Default: those that it was made for, over which the learning rate is annealed.
         """
         self.check()
-        per_rollout = self.settings.num_envs * self.settings.n_steps
+        per_rollout = self.rollout_steps
         last = max(1, (self.steps if steps is None else steps) // per_rollout) * per_rollout
         obs = self._begin()
         while self.env_steps < last:

@@ -7,11 +7,13 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import pettingzoo
 import pytest
 from gymnasium.utils.env_checker import check_env
 
 from corral.adapters import SeatEnv, make_batch
 from corral.envs import ENVIRONMENTS, PROBES, make_rules
+from corral.envs.registry import registered_name
 from corral.errors import (
     ActionError,
     CorralError,
@@ -230,3 +232,11 @@ def test_maskable_ppo_learns_a_turn_based_game() -> None:
     assert mean_return(env, None) < 0.9
     model = taught(env, 1024, learning_rate=0.005, n_epochs=5)
     assert mean_return(env, model, episodes=2) == 1.0
+
+
+def test_ids_with_dashes_alone() -> None:
+    for id in ("corral/two-step-v0", "corral/two_step-v0", "corral/probe-p01-v0"):
+        assert gymnasium.make(id).reset(seed=0)
+        assert registered_name(id) in ("two_step_v0", "probe_p01_v0")
+    if hasattr(pettingzoo, "register"):  # 1.27 or newer
+        assert pettingzoo.make("parallel", "corral/two-step-v0").possible_agents

@@ -361,3 +361,39 @@ def test_the_nan_of_maskable_ppo_stops_the_training() -> None:
     rollout(model)
     with pytest.raises(NonFiniteError, match="not finite"):
         model.train()
+
+
+# --- Policies in the wrong place -----------------------------------------------------------------
+
+
+def test_a_policy_of_another_algorithm_is_named() -> None:
+    from sb3_contrib import MaskablePPO
+    from stable_baselines3 import DQN, PPO
+
+    from corral.adapters import MaskedQPolicy, make_vec_env
+
+    vec_env = make_vec_env("rps_v0", 2, seed=0)
+    for algorithm, policy, message in (
+        (PPO, MaskablePolicy, "give PPO and A2C MaskedPolicy"),
+        (PPO, MaskedQPolicy, "give PPO and A2C MaskedPolicy"),
+        (DQN, MaskedPolicy, "for DQN give MaskedDQN and MaskedQPolicy"),
+        (DQN, MaskablePolicy, "for DQN give MaskedDQN and MaskedQPolicy"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            algorithm(policy, vec_env)
+    MaskablePPO(MaskablePolicy, vec_env)
+
+
+def test_a_model_of_columns_names_what_a_seat_lacks() -> None:
+    from stable_baselines3 import PPO
+
+    from corral.adapters import SeatEnv, make_vec_env
+
+    model = PPO(MaskedPolicy, make_vec_env("rps_v0", 2, seed=0))
+    seen, _ = SeatEnv("rps_v0").reset(seed=0)
+    with pytest.raises(
+        UnsupportedSpaceError, match=r"observes 'agent'.*vec_env with agent_id=False"
+    ):
+        model.predict(seen)
+    alone = PPO(MaskedPolicy, make_vec_env("rps_v0", 2, seed=0, agent_id=False))
+    assert alone.predict(seen)[0] in range(3)

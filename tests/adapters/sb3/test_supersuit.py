@@ -15,7 +15,7 @@ import pytest
 from pettingzoo.utils.conversions import turn_based_aec_to_parallel
 
 from corral import adapters
-from corral.envs import dfaas_v0
+from corral.envs import arena_v0, dfaas_v0
 from corral.envs.shells import ParallelShell, TurnShell
 from corral.errors import UnsupportedSpaceError
 from support.columns import columns, legal, value_of_a_steady_reward
@@ -244,7 +244,7 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
         vectorize(dfaas_v0.env(trace=small_trace()), 2)
     with pytest.raises(UnsupportedSpaceError, match=r"agent_0 has .*, agent_1 has .*homogenize"):
         vectorize(ParallelShell(MortalRules((2, 5, 1))), 2)
-    with pytest.raises(ValueError, match="num_envs=0, cpus=0"):
+    with pytest.raises(ValueError, match="num_envs=0: give a whole number"):
         vectorize(dfaas(), 0)
 
 
@@ -257,3 +257,28 @@ def test_an_agent_that_ends_early_is_refused(cpus: int) -> None:
     with pytest.raises(UnsupportedSpaceError, match=r"agent_0 ended before.*homogenize"):
         vec_env.step(legal(vec_env.action_masks(), rng))
     vec_env.close()
+
+
+# --- What may be given ---------------------------------------------------------------------------
+
+
+def test_names_modules_and_functions_are_taken() -> None:
+    for given in ("arena_v0", "corral/arena-v0", arena_v0, arena_v0.parallel_env):
+        vec_env = vectorize(given, 2, seed=0, width=3, height=4)
+        assert vec_env.get_attr("rules")[0].width == 3
+        vec_env.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"parallel_env": "tictactoe_v0"}, UnsupportedSpaceError, "turn"),
+        ({"parallel_env": "arena_v0", "widht": 3}, TypeError, "did you mean 'width'"),
+        ({"parallel_env": arena_v0.parallel_env(), "width": 3}, ValueError, "is made already"),
+        ({"parallel_env": 3}, TypeError, "3 is no environment"),
+        ({"parallel_env": "arena_v0", "num_envs": "4"}, ValueError, "num_envs='4': give a whole"),
+    ],
+)
+def test_what_is_given_wrongly(given: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        vectorize(**{"num_envs": 2, **given})

@@ -292,3 +292,11 @@ def test_snapshots_that_do_not_fit_are_refused_and_change_nothing() -> None:
         with pytest.raises(ValueError, match="snapshot"):
             vec_env.restore(misfit)
     assert told(vec_env, 9) == told(twin, 9)
+
+
+def test_arguments_are_named() -> None:
+    with pytest.raises(TypeError, match=r"'n_envs'; did you mean 'num_envs'.*Known: env, num_envs"):
+        adapters.make_vec_env("arena_v0", n_envs=4)
+    for wrong in ("4", 2.0, 0):
+        with pytest.raises(ValueError, match=r"num_envs=.*: give a whole number, 1 or more"):
+            adapters.make_vec_env("arena_v0", num_envs=wrong)

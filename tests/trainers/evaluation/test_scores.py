@@ -111,3 +111,13 @@ def test_of_many_agents_a_table_says_least_mean_and_largest() -> None:
 
 def test_one_agent_is_its_team() -> None:
     assert "agent" not in table_text([score(1)])
+
+
+def test_an_evaluation_prints_as_a_table() -> None:
+    found = Evaluation("steady_v0", evaluate_players(SteadyRules(), {}, episodes=1))
+    assert repr(found) == "<Evaluation of steady_v0: 1 rows>"
+    title, heading, line = str(found).splitlines()
+    assert title == repr(found)
+    assert heading.split()[:3] == ["policy", "return_team", "episodes"]  # no mode, no interval
+    assert line.split()[:3] == ["random", "8", "1"]
+    assert str(Evaluation("none", [])).startswith("<Evaluation of none: 0 rows>")

@@ -12,7 +12,7 @@ import pytest
 from corral.data import Trace, load_trace, write_trace
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.errors import RunError, ScaleError, TraceError, UnknownNameError
-from corral.trainers.runs.env_config import EnvConfig
+from corral.trainers.runs.env_config import EnvConfig, given_again
 from support.loads import small_trace
 from support.steady_rules import SteadyRules
 
@@ -194,11 +194,12 @@ def test_rules_of_ones_own(tmp_path: Path) -> None:
     assert task.trace is None
     saved = json.loads(json.dumps(task.write(tmp_path)))
     assert list(tmp_path.iterdir()) == []
-    assert EnvConfig.read(saved, tmp_path, rules).rules() is rules
+    given = given_again(saved, tmp_path, rules)
+    assert EnvConfig.read(saved, tmp_path, given).rules() is rules
     with pytest.raises(RunError, match=r"steady_v0, .*load_run\("):
-        EnvConfig.read(saved, tmp_path)
+        given_again(saved, tmp_path)
     with pytest.raises(RunError, match="and this is dfaas_v0"):
-        EnvConfig.read(saved, tmp_path, DfaasRules("edge3"))
+        given_again(saved, tmp_path, DfaasRules("edge3"))
     with pytest.raises(
         ValueError, match="give the name 'dfaas_v0' and its arguments as env_kwargs="
     ):

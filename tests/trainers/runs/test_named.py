@@ -14,6 +14,7 @@ pytest.importorskip("torch", reason="needs the extra sb3")
 
 import corral
 from corral.envs.core import Array
+from corral.envs.policy import take_tree
 from corral.errors import CheckpointError, RunError
 from corral.trainers.base import Episode, Update
 from corral.trainers.driver import resume
@@ -259,3 +260,57 @@ def test_training_says_which_is_best(tmp_path: Path) -> None:
     assert load_run(tmp_path / "run").config.horizon == 320
     assert "--stretch is for --resume" in within("train", "rps_v0", "--stretch", code=2)
     assert "--keep few" in within("train", "rps_v0", "--keep", "few", code=2)
+
+
+# --- What is given for a run ---------------------------------------------------------------------
+
+
+def test_a_run_keeps_its_arguments(made: Path) -> None:
+    for read in (load_run, resume, corral.evaluate):
+        with pytest.raises(ValueError, match=r"env_kwargs=\{'queue': 5\}: .* keeps the arguments"):
+            read(made, env_kwargs={"queue": 5})
+    with pytest.raises(ValueError, match="keeps the arguments"):
+        corral.evaluate(load_run(made), env_kwargs={"queue": 5})
+
+
+def test_a_replay_takes_no_episodes(made: Path) -> None:
+    for episodes in (3, 100):
+        with pytest.raises(ValueError, match=r"replayed in all its windows; .* window .* rows"):
+            corral.evaluate(made, episodes=episodes)
+    with pytest.raises(ValueError, match="episodes=-1: give a whole number, 1 or more"):
+        corral.evaluate(made, episodes=-1)
+
+
+def test_a_bad_environment_is_no_damage(made: Path) -> None:
+    with pytest.raises(TypeError, match=r"object object.* is no environment"):
+        corral.evaluate(made, object())
+    with pytest.raises(TypeError, match="is no environment"):
+        corral.evaluate(load_run(made), object())
+
+
+def test_policies_say_what_they_take(made: Path, tmp_path: Path) -> None:
+    run = load_run(made)
+    with pytest.raises(KeyError, match="no agent named 'shared'; policies are by agent: node_0"):
+        run.policies["shared"]
+    seen = take_tree(observations(run)["node_0"], 0)
+    policy = run.policies["node_0"]
+    policy.predict(seen)  # type: ignore[attr-defined]
+    short = {**seen, "observation": seen["observation"][1:]}
+    for wrong, error, message in (
+        ({"node_0": seen, "node_1": seen}, TypeError, r"give that of one agent .*\['node_0'\]"),
+        (seen["observation"], TypeError, "an observation without entries; give that of one agent"),
+        (short, ValueError, r"observation.* shape \(.*\)"),
+    ):
+        with pytest.raises(error, match=message):
+            policy.predict(wrong)  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match="the observation holds its action_mask"):
+        policy.predict(seen, action_masks=seen["action_mask"])  # type: ignore[attr-defined]
+
+
+def test_a_file_is_no_folder(made: Path, tmp_path: Path) -> None:
+    file = tmp_path / "model.zip"
+    file.write_text("a")
+    with pytest.raises(NotADirectoryError, match=r"model\.zip is a file: give a folder"):
+        load_run(made).export(file)
+    with pytest.raises(RunError, match=r"model\.zip is a file; give a new folder"):
+        small_run(file)

@@ -1,0 +1,130 @@
+"""Checks of the arguments of ``corral.train``: who plays, how long, and what is kept."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Literal
+
+from corral.envs.arguments import nonnegative_int
+from corral.envs.core import Rules
+from corral.envs.registry import registered_name, rules_class
+
+__all__ = [
+    "Policies",
+    "alike",
+    "arguments_of",
+    "check_saving",
+    "learning",
+    "played_by_references",
+    "policy_of_each",
+    "seed_of",
+    "whole_steps",
+]
+
+Policies = Literal["shared", "separate"] | Mapping[str, str] | Callable[[str], str]
+"""Which agent plays by which policy."""
+
+POLICY_NAME = re.compile(r"[a-z0-9_]{1,80}", flags=re.ASCII)
+"""Policies give files of a checkpoint their names."""
+
+
+# --- Numbers -------------------------------------------------------------------------------------
+
+
+def whole_steps(name: str, value: Any, least: int = 1) -> int:
+    """Return a number of env steps as an int; 1e6 is one too. Raises ValueError below ``least``."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return nonnegative_int(name, value, least)
+
+
+def seed_of(value: Any) -> int:
+    """Return a seed as an int. Raises ValueError."""
+    if value is None:
+        raise ValueError("seed=None: leave it out, or give a number, 0 or more")
+    return nonnegative_int("seed", value)
+
+
+def check_saving(
+    checkpoint_every: int | None, keep: int | str
+) -> tuple[int | None, int | Literal["all"]]:
+    """Return env steps between checkpoints and how many to keep, as ints. Raises ValueError."""
+    if checkpoint_every is not None:
+        checkpoint_every = whole_steps("checkpoint_every", checkpoint_every)
+    if keep == "all":
+        return checkpoint_every, "all"
+    if isinstance(keep, str):
+        raise ValueError(f"keep={keep}: give a whole number, 1 or more, or all")
+    return checkpoint_every, nonnegative_int("keep", keep, least=1)
+
+
+# --- Who plays -----------------------------------------------------------------------------------
+
+
+def arguments_of(env: str) -> Collection[str]:
+    """Return the names of the arguments of an environment of corral, nothing of others."""
+    return inspect.signature(rules_class(env)).parameters if registered_name(env) else ()
+
+
+def played_by_references(opponents: Any, agents: Sequence[str]) -> dict[str, str]:
+    """Return which agents reference players play, in the order of ``agents``. Raises ValueError."""
+    if opponents is not None and not isinstance(opponents, Mapping):
+        example = {agents[-1]: opponents if isinstance(opponents, str) else "random"}
+        raise ValueError(f"opponents={opponents!r}: give agent -> name, such as {example}")
+    players = dict(opponents or {})
+    for agent, name in players.items():
+        if agent not in agents:
+            raise ValueError(f"opponents name {agent!r}; the agents are {list(agents)}")
+        if not isinstance(name, str):
+            raise ValueError(
+                f"opponents={{{agent!r}: {name!r}}}: training takes names of reference players, "
+                f"such as {{{agent!r}: 'random'}}; functions and policies play in "
+                "corral.adapters.SeatEnv(env, opponents=...)"
+            )
+    if len(players) == len(agents):
+        raise ValueError(f"opponents={players} play all agents; leave one of them out, to learn")
+    return {agent: players[agent] for agent in agents if agent in players}
+
+
+def alike(rules: Rules[Any], agents: Sequence[str]) -> bool:
+    """Return whether one policy can play all ``agents``: their spaces are equal."""
+    spaces = [(rules.observation_space(agent), rules.action_space(agent)) for agent in agents]
+    return all(pair == spaces[0] for pair in spaces)
+
+
+def policy_of_each(policies: Policies, agents: Sequence[str]) -> dict[str, str]:
+    """Return the name of each agent's policy. Raises ValueError."""
+    if policies == "shared":
+        return dict.fromkeys(agents, "shared")
+    if policies == "separate":
+        policies = {agent: re.sub(r"[^a-z0-9_]", "_", agent.lower()) for agent in agents}
+    if callable(policies):
+        policies = {agent: policies(agent) for agent in agents}
+    if not isinstance(policies, Mapping):
+        raise ValueError(
+            f"policies={policies!r}: give 'shared', 'separate', or agent -> policy as a mapping or "
+            "a function"
+        )
+    if set(policies) != set(agents):
+        raise ValueError(f"policies name {list(policies)}, the agents are {list(agents)}")
+    for name in policies.values():
+        if not (isinstance(name, str) and POLICY_NAME.fullmatch(name)):
+            raise ValueError(
+                f"policy name {name!r}: give 1 to 80 of a-z, 0-9 and _, as in "
+                f"policies={{{agents[0]!r}: 'first', ...}}"
+            )
+    return {agent: policies[agent] for agent in agents}
+
+
+def learning(names: Sequence[str] | None, policies: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the policies that learn; None: all. Raises ValueError."""
+    every = tuple(dict.fromkeys(policies.values()))
+    if names is None:
+        return every
+    if isinstance(names, str):
+        raise ValueError(f"policies_to_train={names!r}: give a list of some of {list(every)}")
+    if not names or set(names) - set(every):
+        raise ValueError(f"policies_to_train={list(names)}: give some of {list(every)}")
+    return tuple(name for name in every if name in names)
