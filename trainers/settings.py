@@ -253,7 +253,7 @@ def check_settings(settings: Any) -> None:
 
 
 def _within(value: Any, words: Mapping[str, Any]) -> bool:
-    if not isinstance(value, Real) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         return False
     least, above, most, below = (words[name] for name in ("least", "above", "most", "below"))
     return not (

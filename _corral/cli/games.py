@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from corral.cli.mistakes import expect
-from corral.cli.options import ANY_OPTION, read_options
-from corral.cli.output import check_new, in_options, out, reported
+from corral.cli.options import ANY_OPTION, named_as_options, read_options
+from corral.cli.output import check_new, out, reported
 from corral.text import one_line
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def watch(
             raise ValueError("give --out or --ansi, not both")
         check_new(out_path, overwrite=overwrite)
     env_kwargs = _env_kwargs(context, game)
-    try:
+    with named_as_options(context, env_kwargs):
         shown = show(
             game,
             policies=policies,
@@ -89,8 +89,6 @@ def watch(
             pixels=pixels,
             **env_kwargs,
         )
-    except ValueError as error:
-        raise ValueError(in_options(str(error), env_kwargs)) from error
     _tell(shown)
 
 

@@ -222,9 +222,10 @@ def read_options(
     types = {name: str(parameter.annotation) for name, parameter in arguments.items()} | kinds
     env_kwargs: dict[str, Any] = {}
     chosen: dict[str, Any] = {}
-    for name, text in _named_options(context.args):
-        key = name.replace("-", "_")
-        if text == "true" and key.startswith("no_") and key[3:] in types:
+    typed = context.meta.setdefault("corral.typed", {})
+    for name, given in _named_options(context.args):
+        key, text = name.replace("-", "_"), given
+        if given is None and key.startswith("no_") and key[3:] in types:
             key, text = key[3:], "false"
         if key not in types:
             own = [each[2:] for one in context.command.params for each in one.opts if "--" in each]
@@ -233,9 +234,13 @@ def read_options(
             if unknown is not None:
                 raise UnknownNameError(unknown(key, known))
             raise UnknownNameError(unknown_option(f"--{name}", map(option_of, known), see))
-        value = text if key == "trace" else value_of(text)
-        if types[key].partition(" | ")[0] == "int":
+        kind = types[key].partition(" | ")[0]
+        if kind != "bool" and given is None:
+            raise ValueError(f"{option_of(name)}: give a value after it")
+        value = (text or "") if key == "trace" else value_of("true" if text is None else text)
+        if kind == "int":
             value = _whole(value)
+        typed[key] = (value, given)
         if key in kinds:
             wrap = kinds[key].startswith("tuple") and not isinstance(value, tuple | None)
             chosen[key] = (value,) if wrap else value
@@ -245,27 +250,31 @@ def read_options(
 
 
 @contextlib.contextmanager
-def named_as_options(env: str, trainer: str) -> Iterator[None]:
-    """Spell settings and arguments as options in a ValueError: queue=-1 as --queue -1."""
+def named_as_options(context: typer.Context, names: Iterable[str]) -> Iterator[None]:
+    """Spell ``names`` and their values as they were typed in a ValueError: queue=-1 as --queue -1."""
     try:
         yield
     except ValueError as error:
-        names = [*arguments_known(env), *(field.name for field in settings_of(trainer))]
-        raise ValueError(in_options(str(error), names)) from error
+        message = str(error)
+        for name, (value, text) in context.meta.get("corral.typed", {}).items():
+            if text is not None and not isinstance(value, str):
+                message = message.replace(f"{name}={value!r}:", f"{name}={text}:")
+        raise ValueError(in_options(message, names)) from error
 
 
-def _named_options(words: list[str]) -> list[tuple[str, str]]:
-    """(name, text) of "--name text", "--name=text" and "--name" alone, which is "true"."""
-    pairs: list[tuple[str, str]] = []
+def _named_options(words: list[str]) -> list[tuple[str, str | None]]:
+    """(name, text) of "--name text", "--name=text" and "--name" alone, whose text is None."""
+    pairs: list[tuple[str, str | None]] = []
     rest = list(words)
     while rest:
         word = rest.pop(0)
         if not word.startswith("--"):
             raise ValueError(_alone(word))
-        name, equals, text = word.removeprefix("--").partition("=")
+        name, equals, after = word.removeprefix("--").partition("=")
+        text: str | None = after
         if not equals:
             is_value = bool(rest) and not re.match(r"--[a-z]", rest[0])
-            text = rest.pop(0) if is_value else "true"
+            text = rest.pop(0) if is_value else None
         pairs.append((name, text))
     return pairs
 

@@ -16,6 +16,7 @@ from corral.cli.options import (
     ANY_OPTION,
     OptimumWindows,
     Window,
+    arguments_known,
     arguments_of,
     held_out_of,
     import_from_here,
@@ -26,6 +27,7 @@ from corral.cli.options import (
     opponents_of,
     policies_of,
     row_range,
+    settings_of,
     train_options,
     whole_number,
 )
@@ -185,7 +187,8 @@ def train(
         if stretch:
             raise ValueError("--stretch is for --resume")
         assert env is not None  # else ``expect`` has said so
-        with named_as_options(env, trainer):
+        known = [*arguments_known(env), *(field.name for field in settings_of(trainer))]
+        with named_as_options(context, known):
             begin = functools.partial(
                 training.train,
                 trainer=trainer,

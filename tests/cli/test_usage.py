@@ -185,6 +185,29 @@ def test_steps_that_are_no_whole_number(tmp_path: Path, steps: str) -> None:
     assert "give a whole number" in within("replay", "edge3", "--window", "x", code=2)
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train", "rps_v0", "--gamma"], "--gamma: give a value after it"),
+        (["train", "rps_v0", "--learning-rate", "--out", "x"], "--learning-rate: give a value"),
+        (["train", "dfaas_v0", "--forward-cost"], "--forward-cost: give a value after it"),
+        (["watch", "dfaas_v0", "--queue"], "--queue: give a value after it"),
+        (["train", "rps_v0", "--gamma", "true"], "--gamma true: give a finite number"),
+        (["train", "dfaas_v0", "--load-scale", "true"], "--load-scale true: give a finite number"),
+        (["watch", "dfaas_v0", "--wait-cost", "true"], "--wait-cost true: give a finite number"),
+        (["train", "rps_v0", "--learning-rate", "0,001"], "--learning-rate 0,001: give a finite"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_numbers_that_are_none_come_back_as_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
+) -> None:
+    pytest.importorskip("torch", reason="needs the extra sb3")
+    monkeypatch.chdir(tmp_path)
+    assert message in within(*words, code=2)
+    assert list(tmp_path.iterdir()) == []
+
+
 # --- Tracebacks ----------------------------------------------------------------------------------
 
 
