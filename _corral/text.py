@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 
-__all__ = ["one_line", "shortened", "visible"]
+__all__ = ["one_line", "pasted", "shortened", "visible"]
 
 LONGEST = 1_000
 """Characters of a line of a message; longer ones lose their middle: hints stand at the end."""
@@ -25,6 +26,12 @@ def one_line(text: object) -> str:
     """Return a name as ``visible`` does, on one line and of bounded length."""
     plain = visible(str(text).replace("\n", "\\n").replace("\t", "\\t"))
     return shortened(plain, 200)
+
+
+def pasted(path: object) -> str:
+    """Return a path or name as a shell takes it for one word that is no option."""
+    text = str(path)
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)
 
 
 def shortened(text: str, longest: int = LONGEST) -> str:

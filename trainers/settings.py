@@ -201,6 +201,9 @@ def require_known(
                 f"{shortened(repr(value), 80)}}}"
             )
         message = unknown_setting(name, trainer.name, [*own, *of_train])
+        if not arguments:
+            given = f"{{{name!r}: {shortened(repr(value), 80)}}}"
+            message += f" An argument of the environment is given as env_kwargs={given}."
         raise TypeError(f"{message} Known: {', '.join(own)}")
     for name in env_kwargs if arguments else ():
         if name not in arguments and name in {*own, *of_train}:

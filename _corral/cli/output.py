@@ -145,16 +145,16 @@ def _complain(text: str) -> None:
 
 def foreign_place(error: BaseException) -> str | None:
     """Return file and line of the innermost code in an error's traceback that is neither corral's
-    nor of Python and the libraries that corral calls; None where there is none."""
-    chain, place = [error], None
-    while (cause := chain[-1].__cause__) is not None and cause not in chain:
-        chain.append(cause)
-    for each in chain:
-        for frame, line in traceback.walk_tb(each.__traceback__):
-            file = frame.f_code.co_filename
-            module = str(frame.f_globals.get("__name__", ""))
-            if not (f"{module}.".startswith(OWN) or file.startswith("<")):
-                place = f"{file}:{line}"
+    nor of Python and the libraries that corral calls; None where there is none.
+
+    The error's cause does not count: what corral raises from it says all there is to say.
+    """
+    place = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = frame.f_code.co_filename
+        module = str(frame.f_globals.get("__name__", ""))
+        if not (f"{module}.".startswith(OWN) or file.startswith("<")):
+            place = f"{file}:{line}"
     return place
 
 
@@ -173,7 +173,11 @@ def in_options(message: str, names: Iterable[str]) -> str:
         option = "--" + name.replace("_", "-")
         message = re.sub(rf"\b{name}=(?=[,;.])", option, message)
         message = re.sub(rf"\b{name}=", f"{option} ", message)
-    return message
+    return re.sub(r"\['[\w-]+'(?:, '[\w-]+')*\]", _with_commas, message)
+
+
+def _with_commas(found: re.Match[str]) -> str:
+    return found[0][1:-1].replace("'", "")
 
 
 def show_table(table: Table) -> None:

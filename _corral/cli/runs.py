@@ -40,7 +40,7 @@ from corral.cli.output import (
     show_replay,
     show_table,
 )
-from corral.text import one_line
+from corral.text import one_line, pasted
 
 if TYPE_CHECKING:
     from corral.trainers.runs.run import Run
@@ -81,11 +81,18 @@ def train(
     horizon: Annotated[
         int | None,
         typer.Option(
+            parser=whole_number,
+            metavar="<int>",
             help="Env steps that are planned in all, where --steps is a first portion: what is "
-            "annealed ends there. Default: --steps."
+            "annealed ends there. Default: --steps.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything that is drawn.")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(
+            parser=whole_number, metavar="<int>", help="Seed of everything that is drawn."
+        ),
+    ] = 0,
     held_out: Annotated[
         str | None,
         typer.Option(
@@ -242,6 +249,7 @@ def _summarize(run: Run) -> None:
 
     progress, task = run.progress, run.config.env_config
     last = progress.iloc[-1]
+    wall_s = last["wall_s"]
     rows = ""
     if task.trace is not None:
         (low, high), (first, end) = task.env_kwargs["rows"], task.held_out["rows"]
@@ -249,8 +257,8 @@ def _summarize(run: Run) -> None:
         rows = f", trace {task.trace.name} rows {low}:{high} ({first}:{end} {held_out})"
     out.print(f"{run.config.trainer} on {task.env}{rows}, seed {run.config.seed}")
     out.print(
-        f"{last['env_steps']:,.0f} env steps in {last['wall_s']:.0f} s "
-        f"({last['env_steps'] / max(last['wall_s'], 1e-9):,.0f}/s)"
+        f"{last['env_steps']:,.0f} env steps in {wall_s:.{int(wall_s < 10)}f} s "
+        f"({last['env_steps'] / max(wall_s, 1e-9):,.0f}/s)"
     )
     columns = {"team return": "return_team"}
     agents = [f"return_{agent}" for agent in run.config.policies]
@@ -268,7 +276,7 @@ def _summarize(run: Run) -> None:
     if run.best_by is not None:
         out.print(f"@best is {Run(run.folder, run.config, 'best').source()}")
     out.print(f"Run: {run.folder}", soft_wrap=True)
-    out.print(f"Evaluate it: corral evaluate {run.folder}", soft_wrap=True)
+    out.print(f"Evaluate it: corral evaluate {pasted(run.folder)}", soft_wrap=True)
 
 
 # --- corral evaluate -----------------------------------------------------------------------------

@@ -40,6 +40,11 @@ def test_names_given_to_train(given: dict[str, Any], message: str) -> None:
         corral.train("dfaas_v0", **{"trainer": "sb3_ppo", **given})
 
 
+def test_unknown_arguments_of_environments_of_others() -> None:
+    with pytest.raises(TypeError, match=r"given as env_kwargs=\{'size': 6\}"):
+        corral.train("support.zoo_envs:RingEnv", trainer="mappo", size=6)
+
+
 @pytest.mark.parametrize(
     ("env", "trainer", "message"),
     [
