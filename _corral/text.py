@@ -17,9 +17,13 @@ HIDDEN = re.compile(
 )
 
 
+UNDECODED = re.compile("[\udc80-\udcff]+|(?:\\\\udc[89a-f][0-9a-f])+")
+"""Bytes of a name that Python did not decode, as in the locale C; the latter: as repr has them."""
+
+
 def visible(text: str) -> str:
     """Return ``text`` with control characters as escapes, such as \\x1b; newlines stay."""
-    return HIDDEN.sub(_escape, text)
+    return HIDDEN.sub(_escape, UNDECODED.sub(_decoded, text))
 
 
 def one_line(text: object) -> str:
@@ -46,6 +50,16 @@ def _shortened(line: str, longest: int) -> str:
         return line
     head, tail = 2 * longest // 3, longest // 3
     return f"{line[:head]} ... ({len(line) - head - tail:,} more) ... {line[-tail:]}"
+
+
+def _decoded(found: re.Match[str]) -> str:
+    text = found[0]
+    if text.startswith("\\"):
+        text = text.encode("ascii").decode("unicode_escape")
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8")
+    except UnicodeDecodeError:
+        return found[0]
 
 
 def _escape(found: re.Match[str]) -> str:

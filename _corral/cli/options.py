@@ -40,6 +40,7 @@ __all__ = [
     "settings_of",
     "train_options",
     "value_of",
+    "whole",
     "whole_number",
 ]
 
@@ -100,6 +101,11 @@ def whole_number(text: str | int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise typer.BadParameter(f"{text!r} is no whole number; write 100000, 100_000 or 1e5")
     return value
+
+
+def whole(help: str) -> Any:
+    """Return an option that takes what ``whole_number`` reads."""
+    return typer.Option(parser=whole_number, metavar="<int>", help=help)
 
 
 def _whole(value: Any) -> Any:

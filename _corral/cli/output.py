@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import traceback
+import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
@@ -85,11 +86,13 @@ def _substitute(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     signs = error.object[error.start : error.end]
-    backslashed = (sign.encode("ascii", "backslashreplace").decode("ascii") for sign in signs)
-    substitutes = (SUBSTITUTES.get(sign) for sign in signs)
-    return "".join(
-        one or other for one, other in zip(substitutes, backslashed, strict=True)
-    ), error.end
+    return "".join(SUBSTITUTES.get(sign) or _in_ascii(sign) for sign in signs), error.end
+
+
+def _in_ascii(sign: str) -> str:
+    """Return o for ö; the escape of a sign that is no letter with an accent."""
+    letter = unicodedata.normalize("NFKD", sign).encode("ascii", "ignore").decode("ascii")
+    return letter or sign.encode("ascii", "backslashreplace").decode("ascii")
 
 
 # --- Mistakes ------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from corral.cli.options import (
     row_range,
     settings_of,
     train_options,
-    whole_number,
+    whole,
 )
 from corral.cli.output import (
     RESULTS,
@@ -72,26 +72,18 @@ def train(
     ] = "mappo",
     steps: Annotated[
         int | None,
-        typer.Option(
-            parser=whole_number,
-            metavar="<int>",
-            help="Env steps over all environments together, in whole rollouts; default: 100000.",
-        ),
+        whole("Env steps over all environments together, in whole rollouts; default: 100000."),
     ] = None,
     horizon: Annotated[
         int | None,
-        typer.Option(
-            parser=whole_number,
-            metavar="<int>",
-            help="Env steps that are planned in all, where --steps is a first portion: what is "
-            "annealed ends there. Default: --steps.",
+        whole(
+            "Env steps that are planned in all, where --steps is a first portion: what is "
+            "annealed ends there. Default: --steps."
         ),
     ] = None,
     seed: Annotated[
         int,
-        typer.Option(
-            parser=whole_number, metavar="<int>", help="Seed of everything that is drawn."
-        ),
+        whole("Seed of everything that is drawn."),
     ] = 0,
     held_out: Annotated[
         str | None,
@@ -142,11 +134,7 @@ def train(
     ] = False,
     checkpoint_every: Annotated[
         int | None,
-        typer.Option(
-            parser=whole_number,
-            metavar="<int>",
-            help="Env steps between checkpoints; default: a tenth of --steps.",
-        ),
+        whole("Env steps between checkpoints; default: a tenth of --steps."),
     ] = None,
     keep: Annotated[
         str | None,
@@ -311,10 +299,10 @@ def evaluate(
     ] = None,
     window: Window = None,
     episodes: Annotated[
-        int, typer.Option(help="Number of episodes, in other environments than dfaas_v0.")
+        int, whole("Number of episodes, in other environments than dfaas_v0.")
     ] = 100,
     optimum_windows: OptimumWindows = 8,
-    seed: Annotated[int, typer.Option(help="Seed of random play and sampled actions.")] = 0,
+    seed: Annotated[int, whole("Seed of random play and sampled actions.")] = 0,
     workers: Annotated[
         int,
         typer.Option(help="Processes that step a third-party environment; 0: this one."),

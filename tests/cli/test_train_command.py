@@ -164,6 +164,12 @@ def test_mistakes_end_in_one_message(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_run_needs_a_folder_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    printed = within("train", "rps_v0", "--steps", "64", "--out", tmp_path / "file", code=2)
+    assert printed == f"corral: {tmp_path / 'file'} is a file; give a new folder\n"
+
+
 def test_settings_given_on_resuming_are_refused(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", updates=1)
     for word in ("--seed", "--trainer", "--policies", "--policies-to-train", "--held-out", "--out"):

@@ -61,6 +61,15 @@ def test_names_of_environments_and_trainers(env: str, trainer: str, message: str
         corral.train(env, trainer=trainer)
 
 
+def test_a_near_name_stands_alone_where_many_are_known() -> None:
+    many = [f"game_{number}" for number in range(38)] + ["tictactoe"]
+    assert str(UnknownNameError.of("game", "tictacto", many)) == (
+        "no game named 'tictacto'; did you mean 'tictactoe'? There are 39."
+    )
+    assert "Known: game_0, " in str(UnknownNameError.of("game", "xyz", many))
+    assert "Known: a" in str(UnknownNameError.of("game", "a1", ["a1b", "a"]))
+
+
 # --- The table -----------------------------------------------------------------------------------
 
 

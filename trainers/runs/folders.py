@@ -130,7 +130,9 @@ def _require_unused(folder: Path) -> None:
     """Raise RunError where something is in ``folder`` that no start left there."""
     if (folder / CONFIG).exists():
         raise RunError(f"{folder} holds a run; resume it, or give another folder")
-    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {"a file"}
+    if not folder.is_dir():
+        raise RunError(f"{folder} is a file; give a new folder")
+    names = {path.name for path in folder.iterdir()}
     begun = LOCK in names
     names = {name for name in names - {LOCK} if not (begun and UNFINISHED.fullmatch(name))}
     if names:
