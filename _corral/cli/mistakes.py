@@ -207,6 +207,6 @@ def unknown_option(name: str, known: Iterable[str], see: str) -> str:
     """Return what to say of an option that is not among the ``known``."""
     known = list(known)
     said = answer(SHORT.get(name, name), known, option_of)
-    if said == "." and "--arg" in known:
+    if said == "." and "--arg" in known and name.startswith("--"):
         said = ". An argument of the environment is given as --arg name=value."
     return f"no option named {name!r}{said} {see}"

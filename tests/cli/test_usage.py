@@ -135,6 +135,7 @@ def test_names_in_other_spellings(words: list[str], message: str) -> None:
         ("train CartPole-v1", "is an environment of Gymnasium, for a single agent"),
         ("train my_env:tag --size 7", "An argument of the environment is given as --arg size="),
         ("train my_env:tag --max-cycles 7", "environment is given as --arg max_cycles="),
+        ("evaluate x -n 500", "no option named '-n'. See corral evaluate --help"),
         ("evaluate x --load-best", "named with the run: RUN@best."),
         ("evaluate x --load-checkpoint 2048", "named with the run, such as RUN@2048."),
         ("watch rps_v0 --load-best", "named with the run: RUN@best."),
