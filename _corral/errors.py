@@ -59,6 +59,10 @@ __all__ = [
 ]
 
 
+MANY = 12
+"""Names that a message lists beside the nearest one."""
+
+
 class CorralError(Exception):
     """Root of every error that corral raises on purpose; giant values in it are cut."""
 
@@ -138,11 +142,15 @@ class UnknownNameError(CorralError, ValueError):
 
     @classmethod
     def of(cls, kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
-        """An error for the unknown ``name`` of a ``kind``, with the nearest of ``known``."""
+        """An error for the unknown ``name`` of a ``kind``, with the nearest of ``known``.
+
+        Where there is a nearest one, a long list of all the others is left out.
+        """
         names = sorted(known)
-        return cls(
-            f"no {kind} named {shortened(name, 200)!r}{hint(name, names)} Known: {', '.join(names)}"
-        )
+        near = hint(name, names)
+        rest = f"There are {len(names)}." if near != "." and len(names) > MANY else ""
+        rest = rest or f"Known: {', '.join(names)}"
+        return cls(f"no {kind} named {shortened(name, 200)!r}{near} {rest}")
 
 
 class UnsupportedSpaceError(CorralError, TypeError):

@@ -11,7 +11,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["answer", "hint", "listed", "meant", "spelled_otherwise"]
+__all__ = ["answer", "hint", "listed", "meant", "of_gymnasium", "spelled_otherwise"]
 
 SPELLINGS: Mapping[str, str] = {
     # arguments of train and options of commands
@@ -25,7 +25,7 @@ SPELLINGS: Mapping[str, str] = {
     "seed": "random_seed rng_seed rng seeds",
     "out": "log_folder log_dir logdir output output_dir outdir out_dir save_dir save_path save "
     "run_dir results_dir local_dir storage_path folder model_dir save_folder experiment_dir dir "
-    "file filename video gif record",
+    "file filename video gif record record_video_folder exp_name experiment_name run_name",
     "checkpoint_every": "save_freq save_interval checkpoint_freq checkpoint_frequency "
     "checkpoint_interval save_every",
     "keep": "keep_checkpoints keep_checkpoints_num num_to_keep save_total_limit",
@@ -136,6 +136,13 @@ NOTES: Mapping[str, str] = {
     "vf_coef": "The value loss of mappo and ippo needs no weight: actor and critic share no "
     "weights, and Adam does not depend on the size of a loss.",
     "rms_prop": "The optimizer is Adam.",
+    "hyperparams": "Settings are options of their own, such as {gamma} 0.9.",
+    "optimize": "There is no search for settings: each is given, such as {gamma} 0.9.",
+    "norm_adv": "Advantages are always normalized.",
+    "resume": "It takes the folder of a run: {resume} RUN.",
+    "load_best": "A checkpoint is named with the run: RUN@best.",
+    "load_checkpoint": "A checkpoint is named with the run, such as RUN@2048.",
+    "no_render": "corral watch RUN {ansi} prints an episode as text, {out} FILE.gif makes a clip.",
 }
 """What answers a name that has no counterpart, or one that works in another way."""
 
@@ -154,6 +161,13 @@ NOTED: Mapping[str, str] = {
     "verbose": "progress_bar verbosity log_level debug quiet progress",
     "n_minibatches": SPELLINGS["n_minibatches"],
     "vf_coef": SPELLINGS["vf_coef"],
+    "hyperparams": "hyperparameters hyper_params hparams params conf_file config_file yaml_file",
+    "optimize": "optimize_hyperparameters tune n_trials n_startup_trials sampler pruner study_name",
+    "norm_adv": "normalize_advantage normalize_advantages advantage_normalization",
+    "resume": "trained_agent load_model model_path",
+    "load_best": "load_best_model best best_model",
+    "load_checkpoint": "checkpoint load_last_checkpoint checkpoint_path",
+    "no_render": "headless",
     "rms_prop": "optimizer optimizer_class optim adam_eps weight_decay opti_eps",
 }
 
@@ -208,6 +222,19 @@ def _nearest(name: str, names: list[str]) -> list[str]:
     others = {other: each for each in names for other in OTHERS.get(_letters(each), ())}
     other = difflib.get_close_matches(_letters(name), others, n=1, cutoff=max(0.85, ratio))
     return [others[other[0]]] if other else [lower[each] for each in near]
+
+
+def of_gymnasium(name: str) -> str | None:
+    """Return what to say of an environment for one agent; None: Gymnasium has none of that name."""
+    import gymnasium
+
+    if name not in gymnasium.registry or name.startswith("corral/"):
+        return None
+    return (
+        f"{name} is an environment of Gymnasium, for a single agent: libraries for those, such as "
+        "Stable-Baselines3, train in it. Several agents play in the environments of corral envs, "
+        "in an id of PettingZoo such as classic/connect_four-v3, and in module:function."
+    )
 
 
 def _noted(name: str) -> str | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 
-__all__ = ["one_line", "shortened", "visible"]
+__all__ = ["one_line", "pasted", "shortened", "visible"]
 
 LONGEST = 1_000
 """Characters of a line of a message; longer ones lose their middle: hints stand at the end."""
@@ -16,15 +17,25 @@ HIDDEN = re.compile(
 )
 
 
+UNDECODED = re.compile("[\udc80-\udcff]+|(?:\\\\udc[89a-f][0-9a-f])+")
+"""Bytes of a name that Python did not decode, as in the locale C; the latter: as repr has them."""
+
+
 def visible(text: str) -> str:
     """Return ``text`` with control characters as escapes, such as \\x1b; newlines stay."""
-    return HIDDEN.sub(_escape, text)
+    return HIDDEN.sub(_escape, UNDECODED.sub(_decoded, text))
 
 
 def one_line(text: object) -> str:
     """Return a name as ``visible`` does, on one line and of bounded length."""
     plain = visible(str(text).replace("\n", "\\n").replace("\t", "\\t"))
     return shortened(plain, 200)
+
+
+def pasted(path: object) -> str:
+    """Return a path or name as a shell takes it for one word that is no option."""
+    text = str(path)
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)
 
 
 def shortened(text: str, longest: int = LONGEST) -> str:
@@ -39,6 +50,16 @@ def _shortened(line: str, longest: int) -> str:
         return line
     head, tail = 2 * longest // 3, longest // 3
     return f"{line[:head]} ... ({len(line) - head - tail:,} more) ... {line[-tail:]}"
+
+
+def _decoded(found: re.Match[str]) -> str:
+    text = found[0]
+    if text.startswith("\\"):
+        text = text.encode("ascii").decode("unicode_escape")
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8")
+    except UnicodeDecodeError:
+        return found[0]
 
 
 def _escape(found: re.Match[str]) -> str:

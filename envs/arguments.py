@@ -47,7 +47,7 @@ def optional_int(name: str, value: Any, least: int = 0) -> int | None:
 
 def nonnegative_float(name: str, value: Any) -> float:
     """Return ``value`` as a float. Raises ValueError where it is not finite, or below 0."""
-    number = float(value) if isinstance(value, Real) else math.nan
+    number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
     if not (math.isfinite(number) and number >= 0):
         raise ValueError(f"{name}={value!r}: give a finite number, 0 or more")
     return number

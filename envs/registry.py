@@ -326,7 +326,9 @@ class NamedEnv:
         def make_registered(**kwargs: Any) -> Any:
             try:
                 return pettingzoo.make(api, self.text, **kwargs)
-            except ImportError as error:
+            except Exception as error:  # PettingZoo 1.27 raises an error of its own
+                if not (isinstance(error, ImportError) or type(error).__name__ == "FailedToImport"):
+                    raise
                 family = self.text.partition("/")[0]
                 raise MissingExtraError(
                     f"{self.text}: {error.__cause__ or error}; try pip install "

@@ -209,6 +209,9 @@ def require_known(
         message = unknown_setting(name, trainer.name, [*own, *of_train])
         if name == "policy":
             message += " A network's layers are net_arch; no class of policies is named."
+        if not arguments:
+            given = f"{{{name!r}: {shortened(repr(value), 80)}}}"
+            message += f" An argument of the environment is given as env_kwargs={given}."
         raise TypeError(f"{message} Known: {', '.join(own)}")
     for name in env_kwargs if arguments else ():
         if name not in arguments and name in {*own, *of_train}:
@@ -261,7 +264,7 @@ def check_settings(settings: Any) -> None:
 
 
 def _within(value: Any, words: Mapping[str, Any]) -> bool:
-    if not isinstance(value, Real) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         return False
     least, above, most, below = (words[name] for name in ("least", "above", "most", "below"))
     return not (

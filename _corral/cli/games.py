@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from corral.cli.mistakes import expect
-from corral.cli.options import ANY_OPTION, read_options
-from corral.cli.output import check_new, in_options, out, reported
+from corral.cli.options import ANY_OPTION, import_from_here, named_as_options, read_options, whole
+from corral.cli.output import check_new, out, reported
 from corral.text import one_line
 
 if TYPE_CHECKING:
     from corral.trainers.evaluation.watch import Watched
+    from corral.trainers.runs.run import Run
 
 __all__ = ["add_to"]
 
@@ -48,11 +49,9 @@ def watch(
         ),
     ] = None,
     ansi: Annotated[bool, typer.Option("--ansi", help="Print each step as text.")] = False,
-    seed: Annotated[
-        int, typer.Option(help="Seed of the episode, and of actions that are drawn.")
-    ] = 0,
+    seed: Annotated[int, whole("Seed of the episode, and of actions that are drawn.")] = 0,
     steps: Annotated[
-        int | None, typer.Option(help="Stop after this many steps; default: when the episode ends.")
+        int | None, whole("Stop after this many steps; default: when the episode ends.")
     ] = None,
     fps: Annotated[
         float | None, typer.Option(help="Pictures per second; default: the environment's.")
@@ -62,6 +61,10 @@ def watch(
     ] = False,
     pixels: Annotated[int, typer.Option(help="Width of a clip, in pixels.")] = 480,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the clip.")] = False,
+    env: Annotated[
+        str | None,
+        typer.Option(help="For a run in an environment of others: what was trained in, by name."),
+    ] = None,
 ) -> None:
     """Watch an episode, in a window or as a clip.
 
@@ -69,16 +72,21 @@ def watch(
     are options too: --height 6 --walls mask. See corral envs NAME.
     """
     from corral.trainers.evaluation.watch import watch as show
+    from corral.trainers.runs.run import is_run, load_run
 
     expect("watch", game)
     if out_path is not None:
         if ansi:
             raise ValueError("give --out or --ansi, not both")
         check_new(out_path, overwrite=overwrite)
-    env_kwargs = _env_kwargs(context, game)
-    try:
+    if env is not None and not is_run(game):
+        raise ValueError(f"--env is for runs, and {game} is none; leave it out")
+    import_from_here()
+    shown_game = load_run(game, env) if is_run(game) else game
+    env_kwargs = _env_kwargs(context, shown_game)
+    with named_as_options(context, env_kwargs):
         shown = show(
-            game,
+            shown_game,
             policies=policies,
             out=out_path,
             text=functools.partial(_print_text, fps) if ansi else None,
@@ -89,8 +97,6 @@ def watch(
             pixels=pixels,
             **env_kwargs,
         )
-    except ValueError as error:
-        raise ValueError(in_options(str(error), env_kwargs)) from error
     _tell(shown)
 
 
@@ -119,14 +125,13 @@ def _tell(shown: Watched) -> None:
         out.print(f"Clip: {shown.path} ({shown.frames} frames, {size:,.0f} kB)", soft_wrap=True)
 
 
-def _env_kwargs(context: typer.Context, game: str) -> dict[str, Any]:
+def _env_kwargs(context: typer.Context, game: str | Run) -> dict[str, Any]:
     """Return arguments of the environment, from --name value pairs."""
-    from corral.envs.registry import REGISTERED, rules_class
-    from corral.trainers.runs.run import is_run, load_run
+    from corral.envs.registry import registered_name, rules_class
 
+    name = game if isinstance(game, str) else game.config.env_config.env
     if not context.args:
         return {}
-    name = game
-    if game not in REGISTERED and is_run(game):
-        name = load_run(game).config.env_config.env
-    return read_options(context, inspect.signature(rules_class(name)).parameters)[0]
+    theirs = not isinstance(game, str) and registered_name(name) is None
+    known = {} if theirs else inspect.signature(rules_class(name)).parameters
+    return read_options(context, known)[0]

@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from corral.hints import answer, hint
+from corral.errors import UnknownNameError
+from corral.hints import answer, hint, meant, of_gymnasium
+from corral.text import pasted
 
-__all__ = ["expect", "kind_of", "option_of", "unknown_command", "unknown_option", "usage"]
+__all__ = ["SHORT", "expect", "kind_of", "option_of", "unknown_command", "unknown_option", "usage"]
 
 EXAMPLES = {
     "train": "corral train dfaas_v0",
@@ -64,6 +66,36 @@ USE = {
 }
 
 
+SHORT = {
+    "-n": "--n-timesteps",
+    "-i": "--trained-agent",
+    "-f": "--log-folder",
+    "-P": "--progress-bar",
+    "-V": "--version",
+    "-v": "--version",
+    "-tb": "--tensorboard-log",
+    "-conf": "--conf-file",
+    "-params": "--hyperparams",
+    "-optimize": "--optimize",
+}
+"""Short option of RL Zoo and others -> the long one."""
+
+ELSEWHERE = {
+    "enjoy": "corral watch RUN shows a run, corral evaluate RUN scores it",
+    "record_video": "corral watch RUN --out clip.gif makes a clip",
+    "plot": "a run's folder holds progress.csv, and TensorBoard's files where it is installed",
+    "export": "in Python, run.export(folder) writes the policies of a run",
+    "tune": "there is no search for settings; corral train takes each as an option",
+}
+"""What commands of other libraries do -> what does it here."""
+
+ELSEWHERE |= dict.fromkeys(["optimize", "optimise", "hyperopt", "sweep"], ELSEWHERE["tune"])
+ELSEWHERE |= dict.fromkeys(["record", "video"], ELSEWHERE["record_video"])
+ELSEWHERE |= dict.fromkeys(
+    ["plots", "plot_train", "plot_training", "all_plots", "plot_from_file"], ELSEWHERE["plot"]
+)
+
+
 def option_of(name: str) -> str:
     """Return a setting or argument as an option: --num-envs for num_envs."""
     return "--" + name.replace("_", "-")
@@ -104,12 +136,14 @@ def expect(command: str, given: str | None) -> None:
         listed = {"environment": " (corral envs lists them)"}.get(kind, "")
         raise ValueError(f"name {taken}, as in: {EXAMPLES[command]}{listed}")
     found = kind_of(given)
+    if kind == "environment" and (said := of_gymnasium(given)):
+        raise UnknownNameError(said)
     if found is None or found == kind or (command == "watch" and found == "run"):
         return
     if kind == "run" and Path(given).is_dir():
         return
     words = {"run": "the folder of a run", "environment": "an environment"}
-    instead = TYPE.get((command, found), USE[found]).format(given)
+    instead = TYPE.get((command, found), USE[found]).format(pasted(given))
     raise ValueError(f"{given} is {words.get(found, f'a {found}')}, not {taken}: {instead}")
 
 
@@ -124,7 +158,9 @@ def unknown_command(path: str, words: list[str], commands: Iterable[str]) -> str
         if words[1:2] and words[1] in commands:
             return f"the command comes first: corral {words[1]} {name}"
         use = {"environment": "corral train {0}, corral watch {0} or corral envs {0}"}
-        return f"{name} is no command; {use.get(kind, USE[kind]).format(name)}"
+        return f"{name} is no command; {use.get(kind, USE[kind]).format(pasted(name))}"
+    if said := ELSEWHERE.get(name.lower().replace("-", "_")):
+        return f"no command named {name!r}: {said}"
     return f"no command named {name!r}{hint(name, commands)} Known: {', '.join(commands)}"
 
 
@@ -138,12 +174,16 @@ def usage(error: Any, words: list[str]) -> str:
     if type(error).__name__ == "NoSuchOption":
         known = [option for one in context.command.params for option in one.opts]
         if hasattr(context.command, "commands"):
+            if near := meant(SHORT.get(error.option_name, error.option_name), [*known, "--help"]):
+                return f"no option named {error.option_name!r}; did you mean {near[0]!r}?"
             return (
                 f"no option named {error.option_name!r} before a command: options come after it, "
                 f"as in: {EXAMPLES['train']} --steps 1000"
             )
         return unknown_option(error.option_name, known, f"See {context.command_path} --help")
     message = str(error.format_message()).rstrip(".")
+    if "no whole number;" in message:
+        return f"{error.param.opts[0]}: {message.partition(': ')[2]}"
     if (value := _value_of(error, words)) is not None:
         kind = "a whole number" if "integer" in message else "a number"
         return f"{error.param.opts[0]} {value}: give {kind}; see {context.command_path} --help"
@@ -166,7 +206,7 @@ def _value_of(error: Any, words: list[str]) -> str | None:
 def unknown_option(name: str, known: Iterable[str], see: str) -> str:
     """Return what to say of an option that is not among the ``known``."""
     known = list(known)
-    said = answer(name, known, option_of)
-    if said == "." and "--arg" in known:
+    said = answer(SHORT.get(name, name), known, option_of)
+    if said == "." and "--arg" in known and name.startswith("--"):
         said = ". An argument of the environment is given as --arg name=value."
     return f"no option named {name!r}{said} {see}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import json
 import os
 import re
@@ -14,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from corral.cli.mistakes import kind_of, option_of, unknown_option
+from corral.cli.mistakes import SHORT, kind_of, option_of, unknown_option
 from corral.cli.output import in_options
 from corral.errors import CorralError, UnknownNameError
 
@@ -39,6 +40,7 @@ __all__ = [
     "settings_of",
     "train_options",
     "value_of",
+    "whole",
     "whole_number",
 ]
 
@@ -99,6 +101,11 @@ def whole_number(text: str | int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise typer.BadParameter(f"{text!r} is no whole number; write 100000, 100_000 or 1e5")
     return value
+
+
+def whole(help: str) -> Any:
+    """Return an option that takes what ``whole_number`` reads."""
+    return typer.Option(parser=whole_number, metavar="<int>", help=help)
 
 
 def _whole(value: Any) -> Any:
@@ -180,8 +187,10 @@ def train_options(context: typer.Context, env: str, trainer: str) -> dict[str, A
     def unknown(name: str, known: list[str]) -> str:
         if is_third_party(env) and name in _parameters(env):
             return f"{option_of(name)} is an argument of {env}: give --arg {name}=VALUE"
-        known = known if is_third_party(env) else [each for each in known if each != "arg"]
         see = f"All options: corral train {env} --trainer {trainer} --help"
+        if is_third_party(env):
+            see = f"An argument of the environment is given as --arg {name}=VALUE. {see}"
+        known = known if is_third_party(env) else [each for each in known if each != "arg"]
         return f"{unknown_setting(name, trainer, known, option_of)} {see}"
 
     env_kwargs, settings = read_options(
@@ -222,50 +231,82 @@ def read_options(
     types = {name: str(parameter.annotation) for name, parameter in arguments.items()} | kinds
     env_kwargs: dict[str, Any] = {}
     chosen: dict[str, Any] = {}
-    for name, text in _named_options(context.args):
-        key = name.replace("-", "_")
-        if text == "true" and key.startswith("no_") and key[3:] in types:
+    typed = context.meta.setdefault("corral.typed", {})
+    options = [each for one in context.command.get_params(context) for each in one.opts]
+    own = [each[2:] for each in options if each.startswith("--")]
+    known = [*own, *(each for each in types if each not in unlisted)]
+    see = f"See {context.command_path} --help"
+    for name, given in _named_options(context.args, types, map(option_of, known), see):
+        key, text = name.replace("-", "_"), given
+        if given is None and key.startswith("no_") and key[3:] in types:
             key, text = key[3:], "false"
         if key not in types:
-            own = [each[2:] for one in context.command.params for each in one.opts if "--" in each]
-            known = [*own, *(each for each in types if each not in unlisted)]
-            see = f"See {context.command_path} --help"
             if unknown is not None:
                 raise UnknownNameError(unknown(key, known))
             raise UnknownNameError(unknown_option(f"--{name}", map(option_of, known), see))
-        value = text if key == "trace" else value_of(text)
-        if types[key].partition(" | ")[0] == "int":
+        kind = types[key].partition(" | ")[0]
+        if kind != "bool" and given is None:
+            raise ValueError(f"{option_of(name)}: give a value after it")
+        value = (text or "") if key == "trace" else value_of("true" if text is None else text)
+        if kind == "int":
             value = _whole(value)
+        if isinstance(value, str) and (remedy := _remedy(key, kind, value)):
+            raise ValueError(f"{option_of(name)} {text}: {remedy}")
+        typed[key] = (value, given)
         if key in kinds:
-            wrap = kinds[key].startswith("tuple") and not isinstance(value, tuple | None)
-            chosen[key] = (value,) if wrap else value
+            if kind.startswith("tuple") and not isinstance(value, tuple | None):
+                value = tuple(value) if isinstance(value, list) else (value,)
+            chosen[key] = value
         else:
             env_kwargs[key] = value
     return env_kwargs, chosen
 
 
+def _remedy(key: str, kind: str, text: str) -> str | None:
+    """Return what to give instead of a text, where numbers are taken; None: its check says it."""
+    if kind.startswith("tuple["):
+        return "give whole numbers with commas, such as 64,64"
+    if kind == "float" and (number := text.removeprefix("lin_")) != text:
+        falls = "; --anneal lowers it linearly to 0" if key == "learning_rate" else ""
+        return f"give a number, such as {number}{falls}"
+    return None
+
+
 @contextlib.contextmanager
-def named_as_options(env: str, trainer: str) -> Iterator[None]:
-    """Spell settings and arguments as options in a ValueError: queue=-1 as --queue -1."""
+def named_as_options(context: typer.Context, names: Iterable[str]) -> Iterator[None]:
+    """Spell ``names`` and values as they were typed in a ValueError: queue=-1 as --queue -1."""
     try:
         yield
     except ValueError as error:
-        names = [*arguments_known(env), *(field.name for field in settings_of(trainer))]
-        raise ValueError(in_options(str(error), names)) from error
+        message = str(error)
+        for name, (value, text) in context.meta.get("corral.typed", {}).items():
+            if text is not None and not isinstance(value, str):
+                message = message.replace(f"{name}={value!r}:", f"{name}={text}:")
+        spelled = ValueError(in_options(message, names))
+        raise spelled.with_traceback(error.__traceback__) from error  # whose code it is, stays
 
 
-def _named_options(words: list[str]) -> list[tuple[str, str]]:
-    """(name, text) of "--name text", "--name=text" and "--name" alone, which is "true"."""
-    pairs: list[tuple[str, str]] = []
+def _named_options(
+    words: list[str], types: Mapping[str, str], known: Iterable[str], see: str
+) -> list[tuple[str, str | None]]:
+    """(name, text) of "--name text", "--name=text" and "--name" alone, whose text is None."""
+    pairs: list[tuple[str, str | None]] = []
     rest = list(words)
     while rest:
         word = rest.pop(0)
         if not word.startswith("--"):
+            if word in SHORT:
+                raise UnknownNameError(unknown_option(word, known, see))
+            name, text = pairs[-1] if pairs else ("", None)
+            if text and word.isdigit() and "tuple" in types.get(name.replace("-", "_"), ""):
+                more = itertools.takewhile(str.isdigit, rest)
+                raise ValueError(f"--{name} {text} {word}: give {','.join([text, word, *more])}")
             raise ValueError(_alone(word))
-        name, equals, text = word.removeprefix("--").partition("=")
+        name, equals, after = word.removeprefix("--").partition("=")
+        text = after
         if not equals:
             is_value = bool(rest) and not re.match(r"--[a-z]", rest[0])
-            text = rest.pop(0) if is_value else "true"
+            text = rest.pop(0) if is_value else None
         pairs.append((name, text))
     return pairs
 
@@ -278,7 +319,9 @@ def _alone(word: str) -> str:
     if word.startswith("-") and len(word) > 2:
         return f"{word}: options have two dashes; give -{word}"
     kinds = {"trainer": "--trainer", "trace": "--trace", "run": "--resume"}
-    if (option := kinds.get(kind_of(word) or "")) is not None:
+    if (kind := kind_of(word)) == "environment":
+        return f"{word!r} stands alone; give one environment at a time"
+    if (option := kinds.get(kind or "")) is not None:
         return f"{word!r} stands alone; give {option} {word}"
     return f"{word!r} stands alone; options are --name value"
 

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import traceback
+import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
@@ -85,11 +86,13 @@ def _substitute(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     signs = error.object[error.start : error.end]
-    backslashed = (sign.encode("ascii", "backslashreplace").decode("ascii") for sign in signs)
-    substitutes = (SUBSTITUTES.get(sign) for sign in signs)
-    return "".join(
-        one or other for one, other in zip(substitutes, backslashed, strict=True)
-    ), error.end
+    return "".join(SUBSTITUTES.get(sign) or _in_ascii(sign) for sign in signs), error.end
+
+
+def _in_ascii(sign: str) -> str:
+    """Return o for ö; the escape of a sign that is no letter with an accent."""
+    letter = unicodedata.normalize("NFKD", sign).encode("ascii", "ignore").decode("ascii")
+    return letter or sign.encode("ascii", "backslashreplace").decode("ascii")
 
 
 # --- Mistakes ------------------------------------------------------------------------------------
@@ -145,16 +148,16 @@ def _complain(text: str) -> None:
 
 def foreign_place(error: BaseException) -> str | None:
     """Return file and line of the innermost code in an error's traceback that is neither corral's
-    nor of Python and the libraries that corral calls; None where there is none."""
-    chain, place = [error], None
-    while (cause := chain[-1].__cause__) is not None and cause not in chain:
-        chain.append(cause)
-    for each in chain:
-        for frame, line in traceback.walk_tb(each.__traceback__):
-            file = frame.f_code.co_filename
-            module = str(frame.f_globals.get("__name__", ""))
-            if not (f"{module}.".startswith(OWN) or file.startswith("<")):
-                place = f"{file}:{line}"
+    nor of Python and the libraries that corral calls; None where there is none.
+
+    The error's cause does not count: what corral raises from it says all there is to say.
+    """
+    place = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = frame.f_code.co_filename
+        module = str(frame.f_globals.get("__name__", ""))
+        if not (f"{module}.".startswith(OWN) or file.startswith("<")):
+            place = f"{file}:{line}"
     return place
 
 
@@ -173,7 +176,11 @@ def in_options(message: str, names: Iterable[str]) -> str:
         option = "--" + name.replace("_", "-")
         message = re.sub(rf"\b{name}=(?=[,;.])", option, message)
         message = re.sub(rf"\b{name}=", f"{option} ", message)
-    return message
+    return re.sub(r"\['[\w-]+'(?:, '[\w-]+')*\]", _with_commas, message)
+
+
+def _with_commas(found: re.Match[str]) -> str:
+    return found[0][1:-1].replace("'", "")
 
 
 def show_table(table: Table) -> None:

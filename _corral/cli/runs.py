@@ -16,6 +16,7 @@ from corral.cli.options import (
     ANY_OPTION,
     OptimumWindows,
     Window,
+    arguments_known,
     arguments_of,
     held_out_of,
     import_from_here,
@@ -26,8 +27,9 @@ from corral.cli.options import (
     opponents_of,
     policies_of,
     row_range,
+    settings_of,
     train_options,
-    whole_number,
+    whole,
 )
 from corral.cli.output import (
     RESULTS,
@@ -38,7 +40,7 @@ from corral.cli.output import (
     show_replay,
     show_table,
 )
-from corral.text import one_line
+from corral.text import one_line, pasted
 
 if TYPE_CHECKING:
     from corral.trainers.runs.run import Run
@@ -70,20 +72,19 @@ def train(
     ] = "mappo",
     steps: Annotated[
         int | None,
-        typer.Option(
-            parser=whole_number,
-            metavar="<int>",
-            help="Env steps over all environments together, in whole rollouts; default: 100000.",
-        ),
+        whole("Env steps over all environments together, in whole rollouts; default: 100000."),
     ] = None,
     horizon: Annotated[
         int | None,
-        typer.Option(
-            help="Env steps that are planned in all, where --steps is a first portion: what is "
+        whole(
+            "Env steps that are planned in all, where --steps is a first portion: what is "
             "annealed ends there. Default: --steps."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything that is drawn.")] = 0,
+    seed: Annotated[
+        int,
+        whole("Seed of everything that is drawn."),
+    ] = 0,
     held_out: Annotated[
         str | None,
         typer.Option(
@@ -133,11 +134,7 @@ def train(
     ] = False,
     checkpoint_every: Annotated[
         int | None,
-        typer.Option(
-            parser=whole_number,
-            metavar="<int>",
-            help="Env steps between checkpoints; default: a tenth of --steps.",
-        ),
+        whole("Env steps between checkpoints; default: a tenth of --steps."),
     ] = None,
     keep: Annotated[
         str | None,
@@ -185,7 +182,8 @@ def train(
         if stretch:
             raise ValueError("--stretch is for --resume")
         assert env is not None  # else ``expect`` has said so
-        with named_as_options(env, trainer):
+        known = [*arguments_known(env), *(field.name for field in settings_of(trainer))]
+        with named_as_options(context, known):
             begin = functools.partial(
                 training.train,
                 trainer=trainer,
@@ -239,6 +237,7 @@ def _summarize(run: Run) -> None:
 
     progress, task = run.progress, run.config.env_config
     last = progress.iloc[-1]
+    wall_s = last["wall_s"]
     rows = ""
     if task.trace is not None:
         (low, high), (first, end) = task.env_kwargs["rows"], task.held_out["rows"]
@@ -246,8 +245,8 @@ def _summarize(run: Run) -> None:
         rows = f", trace {task.trace.name} rows {low}:{high} ({first}:{end} {held_out})"
     out.print(f"{run.config.trainer} on {task.env}{rows}, seed {run.config.seed}")
     out.print(
-        f"{last['env_steps']:,.0f} env steps in {last['wall_s']:.0f} s "
-        f"({last['env_steps'] / max(last['wall_s'], 1e-9):,.0f}/s)"
+        f"{last['env_steps']:,.0f} env steps in {wall_s:.{int(wall_s < 10)}f} s "
+        f"({last['env_steps'] / max(wall_s, 1e-9):,.0f}/s)"
     )
     columns = {"team return": "return_team"}
     agents = [f"return_{agent}" for agent in run.config.policies]
@@ -265,7 +264,7 @@ def _summarize(run: Run) -> None:
     if run.best_by is not None:
         out.print(f"@best is {Run(run.folder, run.config, 'best').source()}")
     out.print(f"Run: {run.folder}", soft_wrap=True)
-    out.print(f"Evaluate it: corral evaluate {run.folder}", soft_wrap=True)
+    out.print(f"Evaluate it: corral evaluate {pasted(run.folder)}", soft_wrap=True)
 
 
 # --- corral evaluate -----------------------------------------------------------------------------
@@ -300,11 +299,10 @@ def evaluate(
     ] = None,
     window: Window = None,
     episodes: Annotated[
-        int | None,
-        typer.Option(help="Number of episodes, in other environments than dfaas_v0; default: 100."),
+        int | None, whole("Number of episodes, in other environments than dfaas_v0; default: 100.")
     ] = None,
     optimum_windows: OptimumWindows = 8,
-    seed: Annotated[int, typer.Option(help="Seed of random play and sampled actions.")] = 0,
+    seed: Annotated[int, whole("Seed of random play and sampled actions.")] = 0,
     workers: Annotated[
         int,
         typer.Option(help="Processes that step a third-party environment; 0: this one."),

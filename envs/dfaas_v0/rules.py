@@ -369,7 +369,7 @@ def _scale(name: str, value: float | None, numbers: Array | None) -> float:
     largest = max(1, int(numbers.max()))
     if value is None:
         return largest
-    if not (math.isfinite(value) and value >= 1):
+    if isinstance(value, bool) or not (math.isfinite(value) and value >= 1):
         raise ValueError(f"{name}={value!r}: give a finite number, 1 or more")
     if value < largest:
         what = f"{name.removesuffix('_scale')} of {largest}"

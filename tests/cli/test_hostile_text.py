@@ -17,7 +17,7 @@ from corral.cli import output
 from corral.data import load_trace
 from corral.errors import CorralError, TraceError, UnknownNameError
 from corral.extras import require
-from corral.text import HIDDEN, one_line, shortened, visible
+from corral.text import HIDDEN, one_line, pasted, shortened, visible
 from support.command import ENVIRONMENT, run, within
 
 NODES = ("[/]", "[fe80::1]:9100", "[red]rot[/red]", ":smile:", "<script>&amp;'x'")
@@ -41,6 +41,28 @@ def test_control_characters_become_visible() -> None:
     )
     assert one_line("two\nlines\t\x00") == "two\\nlines\\t\\x00"
     assert len(one_line("x" * 10**6)) < 300
+
+
+def test_bytes_that_were_not_decoded_are_readable() -> None:
+    name = os.fsencode("größe").decode("ascii", "surrogateescape")
+    assert visible(name) == "größe"
+    assert visible(repr(name)) == "'größe'"
+    assert visible("\udcff\udce2\udc80\udcae") == "\\udcff\\udce2\\udc80\\udcae"
+    assert visible("\udce2\udc80\udcae") == "\\u202e"
+
+
+@pytest.mark.parametrize(
+    ("name", "pasted_name"),
+    [
+        ("runs/a", "runs/a"),
+        ("a b", "'a b'"),
+        ("mk[best]", "'mk[best]'"),
+        ("-x", "./-x"),
+        ("- x@best", "'./- x@best'"),
+    ],
+)
+def test_printed_commands_can_be_pasted(name: str, pasted_name: str) -> None:
+    assert pasted(name) == pasted_name
 
 
 def test_long_lines_lose_their_middle() -> None:
@@ -97,6 +119,7 @@ def test_a_run_in_a_folder_named_like_markup(tmp_path: Path) -> None:
     small = ("--num-envs", "1", "--n-steps", "32", "--n-minibatches", "1", "--steps", "32")
     printed = within("train", "arena_v0", "--out", folder, "--max-cycles", "8", *small)
     assert "mk[best] \\x1b[31m" in printed
+    assert f"Evaluate it: corral evaluate '{tmp_path}/mk[best] " in printed
     assert "\x1b" not in printed
     for words in (
         ("evaluate", folder, "--episodes", "1"),
@@ -228,8 +251,8 @@ def test_terminals_that_know_ascii_alone(tmp_path: Path) -> None:
     assert "argument" in in_ascii("envs", "dfaas_v0")
     assert re.search(r"milan .*[.:=+*#@-]{20}", in_ascii("trace", "show", "edge3"))
     words = ("--policies", "overflow", "--rows", "0:30", "--out", tmp_path / "näher")
-    assert "n\\udcc3\\udca4her" in in_ascii("replay", "edge3", *words)
-    assert "h\\udcc3\\udca4" in in_ascii("envs", os.fsdecode("hä".encode()))
+    assert "naher" in in_ascii("replay", "edge3", *words)
+    assert "named 'ha'" in in_ascii("envs", os.fsdecode("hä".encode()))
 
 
 def test_train_and_evaluate_in_ascii(tmp_path: Path) -> None:

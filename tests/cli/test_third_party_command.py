@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pettingzoo
@@ -26,6 +27,11 @@ def test_a_run_remembers_what_it_was_trained_in(tmp_path: Path) -> None:
     assert f"--env {RING}" in " ".join(told.split())
     printed = within("evaluate", run, "--env", RING, "--episodes", "4")
     assert "mappo, greedy" in printed
+    # Its environment has no pictures; what has none of its options is refused.
+    told = within("watch", run, "--env", RING, "--ansi", code=2)
+    assert "ring_v0 has no text to show" in told
+    told = within("watch", run, "--env", RING, "--ansi", "--foo", "3", code=2)
+    assert "no option named '--foo'" in told
     resumed = within("train", RING, "--resume", run, "--steps", "128")
     assert "128 env steps" in resumed
 
@@ -49,6 +55,7 @@ def test_arguments_and_the_interface_are_remembered_too(tmp_path: Path) -> None:
     [
         (("train", "support.zoo_envs:RingEnv", "--arg", "sides=3"), "unexpected keyword argument"),
         (("train", "classic/no_such-v3"), "no environment of PettingZoo named"),
+        (("train", "support.zoo_envs:RingEnv", "--sides", "3"), "given as --arg sides="),
         (("train", "no_such_module:env"), "give module:function, or an id such as"),
         (("train", "arena_v0", "--arg", "width=3"), "give --name value for corral's own"),
         (("train", "arena_v0", "--api", "aec"), "give --name value for corral's own"),
@@ -57,5 +64,24 @@ def test_arguments_and_the_interface_are_remembered_too(tmp_path: Path) -> None:
 )
 def test_mistakes_are_named(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "run") if words[0] == "train" else ()
-    assert message in " ".join(within(*words, *out, code=2).split())
+    printed = within(*words, *out, code=2)
+    assert message in " ".join(printed.split())
+    assert "Traceback" not in printed
     assert not (tmp_path / "run").exists()
+
+
+def test_errors_of_corral_about_environments_of_others_are_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if not hasattr(pettingzoo, "register"):
+        pytest.skip("PettingZoo before 1.27 has no registry")
+    monkeypatch.setitem(sys.modules, "pymunk", None)
+    monkeypatch.delitem(sys.modules, "pettingzoo.butterfly.pistonball.pistonball", raising=False)
+    out = ("--out", tmp_path / "run")
+    for words, message in (
+        (("butterfly/pistonball-v6",), "pymunk"),
+        (("classic/tictactoe-v3", "--arg", "bogus=3"), "unexpected keyword argument 'bogus'"),
+    ):
+        printed = within("train", *words, *out, code=2)
+        assert message in printed
+        assert printed.count("\n") == 1

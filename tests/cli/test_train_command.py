@@ -134,7 +134,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["train", "dfaas_v0", "--gamma", "1.5"], "--gamma 1.5: give a number of 0 to 1"),
     (["train", "dfaas_v0", "--gamma", "high"], "--gamma 'high': give a finite number"),
     (["train", "dfaas_v0", "--num-envs", "2.5"], "--num-envs 2.5: give a whole number"),
-    (["train", "dfaas_v0", "--net-arch", "x"], "--net-arch 'x': give a whole number"),
+    (["train", "dfaas_v0", "--net-arch", "x"], "--net-arch x: give whole numbers with commas"),
     (["train", "dfaas_v0", "--anneal", "maybe"], "--anneal 'maybe': give True or False"),
     (["train", "dfaas_v0", "--queue", "-1"], "--queue -1: give a whole number"),
     (["train", "dfaas_v0", "--trace", "nowhere.csv"], "nowhere.csv"),
@@ -145,7 +145,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["train", "dfaas_v0", "--held-out", "much"], "--held-out much: give a share"),
     (["train", "dfaas_v0", "--policies", "both"], "--policies 'both': give 'shared'"),
     (["train", "dfaas_v0", "--policies", "node_0=a"], "the agents are"),
-    (["train", "dfaas_v0", "--policies-to-train", "node_0"], "give some of ['shared']"),
+    (["train", "dfaas_v0", "--policies-to-train", "node_0"], "give some of shared"),
     (["train", "--resume", "nowhere"], "nowhere is no run: it has no config.json"),
     (["train", "--resume", "nowhere", "--gamma", "0.9"], "leave out --gamma"),
     (["train", "dfaas_v0", "--resume", "nowhere"], "leave out dfaas_v0"),
@@ -162,6 +162,12 @@ def test_mistakes_end_in_one_message(
     assert message in printed
     assert printed.startswith("corral: ")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_needs_a_folder_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    printed = within("train", "rps_v0", "--steps", "64", "--out", tmp_path / "file", code=2)
+    assert printed == f"corral: {tmp_path / 'file'} is a file; give a new folder\n"
 
 
 def test_settings_given_on_resuming_are_refused(tmp_path: Path) -> None:

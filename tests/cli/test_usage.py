@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -113,6 +114,53 @@ def test_names_in_other_spellings(words: list[str], message: str) -> None:
     assert message in within(*words, code=2)
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("train rps_v0 -n 5000", "no option named '-n'; did you mean '--steps'?"),
+        ("train rps_v0 -f logs", "no option named '-f'; did you mean '--out'?"),
+        ("train rps_v0 -i best.zip", "did you mean '--resume'? It takes the folder of a run"),
+        ("train rps_v0 -P", "no option named '-P'. Progress is shown on stderr"),
+        ("train rps_v0 -conf x.yml", "Settings are options of their own, such as --gamma 0.9."),
+        ("train rps_v0 --hyperparams gamma:0.9", "Settings are options of their own, such as"),
+        ("train rps_v0 --exp-name x", "did you mean '--out'?"),
+        ("train rps_v0 --optimize", "There is no search for settings"),
+        ("train rps_v0 --norm-adv", "Advantages are always normalized."),
+        ("train rps_v0 tictactoe_v0", "give one environment at a time"),
+        ("train rps_v0 --net-arch 64 64", "--net-arch 64 64: give 64,64"),
+        ("train rps_v0 --net-arch dict(pi=[64])", "give whole numbers with commas, such as 64,64"),
+        ("train rps_v0 --learning-rate lin_0.001", "such as 0.001; --anneal lowers it linearly"),
+        ("train rps_v0 --policies-to-train foo", "--policies-to-train foo: give some of shared"),
+        ("train rps_v0 --help-all", "did you mean '--help'?"),
+        ("train CartPole-v1", "is an environment of Gymnasium, for a single agent"),
+        ("train my_env:tag --size 7", "An argument of the environment is given as --arg size="),
+        ("train my_env:tag --max-cycles 7", "environment is given as --arg max_cycles="),
+        ("evaluate x -n 500", "no option named '-n'. See corral evaluate --help"),
+        ("evaluate x --load-best", "named with the run: RUN@best."),
+        ("evaluate x --load-checkpoint 2048", "named with the run, such as RUN@2048."),
+        ("watch rps_v0 --load-best", "named with the run: RUN@best."),
+        ("watch rps_v0 --no-render", "--ansi prints an episode as text, --out FILE.gif makes a"),
+        ("watch rps_v0 --record-video", "--out FILE.gif makes a clip"),
+        ("enjoy", "corral watch RUN shows a run, corral evaluate RUN scores it"),
+        ("record_video", "corral watch RUN --out clip.gif"),
+        ("plot", "holds progress.csv"),
+        ("export", "run.export(folder)"),
+        ("tune", "no command named 'tune': there is no search"),
+        ("-V", "did you mean '--version'?"),
+        ("--help-all", "did you mean '--help'?"),
+    ],
+)
+def test_habits_of_other_libraries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, message: str
+) -> None:
+    pytest.importorskip("torch", reason="needs the extra sb3")
+    monkeypatch.chdir(tmp_path)
+    printed = within(*words.split(), code=2)
+    assert message in printed
+    assert printed.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_arguments_of_a_third_party_environment_are_given_by_arg() -> None:
     pytest.importorskip("torch", reason="needs the extra sb3")
     where = "support.zoo_envs:FaultyEnv"
@@ -173,16 +221,52 @@ def test_the_message_says_what_to_type(folder: Path, words: list[str], message: 
 @pytest.mark.parametrize("steps", ["1.28e2", "1_28", "128"])
 def test_steps_are_whole_numbers_in_any_spelling(tmp_path: Path, steps: str) -> None:
     pytest.importorskip("torch", reason="needs the extra sb3")
-    small = ("--num-envs", "1e0", "--n-steps", "6_4", "--max-cycles", "1e1", "--n-epochs", "1")
+    small = (
+        "--seed",
+        "1e3",
+        "--num-envs",
+        "1e0",
+        "--n-steps",
+        "6_4",
+        "--max-cycles",
+        "1e1",
+        "--n-epochs",
+        "1",
+    )
     printed = within("train", "arena_v0", "--steps", steps, "--out", tmp_path / "run", *small)
-    assert "128 env steps" in printed
+    assert re.search(r"128 env steps in \d\.\d s \(", printed)
+    assert "seed 1000" in printed
 
 
 @pytest.mark.parametrize("steps", ["1.5", "1e-2", "many", "true", "1,2", ""])
 def test_steps_that_are_no_whole_number(tmp_path: Path, steps: str) -> None:
     printed = within("train", "arena_v0", "--steps", steps, "--out", tmp_path / "run", code=2)
     assert f"{steps!r} is no whole number; write 100000, 100_000 or 1e5" in printed
+    assert "Type for example" not in printed
     assert "give a whole number" in within("replay", "edge3", "--window", "x", code=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train", "rps_v0", "--gamma"], "--gamma: give a value after it"),
+        (["train", "rps_v0", "--learning-rate", "--out", "x"], "--learning-rate: give a value"),
+        (["train", "dfaas_v0", "--forward-cost"], "--forward-cost: give a value after it"),
+        (["watch", "dfaas_v0", "--queue"], "--queue: give a value after it"),
+        (["train", "rps_v0", "--gamma", "true"], "--gamma true: give a finite number"),
+        (["train", "dfaas_v0", "--load-scale", "true"], "--load-scale true: give a finite number"),
+        (["watch", "dfaas_v0", "--wait-cost", "true"], "--wait-cost true: give a finite number"),
+        (["train", "rps_v0", "--learning-rate", "0,001"], "--learning-rate 0,001: give a finite"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_numbers_that_are_none_come_back_as_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
+) -> None:
+    pytest.importorskip("torch", reason="needs the extra sb3")
+    monkeypatch.chdir(tmp_path)
+    assert message in within(*words, code=2)
+    assert list(tmp_path.iterdir()) == []
 
 
 # --- Tracebacks ----------------------------------------------------------------------------------

@@ -48,6 +48,11 @@ def test_names_given_to_train(given: dict[str, Any], message: str) -> None:
         corral.train("dfaas_v0", **{"trainer": "sb3_ppo", **given})
 
 
+def test_unknown_arguments_of_environments_of_others() -> None:
+    with pytest.raises(TypeError, match=r"given as env_kwargs=\{'size': 6\}"):
+        corral.train("support.zoo_envs:RingEnv", trainer="mappo", size=6)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -78,6 +83,15 @@ def test_names_given_to_evaluate(given: dict[str, Any], message: str) -> None:
 def test_names_of_environments_and_trainers(env: str, trainer: str, message: str) -> None:
     with pytest.raises(UnknownNameError, match=message):
         corral.train(env, trainer=trainer)
+
+
+def test_a_near_name_stands_alone_where_many_are_known() -> None:
+    many = [f"game_{number}" for number in range(38)] + ["tictactoe"]
+    assert str(UnknownNameError.of("game", "tictacto", many)) == (
+        "no game named 'tictacto'; did you mean 'tictactoe'? There are 39."
+    )
+    assert "Known: game_0, " in str(UnknownNameError.of("game", "xyz", many))
+    assert "Known: a" in str(UnknownNameError.of("game", "a1", ["a1b", "a"]))
 
 
 # --- The table -----------------------------------------------------------------------------------

@@ -46,6 +46,7 @@ class Small:
         ({"share": 1}, "share=1: give a number of 0 to below 1"),
         ({"share": -0.5}, "share=-0.5: give a finite number, 0 or more"),
         ({"share": float("nan")}, "share=nan: give a finite number, 0 or more"),
+        ({"share": True}, "share=True: give a finite number, 0 or more"),
         ({"share": None}, "share=None: give a finite number, 0 or more"),
         ({"bound": 0}, "bound=0: give a number above 0, or None"),
         ({"gamma": 1.01}, "gamma=1.01: give a number of 0 to 1"),

@@ -17,7 +17,8 @@ from corral.trainers.runs.run import CONFIG, PROGRESS
 
 __all__ = ["begun_folder", "locked", "new_folder"]
 
-LOCK = ".lock"
+LOCK, HOLDER = ".lock", ".lock.pid"
+"""The lock, and the process that has it: filelock before version 4 empties what it locks."""
 
 UNFINISHED = re.compile(r"\.config\.json|\.?\w+\.csv\.gz(\.\d+\.part)?|\w+\.npy", flags=re.ASCII)
 """Files that a start writes before config.json, which makes a folder a run."""
@@ -40,23 +41,19 @@ def locked(folder: Path) -> Iterator[None]:
             f"{folder} is being trained by process {_holder(folder)}; wait for it, or stop it"
         ) from None
     try:
-        if type(lock) is FileLock:  # else the file system has no locks, and the file says it itself
-            with (folder / LOCK).open("r+b") as file:
-                file.seek(1)  # Windows locks the first byte for everybody else
-                file.write(f"{os.getpid()}\n".encode())
-                file.truncate()
+        (folder / HOLDER).write_text(f"{os.getpid()}\n", encoding="ascii")
         yield
     finally:
+        with contextlib.suppress(OSError):
+            (folder / HOLDER).unlink(missing_ok=True)
         lock.release()
 
 
 def _holder(folder: Path) -> str:
     """Return the process that has the lock, or "?"."""
-    for start in (0, 1):  # the first byte cannot be read on Windows, see ``locked``
-        with contextlib.suppress(OSError), (folder / LOCK).open("rb", buffering=0) as file:
-            file.seek(start)
-            found = re.search(rb"\d+", file.read(100))
-            return "?" if found is None else found[0].decode()
+    with contextlib.suppress(OSError), (folder / HOLDER).open("rb") as file:
+        found = re.search(rb"\d+", file.read(100))
+        return "?" if found is None else found[0].decode()
     return "?"
 
 
@@ -134,7 +131,7 @@ def _require_unused(folder: Path) -> None:
         raise RunError(f"{folder} is a file; give a new folder")
     names = {path.name for path in folder.iterdir()}
     begun = LOCK in names
-    names = {name for name in names - {LOCK} if not (begun and UNFINISHED.fullmatch(name))}
+    names = {name for name in names - {LOCK, HOLDER} if not (begun and UNFINISHED.fullmatch(name))}
     if names:
         raise RunError(f"{folder} is not empty; give a new folder")
 
@@ -142,7 +139,8 @@ def _require_unused(folder: Path) -> None:
 def _clear(folder: Path, *, lock: bool = False) -> None:
     """Remove what is in ``folder``, but for its lock."""
     for path in folder.iterdir():
-        if path.name != LOCK:
+        if path.name not in (LOCK, HOLDER):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     if lock:
-        (folder / LOCK).unlink(missing_ok=True)
+        for name in (HOLDER, LOCK):
+            (folder / name).unlink(missing_ok=True)

@@ -9,7 +9,7 @@
 | ``tensorboard/`` | the same as ``progress.csv``, for ``tensorboard --logdir`` |
 | ``results.json``, ``report.html`` | the results of ``corral evaluate`` |
 | ``evaluation@<name>/`` | the same of an earlier checkpoint, such as ``RUN@best`` |
-| ``.lock`` | the process that trains it, see ``corral.trainers.runs.folders`` |
+| ``.lock``, ``.lock.pid`` | of the process that trains it: ``corral.trainers.runs.folders`` |
 """
 
 from __future__ import annotations

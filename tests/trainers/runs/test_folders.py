@@ -204,7 +204,7 @@ def test_a_start_that_was_killed_blocks_nothing(tmp_path: Path) -> None:
     env = {**ENVIRONMENT, "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run([sys.executable, "-c", code, str(folder)], env=env, timeout=60)
     assert done.returncode == 9
-    assert everything_in(folder) == [".lock", "trace.csv.gz"]
+    assert everything_in(folder) == [".lock", ".lock.pid", "trace.csv.gz"]
     (folder / "trace.csv.gz").write_bytes(b"half of it")
     (folder / ".config.json").write_text("{")
     again = small_run(folder, updates=1)
