@@ -297,7 +297,7 @@ def replay(
             progress=show,
             **settings,
         )
-    show_replay(result)
+    show_replay(result, given)
     seen = [seen_rows(label, run, load, result.rows) for label, run in labels.items()]
     notes = [note for note in seen if note is not None]
     for note in notes:

@@ -182,14 +182,14 @@ def show_table(table: Table) -> None:
     Screen(width=max(out.width, width)).print(table)
 
 
-def show_replay(replay: Replay) -> None:
-    """Print the table of a replay, and how it was played."""
+def show_replay(replay: Replay, options: Iterable[str] = ()) -> None:
+    """Print the tables of a replay, and how it was played; settings are spelled as ``options``."""
     from corral.trainers.loads.text import describe, score_tables
 
     for table in score_tables(replay):
         show_table(table)
     for line in describe(replay):
-        out.print(line, style="dim")
+        out.print(in_options(line, options), style="dim")
 
 
 @contextlib.contextmanager
