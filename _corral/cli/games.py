@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +15,7 @@ import typer
 from corral.cli.mistakes import expect
 from corral.cli.options import ANY_OPTION, read_options
 from corral.cli.output import check_new, in_options, out, reported
+from corral.errors import CorralError
 from corral.text import one_line
 
 if TYPE_CHECKING:
@@ -89,8 +92,14 @@ def watch(
             pixels=pixels,
             **env_kwargs,
         )
-    except ValueError as error:
-        raise ValueError(in_options(str(error), env_kwargs)) from error
+    except (CorralError, ValueError) as error:
+        names = ["out"]
+        with contextlib.suppress(CorralError, ValueError):  # the first error is the one to tell
+            names += _arguments(game)
+        message = in_options(str(error), names)
+        if message == str(error):
+            raise
+        raise ValueError(message) from error
     _tell(shown)
 
 
@@ -121,12 +130,15 @@ def _tell(shown: Watched) -> None:
 
 def _env_kwargs(context: typer.Context, game: str) -> dict[str, Any]:
     """Return arguments of the environment, from --name value pairs."""
+    return read_options(context, _arguments(game))[0] if context.args else {}
+
+
+def _arguments(game: str) -> Mapping[str, inspect.Parameter]:
+    """Return the arguments of an environment of ours, or of that of a run; else none."""
     from corral.envs.registry import REGISTERED, rules_class
     from corral.trainers.runs.run import is_run, load_run
 
-    if not context.args:
-        return {}
     name = game
     if game not in REGISTERED and is_run(game):
         name = load_run(game).config.env_config.env
-    return read_options(context, inspect.signature(rules_class(name)).parameters)[0]
+    return inspect.signature(rules_class(name)).parameters

@@ -22,6 +22,7 @@ from corral.cli.output import (
     RESULTS,
     check_new,
     err,
+    in_options,
     out,
     progress_bar,
     reported,
@@ -278,7 +279,12 @@ def replay(
     labels: dict[str, Run] = {}
     if runs:
         from corral.trainers.evaluation.judge import run_labels, run_players
-        from corral.trainers.loads.judge import as_trained, learning_curves, seen_rows
+        from corral.trainers.loads.judge import (
+            as_trained,
+            learning_curves,
+            seen_rows,
+            trained_otherwise,
+        )
 
         labels = run_labels(runs)
         settings = as_trained(runs, settings)
@@ -298,10 +304,17 @@ def replay(
             **settings,
         )
     show_replay(result, given)
-    seen = [seen_rows(label, run, load, result.rows) for label, run in labels.items()]
-    notes = [note for note in seen if note is not None]
+    said = [
+        note
+        for label, run in labels.items()
+        for note in (
+            seen_rows(label, run, load, result.rows),
+            trained_otherwise(label, run, settings),
+        )
+    ]
+    notes = [note for note in said if note is not None]
     for note in notes:
-        out.print(note, style="dim", markup=False)
+        out.print(in_options(note, given), style="dim", markup=False)
     paths = write_report(result, out_dir, learning=curves, notes=notes)
     out.print(f"\nReport: {paths['report.html']}", soft_wrap=True)
 

@@ -256,16 +256,25 @@ def _summarize(run: Run) -> None:
         learned = [agent for agent in run.config.policies if agent not in run.config.opponents]
         columns = {f"return of {one_line(agent)}": f"return_{agent}" for agent in learned}
     for what, column in columns.items():
-        returns = progress[column].dropna()
-        if len(returns):
-            out.print(
-                f"{what} of the last 100 episodes: {returns.iloc[-1]:.4g} "
-                f"(at first {returns.iloc[0]:.4g})"
+        known = progress.dropna(subset=[column])
+        if len(known):
+            (value, ended), (first, before) = (
+                known.iloc[at][[column, "episodes"]] for at in (-1, 0)
             )
+            change = f" (at first {first:.4g})" if before < ended else ""
+            out.print(f"{what} of {_last_of(int(ended))}: {value:.4g}{change}")
     if run.best_by is not None:
         out.print(f"@best is {Run(run.folder, run.config, 'best').source()}")
     out.print(f"Run: {run.folder}", soft_wrap=True)
     out.print(f"Evaluate it: corral evaluate {run.folder}", soft_wrap=True)
+
+
+def _last_of(episodes: int) -> str:
+    """Return which of so many episodes a mean of the log is over."""
+    from corral.trainers.runs.log import RECENT
+
+    every = f"{episodes:,} episode" + "s" * (episodes != 1)
+    return every if episodes <= RECENT else f"the last {RECENT} of {every}"
 
 
 # --- corral evaluate -----------------------------------------------------------------------------

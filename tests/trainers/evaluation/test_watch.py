@@ -378,6 +378,16 @@ def test_the_command_names_mistakes(words: list[str], message: str) -> None:
     assert message in " ".join(within("watch", *words, code=2).split())
 
 
+def test_the_command_speaks_of_its_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert "Without a window: --out clip.gif writes" in within("watch", "arena_v0", code=2)
+    (tmp_path / "nocap.csv").write_text("time,node,arrivals\n0,a,1\n1,a,2\n")
+    words = ["watch", "dfaas_v0", "--ansi", "--trace", tmp_path / "nocap.csv"]
+    assert "pass --capacity, a number" in within(*words, code=2)
+
+
 def test_watching_needs_no_torch() -> None:
     assert "corral watch" in command("watch", "--help")
     code = (
