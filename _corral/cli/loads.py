@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 from rich import box
+from rich.cells import cell_len
 from rich.table import Table
 
 from corral.cli import imports
@@ -41,6 +42,7 @@ trace_app = App(help="Check, show, make and import load traces.")
 trace_app.add_typer(imports.app, name="import")
 
 SPARKS = " ▁▂▃▄▅▆▇█"
+NAME = 16  # columns of a node's name
 COURSE = 36  # characters of a course over time, so that a row fits 80 columns
 
 
@@ -62,6 +64,7 @@ def check(files: Annotated[list[str], typer.Argument(help="Trace files to read."
     """
     from corral.data import load_trace
     from corral.errors import TraceError
+    from corral.trainers.loads.text import about_clock
 
     faulty = 0
     for file in files:
@@ -73,6 +76,8 @@ def check(files: Annotated[list[str], typer.Argument(help="Trace files to read."
         else:
             capacity = "with capacity" if trace.capacity is not None else "without capacity"
             out.print(f"{file}: {size_of(trace)}, {capacity}", soft_wrap=True)
+            for note in about_clock(trace):
+                out.print(note, style="dim")
     if faulty:
         raise typer.Exit(1)
 
@@ -82,6 +87,7 @@ def check(files: Annotated[list[str], typer.Argument(help="Trace files to read."
 def show(trace: Annotated[str, typer.Argument(help="A bundled trace or a CSV file.")]) -> None:
     """Show load and capacity of each node."""
     from corral.data import load_trace
+    from corral.trainers.loads.text import about_clock
 
     expect("show", trace)
     load = load_trace(trace)
@@ -91,26 +97,42 @@ def show(trace: Annotated[str, typer.Argument(help="A bundled trace or a CSV fil
         f"{load.clock_text(0)} to {load.clock_text(len(load) - 1)}",
         markup=False,
     )
+    for note in about_clock(load):
+        out.print(note, style="dim")
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     courses = [_course(load.arrivals[:, i]) for i in range(len(load.nodes))]
     top = max(float(course.max()) for course in courses)
-    table.add_column("\nnode", overflow="fold", max_width=16)
+    table.add_column("\nnode", no_wrap=True)
     for heading in ("mean\nload", "peak\nload", "mean\ncapacity"):
         table.add_column(heading, justify="right", no_wrap=True)
     steps = -(-len(load) // COURSE)
-    heading = f"load over time, 0 to {top:.0f}" + (f",\nmean of {steps} steps" if steps > 1 else "")
+    means = f" means of {steps} steps," if steps > 1 else ""
+    heading = f"load over time,{means}\nbars from 0 to {top:.0f} requests"
     table.add_column(heading, no_wrap=True)
     for i, node in enumerate(load.nodes):
         arrivals = load.arrivals[:, i]
         capacity = "" if load.capacity is None else f"{load.capacity[:, i].mean():.1f}"
         load_cells = f"{arrivals.mean():.1f}", str(arrivals.max())
-        table.add_row(one_line(node), *load_cells, capacity, _spark(courses[i], top))
+        table.add_row(_cut(one_line(node), NAME), *load_cells, capacity, _spark(courses[i], top))
     show_table(table)
     if load.capacity is not None:
         arrived = load.arrivals.sum()
         local = np.minimum(load.arrivals, load.capacity).sum() / arrived
         pooled = np.minimum(load.arrivals.sum(axis=1), load.capacity.sum(axis=1)).sum() / arrived
         out.print(f"Served if nobody forwards: {local:.2%}; at best, with forwarding: {pooled:.2%}")
+
+
+def _cut(text: str, width: int) -> str:
+    """Return ``text`` in at most ``width`` columns of a terminal, its middle left out."""
+    if cell_len(text) <= width:
+        return text
+    end = text[-(width // 2 - 1) :]
+    while cell_len(end) > width // 2:
+        end = end[1:]
+    start = text
+    while cell_len(start) + 1 + cell_len(end) > width:
+        start = start[:-1]
+    return f"{start}…{end}"
 
 
 def _course(values: Any) -> Any:

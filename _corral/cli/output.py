@@ -36,6 +36,7 @@ __all__ = [
     "complain",
     "err",
     "in_options",
+    "last_of",
     "out",
     "plain_streams",
     "progress_bar",
@@ -174,6 +175,14 @@ def in_options(message: str, names: Iterable[str]) -> str:
         message = re.sub(rf"\b{name}=(?=[,;.])", option, message)
         message = re.sub(rf"\b{name}=", f"{option} ", message)
     return message
+
+
+def last_of(episodes: int) -> str:
+    """Return which of so many episodes a mean of the log is over."""
+    from corral.trainers.runs.log import RECENT
+
+    every = f"{episodes:,} episode" + "s" * (episodes != 1)
+    return every if episodes <= RECENT else f"the last {RECENT} of {every}"
 
 
 def show_table(table: Table) -> None:

@@ -32,6 +32,7 @@ from corral.cli.options import (
 from corral.cli.output import (
     RESULTS,
     check_new,
+    last_of,
     out,
     progress_bar,
     reported,
@@ -262,19 +263,11 @@ def _summarize(run: Run) -> None:
                 known.iloc[at][[column, "episodes"]] for at in (-1, 0)
             )
             change = f" (at first {first:.4g})" if before < ended else ""
-            out.print(f"{what} of {_last_of(int(ended))}: {value:.4g}{change}")
+            out.print(f"{what} of {last_of(int(ended))}: {value:.4g}{change}")
     if run.best_by is not None:
         out.print(f"@best is {Run(run.folder, run.config, 'best').source()}")
     out.print(f"Run: {run.folder}", soft_wrap=True)
     out.print(f"Evaluate it: corral evaluate {run.folder}", soft_wrap=True)
-
-
-def _last_of(episodes: int) -> str:
-    """Return which of so many episodes a mean of the log is over."""
-    from corral.trainers.runs.log import RECENT
-
-    every = f"{episodes:,} episode" + "s" * (episodes != 1)
-    return every if episodes <= RECENT else f"the last {RECENT} of {every}"
 
 
 # --- corral evaluate -----------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from corral.cli.app import app
 from corral.cli.help import text_of
-from corral.cli.runs import _last_of
+from corral.cli.output import last_of
 from corral.envs.registry import env_spec, rules_class
 from corral.trainers.base import trainer_class
 from corral.trainers.driver import resume
@@ -76,7 +76,7 @@ def test_a_run_from_the_command_line(tmp_path: Path) -> None:
     [(1, "1 episode"), (100, "100 episodes"), (1234, "the last 100 of 1,234 episodes")],
 )
 def test_a_summary_says_which_episodes_it_is_over(episodes: int, said: str) -> None:
-    assert _last_of(episodes) == said
+    assert last_of(episodes) == said
 
 
 def test_options_are_settings_and_arguments(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
+from corral.data import Trace
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.optimum import reached_by
 from corral.trainers.evaluation.tables import returns_by_agent, table_of
@@ -16,6 +17,7 @@ from corral.trainers.loads.replay import OWN, Replay
 from corral.trainers.loads.scores import Score
 
 __all__ = [
+    "about_clock",
     "beside_optimum",
     "counted",
     "describe",
@@ -28,6 +30,9 @@ __all__ = [
 
 FEW_WINDOWS = 10
 """With fewer windows than this, a bootstrap interval is called rough."""
+
+UNIX = 10**9
+"""Integers from here on look like seconds since 1970: the year 2001."""
 
 MOST_NAMES = 12
 """Names of so many nodes are listed."""
@@ -56,6 +61,7 @@ def describe(replay: Replay) -> list[str]:
         f"Trace {trace.name}: rows {low}:{high} of {len(trace)}, "
         f"{counted(len(trace.nodes), 'node')} "
         f"({trace.clock_text(low)} to {trace.clock_text(high - 1)}).",
+        *about_clock(trace),
         *_about_names(trace.nodes),
         f"Played as {played}; queues and last-step information start empty in each. {intervals}",
         "Served, lost and forwarded (refused offers included) in % of the arrivals; waiting in "
@@ -71,6 +77,13 @@ def describe(replay: Replay) -> list[str]:
             "policies would forward exact numbers."
         )
     return [*lines, *_about_teams(replay), _about_optimum(replay)]
+
+
+def about_clock(trace: Trace) -> list[str]:
+    """Return a sentence where times are integers that are seconds since 1970, it seems."""
+    unix = trace.clock == "integer" and trace.times[0] >= UNIX
+    said = "These times look like Unix times: written as ISO-8601, such as 2026-01-05T00:05:00Z, "
+    return [f"{said}they have days, which are the windows of a replay."] if unix else []
 
 
 def _about_names(nodes: tuple[str, ...]) -> list[str]:
