@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 from rich import box
-from rich.cells import cell_len
 from rich.table import Table
 
 from corral.cli import imports
@@ -87,6 +86,7 @@ def check(files: Annotated[list[str], typer.Argument(help="Trace files to read."
 def show(trace: Annotated[str, typer.Argument(help="A bundled trace or a CSV file.")]) -> None:
     """Show load and capacity of each node."""
     from corral.data import load_trace
+    from corral.envs.render.columns import cut
     from corral.trainers.loads.text import about_clock
 
     expect("show", trace)
@@ -113,26 +113,13 @@ def show(trace: Annotated[str, typer.Argument(help="A bundled trace or a CSV fil
         arrivals = load.arrivals[:, i]
         capacity = "" if load.capacity is None else f"{load.capacity[:, i].mean():.1f}"
         load_cells = f"{arrivals.mean():.1f}", str(arrivals.max())
-        table.add_row(_cut(one_line(node), NAME), *load_cells, capacity, _spark(courses[i], top))
+        table.add_row(cut(one_line(node), NAME), *load_cells, capacity, _spark(courses[i], top))
     show_table(table)
     if load.capacity is not None:
         arrived = load.arrivals.sum()
         local = np.minimum(load.arrivals, load.capacity).sum() / arrived
         pooled = np.minimum(load.arrivals.sum(axis=1), load.capacity.sum(axis=1)).sum() / arrived
         out.print(f"Served if nobody forwards: {local:.2%}; at best, with forwarding: {pooled:.2%}")
-
-
-def _cut(text: str, width: int) -> str:
-    """Return ``text`` in at most ``width`` columns of a terminal, its middle left out."""
-    if cell_len(text) <= width:
-        return text
-    end = text[-(width // 2 - 1) :]
-    while cell_len(end) > width // 2:
-        end = end[1:]
-    start = text
-    while cell_len(start) + 1 + cell_len(end) > width:
-        start = start[:-1]
-    return f"{start}…{end}"
 
 
 def _course(values: Any) -> Any:
