@@ -10,7 +10,7 @@ from itertools import islice
 
 import numpy as np
 
-from corral.data.fields import Clock, format_time
+from corral.data.fields import Clock, format_time, names_zone
 from corral.data.source import Faults
 from corral.data.trace import Counts, Trace
 from corral.errors import TraceWarning
@@ -82,8 +82,11 @@ class _Checks:
 
     def _add(self, rule: str, row: int) -> None:
         """Add a fault of a row, and quote its time as the file writes it."""
+        self.faults.add(rule, row + 2, "time", self._time(row))
+
+    def _time(self, row: int) -> str:
         line = next(islice(io.BytesIO(self.data), row + 1, None)).decode()
-        self.faults.add(rule, row + 2, "time", line.split(",", 1)[0].strip('"'))
+        return line.split(",", 1)[0].strip('"')
 
     def _duplicates(self) -> None:
         table = self.table
@@ -136,12 +139,13 @@ class _Checks:
         values, counts = np.unique(steps, return_counts=True)
         usual = int(values[counts.argmax()])
         clock = self.table.clock
-        unit, zones = "", ""
-        if clock == "utc":
-            unit, zones = " s", " (times that name no zone are taken as UTC)"
+        unit = " s" if clock == "utc" else ""
         for at in np.flatnonzero(steps != usual):
+            rows = [int(np.flatnonzero(self.rank == place)[0]) for place in (at, at + 1)]
+            zoned = clock != "utc" or all(names_zone(self._time(row)) for row in rows)
+            zones = "" if zoned else " (times that name no zone are taken as UTC)"
             rule = (
                 f"{steps[at]}{unit} after {format_time(int(self.times[at]), clock)}, the step is "
                 f"{usual}{unit} elsewhere; steps must be equal: add the missing rows{zones}"
             )
-            self._add(rule, int(np.flatnonzero(self.rank == at + 1)[0]))
+            self._add(rule, rows[1])

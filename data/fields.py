@@ -19,6 +19,7 @@ __all__ = [
     "integer",
     "midnight",
     "name_rule",
+    "names_zone",
     "parse_count",
     "parse_instant",
     "parse_time",
@@ -161,7 +162,7 @@ def parse_instant(text: str, zone: str) -> tuple[int, int] | None:
     unix = _UNIX.fullmatch(text)
     if unix:
         return int(unix[1]), int((unix[2] or "").ljust(9, "0"))
-    if len(text) > 10 and not _ZONE.fullmatch(text):
+    if len(text) > 10 and not names_zone(text):
         text += zone
     fraction = _FRACTION.fullmatch(text)
     if fraction:
@@ -170,6 +171,11 @@ def parse_instant(text: str, zone: str) -> tuple[int, int] | None:
     if parsed is None or parsed[0] != "utc":
         return None
     return parsed[1], int(fraction[2].ljust(9, "0")) if fraction else 0
+
+
+def names_zone(text: str) -> bool:
+    """Return whether an ISO-8601 time says its zone."""
+    return _ZONE.fullmatch(text) is not None
 
 
 def instant_rule(text: str) -> str:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import functools
 import inspect
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from corral.cli.mistakes import expect
-from corral.cli.options import ANY_OPTION, import_from_here, named_as_options, read_options, whole
+from corral.cli.options import ANY_OPTION, named_as_options, read_options, whole
 from corral.cli.output import check_new, out, reported
+from corral.errors import CorralError
 from corral.text import one_line
 
 if TYPE_CHECKING:
     from corral.trainers.evaluation.watch import Watched
-    from corral.trainers.runs.run import Run
 
 __all__ = ["add_to"]
 
@@ -61,10 +62,6 @@ def watch(
     ] = False,
     pixels: Annotated[int, typer.Option(help="Width of a clip, in pixels.")] = 480,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the clip.")] = False,
-    env: Annotated[
-        str | None,
-        typer.Option(help="For a run in an environment of others: what was trained in, by name."),
-    ] = None,
 ) -> None:
     """Watch an episode, in a window or as a clip.
 
@@ -72,21 +69,18 @@ def watch(
     are options too: --height 6 --walls mask. See corral envs NAME.
     """
     from corral.trainers.evaluation.watch import watch as show
-    from corral.trainers.runs.run import is_run, load_run
 
     expect("watch", game)
     if out_path is not None:
         if ansi:
             raise ValueError("give --out or --ansi, not both")
         check_new(out_path, overwrite=overwrite)
-    if env is not None and not is_run(game):
-        raise ValueError(f"--env is for runs, and {game} is none; leave it out")
-    import_from_here()
-    shown_game = load_run(game, env) if is_run(game) else game
-    env_kwargs = _env_kwargs(context, shown_game)
-    with named_as_options(context, env_kwargs):
+    arguments = _arguments(game)
+    known = bool(arguments) or Path(game).is_dir()  # else ``watch`` says that there is no such
+    env_kwargs = read_options(context, arguments)[0] if known and context.args else {}
+    with named_as_options(context, ["out", *arguments]):
         shown = show(
-            shown_game,
+            game,
             policies=policies,
             out=out_path,
             text=functools.partial(_print_text, fps) if ansi else None,
@@ -125,13 +119,14 @@ def _tell(shown: Watched) -> None:
         out.print(f"Clip: {shown.path} ({shown.frames} frames, {size:,.0f} kB)", soft_wrap=True)
 
 
-def _env_kwargs(context: typer.Context, game: str | Run) -> dict[str, Any]:
-    """Return arguments of the environment, from --name value pairs."""
+def _arguments(game: str) -> Mapping[str, inspect.Parameter]:
+    """Return the arguments of an environment of ours, or of that of a run; else none."""
     from corral.envs.registry import registered_name, rules_class
+    from corral.trainers.runs.run import is_run, load_run
 
-    name = game if isinstance(game, str) else game.config.env_config.env
-    if not context.args:
+    try:
+        known = registered_name(game) is not None or not is_run(game)
+        name = game if known else load_run(game).config.env_config.env
+        return inspect.signature(rules_class(name)).parameters
+    except (CorralError, OSError, ValueError):  # ``watch`` says what is wrong
         return {}
-    theirs = not isinstance(game, str) and registered_name(name) is None
-    known = {} if theirs else inspect.signature(rules_class(name)).parameters
-    return read_options(context, known)[0]

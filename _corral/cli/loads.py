@@ -22,6 +22,7 @@ from corral.cli.output import (
     RESULTS,
     check_new,
     err,
+    in_options,
     out,
     progress_bar,
     reported,
@@ -40,6 +41,7 @@ trace_app = App(help="Check, show, make and import load traces.")
 trace_app.add_typer(imports.app, name="import")
 
 SPARKS = " ▁▂▃▄▅▆▇█"
+NAME = 16  # columns of a node's name
 COURSE = 36  # characters of a course over time, so that a row fits 80 columns
 
 
@@ -61,6 +63,7 @@ def check(files: Annotated[list[str], typer.Argument(help="Trace files to read."
     """
     from corral.data import load_trace
     from corral.errors import TraceError
+    from corral.trainers.loads.text import about_clock
 
     faulty = 0
     for file in files:
@@ -72,6 +75,8 @@ def check(files: Annotated[list[str], typer.Argument(help="Trace files to read."
         else:
             capacity = "with capacity" if trace.capacity is not None else "without capacity"
             out.print(f"{file}: {size_of(trace)}, {capacity}", soft_wrap=True)
+            for note in about_clock(trace):
+                out.print(note, style="dim")
     if faulty:
         raise typer.Exit(1)
 
@@ -81,6 +86,8 @@ def check(files: Annotated[list[str], typer.Argument(help="Trace files to read."
 def show(trace: Annotated[str, typer.Argument(help="A bundled trace or a CSV file.")]) -> None:
     """Show load and capacity of each node."""
     from corral.data import load_trace
+    from corral.envs.render.columns import cut
+    from corral.trainers.loads.text import about_clock
 
     expect("show", trace)
     load = load_trace(trace)
@@ -90,20 +97,23 @@ def show(trace: Annotated[str, typer.Argument(help="A bundled trace or a CSV fil
         f"{load.clock_text(0)} to {load.clock_text(len(load) - 1)}",
         markup=False,
     )
+    for note in about_clock(load):
+        out.print(note, style="dim")
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     courses = [_course(load.arrivals[:, i]) for i in range(len(load.nodes))]
     top = max(float(course.max()) for course in courses)
-    table.add_column("\nnode", overflow="fold", max_width=16)
+    table.add_column("\nnode", no_wrap=True)
     for heading in ("mean\nload", "peak\nload", "mean\ncapacity"):
         table.add_column(heading, justify="right", no_wrap=True)
     steps = -(-len(load) // COURSE)
-    heading = f"load over time, 0 to {top:.0f}" + (f",\nmean of {steps} steps" if steps > 1 else "")
+    means = f" means of {steps} steps," if steps > 1 else ""
+    heading = f"load over time,{means}\nbars from 0 to {top:.0f} requests"
     table.add_column(heading, no_wrap=True)
     for i, node in enumerate(load.nodes):
         arrivals = load.arrivals[:, i]
         capacity = "" if load.capacity is None else f"{load.capacity[:, i].mean():.1f}"
         load_cells = f"{arrivals.mean():.1f}", str(arrivals.max())
-        table.add_row(one_line(node), *load_cells, capacity, _spark(courses[i], top))
+        table.add_row(cut(one_line(node), NAME), *load_cells, capacity, _spark(courses[i], top))
     show_table(table)
     if load.capacity is not None:
         arrived = load.arrivals.sum()
@@ -278,7 +288,12 @@ def replay(
     labels: dict[str, Run] = {}
     if runs:
         from corral.trainers.evaluation.judge import run_labels, run_players
-        from corral.trainers.loads.judge import as_trained, learning_curves, seen_rows
+        from corral.trainers.loads.judge import (
+            as_trained,
+            learning_curves,
+            seen_rows,
+            trained_otherwise,
+        )
 
         labels = run_labels(runs)
         settings = as_trained(runs, settings)
@@ -297,11 +312,18 @@ def replay(
             progress=show,
             **settings,
         )
-    show_replay(result)
-    seen = [seen_rows(label, run, load, result.rows) for label, run in labels.items()]
-    notes = [note for note in seen if note is not None]
+    show_replay(result, given)
+    said = [
+        note
+        for label, run in labels.items()
+        for note in (
+            seen_rows(label, run, load, result.rows),
+            trained_otherwise(label, run, settings),
+        )
+    ]
+    notes = [note for note in said if note is not None]
     for note in notes:
-        out.print(note, style="dim", markup=False)
+        out.print(in_options(note, given), style="dim", markup=False)
     paths = write_report(result, out_dir, learning=curves, notes=notes)
     out.print(f"\nReport: {paths['report.html']}", soft_wrap=True)
 

@@ -274,15 +274,17 @@ def _remedy(key: str, kind: str, text: str) -> str | None:
 
 @contextlib.contextmanager
 def named_as_options(context: typer.Context, names: Iterable[str]) -> Iterator[None]:
-    """Spell ``names`` and values as they were typed in a ValueError: queue=-1 as --queue -1."""
+    """Spell ``names`` and values as they were typed in an error: queue=-1 as --queue -1."""
     try:
         yield
-    except ValueError as error:
+    except (CorralError, ValueError) as error:
         message = str(error)
         for name, (value, text) in context.meta.get("corral.typed", {}).items():
             if text is not None and not isinstance(value, str):
                 message = message.replace(f"{name}={value!r}:", f"{name}={text}:")
-        spelled = ValueError(in_options(message, names))
+        if (said := in_options(message, names)) == str(error):
+            raise
+        spelled = ValueError(said)
         raise spelled.with_traceback(error.__traceback__) from error  # whose code it is, stays
 
 

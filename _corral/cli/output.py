@@ -37,6 +37,7 @@ __all__ = [
     "complain",
     "err",
     "in_options",
+    "last_of",
     "out",
     "plain_streams",
     "progress_bar",
@@ -183,20 +184,28 @@ def _with_commas(found: re.Match[str]) -> str:
     return found[0][1:-1].replace("'", "")
 
 
+def last_of(episodes: int) -> str:
+    """Return which of so many episodes a mean of the log is over."""
+    from corral.trainers.runs.log import RECENT
+
+    every = f"{episodes:,} episode" + "s" * (episodes != 1)
+    return every if episodes <= RECENT else f"the last {RECENT} of {every}"
+
+
 def show_table(table: Table) -> None:
     """Print a table as wide as it is: a terminal may wrap its lines, but no number is cut."""
     width = Measurement.get(out, out.options.update(width=10_000), table).maximum
     Screen(width=max(out.width, width)).print(table)
 
 
-def show_replay(replay: Replay) -> None:
-    """Print the table of a replay, and how it was played."""
+def show_replay(replay: Replay, options: Iterable[str] = ()) -> None:
+    """Print the tables of a replay, and how it was played; settings are spelled as ``options``."""
     from corral.trainers.loads.text import describe, score_tables
 
     for table in score_tables(replay):
         show_table(table)
     for line in describe(replay):
-        out.print(line, style="dim")
+        out.print(in_options(line, options), style="dim")
 
 
 @contextlib.contextmanager

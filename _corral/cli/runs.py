@@ -34,6 +34,7 @@ from corral.cli.options import (
 from corral.cli.output import (
     RESULTS,
     check_new,
+    last_of,
     out,
     progress_bar,
     reported,
@@ -255,12 +256,13 @@ def _summarize(run: Run) -> None:
         learned = [agent for agent in run.config.policies if agent not in run.config.opponents]
         columns = {f"return of {one_line(agent)}": f"return_{agent}" for agent in learned}
     for what, column in columns.items():
-        returns = progress[column].dropna()
-        if len(returns):
-            out.print(
-                f"{what} of the last 100 episodes: {returns.iloc[-1]:.4g} "
-                f"(at first {returns.iloc[0]:.4g})"
+        known = progress.dropna(subset=[column])
+        if len(known):
+            (value, ended), (first, before) = (
+                known.iloc[at][[column, "episodes"]] for at in (-1, 0)
             )
+            change = f" (at first {first:.4g})" if before < ended else ""
+            out.print(f"{what} of {last_of(int(ended))}: {value:.4g}{change}")
     if run.best_by is not None:
         out.print(f"@best is {Run(run.folder, run.config, 'best').source()}")
     out.print(f"Run: {run.folder}", soft_wrap=True)

@@ -25,10 +25,12 @@ __all__ = [
     "align",
     "check_size",
     "check_step",
+    "counted",
     "file_list",
     "finish",
     "node_names",
     "resample",
+    "were",
 ]
 
 IMPORT = "import"  # what errors name that are of no single file
@@ -89,6 +91,15 @@ def node_names(paths: Sequence[Path], names: Sequence[str] | None) -> list[str]:
     return list(names)
 
 
+def counted(number: int, what: str) -> str:
+    """Return "1 step", "1,234 steps", ..."""
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def were(number: int) -> str:
+    return "was" if number == 1 else "were"
+
+
 def check_step(step: int | None) -> None:
     """Raise ValueError where ``step`` is neither None nor a whole number of seconds, 1 or more."""
     if step is not None and (isinstance(step, bool) or step != int(step) or step < 1):
@@ -140,7 +151,8 @@ class Counted:
             empty = int((load.counts == 0).sum())
             if empty:
                 notes.append(
-                    f"{load.name}: {empty:,} of {len(load.counts):,} steps have no request"
+                    f"{load.name}: {empty:,} of {counted(len(load.counts), 'step')} "
+                    f"{'has' if empty == 1 else 'have'} no request"
                 )
         notes.append("the first and the last step may be recorded in part only")
         return loads
@@ -167,8 +179,9 @@ def align(loads: Sequence[Sampled], notes: list[str]) -> list[Sampled]:
         for what, lost in (("before", load.counts[:low]), ("after", load.counts[high:])):
             if len(lost):
                 notes.append(
-                    f"{load.name}: {len(lost):,} steps with {lost.sum():,} requests {what} the "
-                    "time that all nodes have in common were trimmed"
+                    f"{load.name}: {counted(len(lost), 'step')} with "
+                    f"{counted(lost.sum(), 'request')} {what} the time that all nodes have in "
+                    f"common {were(len(lost))} trimmed"
                 )
         cut.append(Sampled(load.name, start, load.step, load.counts[low:high]))
     return cut
@@ -195,8 +208,9 @@ def resample(loads: Sequence[Sampled], step: int | None, notes: list[str]) -> li
         rest = load.counts[full * many :]
         if len(rest):
             notes.append(
-                f"{load.name}: the last {len(rest):,} steps of {load.step} s with {rest.sum():,} "
-                f"requests do not fill a step of {new} s and were trimmed"
+                f"{load.name}: {counted(len(rest), 'step')} of {load.step} s at the end, with "
+                f"{counted(rest.sum(), 'request')}, {were(len(rest))} trimmed: not enough to fill "
+                f"a step of {new} s"
             )
         counts = load.counts[: full * many].reshape(-1, many).sum(axis=1)  # [R / many]
         summed.append(Sampled(load.name, load.start, new, counts))

@@ -25,12 +25,15 @@ from corral.data.importers.binning import (
     align,
     check_size,
     check_step,
+    counted,
     file_list,
     finish,
     node_names,
     resample,
+    were,
 )
 from corral.data.importers.records import IMPORT_BYTES, find_column, records
+from corral.data.read import COLUMNS
 from corral.data.source import Faults
 from corral.data.trace import MAX_VALUE, Counts
 
@@ -103,6 +106,9 @@ class _Part:
     ) -> None:
         rows = records(self.path, self.faults, self.notes, max_bytes=max_bytes)
         _, header = next(rows)
+        if column is None and tuple(header) in (COLUMNS, COLUMNS[:3]):
+            self.faults.add(f"this already is a trace: corral replay {self.path}", 1)
+            self.faults.check()
         time_at = find_column(header, time_column, 0, self.faults)
         value_at = find_column(header, column, 1 if time_at == 0 else 0, self.faults)
         rounded = 0
@@ -119,14 +125,18 @@ class _Part:
                 rule = instant_rule(fields[time_at])
                 self.faults.add(rule, line, header[time_at], fields[time_at])
             elif count is None:
-                self.faults.add(count_rule(text), line, header[value_at], text)
+                rule = count_rule(text)
+                if _DECIMAL.fullmatch(text):
+                    rule += "; round_values (on the command line --round) rounds each value"
+                self.faults.add(rule, line, header[value_at], text)
             else:
                 self.times.append(instant[0])
                 self.counts.append(count)
                 self.lines.append(line)
         self.faults.check()
         if rounded:
-            self.notes.append(f"{self.path.name}: {rounded:,} fractions were rounded")
+            words = f"{counted(rounded, 'fraction')} {were(rounded)} rounded"
+            self.notes.append(f"{self.path.name}: {words}")
         if not self.times:
             self.faults.add("no rows below the header")
             self.faults.check()
@@ -161,14 +171,17 @@ def _sample(node: str, parts: Sequence[_Part], gaps: Gaps, notes: list[str]) -> 
     refuse(distance % step > 0, f"{{}} s after the row before, no multiple of the usual {step} s")
     missing = int((distance // step - 1).sum())
     if gaps == "refuse":
+        absent = f"{counted(missing, 'step')} {'is' if missing == 1 else 'are'} missing in all"
         rule = (
-            f"{{}} s after the row before, the step is {step} s; {missing} steps are "
-            "missing in all: choose gaps='zero', 'previous' or 'interpolate' to fill them"
+            f"{{}} s after the row before, the step is {step} s; {absent}: "
+            "choose gaps='zero', 'previous' or 'interpolate' to fill them"
         )
         refuse(distance > step, rule)
     check_size(missing, str(parts[0].path), int(times[0]))
     if missing:
-        notes.append(f"{node}: {missing:,} missing steps were filled (gaps={gaps!r})")
+        notes.append(
+            f"{node}: {counted(missing, 'missing step')} {were(missing)} filled (gaps={gaps!r})"
+        )
     index = (times - times[0]) // step
     return Sampled(node, int(times[0]), step, _fill(index, counts, gaps))
 

@@ -32,11 +32,13 @@ from corral.envs.render.canvas import (
     short_count,
     step_text,
 )
+from corral.envs.render.columns import columns_of, cut, padded
 
 __all__ = ["Frame", "ansi", "draw"]
 
 RING = 12  # as many nodes as are drawn with arrows
 COLUMNS = 80  # of the text picture
+LABEL, BAR = 24, 18  # the most columns of a name in it, the least of a bar unless numbers are huge
 LABELS = 36  # as many arrows as carry their number: the largest; the others are pale
 DIGITS = 4  # of a number on a card or an arrow; more are written like 12.3k
 FLOWS = 5  # as many flows per node as the text picture lists beyond RING nodes
@@ -112,12 +114,13 @@ def ansi(frame: Frame) -> str:
     def numbers(cells: list[str]) -> str:
         return "".join(f" {cell:>{size}}" for cell, size in zip(cells, sizes, strict=True))
 
-    names = [_cut(name, 14) for name in frame.names]
-    label = max(5, *map(len, names))
+    most = max(14, min(LABEL, COLUMNS - 1 - BAR - len(numbers(rows[0]))))
+    names = [cut(name, most) for name in frame.names]
+    label = max(5, *map(columns_of, names))
     room = COLUMNS - label - 1 - len(numbers(rows[0]))
     lines = [step, " " * (label + 1 + room) + numbers(list(table.keys()))]
     for i, name in enumerate(names):
-        lines.append(f"{name:<{label}} {_text_bar(frame, i, room):<{room}}{numbers(rows[i])}")
+        lines.append(f"{padded(name, label)} {_text_bar(frame, i, room):<{room}}{numbers(rows[i])}")
         if flows := _text_flows(frame, i):
             start = " " * (label + 1)
             wrapped = textwrap.fill(
@@ -143,16 +146,6 @@ def ansi(frame: Frame) -> str:
     return "\n".join(lines)
 
 
-def _cut(name: str, size: int) -> str:
-    """``name`` in ``size`` columns: letters that are wider or narrower than one become ``?``."""
-    plain = "".join(c if c.isascii() and c.isprintable() else _narrow(c) for c in name)
-    return plain if len(plain) <= size else plain[: size - 1].rstrip() + "…"
-
-
-def _narrow(letter: str) -> str:
-    return letter if letter.isalpha() and ord(letter) < 0x590 else "?"
-
-
 def _text_bar(frame: Frame, i: int, room: int) -> str:
     scale = max(1.0, frame.load_scale + frame.capacity_scale)
     parts = (
@@ -176,7 +169,7 @@ def _text_flows(frame: Frame, i: int) -> str:
     flows = sorted(((n, -j) for j, n in enumerate(frame.flow[i]) if n > 0 and j != i), reverse=True)
     shown = flows if len(frame.names) <= RING else flows[:FLOWS]
     parts = [
-        f"{_cut(_tag(frame.names[-j]), 14)} {short_count(n, 7)}".replace(" ", "\N{NO-BREAK SPACE}")
+        f"{cut(_tag(frame.names[-j]), 14)} {short_count(n, 7)}".replace(" ", "\N{NO-BREAK SPACE}")
         for n, j in shown
     ]
     if len(shown) < len(flows):

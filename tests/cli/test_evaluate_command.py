@@ -237,16 +237,33 @@ def test_replay_says_which_rows_a_run_has_seen(run: Run, tmp_path: Path) -> None
 
 def test_replay_of_runs_that_differ_asks_which_game(run: Run, tmp_path: Path) -> None:
     write_trace(with_loads(), tmp_path / "loads.csv")
-    other = small_run(tmp_path / "other", updates=1, env_kwargs={"queue": 4, "wait_cost": 0.1})
+    env = {"queue": 4, "wait_cost": 0.1}
+    other = small_run(tmp_path / "other", updates=1, env_kwargs=env)
     arguments = ["replay", tmp_path / "loads.csv", "--policies", f"{run.folder},{other.folder}"]
     printed = within(*arguments, "--out", tmp_path / "out", code=2)
     assert "--queue 3 and --queue 4: say which to play" in printed
     printed = within(*arguments, "--queue", "2", "--out", tmp_path / "out")
+    said = " ".join(printed.split())
+    assert "run was trained with --queue 3; this replay has --queue 2." in said
+    assert "other was trained with --queue 4; this replay has --queue 2." in said
     for name in ("run", "other"):
         assert f"{name}, greedy" in printed
         assert f"{name}, sampled" in printed
     kept = json.loads((tmp_path / "out" / "results.json").read_text())
     assert kept["settings"]["queue"] == 2
+
+
+def test_runs_that_differ_are_told_apart_by_their_settings(run: Run, tmp_path: Path) -> None:
+    write_trace(with_loads(), tmp_path / "loads.csv")
+    env = {"queue": 4, "wait_cost": 0.2, "max_level": 5}
+    other = small_run(tmp_path / "other", updates=1, env_kwargs=env)
+    printed = within("evaluate", run.folder, other.folder, code=2)
+    assert "queue 3 and 4" in printed
+    assert "max_level 6 and 5" in printed
+    words = ["replay", tmp_path / "loads.csv", "--policies", f"{run.folder},{other.folder}"]
+    printed = within(*words, "--out", tmp_path / "out", code=2)
+    assert "--queue 3 and --queue 4" in printed
+    assert "--wait-cost 0.1 and --wait-cost 0.2: say which to play" in printed
 
 
 def test_third_party_environments_are_judged_by_worker_processes_too(tmp_path: Path) -> None:

@@ -33,6 +33,25 @@ def test_show_fits_80_columns(tmp_path: Path) -> None:
     assert max(map(len, shown.splitlines()[1:])) <= 80
 
 
+def test_names_of_servers_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "six.csv"
+    names = [f"2001:db8:85a3:8d3:1319:8a2e:370:734{i}" for i in (1, 2)]
+    path.write_text("time,node,arrivals\n" + "".join(f"0,{name},5\n" for name in names))
+    shown = run("trace", "show", path)
+    assert "2001:db8…70:7341" in shown
+    assert "2001:db8…70:7342" in shown
+    assert "bars from 0 to 5 requests" in shown
+
+
+def test_times_like_those_of_unix_are_noted(tmp_path: Path) -> None:
+    path = tmp_path / "unix.csv"
+    path.write_text("time,node,arrivals,capacity\n1767571200,a,5,4\n1767571500,a,6,4\n")
+    replayed = ["replay", path, "--policies", "local", "--out", tmp_path / "out"]
+    for words in (["trace", "check", path], ["trace", "show", path], replayed):
+        assert "look like Unix times" in " ".join(run(*words).split())
+    assert "Unix" not in run("trace", "check", "edge3")
+
+
 def test_make_takes_every_field_of_the_spec(tmp_path: Path) -> None:
     path = tmp_path / "made.csv.gz"
     run("trace", "make", "--out", path, "--nodes", "2", "--days", "1", "--set", "bursts=0")
@@ -71,12 +90,25 @@ def test_import_says_how_to_fill_gaps(tmp_path: Path) -> None:
     path.write_text("\n".join(["timestamp,value", *lines, ""]))
     out = tmp_path / "out.csv"
     refused = run("trace", "import", "series", path, "--out", out, code=2)
-    assert "choose --gaps" in refused  # spelt as on the command line
+    assert "1 step is missing in all: choose --gaps" in refused  # spelt as on the command line
     assert "interpolate" in refused
     assert not out.exists()
     noted = run("trace", "import", "series", path, "--out", out, "--gaps", "interpolate")
-    assert "note: " in noted
+    assert "note: gap: 1 missing step was filled" in noted
     assert read_trace(out).arrivals[:, 0].tolist() == [5, 6, 6, 7, 8, 9]
+
+
+def test_import_says_what_a_file_is_or_lacks(tmp_path: Path) -> None:
+    path, out = tmp_path / "file.csv", tmp_path / "out.csv"
+    path.write_text("time,node,arrivals\n2026-01-01,a,1\n2026-01-02,a,1\n")
+    refused = run("trace", "import", "series", path, "--out", out, code=2)
+    assert f"this already is a trace: corral replay {path}" in refused
+    path.write_text("timestamp,value\n2026-01-01,1.5\n2026-01-02,1\n")
+    refused = run("trace", "import", "series", path, "--out", out, code=2)
+    assert "on the command line --round" in refused
+    assert "1 fraction was rounded" in run(
+        *("trace", "import", "series", path, "--out", out, "--round")
+    )
 
 
 def test_an_existing_file_stops_an_import_before_its_notes(tmp_path: Path) -> None:

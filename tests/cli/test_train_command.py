@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 
 from corral.cli.app import app
 from corral.cli.help import text_of
+from corral.cli.output import last_of
 from corral.envs.registry import env_spec, rules_class
 from corral.trainers.base import trainer_class
 from corral.trainers.driver import resume
@@ -60,11 +61,22 @@ def test_a_run_from_the_command_line(tmp_path: Path) -> None:
     assert "sb3_ppo on dfaas_v0, trace small rows 0:28 (28:40 held out), seed 3" in printed
     assert "128 env steps in" in printed
     assert "64 of 128 env steps" in printed  # progress, where there is no terminal
+    ended = int(load_run(tmp_path / "run").progress["episodes"].iloc[-1])
+    assert 1 < ended <= 100
+    assert f"team return of {ended} episodes: " in printed
     assert f"corral evaluate {tmp_path / 'run'}" in printed
     same = small_run(
         tmp_path / "same", env_kwargs={"trace": str(tmp_path / "small.csv")}, updates=2, seed=3
     )
     assert everything(tmp_path / "run") == everything(same)
+
+
+@pytest.mark.parametrize(
+    ("episodes", "said"),
+    [(1, "1 episode"), (100, "100 episodes"), (1234, "the last 100 of 1,234 episodes")],
+)
+def test_a_summary_says_which_episodes_it_is_over(episodes: int, said: str) -> None:
+    assert last_of(episodes) == said
 
 
 def test_options_are_settings_and_arguments(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 
+from corral.cli import imports
 from corral.data import load_trace
 from corral.data.read import MAX_CELLS
 from corral.data.source import MAX_BYTES, MAX_LINE
@@ -72,3 +74,13 @@ def test_the_limits_are_those_stated():
     assert f"`max_cells` = {MAX_CELLS:,}" in README
     assert f"`max_bytes` = {MAX_BYTES // 2**20} MiB" in README
     assert f"{MAX_LINE // 2**10} KiB per line" in README
+
+
+def test_the_commands_have_these_options():
+    lines = re.findall(r"^corral trace import .*$", README, flags=re.MULTILINE)
+    group = typer.main.get_command(imports.app)
+    assert [line.split()[3] for line in lines] == list(group.commands)
+    for line in lines:
+        command = group.commands[line.split()[3]]
+        made = command.make_context("import", line.split()[4:])
+        assert made.params["out_file"].name.endswith((".csv", ".csv.gz"))

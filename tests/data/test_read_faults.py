@@ -211,3 +211,13 @@ def test_a_gap_says_how_long_in_which_unit(tmp_path: Path) -> None:
     path.write_text("time,node,arrivals\n" + "".join(f"2026-01-01T{t},a,1\n" for t in times))
     with pytest.raises(TraceError, match=r"3900 s after 2026-01-01T00:10:00Z, the step is 300 s"):
         read_trace(path)
+
+
+def test_zones_are_spoken_of_where_a_time_names_none(tmp_path: Path) -> None:
+    for zone in ("", "Z", "+01:00"):
+        times = [f"2026-01-01T00:{minute}:00{zone}" for minute in ("00", "05", "15")]
+        path = tmp_path / "gap.csv"
+        path.write_text("time,node,arrivals\n" + "".join(f"{time},a,1\n" for time in times))
+        with pytest.raises(TraceError, match="add the missing rows") as refused:
+            read_trace(path)
+        assert ("name no zone" in str(refused.value)) is (not zone)

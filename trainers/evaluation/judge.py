@@ -213,8 +213,19 @@ def _require_same_game(run: Run, other: Run) -> None:
             if getattr(rules, kind)(agent) != space:
                 raise ValueError(
                     f"{run.folder} and {other.folder}: the {kind.replace('_', ' ')} of {agent} "
-                    "differs; they play games of different sizes"
+                    f"differs; {_differences(own.env_kwargs, others.env_kwargs)}"
                 )
+
+
+def _differences(own: Mapping[str, Any], others: Mapping[str, Any]) -> str:
+    """Return which arguments of an environment differ between two runs, in words."""
+    differ = [
+        f"{key} {getattr(own.get(key), 'name', own.get(key))} and "
+        f"{getattr(others.get(key), 'name', others.get(key))}"
+        for key in dict.fromkeys([*own, *others])
+        if own.get(key) != others.get(key)
+    ]
+    return f"they were trained with {', '.join(differ) or 'other agents'}"
 
 
 def players(run: Run) -> tuple[Player, Player]:

@@ -136,20 +136,23 @@ def _bounds(changed: Array) -> tuple[int, int, int, int]:
 
 
 def _palette(pictures: Sequence[Picture]) -> Array:
-    """Return up to ``COLORS`` colors [P, 3]: the most frequent as they are, others by median."""
-    image = require("PIL.Image", extra="render", purpose="write a GIF")
+    """Return up to ``COLORS`` colors [P, 3] that occur: the most frequent, then those that would be
+    furthest off without a color of their own, so that small squares of a legend keep theirs."""
     some = sorted({round(p) for p in np.linspace(0, len(pictures) - 1, SAMPLES).tolist()})
     codes = np.concatenate([_codes(pictures[number]).reshape(-1) for number in some])
-    colors, counts = np.unique(codes, return_counts=True)
-    colors = _parts(colors[np.argsort(-counts, kind="stable")])
+    unique, counts = np.unique(codes, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    colors, weight = _parts(unique[order]), np.sqrt(counts[order])
     if len(colors) <= COLORS:
         return colors
-    frequent, others = colors[: COLORS // 2], colors[COLORS // 2 :]
-    medians = image.fromarray(others[None].astype(np.uint8)).quantize(
-        COLORS - len(frequent), method=image.Quantize.MEDIANCUT
-    )
-    found = np.array(medians.getpalette()).reshape(-1, 3)[: COLORS - len(frequent)]
-    return np.concatenate([frequent, found])
+    chosen = list(range(COLORS // 2))
+    off = np.full(len(colors), np.inf)  # squared distance to the nearest chosen color
+    while True:
+        for at in chosen[-1:] if len(chosen) > COLORS // 2 else chosen:
+            off = np.minimum(off, ((colors - colors[at]) ** 2).sum(axis=1))
+        if len(chosen) == COLORS:
+            return np.asarray(colors[chosen])
+        chosen.append(int((off * weight).argmax()))
 
 
 class _Nearest:

@@ -20,7 +20,7 @@ from corral.trainers.loads.report import evaluation_of, write_report
 from corral.trainers.report.plots import LearningCurve
 from corral.trainers.runs.run import Run
 
-__all__ = ["as_trained", "evaluate_loads", "learning_curves", "seen_rows"]
+__all__ = ["as_trained", "evaluate_loads", "learning_curves", "seen_rows", "trained_otherwise"]
 
 CURVE_LEVELS = ("random", "local", "overflow")
 
@@ -136,16 +136,33 @@ def as_trained(runs: Sequence[Run], given: Mapping[str, Any]) -> dict[str, Any]:
     environment.
     """
     complete = dict(given)
+    differ: dict[str, str] = {}
     for run in runs:
         if run.config.env_config.env != "dfaas_v0":
             raise ValueError(f"{run.folder} is of {run.config.env_config.env}, not of dfaas_v0")
         for key, value in _game_settings(run).items():
             if key not in given and complete.setdefault(key, value) != value:
-                raise ValueError(
-                    f"the runs were trained with {key}={complete[key]!r} and {key}={value!r}: "
-                    "say which to play"
-                )
+                differ.setdefault(key, f"{key}={complete[key]!r} and {key}={value!r}")
+    if differ:
+        raise ValueError(
+            f"the runs were trained with {', with '.join(differ.values())}: say which to play"
+        )
     return _but_defaults(complete)
+
+
+def trained_otherwise(label: str, run: Run, played: Mapping[str, Any]) -> str | None:
+    """Return a sentence where the ``played`` settings are others than those of the run's
+    training."""
+    defaults = inspect.signature(DfaasRules).parameters
+    own, now = [], []
+    for key, value in _game_settings(run).items():
+        other = played.get(key, defaults[key].default)
+        if other != value:
+            own.append(f"{key}={value}")
+            now.append(f"{key}={other}")
+    if not own:
+        return None
+    return f"{label} was trained with {', '.join(own)}; this replay has {', '.join(now)}."
 
 
 def _game_settings(run: Run) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from corral.trainers.loads.scores import Score
 from corral.trainers.loads.text import (
     beside_optimum,
     describe,
+    losses_table,
     optimum_part,
     ordered,
     returns_table,
@@ -106,8 +107,8 @@ def _page(
 {_table_html(_of_all_windows(scores, replay), replay)}
 {_bars(_of_all_windows(scores, replay))}
 {_optimum_html(replay)}<h2>Return per whole window</h2>
-{_returns_html(replay)}
-{learned}<h2>Load and loss over time</h2>
+{_parts_html(*returns_table(replay))}
+{_losses_html(replay)}{learned}<h2>Load and loss over time</h2>
 {_course(replay)}
 <h2>How to read this</h2>
 <p>A policy is <em>amount/route</em>: how much a node forwards, and how that is split over its
@@ -119,16 +120,21 @@ its served counts what waits at a window's end.
 <b>cost</b> is lost + forward_cost * forwarded + wait_cost * waiting, as a share of the arrivals.
 <b>Of optimum</b> is what a policy gains (arrivals minus cost) over what the optimum gains, in the
 windows that the optimum covers.</p>
-{_glossary()}"""
+{_glossary(replay.unit)}"""
     said = [*describe(replay), *notes]
     return page(f"Replay of {replay.trace.name}", said, body, versions())
 
 
-def _glossary() -> str:
-    """Return the amounts of the reference policies, as ``dfaas_v0.baselines`` explains them."""
+def _glossary(unit: int) -> str:
+    """Return the amounts of the reference policies, as ``dfaas_v0.baselines`` explains them, and
+    what units of so many requests make of them."""
     rows = re.findall(r"^\| ([\w-]+) \| (.+) \|$", baselines.__doc__ or "", re.MULTILINE)
     cells = [f"<tr><td>{html.escape(a)}</td><td>{html.escape(b)}</td></tr>" for a, b in rows]
-    return f"<table class='words'>{''.join(cells)}</table>"
+    rounded = (
+        f"<p>A node forwards whole units of {unit} requests in this replay: each amount below is "
+        f"then rounded up to the next multiple of {unit}, but never beyond the arrivals.</p>"
+    )
+    return f"{rounded if unit > 1 else ''}<table class='words'>{''.join(cells)}</table>"
 
 
 def _table_html(scores: list[Score], replay: Replay) -> str:
@@ -186,8 +192,16 @@ def _optimum_html(replay: Replay) -> str:
 """
 
 
-def _returns_html(replay: Replay) -> str:
-    headings, lines = returns_table(replay)
+def _losses_html(replay: Replay) -> str:
+    """Return what each node lost; nothing for one node, whose losses are all there are."""
+    if len(replay.trace.nodes) < 2:
+        return ""
+    return f"""<h2>Lost by each node, % of its own arrivals</h2>
+{_parts_html(*losses_table(replay))}
+"""
+
+
+def _parts_html(headings: list[str], lines: list[list[str]]) -> str:
     head = "".join(f"<th>{html.escape(name)}</th>" for name in ("policy", *headings))
     rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in line) for line in lines]
     body = "".join(f"<tr>{row}</tr>" for row in rows)

@@ -43,6 +43,9 @@ class Score:
     """(arrivals - cost) of the policy over that of the optimum, in the windows that this covers."""
     cost_in_optimum_windows: float | None = None
     """``cost`` in the windows that the optimum covers, in shares of their arrivals."""
+    lost_by_node: dict[str, float] = field(default_factory=dict)
+    """Share of its own arrivals that each node lost, wherever they were lost; not the optimum's."""
+    forwarded_by_node: dict[str, float] = field(default_factory=dict)  # the same, of offers
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,15 @@ def score_of(
             if best.optima
             else None
         ),
+        lost_by_node=_by_node(played, "lost"),
+        forwarded_by_node=_by_node(played, "forwarded"),
     )
+
+
+def _by_node(played: EndedEpisodes, what: str) -> dict[str, float]:
+    """Return ``what`` of each node over all windows, as shares of its arrivals."""
+    load, part = (played.infos[key].sum(axis=0) for key in ("arrivals", what))  # int64 [N]
+    return dict(zip(played.agents, (part / np.maximum(load, 1)).tolist(), strict=True))
 
 
 def _share(arrivals: Array, cost: Array, best: Best) -> float | None:

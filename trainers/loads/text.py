@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.table import Table
 
+from corral.data import Trace
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.optimum import reached_by
 from corral.trainers.evaluation.tables import returns_by_agent, table_of
@@ -15,9 +17,11 @@ from corral.trainers.loads.replay import OWN, Replay
 from corral.trainers.loads.scores import Score
 
 __all__ = [
+    "about_clock",
     "beside_optimum",
     "counted",
     "describe",
+    "losses_table",
     "optimum_part",
     "ordered",
     "returns_table",
@@ -26,6 +30,14 @@ __all__ = [
 
 FEW_WINDOWS = 10
 """With fewer windows than this, a bootstrap interval is called rough."""
+
+UNIX = 10**9
+"""Integers from here on look like seconds since 1970: the year 2001."""
+
+MOST_NAMES = 12
+"""Names of so many nodes are listed."""
+
+COSTS = {"forward_cost": "forwarded", "wait_cost": "waiting"}
 
 
 def ordered(scores: list[Score]) -> list[Score]:
@@ -42,22 +54,85 @@ def describe(replay: Replay) -> list[str]:
     if replay.remainder:
         played += f" and one of {replay.remainder}"
     few = " (so few of them that intervals are rough)" if windows < FEW_WINDOWS else ""
+    intervals = f"95 % intervals by bootstrap over the windows{few}."
+    if windows == 1:
+        intervals = "No intervals: one window."
     lines = [
         f"Trace {trace.name}: rows {low}:{high} of {len(trace)}, "
         f"{counted(len(trace.nodes), 'node')} "
         f"({trace.clock_text(low)} to {trace.clock_text(high - 1)}).",
-        f"Played as {played}; queues and last-step information start empty in each. "
-        f"95 % intervals by bootstrap over the windows{few}.",
+        *about_clock(trace),
+        *_about_names(trace.nodes),
+        f"Played as {played}; queues and last-step information start empty in each. {intervals}",
         "Served, lost and forwarded (refused offers included) in % of the arrivals; waiting in "
-        "requests per node and step.",
+        f"requests per node and step.{_about_rest(replay)}",
+        *_about_cost(replay),
+        _about_returns(replay),
         f"Settings of dfaas_v0: {settings or 'default'}.",
     ]
     if replay.unit > 1:
+        exact = math.ceil(_as_played(replay)["load_scale"])
         lines.append(
-            f"An action stands for whole units of {replay.unit} requests: the load is larger than "
-            "max_level. A higher max_level lets policies forward to the request."
+            f"An action stands for whole units of {replay.unit} requests; with max_level={exact} "
+            "policies would forward exact numbers."
         )
     return [*lines, *_about_teams(replay), _about_optimum(replay)]
+
+
+def about_clock(trace: Trace) -> list[str]:
+    """Return a sentence where times are integers that are seconds since 1970, it seems."""
+    unix = trace.clock == "integer" and trace.times[0] >= UNIX
+    said = "These times look like Unix times: written as ISO-8601, such as 2026-01-05T00:05:00Z, "
+    return [f"{said}they have days, which are the windows of a replay."] if unix else []
+
+
+def _about_names(nodes: tuple[str, ...]) -> list[str]:
+    """Return which server is which node, where servers have other names than their nodes."""
+    named = [f"node_{i} {name}" for i, name in enumerate(nodes) if name != f"node_{i}"]
+    more = f" and {len(named) - MOST_NAMES} more" if len(named) > MOST_NAMES else ""
+    return [f"Nodes: {', '.join(named[:MOST_NAMES])}{more}."] if named else []
+
+
+def _about_rest(replay: Replay) -> str:
+    if not replay.settings.get("queue"):
+        return ""
+    return " What waits at a window's end is neither served nor lost."
+
+
+def _about_cost(replay: Replay) -> list[str]:
+    """Return what cost and the share of the optimum are, where there is such a column."""
+    shown = _has_costs(replay) or replay.optimum_is_partial
+    lines = [f"Cost: {' + '.join(_costs(replay))}, in % of the arrivals."] * shown
+    if replay.optimum_windows:
+        less = "cost" if _has_costs(replay) else "lost"
+        lines.append(
+            f"Of opt.: what a policy gains (arrivals minus {less}) in % of what the optimum gains."
+        )
+    return lines
+
+
+def _about_returns(replay: Replay) -> str:
+    """Return what a reward is in this replay, and what is made of it."""
+    what = " + ".join(_costs(replay))
+    scale = _as_played(replay)["load_scale"]
+    largest = max(1, int(replay.trace.arrivals.max()))
+    said = ", the largest load of a node" if scale == largest else " (load_scale)"
+    over = f"({what})" if "+" in what else what
+    whose = "the team's mean of " if replay.settings.get("reward") == "team" else ""
+    return (
+        f"Return: the sum of a node's rewards in a window, on average; team: the sum over nodes. A "
+        f"reward is minus {whose}{over} / {scale:g}{said}."
+    )
+
+
+def _has_costs(replay: Replay) -> bool:
+    return any(replay.settings.get(name) for name in COSTS)
+
+
+def _costs(replay: Replay) -> list[str]:
+    """Return what counts as cost in a replay: "lost", "0.1 forwarded", ..."""
+    prices = {what: replay.settings.get(name) for name, what in COSTS.items()}
+    return ["lost", *(f"{price:g} x {what}" for what, price in prices.items() if price)]
 
 
 def _about_teams(replay: Replay) -> list[str]:
@@ -113,7 +188,9 @@ def _about_optimum(replay: Replay) -> str:
             second_offer=replay.settings.get("second_offer", True),
             forward_cost=replay.settings.get("forward_cost", 0.0),
         )
-        reach = "a bound, which no policy need reach" if best is None else f"{best} reaches it"
+        shown = any(s.policy.partition("/")[0] == best for s in replay.scores)
+        reach = f"{best} reaches it" if shown else f"{best} would reach it"
+        reach = "a bound, which no policy need reach" if best is None else reach
         return f"Optimum: closed form, over all windows; {reach}."
     queue = bool(replay.settings.get("queue"))
     waits = ", and what waits at a window's end as served" if queue else ""
@@ -151,11 +228,25 @@ def score_tables(result: Replay) -> Iterator[Table]:
     yield _score_table(result)
     if result.optimum_is_partial:
         yield _optimum_table(result)
-    headings, lines = returns_table(result)
-    table = table_of("return per whole window", headings)
-    for line in lines:
-        table.add_row(*line)
-    yield table
+    tables = {"return per whole window": returns_table(result)}
+    if len(result.trace.nodes) > 1:
+        tables["lost, % of the node's arrivals"] = losses_table(result)
+    for what, (headings, lines) in tables.items():
+        table = table_of(what, headings)
+        for line in lines:
+            table.add_row(*line)
+        yield table
+
+
+def losses_table(result: Replay) -> tuple[list[str], list[list[str]]]:
+    """Return headings and lines of what share of its own arrivals each node lost."""
+    scores = [score for score in ordered(result.scores) if score.policy != "optimum"]
+    shares: list[Mapping[str, float]] = [
+        {node: 100 * share for node, share in score.lost_by_node.items()} for score in scores
+    ]
+    headings, cells = returns_by_agent(shares)
+    lines = [[s.policy, *own] for s, own in zip(scores, cells, strict=True)]
+    return [heading.replace("\n", " ") for heading in headings], lines
 
 
 def returns_table(result: Replay) -> tuple[list[str], list[list[str]]]:
@@ -170,7 +261,7 @@ def returns_table(result: Replay) -> tuple[list[str], list[list[str]]]:
 def _score_table(result: Replay) -> Table:
     """Return what policies served and lost over all windows; with costs, these are the main figure.
     The optimum has a row where it covers all windows, too."""
-    costs = bool(result.settings.get("forward_cost") or result.settings.get("wait_cost"))
+    costs = _has_costs(result)
     main_figure = "cost" if costs else "served"
     headings = ["served\n%"] * costs + [f"{main_figure}\n%", "95 %\ninterval", "lost\n%"]
     headings += ["forw.\n%", "wait-\ning"]

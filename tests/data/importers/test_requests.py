@@ -31,8 +31,8 @@ def test_two_files_of_requests_are_cut_and_the_loss_is_told(tmp_path):
     b = write(tmp_path, "b.csv", "t", f"{MIDNIGHT + 15}.25", f"{MIDNIGHT + 38}")
     found = import_requests([a, b], step=10)
     assert found.trace.arrivals.tolist() == [[2, 1], [0, 0], [0, 1]]
-    assert found.notes[0].startswith("a: 1 steps with 1 requests before")
-    assert found.notes[1].startswith("a: 1 steps with 1 requests after")
+    assert found.notes[0].startswith("a: 1 step with 1 request before")
+    assert found.notes[1].startswith("a: 1 step with 1 request after")
 
 
 def test_a_column_may_name_the_node(tmp_path):

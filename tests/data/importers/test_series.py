@@ -25,8 +25,8 @@ def test_several_files_are_cut_to_their_common_time_and_it_is_told(tmp_path):
     assert found.trace.nodes == ("left", "right")
     assert found.trace.arrivals.tolist() == [[2, 5], [3, 6], [4, 7]]
     assert found.notes == (
-        "left: 1 steps with 1 requests before the time that all nodes have in common were trimmed",
-        "right: 1 steps with 8 requests after the time that all nodes have in common were trimmed",
+        "left: 1 step with 1 request before the time that all nodes have in common was trimmed",
+        "right: 1 step with 8 requests after the time that all nodes have in common was trimmed",
     )
 
 
@@ -47,7 +47,7 @@ def test_gaps_are_filled_by_rule_and_counted(tmp_path, gaps, counts):
 
 def test_gaps_are_refused_unless_a_rule_is_given(tmp_path):
     path = series(tmp_path, "a.csv", [10, None, 3, 17, 20])
-    with pytest.raises(TraceError, match=r"a\.csv:3: .*1 steps are missing.*gaps='zero'"):
+    with pytest.raises(TraceError, match=r"a\.csv:3: .*1 step is missing.*gaps='zero'"):
         import_series(path)
 
 
@@ -55,7 +55,7 @@ def test_steps_are_summed_in_whole_multiples_and_the_rest_told(tmp_path):
     found = import_series(series(tmp_path, "a.csv", [1, 2, 3, 4, 5]), step=600)
     assert found.trace.arrivals[:, 0].tolist() == [3, 7]
     assert found.trace.step == 600
-    assert "the last 1 steps of 300 s with 5 requests do not fill a step of 600 s" in found.notes[0]
+    assert "1 step of 300 s at the end, with 5 requests, was trimmed" in found.notes[0]
     with pytest.raises(TraceError, match="no multiple of the file's own step of 300"):
         import_series(tmp_path / "a.csv", step=400)
 

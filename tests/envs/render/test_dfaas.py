@@ -28,6 +28,7 @@ from corral.envs.render.canvas import (
     ring,
     short_count,
 )
+from corral.envs.render.columns import columns_of
 from corral.errors import MissingExtraError
 
 PICTURES = Path(__file__).parent / "pictures"
@@ -286,10 +287,10 @@ def test_text_of_a_step() -> None:
         == """\
 step 35 of 288   2026-01-05 08:35
                                             arrived own others free lost waiting
-node_0 lyon    ███····                           24  24      4   35    0       0
-node_1 milano  ████████····                      65  65      4   37    0       0
-node_2 amster… ██████████×                      106  90      0    0    3       5
-               -> node_0 4, node_1 4, no room for 8
+node_0 lyon      ███····                         24  24      4   35    0       0
+node_1 milano    ███████····                     65  65      4   37    0       0
+node_2 amsterdam ██████████×                    106  90      0    0    3       5
+                 -> node_0 4, node_1 4, no room for 8
 total                                           195 179      8   72    3       5
 █ own served  ▒ served for others  · free capacity  × lost
 served 95.9 %, lost 1.5 %, waiting 2.6 %"""
@@ -321,3 +322,13 @@ def test_without_pillow_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(MissingExtraError, match=r"PIL.*'\.\[render\]"):
         draw(frame(3))
     assert "node_0" in ansi(frame(3))  # text needs nothing
+
+
+def test_names_in_text_are_told_apart_in_any_script() -> None:
+    servers = ["2001:db8:85a3:8d3:1319:8a2e:370:7341", "2001:db8:85a3:8d3:1319:8a2e:370:7342"]
+    names = [f"node_{i} {name}" for i, name in enumerate([*servers, "東京データセンター"])]
+    rows = ansi(dataclasses.replace(frame(3), names=tuple(names))).splitlines()
+    assert rows[2].startswith("node_0 2001:…2e:370:7341 ")
+    assert rows[3].startswith("node_1 2001:…2e:370:7342 ")
+    assert rows[4].startswith("node_2 東京デ…タセンター ")
+    assert [columns_of(row) for row in rows[2:5]] == [80, 80, 80]

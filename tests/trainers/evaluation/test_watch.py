@@ -24,6 +24,7 @@ from corral.envs import make, make_rules
 from corral.envs.arena_v0 import ArenaRules
 from corral.envs.core import generator
 from corral.envs.dfaas_v0 import DfaasRules
+from corral.envs.dfaas_v0.render import LOAD, LOST, OTHERS, OWN, WAITING
 from corral.envs.policy import RandomPolicy
 from corral.envs.reference import reference_team
 from corral.envs.render.window import Window
@@ -120,6 +121,19 @@ def test_many_colours_are_shown_by_near_ones() -> None:
         frames_of(gif([ramp, ramp[::-1]], 4)), [ramp, ramp[::-1]], strict=True
     ):
         assert np.abs(frame - picture).mean() < 12
+
+
+@pytest.mark.parametrize(("policies", "queue"), [("local", 0), ("overflow", 0), ("local", 20)])
+def test_a_clip_keeps_every_colour_of_its_legend(tmp_path: Path, policies: str, queue: int) -> None:
+    path = tmp_path / "clip.gif"
+    watch("dfaas_v0", policies=policies, queue=queue, steps=5, out=path)
+    colours = [OWN, OTHERS, LOST, LOAD] + [WAITING] * bool(queue)
+    for frame in frames_of(path):
+        legend = frame[-20:]  # its squares are 9 by 6 pixels, with smooth edges
+        for colour in colours:
+            wanted = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)])
+            near = np.abs(legend - wanted).max(axis=2) <= 6
+            assert near.sum() >= 12, colour
 
 
 def test_pictures_shrink_and_never_grow() -> None:
@@ -362,6 +376,16 @@ def test_the_command_prints_text() -> None:
 )
 def test_the_command_names_mistakes(words: list[str], message: str) -> None:
     assert message in " ".join(within("watch", *words, code=2).split())
+
+
+def test_the_command_speaks_of_its_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert "Without a window: --out clip.gif writes" in within("watch", "arena_v0", code=2)
+    (tmp_path / "nocap.csv").write_text("time,node,arrivals\n0,a,1\n1,a,2\n")
+    words = ["watch", "dfaas_v0", "--ansi", "--trace", tmp_path / "nocap.csv"]
+    assert "pass --capacity, a number" in within(*words, code=2)
 
 
 def test_watching_needs_no_torch() -> None:

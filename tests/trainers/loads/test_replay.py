@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corral.data import Trace
+from corral.data import Trace, load_trace
 from corral.envs.dfaas_v0 import ROUTES, DfaasRules
 from corral.envs.dfaas_v0.baselines import AMOUNTS, PAIRS, baseline_team
 from corral.envs.policy import Decision
@@ -246,6 +246,44 @@ def test_who_reaches_the_closed_form_is_said_where_it_is_so(
         assert all((share == pytest.approx(1)) is (amount == reaches) for share in shares)
 
 
+def test_who_would_reach_the_optimum_is_no_row_of_the_table() -> None:
+    trace = random_trace(60)
+    assert "overflow would reach it" in said_of_optimum(replay(trace, ["local"], window=30))
+    shown = replay(trace, ["local", "overflow/two"], window=30)
+    assert "overflow reaches it" in said_of_optimum(shown)
+
+
+def test_the_losses_of_each_node_add_up() -> None:
+    result = replay("edge3", ["local", "overflow"], rows=(0, 600))
+    load = result.trace.arrivals[:600].sum(axis=0)
+    for score in result.scores[:2]:
+        for what in ("lost", "forwarded"):
+            shares = getattr(score, f"{what}_by_node")
+            assert list(shares) == ["node_0", "node_1", "node_2"]
+            total = load @ np.array(list(shares.values())) / load.sum()
+            assert total == pytest.approx(getattr(score, what))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "A reward is minus lost / 100, the largest load of a node."),
+        ({"forward_cost": 0.5}, "minus (lost + 0.5 x forwarded) / 100"),
+        ({"reward": "team", "load_scale": 200}, "the team's mean of lost / 200 (load_scale)."),
+        ({"queue": 5, "wait_cost": 2}, "Cost: lost + 2 x waiting, in % of the arrivals."),
+        ({"queue": 5}, "What waits at a window's end is neither served nor lost."),
+        ({}, "Of opt.: what a policy gains (arrivals minus lost)"),
+        ({}, "Nodes: node_0 milan, node_1 oslo, node_2 porto."),
+        ({}, "No intervals: one window."),
+        ({"max_level": 30}, "whole units of 4 requests; with max_level=100 policies would"),
+    ],
+)
+def test_the_screen_explains_its_columns(settings: dict[str, Any], said: str) -> None:
+    trace = load_trace("edge3").section(0, 100)
+    assert trace.arrivals.max() == 100
+    assert said in " ".join(describe(replay(trace, ["local"], optimum_windows=1, **settings)))
+
+
 def test_an_optimum_of_some_windows_stands_beside_the_same_windows_alone() -> None:
     pytest.importorskip("scipy", reason="the linear program needs scipy: corral[optimum]")
     trace = random_trace(60)
@@ -258,7 +296,7 @@ def test_an_optimum_of_some_windows_stands_beside_the_same_windows_alone() -> No
         assert score.cost_in_optimum_windows == pytest.approx(there.cost)
         assert there.cost_in_optimum_windows == pytest.approx(there.cost)
         assert score.share_of_optimum == pytest.approx(there.share_of_optimum)
-    first, second, _ = (list(table.columns[0].cells) for table in score_tables(result))
+    first, second, _, _ = (list(table.columns[0].cells) for table in score_tables(result))
     assert first == [s.policy for s in ordered(result.scores) if s.policy != "optimum"]
     assert second[-1] == "optimum"
     assert "1 window of 2 (number 1)" in said_of_optimum(result)
@@ -268,7 +306,7 @@ def test_a_shorter_last_window_has_an_optimum_too() -> None:
     pytest.importorskip("scipy", reason="the linear program needs scipy: corral[optimum]")
     result = replay(random_trace(50), ["local"], window=20, optimum_windows=3, **HARD)
     assert (result.optimum_windows, result.optimum_is_partial) == ((0, 1, 2), False)
-    table, returns = score_tables(result)
+    table, returns, _ = score_tables(result)
     assert list(table.columns[0].cells) == ["local", "optimum"]
     local = score_of(result, "local")
     assert [list(column.cells) for column in returns.columns] == [

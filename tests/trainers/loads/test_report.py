@@ -99,6 +99,14 @@ def test_json_and_csv_hold_the_scores(tmp_path: Path) -> None:
         assert {"served", "lost", "forwarded", "share_of_optimum"} <= set(row)
 
 
+def test_amounts_are_explained_as_they_are_played(tmp_path: Path) -> None:
+    rounded = "rounded up to the next multiple of 4, but never beyond the arrivals"
+    coarse = write_report(replay("edge3", ["static"], rows=(0, 300), max_level=30), tmp_path)
+    assert rounded in coarse["report.html"].read_text()
+    exact = write_report(replay("edge3", ["static"], rows=(0, 300)), tmp_path)
+    assert "rounded up to the next multiple" not in exact["report.html"].read_text()
+
+
 def test_a_report_replaces_an_older_one_and_leaves_nothing_else(tmp_path: Path) -> None:
     for _ in range(2):
         write_report(replay("edge3", ["local"], rows=(0, 300)), tmp_path)
@@ -161,6 +169,7 @@ def test_a_teams_page_has_learning_and_what_was_learned(tmp_path: Path) -> None:
     assert headings == [
         "What each policy served and lost",
         "Return per whole window",
+        "Lost by each node, % of its own arrivals",
         "Learning",
         "What was learned",
         "Load and loss over time",

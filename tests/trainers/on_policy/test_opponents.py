@@ -401,7 +401,7 @@ def test_the_command_trains_against_an_opponent_and_judges_the_learner(tmp_path:
         *("train", "rps_v0", "--trainer", "mappo", "--opponent", "player_1=beat-last"),
         *(*small, "--out", tmp_path / "run"),
     )
-    assert "return of player_0 of the last 100 episodes:" in printed
+    assert "return of player_0 of " in printed
     assert "team return" not in printed
     run = corral.load_run(tmp_path / "run")
     assert run.config.opponents == {"player_1": "beat-last"}
