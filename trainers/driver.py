@@ -313,8 +313,9 @@ def _drive(
             else f"has played its {begun:,} env steps already; --steps (steps=) goes on to more",
         )
     if stop.is_set():
+        again = run.config.env_config.named(run.folder)
         where = f"stopped at {done:,} of {run.config.steps:,} env steps, and saved"
-        _say(run.folder, f"{where}. Go on with: corral train --resume {run.folder}")
+        _say(run.folder, f"{where}. Go on with: corral train --resume {again}")
     if stop.number == signal.SIGTERM:
         raise SystemExit(128 + stop.number)
     if stop.is_set():

@@ -53,9 +53,16 @@ def text_of(value: Any) -> str:
 
 
 class TrainCommand(Command):
-    """``corral train``: its --help lists the settings and arguments of what it is called with."""
+    """``corral train``: its --help lists the settings and arguments of what it is called with.
+
+    ``--env NAME`` is the same as NAME as the first word.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        args = [part for word in args for part in _split(word)]
+        if "--env" in args[:-1]:
+            at = args.index("--env")
+            args = [args[at + 1], *args[:at], *args[at + 2 :]]
         ctx.meta["corral.words"] = list(args)  # parsing empties the list
         return super().parse_args(ctx, args)
 
@@ -72,6 +79,11 @@ class TrainCommand(Command):
                     formatter.write_dl(rows_of())
                 except (CorralError, LookupError) as error:
                     formatter.write_text(str(error.args[0]))
+
+
+def _split(word: str) -> list[str]:
+    """Return --env=NAME as two words."""
+    return word.split("=", 1) if word.startswith("--env=") else [word]
 
 
 def _settings_rows(env: str | None, trainer: str) -> list[tuple[str, str]]:

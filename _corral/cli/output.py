@@ -45,6 +45,7 @@ __all__ = [
     "show_replay",
     "show_table",
     "show_tracebacks",
+    "written",
 ]
 
 RESULTS = ("report.html", "results.json", "results.csv")
@@ -246,3 +247,9 @@ def check_new(
         parent = parent.parent
     if not (parent.is_dir() and os.access(parent, os.W_OK)):
         raise ValueError(f"--out {path}: {parent} is no folder that can be written to")
+
+
+def written(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return which results are in a folder, and what tells each from another of its name."""
+    found = {name: folder / name for name in RESULTS if (folder / name).exists()}
+    return {name: (p.stat().st_ino, p.stat().st_mtime_ns) for name, p in found.items()}

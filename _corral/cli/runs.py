@@ -40,8 +40,9 @@ from corral.cli.output import (
     reported,
     show_replay,
     show_table,
+    written,
 )
-from corral.text import one_line, pasted
+from corral.text import one_line
 
 if TYPE_CHECKING:
     from corral.trainers.runs.run import Run
@@ -266,7 +267,7 @@ def _summarize(run: Run) -> None:
     if run.best_by is not None:
         out.print(f"@best is {Run(run.folder, run.config, 'best').source()}")
     out.print(f"Run: {run.folder}", soft_wrap=True)
-    out.print(f"Evaluate it: corral evaluate {pasted(run.folder)}", soft_wrap=True)
+    out.print(f"Evaluate it: corral evaluate {task.named(run.folder)}", soft_wrap=True)
 
 
 # --- corral evaluate -----------------------------------------------------------------------------
@@ -359,7 +360,7 @@ def evaluate(
     folder = loaded.results if out_dir is None else out_dir
     own = folder.resolve() == loaded.results.resolve()  # its results are made anew
     check_new(folder, folder=True, files=RESULTS, overwrite=overwrite or own)
-    before = _written(folder)
+    before = written(folder)
     load = loaded.config.env_config.trace if trace is None else load_trace(trace)
     options: dict[str, Any] = {
         "trace": None if trace is None else load,
@@ -377,7 +378,7 @@ def evaluate(
     for label, run in run_labels([loaded, *others]).items():
         if run.at is not None:
             out.print(f"{label} is {run.source()}.", soft_wrap=True)
-    after = _written(folder)
+    after = written(folder)
     if replaced := [name for name in before if after.get(name) != before[name]]:
         out.print(f"Replaced in {folder}: {', '.join(replaced)}", soft_wrap=True, style="dim")
     if (replay := result.replay) is not None:
@@ -389,9 +390,3 @@ def evaluate(
     for part in tables(result, loaded.config.env_config.rules()):
         out.print(part, style="dim") if isinstance(part, str) else show_table(part)
     out.print(f"Results: {folder / 'results.json'}", soft_wrap=True)
-
-
-def _written(folder: Path) -> dict[str, tuple[int, int]]:
-    """Return which results are in a folder, and what tells each from another of its name."""
-    found = {name: folder / name for name in RESULTS if (folder / name).exists()}
-    return {name: (p.stat().st_ino, p.stat().st_mtime_ns) for name, p in found.items()}

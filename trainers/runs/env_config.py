@@ -19,6 +19,7 @@ from corral.envs.arguments import plain_numbers
 from corral.envs.core import Array, Rules, split_of
 from corral.envs.registry import REGISTERED, Api, make_rules, rules_class
 from corral.errors import EnvNeededError, Fault, RunError, TraceError
+from corral.text import pasted
 
 __all__ = ["SET_BY_TRAINING", "EnvConfig", "given_again"]
 
@@ -99,6 +100,11 @@ class EnvConfig:
         if self.own_rules is not None:
             return self.own_rules
         return make_rules(self.env, **{**self.env_kwargs, **_set_by_training(self.env), **changes})
+
+    def named(self, folder: Path) -> str:
+        """Return a run's folder as words of a command, with --env where that must be said."""
+        again = f" --env {self.source}" if self.own_rules is not None and self.source else ""
+        return pasted(folder) + again
 
     @property
     def trace(self) -> Trace | None:
