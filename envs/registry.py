@@ -24,9 +24,7 @@ from corral.envs.core import Rules
 from corral.errors import MissingExtraError, UnknownNameError
 
 __all__ = [
-    "ENVIRONMENTS",
-    "PROBES",
-    "REGISTERED",
+    *("ENVIRONMENTS", "PROBES", "REGISTERED"),
     "Api",
     "EnvSpec",
     "NamedEnv",
@@ -326,14 +324,12 @@ class NamedEnv:
         def make_registered(**kwargs: Any) -> Any:
             try:
                 return pettingzoo.make(api, self.text, **kwargs)
-            except Exception as error:  # PettingZoo 1.27 raises an error of its own
-                if not (isinstance(error, ImportError) or type(error).__name__ == "FailedToImport"):
+            except Exception as error:
+                if type(error).__name__ != "FailedToImport":  # PettingZoo's own
                     raise
                 family = self.text.partition("/")[0]
-                raise MissingExtraError(
-                    f"{self.text}: {error.__cause__ or error}; try pip install "
-                    f"'pettingzoo[{family}]'"
-                ) from error
+                why = f"{self.text}: {error.__cause__ or error}"
+                raise MissingExtraError(f"{why}; try pip install 'pettingzoo[{family}]'") from error
 
         return make_registered
 

@@ -83,6 +83,7 @@ def test_a_wrapper_makes_it_another_game() -> None:
 
 @needs_registry
 def test_environments_of_others_come_by_id() -> None:
+    pytest.importorskip("pygame", reason="PettingZoo's classic games need it")
     source = resolve("classic/tictactoe-v3")
     assert (source.name, source.text) == ("tictactoe_v3", "classic/tictactoe-v3")
     assert source.rules is not None

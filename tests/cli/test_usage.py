@@ -119,7 +119,7 @@ def test_names_in_other_spellings(words: list[str], message: str) -> None:
     [
         ("train rps_v0 -n 5000", "no option named '-n'; did you mean '--steps'?"),
         ("train rps_v0 -f logs", "no option named '-f'; did you mean '--out'?"),
-        ("train rps_v0 -i best.zip", "did you mean '--resume'? It takes the folder of a run"),
+        ("train rps_v0 -i best.zip", "did you mean '--resume'?"),
         ("train rps_v0 -P", "no option named '-P'. Progress is shown on stderr"),
         ("train rps_v0 -conf x.yml", "Settings are options of their own, such as --gamma 0.9."),
         ("train rps_v0 --hyperparams gamma:0.9", "Settings are options of their own, such as"),
