@@ -143,8 +143,9 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close a third party's environments."""
-        if hasattr(self.batch, "close"):
-            self.batch.close()
+        batch = getattr(self, "batch", None)  # Gymnasium before 1.1 closes what was never made, too
+        if hasattr(batch, "close"):
+            batch.close()
 
     def _joint(self, actions: Array) -> Any:
         """Return the actions of all, [B, N] or by agent, from the learners' [C, ...]."""

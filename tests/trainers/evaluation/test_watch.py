@@ -412,6 +412,7 @@ def overloaded() -> Trace:
 
 
 def test_text_shows_who_served_what_was_forwarded(tmp_path: Path) -> None:
+    pytest.importorskip("stable_baselines3", reason="needs the extra sb3")
     shown: list[str] = []
     watch("dfaas_v0", policies="overflow", text=shown.append, steps=1, trace=overloaded())
     assert "-> node_1 3, no room for 1" in shown[1]
