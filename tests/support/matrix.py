@@ -17,7 +17,7 @@ SHORT: dict[str, dict[str, Any]] = {
     "ippo": {"num_envs": 2, "n_steps": 8, "n_epochs": 1, "n_minibatches": 1},
     "sb3_ppo": {"num_envs": 2, "n_steps": 8, "n_epochs": 1, "batch_size": 16},
     "sb3_maskable_ppo": {"num_envs": 2, "n_steps": 8, "n_epochs": 1, "batch_size": 16},
-    "rllib_ppo": {"num_envs": 2, "n_steps": 8, "n_epochs": 1},
+    "rllib_ppo": {"envs_per_runner": 2, "train_batch_size": 16, "batch_size": 16, "n_epochs": 1},
 }
 """Settings of a training that takes a moment; everything else is at its default."""
 
