@@ -78,7 +78,7 @@ bench: $(VENV)/installed
 # Installed anew when what it is made from changes.
 $(VENV)/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip uninstall --quiet --yes pygame # pygame-ce comes into the same folder
+	$(BIN)/pip uninstall --quiet --yes pygame 2> /dev/null # pygame-ce comes into the same folder
 	$(BIN)/pip install --quiet --upgrade pip
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
 	PYTHONWARNINGS=ignore $(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
