@@ -234,10 +234,9 @@ def _tell_of_rollouts(run: Run, learner: Trainer) -> None:
     count = max(1, steps // size) if size else 0
     if not size or count * size == steps or count * size <= learner.env_steps:
         return
-    rollouts = f"1 rollout of {size:,} is" if count == 1 else f"{count:,} rollouts of {size:,} are"
     what = "num_envs x n_steps" if "n_steps" in run.config.settings else "train_batch_size"
-    played = "" if count == 1 else f", {count * size:,} env steps"
-    _say(run.folder, f"{steps:,} env steps: {rollouts} played{played}; a rollout is {what}")
+    played = f"{count * size:,} env steps are played, not {steps:,}"
+    _say(run.folder, f"{played}: whole rollouts of {size:,}, {what}")
 
 
 def _say(folder: Path, message: str) -> None:

@@ -385,13 +385,13 @@ def of_arena(out: Path, **given: Any) -> Any:
 def test_whole_rollouts_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = of_arena(tmp_path / "run", steps=ROLLOUT * 2 - 1)
     told = capsys.readouterr().err
-    assert "127 env steps: 1 rollout of 64 is played; a rollout is num_envs x n_steps" in told
+    assert "64 env steps are played, not 127: whole rollouts of 64, num_envs x n_steps" in told
     resume(run.folder)
     told = capsys.readouterr().err
     assert "has played 64 of its 127 env steps already, and no whole rollout is left;" in told
     resume(run.folder, steps=ROLLOUT * 4 + 1)
     told = capsys.readouterr().err
-    assert "257 env steps: 4 rollouts of 64 are played, 256 env steps" in told
+    assert "256 env steps are played, not 257: whole rollouts of 64" in told
     of_arena(tmp_path / "whole", steps=ROLLOUT)
     assert "rollout" not in capsys.readouterr().err
 
