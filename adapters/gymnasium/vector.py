@@ -143,9 +143,8 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close a third party's environments."""
-        batch: Any = getattr(
-            self, "batch", None
-        )  # Gymnasium before 1.1 closes what was never made, too
+        # Gymnasium before 1.1 closes what was never made, too.
+        batch: Any = getattr(self, "batch", None)
         if hasattr(batch, "close"):
             batch.close()
 
