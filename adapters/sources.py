@@ -21,7 +21,6 @@ from typing import Any, TypeAlias
 import gymnasium
 from pettingzoo import AECEnv, ParallelEnv
 
-from corral.adapters.zoo.batch import ZooRules, zoo_rules
 from corral.envs.arguments import require_known_arguments
 from corral.envs.batch import batch_for
 from corral.envs.core import Rules
@@ -38,9 +37,7 @@ from corral.envs.registry import (
 
 __all__ = ["EnvLike", "EnvSource", "make_batch", "resolve", "rules_of", "rules_with"]
 
-EnvLike: TypeAlias = (
-    str | ModuleType | Callable[..., Any] | AECEnv | ParallelEnv | Rules[Any] | ZooRules
-)
+EnvLike: TypeAlias = str | ModuleType | Callable[..., Any] | AECEnv | ParallelEnv | Rules[Any]
 """A name (see ``corral.envs.registry``), a module, a function that makes an environment, a
 PettingZoo environment, or rules."""
 
@@ -118,8 +115,9 @@ def resolve(
         raise ValueError(f"env_kwargs={kwargs}: {env!r} is made already; give its name or function")
     if isinstance(env, AECEnv | ParallelEnv):
         return _of_object(env)
-    if isinstance(env, ZooRules):
-        return replace(_of_others(env), text=_text_of(env.make_env))
+    if hasattr(env, "make_env"):  # what ``zoo_rules`` made
+        rules: Any = env
+        return EnvSource(rules.name, {}, rules, _text_of(rules.make_env))
     if not hasattr(env, "observe"):
         raise TypeError(_no_environment(env))
     return EnvSource(env.name, {}, env)
@@ -168,15 +166,18 @@ def _of_maker(
         return plain
     if hasattr(example, "close"):
         example.close()
-    return replace(_of_others(zoo_rules(make)), env_kwargs=kwargs, text=text, api=api)
+    return replace(_of_others(make), env_kwargs=kwargs, text=text, api=api)
 
 
 def _of_object(env: Any) -> EnvSource:
-    return _plain(env) or _of_others(zoo_rules(_CopyOf(env)))
+    return _plain(env) or _of_others(_CopyOf(env))
 
 
-def _of_others(rules: ZooRules) -> EnvSource:
-    return EnvSource(rules.name, {}, rules)  # type: ignore[arg-type]
+def _of_others(make: Callable[[], Any]) -> EnvSource:
+    from corral.adapters.zoo.batch import zoo_rules  # late: corral's own games need none of it
+
+    rules: Any = zoo_rules(make)
+    return EnvSource(rules.name, {}, rules)
 
 
 def _plain(env: Any) -> EnvSource | None:
