@@ -16,12 +16,6 @@ from pathlib import Path
 LAYERS = ("corral.data", "corral.envs", "corral.adapters", "corral.trainers", "corral")
 FOUNDATION = tuple(f"corral{each}" for each in ("", ".errors", ".extras", ".hints", ".text"))
 """Modules that all may import."""
-    "corral",
-    "corral.errors",
-    "corral.extras",
-    "corral.hints",
-    "corral.text",
-)  # all may import these
 ROOMS = (  # of trainers; those of one line may import each other
     ("base", "settings", "rng"),
     ("runs",),
