@@ -175,7 +175,7 @@ def run(case: cases.Case) -> Leaves:
             "trace": None,
             "rows": cases.DFAAS_ROWS if load else None,
             "window": 40 if load else None,
-            "episodes": cases.EPISODES,
+            "episodes": None if load else cases.EPISODES,  # a load is replayed in all windows
             "seed": cases.SEED,
             "optimum_windows": 1,
             "zero_sum": None if registered else False,  # as it was before this was an argument
