@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from corral.trainers.evaluation.zero_sum import evaluate_seat, evaluate_seats
     from corral.trainers.loads.replay import replay
     from corral.trainers.policies import NetworkPolicy
-    from corral.trainers.runs.run import Run, RunConfig, load_run
+    from corral.trainers.runs.run import Run, load_run
+    from corral.trainers.runs.run_config import RunConfig
     from corral.trainers.settings import check_settings, setting
 
 __all__ = [
@@ -72,7 +73,8 @@ _NAMES = {
     "evaluation.zero_sum": ("evaluate_seat", "evaluate_seats"),
     "loads.replay": ("replay",),
     "policies": ("NetworkPolicy",),
-    "runs.run": ("Run", "RunConfig", "load_run"),
+    "runs.run": ("Run", "load_run"),
+    "runs.run_config": ("RunConfig",),
     "settings": ("check_settings", "setting"),
 }
 

@@ -7,17 +7,13 @@ decision = run.policies["node_0"].act(observation, deterministic=True)
 from __future__ import annotations
 
 import dataclasses
-import signal
-import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from corral.adapters.sources import EnvLike
 from corral.envs.registry import REGISTERED, Api
-from corral.errors import CheckpointError, RunError, UnsupportedSpaceError
-from corral.text import visible
+from corral.errors import RunError, UnsupportedSpaceError
 from corral.trainers.arguments import (
     Policies,
     alike,
@@ -29,19 +25,15 @@ from corral.trainers.arguments import (
     seed_of,
     whole_steps,
 )
-from corral.trainers.base import Content, Trainer, trainer_class, trainer_name
-from corral.trainers.evaluation.zero_sum import is_zero_sum
-from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
+from corral.trainers.base import Trainer, trainer_class, trainer_name
 from corral.trainers.runs.env_config import EnvConfig
 from corral.trainers.runs.folders import begun_folder, locked
-from corral.trainers.runs.log import Bar, Log, Statistics
-from corral.trainers.runs.run import CHECKPOINTS, PROGRESS, Run, RunConfig, load_run, versions
-from corral.trainers.runs.signals import stop_signals
+from corral.trainers.runs.run import CHECKPOINTS, Run, load_run
+from corral.trainers.runs.run_config import RunConfig, versions
+from corral.trainers.session import drive, load, say, statistics_of
 from corral.trainers.settings import make_settings, require_known
 
 __all__ = ["resume", "train"]
-
-CHECKPOINTS_PER_RUN = 10
 
 
 def train(
@@ -146,7 +138,7 @@ def train(
     with begun_folder(out, f"{env_config.env}-{name}-seed{seed}") as folder:
         run = Run(folder, config)
         config.write(folder)
-        return _drive(run, learner, _statistics(run), checkpoint_every, progress)
+        return drive(run, learner, statistics_of(run), checkpoint_every, progress)
 
 
 def resume(
@@ -191,12 +183,12 @@ def resume(
         raise ValueError("stretch plans a run anew, to end at steps=; give that too")
     with locked(run.folder):
         learner = run.begun()
-        statistics = _statistics(run)
+        statistics = statistics_of(run)
         # What a kill left half written is hidden, and no checkpoint.
         if any((run.folder / CHECKPOINTS).glob("[!.]*")):
-            _load(run, learner, statistics)
+            load(run, learner, statistics)
         else:
-            _say(run.folder, "no checkpoint yet; it begins anew")
+            say(run.folder, "no checkpoint yet; it begins anew")
         if steps is not None and steps < learner.env_steps:
             raise RunError(
                 f"steps={steps}: {run.folder} is at {learner.env_steps:,} env steps already; "
@@ -205,7 +197,7 @@ def resume(
         _tell_of_plan_and_versions(run.folder, run.config)
         if steps is not None or keep is not None:
             run.config.write(run.folder)
-        return _drive(run, learner, statistics, checkpoint_every, progress)
+        return drive(run, learner, statistics, checkpoint_every, progress)
 
 
 def _tell_of_plan_and_versions(folder: Path, config: RunConfig) -> None:
@@ -214,7 +206,7 @@ def _tell_of_plan_and_versions(folder: Path, config: RunConfig) -> None:
     annealed = settings.get("anneal") or settings.get("ent_coef_end") is not None
     if annealed and config.steps > config.horizon:
         rate = ", a learning rate at 0" if settings.get("anneal") else ""
-        _say(
+        say(
             folder,
             f"planned for {config.horizon:,} env steps; beyond them what is annealed stays at its "
             f"end{rate}. --stretch (stretch=True) plans it anew",
@@ -225,115 +217,7 @@ def _tell_of_plan_and_versions(folder: Path, config: RunConfig) -> None:
     if both:
         before = ", ".join(f"{name} {config.versions[name]}" for name in both)
         after = ", ".join(f"{name} {now[name]}" for name in both)
-        _say(folder, f"begun with {before}; it goes on with {after}: numbers may differ")
-
-
-def _tell_of_rollouts(run: Run, learner: Trainer) -> None:
-    """Say how many env steps are played, where whole rollouts are others than were asked for."""
-    size, steps = getattr(learner, "rollout_steps", None), run.config.steps
-    count = max(1, steps // size) if size else 0
-    if not size or count * size == steps or count * size <= learner.env_steps:
-        return
-    what = "num_envs x n_steps" if "n_steps" in run.config.settings else "train_batch_size"
-    played = f"{count * size:,} env steps are played, not {steps:,}"
-    _say(run.folder, f"{played}: whole rollouts of {size:,}, {what}")
-
-
-def _say(folder: Path, message: str) -> None:
-    print(f"corral: {visible(f'{folder}: {message}')}", file=sys.stderr)
-
-
-def _load(run: Run, learner: Trainer, statistics: Statistics) -> None:
-    """Go on from the latest checkpoint."""
-    content = load_checkpoint(latest_checkpoint(run.folder / CHECKPOINTS))
-    learner.load(content)
-    try:
-        statistics.load(content.documents["progress"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{run.folder}: its checkpoint is damaged: {error!r}") from error
-    if not learner.resumes_exactly:
-        _say(run.folder, "environments without a saved state begin new episodes")
-
-
-def _statistics(run: Run) -> Statistics:
-    """Return the statistics of a run, before anything is played."""
-    config = run.config
-    idle = [
-        agent
-        for agent, name in config.policies.items()
-        if agent in config.opponents or name not in config.policies_to_train
-    ]
-    self_play = not idle and is_zero_sum(config.env_config.rules())
-    return Statistics(config.policies, idle, self_play=self_play)
-
-
-# --- The loop ------------------------------------------------------------------------------------
-
-
-def _drive(
-    run: Run,
-    learner: Trainer,
-    statistics: Statistics,
-    checkpoint_every: int | None,
-    progress: bool | None,
-) -> Run:
-    """Let the trainer learn; log every update, save every so often, and end at a signal."""
-    every = checkpoint_every or max(1, run.config.steps // CHECKPOINTS_PER_RUN)
-    log = Log(run.folder / PROGRESS, run.folder / "tensorboard", updates=statistics.updates)
-    bar = Bar(run.config.steps, visible=sys.stderr.isatty() if progress is None else progress)
-    begun = done = saved = learner.env_steps
-    _tell_of_rollouts(run, learner)
-    try:
-        with stop_signals() as stop:
-            clock = time.perf_counter()
-            for update in learner.learn(run.config.steps):
-                now = time.perf_counter()
-                row = statistics.row(update, update.env_steps - done, now - clock)
-                clock, done = now, update.env_steps
-                log.write(row)
-                bar.show(row, statistics.headline)
-                if stop.is_set() or done // every > saved // every:
-                    _save(run, learner, statistics)
-                    saved = done
-                if stop.is_set():
-                    break
-            if saved != done:
-                _save(run, learner, statistics)
-    finally:
-        bar.close()
-        log.close()
-        learner.close()
-    if not stop.is_set() and learner.env_steps == begun:
-        _say(
-            run.folder,
-            f"has played {begun:,} of its {run.config.steps:,} env steps already, and no whole "
-            "rollout is left; --steps (steps=) goes on to more"
-            if begun < run.config.steps
-            else f"has played its {begun:,} env steps already; --steps (steps=) goes on to more",
-        )
-    if stop.is_set():
-        again = run.config.env_config.named(run.folder)
-        where = f"stopped at {done:,} of {run.config.steps:,} env steps, and saved"
-        _say(run.folder, f"{where}. Go on with: corral train --resume {again}")
-    if stop.number == signal.SIGTERM:
-        raise SystemExit(128 + stop.number)
-    if stop.is_set():
-        raise KeyboardInterrupt
-    run.__dict__.pop("policies", None)  # those of an earlier checkpoint
-    return run
-
-
-def _save(run: Run, learner: Trainer, statistics: Statistics) -> None:
-    """Save a checkpoint of the trainer and of the statistics; the best stays besides."""
-    content = learner.save()
-    better = statistics.improved()
-    save_checkpoint(
-        run.folder / CHECKPOINTS,
-        learner.env_steps,
-        Content({**content.documents, "progress": statistics.save()}, content.arrays),
-        keep=run.config.keep,
-        best=better,
-    )
+        say(folder, f"begun with {before}; it goes on with {after}: numbers may differ")
 
 
 def _begun(config: RunConfig) -> Trainer:

@@ -17,7 +17,18 @@ HOUSE = {"_corral": "corral"} | {
 }
 
 ORDER = (
-    *("base", "settings", "rng", "policies", "runs", "evaluation", "report", "driver"),
+    *(
+        "base",
+        "settings",
+        "rng",
+        "policies",
+        "runs",
+        "evaluation",
+        "report",
+        "callbacks",
+        "session",
+        "driver",
+    ),
     *("on_policy", "sb3", "rllib", "loads"),
 )
 """Rooms of trainers; each imports only what stands before it."""

@@ -227,7 +227,7 @@ def warm_up(place: Path, trace: str) -> None:
     from torch.utils import tensorboard
 
     from corral.trainers.runs.env_config import EnvConfig
-    from corral.trainers.runs.run import RunConfig
+    from corral.trainers.runs.run_config import RunConfig
 
     assert tensorboard.SummaryWriter
     task = EnvConfig.of("dfaas_v0", {"trace": trace})

@@ -21,6 +21,7 @@ from corral.errors import (
     RunError,
 )
 from corral.trainers import driver as training
+from corral.trainers import session
 from corral.trainers.driver import resume
 from corral.trainers.runs.run import load_run
 from support.command import run as command
@@ -106,14 +107,14 @@ def test_batch_and_supersuit_learn_the_same_bit_for_bit(tmp_path: Path, trainer:
 
 def stop_at(monkeypatch: pytest.MonkeyPatch, env_steps: int, number: int = signal.SIGINT) -> None:
     """Raise a signal when so many env steps are done."""
-    show = training.Bar.show
+    show = session.Bar.show
 
     def and_stop(bar: Any, row: Any, *shown: Any) -> None:
         show(bar, row, *shown)
         if row["env_steps"] == env_steps:
             signal.raise_signal(number)
 
-    monkeypatch.setattr(training.Bar, "show", and_stop)
+    monkeypatch.setattr(session.Bar, "show", and_stop)
 
 
 @pytest.fixture(scope="module")

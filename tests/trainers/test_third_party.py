@@ -354,7 +354,7 @@ def test_a_constant_sum_of_many_makes_no_team(tmp_path: Path) -> None:
 def test_training_ends_without_a_team_return_where_there_is_no_team(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from corral.cli.runs import _summarize
+    from corral.cli.commands.train import _summarize
 
     for pot in (0.0, 3.0):
         rules = zoo_rules(functools.partial(ShareEnv, pot=pot))

@@ -28,7 +28,7 @@ from corral.trainers.report.page import learning_section, note, page
 from corral.trainers.report.plots import Bar, LearningCurve, bar_chart
 from corral.trainers.report.svg import cut
 from corral.trainers.runs.files import replace_text
-from corral.trainers.runs.run import versions
+from corral.trainers.runs.run_config import versions
 
 __all__ = ["evaluation_of", "write_report"]
 

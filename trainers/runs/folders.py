@@ -13,7 +13,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from corral.errors import RunError
-from corral.trainers.runs.run import CONFIG, PROGRESS
+from corral.trainers.runs.run import PROGRESS
+from corral.trainers.runs.run_config import CONFIG
 
 __all__ = ["begun_folder", "locked", "new_folder"]
 

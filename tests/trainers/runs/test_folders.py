@@ -17,7 +17,8 @@ import corral
 from corral.errors import RunError
 from corral.trainers.driver import resume, train
 from corral.trainers.runs.folders import locked, new_folder
-from corral.trainers.runs.run import RunConfig, load_run
+from corral.trainers.runs.run import load_run
+from corral.trainers.runs.run_config import RunConfig
 from support.runs import ENVIRONMENT, SMALL, PaidRules, everything, rows, small_run
 
 

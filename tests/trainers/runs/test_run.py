@@ -18,7 +18,8 @@ import torch
 from corral.data import Trace, write_trace
 from corral.errors import CheckpointError, CorralError, RunError, TraceError
 from corral.trainers.driver import resume
-from corral.trainers.runs.run import RunConfig, is_run, load_run
+from corral.trainers.runs.run import is_run, load_run
+from corral.trainers.runs.run_config import RunConfig
 from support.loads import small_trace
 from support.runs import PaidRules, observations, rows, small_run, trace_file
 

@@ -1,4 +1,4 @@
-"""``corral train`` and ``corral evaluate``: from an environment to an evaluated team."""
+"""``corral train``: from an environment to a trained team."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from corral.cli.help import TrainCommand
 from corral.cli.mistakes import expect, kind_of
 from corral.cli.options import (
     ANY_OPTION,
-    OptimumWindows,
-    Window,
     arguments_known,
     arguments_of,
     held_out_of,
@@ -23,25 +21,13 @@ from corral.cli.options import (
     is_third_party,
     listed,
     named_as_options,
-    names,
     opponents_of,
     policies_of,
-    row_range,
     settings_of,
     train_options,
     whole,
 )
-from corral.cli.output import (
-    RESULTS,
-    check_new,
-    last_of,
-    out,
-    progress_bar,
-    reported,
-    show_replay,
-    show_table,
-    written,
-)
+from corral.cli.output import last_of, out, reported
 from corral.text import one_line
 
 if TYPE_CHECKING:
@@ -51,12 +37,8 @@ __all__ = ["add_to"]
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands of this module to the ``corral`` command."""
+    """Add the command of this module to the ``corral`` command."""
     app.command(cls=TrainCommand, context_settings=ANY_OPTION)(train)
-    app.command()(evaluate)
-
-
-# --- corral train --------------------------------------------------------------------------------
 
 
 @reported
@@ -268,125 +250,3 @@ def _summarize(run: Run) -> None:
         out.print(f"@best is {Run(run.folder, run.config, 'best').source()}")
     out.print(f"Run: {run.folder}", soft_wrap=True)
     out.print(f"Evaluate it: corral evaluate {task.named(run.folder)}", soft_wrap=True)
-
-
-# --- corral evaluate -----------------------------------------------------------------------------
-
-
-@reported
-def evaluate(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            help="The folder of a run, and of others to compare with it. RUN@best, RUN@latest and "
-            "RUN@N (env steps) are its checkpoints, RUN@0 is the run as it began."
-        ),
-    ],
-    policies: Annotated[
-        str | None,
-        typer.Option(
-            help="Reference policies of dfaas_v0, pairs with commas; default: 13 of them."
-        ),
-    ] = None,
-    trace: Annotated[
-        str | None,
-        typer.Option(
-            help="Another trace than the run's held-out rows: a bundled one or a CSV file."
-        ),
-    ] = None,
-    rows: Annotated[
-        str | None,
-        typer.Option(
-            metavar="<LOW:HIGH>", help="Rows to play; default: those held out from training."
-        ),
-    ] = None,
-    window: Window = None,
-    episodes: Annotated[
-        int | None, whole("Number of episodes, in other environments than dfaas_v0; default: 100.")
-    ] = None,
-    optimum_windows: OptimumWindows = 8,
-    seed: Annotated[int, whole("Seed of random play and sampled actions.")] = 0,
-    workers: Annotated[
-        int,
-        typer.Option(help="Processes that step a third-party environment; 0: this one."),
-    ] = 0,
-    zero_sum: Annotated[
-        bool | None,
-        typer.Option(
-            "--zero-sum/--no-zero-sum",
-            help="Evaluate a game of two seat by seat; default: where the rewards of both sum to a "
-            "constant.",
-        ),
-    ] = None,
-    env: Annotated[
-        str | None,
-        typer.Option(
-            help="For runs in environments of others: what was trained in, by name; nothing is "
-            "imported because a file names it."
-        ),
-    ] = None,
-    arg: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="<key=value>",
-            help="An argument of --env; may be repeated. Default: the run's.",
-        ),
-    ] = None,
-    api: Annotated[str | None, typer.Option(help="parallel or aec, as in training.")] = None,
-    out_dir: Annotated[
-        Path | None, typer.Option("--out", help="Folder of the report; default: the run's folder.")
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a report in the folder of --out.")
-    ] = False,
-) -> None:
-    """Evaluate a run beside random and reference policies.
-
-    The team plays greedily, and with sampled actions. In dfaas_v0 it plays the rows that its
-    training did not see, beside the optimum; in zero-sum games of two, each agent plays against
-    every reference player and the other runs.
-    """
-    from corral.data import load_trace
-    from corral.trainers.evaluation.judge import evaluate as judge
-    from corral.trainers.evaluation.judge import judge_of, run_labels
-    from corral.trainers.evaluation.tables import tables
-    from corral.trainers.runs.run import load_run
-
-    for folder in runs:
-        expect("evaluate", str(folder))
-    import_from_here()
-    theirs: dict[str, Any] = {"env_kwargs": arguments_of(arg) if arg else None, "api": api}
-    loaded, *others = (load_run(run, env, **theirs) for run in runs)
-    folder = loaded.results if out_dir is None else out_dir
-    own = folder.resolve() == loaded.results.resolve()  # its results are made anew
-    check_new(folder, folder=True, files=RESULTS, overwrite=overwrite or own)
-    before = written(folder)
-    load = loaded.config.env_config.trace if trace is None else load_trace(trace)
-    options: dict[str, Any] = {
-        "trace": None if trace is None else load,
-        "rows": None if load is None else row_range(rows, None, len(load)),
-        "window": window,
-    }
-    if judge_of(loaded.config.env_config.env):
-        options["optimum_windows"] = optimum_windows
-        if policies is not None:
-            options["references"] = names(policies, lambda name: False)
-    plan: dict[str, Any] = {"beside": others, "episodes": episodes, "seed": seed, "out": folder}
-    plan |= {"workers": workers, "zero_sum": zero_sum}
-    with progress_bar() as show:
-        result = judge(loaded, progress=show, **plan, **options)
-    for label, run in run_labels([loaded, *others]).items():
-        if run.at is not None:
-            out.print(f"{label} is {run.source()}.", soft_wrap=True)
-    after = written(folder)
-    if replaced := [name for name in before if after.get(name) != before[name]]:
-        out.print(f"Replaced in {folder}: {', '.join(replaced)}", soft_wrap=True, style="dim")
-    if (replay := result.replay) is not None:
-        show_replay(replay)
-        for note in result.details["notes"]:
-            out.print(note, style="dim", markup=False)
-        out.print(f"\nReport: {folder / 'report.html'}", soft_wrap=True)
-        return
-    for part in tables(result, loaded.config.env_config.rules()):
-        out.print(part, style="dim") if isinstance(part, str) else show_table(part)
-    out.print(f"Results: {folder / 'results.json'}", soft_wrap=True)

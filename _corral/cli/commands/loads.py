@@ -13,9 +13,9 @@ import typer
 from rich import box
 from rich.table import Table
 
-from corral.cli import imports
 from corral.cli.base import App
-from corral.cli.imports import Out, Overwrite, Step, size_of, write
+from corral.cli.commands import imports
+from corral.cli.commands.imports import Out, Overwrite, Step, size_of, write
 from corral.cli.mistakes import expect
 from corral.cli.options import Capacity, OptimumWindows, Window, capacity_of, names, row_range
 from corral.cli.output import (

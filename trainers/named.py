@@ -1,0 +1,98 @@
+"""Python objects that a user names in text: module:name, or file.py:name.
+
+Only what is typed by whoever calls is looked up here, never what a file of a run holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+from corral.errors import UnknownNameError
+
+__all__ = ["is_named", "named_object", "source_digest"]
+
+
+def is_named(text: str) -> bool:
+    """Return whether ``text`` has the form module:name or file.py:name."""
+    return ":" in text
+
+
+def named_object(text: str, kind: str) -> Any:
+    """Return what ``text`` names: "my_package.module:name", or "folder/my_file.py:name".
+
+    ``kind`` says in errors what is looked for. Raises UnknownNameError where there is no such
+    module, file or name; an exception that the module raises itself is passed on.
+    """
+    path, _, name = text.rpartition(":")
+    if not path or not name:
+        raise UnknownNameError(f"{kind} {text!r}: give module:name, or file.py:name")
+    module = _file_module(Path(path), kind) if path.endswith(".py") else _module(path, text, kind)
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            public = [each for each in vars(module) if not each.startswith("_")]
+            raise UnknownNameError.of(f"{kind} in {path}", name, public)
+        found = getattr(found, part)
+    return found
+
+
+def _file_module(path: Path, kind: str) -> Any:
+    """Return the module that a file makes; one that was loaded before is not run again."""
+    try:
+        where = path.resolve(strict=True)
+    except OSError as error:
+        raise UnknownNameError(f"{kind}: there is no file {path}") from error
+    folder = str(where.parent)
+    if folder not in sys.path:  # as python does it: what lies beside the file can be imported
+        sys.path.insert(0, folder)
+    known = sys.modules.get(where.stem)
+    if known is not None and getattr(known, "__file__", None) == str(where):
+        return known
+    name = (
+        where.stem
+        if known is None
+        else f"{where.stem}_{hashlib.sha256(folder.encode()).hexdigest()[:8]}"
+    )
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, where)
+    assert spec is not None and spec.loader is not None  # it ends in .py
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickle look a class's module up there
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _module(path: str, text: str, kind: str) -> Any:
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{path}.".startswith(f"{error.name}."):
+            raise  # of what the module imports
+        hint = (
+            f"; did you mean {path}.py:{text.rpartition(':')[2]}?"
+            if Path(f"{path}.py").exists()
+            else ""
+        )
+        raise UnknownNameError(f"{kind} {text!r}: no module named {error.name!r}{hint}") from error
+
+
+def source_digest(found: Any) -> str | None:
+    """Return the SHA-256 of the file that defines a function or class; None: there is none."""
+    try:
+        file = inspect.getsourcefile(inspect.unwrap(found))
+    except TypeError:
+        file = inspect.getsourcefile(type(found))
+    if file is None or not Path(file).is_file():
+        return None
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
