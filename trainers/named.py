@@ -5,6 +5,7 @@ Only what is typed by whoever calls is looked up here, never what a file of a ru
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import importlib.util
@@ -62,7 +63,8 @@ def _file_module(path: Path, kind: str) -> Any:
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, where)
-    assert spec is not None and spec.loader is not None  # it ends in .py
+    assert spec is not None  # it ends in .py
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickle look a class's module up there
     try:
@@ -79,20 +81,18 @@ def _module(path: str, text: str, kind: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{path}.".startswith(f"{error.name}."):
             raise  # of what the module imports
-        hint = (
-            f"; did you mean {path}.py:{text.rpartition(':')[2]}?"
-            if Path(f"{path}.py").exists()
-            else ""
-        )
+        hint = ""
+        if Path(f"{path}.py").exists():
+            hint = f"; did you mean {path}.py:{text.rpartition(':')[2]}?"
         raise UnknownNameError(f"{kind} {text!r}: no module named {error.name!r}{hint}") from error
 
 
 def source_digest(found: Any) -> str | None:
     """Return the SHA-256 of the file that defines a function or class; None: there is none."""
-    try:
-        file = inspect.getsourcefile(inspect.unwrap(found))
-    except TypeError:
-        file = inspect.getsourcefile(type(found))
-    if file is None or not Path(file).is_file():
-        return None
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    unwrapped = inspect.unwrap(found)
+    for one in (unwrapped, type(unwrapped)):
+        with contextlib.suppress(TypeError):  # of what is built in, or made by C
+            file = inspect.getsourcefile(one)
+            if file is not None and Path(file).is_file():
+                return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    return None
