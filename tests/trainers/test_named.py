@@ -56,7 +56,8 @@ def test_an_error_of_the_file_is_passed_on(tmp_path: Path) -> None:
 def test_the_digest_is_that_of_the_source(file: Path) -> None:
     make = named_object(f"{file}:make", "model")
     before = source_digest(make)
-    assert before is not None and len(before) == 64
+    assert before is not None
+    assert len(before) == 64
     file.write_text(file.read_text() + "# changed\n")
     assert source_digest(make) != before
     assert source_digest(len) is None
