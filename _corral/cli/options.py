@@ -30,6 +30,7 @@ __all__ = [
     "held_out_of",
     "import_from_here",
     "is_third_party",
+    "keep_of",
     "listed",
     "named_as_options",
     "names",
@@ -149,6 +150,10 @@ def listed(text: str) -> list[str]:
     return [name for name in map(str.strip, text.split(",")) if name]
 
 
+def keep_of(text: str) -> int | str:
+    return int(text) if text.isdigit() else text
+
+
 def held_out_of(text: str | None) -> float | tuple[int, int] | None:
     value = None if text is None else value_of(text)
     if value is None or isinstance(value, int | float | tuple):
@@ -179,8 +184,10 @@ def policies_of(text: str) -> str | Mapping[str, str]:
 # --- Options that are made from settings and arguments -------------------------------------------
 
 
-def train_options(context: typer.Context, env: str, trainer: str) -> dict[str, Any]:
-    """Return ``env_kwargs`` and the trainer's settings, as arguments of ``corral.train``."""
+def train_options(
+    context: typer.Context, env: str, trainer: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return arguments of the environment and settings of the trainer that were typed."""
     from corral.trainers.runs.env_config import SET_BY_TRAINING
     from corral.trainers.settings import unknown_setting
 
@@ -193,14 +200,13 @@ def train_options(context: typer.Context, env: str, trainer: str) -> dict[str, A
         known = known if is_third_party(env) else [each for each in known if each != "arg"]
         return f"{unknown_setting(name, trainer, known, option_of)} {see}"
 
-    env_kwargs, settings = read_options(
+    return read_options(
         context,
         arguments_known(env),
         settings_of(trainer),
         unlisted=SET_BY_TRAINING,
         unknown=unknown,
     )
-    return {"env_kwargs": env_kwargs, **settings}
 
 
 def _parameters(env: str) -> Iterable[str]:

@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import functools
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from corral.cli.help import TrainCommand
-from corral.cli.mistakes import expect, kind_of
+from corral.cli.mistakes import expect, kind_of, option_of
 from corral.cli.options import (
     ANY_OPTION,
     arguments_known,
-    arguments_of,
-    held_out_of,
     import_from_here,
     is_third_party,
-    listed,
     named_as_options,
-    opponents_of,
-    policies_of,
     settings_of,
     train_options,
-    whole,
 )
 from corral.cli.output import last_of, out, reported
+from corral.cli.train_options import (
+    OPTIONS,
+    TrainOption,
+    arguments_given,
+    given_options,
+    with_options,
+)
 from corral.text import one_line
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 @reported
+@with_options(OPTIONS)
 def train(
     context: typer.Context,
     env: Annotated[
@@ -51,79 +53,7 @@ def train(
             "classic/connect_four-v3, or module:function; with --resume only one of others."
         ),
     ] = None,
-    trainer: Annotated[
-        str, typer.Option(help="What learns; corral trainers lists them.")
-    ] = "mappo",
-    steps: Annotated[
-        int | None,
-        whole("Env steps over all environments together, in whole rollouts; default: 100000."),
-    ] = None,
-    horizon: Annotated[
-        int | None,
-        whole(
-            "Env steps that are planned in all, where --steps is a first portion: what is "
-            "annealed ends there. Default: --steps."
-        ),
-    ] = None,
-    seed: Annotated[
-        int,
-        whole("Seed of everything that is drawn."),
-    ] = 0,
-    held_out: Annotated[
-        str | None,
-        typer.Option(
-            help="Rows of a trace that are kept for evaluation: a share of them, taken from the "
-            "end, or LOW:HIGH; default: 0.3."
-        ),
-    ] = None,
-    policies: Annotated[
-        str | None,
-        typer.Option(
-            help="shared: one for all agents; separate: one each; or agent=policy,agent=policy. "
-            "Default: shared where the spaces of all agents are equal, else separate."
-        ),
-    ] = None,
-    policies_to_train: Annotated[
-        str | None,
-        typer.Option(help="Policies that learn, with commas; the others only play. Default: all."),
-    ] = None,
-    opponent: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="<agent=player>",
-            help="Let a reference player play this agent, such as player_1=beat-last; may be "
-            "repeated. For the trainers mappo and ippo.",
-        ),
-    ] = None,
-    arg: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="<key=value>",
-            help="An argument of an environment of others; may be repeated.",
-        ),
-    ] = None,
-    api: Annotated[
-        str | None, typer.Option(help="parallel or aec, for one of others that has both.")
-    ] = None,
-    out_dir: Annotated[
-        Path | None, typer.Option("--out", help="Folder of the run; default: a new one in runs/.")
-    ] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
-    stretch: Annotated[
-        bool,
-        typer.Option(
-            "--stretch",
-            help="With --resume and --steps: plan anew, so that what is annealed ends at --steps.",
-        ),
-    ] = False,
-    checkpoint_every: Annotated[
-        int | None,
-        whole("Env steps between checkpoints; default: a tenth of --steps."),
-    ] = None,
-    keep: Annotated[
-        str | None,
-        typer.Option(help="Checkpoints to keep, besides the best: a number, or all; default: 3."),
-    ] = None,
+    **options: Any,
 ) -> None:
     """Train a team and write it to a folder.
 
@@ -132,65 +62,51 @@ def train(
     --gamma 0.9. With both names, as in corral train dfaas_v0 --trainer mappo --help, all of them
     are listed below. Ctrl-C saves and ends.
     """
-    from corral.trainers import driver as training
-
-    options: dict[str, Any] = {}
-    if resume is not None:
-        expect("--resume", str(resume))
-    else:
-        expect("train", env)
-        options = train_options(context, _environment(env, context), trainer)
-    theirs: dict[str, Any] = {}
+    folder = options["resume"]
     if env is not None and is_third_party(env):
         import_from_here()
-        theirs = {"env": env, "env_kwargs": arguments_of(arg) if arg else None, "api": api}
-    elif arg or api:
+    elif options["arg"] or options["api"]:
         raise ValueError(
             "--arg and --api are for environments of others; give --name value for corral's own"
         )
-    saving: dict[str, Any] = {"checkpoint_every": checkpoint_every, "progress": True}
-    if keep is not None:
-        saving["keep"] = int(keep) if keep.isdigit() else keep
-    if resume is not None:
-        fixed = [env] if env is not None and not theirs else []
-        fixed += context.args[:1]
-        own = [option for option in context.command.params if option.name in FIXED]
-        fixed += [option.opts[0] for option in own if _is_given(context, option.name)]
-        if fixed:
-            raise ValueError(f"--resume goes on with what the run is; leave out {fixed[0]}")
-        begin = functools.partial(
-            training.resume, resume, steps=steps, stretch=stretch, **theirs, **saving
-        )
-        run = _interruptible(begin)
-    else:
-        if stretch:
-            raise ValueError("--stretch is for --resume")
-        assert env is not None  # else ``expect`` has said so
-        known = [*arguments_known(env), *(field.name for field in settings_of(trainer))]
-        with named_as_options(context, known):
-            begin = functools.partial(
-                training.train,
-                trainer=trainer,
-                steps=100_000 if steps is None else steps,
-                horizon=horizon,
-                seed=seed,
-                held_out=held_out_of(held_out),
-                policies=None if policies is None else policies_of(policies),  # type: ignore[arg-type]
-                policies_to_train=None if policies_to_train is None else listed(policies_to_train),
-                opponents=opponents_of(opponent or []),
-                out=out_dir,
-                **saving,
-                **{"env": env, **options, **theirs},
-            )
-            run = _interruptible(begin)
+    given = {option: options[option.name] for option in given_options(context)}
+    run = _begun(context, env, given) if folder is None else _resumed(context, folder, env, given)
     _summarize(run)
 
 
-FIXED = [
-    *("trainer", "horizon", "seed", "held_out"),
-    *("policies", "policies_to_train", "opponent", "out_dir"),
-]
-"""Options that a run keeps once it was begun."""
+def _begun(context: typer.Context, env: str | None, given: Mapping[TrainOption, Any]) -> Run:
+    """Train from the start, with the options that were ``given``."""
+    from corral.trainers import driver as training
+
+    expect("train", env)
+    env = _environment(env, context)
+    values = arguments_given(given)
+    if "stretch" in values:
+        raise ValueError("--stretch is for --resume")
+    trainer = values.get("trainer", "mappo")
+    arguments, settings = train_options(context, env, trainer)
+    if not is_third_party(env):
+        values["env_kwargs"] = arguments
+    known = [*arguments_known(env), *(field.name for field in settings_of(trainer))]
+    with named_as_options(context, known):
+        begin = functools.partial(training.train, env, progress=True, **values, **settings)
+        return _interruptible(begin)
+
+
+def _resumed(
+    context: typer.Context, folder: Path, env: str | None, given: Mapping[TrainOption, Any]
+) -> Run:
+    """Go on with the run in ``folder``; what it is, stays."""
+    from corral.trainers import driver as training
+
+    expect("--resume", str(folder))
+    fixed = [env] if env is not None and not is_third_party(env) else []
+    fixed += context.args[:1]
+    fixed += [option_of(option.name) for option in given if option.used == "train"]
+    if fixed:
+        raise ValueError(f"--resume goes on with what the run is; leave out {fixed[0]}")
+    values = {"env": env, "progress": True, **arguments_given(given)}
+    return _interruptible(functools.partial(training.resume, folder, **values))
 
 
 def _interruptible(begin: Callable[[], Run]) -> Run:
@@ -208,11 +124,6 @@ def _environment(env: str | None, context: typer.Context) -> str:
         name = words[0] if words else "dfaas_v0"
         raise ValueError(f"name the environment first, as in: corral train {name} ...")
     return env
-
-
-def _is_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name != "DEFAULT"
 
 
 def _summarize(run: Run) -> None:

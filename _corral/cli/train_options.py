@@ -1,0 +1,174 @@
+"""Options of ``corral train`` that are arguments of ``corral.train`` or ``corral.resume``.
+
+One more is one more ``TrainOption`` in ``OPTIONS``. Settings of trainers and arguments of
+environments stand nowhere here: they are made from their own declarations (``options.py``).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from corral.cli.options import (
+    arguments_of,
+    held_out_of,
+    keep_of,
+    listed,
+    opponents_of,
+    policies_of,
+    whole,
+)
+
+__all__ = ["OPTIONS", "TrainOption", "arguments_given", "given_options", "with_options"]
+
+
+@dataclass(frozen=True)
+class TrainOption:
+    """An option of ``corral train``, and the argument of the library that it becomes."""
+
+    name: str  # --held-out for held_out
+    help: Any  # a sentence, or an option as Typer takes it
+    kind: Any = str  # what is typed: str, int, bool, Path, or list[str] where it may be repeated
+    read: Callable[[Any], Any] = lambda value: value  # what was typed -> the argument's value
+    default: Any = None
+    argument: str | None = None  # its name in the library, where it is not ``name``
+    used: Literal["train", "resume", "both", "command"] = "train"
+    """Which function takes it; with --resume one of ``train`` alone is refused, as what a run is
+    stays what it was. What only the ``command`` reads goes to neither."""
+
+    @property
+    def parameter(self) -> inspect.Parameter:
+        """It as a parameter of a function that Typer makes a command of."""
+        option = typer.Option(help=self.help) if isinstance(self.help, str) else self.help
+        optional = self.kind if self.default is not None else self.kind | None
+        return inspect.Parameter(
+            self.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=self.default,
+            annotation=Annotated[optional, option],
+        )
+
+
+OPTIONS = (
+    TrainOption("trainer", "What learns; corral trainers lists them.", default="mappo"),
+    TrainOption(
+        "steps",
+        whole("Env steps over all environments together, in whole rollouts; default: 100000."),
+        int,
+        used="both",
+    ),
+    TrainOption(
+        "horizon",
+        whole(
+            "Env steps that are planned in all, where --steps is a first portion: what is "
+            "annealed ends there. Default: --steps."
+        ),
+        int,
+    ),
+    TrainOption("seed", whole("Seed of everything that is drawn."), int, default=0),
+    TrainOption(
+        "held_out",
+        "Rows of a trace that are kept for evaluation: a share of them, taken from the "
+        "end, or LOW:HIGH; default: 0.3.",
+        read=held_out_of,
+    ),
+    TrainOption(
+        "policies",
+        "shared: one for all agents; separate: one each; or agent=policy,agent=policy. "
+        "Default: shared where the spaces of all agents are equal, else separate.",
+        read=policies_of,
+    ),
+    TrainOption(
+        "policies_to_train",
+        "Policies that learn, with commas; the others only play. Default: all.",
+        read=listed,
+    ),
+    TrainOption(
+        "opponent",
+        typer.Option(
+            metavar="<agent=player>",
+            help="Let a reference player play this agent, such as player_1=beat-last; may be "
+            "repeated. For the trainers mappo and ippo.",
+        ),
+        list[str],
+        read=opponents_of,
+        argument="opponents",
+    ),
+    TrainOption(
+        "arg",
+        typer.Option(
+            metavar="<key=value>",
+            help="An argument of an environment of others; may be repeated.",
+        ),
+        list[str],
+        read=arguments_of,
+        argument="env_kwargs",
+        used="both",
+    ),
+    TrainOption("api", "parallel or aec, for one of others that has both.", used="both"),
+    TrainOption(
+        "out",
+        "Folder of the run; default: a new one in runs/.",
+        Path,
+    ),
+    TrainOption("resume", "Go on with the run in this folder.", Path, used="command"),
+    TrainOption(
+        "stretch",
+        typer.Option(
+            "--stretch",
+            help="With --resume and --steps: plan anew, so that what is annealed ends at --steps.",
+        ),
+        bool,
+        default=False,
+        used="resume",
+    ),
+    TrainOption(
+        "checkpoint_every",
+        whole("Env steps between checkpoints; default: a tenth of --steps."),
+        int,
+        used="both",
+    ),
+    TrainOption(
+        "keep",
+        "Checkpoints to keep, besides the best: a number, or all; default: 3.",
+        read=keep_of,
+        used="both",
+    ),
+)
+
+
+def with_options(options: Iterable[TrainOption]) -> Callable[..., Any]:
+    """Return a decorator that puts ``options`` in place of a command's ``**options``."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(command, eval_str=True)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        more = [option.parameter for option in options]
+        command.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+        return command
+
+    return decorate
+
+
+def given_options(context: typer.Context) -> list[TrainOption]:
+    """Return those of ``OPTIONS`` that were typed, in this order."""
+
+    def is_given(name: str) -> bool:
+        source = context.get_parameter_source(name)
+        return source is not None and source.name != "DEFAULT"
+
+    return [option for option in OPTIONS if is_given(option.name)]
+
+
+def arguments_given(given: Mapping[TrainOption, Any]) -> dict[str, Any]:
+    """Return the arguments of the library that options and what was typed for them make."""
+    return {
+        option.argument or option.name: option.read(typed)
+        for option, typed in given.items()
+        if option.used != "command"
+    }
