@@ -67,8 +67,10 @@ NEUTRAL = (  # what a checkpoint calls its parts -> what this script calls them
     (r"^documents/", ""),
 )
 PROGRESS: dict[str, str] = {}  # a column of progress.csv -> what this script calls it
-UNHASHED = re.compile(r"wall_s|env_steps_per_s|progress/share_|/environment/rules$")
-"""Clocks, and the sentence that names the rules."""
+UNHASHED = re.compile(
+    r"wall_s|env_steps_per_s|progress/share_|/environment/rules$|^checkpoint/configuration/"
+)
+"""Clocks, the sentence that names the rules, and what was asked for."""
 
 
 def found(name: str) -> Any:

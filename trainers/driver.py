@@ -186,7 +186,7 @@ def resume(
         statistics = statistics_of(run)
         # What a kill left half written is hidden, and no checkpoint.
         if any((run.folder / CHECKPOINTS).glob("[!.]*")):
-            load(run, learner, statistics)
+            load(run, learner, statistics, stretch=stretch)
         else:
             say(run.folder, "no checkpoint yet; it begins anew")
         if steps is not None and steps < learner.env_steps:
@@ -197,6 +197,8 @@ def resume(
         _tell_of_plan_and_versions(run.folder, run.config)
         if steps is not None or keep is not None:
             run.config.write(run.folder)
+        if stretch and learner.env_steps:
+            run.save_again(learner.env_steps)  # with what is planned from here on
         return drive(run, learner, statistics, checkpoint_every, progress)
 
 

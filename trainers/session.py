@@ -9,11 +9,10 @@ from pathlib import Path
 
 from corral.errors import CheckpointError
 from corral.text import visible
-from corral.trainers.base import Content, Trainer
+from corral.trainers.base import Trainer
 from corral.trainers.evaluation.zero_sum import is_zero_sum
-from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from corral.trainers.runs.log import Bar, Log, Statistics
-from corral.trainers.runs.run import CHECKPOINTS, PROGRESS, Run
+from corral.trainers.runs.run import PROGRESS, Run
 from corral.trainers.runs.signals import stop_signals
 
 __all__ = ["drive", "load", "say", "statistics_of"]
@@ -78,18 +77,12 @@ def _save(run: Run, learner: Trainer, statistics: Statistics) -> None:
     """Save a checkpoint of the trainer and of the statistics; the best stays besides."""
     content = learner.save()
     better = statistics.improved()
-    save_checkpoint(
-        run.folder / CHECKPOINTS,
-        learner.env_steps,
-        Content({**content.documents, "progress": statistics.save()}, content.arrays),
-        keep=run.config.keep,
-        best=better,
-    )
+    run.save(learner.env_steps, content, statistics.save(), best=better)
 
 
-def load(run: Run, learner: Trainer, statistics: Statistics) -> None:
-    """Go on from the latest checkpoint."""
-    content = load_checkpoint(latest_checkpoint(run.folder / CHECKPOINTS))
+def load(run: Run, learner: Trainer, statistics: Statistics, *, stretch: bool = False) -> None:
+    """Go on from the latest checkpoint; with ``stretch`` it was planned otherwise."""
+    content = run.content("latest", but=("horizon",) if stretch else ())
     learner.load(content)
     try:
         statistics.load(content.documents["progress"])

@@ -87,6 +87,7 @@ def everything(run: Run | Path) -> dict[str, Any]:
     """All that a checkpoint holds but clocks: weights, optimiser, generators, environment, ..."""
     content = kept(run)
     told = {name: value for name, value in content.documents.items() if name != "progress"}
+    told["configuration"] = {k: v for k, v in told["configuration"].items() if k != "horizon"}
     statistics = dict(content.documents["progress"])
     for name in ("wall_s", "best", "best_by"):  # a stop is one more look at what is best
         del statistics[name]

@@ -113,11 +113,12 @@ class EnvConfig:
 
     # --- As JSON ---------------------------------------------------------------------------------
 
-    def write(self, folder: Path) -> dict[str, Any]:
+    def write(self, folder: Path | None) -> dict[str, Any]:
         """Return JSON values from which ``read`` makes the same configuration.
 
         Traces and arrays go to files of ``folder``, so that a run needs no file elsewhere; a trace
-        that comes with the package is named instead.
+        that comes with the package is named instead. Without a folder nothing is written, and the
+        values hold their digests alone.
         """
         kwargs = {name: _write(name, value, folder) for name, value in self.env_kwargs.items()}
         saved = {"env": self.env, "env_kwargs": kwargs, "held_out": dict(self.held_out)}
@@ -215,11 +216,11 @@ def _is_json(value: Any) -> bool:
 # --- Values with files of their own --------------------------------------------------------------
 
 
-def _write(name: str, value: Any, folder: Path) -> Any:
-    """Return a JSON value for argument ``name``; traces and arrays are written to files."""
+def _write(name: str, value: Any, folder: Path | None) -> Any:
+    """Return a JSON value for argument ``name``; traces and arrays go to files of a folder."""
     if isinstance(value, Trace):
         saved = {"type": "trace", "name": value.name, "digest": value.digest}
-        if value.name in bundled() and load_trace(value.name) == value:
+        if folder is None or (value.name in bundled() and load_trace(value.name) == value):
             return saved
         file = f"{name}.csv.gz"
         if not (folder / file).exists():
@@ -227,9 +228,12 @@ def _write(name: str, value: Any, folder: Path) -> Any:
         return {**saved, "file": file}
     if isinstance(value, np.ndarray):
         array, file = np.ascontiguousarray(value), f"{name}.npy"
+        saved = {"type": "array", "digest": _digest(array)}
+        if folder is None:
+            return saved
         if not (folder / file).exists():
             np.save(folder / file, array, allow_pickle=False)
-        return {"type": "array", "digest": _digest(array), "file": file}
+        return {**saved, "file": file}
     return value
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,16 @@ from corral.adapters.sources import EnvLike
 from corral.envs.policy import Policy
 from corral.envs.registry import Api
 from corral.errors import CheckpointError, CorralError, RunError
-from corral.trainers.base import Trainer
-from corral.trainers.runs.checkpoint import load_checkpoint, named_checkpoint
+from corral.trainers.base import Content, Trainer
+from corral.trainers.runs.checkpoint import load_checkpoint, named_checkpoint, save_checkpoint
 from corral.trainers.runs.run_config import CONFIG, DAMAGE, RunConfig
 
 __all__ = ["CHECKPOINTS", "PROGRESS", "Run", "is_run", "load_run"]
 
 PROGRESS, CHECKPOINTS = "progress.csv", "checkpoints"
+
+CONFIGURATION = "configuration"
+"""Document of every checkpoint: ``RunConfig.canonical()``. The manifest holds its digest."""
 
 CHECKPOINT_NAME = re.compile(r"best|latest|[0-9]{1,12}", flags=re.ASCII)
 """What may follow RUN@."""
@@ -147,11 +150,47 @@ class Run:
         except DAMAGE as error:
             raise RunError(f"{self.folder / CONFIG} is damaged: {error}") from error
 
+    def content(self, at: str, *, but: Collection[str] = ("horizon",)) -> Content:
+        """Return the content of a checkpoint of this run: "best", "latest", or of N env steps.
+
+        Raises CheckpointError where there is none, where it is damaged, and where another
+        configuration made it than that of this run: keys in ``but`` may differ. What was planned
+        (the horizon) matters to a run that goes on, not to policies that only play.
+        """
+        path = named_checkpoint(self.folder / CHECKPOINTS, at)
+        content = load_checkpoint(path)
+        self.config.require_same(path, content.documents.pop(CONFIGURATION, None), but=but)
+        return content
+
+    def save(
+        self, env_steps: int, content: Content, progress: Mapping[str, Any], *, best: bool = False
+    ) -> None:
+        """Save a checkpoint: the trainer's ``content``, the statistics, the configuration."""
+        own = {"progress": progress, CONFIGURATION: self.config.canonical()}
+        if taken := own.keys() & content.documents.keys():
+            raise CheckpointError(
+                f"{self.folder}: the trainer saves a document named {', '.join(taken)}, which is "
+                "a name of the run's own; call it something else"
+            )
+        save_checkpoint(
+            self.folder / CHECKPOINTS,
+            env_steps,
+            Content({**content.documents, **own}, content.arrays),
+            keep=self.config.keep,
+            best=best,
+        )
+
+    def save_again(self, env_steps: int) -> None:
+        """Save the latest checkpoint, of ``env_steps``, with the configuration as it is now."""
+        content = self.content("latest")
+        self.save(env_steps, content, content.documents.pop("progress"))
+
     def _trained(self) -> Trainer:
         trainer = self.begun()
         if self.at is None or self.at.strip("0"):
-            path = named_checkpoint(self.folder / CHECKPOINTS, self.at or "latest")
-            trainer.load(load_checkpoint(path))
+            trainer.load(self.content(self.at or "latest"))
+        elif any((self.folder / CHECKPOINTS).glob("[!.]*")):
+            self.content("latest")  # nothing is taken from it: it knows what the run is
         return trainer
 
 

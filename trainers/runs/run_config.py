@@ -6,19 +6,19 @@ import dataclasses
 import json
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
-from corral.errors import CorralError, RunError, UnknownNameError
+from corral.errors import CheckpointError, CorralError, RunError, UnknownNameError
 from corral.trainers.base import Trainer, trainer_class, trainer_name
 from corral.trainers.runs.env_config import EnvConfig, given_again
 from corral.trainers.runs.files import replace_text
 from corral.trainers.settings import make_settings
 
-__all__ = ["CONFIG", "DAMAGE", "FORMAT", "RunConfig", "versions"]
+__all__ = ["CONFIG", "DAMAGE", "FORMAT", "HARMLESS", "RunConfig", "versions"]
 
 CONFIG = "config.json"
 
@@ -28,6 +28,12 @@ DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
 
 NOT_WRITTEN = ("env_config", "own_trainer")
 """Fields of RunConfig that config.json does not hold by these names."""
+
+HARMLESS = ("format", "keep", "settings.device", "steps", "versions")
+"""Keys of config.json that may change while a run stays what it is."""
+
+MOST_NAMED = 5
+"""Keys that an error names."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +55,53 @@ class RunConfig:
 
     def write(self, folder: Path) -> None:
         """Write config.json, whole or not at all."""
-        own = {name: value for name, value in vars(self).items() if name not in NOT_WRITTEN}
-        values = {"format": FORMAT, **self.env_config.write(folder), **own}
-        text = json.dumps(values, indent=2, allow_nan=False)
+        text = json.dumps(self._values(folder), indent=2, allow_nan=False)
         replace_text(folder / CONFIG, text + "\n")
+
+    def canonical(self) -> dict[str, Any]:
+        """Return its canonical form: JSON values of all that defines the run, sorted by key.
+
+        It holds whatever config.json holds, but for ``HARMLESS`` keys, and digests in place of
+        files. Every checkpoint keeps it; its manifest holds the digest.
+        """
+        text = json.dumps(self._values(None), sort_keys=True, allow_nan=False)
+        found: dict[str, Any] = json.loads(text)
+        for key in HARMLESS:
+            first, _, second = key.partition(".")
+            (found.get(first, {}) if second else found).pop(second or first, None)
+        return found
+
+    def _values(self, folder: Path | None) -> dict[str, Any]:
+        own = {name: value for name, value in vars(self).items() if name not in NOT_WRITTEN}
+        return {"format": FORMAT, **self.env_config.write(folder), **own}
+
+    def require_same(self, checkpoint: Path, made_with: Any, *, but: Collection[str] = ()) -> None:
+        """Raise CheckpointError where a checkpoint was made ``made_with`` another canonical form.
+
+        Keys in ``but`` may differ. The message names those that differ.
+        """
+        if not isinstance(made_with, dict):
+            raise CheckpointError(
+                f"{checkpoint}: does not say which configuration made it: an earlier, unreleased "
+                "version of corral did. Train it again"
+            )
+        here, there = _flat(self.canonical()), _flat(made_with)
+        odd = [key for key in sorted({*here, *there}) if here.get(key) != there.get(key)]
+        if odd := [key for key in odd if key not in but]:
+            told = "; ".join(
+                f"{key} is {here.get(key, 'not given')} here, the checkpoint was made with "
+                f"{there.get(key, 'none')}"
+                for key in odd[:MOST_NAMED]
+            )
+            more = f"; and {len(odd) - MOST_NAMED} more" if len(odd) > MOST_NAMED else ""
+            if odd == ["horizon"]:
+                remedy = "Put that back, or plan anew: --stretch (stretch=True)"
+            else:
+                remedy = f"Put back {CONFIG}, or the checkpoints, that were there"
+            raise CheckpointError(
+                f"{checkpoint}: another configuration made it: {told}{more}. {remedy}; to begin "
+                "another run with these weights, give the run whose they are as --init (init=)"
+            )
 
     @classmethod
     def read(
@@ -132,6 +181,17 @@ class RunConfig:
             steps=self.horizon,
             **more,
         )
+
+
+def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, str]:
+    """Return settings.gamma -> its JSON text, for every value that is no mapping itself."""
+    found = {}
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            found |= _flat(value, f"{before}{key}.")
+        else:
+            found[before + key] = json.dumps(value)  # as 1, 1.0 and true are equal in Python
+    return found
 
 
 def _require_kinds(values: Mapping[str, Any]) -> None:
