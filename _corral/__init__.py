@@ -19,12 +19,23 @@ from corral.envs.registry import register
 if TYPE_CHECKING:
     from corral import algorithms
     from corral.envs.registry import make
+    from corral.trainers.config_files.read import read_config
     from corral.trainers.driver import resume, train
     from corral.trainers.evaluation.judge import evaluate
     from corral.trainers.evaluation.watch import watch
     from corral.trainers.runs.run import load_run
 
-__all__ = ["__version__", "algorithms", "evaluate", "load_run", "make", "resume", "train", "watch"]
+__all__ = [
+    "__version__",
+    "algorithms",
+    "evaluate",
+    "load_run",
+    "make",
+    "read_config",
+    "resume",
+    "train",
+    "watch",
+]
 
 __version__ = metadata.version("corral")
 
@@ -33,6 +44,7 @@ _ON_DEMAND = {
     "evaluate": "corral.trainers.evaluation.judge",
     "load_run": "corral.trainers.runs.run",
     "make": "corral.envs.registry",
+    "read_config": "corral.trainers.config_files.read",
     "resume": "corral.trainers.driver",
     "train": "corral.trainers.driver",
     "watch": "corral.trainers.evaluation.watch",

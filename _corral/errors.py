@@ -15,6 +15,7 @@ CorralError
 ├── MissingExtraError (ImportError)    an optional dependency is not installed
 ├── RunError (ValueError)              a folder holds no run, or cannot take one
 │   └── EnvNeededError                 a run of an environment of others, which must be given
+├── ConfigError (ValueError)           a configuration file holds what no run can be made of
 ├── NonFiniteError (RuntimeError)      training met a number that is not finite
 ├── EnvironmentFault (RuntimeError)    a third-party environment breaks PettingZoo's rules
 ├── ConformanceError (AssertionError)  check_env found errors in an environment
@@ -36,6 +37,7 @@ from corral.text import shortened
 __all__ = [
     "ActionError",
     "CheckpointError",
+    "ConfigError",
     "ConformanceError",
     "CorralError",
     "EnvNeededError",
@@ -163,6 +165,10 @@ class MissingExtraError(CorralError, ImportError):
 
 class RunError(CorralError, ValueError):
     """A folder holds no run that can be read, or holds something where a run should go."""
+
+
+class ConfigError(CorralError, ValueError):
+    """A configuration file cannot be read, or holds what no run can be made of."""
 
 
 class EnvNeededError(RunError):

@@ -53,6 +53,7 @@ def train(
     checkpoint_every: int | None = None,
     keep: int | Literal["all"] = 3,
     progress: bool | None = None,
+    dry_run: bool = False,
     **settings: Any,
 ) -> Run:
     """Train the agents of an environment.
@@ -86,6 +87,8 @@ def train(
             always one at the end.
         keep: how many of the latest checkpoints to keep, or "all"; the best is kept besides.
         progress: show it on stderr; default: where stderr is a terminal.
+        dry_run: check everything, but train nothing and write nothing. The run that is returned has
+            no folder; its ``config`` says all that would be played.
         settings: of the trainer; those left out come from the environment's entry in
             ``corral.envs.registry``, else from the trainer.
 
@@ -135,6 +138,9 @@ def train(
         own_trainer=own_trainer,
     )
     learner = _begun(config)  # wrong settings are refused before a folder is made
+    if dry_run:
+        learner.close()
+        return Run(Path("."), config)
     with begun_folder(out, f"{env_config.env}-{name}-seed{seed}") as folder:
         run = Run(folder, config)
         config.write(folder)

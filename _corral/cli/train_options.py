@@ -55,6 +55,23 @@ class TrainOption:
 
 
 OPTIONS = (
+    TrainOption(
+        "config",
+        "A TOML or JSON file with what is not given here, or the config.json of a run, to repeat "
+        "it in a new folder.",
+        Path,
+        used="command",
+    ),
+    TrainOption(
+        "print_config",
+        typer.Option(
+            "--print-config",
+            help="Print all that would be used, defaults too, as TOML for --config, and end.",
+        ),
+        bool,
+        default=False,
+        used="command",
+    ),
     TrainOption("trainer", "What learns; corral trainers lists them.", default="mappo"),
     TrainOption(
         "steps",

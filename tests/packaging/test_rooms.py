@@ -28,6 +28,7 @@ ORDER = (
         "callbacks",
         "session",
         "driver",
+        "config_files",
     ),
     *("on_policy", "sb3", "rllib", "loads"),
 )

@@ -21,7 +21,7 @@ from corral.envs.registry import REGISTERED, Api, make_rules, rules_class
 from corral.errors import EnvNeededError, Fault, RunError, TraceError
 from corral.text import pasted
 
-__all__ = ["SET_BY_TRAINING", "EnvConfig", "given_again"]
+__all__ = ["SET_BY_TRAINING", "EnvConfig", "given_again", "saved_value"]
 
 SET_BY_TRAINING = {"illegal": "raise", "keep_flow": False}
 """Arguments that training sets: a trainer that plays an illegal action has lost a mask, and that
@@ -142,7 +142,7 @@ class EnvConfig:
         if given is not None and given.rules is not None:
             kwargs = given.env_kwargs or dict(saved["env_kwargs"])
             return cls(name, kwargs, {}, given.rules, saved.get("source"), saved.get("api"))
-        kwargs = {name: _read(value, folder) for name, value in saved["env_kwargs"].items()}
+        kwargs = {name: saved_value(value, folder) for name, value in saved["env_kwargs"].items()}
         held_out = dict(saved["held_out"])
         for arguments in (kwargs, held_out):
             if arguments.get("rows") is not None:
@@ -237,8 +237,8 @@ def _write(name: str, value: Any, folder: Path | None) -> Any:
     return value
 
 
-def _read(saved: Any, folder: Path) -> Any:
-    """Return the value that ``_write`` turned into ``saved``."""
+def saved_value(saved: Any, folder: Path) -> Any:
+    """Return the trace or array that ``saved`` names with its digest; another value as it is."""
     kind = saved.get("type") if isinstance(saved, dict) else None
     if kind == "array":
         return _read_array(folder / saved["file"], saved["digest"])

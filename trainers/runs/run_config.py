@@ -18,7 +18,7 @@ from corral.trainers.runs.env_config import EnvConfig, given_again
 from corral.trainers.runs.files import replace_text
 from corral.trainers.settings import make_settings
 
-__all__ = ["CONFIG", "DAMAGE", "FORMAT", "HARMLESS", "RunConfig", "versions"]
+__all__ = ["CONFIG", "DAMAGE", "FORMAT", "HARMLESS", "RunConfig", "require_format", "versions"]
 
 CONFIG = "config.json"
 
@@ -26,7 +26,7 @@ FORMAT = 2
 DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
 """Errors that values of the wrong kind cause."""
 
-NOT_WRITTEN = ("env_config", "own_trainer")
+NOT_WRITTEN = ("env_config", "own_rules", "own_trainer")
 """Fields of RunConfig that config.json does not hold by these names."""
 
 HARMLESS = ("format", "keep", "settings.device", "steps", "versions")
@@ -104,6 +104,13 @@ class RunConfig:
             )
 
     @classmethod
+    def keys(cls) -> list[str]:
+        """Return the keys that config.json may hold."""
+        names = [field.name for field in dataclasses.fields(cls) if field.name not in NOT_WRITTEN]
+        of_env = [field.name for field in dataclasses.fields(EnvConfig)]
+        return ["format", *(name for name in of_env if name not in NOT_WRITTEN), *names]
+
+    @classmethod
     def read(
         cls, folder: Path, trainer: type[Trainer] | None = None, **env_source: Any
     ) -> RunConfig:
@@ -119,21 +126,9 @@ class RunConfig:
             raise RunError(f"{folder} is no run: it has no {CONFIG}") from None
         except (OSError, ValueError, RecursionError) as error:
             raise RunError(f"{path} cannot be read: {error}") from error
-        if not isinstance(values, dict) or not isinstance(values.get("format"), int):
-            raise RunError(f"{path} is not of corral: it names no format")
-        if values["format"] > FORMAT:
-            raise RunError(
-                f"{path} is of format {values['format']}, this corral reads up to {FORMAT}: "
-                "install a newer one"
-            )
-        if values["format"] < FORMAT:
-            raise RunError(
-                f"{path} is of format {values['format']}: an earlier, unreleased version of corral "
-                f"made this run, and this corral reads format {FORMAT}. Train it again"
-            )
+        require_format(path, values)
         try:
             values = {"horizon": values.get("steps"), "keep": 3, **values}
-            _require_kinds(values)
             names = {field.name for field in dataclasses.fields(cls)} - set(NOT_WRITTEN)
             read = {name: values[name] for name in names}
             read["policies_to_train"] = tuple(read["policies_to_train"])
@@ -181,6 +176,26 @@ class RunConfig:
             steps=self.horizon,
             **more,
         )
+
+
+def require_format(path: Path, values: Any) -> None:
+    """Raise RunError where ``values`` are not those of a config.json that this corral reads."""
+    if not isinstance(values, dict) or type(values.get("format")) is not int:
+        raise RunError(f"{path} is not of corral: it names no format")
+    if values["format"] > FORMAT:
+        raise RunError(
+            f"{path} is of format {values['format']}, this corral reads up to {FORMAT}: "
+            "install a newer one"
+        )
+    if values["format"] < FORMAT:
+        raise RunError(
+            f"{path} is of format {values['format']}: an earlier, unreleased version of corral "
+            f"made this run, and this corral reads format {FORMAT}. Train it again"
+        )
+    try:
+        _require_kinds({"horizon": values.get("steps"), "keep": 3, **values})
+    except DAMAGE as error:
+        raise RunError(f"{path} is damaged: {error!r}") from error
 
 
 def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, str]:

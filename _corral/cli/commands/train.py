@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import re
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +31,7 @@ from corral.cli.train_options import (
     given_options,
     with_options,
 )
+from corral.errors import ConfigError, CorralError
 from corral.text import one_line
 
 if TYPE_CHECKING:
@@ -62,7 +65,10 @@ def train(
     --gamma 0.9. With both names, as in corral train dfaas_v0 --trainer mappo --help, all of them
     are listed below. Ctrl-C saves and ends.
     """
-    folder = options["resume"]
+    folder, file = options["resume"], options["config"]
+    if env is not None and env.startswith("-") and file is not None:  # an option; the file has env
+        context.args.insert(0, env)
+        env = None
     if env is not None and is_third_party(env):
         import_from_here()
     elif options["arg"] or options["api"]:
@@ -70,27 +76,78 @@ def train(
             "--arg and --api are for environments of others; give --name value for corral's own"
         )
     given = {option: options[option.name] for option in given_options(context)}
-    run = _begun(context, env, given) if folder is None else _resumed(context, folder, env, given)
+    if folder is not None:
+        _summarize(_resumed(context, folder, env, given))
+        return
+    values, spelled = _arguments(context, env, file, given)
+    with spelled:
+        if options["print_config"]:
+            _print_config(values)
+            return
+        run = _interruptible(functools.partial(_begun, values))
     _summarize(run)
 
 
-def _begun(context: typer.Context, env: str | None, given: Mapping[TrainOption, Any]) -> Run:
-    """Train from the start, with the options that were ``given``."""
-    from corral.trainers import driver as training
+def _arguments(
+    context: typer.Context, env: str | None, file: Path | None, given: Mapping[TrainOption, Any]
+) -> tuple[dict[str, Any], contextlib.AbstractContextManager[None]]:
+    """Return arguments of ``corral.train``, the options over the file, and a block in which errors
+    name an argument by where it was given.
 
-    expect("train", env)
-    env = _environment(env, context)
+    Traces and arrays of the file are still named as they are there.
+    """
+    from corral.trainers.config_files.read import load_config
+
     values = arguments_given(given)
     if "stretch" in values:
         raise ValueError("--stretch is for --resume")
-    trainer = values.get("trainer", "mappo")
+    if env is not None or file is None:
+        expect("train", env)
+        values["env"] = _environment(env, context)
+    typed = list(values)
+    if file is not None:
+        values = load_config(file, **values)
+    env, trainer = values["env"], values.get("trainer", "mappo")
     arguments, settings = train_options(context, env, trainer)
-    if not is_third_party(env):
-        values["env_kwargs"] = arguments
+    kwargs = {**values.get("env_kwargs", {}), **arguments}
     known = [*arguments_known(env), *(field.name for field in settings_of(trainer))]
-    with named_as_options(context, known):
-        begin = functools.partial(training.train, env, progress=True, **values, **settings)
-        return _interruptible(begin)
+    named = {*values, *values.get("env_kwargs", {})} - {*typed, *arguments, *settings}
+    merged = {**values, **({"env_kwargs": kwargs} if kwargs else {}), **settings}
+    return merged, _spelled(context, known, file, named)
+
+
+@contextlib.contextmanager
+def _spelled(
+    context: typer.Context, options: Iterable[str], file: Path | None, keys: Iterable[str]
+) -> Iterator[None]:
+    """Spell ``options`` as they were typed in an error, and name the file that holds ``keys``."""
+    with named_as_options(context, options):
+        try:
+            yield
+        except (CorralError, ValueError) as error:
+            message = str(error)
+            for key in keys if file is not None else ():
+                message = re.sub(rf"\b{key}=", f"{key} = ", message)
+            if message == str(error):
+                raise
+            named = ConfigError(f"{file}: {message}")
+            raise named.with_traceback(error.__traceback__) from error  # whose code it is, stays
+
+
+def _begun(values: Mapping[str, Any]) -> Run:
+    from corral.trainers import driver as training
+    from corral.trainers.config_files.read import decoded
+
+    return training.train(**{"progress": True, **decoded(values)})
+
+
+def _print_config(values: Mapping[str, Any]) -> None:
+    from corral.trainers import driver as training
+    from corral.trainers.config_files.read import decoded
+    from corral.trainers.config_files.write import config_text, resolved
+
+    run = training.train(**{**decoded(values), "dry_run": True})
+    typer.echo(config_text(resolved(run.config, values)), nl=False)
 
 
 def _resumed(

@@ -1,0 +1,1 @@
+"""Configuration files: what ``corral.train`` is called with, read, checked and written."""

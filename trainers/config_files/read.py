@@ -1,0 +1,279 @@
+"""Configuration files: the arguments of ``corral.train``, as TOML or JSON, or a run's config.json.
+
+    corral.train(**corral.read_config("run.toml", seed=2))
+
+Keys at the top are arguments of ``train``, ``[env_kwargs]`` holds arguments of the environment and
+``[settings]`` those of the trainer. Which there are, and of which type, is read off those
+functions and dataclasses themselves. TOML has no null: the text "none" stands for it.
+
+Nothing is imported because a file names it: what is code of one's own (an environment of others,
+file.py:name) is given beside the file.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import stat
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from corral.envs.registry import registered_name, rules_class
+from corral.errors import ConfigError, UnknownNameError
+from corral.hints import answer, spelled_otherwise
+from corral.trainers.base import trainer_class
+from corral.trainers.config_files.values import (
+    hints_of,
+    require_plain,
+    require_type,
+    shown,
+)
+from corral.trainers.driver import train
+from corral.trainers.named import is_named
+from corral.trainers.runs.env_config import SET_BY_TRAINING, saved_value
+from corral.trainers.runs.run_config import RunConfig, require_format
+from corral.trainers.settings import unknown_setting
+
+__all__ = ["TABLES", "decoded", "load_config", "read_config", "top_keys"]
+
+MOST_BYTES = 4 * 2**20  # of a file
+TABLES = ("env_kwargs", "settings")
+HERE = ("dry_run", "progress")  # of a call, not of what is trained
+
+
+def read_config(path: str | Path, **given: Any) -> dict[str, Any]:
+    """Return the arguments of ``corral.train`` that a file holds, with those ``given`` over them.
+
+    ``given``: arguments of ``corral.train``; ``env_kwargs`` are laid over the file's one by one.
+    The file is TOML, or JSON of the same layout, or the config.json of a run, which is then
+    repeated: traces and arrays are found beside it.
+
+    Raises ConfigError for what is no such file: unknown keys, values of a wrong type, names of
+    code of one's own that are not ``given``.
+    """
+    return decoded(load_config(path, **given))
+
+
+def load_config(path: str | Path, **given: Any) -> dict[str, Any]:
+    """Return the same with traces and arrays as the file names them: plain values."""
+    path = Path(path)
+    values = _read(path)
+    is_run = path.suffix.lower() != ".toml" and "format" in values
+    values = _of_run(path, values) if is_run else _without_none(path, values)
+    if "steps" in given and values.get("horizon") == values.get("steps"):
+        values.pop("horizon", None)  # it was what --steps had been
+    values = {key: value for key, value in values.items() if key not in given} | {
+        table: values[table] for table in TABLES if table in values
+    }
+    require_plain(path, values)
+    _require_top(path, values)
+    _require_no_code(path, values)
+    env, trainer = (given.get(key, values.get(key)) for key in ("env", "trainer"))
+    if env is None:
+        raise ConfigError(f'{path} names no environment: write env = "dfaas_v0" at its top')
+    _require_arguments(path, values.get("env_kwargs", {}), env)
+    _require_settings(path, values.get("settings", {}), trainer or "mappo")
+    merged = {**values.pop("settings", {}), **values, **given}
+    kwargs = {**values.get("env_kwargs", {}), **(given.get("env_kwargs") or {})}
+    return merged | ({"env_kwargs": kwargs} if kwargs else {})
+
+
+def decoded(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments with traces and arrays in place of what names them with their digests."""
+    kwargs = values.get("env_kwargs")
+    found = {name: saved_value(value, Path()) for name, value in (kwargs or {}).items()}
+    return {**values, "env_kwargs": found} if kwargs else dict(values)
+
+
+# --- The file ------------------------------------------------------------------------------------
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block
+            raise ConfigError(f"{path} is no file: give a TOML or JSON file")
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
+    if len(data) > MOST_BYTES:
+        raise ConfigError(f"{path}: more than {MOST_BYTES:,} bytes, which no configuration has")
+    try:
+        text = data.decode("utf-8")
+        found = tomllib.loads(text) if path.suffix.lower() == ".toml" else _of_json(text)
+    except (ValueError, RecursionError) as error:
+        kind = "TOML" if path.suffix.lower() == ".toml" else "JSON (TOML files end in .toml)"
+        said = str(error).replace("Cannot overwrite a value", "a key stands twice")
+        raise ConfigError(f"{path} is no {kind}: {said}") from error
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path}: give a table of arguments, not {shown(found)}")
+    return found
+
+
+def _of_json(text: str) -> Any:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            twice = next(key for key, _ in pairs if [k for k, _ in pairs].count(key) > 1)
+            raise ValueError(f"the key {twice!r} stands twice in one object")
+        return found
+
+    return json.loads(text, object_pairs_hook=unique)
+
+
+def _without_none(path: Path, value: Any) -> Any:
+    """Return values of a TOML file with None for "none"."""
+    if path.suffix.lower() != ".toml":
+        return value
+    if isinstance(value, dict):
+        return {key: _without_none(path, below) for key, below in value.items()}
+    return None if value == "none" else value
+
+
+def _of_run(path: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of ``train`` that repeat the run whose config.json this is."""
+    require_format(path, values)
+    if unknown := values.keys() - {*RunConfig.keys(), *top_keys()}:
+        key = min(unknown)
+        raise ConfigError(f"{path}: no key named {key!r}{answer(key, RunConfig.keys())}")
+    found = {key: value for key, value in values.items() if key in top_keys()}
+    found["env"] = values.get("source") or values["env"]
+    found["settings"] = values["settings"]
+    for key in ("held_out", "validation"):  # as arguments of the environment that differ there
+        if isinstance(found.get(key), dict):
+            found[key] = found[key].get("rows")
+    opponents = values.get("opponents") or {}
+    learned = {a: name for a, name in values["policies"].items() if a not in opponents}
+    found["policies"] = learned
+    found["env_kwargs"] = {
+        name: {**value, "file": str(path.parent / value["file"])}
+        if isinstance(value, dict) and isinstance(value.get("file"), str)
+        else value
+        for name, value in values["env_kwargs"].items()
+    }
+    if found.get("api") is None:
+        found.pop("api", None)
+    return {key: value for key, value in found.items() if value is not None and value != {}}
+
+
+# --- Names ---------------------------------------------------------------------------------------
+
+
+def top_keys() -> list[str]:
+    """Return the keys at the top of a file: the arguments of ``train`` that may stand in one."""
+    known = [name for name in inspect.signature(train).parameters if name not in HERE]
+    return [name for name in known if name not in TABLES]
+
+
+def _require_top(path: Path, values: Mapping[str, Any]) -> None:
+    hints = hints_of(train)
+    for key, value in values.items():
+        if key in TABLES:
+            if not isinstance(value, dict):
+                raise ConfigError(f"{path}: {key} is a table: [{key}], and below it name = value")
+        elif key not in top_keys():
+            raise ConfigError(f"{path}: {_misplaced(key, values)}")
+        else:
+            is_name = key in ("env", "trainer")  # in Python they may be more than that
+            require_type(path, key, value, str if is_name else hints.get(key, Any))
+
+
+def _misplaced(key: str, values: Mapping[str, Any]) -> str:
+    """Return what to say of a key that does not belong to the top of a file."""
+    env, trainer = str(values.get("env", "")), str(values.get("trainer", "mappo"))
+    places = {"settings": _setting_names(trainer), "env_kwargs": list(_arguments(env) or ())}
+    for table, known in places.items():
+        if key in known:
+            return f"{key} belongs in the table [{table}]"
+    if not spelled_otherwise(key, top_keys()):
+        for table, known in places.items():
+            if near := spelled_otherwise(key, known):
+                return f"no key named {key!r}; did you mean {near[0]!r}, in the table [{table}]?"
+    said = answer(key, [*top_keys(), *TABLES, *places["settings"], *places["env_kwargs"]])
+    for table, known in places.items():
+        if any(f"{name!r}?" in said for name in known):
+            said = said.rstrip("?") + f", in the table [{table}]?"
+    return f"no key named {key!r}{said}"
+
+
+def _arguments(env: Any) -> Mapping[str, inspect.Parameter] | None:
+    """Return the arguments of an environment of corral; None: they are not known."""
+    if not isinstance(env, str) or registered_name(env) is None:
+        return None
+    return inspect.signature(rules_class(env)).parameters
+
+
+def _setting_names(trainer: Any) -> list[str]:
+    try:
+        kind = trainer_class(trainer) if isinstance(trainer, str) else trainer
+    except (UnknownNameError, ImportError):
+        return []
+    return [one.name for one in fields(getattr(kind, "Settings", None))] if kind else []
+
+
+def _require_arguments(path: Path, kwargs: Mapping[str, Any], env: Any) -> None:
+    known = _arguments(env)
+    if known is None:
+        return
+    hints = hints_of(vars(rules_class(env))["__init__"])
+    for name, value in kwargs.items():
+        if name not in known or name in SET_BY_TRAINING:
+            raise ConfigError(f"{path}: [env_kwargs] {_elsewhere(name, known)}")
+        if not (isinstance(value, dict) and "digest" in value):  # a trace or an array
+            require_type(path, f"[env_kwargs] {name}", value, hints.get(name, Any))
+
+
+def _require_settings(path: Path, settings: Mapping[str, Any], trainer: Any) -> None:
+    if isinstance(trainer, str) and is_named(trainer):
+        return
+    try:
+        kind = trainer_class(trainer) if isinstance(trainer, str) else trainer
+    except UnknownNameError as error:
+        again = "One of your own is given beside the file: --trainer file.py:name (trainer=)"
+        raise ConfigError(f"{path}: {error} {again}") from error
+    if not isinstance(kind, type):
+        return
+    known, hints = [one.name for one in fields(kind.Settings)], hints_of(kind.Settings)
+    for name, value in settings.items():
+        if name not in known:
+            text = _elsewhere(name, known)
+            if name not in top_keys():
+                text = unknown_setting(name, str(getattr(kind, "name", trainer)), known)
+            raise ConfigError(f"{path}: [settings] {text}")
+        require_type(path, f"[settings] {name}", value, hints.get(name, Any))
+
+
+def _elsewhere(name: str, known: Iterable[str]) -> str:
+    if name in top_keys():
+        return f"{name} belongs at the top of the file, above all tables"
+    return f"no key named {name!r}{answer(name, known)}"
+
+
+def _require_no_code(path: Path, values: Mapping[str, Any]) -> None:
+    """Raise ConfigError for names of code; nothing is imported because a file names it."""
+    for key, text in _texts({k: v for k, v in values.items() if k not in TABLES}):
+        if key == "env" and registered_name(text) is None and re.search(r"[/:.]", text):
+            raise ConfigError(
+                f"{path}: env = {shown(text)} is an environment of others, and nothing is "
+                f"imported because a file names it. Say so yourself: corral train {text} --config "
+                f"{path} (env=)"
+            )
+        if re.fullmatch(r".*[\w.]:[A-Za-z_][\w.]*", text):
+            option = "--" + key.replace("_", "-")
+            raise ConfigError(
+                f"{path}: {key} names {shown(text)}, and nothing is imported because a file "
+                f"names it. Say so yourself: {option} {text} ({key}=)"
+            )
+
+
+def _texts(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each text at the top, in its lists and in its other tables, with its key."""
+    for key, value in values.items():
+        below = list(value.values()) if isinstance(value, dict) else value
+        for text in below if isinstance(below, list) else [below]:
+            if isinstance(text, str):
+                yield key, text
