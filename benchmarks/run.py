@@ -35,6 +35,7 @@ NAMES = (
     "simple_spread",
     "checkpoint_trust",
     "resume_kills",
+    "config_digits",
     "two_step",
     "games_learning",
     "tiles_learning",

@@ -33,7 +33,7 @@ PAGES = (
     "docs/policies.md",
     "docs/training.md",
 )
-BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(python|console|toml)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -43,6 +43,9 @@ def test_every_snippet_runs_in_the_order_of_the_page(page: str, tmp_path: Path) 
     for language, block in blocks:
         if language == "python":
             run([sys.executable, "-c", block], tmp_path)
+            continue
+        if language == "toml":  # its first line is its name
+            (tmp_path / block.splitlines()[0].removeprefix("# ")).write_text(block)
             continue
         for line in block.splitlines():
             assert line.startswith("$ corral ")

@@ -38,7 +38,8 @@ def resolved(config: RunConfig, given: Mapping[str, Any]) -> dict[str, Any]:
         name: _plain(value, named.get(name)) for name, value in config.env_config.env_kwargs.items()
     }
     values["settings"] = dict(config.settings)
-    return {key: value for key, value in values.items() if value is not None and value != {}}
+    order = [*top_keys(), *TABLES]
+    return {key: values[key] for key in order if values.get(key) not in (None, {})}
 
 
 def _plain(value: Any, given: Any) -> Any:

@@ -5,7 +5,7 @@
 | ``config.json`` | what defines the run: environment, trainer, settings, seed, policies, versions |
 | ``<argument>.csv.gz``, ``.npy`` | traces and arrays that do not come with the package |
 | ``progress.csv`` | one row per update, see ``corral.trainers.runs.log`` |
-| ``checkpoints/`` | the state to go on from, see ``corral.trainers.runs.checkpoint`` |
+| ``checkpoints/`` | the state to go on from, and the configuration that made it |
 | ``tensorboard/`` | the same as ``progress.csv``, for ``tensorboard --logdir`` |
 | ``results.json``, ``report.html`` | the results of ``corral evaluate`` |
 | ``evaluation@<name>/`` | the same of an earlier checkpoint, such as ``RUN@best`` |

@@ -159,7 +159,8 @@ def _resumed(
     expect("--resume", str(folder))
     fixed = [env] if env is not None and not is_third_party(env) else []
     fixed += context.args[:1]
-    fixed += [option_of(option.name) for option in given if option.used == "train"]
+    others = [option for option in given if option.name != "resume"]
+    fixed += [option_of(o.name) for o in others if o.used not in ("resume", "both")]
     if fixed:
         raise ValueError(f"--resume goes on with what the run is; leave out {fixed[0]}")
     values = {"env": env, "progress": True, **arguments_given(given)}
