@@ -212,7 +212,8 @@ def _setting_names(trainer: Any) -> list[str]:
         kind = trainer_class(trainer) if isinstance(trainer, str) else trainer
     except (UnknownNameError, ImportError):
         return []
-    return [one.name for one in fields(getattr(kind, "Settings", None))] if kind else []
+    settings: Any = getattr(kind, "Settings", None)
+    return [one.name for one in fields(settings)] if settings else []
 
 
 def _require_arguments(path: Path, kwargs: Mapping[str, Any], env: Any) -> None:
@@ -231,7 +232,7 @@ def _require_settings(path: Path, settings: Mapping[str, Any], trainer: Any) -> 
     if isinstance(trainer, str) and is_named(trainer):
         return
     try:
-        kind = trainer_class(trainer) if isinstance(trainer, str) else trainer
+        kind: Any = trainer_class(trainer) if isinstance(trainer, str) else trainer
     except UnknownNameError as error:
         again = "One of your own is given beside the file: --trainer file.py:name (trainer=)"
         raise ConfigError(f"{path}: {error} {again}") from error

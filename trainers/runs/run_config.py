@@ -200,7 +200,7 @@ def require_format(path: Path, values: Any) -> None:
 
 def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, str]:
     """Return settings.gamma -> its JSON text, for every value that is no mapping itself."""
-    found = {}
+    found: dict[str, str] = {}
     for key, value in values.items():
         if isinstance(value, dict) and value:
             found |= _flat(value, f"{before}{key}.")

@@ -197,9 +197,9 @@ def test_a_start_that_was_killed_blocks_nothing(tmp_path: Path) -> None:
     plain = small_run(tmp_path / "plain", updates=1)
     folder = tmp_path / "run"
     code = (
-        "import os, sys; from pathlib import Path; from corral.trainers.runs import run\n"
+        "import os, sys; from pathlib import Path; from corral.trainers.runs import run_config\n"
         "from support.runs import small_run\n"
-        "run.replace_text = lambda *_: os._exit(9)\n"
+        "run_config.replace_text = lambda *_: os._exit(9)\n"
         "small_run(Path(sys.argv[1]), updates=1)\n"
     )
     env = {**ENVIRONMENT, "PYTHONPATH": str(Path(__file__).parents[2])}
