@@ -13,7 +13,6 @@ file.py:name) is given beside the file.
 from __future__ import annotations
 
 import inspect
-import json
 import re
 import stat
 import tomllib
@@ -34,6 +33,7 @@ from corral.trainers.config_files.values import (
 )
 from corral.trainers.driver import train
 from corral.trainers.named import is_named
+from corral.trainers.runs.checkpoint_format import strict_json
 from corral.trainers.runs.env_config import SET_BY_TRAINING, saved_value
 from corral.trainers.runs.run_config import RunConfig, require_format
 from corral.trainers.settings import unknown_setting
@@ -104,7 +104,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: more than {MOST_BYTES:,} bytes, which no configuration has")
     try:
         text = data.decode("utf-8")
-        found = tomllib.loads(text) if path.suffix.lower() == ".toml" else _of_json(text)
+        found = tomllib.loads(text) if path.suffix.lower() == ".toml" else strict_json(text)
     except (ValueError, RecursionError) as error:
         kind = "TOML" if path.suffix.lower() == ".toml" else "JSON (TOML files end in .toml)"
         said = str(error).replace("Cannot overwrite a value", "a key stands twice")
@@ -112,17 +112,6 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ConfigError(f"{path}: give a table of arguments, not {shown(found)}")
     return found
-
-
-def _of_json(text: str) -> Any:
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            twice = next(key for key, _ in pairs if [k for k, _ in pairs].count(key) > 1)
-            raise ValueError(f"the key {twice!r} stands twice in one object")
-        return found
-
-    return json.loads(text, object_pairs_hook=unique)
 
 
 def _without_none(path: Path, value: Any) -> Any:
@@ -236,9 +225,10 @@ def _require_settings(path: Path, settings: Mapping[str, Any], trainer: Any) -> 
     except UnknownNameError as error:
         again = "One of your own is given beside the file: --trainer file.py:name (trainer=)"
         raise ConfigError(f"{path}: {error} {again}") from error
-    if not isinstance(kind, type):
+    of: Any = getattr(kind, "Settings", None)
+    if of is None:
         return
-    known, hints = [one.name for one in fields(kind.Settings)], hints_of(kind.Settings)
+    known, hints = [one.name for one in fields(of)], hints_of(of)
     for name, value in settings.items():
         if name not in known:
             text = _elsewhere(name, known)

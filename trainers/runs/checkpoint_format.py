@@ -41,6 +41,7 @@ __all__ = [
     "encode_arrays",
     "encode_document",
     "is_intact",
+    "strict_json",
     "verify",
 ]
 
@@ -123,22 +124,24 @@ def decode_document(file: str, data: bytes) -> Any:
     raise."""
     _check_size(file, data)
     try:
-        return json.loads(
-            data.decode("ascii"),
-            object_pairs_hook=_unique,
-            parse_float=_finite,
-            parse_constant=_finite,
-        )
+        return strict_json(data.decode("ascii"))
     except (ValueError, RecursionError, MemoryError) as error:
         raise CheckpointError(
             f"{file}: is not the JSON that corral writes: {reason(error)}"
         ) from error
 
 
+def strict_json(text: str) -> Any:
+    """Return the JSON value; ValueError for numbers that are not finite and duplicate keys."""
+    return json.loads(text, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite)
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key stands twice in one object")
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice[:40]!r} stands twice in one object")
     return found
 
 

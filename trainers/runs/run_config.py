@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from corral.errors import CheckpointError, CorralError, RunError, UnknownNameError
 from corral.trainers.base import Trainer, trainer_class, trainer_name
+from corral.trainers.runs.checkpoint_format import strict_json
 from corral.trainers.runs.env_config import EnvConfig, given_again
 from corral.trainers.runs.files import replace_text
 from corral.trainers.settings import make_settings
@@ -121,7 +122,7 @@ class RunConfig:
         """
         path = folder / CONFIG
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            values = strict_json(path.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
             raise RunError(f"{folder} is no run: it has no {CONFIG}") from None
         except (OSError, ValueError, RecursionError) as error:

@@ -115,6 +115,8 @@ def test_folders_that_are_no_runs(tmp_path: Path) -> None:
         ('{"format": 1}', "an earlier, unreleased version of corral made this run.*Train it again"),
         ('{"format": 2}', "is damaged"),
         ('{"format": 3}', "is of format 3, this corral reads up to 2: install a newer one"),
+        ('{"format": 2, "steps": NaN}', "cannot be read: .*NaN is not a finite number"),
+        ('{"format": 2, "steps": 1, "steps": 2}', "cannot be read: .*'steps' stands twice"),
         (100_000 * "[", "cannot be read"),
         ("\udcff", "cannot be read"),
     ],
