@@ -19,21 +19,35 @@ from corral.envs.registry import register
 if TYPE_CHECKING:
     from corral import algorithms
     from corral.envs.registry import make
-    from corral.trainers.driver import resume, train
+    from corral.trainers.callbacks.protocol import Callback
+    from corral.trainers.driver import resume, session, train
     from corral.trainers.evaluation.judge import evaluate
     from corral.trainers.evaluation.watch import watch
     from corral.trainers.runs.run import load_run
 
-__all__ = ["__version__", "algorithms", "evaluate", "load_run", "make", "resume", "train", "watch"]
+__all__ = [
+    "Callback",
+    "__version__",
+    "algorithms",
+    "evaluate",
+    "load_run",
+    "make",
+    "resume",
+    "session",
+    "train",
+    "watch",
+]
 
 __version__ = metadata.version("corral")
 
 
 _ON_DEMAND = {
+    "Callback": "corral.trainers.callbacks.protocol",
     "evaluate": "corral.trainers.evaluation.judge",
     "load_run": "corral.trainers.runs.run",
     "make": "corral.envs.registry",
     "resume": "corral.trainers.driver",
+    "session": "corral.trainers.driver",
     "train": "corral.trainers.driver",
     "watch": "corral.trainers.evaluation.watch",
 }

@@ -17,6 +17,7 @@ CorralError
 │   └── EnvNeededError                 a run of an environment of others, which must be given
 ├── NonFiniteError (RuntimeError)      training met a number that is not finite
 ├── EnvironmentFault (RuntimeError)    a third-party environment breaks PettingZoo's rules
+├── CallbackError (RuntimeError)       a callback, metric or sink of the user's raised in training
 ├── ConformanceError (AssertionError)  check_env found errors in an environment
 └── WorkerError (RuntimeError)         a worker process failed, died or hung
 
@@ -35,6 +36,7 @@ from corral.text import shortened
 
 __all__ = [
     "ActionError",
+    "CallbackError",
     "CheckpointError",
     "ConformanceError",
     "CorralError",
@@ -182,6 +184,10 @@ class NonFiniteError(CorralError, RuntimeError):
 
 class EnvironmentFault(CorralError, RuntimeError):
     """A third-party environment breaks PettingZoo's rules, or its own spaces."""
+
+
+class CallbackError(CorralError, RuntimeError):
+    """A callback, metric or sink of the user's raised; the message names it, and the update."""
 
 
 class ConformanceError(CorralError, AssertionError):
