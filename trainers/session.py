@@ -3,9 +3,6 @@
 with corral.session("arena_v0", steps=100_000, seed=1) as session:
     for row in session:
         print(row["env_steps"], row["return_team"])
-print(session.run.folder)
-
-``corral.train`` is a session that is run to its end.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from corral.envs.core import Array, generator
+from corral.envs.core import Array
 from corral.envs.episode_stats import Episode
 from corral.envs.policy import Policy
 from corral.errors import CheckpointError, CorralError
@@ -28,7 +25,7 @@ from corral.text import visible
 from corral.trainers.base import Content, Trainer, Update
 from corral.trainers.callbacks.evaluation import validation
 from corral.trainers.callbacks.listeners import Listeners
-from corral.trainers.callbacks.protocol import Callback, name_of
+from corral.trainers.callbacks.protocol import name_of
 from corral.trainers.callbacks.sinks import Row, past_rows
 from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.scores import Evaluation, evaluate_team
@@ -49,7 +46,7 @@ class Session:
 
     A context: within it the run's folder is locked, and Ctrl-C waits for the end of an update. What
     was learned is saved when the block is left, early or not, and in between as ``corral.train``
-    does it. The same run comes out, bit for bit, as of ``corral.train``.
+    does it. ``corral.train`` is a session that is run to its end: the same run comes out.
     """
 
     run: Run
@@ -96,10 +93,6 @@ class Session:
         return self.learner.policies
 
     @property
-    def callbacks(self) -> list[Callback]:
-        return self.listeners.callbacks
-
-    @property
     def moment(self) -> str:
         """In words, for errors."""
         if not self.statistics.updates:
@@ -118,16 +111,6 @@ class Session:
         """The rows of progress.csv so far."""
         found = past_rows(self.run.folder / PROGRESS, self.statistics.updates)
         return [{k: float(v) if v else None for k, v in row.items()} for row in found]
-
-    @cached_property
-    def columns(self) -> list[str]:
-        """The columns that are known before the first update: all but the trainer's metrics, and
-        what callbacks add without saying so."""
-        rules: Any = self.config.env_config.rules()
-        info = rules.info(rules.start([generator(0, "env")])) if hasattr(rules, "start") else {}
-        kpis = [f"kpi_{name}" for name in info]
-        added = [name for callback in self.callbacks for name in callback.columns]
-        return [*self.statistics.columns, *kpis, *self.listeners.metrics.columns, *added]
 
     # --- Training --------------------------------------------------------------------------------
 

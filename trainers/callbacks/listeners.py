@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from typing import Any
 
 from corral.envs.core import Array
@@ -42,6 +43,8 @@ class Listeners:
             own = ours and not isinstance(one, Listener)
             with blamed(f"callback {name_of(one)}, {hook}", session, own=own):
                 getattr(one, hook)(session, *given)
+                if hook == "on_update":
+                    _require_numbers(*given)
 
     # --- From start to end -----------------------------------------------------------------------
 
@@ -77,3 +80,11 @@ class Listeners:
 
     def _of_sink(self, name: str, session: Any) -> contextlib.AbstractContextManager[None]:
         return blamed(f"sink {name}", session, own=name in dict(OURS))
+
+
+def _require_numbers(row: dict[str, Any]) -> None:
+    """Raise TypeError where ``row`` holds something else, and take it out."""
+    for name, value in list(row.items()):
+        if not isinstance(name, str) or not (value is None or isinstance(value, Real)):
+            del row[name]
+            raise TypeError(f"column {name!r:.80} is {value!r:.80}: give a number or None")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from corral.envs.arguments import nonnegative_float, nonnegative_int
+from corral.envs.core import generator
 from corral.errors import UnknownNameError
 from corral.hints import meant
 from corral.trainers.base import BUILT_IN
@@ -28,7 +29,7 @@ class _OfColumn(Callback):
     def on_start(self, session: Session) -> None:
         """Raises UnknownNameError where it is sure that there is no such column."""
         if _cannot_be(self.column, session):
-            raise UnknownNameError.of("column of progress.csv", self.column, session.columns)
+            raise UnknownNameError.of("column of progress.csv", self.column, _known(session))
 
     def _require_column(self, session: Session, row: Mapping[str, Any]) -> bool:
         """Return whether ``row`` has it. Raises UnknownNameError where none ever will."""
@@ -107,8 +108,18 @@ def _cannot_be(column: str, session: Session) -> bool:
 
     A trainer's metrics are known after the first update alone, and so is what a callback adds.
     """
-    known = session.columns
-    own = all(type(each).__module__.startswith("corral.") for each in session.callbacks)
+    known = _known(session)
+    own = all(type(each).__module__.startswith("corral.") for each in session.listeners.callbacks)
     if column in known or not own or session.config.trainer not in BUILT_IN:
         return False
     return column.startswith(GROUPS) or bool(meant(column, known))
+
+
+def _known(session: Session) -> list[str]:
+    """Return the columns that are known before training: all but the trainer's metrics, and what
+    callbacks add without saying so."""
+    rules: Any = session.config.env_config.rules()
+    info = rules.info(rules.start([generator(0, "env")])) if hasattr(rules, "start") else {}
+    kpis = [f"kpi_{name}" for name in info]
+    added = [name for callback in session.listeners.callbacks for name in callback.columns]
+    return [*session.statistics.columns, *kpis, *session.listeners.metrics.columns, *added]

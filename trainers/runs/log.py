@@ -16,8 +16,8 @@ A row of progress.csv is one update:
 | ``share_env``, ``share_inference``, ``share_learning`` | where its time went |
 | others | metrics of the trainer: losses, KL divergence, entropy, ... |
 
-Metrics of one's own, evaluations and callbacks add columns: see ``corral.trainers.callbacks``. Where
-rows go: ``corral.trainers.callbacks.sinks``.
+Metrics of one's own, evaluations and callbacks add columns, and sinks are where rows go: see
+corral.trainers.callbacks.
 """
 
 from __future__ import annotations
