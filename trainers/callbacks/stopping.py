@@ -112,7 +112,8 @@ def _cannot_be(column: str, session: Session) -> bool:
     own = all(type(each).__module__.startswith("corral.") for each in session.listeners.callbacks)
     if column in known or not own or session.config.trainer not in BUILT_IN:
         return False
-    return column.startswith(GROUPS) or bool(meant(column, known))
+    infos = hasattr(session.config.env_config.rules(), "start")  # of others they come in play
+    return column.startswith((*GROUPS, "kpi_") if infos else GROUPS) or bool(meant(column, known))
 
 
 def _known(session: Session) -> list[str]:

@@ -11,6 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from corral.cli.help import TrainCommand
+from corral.cli.listeners import (
+    CallbackOption,
+    EvaluateEvery,
+    MetricOption,
+    SinkOption,
+    StopOption,
+    listeners_of,
+)
 from corral.cli.mistakes import expect, kind_of
 from corral.cli.options import (
     ANY_OPTION,
@@ -124,6 +132,11 @@ def train(
         str | None,
         typer.Option(help="Checkpoints to keep, besides the best: a number, or all; default: 3."),
     ] = None,
+    callback: CallbackOption = None,
+    metric: MetricOption = None,
+    sink: SinkOption = None,
+    stop: StopOption = None,
+    evaluate_every: EvaluateEvery = None,
 ) -> None:
     """Train a team and write it to a folder.
 
@@ -151,6 +164,7 @@ def train(
     saving: dict[str, Any] = {"checkpoint_every": checkpoint_every, "progress": True}
     if keep is not None:
         saving["keep"] = int(keep) if keep.isdigit() else keep
+    saving |= listeners_of(callback, metric, sink, stop, evaluate_every)
     if resume is not None:
         fixed = [env] if env is not None and not theirs else []
         fixed += context.args[:1]

@@ -125,7 +125,7 @@ def test_histograms_go_to_tensorboard(tmp_path: Path) -> None:
         "tensorboard.backend.event_processing.event_accumulator", reason="needs the extra mappo"
     )
     run = dfaas(tmp_path / "run", updates=4, metrics=METRICS)
-    events = accumulators.EventAccumulator(str(run.folder / "tensorboard"))
+    events = accumulators.EventAccumulator(str(run.folder / "tensorboard"), {"histograms": 0})
     events.Reload()
     assert set(events.Tags()["histograms"]) == {f"metric/{name}" for name in METRICS}
     found = events.Histograms("metric/team")
@@ -164,7 +164,8 @@ def test_a_metric_that_fails_is_named_and_the_run_goes_on_later(
     assert len(rows(folder)) == 2
     resume(folder)
     whole = dfaas(tmp_path / "whole", updates=4)
-    assert rows(folder) == rows(whole)
+    plain = [{k: v for k, v in row.items() if not k.startswith("bad_")} for row in rows(folder)]
+    assert plain == rows(whole)
     assert everything(folder) == everything(whole)
 
 
