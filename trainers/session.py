@@ -171,7 +171,7 @@ class Session:
 
     def save(self) -> None:
         """Save a checkpoint of this moment; the best stays besides."""
-        content = self.learner.save()
+        content, better = self.learner.save(), self.statistics.improved()
         documents = {**content.documents, "progress": self.statistics.save()}
         arrays = dict(content.arrays)
         if self.learner.resumes_exactly and (episodes := self.listeners.metrics.save()):
@@ -181,7 +181,7 @@ class Session:
             self.env_steps,
             Content(documents, arrays),
             keep=self.config.keep,
-            best=self.statistics.improved(),
+            best=better,
         )
 
     def load(self, run: Run) -> None:

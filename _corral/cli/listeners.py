@@ -63,7 +63,7 @@ def listeners_of(
     for text in metric or []:
         name, equals, function = text.partition("=")
         if not equals or not name or not function:
-            raise ValueError(f"--metric {text}: give NAME=FILE.py:FUNCTION, as in blocked=mine.py:f")
+            raise ValueError(f"--metric {text}: give name=file.py:function")
         named[name] = function
     callbacks: list[Any] = [*(callback or [])]
     if evaluate_every is not None:
