@@ -31,20 +31,26 @@ print(json.dumps({"rows": found, "status": run.info.status, "env": run.data.para
     "wandb": """
 import glob, json
 from wandb.proto import wandb_internal_pb2
-from wandb.sdk.internal.datastore import DataStore
 (file,) = glob.glob("run/wandb/offline-run-*/run-*.wandb")
-store, found, env, status = DataStore(), {}, None, None
-store.open_for_scan(file)
-while (data := store.scan_data()) is not None:
+data, at, part, found, env, status = open(file, "rb").read(), 7, b"", {}, None, None
+while at < len(data):  # a log of LevelDB's: parts of records, in blocks of 32 KiB
+    left = 32768 - at % 32768
+    if left < 7:
+        at += left
+        continue
+    end, kind = at + 7 + int.from_bytes(data[at + 4 : at + 6], "little"), data[at + 6]
+    part, at = part + data[at + 7 : end], end
+    if kind not in (1, 4):  # not whole yet
+        continue
     record = wandb_internal_pb2.Record()
-    record.ParseFromString(data)
+    record.ParseFromString(part)
+    part = b""
     for item in record.run.config.update:
         env = json.loads(item.value_json) if item.key == "env" else env
     status = "FINISHED" if record.WhichOneof("record_type") == "exit" else status
-    step = record.history.step.num
     for item in record.history.item:
-        name = item.key or "/".join(item.nested_key)
-        found.setdefault(name, []).append((step, json.loads(item.value_json)))
+        name, value = item.key or "/".join(item.nested_key), json.loads(item.value_json)
+        found.setdefault(name, []).append((record.history.step.num, value))
 print(json.dumps({"rows": found, "status": status, "env": env}))
 """,
 }
