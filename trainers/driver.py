@@ -154,8 +154,7 @@ def session(
     listeners = Listeners(callbacks, metrics, sinks)
     learner = _begun(config)  # wrong settings are refused before a folder is made
     place = begun_folder(out, f"{env_config.env}-{name}-seed{seed}")
-    saving = {"checkpoint_every": checkpoint_every, "progress": progress}
-    return Session(config, learner, place, listeners, **saving)
+    return Session(config, learner, place, listeners, checkpoint_every, progress)
 
 
 def _to_its_end(begin: Callable[P, Session]) -> Callable[P, Run]:
@@ -228,8 +227,8 @@ def resume(
     listeners = Listeners(callbacks, metrics, sinks)
     with locked(run.folder):
         learner = run.begun()
-        saving = {"checkpoint_every": checkpoint_every, "progress": progress}
-        begun = Session(run.config, learner, nullcontext(run.folder), listeners, **saving)
+        place = nullcontext(run.folder)
+        begun = Session(run.config, learner, place, listeners, checkpoint_every, progress)
         begun.keep_folder()
         # What a kill left half written is hidden, and no checkpoint.
         if any((run.folder / CHECKPOINTS).glob("[!.]*")):

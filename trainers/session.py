@@ -57,7 +57,6 @@ class Session:
         learner: Trainer,
         place: contextlib.AbstractContextManager[Path],
         listeners: Listeners,
-        *,
         checkpoint_every: int | None = None,
         progress: bool | None = None,
     ) -> None:
@@ -295,7 +294,8 @@ class Session:
         """Account for an update: row, callbacks, sinks, checkpoint."""
         done = int(self.row.get("env_steps") or self._begun)
         row = self.row = self.statistics.row(update, update.env_steps - done, seconds)
-        after, histograms = time.perf_counter(), {}
+        after = time.perf_counter()
+        histograms: dict[str, Array] = {}
         try:
             columns, histograms = self.listeners.metrics.read(self)
             row |= columns

@@ -24,7 +24,7 @@ from corral.trainers.callbacks.protocol import blamed, made_of
 __all__ = ["Metrics"]
 
 NAME = re.compile(r"[A-Za-z0-9_]{1,60}", flags=re.ASCII)
-OF_EACH = {"mean": np.mean, "min": np.min, "max": np.max}
+OF_EACH: dict[str, Callable[[Array], Any]] = {"mean": np.mean, "min": np.min, "max": np.max}
 
 
 class Metrics:

@@ -92,14 +92,13 @@ def callbacks_of(given: Iterable[Any]) -> list[Callback]:
 
 
 def _callback(given: Any) -> Callback:
-    one = made_of(given, "callback", Callback)
-    if not isinstance(one, Callback):
-        if not callable(one):
-            raise TypeError(
-                f"callback {given!r:.80} is of {type(one).__name__}: give a corral.Callback, a "
-                "class of them, or a function that takes a row"
-            )
-        one = Listener(one)
+    made = made_of(given, "callback", Callback)
+    one: Callback = made if isinstance(made, Callback) else Listener(made)
+    if one is not made and not callable(made):
+        raise TypeError(
+            f"callback {given!r:.80} is of {type(made).__name__}: give a corral.Callback, a "
+            "class of them, or a function that takes a row"
+        )
     for name in dir(one):
         if name.startswith("on_") and name not in HOOKS:
             raise TypeError(
