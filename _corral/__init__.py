@@ -19,13 +19,15 @@ from corral.envs.registry import register
 if TYPE_CHECKING:
     from corral import algorithms
     from corral.envs.registry import make
+    from corral.trainers.callbacks.protocol import Callback
     from corral.trainers.config_files.read import read_config
-    from corral.trainers.driver import resume, train
+    from corral.trainers.driver import resume, session, train
     from corral.trainers.evaluation.judge import evaluate
     from corral.trainers.evaluation.watch import watch
     from corral.trainers.runs.run import load_run
 
 __all__ = [
+    "Callback",
     "__version__",
     "algorithms",
     "evaluate",
@@ -33,6 +35,7 @@ __all__ = [
     "make",
     "read_config",
     "resume",
+    "session",
     "train",
     "watch",
 ]
@@ -41,11 +44,13 @@ __version__ = metadata.version("corral")
 
 
 _ON_DEMAND = {
+    "Callback": "corral.trainers.callbacks.protocol",
     "evaluate": "corral.trainers.evaluation.judge",
     "load_run": "corral.trainers.runs.run",
     "make": "corral.envs.registry",
     "read_config": "corral.trainers.config_files.read",
     "resume": "corral.trainers.driver",
+    "session": "corral.trainers.driver",
     "train": "corral.trainers.driver",
     "watch": "corral.trainers.evaluation.watch",
 }

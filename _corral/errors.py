@@ -18,6 +18,7 @@ CorralError
 ├── ConfigError (ValueError)           a configuration file holds what no run can be made of
 ├── NonFiniteError (RuntimeError)      training met a number that is not finite
 ├── EnvironmentFault (RuntimeError)    a third-party environment breaks PettingZoo's rules
+├── CallbackError (RuntimeError)       a callback, metric or sink of the user's raised in training
 ├── ConformanceError (AssertionError)  check_env found errors in an environment
 └── WorkerError (RuntimeError)         a worker process failed, died or hung
 
@@ -36,6 +37,7 @@ from corral.text import shortened
 
 __all__ = [
     "ActionError",
+    "CallbackError",
     "CheckpointError",
     "ConfigError",
     "ConformanceError",
@@ -188,6 +190,10 @@ class NonFiniteError(CorralError, RuntimeError):
 
 class EnvironmentFault(CorralError, RuntimeError):
     """A third-party environment breaks PettingZoo's rules, or its own spaces."""
+
+
+class CallbackError(CorralError, RuntimeError):
+    """A callback, metric or sink of the user's raised; the message names it, and the update."""
 
 
 class ConformanceError(CorralError, AssertionError):

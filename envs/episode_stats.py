@@ -1,16 +1,32 @@
-"""The accounting of episodes: sums over a batch's steps, by environment and agent."""
+"""The accounting of episodes: sums over a batch's steps, by environment and agent.
+
+Where somebody wants to see more than sums, an EpisodeRecorder keeps the steps themselves:
+
+    recorder = EpisodeRecorder(rules.agents, num_envs=64)
+    batch = recorder.wrap(make_batch("arena_v0", num_envs=64, seed=0))
+    ...  # play in it as in any batch
+    for episode in recorder.ended():
+        episode.rewards, episode.info["blocked"]  # [T, N] each
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from corral.envs.batch import BatchStep
 from corral.envs.core import Array
 
-__all__ = ["EndedEpisodes", "Episode", "EpisodeStats"]
+__all__ = ["EndedEpisodes", "Episode", "EpisodeRecord", "EpisodeRecorder", "EpisodeStats"]
+
+MOST_BYTES = 2**30
+"""What the steps of unfinished episodes may take; beyond it the longest are given up."""
+
+FIRST_STEPS = 64
+"""Steps that a recorder has room for at first."""
 
 
 @dataclass(frozen=True)
@@ -90,3 +106,186 @@ class EpisodeStats:
         for sums in self.sums.values():
             sums[rows] = 0
         return EndedEpisodes(self.agents, rows, step.finished.returns, step.finished.lengths, infos)
+
+
+# --- Whole episodes ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class EpisodeRecord:
+    """An episode that ended, of T steps and N agents."""
+
+    agents: tuple[str, ...]  # of the columns
+    rewards: Array  # float32 [T, N]
+    actions: Any  # int64 [T, N]; where some are not Discrete: agent -> [T, ...]
+    acted: Array  # bool [T, N] whose action counted: who was alive, and on turn
+    info: dict[str, Array]  # [T, N] each
+    terminated: Array  # bool [N] whose episode ended in the last step by the rules, not a limit
+    env: int  # which of the environments side by side
+
+    @property
+    def length(self) -> int:
+        """Steps, T."""
+        return len(self.rewards)
+
+    @property
+    def returns(self) -> dict[str, float]:
+        """agent -> sum of its rewards."""
+        sums = self.rewards.sum(axis=0, dtype=np.float64).tolist()
+        return dict(zip(self.agents, sums, strict=True))
+
+
+class EpisodeRecorder:
+    """Keeps the steps of B running episodes, and hands over each episode as it ends."""
+
+    def __init__(self, agents: Sequence[str], num_envs: int) -> None:
+        self.agents, self.num_envs = tuple(agents), num_envs
+        self._ended: list[EpisodeRecord] = []
+        self.given_up = 0  # episodes that were too long to be kept
+        self.forget()
+
+    def wrap(self, batch: Any) -> Any:
+        """Return ``batch``, whose steps are recorded from now on."""
+        return _RecordedBatch(batch, self)
+
+    def ended(self) -> list[EpisodeRecord]:
+        """Return the episodes that ended since the last call."""
+        found, self._ended = self._ended, []
+        return found
+
+    # --- Steps -----------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Take note that episodes begin in all environments."""
+        self._drop_steps()
+        self._known[...] = True
+
+    def forget(self) -> None:
+        """Take note that nobody knows how the running episodes went so far: they do not count."""
+        self._known = np.zeros(self.num_envs, dtype=bool)
+        self._drop_steps()
+
+    @property
+    def waiting(self) -> int:
+        """Environments whose running episode does not count."""
+        return int(np.count_nonzero(~self._known))
+
+    def add(self, acting: Array, actions: Any, step: BatchStep) -> None:
+        """Take in a step: who acted, bool [B, N], the actions as the batch took them, and it."""
+        values = {"reward": step.reward, "acted": acting, **_named("info", step.info)}
+        values |= _named("action", actions) if isinstance(actions, Mapping) else {"action": actions}
+        if self._steps == self._capacity:
+            self._make_room()
+        for name, value in values.items():
+            kept = self._kept.get(name)
+            if kept is None:  # infos of others may come later; they are 0 before
+                kept = self._kept[name] = np.zeros((self._capacity, *value.shape), value.dtype)
+            elif kept.dtype != value.dtype:  # or be whole numbers at first
+                wide = np.result_type(kept.dtype, value.dtype)
+                kept = self._kept[name] = kept.astype(wide, copy=False)
+            kept[self._steps] = value
+        self._steps += 1
+        if step.finished is not None:
+            for row in step.finished.rows.tolist():
+                if self._known[row]:
+                    self._ended.append(self._record(row, step.terminated[row]))
+                self._began[row], self._known[row] = self._steps, True
+
+    def _record(self, row: int, terminated: Array) -> EpisodeRecord:
+        own = {name: a[self._began[row] : self._steps, row] for name, a in self._kept.items()}
+        actions = own.get("action")
+        return EpisodeRecord(
+            agents=self.agents,
+            rewards=own["reward"].copy(),
+            actions=_parts("action", own) if actions is None else actions.copy(),
+            acted=own["acted"].copy(),
+            info=_parts("info", own),
+            terminated=np.array(terminated),
+            env=row,
+        )
+
+    def _drop_steps(self) -> None:
+        self._kept: dict[str, Array] = {}  # [capacity, B, ...] each
+        self._began = np.zeros(self.num_envs, dtype=np.int64)  # step of each running episode
+        self._steps, self._capacity = 0, FIRST_STEPS
+
+    def _make_room(self) -> None:
+        """Drop the steps that no running episode needs; where few are, take twice the room."""
+        if self._oldest() < self._capacity // 2:
+            if 2 * sum(a.nbytes for a in self._kept.values()) > MOST_BYTES:
+                longest = self._known & (self._began < self._capacity // 2)
+                self.given_up += int(np.count_nonzero(longest))
+                self._known[longest] = False
+            else:
+                self._capacity *= 2
+        first = self._oldest()
+        for name, old in self._kept.items():
+            self._kept[name] = np.zeros((self._capacity, *old.shape[1:]), old.dtype)
+            self._kept[name][: self._steps - first] = old[first : self._steps]
+        self._began = np.maximum(self._began - first, 0)
+        self._steps -= first
+
+    def _oldest(self) -> int:
+        """Return the first step of those running episodes that count."""
+        return int(self._began[self._known].min(initial=self._steps))
+
+    # --- Saving ----------------------------------------------------------------------------------
+
+    def save(self) -> dict[str, Array]:
+        """Return the steps of the running episodes as named arrays."""
+        first = self._oldest()
+        kept = {f"step.{name}": a[first : self._steps].copy() for name, a in self._kept.items()}
+        began = np.maximum(self._began - first, 0)
+        return {**kept, "began": began, "known": self._known.copy()}
+
+    def load(self, saved: Mapping[str, Array]) -> None:
+        """Go on from what ``save`` gave; ``{}``: see ``forget``. Raises ValueError, KeyError."""
+        self.forget()
+        if not saved:
+            return
+        began, known = saved["began"], saved["known"]
+        kept = _parts("step", saved)
+        steps = len(kept["reward"]) if kept else 0
+        shape = (steps, self.num_envs, len(self.agents))
+        fits = all(a.shape[:2] == shape[:2] for a in kept.values())
+        fits &= all(kept[name].shape == shape for name in ("reward", "acted") if kept)
+        fits &= began.shape == known.shape == (self.num_envs,)
+        if not fits or (known.any() and not 0 <= began.min() <= began.max() <= steps):
+            raise ValueError(f"the steps of unfinished episodes are not of {shape[1:]} agents")
+        while self._capacity < steps:
+            self._capacity *= 2
+        for name, array in kept.items():
+            self._kept[name] = np.zeros((self._capacity, *array.shape[1:]), array.dtype)
+            self._kept[name][:steps] = array
+        self._began, self._known, self._steps = began.copy(), known.copy(), steps
+
+
+def _named(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{kind}.{name}": value for name, value in values.items()}
+
+
+def _parts(kind: str, values: Mapping[str, Array]) -> dict[str, Array]:
+    """Return copies of what ``_named`` named."""
+    found = {name.partition("."): array for name, array in values.items()}
+    return {name: array.copy() for (first, _, name), array in found.items() if first == kind}
+
+
+class _RecordedBatch:
+    """A batch whose steps an EpisodeRecorder keeps; all else is the batch's own."""
+
+    def __init__(self, batch: Any, recorder: EpisodeRecorder) -> None:
+        self._batch, self._recorder = batch, recorder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._batch, name)
+
+    def reset(self, seed: int | None = None) -> Any:
+        observations = self._batch.reset(seed)
+        self._recorder.begin()
+        return observations
+
+    def step(self, actions: Any) -> BatchStep:
+        acting = np.array(self._batch.acting)  # the rules may write into theirs
+        step: BatchStep = self._batch.step(actions)
+        self._recorder.add(acting, actions, step)
+        return step

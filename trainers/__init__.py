@@ -10,6 +10,9 @@
 | ``watch`` | show an episode |
 | ``replay`` | play policies over the same load of ``dfaas_v0`` |
 | ``trainers``, ``trainer_class`` | the registry of trainers |
+| ``Session``, ``Callback`` | training, update by update; what looks on meanwhile |
+| ``Evaluate``, ``EarlyStop``, ``StopWhen`` | ready callbacks |
+| ``Sink`` | where rows of training go |
 | ``Trainer``, ``Update``, ``Content`` | what a trainer of your own has, yields and saves |
 | ``setting``, ``check_settings`` | make the ``Settings`` of a trainer of your own |
 | ``NetworkPolicy`` | a trained policy, of any backend |
@@ -26,6 +29,10 @@ from corral.extras import require
 
 if TYPE_CHECKING:
     from corral.trainers.base import Content, Trainer, Update, trainer_class, trainers
+    from corral.trainers.callbacks.evaluation import Evaluate
+    from corral.trainers.callbacks.protocol import Callback
+    from corral.trainers.callbacks.sinks import Sink
+    from corral.trainers.callbacks.stopping import EarlyStop, StopWhen
     from corral.trainers.driver import resume, train
     from corral.trainers.evaluation.judge import evaluate
     from corral.trainers.evaluation.players import Player
@@ -36,15 +43,22 @@ if TYPE_CHECKING:
     from corral.trainers.policies import NetworkPolicy
     from corral.trainers.runs.run import Run, load_run
     from corral.trainers.runs.run_config import RunConfig
+    from corral.trainers.session import Session
     from corral.trainers.settings import check_settings, setting
 
 __all__ = [
+    "Callback",
     "Content",
+    "EarlyStop",
+    "Evaluate",
     "Evaluation",
     "NetworkPolicy",
     "Player",
     "Run",
     "RunConfig",
+    "Session",
+    "Sink",
+    "StopWhen",
     "Trainer",
     "Update",
     "check_settings",
@@ -65,6 +79,10 @@ __all__ = [
 
 _NAMES = {
     "base": ("Content", "Trainer", "Update", "trainer_class", "trainers"),
+    "callbacks.evaluation": ("Evaluate",),
+    "callbacks.protocol": ("Callback",),
+    "callbacks.sinks": ("Sink",),
+    "callbacks.stopping": ("EarlyStop", "StopWhen"),
     "driver": ("resume", "train"),
     "evaluation.judge": ("evaluate",),
     "evaluation.players": ("Player",),
@@ -75,6 +93,7 @@ _NAMES = {
     "policies": ("NetworkPolicy",),
     "runs.run": ("Run", "load_run"),
     "runs.run_config": ("RunConfig",),
+    "session": ("Session",),
     "settings": ("check_settings", "setting"),
 }
 

@@ -35,6 +35,8 @@ __all__ = [
     "trainer_class",
     "trainer_name",
     "trainers",
+    "unheard",
+    "unwrapped",
 ]
 
 
@@ -76,6 +78,15 @@ def require_arrays(
         )
 
 
+def unwrapped(batch: Any) -> Any:
+    """Return a batch as it is: what ``wrap_batch`` of a trainer does until it is told otherwise."""
+    return batch
+
+
+def unheard(rollout: Any) -> None:
+    """Do nothing with a rollout: what ``on_rollout`` does until somebody wants to see rollouts."""
+
+
 class Trainer(Protocol):
     """Learns policies for the agents of an environment.
 
@@ -88,6 +99,11 @@ class Trainer(Protocol):
     A trainer with ``plays_opponents = True`` lets reference players play some agents: it gets
     ``opponents=``, agent -> name, where there are any, and ``policies`` leave them out. One with
     ``plays_turns = False`` refuses games in which agents act in turn.
+
+    Two attributes may be set before it learns, where a trainer has them: ``wrap_batch`` (see
+    ``unwrapped``) is called with the batch that it plays in, and gives what it is to play in
+    instead, so that metrics see whole episodes; ``on_rollout`` (see ``unheard``) is called with
+    each rollout before it is learned from.
     """
 
     name: ClassVar[str]

@@ -1,15 +1,20 @@
 """Train a team and leave a run behind; go on with one that stopped.
 
 run = corral.train("dfaas_v0", trainer="sb3_ppo", steps=60_000, seed=1)
+with corral.session("dfaas_v0", steps=60_000) as session:  # the same, update by update
+    for row in session: ...
 decision = run.policies["node_0"].act(observation, deterministic=True)
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec
 
 from corral.adapters.sources import EnvLike
 from corral.envs.registry import REGISTERED, Api
@@ -26,17 +31,20 @@ from corral.trainers.arguments import (
     whole_steps,
 )
 from corral.trainers.base import Trainer, trainer_class, trainer_name
+from corral.trainers.callbacks.listeners import Listeners
 from corral.trainers.runs.env_config import EnvConfig
 from corral.trainers.runs.folders import begun_folder, locked
 from corral.trainers.runs.run import CHECKPOINTS, Run, load_run
 from corral.trainers.runs.run_config import RunConfig, versions
-from corral.trainers.session import drive, load, say, statistics_of
+from corral.trainers.session import Session, say
 from corral.trainers.settings import make_settings, require_known
 
-__all__ = ["resume", "train"]
+__all__ = ["resume", "session", "train"]
+
+P = ParamSpec("P")
 
 
-def train(
+def session(
     env: EnvLike,
     *,
     trainer: str | type[Trainer] = "mappo",
@@ -53,10 +61,15 @@ def train(
     checkpoint_every: int | None = None,
     keep: int | Literal["all"] = 3,
     progress: bool | None = None,
+    callbacks: Sequence[Any] = (),
+    metrics: Mapping[str, Any] | None = None,
+    sinks: Sequence[Any] = (),
+    stop: Sequence[str] = (),
+    evaluate_every: int | None = None,
     dry_run: bool = False,
     **settings: Any,
-) -> Run:
-    """Train the agents of an environment.
+) -> Session:
+    """Return a session that trains the agents of an environment, update by update.
 
     SIGINT (Ctrl-C) ends training after the update under way: the run is saved, and
     KeyboardInterrupt is raised. SIGTERM ends the process in the same way.
@@ -87,14 +100,23 @@ def train(
             always one at the end.
         keep: how many of the latest checkpoints to keep, or "all"; the best is kept besides.
         progress: show it on stderr; default: where stderr is a terminal.
+        callbacks: each a ``corral.Callback``, a class of them, a function(row), or "file.py:name".
+        metrics: name -> function of a whole episode, see ``corral.trainers.callbacks.metrics``; its
+            mean, min and max become columns of progress.csv.
+        sinks: where rows go besides, see ``corral.trainers.callbacks.sinks``.
+        stop: bounds of columns of progress.csv at which training ends, such as "return_team>=15".
+        evaluate_every: env steps between evaluations of greedy play; the best checkpoint is then
+            the best by them. None of these five is kept with the run: they are given again to
+            ``resume``.
         dry_run: check everything, but train nothing and write nothing. The run that is returned has
             no folder; its ``config`` says all that would be played.
         settings: of the trainer; those left out come from the environment's entry in
             ``corral.envs.registry``, else from the trainer.
 
     Raises UnknownNameError, MissingExtraError, TypeError for unknown settings, ValueError for
-    values out of range, RunError for a folder in use, and what the environment raises. A run that
-    fails before its first update leaves no folder behind.
+    values out of range, RunError for a folder in use, CallbackError where a callback, a metric or a
+    sink raises (the run is saved), and what the environment raises. A run that fails before its
+    first update leaves no folder behind.
     """
     steps, seed = whole_steps("steps", steps), seed_of(seed)
     horizon = steps if horizon is None else whole_steps("horizon", horizon, least=0)
@@ -105,7 +127,7 @@ def train(
     own_trainer = None if isinstance(trainer, str) else trainer
     kind = own_trainer or trainer_class(name)
     arguments = arguments_of(env) if isinstance(env, str) else ()
-    require_known(train, kind, arguments, env_kwargs or {}, settings)
+    require_known(session, kind, arguments, env_kwargs or {}, settings)
     env_config = EnvConfig.of(env, env_kwargs, held_out, api)
     suited = REGISTERED[env_config.env].settings if env_config.env in REGISTERED else {}
     known = {field.name for field in dataclasses.fields(kind.Settings)}
@@ -137,14 +159,36 @@ def train(
         opponents=played,
         own_trainer=own_trainer,
     )
+    listeners = Listeners.of(callbacks, metrics, sinks, stop, evaluate_every)
     learner = _begun(config)  # wrong settings are refused before a folder is made
-    if dry_run:
-        learner.close()
-        return Run(Path("."), config)
-    with begun_folder(out, f"{env_config.env}-{name}-seed{seed}") as folder:
-        run = Run(folder, config)
-        config.write(folder)
-        return drive(run, learner, statistics_of(run), checkpoint_every, progress)
+    place = begun_folder(out, f"{env_config.env}-{name}-seed{seed}")
+    return Session(config, learner, place, listeners, checkpoint_every, progress)
+
+
+def _to_its_end(begin: Callable[P, Session]) -> Callable[P, Run]:
+    """Return ``corral.train``: it takes what ``begin`` takes, and runs the session to its end."""
+
+    @functools.wraps(begin)
+    def train(*args: P.args, **kwargs: P.kwargs) -> Run:
+        session = begin(*args, **kwargs)
+        if kwargs.get("dry_run"):
+            session.learner.close()
+            return Run(Path("."), session.config)
+        with session:
+            return session.finish()
+
+    train.__name__ = train.__qualname__ = "train"
+    train.__annotations__ = {**begin.__annotations__, "return": "Run"}
+    train.__doc__ = (begin.__doc__ or "").replace(
+        "Return a session that trains the agents of an environment, update by update.",
+        "Train the agents of an environment, and return the run.",
+    )
+    own = inspect.signature(begin).replace(return_annotation="Run")
+    train.__signature__ = own  # type: ignore[attr-defined]
+    return train
+
+
+train = _to_its_end(session)
 
 
 def resume(
@@ -159,6 +203,11 @@ def resume(
     checkpoint_every: int | None = None,
     keep: int | Literal["all"] | None = None,
     progress: bool | None = None,
+    callbacks: Sequence[Any] = (),
+    metrics: Mapping[str, Any] | None = None,
+    sinks: Sequence[Any] = (),
+    stop: Sequence[str] = (),
+    evaluate_every: int | None = None,
 ) -> Run:
     """Go on with a run from its latest checkpoint, to ``steps`` env steps in all.
 
@@ -169,6 +218,9 @@ def resume(
     ``keep`` replaces what ``train`` was told. A line on stderr says so where episodes begin anew;
     where the run was killed before its first checkpoint, and all begins anew; beyond the plan; and
     where versions or torch's threads are others than those that the run was begun with.
+
+    ``callbacks``, ``metrics``, ``sinks``, ``stop`` and ``evaluate_every`` are not kept with a run:
+    see ``train``.
 
     ``env`` and what follows, ``trainer``: see ``load_run``. Raises RunError, where another process
     or thread trains it too, and CheckpointError; KeyboardInterrupt as ``train`` does.
@@ -187,12 +239,15 @@ def resume(
         run.config = dataclasses.replace(run.config, steps=steps, horizon=horizon)
     elif stretch:
         raise ValueError("stretch plans a run anew, to end at steps=; give that too")
+    listeners = Listeners.of(callbacks, metrics, sinks, stop, evaluate_every)
     with locked(run.folder):
         learner = run.begun()
-        statistics = statistics_of(run)
+        place = nullcontext(run.folder)
+        begun = Session(run.config, learner, place, listeners, checkpoint_every, progress)
+        begun.keep_folder()
         # What a kill left half written is hidden, and no checkpoint.
         if any((run.folder / CHECKPOINTS).glob("[!.]*")):
-            load(run, learner, statistics, stretch=stretch)
+            begun.load(run, stretch=stretch)
         else:
             say(run.folder, "no checkpoint yet; it begins anew")
         if steps is not None and steps < learner.env_steps:
@@ -205,7 +260,8 @@ def resume(
             run.config.write(run.folder)
         if stretch and learner.env_steps:
             run.save_again(learner.env_steps)  # with what is planned from here on
-        return drive(run, learner, statistics, checkpoint_every, progress)
+        with begun:
+            return begun.finish()
 
 
 def _tell_of_plan_and_versions(folder: Path, config: RunConfig) -> None:

@@ -1,100 +1,378 @@
-"""The loop of training: let the trainer learn, log every update, save every so often."""
+"""The loop of training: a run, row by row.
+
+with corral.session("arena_v0", steps=100_000, seed=1) as session:
+    for row in session:
+        print(row["env_steps"], row["return_team"])
+"""
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import time
+from collections.abc import Iterator, Mapping
+from functools import cached_property, partial
 from pathlib import Path
+from types import TracebackType
+from typing import Any
 
-from corral.errors import CheckpointError
+from corral.envs.core import Array
+from corral.envs.episode_stats import Episode
+from corral.envs.policy import Policy
+from corral.errors import CheckpointError, CorralError
 from corral.text import visible
-from corral.trainers.base import Trainer
+from corral.trainers.base import Content, Trainer, Update
+from corral.trainers.callbacks.evaluation import validation
+from corral.trainers.callbacks.listeners import Listeners
+from corral.trainers.callbacks.protocol import name_of
+from corral.trainers.callbacks.sinks import Row, past_rows
+from corral.trainers.evaluation.players import Player
+from corral.trainers.evaluation.scores import Evaluation, evaluate_team
 from corral.trainers.evaluation.zero_sum import is_zero_sum
-from corral.trainers.runs.log import Bar, Log, Statistics
+from corral.trainers.runs.log import Bar, Statistics
 from corral.trainers.runs.run import PROGRESS, Run
+from corral.trainers.runs.run_config import RunConfig
 from corral.trainers.runs.signals import stop_signals
 
-__all__ = ["drive", "load", "say", "statistics_of"]
+__all__ = ["Session", "say", "statistics_of"]
 
 CHECKPOINTS_PER_RUN = 10
 
 
-def drive(
-    run: Run,
-    learner: Trainer,
-    statistics: Statistics,
-    checkpoint_every: int | None,
-    progress: bool | None,
-) -> Run:
-    """Let the trainer learn; log every update, save every so often, and end at a signal."""
-    every = checkpoint_every or max(1, run.config.steps // CHECKPOINTS_PER_RUN)
-    log = Log(run.folder / PROGRESS, run.folder / "tensorboard", updates=statistics.updates)
-    bar = Bar(run.config.steps, visible=sys.stderr.isatty() if progress is None else progress)
-    begun = done = saved = learner.env_steps
-    _tell_of_rollouts(run, learner)
-    try:
-        with stop_signals() as stop:
-            clock = time.perf_counter()
-            for update in learner.learn(run.config.steps):
-                now = time.perf_counter()
-                row = statistics.row(update, update.env_steps - done, now - clock)
-                clock, done = now, update.env_steps
-                log.write(row)
-                bar.show(row, statistics.headline)
-                if stop.is_set() or done // every > saved // every:
-                    _save(run, learner, statistics)
-                    saved = done
-                if stop.is_set():
-                    break
-            if saved != done:
-                _save(run, learner, statistics)
-    finally:
-        bar.close()
-        log.close()
-        learner.close()
-    if not stop.is_set() and learner.env_steps == begun:
-        say(
-            run.folder,
-            f"has played {begun:,} of its {run.config.steps:,} env steps already, and no whole "
-            "rollout is left; --steps (steps=) goes on to more"
-            if begun < run.config.steps
-            else f"has played its {begun:,} env steps already; --steps (steps=) goes on to more",
+class Session:
+    """A run that is being trained; iterating gives a row of progress.csv after each update.
+
+    A context: within it the run's folder is locked, and Ctrl-C waits for the end of an update. What
+    was learned is saved when the block is left, early or not, and in between as ``corral.train``
+    does it. ``corral.train`` is a session that is run to its end: the same run comes out.
+    """
+
+    run: Run
+
+    def __init__(
+        self,
+        config: RunConfig,
+        learner: Trainer,
+        place: contextlib.AbstractContextManager[Path],
+        listeners: Listeners,
+        checkpoint_every: int | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        """``place`` gives the folder: a new one, or of a run that goes on, see ``load``."""
+        self.config, self.learner, self.listeners = config, learner, listeners
+        self.statistics = statistics_of(config)
+        self.row: Row = {}  # the latest
+        self._place, self._progress = place, progress
+        self._every = checkpoint_every or max(1, config.steps // CHECKPOINTS_PER_RUN)
+        self._reason: str | None = None
+        self.is_sound = True  # whether what the trainer holds may be saved
+        self._entered, self._new = False, True
+        self._updates: Iterator[Update] | None = None
+        self._sampled: tuple[list[Episode], dict[str, float]] | None = None
+        self._after = 0.0  # seconds spent on saving and the like since the last row
+        listeners.metrics.attach(learner, config.trainer)
+
+    # --- A look at it ----------------------------------------------------------------------------
+
+    @property
+    def env_steps(self) -> int:
+        """Env steps played since the run began."""
+        return self.learner.env_steps
+
+    @property
+    def steps(self) -> int:
+        """Env steps that are to be played in all."""
+        return self.config.steps
+
+    @property
+    def policies(self) -> Mapping[str, Policy]:
+        """agent -> its policy, as learned so far."""
+        return self.learner.policies
+
+    @property
+    def moment(self) -> str:
+        """In words, for errors."""
+        if not self.statistics.updates:
+            return "before the first update"
+        return f"at update {self.statistics.updates} ({self.env_steps:,} env steps)"
+
+    @property
+    def over(self) -> bool:
+        """Whether training is to end: all steps are played, or somebody asked it to stop."""
+        size = getattr(self.learner, "rollout_steps", 1)
+        played = self.env_steps > 0 and self.env_steps + size > self.steps
+        return played or self._ending
+
+    @property
+    def rows(self) -> list[dict[str, float | None]]:
+        """The rows of progress.csv so far."""
+        found = past_rows(self.run.folder / PROGRESS, self.statistics.updates)
+        return [{k: float(v) if v else None for k, v in row.items()} for row in found]
+
+    # --- Training --------------------------------------------------------------------------------
+
+    def __enter__(self) -> Session:
+        with contextlib.ExitStack() as stack:
+            self.run = Run(stack.enter_context(self._place), self.config)
+            if self._new:
+                self.config.write(self.run.folder)
+            stack.callback(self.learner.close)
+            self._stop = stack.enter_context(stop_signals())
+            steps, shown = self.steps, self._progress
+            self._bar = Bar(steps, visible=sys.stderr.isatty() if shown is None else shown)
+            stack.callback(self._bar.close)
+            self._begun = self._saved = self.env_steps
+            self._tell_of_rollouts()
+            stack.push(self._close)
+            self.listeners.begin(self)
+            self._stack = stack.pop_all()
+        self._entered = True
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._entered = False
+        try:
+            self._end(error)
+        except BaseException as own:
+            self._stack.__exit__(type(own), own, own.__traceback__)
+            raise
+        self._stack.__exit__(kind, error, trace)
+
+    def __iter__(self) -> Iterator[Row]:
+        return self
+
+    def __next__(self) -> Row:
+        self._require_entered()
+        clock = time.perf_counter() - self._after
+        if self._ending:
+            raise StopIteration
+        if self._updates is None:
+            self._updates = self.learner.learn(self.steps)
+        self.is_sound = False
+        update = next(self._updates, None)
+        if update is None:
+            self.is_sound = True
+            raise StopIteration
+        return self._take(update, time.perf_counter() - clock)
+
+    def finish(self) -> Run:
+        """Train to the end; return the run."""
+        for _ in self:
+            pass
+        return self.run
+
+    def save(self) -> None:
+        """Save a checkpoint of this moment; the best stays besides."""
+        content, better = self.learner.save(), self.statistics.improved()
+        if self.learner.resumes_exactly and (episodes := self.listeners.metrics.save()):
+            content = Content(content.documents, {**content.arrays, "episodes": episodes})
+        self.run.save(self.env_steps, content, self.statistics.save(), best=better)
+
+    def load(self, run: Run, *, stretch: bool = False) -> None:
+        """Go on from the latest checkpoint; with ``stretch`` it was planned otherwise."""
+        content = run.content("latest", but=("horizon",) if stretch else ())
+        self.learner.load(content)
+        try:
+            self.statistics.load(content.documents["progress"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{run.folder}: its checkpoint is damaged: {error!r}") from error
+        unseen = self.listeners.metrics.load(content.arrays.get("episodes", {}))
+        if not self.learner.resumes_exactly:
+            say(run.folder, "environments without a saved state begin new episodes")
+        elif unseen:
+            say(run.folder, "metrics see the episodes that begin from here on")
+
+    def keep_folder(self) -> None:
+        """Leave config.json as it is: the run was begun before."""
+        self._new = False
+
+    def stop(self, why: str) -> None:
+        """End training after the update under way. The run is saved, and remembers ``why``."""
+        self._reason = self._reason or str(why)
+
+    def evaluate(self, episodes: int = 20, *, deterministic: bool = True) -> Evaluation:
+        """Return the score of the team as it is, over episodes that are the same in every run.
+
+        ``deterministic``: greedy play, else actions are sampled. What is learned later does not
+        depend on it. For more, such as opponents beside, see ``corral.evaluate``.
+        """
+        rules, seed = self._validation
+        player = Player(self.policies, deterministic)
+        score = evaluate_team(
+            rules, player, episodes=episodes, seed=seed, label=self.config.trainer
         )
-    if stop.is_set():
-        again = run.config.env_config.named(run.folder)
-        where = f"stopped at {done:,} of {run.config.steps:,} env steps, and saved"
-        say(run.folder, f"{where}. Go on with: corral train --resume {again}")
-    if stop.number == signal.SIGTERM:
-        raise SystemExit(128 + stop.number)
-    if stop.is_set():
-        raise KeyboardInterrupt
-    run.__dict__.pop("policies", None)  # those of an earlier checkpoint
-    return run
+        about = self.config.env_config.env_kwargs, seed, self.config.versions
+        found = Evaluation(self.config.env_config.env, [score], *about)
+        self.listeners.call("on_evaluation", self, found)
+        return found
+
+    # --- Step by step, with trainers that are made in house --------------------------------------
+
+    def sample(self) -> Any:
+        """Play a rollout and return it, a ``corral.trainers.on_policy.buffer.RolloutBuffer``.
+
+        Ctrl-C ends the block here. Raises TypeError where the trainer has no rollouts.
+        """
+        learner = self._in_house("sample()", "collect")
+        if self._stop.is_set():
+            raise KeyboardInterrupt
+        self.is_sound = False
+        learner.check()
+        learner.begin()
+        self._sampled = learner.collect()
+        self.is_sound = True
+        learner.on_rollout(learner.rollout)
+        return learner.rollout
+
+    def update(self, rollout: Any) -> dict[str, float]:
+        """Learn from a rollout that ``sample`` gave, its arrays changed or not; return metrics.
+
+        ``row`` is then the update's, and everything else happens as in an iteration.
+        """
+        learner = self._in_house("update(rollout)", "learn_from")
+        if self._sampled is None or rollout is not learner.rollout:
+            raise ValueError("update(rollout): give what sample() returned last, once")
+        (episodes, seconds), self._sampled = self._sampled, None
+        self.is_sound = False
+        update = learner.learn_from(episodes, seconds)
+        self._take(update, sum(update.seconds.values()))
+        return dict(update.metrics)
+
+    def weights(self) -> dict[str, Array]:
+        """Return copies of all weights, "<policy>.<name>" by name: actors, critics, log_std, and
+        the scales of values."""
+        found: dict[str, Array] = self._in_house("weights()", "weights").weights()
+        return found
+
+    def set_weights(self, weights: Mapping[str, Array]) -> None:
+        """Go on with other ``weights``, as ``weights()`` gives them; optimizers stay.
+
+        Raises CheckpointError, before anything changes, where names, shapes or dtypes differ, and
+        NonFiniteError.
+        """
+        self._in_house("set_weights()", "set_weights").set_weights(weights)
+
+    # --- Parts -----------------------------------------------------------------------------------
+
+    @cached_property
+    def _validation(self) -> tuple[Any, int]:
+        return validation(self.config.env_config)
+
+    @property
+    def _ending(self) -> bool:
+        return self._stop.is_set() or (self._reason is not None and self.env_steps > self._begun)
+
+    def _require_entered(self) -> None:
+        if not self._entered:
+            raise RuntimeError("a session is a context: with corral.session(...) as session: ...")
+
+    def _in_house(self, what: str, part: str) -> Any:
+        self._require_entered()
+        if not hasattr(self.learner, part):
+            raise TypeError(
+                f"{what}: trainer {self.config.trainer} has no rollouts of its own to give; "
+                "mappo and ippo have, and records of corral.algorithms"
+            )
+        return self.learner
+
+    def _take(self, update: Update, seconds: float) -> Row:
+        """Account for an update: row, callbacks, sinks, checkpoint."""
+        done = int(self.row.get("env_steps") or self._begun)
+        row = self.row = self.statistics.row(update, update.env_steps - done, seconds)
+        after = time.perf_counter()
+        histograms: dict[str, Array] = {}
+        try:
+            columns, histograms = self.listeners.metrics.read(self)
+            row |= columns
+            for episode in update.episodes if self.listeners.who("on_episode") else ():
+                self.listeners.call("on_episode", self, episode)
+            self.listeners.call("on_update", self, row)
+        finally:  # whatever they raise: what was learned is kept
+            self.listeners.write(self, row, histograms)
+        self._bar.show(row, self.statistics.headline)
+        self.statistics.stopped = self._reason
+        due = self.env_steps // self._every > self._saved // self._every
+        if due or self._ending or self.statistics.better_validated:
+            self._save()
+        self._after = time.perf_counter() - after
+        return row
+
+    def _save(self) -> None:
+        self.save()
+        self._saved = self.env_steps
+
+    def _close(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        """End the listeners; what they raise must not hide another error."""
+        faults = self.listeners.end(self)
+        if faults and error is None:
+            raise faults[0]
+        for fault in faults:
+            say(self.run.folder, str(fault))
+
+    def _end(self, error: BaseException | None) -> None:
+        """Save what is not saved, and say how it ended. Raises what a signal is to raise."""
+        told = self.statistics.stopped == self._reason or self.env_steps == self._begun
+        self.statistics.stopped = self._reason
+        if self.is_sound and not (told and self._saved == self.env_steps):
+            try:
+                self._save()
+            except CheckpointError as failed:
+                if error is None:
+                    raise
+                say(self.run.folder, str(failed))
+        if error is not None and not self._stop.is_set():
+            if isinstance(error, CorralError) and self._saved > self._begun:
+                say(self.run.folder, f"saved at {self._saved:,} env steps")
+            return
+        self._say_how_it_ended()
+        if self._stop.number == signal.SIGTERM:
+            raise SystemExit(128 + self._stop.number)
+        if self._stop.is_set():
+            raise KeyboardInterrupt
+        self.run.__dict__.pop("policies", None)  # those of an earlier checkpoint
+
+    def _say_how_it_ended(self) -> None:
+        folder, done = self.run.folder, self.env_steps
+        again = f"corral train --resume {self.config.env_config.named(folder)}"
+        where = f"stopped at {done:,} of {self.steps:,} env steps, and saved"
+        if self._stop.is_set():
+            say(folder, f"{where}. Go on with: {again}")
+        elif self._reason is not None:
+            say(folder, f"{where}: {self._reason}. Go on with: {again}")
+        elif self._updates is not None and done == self._begun:
+            of, left = f"its {done:,}", ""
+            if done < self.steps:
+                of, left = f"{done:,} of its {self.steps:,}", ", and no whole rollout is left"
+            goes_on = "--steps (steps=) goes on to more"
+            say(folder, f"has played {of} env steps already{left}; {goes_on}")
+
+    def _tell_of_rollouts(self) -> None:
+        """Say how many env steps are played, where whole rollouts are others than were asked for,
+        and who waits for rollouts in vain."""
+        folder, learner, steps = self.run.folder, self.learner, self.steps
+        if waiting := self.listeners.who("on_rollout"):
+            if hasattr(learner, "on_rollout"):
+                learner.on_rollout = partial(self.listeners.call, "on_rollout", self)
+            else:
+                names = ", ".join(map(name_of, waiting))
+                say(folder, f"{names}: on_rollout is not called, as of mappo and ippo alone")
+        size = getattr(learner, "rollout_steps", None)
+        count = max(1, steps // size) if size else 0
+        if not size or count * size == steps or count * size <= learner.env_steps:
+            return
+        what = "num_envs x n_steps" if "n_steps" in self.config.settings else "train_batch_size"
+        played = f"{count * size:,} env steps are played, not {steps:,}"
+        say(folder, f"{played}: whole rollouts of {size:,}, {what}")
 
 
-def _save(run: Run, learner: Trainer, statistics: Statistics) -> None:
-    """Save a checkpoint of the trainer and of the statistics; the best stays besides."""
-    content = learner.save()
-    better = statistics.improved()
-    run.save(learner.env_steps, content, statistics.save(), best=better)
-
-
-def load(run: Run, learner: Trainer, statistics: Statistics, *, stretch: bool = False) -> None:
-    """Go on from the latest checkpoint; with ``stretch`` it was planned otherwise."""
-    content = run.content("latest", but=("horizon",) if stretch else ())
-    learner.load(content)
-    try:
-        statistics.load(content.documents["progress"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{run.folder}: its checkpoint is damaged: {error!r}") from error
-    if not learner.resumes_exactly:
-        say(run.folder, "environments without a saved state begin new episodes")
-
-
-def statistics_of(run: Run) -> Statistics:
+def statistics_of(config: RunConfig) -> Statistics:
     """Return the statistics of a run, before anything is played."""
-    config = run.config
     idle = [
         agent
         for agent, name in config.policies.items()
@@ -104,16 +382,6 @@ def statistics_of(run: Run) -> Statistics:
     return Statistics(config.policies, idle, self_play=self_play)
 
 
-def _tell_of_rollouts(run: Run, learner: Trainer) -> None:
-    """Say how many env steps are played, where whole rollouts are others than were asked for."""
-    size, steps = getattr(learner, "rollout_steps", None), run.config.steps
-    count = max(1, steps // size) if size else 0
-    if not size or count * size == steps or count * size <= learner.env_steps:
-        return
-    what = "num_envs x n_steps" if "n_steps" in run.config.settings else "train_batch_size"
-    played = f"{count * size:,} env steps are played, not {steps:,}"
-    say(run.folder, f"{played}: whole rollouts of {size:,}, {what}")
-
-
 def say(folder: Path, message: str) -> None:
+    """Print a line about a run on stderr."""
     print(f"corral: {visible(f'{folder}: {message}')}", file=sys.stderr)

@@ -156,7 +156,69 @@ OPTIONS = (
         read=keep_of,
         used="both",
     ),
+    TrainOption(
+        "callback",
+        typer.Option(
+            metavar="<file.py:name>",
+            help="A corral.Callback, or a function that is called with each row of progress.csv; "
+            "may be repeated.",
+        ),
+        list[str],
+        argument="callbacks",
+        used="both",
+    ),
+    TrainOption(
+        "metric",
+        typer.Option(
+            metavar="<name=file.py:name>",
+            help="A function that gives a number of each whole episode: its mean, min and max go "
+            "into progress.csv. May be repeated.",
+        ),
+        list[str],
+        read=metrics_of,
+        argument="metrics",
+        used="both",
+    ),
+    TrainOption(
+        "sink",
+        typer.Option(
+            metavar="<name>",
+            help="Where rows of progress.csv go besides: a name, or file.py:name; may be repeated.",
+        ),
+        list[str],
+        argument="sinks",
+        used="both",
+    ),
+    TrainOption(
+        "stop",
+        typer.Option(
+            metavar="<column>=number>",
+            help="Stop when a column of progress.csv meets a bound: --stop 'return_team>=15' or "
+            "'wall_s>=600', in quotation marks; may be repeated.",
+        ),
+        list[str],
+        used="both",
+    ),
+    TrainOption(
+        "evaluate_every",
+        whole(
+            "Evaluate greedy play every so many env steps; the best checkpoint is the best by it."
+        ),
+        int,
+        used="both",
+    ),
 )
+
+
+def metrics_of(pairs: list[str]) -> dict[str, str]:
+    """name -> file.py:function, of "name=file.py:function"."""
+    named = {}
+    for text in pairs:
+        name, equals, function = text.partition("=")
+        if not equals or not name or not function:
+            raise ValueError(f"--metric {text}: give name=file.py:function")
+        named[name] = function
+    return named
 
 
 def with_options(options: Iterable[TrainOption]) -> Callable[..., Any]:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from corral.envs import episode_stats
 from corral.envs.batch import Batch
-from corral.envs.episode_stats import EndedEpisodes, Episode, EpisodeStats
+from corral.envs.episode_stats import (
+    EndedEpisodes,
+    Episode,
+    EpisodeRecord,
+    EpisodeRecorder,
+    EpisodeStats,
+)
 from support.steady_rules import SteadyRules
 from support.turn_rules import MortalRules
 
@@ -64,3 +73,106 @@ def test_episodes_of_unlike_lengths_are_told_apart(seed: int) -> None:
     some = joined.take(joined.rows == 2)
     assert len(some) == sum(row == 2 for row, *_ in found) > 2
     assert [e.kpis["t"] for e in some] == [float(sum(t)) for row, _, t, _ in found if row == 2]
+
+
+# --- Whole episodes ------------------------------------------------------------------------------
+
+
+def played(batch: Any, recorder: EpisodeRecorder, rng: Any, steps: int) -> list[EpisodeRecord]:
+    for _ in range(steps):
+        batch.step(batch.sample_actions(rng))
+    return recorder.ended()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_record_holds_every_step_of_its_episode(seed: int) -> None:
+    """Beside the same steps collected by hand, of agents that die, cut where an episode ends."""
+    rules = MortalRules()
+    recorder = EpisodeRecorder(rules.agents, 5)
+    batch = recorder.wrap(Batch(rules, 5, seed))
+    batch.reset()
+    rng = np.random.default_rng(seed)
+    running: list[list[tuple[Any, ...]]] = [[] for _ in range(5)]
+    expected = []
+    for _ in range(200):  # more than the first room
+        acting, actions = batch.acting.copy(), batch.sample_actions(rng)
+        step = batch.step(actions)
+        for row in range(5):
+            values = step.reward, actions, acting, step.info["t"]
+            running[row].append(tuple(each[row].copy() for each in values))
+        for row in np.flatnonzero(step.over).tolist():
+            expected.append((row, [np.stack(a) for a in zip(*running[row], strict=True)]))
+            running[row] = []
+    found = recorder.ended()
+    assert len(found) == len(expected) > 10
+    for record, (row, (rewards, actions, acted, t)) in zip(found, expected, strict=True):
+        assert (record.env, record.length) == (row, len(rewards))
+        assert np.array_equal(record.rewards, rewards)
+        assert np.array_equal(record.actions, actions)
+        assert np.array_equal(record.acted, acted)
+        assert np.array_equal(record.info["t"], t)
+        assert list(record.returns.values()) == rewards.sum(axis=0).tolist()
+    assert not all(record.acted.all() for record in found)
+    assert recorder.ended() == []
+
+
+def test_a_recorder_goes_on_from_what_it_saved() -> None:
+    rules = MortalRules()
+    whole, first, second = (EpisodeRecorder(rules.agents, 5) for _ in range(3))
+    batch, stopped = whole.wrap(Batch(rules, 5, 1)), first.wrap(Batch(rules, 5, 1))
+    rngs = [np.random.default_rng(7), np.random.default_rng(7)]
+    batch.reset()
+    stopped.reset()
+    before = played(batch, whole, rngs[0], 13), played(stopped, first, rngs[1], 13)
+    assert len(before[0]) == len(before[1])
+    assert first.save()["began"].any()  # it was within episodes
+    second.load(first.save())
+    again = second.wrap(Batch(rules, 5, 1))
+    again.restore(stopped.snapshot())
+    after = played(batch, whole, rngs[0], 30), played(again, second, rngs[1], 30)
+    assert len(after[0]) == len(after[1]) > 3
+    for one, other in zip(*after, strict=True):
+        assert np.array_equal(one.rewards, other.rewards)
+        assert np.array_equal(one.info["t"], other.info["t"])
+    odd = first.save()
+    odd["step.reward"] = odd["step.reward"][:, :4]
+    with pytest.raises(ValueError, match="not of"):
+        second.load(odd)
+
+
+def test_an_episode_whose_beginning_nobody_saw_does_not_count() -> None:
+    rules = SteadyRules()  # episodes of 4 steps
+    seen = Batch(rules, 3, 0)
+    seen.reset()
+    seen.step(np.zeros((3, 2), dtype=np.int64))
+    recorder = EpisodeRecorder(rules.agents, 3)
+    recorder.load({})
+    assert recorder.waiting == 3
+    batch = recorder.wrap(Batch(rules, 3, 0))
+    batch.restore(seen.snapshot())
+    rng = np.random.default_rng(0)
+    assert played(batch, recorder, rng, 3) == []
+    assert recorder.waiting == 0
+    assert [record.length for record in played(batch, recorder, rng, 4)] == [4, 4, 4]
+
+
+def test_steps_take_no_more_room_than_unfinished_episodes_need(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rules = SteadyRules()
+    recorder = EpisodeRecorder(rules.agents, 3)
+    batch = recorder.wrap(Batch(rules, 3, 0))
+    batch.reset()
+    records = played(batch, recorder, np.random.default_rng(0), 4000)
+    assert len(records) == 3000
+    assert {record.length for record in records} == {4}
+    assert len(recorder.save()["step.reward"]) == 0
+    # Episodes that take too much are given up, and those after them count again.
+    monkeypatch.setattr(episode_stats, "MOST_BYTES", 1000)
+    long = SteadyRules(max_cycles=300)
+    recorder = EpisodeRecorder(long.agents, 3)
+    batch = recorder.wrap(Batch(long, 3, 0))
+    batch.reset()
+    assert played(batch, recorder, np.random.default_rng(0), 301) == []
+    assert recorder.given_up == 3
+    assert recorder.waiting == 0

@@ -25,6 +25,7 @@ ORDER = (
         "runs",
         "evaluation",
         "report",
+        "criteria",
         "callbacks",
         "session",
         "driver",

@@ -26,7 +26,9 @@ __all__ = [
     "policy_arrays",
     "require_finite_weights",
     "save",
+    "set_weights",
     "shapes_of",
+    "weights_of",
     "write_actor",
 ]
 
@@ -128,6 +130,31 @@ def export(learners: Iterable[Learner], settings: Any, folder: Path) -> list[Pat
         }
         paths += write_actor(folder, group.policy, weights, about)
     return paths
+
+
+def weights_of(trainer: Any) -> dict[str, Array]:
+    """Return copies of all weights of an OnPolicyTrainer, "<policy>.<name>" by name."""
+    return {
+        f"{name}.{key}": array
+        for name, learner in trainer.learners.items()
+        for key, array in arrays_of(learner.state_dict()).items()
+    }
+
+
+def set_weights(trainer: Any, weights: Mapping[str, Array]) -> None:
+    """Give an OnPolicyTrainer the ``weights`` that ``weights_of`` took; optimizers stay.
+
+    Raises CheckpointError, before anything changes, where names, shapes or dtypes differ, and
+    NonFiniteError where a number is not finite.
+    """
+    given = {key: np.asarray(array) for key, array in weights.items()}
+    require_arrays("weights", given, shapes_of(weights_of(trainer)))
+    for key, array in given.items():
+        if not np.isfinite(array).all():
+            raise NonFiniteError(f"weights: {key!r} holds a number that is not finite")
+    for name, learner in trainer.learners.items():
+        own = {key: given[f"{name}.{key}"] for key in learner.state_dict()}
+        learner.load_state_dict({key: torch.from_numpy(a.copy()) for key, a in own.items()})
 
 
 # --- Policies of any trainer ---------------------------------------------------------------------

@@ -28,7 +28,7 @@ from corral.envs.core import Array, Observation, Rules, generator
 from corral.envs.episode_stats import EpisodeStats
 from corral.envs.policy import Policy
 from corral.errors import CheckpointError, NonFiniteError
-from corral.trainers.base import Episode, Update
+from corral.trainers.base import Episode, Update, unheard, unwrapped
 from corral.trainers.on_policy import critic, maths, saving
 from corral.trainers.on_policy.buffer import GroupBuffer, RolloutBuffer, make_groups
 from corral.trainers.on_policy.learner import (
@@ -50,7 +50,6 @@ from corral.trainers.on_policy.records import (
 )
 from corral.trainers.policies import actor_policy
 from corral.trainers.rng import torch_generator
-from corral.trainers.runs.checkpoint import Content
 
 __all__ = ["IPPO", "MAPPO", "OnPolicyTrainer", "trainer_of"]
 
@@ -118,6 +117,7 @@ class OnPolicyTrainer:
         self.obs: Any = None  # what the next step is decided on
         self.snapshot: dict[str, Any] | None = None  # state to restore into the next batch
         self.resumes_exactly = True
+        self.wrap_batch, self.on_rollout = unwrapped, unheard
 
     @property
     def policies(self) -> dict[str, Policy]:
@@ -148,13 +148,18 @@ class OnPolicyTrainer:
         self.begin()
         while self.env_steps < last:
             episodes, seconds = self.collect()
-            clock = time.perf_counter()
-            metrics = self.update()
-            seconds["learning"] = time.perf_counter() - clock
-            self.env_steps += per_rollout
-            means = self.rollout.reward.mean(axis=(0, 1), dtype=np.float64)  # [T, B, N]: [N]
-            rewards = dict(zip(self.rules.agents, means.tolist(), strict=True))
-            yield Update(self.env_steps, episodes, metrics, seconds, rewards)
+            self.on_rollout(self.rollout)
+            yield self.learn_from(episodes, seconds)
+
+    def learn_from(self, episodes: list[Episode], seconds: dict[str, float]) -> Update:
+        """Learn from the rollout that ``collect`` played and told so of; return the update."""
+        clock = time.perf_counter()
+        metrics = self.update()
+        seconds["learning"] = time.perf_counter() - clock
+        self.env_steps += self.rollout_steps
+        means = self.rollout.reward.mean(axis=(0, 1), dtype=np.float64)  # [T, B, N]: [N]
+        rewards = dict(zip(self.rules.agents, means.tolist(), strict=True))
+        return Update(self.env_steps, episodes, metrics, seconds, rewards)
 
     # --- Rollout ---------------------------------------------------------------------------------
 
@@ -162,7 +167,8 @@ class OnPolicyTrainer:
         """Make the batch; restore it from the snapshot, if there is one, else begin episodes."""
         settings = self.settings
         if self.batch is None:
-            self.batch = self._make_batch(self.rules, settings.num_envs, self.seed)
+            made = self._make_batch(self.rules, settings.num_envs, self.seed)
+            self.batch = self.wrap_batch(made)
             self.resumes_exactly = bool(getattr(self.batch, "resumes_exactly", True))
             size = settings.n_steps, settings.num_envs, self.rules.agents
             self.rollout = RolloutBuffer(self.groups, *size, self.critic_input.features)
@@ -305,13 +311,8 @@ class OnPolicyTrainer:
 
     # --- Saving ----------------------------------------------------------------------------------
 
-    def save(self) -> Content:
-        """Return all that decides how training goes on."""
-        return saving.save(self)
-
-    def load(self, content: Content) -> None:
-        """Go on from what ``save`` gave. Raises CheckpointError where it does not fit."""
-        saving.load(self, content)
+    save, load = saving.save, saving.load
+    weights, set_weights = saving.weights_of, saving.set_weights
 
     def export(self, folder: Path) -> list[Path]:
         """Write each policy's actor: <policy>.safetensors, and what it is made for, .json."""

@@ -1,4 +1,4 @@
-"""Records of training: progress.csv, TensorBoard, and a line in the terminal.
+"""Records of training: rows for progress.csv, and a line in the terminal.
 
 A row of progress.csv is one update:
 
@@ -15,29 +15,25 @@ A row of progress.csv is one update:
 | ``env_steps_per_s`` | in this update |
 | ``share_env``, ``share_inference``, ``share_learning`` | where its time went |
 | others | metrics of the trainer: losses, KL divergence, entropy, ... |
+
+Metrics of one's own, evaluations and callbacks add columns, and sinks are where rows go: see
+corral.trainers.callbacks.
 """
 
 from __future__ import annotations
 
-import csv
-import importlib
-import io
 import math
-import os
-import time
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from corral.trainers.base import Episode, Update
-from corral.trainers.runs.files import replace_text
 
-__all__ = ["Bar", "Log", "Statistics"]
+__all__ = ["Bar", "Statistics"]
 
 RECENT = 100
 """Episodes that a mean is taken over."""
@@ -71,14 +67,25 @@ class Statistics:
         self.env_steps = 0
         self.rewards: Mapping[str, float] | None = None  # of the last update
         self.recent: deque[Episode] = deque(maxlen=RECENT)
+        self.stopped: str | None = None  # why a callback ended training
+        self._validated: tuple[float, str] | None = None  # since the last checkpoint
 
     def improved(self) -> bool:
         """Return whether a checkpoint of this moment is the best yet; then remember it.
 
         The best has the highest recent return of those that learn; of equal ones the latest, if
         episodes have ended since.
-        In self-play of a zero-sum game returns say nothing, and the latest is the best.
+        In self-play of a zero-sum game returns say nothing, and the latest is the best. Once a
+        run is validated, validations alone decide, and the best is the first of equals.
         """
+        if self._validated is not None or (self.best_by or {}).get("validated"):
+            better, validated = self.better_validated, self._validated
+            self._validated = None
+            if better and validated is not None:
+                self.best, compared = validated
+                self.best_by = {"env_steps": self.env_steps, "compared": compared}
+                self.best_by |= {"value": self.best, "episodes": self.episodes, "validated": True}
+            return better
         now = self.return_learned
         if not self.self_play:
             if now is None:
@@ -96,6 +103,19 @@ class Statistics:
         self.best_by["episodes"] = self.episodes
         return True
 
+    def validate(self, value: float, compared: str) -> None:
+        """Let checkpoints be compared by ``value`` of this moment, which ``compared`` describes."""
+        if not self.self_play:
+            self._validated = value, compared
+
+    @property
+    def better_validated(self) -> bool:
+        """Whether the team was validated since the last checkpoint, and is the best yet."""
+        if self._validated is None:
+            return False
+        first = self.best is None or not (self.best_by or {}).get("validated")
+        return first or self._validated[0] > float(self.best or 0.0)
+
     @property
     def headline(self) -> str:
         """The recent return of those that learn, in words; before an episode ended, their reward
@@ -108,6 +128,14 @@ class Statistics:
         if self.rewards is None:
             return "return -"
         return f"reward per step {sum(self.rewards[agent] for agent in self.learned):.4g}"
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that every row has, whatever the trainer."""
+        agents = [f"return_{agent}" for agent in self.policies]
+        policies = [f"return_of_{name}" for name in dict.fromkeys(self.policies.values())]
+        first = ["env_steps", "wall_s", "updates", "episodes", "return_team", "reward_per_step"]
+        return [*first, *agents, *policies, "length", "env_steps_per_s"]
 
     @property
     def return_team(self) -> float | None:
@@ -158,106 +186,14 @@ class Statistics:
     def save(self) -> dict[str, Any]:
         recent = [[e.returns, e.length, e.kpis] for e in self.recent]
         saved = {name: getattr(self, name) for name in self.SAVED}
-        return {**saved, "best_by": self.best_by, "recent": recent}
+        why = {} if self.stopped is None else {"stopped": self.stopped}
+        return {**saved, "best_by": self.best_by, "recent": recent, **why}
 
     def load(self, saved: Mapping[str, Any]) -> None:
         for name in self.SAVED:
             setattr(self, name, saved[name])
         self.best_by = saved.get("best_by")
         self.recent = deque((Episode(*each) for each in saved["recent"]), maxlen=RECENT)
-
-
-# --- Files ---------------------------------------------------------------------------------------
-
-
-class Log:
-    """progress.csv, and TensorBoard's event files where it is installed.
-
-    Columns may appear later (no episode need end in the first update): the file is then written
-    anew with them. On resuming, rows after the checkpoint are dropped: they are played again.
-    """
-
-    def __init__(self, path: Path, tensorboard: Path | None, *, updates: int = 0) -> None:
-        self.path = path
-        self.rows: list[dict[str, str]] = []
-        self.columns: list[str] = []
-        if updates and path.exists():
-            with path.open(newline="", encoding="utf-8") as file:
-                self.rows = list(csv.DictReader(file))[:updates]
-            self.columns = list(self.rows[0]) if self.rows else []
-        self._file: TextIO | None = None
-        self._tensorboard = tensorboard
-        self._writer: Any = None
-
-    def write(self, row: Row) -> None:
-        """Append a row; it is on disk when this returns."""
-        text = {name: "" if value is None else str(value) for name, value in row.items()}
-        if self._file is None and self._tensorboard is not None:
-            self._writer = _event_writer(self._tensorboard, self.rows)
-        if self._file is None or set(row) - set(self.columns):
-            self.columns = [*row, *(name for name in self.columns if name not in row)]
-            self._begin()
-        assert self._file is not None
-        self.rows.append(text)
-        csv.DictWriter(self._file, self.columns, "", lineterminator="\n").writerow(text)
-        self._file.flush()
-        if self._writer is not None:
-            for name, value in row.items():
-                if value is not None and name != "env_steps":
-                    self._writer.add_scalar(_tag(name), value, int(row["env_steps"] or 0))
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-        if self._writer is not None:
-            self._writer.close()
-
-    def _begin(self) -> None:
-        """Write all rows again; whatever stops that leaves the file as it was."""
-        if self._file is not None:
-            self._file.close()
-        table = io.StringIO()
-        writer = csv.DictWriter(table, self.columns, "", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.rows)
-        replace_text(self.path, table.getvalue())
-        self._file = self.path.open("a", newline="", encoding="utf-8")
-
-
-def _event_writer(folder: Path, rows: Sequence[Mapping[str, str]]) -> Any:
-    """Return TensorBoard's writer, or None where it is not installed."""
-    try:
-        tensorboard = importlib.import_module("torch.utils.tensorboard")
-    except ImportError:
-        return None
-    # TensorBoard reads event files by name: the second of its making, the process, and a counter in
-    # it, 10 before 9. The first would be read as the second, and purge what came before.
-    while any(_made(file) == (int(time.time()), os.getpid()) for file in folder.glob(EVENT_FILES)):
-        time.sleep(0.05)
-    # Events after the checkpoint that is resumed from are hidden by their repetition.
-    purge = int(float(rows[-1]["env_steps"])) + 1 if rows else 0
-    return tensorboard.SummaryWriter(str(folder), purge_step=purge)
-
-
-EVENT_FILES = "events.out.tfevents.*"
-
-
-def _made(file: Path) -> tuple[int, int]:
-    """Return second and process of events.out.tfevents.<second>.<host>.<process>.<counter>."""
-    return int(file.name.split(".")[3]), int(file.name.rsplit(".", 2)[1])
-
-
-def _tag(name: str) -> str:
-    """Return the name in TensorBoard, grouped by what stands before the slash."""
-    if name == "reward_per_step":
-        return f"return/{name}"
-    for group in ("return", "kpi", "share"):
-        if name.startswith(f"{group}_"):
-            return f"{group}/{name.removeprefix(f'{group}_')}"
-    return f"time/{name}" if name in TIMES else f"train/{name}"
-
-
-TIMES = ("wall_s", "updates", "episodes", "env_steps_per_s", "length")
 
 
 # --- The terminal --------------------------------------------------------------------------------

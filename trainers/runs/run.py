@@ -91,6 +91,15 @@ class Run:
         except (CheckpointError, *DAMAGE):
             return None
 
+    @property
+    def stopped(self) -> str | None:
+        """Why a callback or a stop criterion ended its training; None where none did."""
+        try:
+            content = load_checkpoint(named_checkpoint(self.folder / CHECKPOINTS, "latest"))
+            return str(content.documents["progress"]["stopped"])
+        except (CheckpointError, *DAMAGE):
+            return None
+
     def source(self) -> str:
         """Return in words which checkpoint its policies come from. Raises CheckpointError."""
         if self.at is not None and not self.at.strip("0"):

@@ -33,7 +33,7 @@ from corral.envs.masks import MASK
 from corral.envs.shells import ParallelShell
 from corral.errors import CheckpointError
 from corral.extras import require
-from corral.trainers.base import Content, Episode, Update
+from corral.trainers.base import Content, Episode, Update, unwrapped
 from corral.trainers.on_policy import saving
 from corral.trainers.on_policy.learner import require_device
 from corral.trainers.on_policy.saving import checkpoint_of, load_policy, policy_arrays
@@ -106,6 +106,8 @@ class SB3PPO:
         self._vec_env: ColumnVecEnv | None = None
         self._resumed: dict[str, Any] | None = None  # a snapshot for the VecEnv to come
         self._starts: Array | None = None  # bool [C] columns whose episode has just begun
+        if settings.vec_env == "batch":  # SuperSuit's copies step themselves
+            self.wrap_batch = unwrapped
 
     def _learner(self, name: str, index: int, trained: bool) -> Learner:
         agents = [i for i, agent in enumerate(self.rules.agents) if self._policy_of[agent] == name]
@@ -195,7 +197,7 @@ class SB3PPO:
     def _make_vec_env(self) -> ColumnVecEnv:
         num_envs, agent_id = self.settings.num_envs, self.settings.agent_id
         if self.settings.vec_env == "batch":
-            vec_env = BatchVecEnv(make_batch(self.rules, num_envs), agent_id)
+            vec_env = BatchVecEnv(self.wrap_batch(make_batch(self.rules, num_envs)), agent_id)
             vec_env.seed(self.seed)
             return vec_env
         with interrupts_ignored():  # a Ctrl-C is for this process; it ends the workers

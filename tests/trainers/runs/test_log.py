@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 pytest.importorskip("torch", reason="needs the extra sb3")
 pytest.importorskip("tensorboard", reason="needs the extra sb3")
 
-from tensorboard.backend.event_processing import event_accumulator as accumulators
 
 from corral.trainers.base import Episode, Update
-from corral.trainers.driver import resume, train
+from corral.trainers.driver import train
 from corral.trainers.runs import log as progress
-from corral.trainers.runs.log import Log, Statistics
+from corral.trainers.runs.log import Statistics
 from support.runs import ROLLOUT, PaidRules, rows, small_run
 
 
@@ -159,120 +156,6 @@ def test_columns_are_those_that_are_documented(tmp_path: Path) -> None:
     figures = {"value_loss", "policy_gradient_loss", "entropy_loss", "approx_kl", "learning_rate"}
     assert figures < set(others)
     assert not [name for name in others if name.startswith(("return", "kpi", "share", "wall"))]
-
-
-# --- Files ---------------------------------------------------------------------------------------
-
-
-def test_columns_may_come_later(tmp_path: Path) -> None:
-    path = tmp_path / "progress.csv"
-    log = Log(path, None)
-    log.write({"env_steps": 1, "loss": 0.1})
-    log.write({"env_steps": 2, "kpi_lost": 1 / 3, "loss": None})
-    log.write({"env_steps": 3, "loss": 0.3})
-    log.close()
-    with path.open(newline="") as file:
-        read = list(csv.DictReader(file))
-    assert [list(row.values()) for row in read] == [
-        ["1", "", "0.1"],
-        ["2", repr(1 / 3), ""],
-        ["3", "", "0.3"],
-    ]
-    assert list(read[0]) == ["env_steps", "kpi_lost", "loss"]
-
-
-def test_rows_after_the_checkpoint_are_played_again(tmp_path: Path) -> None:
-    path = tmp_path / "progress.csv"
-    log = Log(path, None)
-    for step in (1, 2, 3):
-        log.write({"env_steps": step, "loss": 0.5 * step})
-    log.close()
-    before = path.read_text()
-    log = Log(path, None, updates=2)
-    log.close()
-    assert path.read_text() == before  # nothing is lost before there is something new
-    log = Log(path, None, updates=2)
-    log.write({"env_steps": 3, "loss": 9.0})
-    log.close()
-    assert path.read_text().splitlines() == ["env_steps,loss", "1,0.5", "2,1.0", "3,9.0"]
-    assert [each.name for each in tmp_path.iterdir()] == ["progress.csv"]
-
-
-def test_a_failure_to_write_anew_leaves_the_rows_there_were(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "progress.csv"
-    log = Log(path, None)
-    log.write({"env_steps": 1})
-    before = path.read_text()
-
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(progress.csv.DictWriter, "writerows", full)
-    with pytest.raises(OSError):
-        log.write({"env_steps": 2, "kpi_lost": 1.0})
-    assert path.read_text() == before
-
-
-# --- TensorBoard ---------------------------------------------------------------------------------
-
-
-def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    found = accumulators.EventAccumulator(str(folder / "tensorboard"))
-    found.Reload()
-    return {
-        tag: [(event.step, event.value) for event in found.Scalars(tag)]
-        for tag in found.Tags()["scalars"]
-    }
-
-
-def test_tensorboard_holds_the_same_numbers(tmp_path: Path) -> None:
-    run = small_run(tmp_path / "run", updates=3)
-    resume(run.folder, steps=5 * ROLLOUT)
-    seen, events = run.progress, scalars(run.folder)
-    assert len(seen) == 5
-    assert len(events) == len(seen.columns) - 1  # all but env_steps, which is the step
-    tags = {tag.split("/", 1)[1]: tag for tag in events}
-    for name in seen.columns:
-        if name == "env_steps":
-            continue
-        short = re.sub(r"^(return|kpi|share)_", "", name)
-        told = seen[["env_steps", name]].dropna()
-        steps, values = zip(*events[tags[short]], strict=True)
-        assert list(steps) == told["env_steps"].tolist(), name
-        assert list(values) == pytest.approx(told[name].tolist(), rel=1e-6), name
-    groups = {tag.partition("/")[0] for tag in events}
-    assert groups == {"return", "kpi", "share", "time", "train"}
-
-
-def test_events_after_the_checkpoint_are_hidden(tmp_path: Path) -> None:
-    folder = tmp_path / "tensorboard"
-    log = Log(tmp_path / "progress.csv", folder)
-    for step in (1, 2, 3):
-        log.write({"env_steps": step, "loss": 1.0 * step})
-    log.close()
-    log = Log(tmp_path / "progress.csv", folder, updates=1)
-    log.write({"env_steps": 2, "loss": 20.0})
-    log.close()
-    assert scalars(tmp_path)["train/loss"] == [(1, 1.0), (2, 20.0)]
-
-
-def test_a_run_resumed_within_the_second_is_read_in_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """TensorBoard numbers the event files of a second 0, 1, ..., 10 and reads 10 before 9."""
-    writer = pytest.importorskip("tensorboard.summary.writer.event_file_writer")
-    counter = writer.AtomicCounter(9)
-    monkeypatch.setattr(writer, "_global_uid", counter)
-    folder = tmp_path / "tensorboard"
-    for step in (1, 2):
-        log = Log(tmp_path / "progress.csv", folder, updates=step - 1)
-        log.write({"env_steps": step, "loss": 1.0 * step})
-        log.close()
-    names = [file.name for file in folder.iterdir()]
-    assert sorted(int(name.rsplit(".", 1)[1]) for name in names) == [9, 10]
-    assert scalars(tmp_path)["train/loss"] == [(1, 1.0), (2, 2.0)]
 
 
 # --- The terminal --------------------------------------------------------------------------------

@@ -1,0 +1,93 @@
+"""corral train with callbacks, metrics, sinks and stop criteria, as files name them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra mappo")
+
+from corral.trainers.runs.run import load_run
+from support.command import run as command
+from support.command import within
+from support.runs import rows
+
+SMALL = (
+    *("--num-envs", "4", "--n-steps", "16", "--n-epochs", "1", "--net-arch", "16"),
+    *("--max-cycles", "10"),
+)
+MINE = """
+import corral
+
+class Doubles(corral.Callback):
+    def on_update(self, session, row):
+        row["double"] = 2 * row["updates"]
+
+def fails(row):
+    raise ValueError("not today")
+
+def longest(episode):
+    return episode.length
+
+class Lines:
+    def open(self, folder, config, updates): self.path = folder / "lines.txt"
+    def write(self, row, histograms): self.path.open("a").write(f"{row['env_steps']}\\n")
+    def close(self): pass
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(MINE)
+    return path
+
+
+def test_all_of_them_and_a_stop(tmp_path: Path, mine: Path) -> None:
+    folder = tmp_path / "run"
+    printed = command(
+        *("train", "arena_v0", "--steps", "640", *SMALL, "--out", folder),
+        *("--callback", f"{mine}:Doubles", "--metric", f"longest={mine}:longest"),
+        *("--sink", f"{mine}:Lines", "--evaluate-every", "64"),
+        *("--stop", "double>=4", "--stop", "wall_s>=1e6"),
+    )
+    assert "stopped at 128 of 640 env steps, and saved: double>=4: double is 4." in printed
+    assert "greedy validation episodes" in " ".join(printed.split())
+    found = rows(folder)
+    assert [row["double"] for row in found] == ["2", "4"]
+    assert [row["longest_max"] for row in found] == ["10.0", "10.0"]
+    assert (folder / "lines.txt").read_text() == "64\n128\n"
+    assert load_run(folder).stopped == "double>=4: double is 4"
+    within("train", "--resume", folder, "--steps", "192", "--callback", f"{mine}:Doubles")
+    assert [row["double"] for row in rows(folder)] == ["2", "4", "6"]
+
+
+def test_a_callback_that_fails_is_told_in_a_line(tmp_path: Path, mine: Path) -> None:
+    folder = tmp_path / "run"
+    train = ("train", "arena_v0", "--steps", "640", *SMALL, "--out", folder)
+    printed = within(*train, "--callback", f"{mine}:fails", code=None)
+    assert "callback fails, on_update, at update 1 (64 env steps): ValueError: not" in printed
+    assert "(mine.py:9)" in printed
+    assert f"corral train --resume {folder}" in printed
+    assert len(rows(folder)) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--stop", "return_team"), "--stop return_team: criterion 'return_team': give name"),
+        (("--stop", "return_taem>=1"), "did you mean 'return_team'"),
+        (("--metric", "mine.py:f"), "--metric mine.py:f: give name=file.py:function"),
+        (("--metric", "a=nowhere.py:f"), "metric a: there is no file nowhere.py"),
+        (("--callback", "nowhere.py:f"), "callback: there is no file nowhere.py"),
+        (("--sink", "tensorbord"), "did you mean 'tensorboard'"),
+        (("--evaluate-every", "0"), "every=0: give a whole number, 1 or more"),
+    ],
+)
+def test_mistakes_are_told_before_a_folder_is_made(
+    tmp_path: Path, options: tuple[str, ...], said: str
+) -> None:
+    train = ("train", "arena_v0", "--steps", "64", *SMALL, "--out", tmp_path / "run")
+    assert said in within(*train, *options, code=2)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,106 @@
+"""All that looks on while a run is trained: its callbacks, metrics and sinks."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from numbers import Real
+from typing import Any
+
+from corral.envs.core import Array
+from corral.errors import CorralError
+from corral.trainers.callbacks.evaluation import Evaluate
+from corral.trainers.callbacks.metrics import Metrics
+from corral.trainers.callbacks.protocol import Callback, Listener, blamed, callbacks_of, name_of
+from corral.trainers.callbacks.sinks import OURS, sinks_of
+from corral.trainers.callbacks.stopping import StopWhen
+
+__all__ = ["Listeners"]
+
+
+class Listeners:
+    """What ``corral.train`` is given. Errors name who raised them, see ``CallbackError``."""
+
+    def __init__(
+        self,
+        callbacks: Iterable[Any] | None = None,
+        metrics: Mapping[str, Any] | None = None,
+        sinks: Iterable[Any] | None = None,
+    ) -> None:
+        """Raises TypeError, ValueError and UnknownNameError for what is none."""
+        self.callbacks = callbacks_of(() if callbacks is None else callbacks)
+        self.metrics = Metrics(metrics)
+        self.sinks = sinks_of(() if sinks is None else sinks)
+        self._begun: list[tuple[str, Any]] = []  # what must be ended
+
+    @classmethod
+    def of(
+        cls,
+        callbacks: Iterable[Any] | None,
+        metrics: Mapping[str, Any] | None,
+        sinks: Iterable[Any] | None,
+        stop: Iterable[str] | str = (),
+        evaluate_every: int | None = None,
+    ) -> Listeners:
+        """Return these, and what ``stop`` and ``evaluate_every`` of ``corral.train`` ask for."""
+        more: list[Any] = [] if evaluate_every is None else [Evaluate(evaluate_every)]
+        more += [StopWhen(text) for text in ([stop] if isinstance(stop, str) else stop)]
+        return cls([*(callbacks or ()), *more], metrics, sinks)
+
+    def who(self, hook: str) -> list[Callback]:
+        """Return the callbacks that override a method."""
+        base = getattr(Callback, hook)
+        return [one for one in self.callbacks if getattr(type(one), hook) is not base]
+
+    def call(self, hook: str, session: Any, *given: Any) -> None:
+        """Call a method of all callbacks."""
+        for one in self.who(hook):
+            ours = type(one).__module__.startswith("corral.trainers.callbacks.")
+            own = ours and not isinstance(one, Listener)
+            with blamed(f"callback {name_of(one)}, {hook}", session, own=own):
+                getattr(one, hook)(session, *given)
+                if hook == "on_update":
+                    _require_numbers(*given)
+
+    # --- From start to end -----------------------------------------------------------------------
+
+    def begin(self, session: Any) -> None:
+        """Open the sinks, and tell the callbacks."""
+        for name, sink in self.sinks.items():
+            with self._of_sink(name, session):
+                sink.open(session.run.folder, session.config, session.statistics.updates)
+            self._begun.append((name, sink))
+        self.call("on_start", session)
+
+    def write(self, session: Any, row: Mapping[str, Any], values: Mapping[str, Array]) -> None:
+        """Give a row to all sinks, progress.csv first."""
+        for name, sink in self.sinks.items():
+            with self._of_sink(name, session):
+                sink.write(row, values)
+            session.is_sound = True  # at the latest now progress.csv has it
+
+    def end(self, session: Any) -> list[CorralError | OSError]:
+        """Tell the callbacks, and close the sinks; return what went wrong."""
+        faults: list[CorralError | OSError] = []
+        try:
+            self.call("on_end", session)
+        except CorralError as error:
+            faults.append(error)
+        for name, sink in self._begun:
+            try:
+                with self._of_sink(name, session):
+                    sink.close()
+            except (CorralError, OSError) as error:
+                faults.append(error)
+        return faults
+
+    def _of_sink(self, name: str, session: Any) -> contextlib.AbstractContextManager[None]:
+        return blamed(f"sink {name}", session, own=name in dict(OURS))
+
+
+def _require_numbers(row: dict[str, Any]) -> None:
+    """Raise TypeError where ``row`` holds something else, and take it out."""
+    for name, value in list(row.items()):
+        if not isinstance(name, str) or not (value is None or isinstance(value, Real)):
+            del row[name]
+            raise TypeError(f"column {name!r:.80} is {value!r:.80}: give a number or None")

@@ -1,0 +1,109 @@
+"""Metrics of one's own: a number of each whole episode, as columns of progress.csv.
+
+def blocked(episode):
+    return episode.info["blocked"].sum()
+
+corral.train("arena_v0", metrics={"blocked": blocked})
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from corral.envs.core import Array
+from corral.envs.episode_stats import EpisodeRecorder
+from corral.errors import CheckpointError
+from corral.trainers.base import Trainer
+from corral.trainers.callbacks.protocol import blamed, made_of
+
+__all__ = ["Metrics"]
+
+NAME = re.compile(r"[A-Za-z0-9_]{1,60}", flags=re.ASCII)
+OF_EACH: dict[str, Callable[[Array], Any]] = {"mean": np.mean, "min": np.min, "max": np.max}
+
+
+class Metrics:
+    """Functions of an ``EpisodeRecord``; over the episodes of an update, mean, min and max.
+
+    A function gives a number, or None for an episode that is to be left out.
+    """
+
+    def __init__(self, functions: Mapping[str, Any] | None) -> None:
+        """Raises ValueError for names, TypeError for what is no function; "my_file.py:f" names
+        one."""
+        if not isinstance(functions or {}, Mapping):
+            raise TypeError(f"metrics={functions!r:.80}: give name -> function of an episode")
+        self.functions: dict[str, Callable[..., Any]] = {}
+        self.recorder: EpisodeRecorder | None = None
+        for name, given in (functions or {}).items():
+            if not isinstance(name, str) or not NAME.fullmatch(name):
+                raise ValueError(f"metric {name!r:.80}: give it 1 to 60 of a-z, A-Z, 0-9 and _")
+            found = made_of(given, f"metric {name}", object)
+            if not callable(found):
+                raise TypeError(f"metric {name}={given!r:.80}: give a function of an episode")
+            self.functions[name] = found
+
+    @property
+    def columns(self) -> list[str]:
+        return [f"{name}_{what}" for name in self.functions for what in OF_EACH]
+
+    def attach(self, learner: Trainer, trainer: str) -> None:
+        """Let whole episodes be recorded. Raises ValueError where the trainer cannot."""
+        if not self.functions:
+            return
+        if not hasattr(learner, "wrap_batch"):
+            raise ValueError(
+                f"metrics={list(self.functions)}: trainer {trainer} plays where no whole episode "
+                "is seen; mappo and ippo see them, and those of sb3 with vec_env='batch'. What the "
+                "environment's info says is in progress.csv without a metric: kpi_<name>"
+            )
+        num_envs = learner.settings.num_envs  # type: ignore[attr-defined]
+        self.recorder = EpisodeRecorder(learner.rules.agents, num_envs)  # type: ignore[attr-defined]
+        learner.wrap_batch = self.recorder.wrap
+
+    def read(self, session: Any) -> tuple[dict[str, float | None], dict[str, Array]]:
+        """Return columns of the episodes that ended since the last call, and all values by metric.
+
+        Raises CallbackError that names the metric.
+        """
+        records = self.recorder.ended() if self.recorder else []
+        row: dict[str, float | None] = {}
+        values: dict[str, Array] = {}
+        for name, function in self.functions.items():
+            with blamed(f"metric {name}", session):
+                found = [_number(function(record)) for record in records]
+            own = values[name] = np.array([v for v in found if v is not None], dtype=np.float64)
+            for what, of in OF_EACH.items():
+                row[f"{name}_{what}"] = float(of(own)) if len(own) else None
+        return row, values
+
+    # --- For checkpoints -------------------------------------------------------------------------
+
+    def save(self) -> dict[str, Array]:
+        """Return the steps of unfinished episodes."""
+        return self.recorder.save() if self.recorder else {}
+
+    def load(self, saved: Mapping[str, Array]) -> int:
+        """Go on from what ``save`` gave; return in how many environments the running episode does
+        not count, as its beginning is not known. Raises CheckpointError."""
+        if self.recorder is None:
+            return 0
+        try:
+            self.recorder.load(saved)
+        except (KeyError, ValueError) as error:
+            raise CheckpointError(f"episodes: of another environment: {error}") from error
+        return self.recorder.waiting
+
+
+def _number(value: Any) -> float | None:
+    if value is None:
+        return None
+    number = float(value)  # raises TypeError for what is none
+    if not math.isfinite(number):
+        raise ValueError(f"gave {number}; return None for an episode that is to be left out")
+    return number
