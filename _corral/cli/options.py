@@ -27,7 +27,6 @@ __all__ = [
     "arguments_known",
     "arguments_of",
     "capacity_of",
-    "held_out_of",
     "import_from_here",
     "is_third_party",
     "listed",
@@ -38,6 +37,7 @@ __all__ = [
     "read_options",
     "row_range",
     "settings_of",
+    "share_or_rows",
     "train_options",
     "value_of",
     "whole",
@@ -149,11 +149,12 @@ def listed(text: str) -> list[str]:
     return [name for name in map(str.strip, text.split(",")) if name]
 
 
-def held_out_of(text: str | None) -> float | tuple[int, int] | None:
+def share_or_rows(option: str, text: str | None) -> float | tuple[int, int] | None:
+    """Return what --held-out or --validation says."""
     value = None if text is None else value_of(text)
     if value is None or isinstance(value, int | float | tuple):
         return value
-    raise ValueError(f"--held-out {text}: give a share such as 0.3, or rows LOW:HIGH")
+    raise ValueError(f"{option} {text}: give a share such as 0.3, or rows LOW:HIGH")
 
 
 def opponents_of(pairs: list[str]) -> dict[str, str]:

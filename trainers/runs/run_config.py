@@ -83,7 +83,7 @@ class RunConfig:
                 f"made this run, and this corral reads format {FORMAT}. Train it again"
             )
         try:
-            values = {"horizon": values.get("steps"), "keep": 3, **values}
+            values = {"horizon": values.get("steps"), "keep": 3, "validation": {}, **values}
             _require_kinds(values)
             names = {field.name for field in dataclasses.fields(cls)} - set(NOT_WRITTEN)
             read = {name: values[name] for name in names}
@@ -139,7 +139,10 @@ def _require_kinds(values: Mapping[str, Any]) -> None:
     kinds: dict[type, tuple[str, ...]] = {
         str: ("env", "trainer"),
         int: ("seed", "steps", "horizon"),
-        dict: ("env_kwargs", "held_out", "settings", "policies", "versions", "opponents"),
+        dict: (
+            *("env_kwargs", "held_out", "validation", "settings"),
+            *("policies", "versions", "opponents"),
+        ),
         list: ("policies_to_train",),
     }
     for kind, names in kinds.items():

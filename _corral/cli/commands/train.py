@@ -16,7 +16,6 @@ from corral.cli.options import (
     ANY_OPTION,
     arguments_known,
     arguments_of,
-    held_out_of,
     import_from_here,
     is_third_party,
     listed,
@@ -24,6 +23,7 @@ from corral.cli.options import (
     opponents_of,
     policies_of,
     settings_of,
+    share_or_rows,
     train_options,
     whole,
 )
@@ -31,6 +31,7 @@ from corral.cli.output import last_of, out, reported
 from corral.text import one_line
 
 if TYPE_CHECKING:
+    from corral.trainers.runs.env_config import EnvConfig
     from corral.trainers.runs.run import Run
 
 __all__ = ["add_to"]
@@ -74,6 +75,13 @@ def train(
         typer.Option(
             help="Rows of a trace that are kept for evaluation: a share of them, taken from the "
             "end, or LOW:HIGH; default: 0.3."
+        ),
+    ] = None,
+    validation: Annotated[
+        str | None,
+        typer.Option(
+            help="Rows of the rest that are kept for validation: a share, in whole windows, or "
+            "LOW:HIGH; 0: none; default: 0.2."
         ),
     ] = None,
     policies: Annotated[
@@ -174,7 +182,8 @@ def train(
                 steps=100_000 if steps is None else steps,
                 horizon=horizon,
                 seed=seed,
-                held_out=held_out_of(held_out),
+                held_out=share_or_rows("--held-out", held_out),
+                validation=share_or_rows("--validation", validation),
                 policies=None if policies is None else policies_of(policies),  # type: ignore[arg-type]
                 policies_to_train=None if policies_to_train is None else listed(policies_to_train),
                 opponents=opponents_of(opponent or []),
@@ -187,7 +196,7 @@ def train(
 
 
 FIXED = [
-    *("trainer", "horizon", "seed", "held_out"),
+    *("trainer", "horizon", "seed", "held_out", "validation"),
     *("policies", "policies_to_train", "opponent", "out_dir"),
 ]
 """Options that a run keeps once it was begun."""
@@ -215,6 +224,18 @@ def _is_given(context: typer.Context, name: str) -> bool:
     return source is not None and source.name != "DEFAULT"
 
 
+def _rows_in_words(task: EnvConfig) -> str:
+    """Return which rows of its load a run trains on, validates on, and is judged on."""
+    low, high = task.env_kwargs["rows"]
+    first, end = task.held_out["rows"]
+    again = "played again to evaluate it" if first < high and low < end else "held out"
+    kept = "{}:{} for validation".format(*task.validation.get("rows", ("", "")))
+    return (
+        f"{low}:{high} to train on, {kept if task.validation else 'none for validation'}, "
+        f"{first}:{end} {again}"
+    )
+
+
 def _summarize(run: Run) -> None:
     from corral.trainers.evaluation.zero_sum import is_constant_sum
     from corral.trainers.runs.run import Run
@@ -222,12 +243,9 @@ def _summarize(run: Run) -> None:
     progress, task = run.progress, run.config.env_config
     last = progress.iloc[-1]
     wall_s = last["wall_s"]
-    rows = ""
+    out.print(f"{run.config.trainer} on {task.env}, seed {run.config.seed}")
     if task.trace is not None:
-        (low, high), (first, end) = task.env_kwargs["rows"], task.held_out["rows"]
-        held_out = "played again to evaluate it" if first < high and low < end else "held out"
-        rows = f", trace {task.trace.name} rows {low}:{high} ({first}:{end} {held_out})"
-    out.print(f"{run.config.trainer} on {task.env}{rows}, seed {run.config.seed}")
+        out.print(f"Rows of {task.trace.name}: {_rows_in_words(task)}")
     out.print(
         f"{last['env_steps']:,.0f} env steps in {wall_s:.{int(wall_s < 10)}f} s "
         f"({last['env_steps'] / max(wall_s, 1e-9):,.0f}/s)"

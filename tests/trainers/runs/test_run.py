@@ -174,7 +174,13 @@ def test_a_damaged_config_never_ends_in_anything_but_an_error_of_corral(run_fold
     # What a run plays does not hang on these.
     harmless = ("seed", "steps", "horizon", "keep", "versions", "held_out", "policies_to_train")
     harmless = (*harmless, "settings/gamma", "settings/num_envs", "env_kwargs/queue")
-    harmless = (*harmless, "env_kwargs/rows", "env_kwargs/trace/name", "held_out/rows")
+    harmless = (
+        *harmless,
+        "env_kwargs/rows",
+        "env_kwargs/trace/name",
+        "held_out/rows",
+        "validation",
+    )
     assert [what for what in loaded if not what.startswith(harmless)] == []
 
 
