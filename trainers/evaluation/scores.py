@@ -26,7 +26,14 @@ from corral.trainers.evaluation.episodes import bootstrap_ratio, play_episodes
 from corral.trainers.evaluation.players import Player, as_player
 from corral.trainers.runs.files import replace_text
 
-__all__ = ["Evaluation", "Progress", "TeamScore", "evaluate_players", "evaluate_team"]
+__all__ = [
+    "Evaluation",
+    "Progress",
+    "TeamScore",
+    "evaluate_players",
+    "evaluate_team",
+    "figures_of",
+]
 
 Progress = Callable[[str, int, int], None]
 """Called with what goes on, how much of it is done, and how much there is."""
@@ -109,6 +116,24 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
         parts = value if isinstance(value, Mapping) else None
         flat |= {name: value} if parts is None else {f"{name}.{k}": v for k, v in parts.items()}
     return flat
+
+
+def figures_of(row: Any) -> dict[str, float | None]:
+    """Return the numbers of a row by the names of its columns; None: there is none.
+
+    The ends of an interval have a name with a dot besides: ``served.low``, ``return_team.high``.
+    """
+    flat = {k: v for k, v in _flat(dataclasses.asdict(row)).items() if not isinstance(v, str)}
+    main = next((name for name in ("return_team", "return_seat") if name in flat), "")
+    ends = {}
+    for name, value in flat.items():
+        what, _, end = f"{main}_{name}".rpartition("_") if name in ENDS else name.rpartition("_")
+        if what and end in ENDS:
+            ends[f"{what}.{end}"] = value
+    return flat | ends
+
+
+ENDS = ("low", "high")
 
 
 def _plain(value: Any) -> Any:

@@ -47,6 +47,15 @@ class RunConfig:
     opponents: dict[str, str] = field(default_factory=dict)  # agent -> name of a reference player
     own_trainer: type[Trainer] | None = None  # of that name, where it is not registered
 
+    @property
+    def learners(self) -> tuple[str, ...]:
+        """The agents whose policies learn."""
+        return tuple(
+            agent
+            for agent, policy in self.policies.items()
+            if agent not in self.opponents and policy in self.policies_to_train
+        )
+
     def write(self, folder: Path) -> None:
         """Write config.json, whole or not at all."""
         own = {name: value for name, value in vars(self).items() if name not in NOT_WRITTEN}
