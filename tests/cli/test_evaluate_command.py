@@ -298,7 +298,8 @@ def test_what_was_learned_is_shown_of_each_run(run: Run, tmp_path: Path) -> None
     shorter = small_run(tmp_path / "shorter", updates=2, env_kwargs=kwargs)
     found = evaluate(run, beside=[shorter], references=REFERENCES, out=tmp_path / "out")
     assert found.details["notes"] == [
-        "shorter was trained on rows 20:40 of this load: it has seen some of these."
+        "shorter was trained on rows 20:32 and validated on rows 32:40 of this load: it has seen "
+        "some of these."
     ]
     page = (tmp_path / "out" / "report.html").read_text()
     learning = page.partition("<h2>Learning</h2>")[2].partition("<h2>")[0]
