@@ -92,9 +92,12 @@ def seat_gaps(
     for label, run in runs.items():
         gaps = []
         for seat in dict.fromkeys(row.seat for row in rows):
-            names = (f"{label}, greedy", f"{label}, sampled", "random")
-            each = (np.concatenate(earned[seat, name]) for name in names)
-            gaps += [gap] if (gap := gap_of(*each, seat=seat)) is not None else []
+            greedy, sampled, chance = (
+                np.concatenate(earned[seat, name])
+                for name in (f"{label}, greedy", f"{label}, sampled", "random")
+            )
+            gap = gap_of(greedy, sampled, chance, seat)
+            gaps += [] if gap is None else [gap]
         if gaps:
             found[label] = (max(gaps, key=lambda gap: gap.sampled - gap.greedy), run.config)
     return found

@@ -100,18 +100,19 @@ def validate(
     if env_config.validation and (found := windows_of(rules, most)) is not None:
         rules, plan["episodes"] = found
         plan["num_envs"] = plan["episodes"]
-    player = Player(as_player(policies, rules.agents).team, deterministic)  # type: ignore[arg-type]
+    player = Player(as_player(policies, rules.agents).team, deterministic)
     chosen = tuple(rules.agents if learners is None else learners)
     if unknown := [agent for agent in chosen if agent not in rules.agents]:
         raise ValueError(f"learners={unknown}: the agents are {', '.join(rules.agents)}")
-    total: float | None = 0.0
+    draw = 0.0  # what both earn
     if not zero_sum and not (zero_sum is None and is_zero_sum(rules)):
         played: list[EndedEpisodes] = []
         score = evaluate_team(rules, player, on_played=played.append, **plan)
         total = constant_sum(played[0].returns) if zero_sum is None else None
         if total is None or len(rules.agents) != 2:
             return Validation((score,), _team_figures(rules, score, played[0], chosen))
-    rows = _seats(rules, player, chosen, {**plan, "draw": total / 2})
+        draw = total / 2
+    rows = _seats(rules, player, chosen, {**plan, "draw": draw})
     return Validation(rows, _seat_figures(rows))
 
 

@@ -120,8 +120,9 @@ def _gaps(runs: Mapping[str, Run], result: Replay) -> dict[str, tuple[Gap, RunCo
     chance = [label for label in result.returns if label.partition("/")[0] == "random"]
     found = {}
     for label, run in runs.items() if chance else ():
-        own = (result.returns[f"{label}, {mode}"] for mode in ("greedy", "sampled"))
-        if (gap := gap_of(*own, result.returns[chance[0]])) is not None:
+        greedy, sampled = (result.returns[f"{label}, {mode}"] for mode in ("greedy", "sampled"))
+        gap = gap_of(greedy, sampled, result.returns[chance[0]])
+        if gap is not None:
             found[label] = (gap, run.config)
     return found
 
