@@ -31,7 +31,8 @@ SPELLINGS: Mapping[str, str] = {
     "keep": "keep_checkpoints keep_checkpoints_num num_to_keep save_total_limit",
     "resume": "load trained_agent restore continue checkpoint load_model resume_from "
     "from_checkpoint load_path model_path",
-    "held_out": "test_split validation_split test_size split val_split",
+    "held_out": "test_split test_size split holdout",
+    "validation": "validation_split validation_size val_split val_size dev_split valid",
     "policies": "share_policy share_policies parameter_sharing share_parameters shared share_param "
     "policy player players",
     "policies_to_train": "train_policies policies_to_learn",

@@ -88,7 +88,7 @@ def ours(game: str, steps: int, seed: int) -> tuple[dict[str, Any], Seconds]:
             seed=seed,
             out=Path(folder) / "run",
             anneal=False,
-            **({"env_kwargs": {"trace": "edge3"}} if game == "dfaas_v0" else {}),
+            **({"env_kwargs": {"trace": "edge3"}, "validation": 0} if game == "dfaas_v0" else {}),
             **COMMON,
             **SETTINGS[game],
         )

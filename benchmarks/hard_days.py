@@ -158,6 +158,7 @@ def main() -> None:
                         seed=seed,
                         env_kwargs=env_kwargs,
                         held_out=rows,
+                        validation=0,
                         out=own,
                         **TEAMS[team],
                     )

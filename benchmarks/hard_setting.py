@@ -59,6 +59,7 @@ def main() -> None:
                     steps=STEPS,
                     seed=seed,
                     env_kwargs=env_kwargs,
+                    validation=0,
                     out=Path(folder) / f"{trainer}-{seed}",
                     **SETTINGS,
                 )

@@ -41,7 +41,7 @@ Curve = list[tuple[int, float]]
 GAMES: dict[str, dict[str, Any]] = {
     "dfaas_v0": {
         "says": "team return, training rows",
-        "settings": {"steps": 150_000},
+        "settings": {"steps": 150_000, "validation": 0},
         "levels": ("overflow", "random"),
     },
     "arena_v0": {

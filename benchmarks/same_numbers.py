@@ -154,6 +154,7 @@ def run(case: cases.Case) -> Leaves:
             "seed": cases.SEED,
             "env_kwargs": env_arguments(case.env, case.env_kwargs) if registered else None,
             "held_out": 0.3 if case.env == "dfaas_v0" else None,
+            "validation": 0 if case.env == "dfaas_v0" else None,  # none, as before there was any
             "policies": case.policies,
             "policies_to_train": None,
             "opponents": case.opponents,

@@ -45,11 +45,11 @@ SETTING_NAMES = {  # of the cases -> earlier names, tried first: a name may have
 ARGUMENT_NAMES = {"env_kwargs": "env"}  # of train, evaluate and replay: new -> earlier
 ADDED: dict[str, Any] = {
     **{"api": None, "horizon": None, "workers": 0, "zero_sum": False},
-    **{"env": None, "env_kwargs": None, "trainer": None, "dry_run": False},
+    **{"env": None, "env_kwargs": None, "trainer": None, "dry_run": False, "require": ()},
     **{"callbacks": (), "metrics": None, "sinks": (), "stop": (), "evaluate_every": None},
 }
 """Settings and arguments that a later version added, each with the value that changes nothing."""
-DROPPED: frozenset[str] = frozenset({"zero_sum"})
+DROPPED: frozenset[str] = frozenset({"zero_sum", "validation"})
 """Settings and arguments of the cases that a later version no longer takes, or an earlier not."""
 ATTRIBUTES: dict[str, tuple[str, ...]] = {"return": ("return_team", "return_seat")}
 """Of steps and of rows of results: name of this script -> the attribute's, newest first."""

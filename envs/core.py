@@ -16,7 +16,7 @@ import copy
 import dataclasses
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 import gymnasium
@@ -51,10 +51,12 @@ __all__ = [
     "put_rows",
     "refuse_masked_arrays",
     "require_integers",
+    "shares_of",
     "split_of",
     "stack_agents",
     "state_arrays",
     "teams_of",
+    "windows_of",
     "with_limit",
 ]
 
@@ -166,21 +168,36 @@ class Rules(Protocol[StateT]):
 
 @dataclass(frozen=True)
 class Split:
-    """Arguments of an environment that divide its data into a part to train on and one held out."""
+    """Arguments of an environment that divide its data: what is trained on, what policies are
+    compared on while they learn (validation), and what is held out for the final judgment."""
 
     train: dict[str, Any]  # fixed for training
     held_out: dict[str, Any]  # those that differ in the evaluation
+    validation: dict[str, Any] = field(default_factory=dict)  # that differ there; empty: no data
 
 
 class OptionalRules(Protocol):
     """Methods that rules may have beside those of ``Rules``. The functions below call them, and
     return what holds for rules without them; nobody else asks whether rules have one."""
 
-    def split(self, rows: tuple[int, int] | None, held_out: Any) -> Split:
-        """Divide the data that the environment replays into training and held-out data.
+    def split(self, rows: tuple[int, int] | None, held_out: Any, validation: Any) -> Split:
+        """Divide the data that the environment replays: training, validation, held out.
 
-        ``rows`` are those that the user chose to train on, ``held_out`` is the share or the section
-        to hold out; None: the default. Raises ValueError where they contradict each other.
+        ``rows`` are those that the user chose to train and validate on, ``held_out`` is the share
+        or the section to hold out, ``validation`` that to validate on, 0: none; None: the default.
+        Raises ValueError where they contradict each other.
+        """
+        ...
+
+    def in_windows(self, most: int) -> tuple[Rules[Any], int]:
+        """Return rules whose first episodes go through the data in order, a window in each
+        environment, and how many environments that takes: at most so many, evenly spread."""
+        ...
+
+    def shares(self, info: Mapping[str, Array]) -> tuple[dict[str, Array], Array]:
+        """Return what reports state as shares, by name, and of what they are shares: each [E].
+
+        ``info`` holds the sums of E episodes over steps and agents, each [E].
         """
         ...
 
@@ -198,11 +215,31 @@ class OptionalRules(Protocol):
         ...
 
 
-def split_of(rules: Rules[Any], rows: tuple[int, int] | None, held_out: Any) -> Split | None:
+def split_of(
+    rules: Rules[Any], rows: tuple[int, int] | None, held_out: Any, validation: Any = None
+) -> Split | None:
     """Return how the rules divide their data, see ``OptionalRules.split``; None: they have none."""
     split = getattr(rules, "split", None)
-    divided: Split | None = None if split is None else split(rows, held_out)
+    divided: Split | None = None if split is None else split(rows, held_out, validation)
     return divided
+
+
+def windows_of(rules: Rules[Any], most: int) -> tuple[Rules[Any], int] | None:
+    """Return rules that go through their data, see ``OptionalRules.in_windows``; None: no data."""
+    in_windows = getattr(rules, "in_windows", None)
+    found: tuple[Rules[Any], int] | None = None if in_windows is None else in_windows(most)
+    return found
+
+
+def shares_of(rules: Rules[Any], info: Mapping[str, Array]) -> dict[str, float]:
+    """Return shares over all episodes, see ``OptionalRules.shares``; default: none.
+
+    They are sums over the episodes, over the sum of what they are shares of.
+    """
+    if (shares := getattr(rules, "shares", None)) is None:
+        return {}
+    amounts, whole = shares(info)
+    return {name: float(amount.sum() / max(1, whole.sum())) for name, amount in amounts.items()}
 
 
 def carried_by(rules: Rules[Any]) -> dict[str, Any]:

@@ -54,6 +54,7 @@ def session(
     env_kwargs: Mapping[str, Any] | None = None,
     api: Api | None = None,
     held_out: float | tuple[int, int] | None = None,
+    validation: float | tuple[int, int] | None = None,
     policies: Policies | None = None,
     policies_to_train: Sequence[str] | None = None,
     opponents: Mapping[str, str] | None = None,
@@ -88,6 +89,9 @@ def session(
         api: "parallel" or "aec", for an environment of others that has both.
         held_out: the rows of its data that are kept for evaluation, where the environment has
             some: a share of the last, or rows (low, high).
+        validation: those of the rest that validation plays while policies learn, and training does
+            not: a share of the last, in whole windows, or rows (low, high); 0: none. Default: 0.2,
+            where that leaves a window to train on.
         policies: one policy "shared" by all agents, "separate" ones named like their agents, or
             agent -> name of its policy, as a mapping or a function. Default: shared, where the
             spaces of all agents are equal; else separate.
@@ -128,7 +132,7 @@ def session(
     kind = own_trainer or trainer_class(name)
     arguments = arguments_of(env) if isinstance(env, str) else ()
     require_known(session, kind, arguments, env_kwargs or {}, settings)
-    env_config = EnvConfig.of(env, env_kwargs, held_out, api)
+    env_config = EnvConfig.of(env, env_kwargs, held_out, api, validation)
     suited = REGISTERED[env_config.env].settings if env_config.env in REGISTERED else {}
     known = {field.name for field in dataclasses.fields(kind.Settings)}
     suited = {setting: value for setting, value in suited.items() if setting in known}

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -23,12 +23,10 @@ from corral.envs.policy import Policy
 from corral.errors import CheckpointError, CorralError
 from corral.text import visible
 from corral.trainers.base import Content, Trainer, Update
-from corral.trainers.callbacks.evaluation import validation
 from corral.trainers.callbacks.listeners import Listeners
 from corral.trainers.callbacks.protocol import name_of
 from corral.trainers.callbacks.sinks import Row, past_rows
-from corral.trainers.evaluation.players import Player
-from corral.trainers.evaluation.scores import Evaluation, evaluate_team
+from corral.trainers.evaluation.validate import Validation, validate
 from corral.trainers.evaluation.zero_sum import is_zero_sum
 from corral.trainers.runs.log import Bar, Statistics
 from corral.trainers.runs.run import PROGRESS, Run
@@ -196,19 +194,20 @@ class Session:
         """End training after the update under way. The run is saved, and remembers ``why``."""
         self._reason = self._reason or str(why)
 
-    def evaluate(self, episodes: int = 20, *, deterministic: bool = True) -> Evaluation:
-        """Return the score of the team as it is, over episodes that are the same in every run.
+    def evaluate(self, episodes: int | None = None, *, deterministic: bool = True) -> Validation:
+        """Return how the team plays, as it is, where neither training nor the final judgment looks.
 
+        The same windows or episodes every time: see ``corral.trainers.evaluation.validate``.
         ``deterministic``: greedy play, else actions are sampled. What is learned later does not
-        depend on it. For more, such as opponents beside, see ``corral.evaluate``.
+        depend on it.
         """
-        rules, seed = self._validation
-        player = Player(self.policies, deterministic)
-        score = evaluate_team(
-            rules, player, episodes=episodes, seed=seed, label=self.config.trainer
+        found = validate(
+            self.config.env_config,
+            self.policies,
+            episodes=episodes,
+            deterministic=deterministic,
+            learners=self.config.learners,
         )
-        about = self.config.env_config.env_kwargs, seed, self.config.versions
-        found = Evaluation(self.config.env_config.env, [score], *about)
         self.listeners.call("on_evaluation", self, found)
         return found
 
@@ -259,10 +258,6 @@ class Session:
         self._in_house("set_weights()", "set_weights").set_weights(weights)
 
     # --- Parts -----------------------------------------------------------------------------------
-
-    @cached_property
-    def _validation(self) -> tuple[Any, int]:
-        return validation(self.config.env_config)
 
     @property
     def _ending(self) -> bool:
@@ -373,11 +368,7 @@ class Session:
 
 def statistics_of(config: RunConfig) -> Statistics:
     """Return the statistics of a run, before anything is played."""
-    idle = [
-        agent
-        for agent, name in config.policies.items()
-        if agent in config.opponents or name not in config.policies_to_train
-    ]
+    idle = [agent for agent in config.policies if agent not in config.learners]
     self_play = not idle and is_zero_sum(config.env_config.rules())
     return Statistics(config.policies, idle, self_play=self_play)
 

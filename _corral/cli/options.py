@@ -27,7 +27,6 @@ __all__ = [
     "arguments_known",
     "arguments_of",
     "capacity_of",
-    "held_out_of",
     "import_from_here",
     "is_third_party",
     "keep_of",
@@ -39,6 +38,7 @@ __all__ = [
     "read_options",
     "row_range",
     "settings_of",
+    "share_or_rows",
     "train_options",
     "value_of",
     "whole",
@@ -154,11 +154,12 @@ def keep_of(text: str) -> int | str:
     return int(text) if text.isdigit() else text
 
 
-def held_out_of(text: str | None) -> float | tuple[int, int] | None:
+def share_or_rows(option: str, text: str | None) -> float | tuple[int, int] | None:
+    """Return what --held-out or --validation says."""
     value = None if text is None else value_of(text)
     if value is None or isinstance(value, int | float | tuple):
         return value
-    raise ValueError(f"--held-out {text}: give a share such as 0.3, or rows LOW:HIGH")
+    raise ValueError(f"{option} {text}: give a share such as 0.3, or rows LOW:HIGH")
 
 
 def opponents_of(pairs: list[str]) -> dict[str, str]:

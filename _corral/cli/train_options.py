@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,11 +17,11 @@ import typer
 
 from corral.cli.options import (
     arguments_of,
-    held_out_of,
     keep_of,
     listed,
     opponents_of,
     policies_of,
+    share_or_rows,
     whole,
 )
 
@@ -52,6 +53,17 @@ class TrainOption:
             default=self.default,
             annotation=Annotated[optional, option],
         )
+
+
+def metrics_of(pairs: list[str]) -> dict[str, str]:
+    """name -> file.py:function, of "name=file.py:function"."""
+    named = {}
+    for text in pairs:
+        name, equals, function = text.partition("=")
+        if not equals or not name or not function:
+            raise ValueError(f"--metric {text}: give name=file.py:function")
+        named[name] = function
+    return named
 
 
 OPTIONS = (
@@ -92,7 +104,13 @@ OPTIONS = (
         "held_out",
         "Rows of a trace that are kept for evaluation: a share of them, taken from the "
         "end, or LOW:HIGH; default: 0.3.",
-        read=held_out_of,
+        read=partial(share_or_rows, "--held-out"),
+    ),
+    TrainOption(
+        "validation",
+        "Rows of the rest that are kept for validation: a share, in whole windows, or LOW:HIGH; "
+        "0: none; default: 0.2.",
+        read=partial(share_or_rows, "--validation"),
     ),
     TrainOption(
         "policies",
@@ -208,17 +226,6 @@ OPTIONS = (
         used="both",
     ),
 )
-
-
-def metrics_of(pairs: list[str]) -> dict[str, str]:
-    """name -> file.py:function, of "name=file.py:function"."""
-    named = {}
-    for text in pairs:
-        name, equals, function = text.partition("=")
-        if not equals or not name or not function:
-            raise ValueError(f"--metric {text}: give name=file.py:function")
-        named[name] = function
-    return named
 
 
 def with_options(options: Iterable[TrainOption]) -> Callable[..., Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +18,12 @@ from corral.envs.arguments import nonnegative_float, nonnegative_int, one_of, ye
 from corral.envs.core import ENDLESS, Array, Observation, Outcome, Split, agent_views, changed
 from corral.envs.dfaas_v0.network import ROUTES, Network, Route, adjacency
 from corral.envs.dfaas_v0.render import Frame, ansi, draw
+from corral.envs.dfaas_v0.rows import Section, divide, section, start_row
 from corral.envs.masks import masked_space
 from corral.envs.policy import Policy
 from corral.errors import Fault, ScaleError, TraceError
 
 __all__ = ["ROUTES", "DfaasRules", "DfaasState", "Route"]
-
-Section = tuple[int, int]  # rows low .. high - 1 of a trace
-HELD_OUT = 0.3  # of a trace's rows, the last ones, by default
 
 COUNTS = ("arrivals", "forwarded", "served_local", "served_remote", "lost", "waiting")
 INFO = (*COUNTS, "illegal_actions")
@@ -125,8 +123,8 @@ class DfaasRules:
         links = adjacency(self.agents, self.trace.nodes, neighbours)
         self.network = Network(links, self.route, self.second_offer, self.link_limit)
 
-        self.rows = (0, len(self.trace)) if rows is None else _section(rows, len(self.trace))
-        self.start_row = _start_row(start, self.rows)
+        self.rows = (0, len(self.trace)) if rows is None else section(rows, len(self.trace))
+        self.start_row = start_row(start, self.rows)
         self._prepare_section()
 
     def _prepare_section(self) -> None:
@@ -157,41 +155,40 @@ class DfaasRules:
 
     # --- What they offer besides, see OptionalRules -----------------------------------------------
 
-    def split(self, rows: Section | None, held_out: float | Section | None) -> Split:
-        """Train on the first rows of the trace, hold out the others.
+    def split(
+        self,
+        rows: Section | None,
+        held_out: float | Section | None,
+        validation: float | Section | None = None,
+    ) -> Split:
+        """Train on the first rows of the trace, validate on later ones, hold out the last, as
+        ``corral.envs.dfaas_v0.rows.divide`` says.
 
-        ``held_out`` is their share (default 0.3, of the last), or the rows themselves (low, high).
-        ``rows``, where given, are those to train on; what follows them is held out. Scales are
-        fixed here, from the whole trace, so that no later load changes a space.
-
-        Raises ValueError where the two contradict each other, or leave nothing to train on.
+        Scales are fixed here, from the whole trace, so that no later load changes a space.
         """
-        train, test = self._divide(rows, held_out)
+        rows = None if rows is None else self.rows
+        window, first = self.max_cycles, self.start_row or 0
+        parts = divide(len(self.trace), window, rows, held_out, validation, first)
         fixed = {"load_scale": self.load_scale, "capacity_scale": self.capacity_scale}
-        return Split({"trace": self._recorded, "rows": train, **fixed}, {"rows": test})
+        train = {"trace": self._recorded, "rows": parts.train, **fixed}
+        own = {} if self.start_row is None else {"start": "random"}
+        differs = {} if parts.validation is None else {"rows": parts.validation, **own}
+        return Split(train, {"rows": parts.held_out}, differs)
 
-    def _divide(
-        self, rows: Section | None, held_out: float | Section | None
-    ) -> tuple[Section, Section]:
-        length = len(self.trace)
-        if isinstance(held_out, tuple | list):
-            low, high = held_out if len(held_out) == 2 else (0, 0)
-            if not 0 <= low < high <= length:
-                raise ValueError(f"held_out={held_out}: give rows (low, high) within 0..{length}")
-            if rows is None and low == 0:
-                raise ValueError(f"held_out={held_out} leaves no rows before it; give rows as well")
-            return (0, low) if rows is None else self.rows, (low, high)
-        if rows is not None:
-            if held_out is not None:
-                raise ValueError("give rows, or a share that is held_out, not both")
-            # With nothing after them, they are judged on themselves; evaluation says so.
-            end = self.rows[1]
-            return self.rows, (end, length) if end < length else self.rows
-        share = HELD_OUT if held_out is None else float(held_out)
-        if not 0 <= share < 1:
-            raise ValueError(f"held_out={held_out}: give a share of 0 or more, below 1, or rows")
-        first = max(1, int((1 - share) * length + 1e-9))
-        return (0, first), (first, length) if first < length else (0, length)
+    def in_windows(self, most: int) -> tuple[DfaasRules, int]:
+        """Return rules whose environments begin the whole windows of the rows, one each."""
+        count = max(1, len(self._arrivals) // self.max_cycles)
+        chosen = np.linspace(0, count - 1, min(most, count)).round().astype(np.int64)
+        start = functools.partial(self.start_at, chosen * self.max_cycles)
+        return changed(self, start=start), len(chosen)
+
+    def shares(self, info: Mapping[str, Array]) -> tuple[dict[str, Array], Array]:
+        """Return requests served, lost, forwarded, and the cost; and all arrivals: each [E]."""
+        cost = info["lost"] + self.forward_cost * info["forwarded"]
+        cost = cost + self.wait_cost * info["waiting"]  # what waits for two steps counts twice
+        served = info["served_local"] + info["served_remote"]
+        amounts = {"served": served, "lost": info["lost"], "forwarded": info["forwarded"]}
+        return {**amounts, "cost": cost}, info["arrivals"]
 
     def carried(self) -> dict[str, Any]:
         """Return what observations and actions depend on, beside the load."""
@@ -375,20 +372,3 @@ def _scale(name: str, value: float | None, numbers: Array | None) -> float:
         what = f"{name.removesuffix('_scale')} of {largest}"
         raise ScaleError(f"{name}={value:g}, but the trace has a {what}; pass {name}={largest}")
     return value
-
-
-def _section(rows: Section, length: int) -> Section:
-    low, high = (operator.index(row) for row in rows)
-    if not 0 <= low < high <= length:
-        raise ValueError(f"rows={rows!r}: give (low, high) with 0 <= low < high <= {length}")
-    return low, high
-
-
-def _start_row(start: int | str, rows: Section) -> int | None:
-    if start == "random":
-        return None
-    length = rows[1] - rows[0]
-    row = length if isinstance(start, str) else nonnegative_int("start", start)
-    if row >= length:
-        raise ValueError(f'start={start!r}: give "random" or a row of 0..{length - 1}')
-    return row

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="needs the extra sb3")
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 import corral
 from corral.cli.app import app
 from corral.data import Trace, write_trace
+from corral.envs.policy import Decision
 from corral.errors import ScaleError
 from corral.trainers.evaluation.judge import evaluate
 from corral.trainers.runs.run import Run, load_run
@@ -282,6 +284,36 @@ def test_third_party_environments_are_judged_by_worker_processes_too(tmp_path: P
     assert "random" in alone
 
 
+class Wavering:
+    """Forwards nothing when it plays greedily, and mostly all when it draws."""
+
+    def initial_state(self, num_envs: int) -> None:
+        return None
+
+    def act(self, observation: Any, state: Any = None, rng: Any = None, **how: Any) -> Any:
+        mask = observation["action_mask"]
+        most = mask.shape[1] - 1 - mask[:, ::-1].argmax(axis=1)
+        keep = rng.random(len(mask)) < (1.0 if how.get("deterministic", False) else 0.05)
+        return Decision(np.where(keep, 0, most))
+
+
+def test_a_report_says_where_greedy_play_is_far_below(run: Run, tmp_path: Path) -> None:
+    vars(run)["policies"] = dict.fromkeys(run.config.policies, Wavering())
+    options: dict[str, Any] = {"out": tmp_path / "out", "window": 8, "rows": (0, 40)}
+    result = evaluate(run, references=["random/equal"], **options)
+    (gap,) = result.details["greedy_below_sampled"]
+    scores = {score.mode: score for score in result if score.mode}
+    assert gap["greedy"] == pytest.approx(scores["greedy"].return_team)
+    assert gap["sampled"] == pytest.approx(scores["sampled"].return_team)
+    assert gap["episodes"] == 5
+    assert result.details["notes"][-1] == gap["said"]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "greedy play is far below sampled play" in page
+    # Without random play there is nothing to measure the gap with.
+    result = evaluate(run, references=["local/equal"], **options)
+    assert "greedy_below_sampled" not in result.details
+
+
 def test_what_was_learned_is_shown_of_each_run(run: Run, tmp_path: Path) -> None:
     env = {"queue": 3, "wait_cost": 0.1, "max_level": 6}
     other = small_run(tmp_path / "other", updates=2, seed=1, env_kwargs=env)
@@ -298,7 +330,8 @@ def test_what_was_learned_is_shown_of_each_run(run: Run, tmp_path: Path) -> None
     shorter = small_run(tmp_path / "shorter", updates=2, env_kwargs=kwargs)
     found = evaluate(run, beside=[shorter], references=REFERENCES, out=tmp_path / "out")
     assert found.details["notes"] == [
-        "shorter was trained on rows 20:40 of this load: it has seen some of these."
+        "shorter was trained on rows 20:32 and validated on rows 32:40 of this load: it has seen "
+        "some of these."
     ]
     page = (tmp_path / "out" / "report.html").read_text()
     learning = page.partition("<h2>Learning</h2>")[2].partition("<h2>")[0]

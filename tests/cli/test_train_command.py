@@ -58,7 +58,9 @@ def test_a_run_from_the_command_line(tmp_path: Path) -> None:
         *("--out", tmp_path / "run", *OPTIONS),
     )
     require_80_columns(printed)
-    assert "sb3_ppo on dfaas_v0, trace small rows 0:28 (28:40 held out), seed 3" in printed
+    assert "sb3_ppo on dfaas_v0, seed 3\n" in printed
+    rows = "Rows of small: 0:28 to train on, none for validation, 28:40 held out\n"
+    assert rows in printed  # they hold no two windows of 288 steps
     assert "128 env steps in" in printed
     assert "64 of 128 env steps" in printed  # progress, where there is no terminal
     ended = int(load_run(tmp_path / "run").progress["episodes"].iloc[-1])
@@ -127,8 +129,25 @@ def test_capacity_as_a_multiple_of_the_load(tmp_path: Path) -> None:
 def test_rows_that_are_judged_again_are_not_called_held_out(tmp_path: Path) -> None:
     arguments = ("train", "dfaas_v0", "--trace", trace_file(tmp_path), "--steps", "64", *OPTIONS)
     printed = within(*arguments, "--held-out", "0", "--out", tmp_path / "run")
-    assert "rows 0:40 (0:40 played again to evaluate it)" in printed
+    rows = "0:40 to train on, none for validation, 0:40 played again to evaluate it"
+    assert rows in " ".join(printed.split())
     require_80_columns(printed)
+
+
+def test_rows_for_validation(tmp_path: Path) -> None:
+    arguments = ("train", "dfaas_v0", "--trace", trace_file(tmp_path), "--steps", "64", *OPTIONS)
+    arguments = (*arguments, "--max-cycles", "6")
+    printed = within(*arguments, "--out", tmp_path / "run")
+    assert "Rows of small: 0:22 to train on, 22:28 for validation, 28:40 held out\n" in printed
+    printed = within(*arguments, "--validation", "0:12", "--out", tmp_path / "other")
+    assert "small: 12:28 to train on, 0:12 for validation, 28:40 held out" in printed
+    assert load_run(tmp_path / "other").config.env_config.validation == {"rows": (0, 12)}
+    within(*arguments, "--validation", "0", "--out", tmp_path / "none")
+    assert load_run(tmp_path / "none").config.env_config.validation == {}
+    assert "--validation 0.1.2: give a share" in within(*arguments, "--validation", "0.1.2", code=2)
+    assert "leave out --validation" in within(
+        "train", "--resume", tmp_path / "run", "--validation", "0", code=2
+    )
 
 
 MISTAKES: list[tuple[list[str], str]] = [

@@ -114,8 +114,8 @@ def test_stop_save_and_evaluate(tmp_path: Path) -> None:
         session.save()
         assert (session.run.folder / "checkpoints" / "step_000000000064").is_dir()
         score = session.evaluate(episodes=3)
-        assert score[0].episodes == 3
-        assert session.evaluate(episodes=3)[0].return_team == score[0].return_team
+        assert score.rows[0].episodes == 3
+        assert session.evaluate(episodes=3).value == score.value
         next(session)
         session.stop("enough is known")
         assert session.over

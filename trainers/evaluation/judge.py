@@ -18,10 +18,19 @@ import numpy as np
 from corral.adapters.sources import EnvLike
 from corral.envs.arguments import nonnegative_int
 from corral.envs.core import Array, Rules, carried_by, teams_of
+from corral.envs.episode_stats import EndedEpisodes
 from corral.envs.registry import REGISTERED, Api
 from corral.hints import answer
 from corral.trainers.base import Trainer
+from corral.trainers.criteria import Criterion
+from corral.trainers.evaluation.greedy import say_gaps, seat_gaps, team_gaps
 from corral.trainers.evaluation.players import Player
+from corral.trainers.evaluation.required import (
+    column_names,
+    criteria_of,
+    require_columns,
+    required,
+)
 from corral.trainers.evaluation.scores import (
     Evaluation,
     Progress,
@@ -54,6 +63,7 @@ def evaluate(
     zero_sum: bool | None = None,
     out: str | Path | None = None,
     workers: int = 0,
+    require: str | Sequence[str] = (),
     progress: Progress = lambda what, done, total: None,
     **options: Any,
 ) -> Evaluation:
@@ -74,6 +84,9 @@ def evaluate(
         seed: of random policies, sampled actions and episodes.
         workers: processes that step a third-party environment; 0: this one. Worth it where a step
             takes longer than a message, about 0.2 ms; scores are the same.
+        require: criteria such as "served>=0.95", on columns of the first run's greedy row; see
+            ``corral.trainers.evaluation.required``. What was found is in ``details["required"]``,
+            and ``holds`` of the Evaluation says whether all do.
         progress: is called with what is played, how much of it is done, and how much there is.
         zero_sum: whether to judge a game of two seat by seat. Default: where the registry says that
             it is a zero-sum game, or where the rewards of both sum to a constant in every episode
@@ -83,9 +96,11 @@ def evaluate(
 
     Raises what ``load_run`` and ``replay`` raise, TypeError for unknown options, and ValueError for
     options of another kind of evaluation, for runs ``beside`` of another game, and for workers of
-    an environment of ours.
+    an environment of ours; before anything is played for criteria that state none, and
+    UnknownNameError for those on columns that there will not be.
     """
     _require_known(options)
+    criteria = criteria_of(require)
     if episodes is not None:
         episodes = nonnegative_int("episodes", episodes, least=1)
     seed, workers = nonnegative_int("seed", seed), nonnegative_int("workers", workers)
@@ -111,17 +126,34 @@ def evaluate(
             )
         if zero_sum is not None:
             raise ValueError(f"zero_sum={zero_sum}: {env_config.env} is judged as a team")
-        return judge(labels, folder, seed=seed, progress=progress, **options)
+        plan = {"seed": seed, "progress": progress, "require": criteria}
+        return _met(judge(labels, folder, **plan, **options), labels, criteria, folder)
     for name, value in options.items():
         if value is not None:
             raise ValueError(f"{name}={value}: {env_config.env} replays no load; give episodes")
     rules = env_config.rules()
+    agents = {"returns": rules.agents}
+    known = [name for kind in (TeamScore, SeatScore) for name in column_names(kind, agents)]
+    require_columns(criteria, known, unknown=["kpis"])
     episodes = 100 if episodes is None else episodes
     plan = {"episodes": episodes, "seed": seed, "workers": workers, "progress": progress}
     rows, details = _judged(rules, labels, zero_sum, plan)
     found = Evaluation(
         env_config.env, rows, env_config.env_kwargs, seed, own.config.versions, details
     )
+    found.write(folder)
+    return _met(found, labels, criteria, folder)
+
+
+def _met(
+    found: Evaluation, runs: Mapping[str, Run], criteria: Sequence[Criterion], folder: Path
+) -> Evaluation:
+    """Return the evaluation with what was found of each criterion, and write it so."""
+    if not criteria:
+        return found
+    label = next(iter(run_players(runs)))  # the first run's, greedy
+    checked = [dataclasses.asdict(each) for each in required(found, label, criteria)]
+    found = dataclasses.replace(found, details={**found.details, "required": checked})
     found.write(folder)
     return found
 
@@ -150,23 +182,31 @@ def _judged(
         raise ValueError(f"zero_sum=True: {rules.name} has {len(rules.agents)} agents; it takes 2")
     if zero_sum is None and is_zero_sum(rules):
         zero_sum = True
-    returns: list[Array] = []  # [E, N] each
-    plan = {**plan, "on_played": lambda played: returns.append(played.returns)}
+    played: list[EndedEpisodes] = []  # of each row, in the order in which they were played
+    plan = {**plan, "on_played": played.append}
     rows: list[Any] = []
+    details: dict[str, Any] = {}
     total: float | None = 0.0
     if not zero_sum:
         rows = _team_rows(rules, run_players(runs), plan)
-        total = constant_sum(np.concatenate(returns)) if zero_sum is None else None
+        details = say_gaps(team_gaps(runs, played))
+        total = constant_sum(_returns(played)) if zero_sum is None else None
     if total is None:
-        return rows, {}
+        return rows, details
     if len(rules.agents) > 2:
-        said = sum_in_words(np.concatenate(returns))
-        return rows, {"constant_sum": total, "judged": f"{said} Each agent is judged by itself."}
+        said = f"{sum_in_words(_returns(played))} Each agent is judged by itself."
+        return rows, {"constant_sum": total, "judged": said}
+    teams = len(played)
     seats = _seat_rows(rules, runs, {**plan, "draw": total / 2})
-    every = np.concatenate(returns)
-    if not zero_sum and constant_sum(every) is None:
-        return rows, {}  # it was so by chance
-    return seats, {"judged": f"{sum_in_words(every)} Each seat is judged by itself."}
+    if not zero_sum and constant_sum(_returns(played)) is None:
+        return rows, details  # it was so by chance
+    details = say_gaps(seat_gaps(runs, rules.agents, seats, played[teams:]))
+    said = f"{sum_in_words(_returns(played))} Each seat is judged by itself."
+    return seats, {"judged": said, **details}
+
+
+def _returns(played: Sequence[EndedEpisodes]) -> Array:
+    return np.concatenate([each.returns for each in played])  # [E, N] of all
 
 
 def _team_rows(

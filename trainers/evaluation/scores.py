@@ -26,7 +26,15 @@ from corral.trainers.evaluation.episodes import bootstrap_ratio, play_episodes
 from corral.trainers.evaluation.players import Player, as_player
 from corral.trainers.runs.files import replace_text
 
-__all__ = ["Evaluation", "Progress", "TeamScore", "evaluate_players", "evaluate_team"]
+__all__ = [
+    "Evaluation",
+    "Progress",
+    "TeamScore",
+    "evaluate_players",
+    "evaluate_team",
+    "figures_of",
+    "with_ends",
+]
 
 Progress = Callable[[str, int, int], None]
 """Called with what goes on, how much of it is done, and how much there is."""
@@ -75,6 +83,11 @@ class Evaluation(Sequence[Any]):
     def __getitem__(self, index: Any) -> Any:
         return self.rows[index]
 
+    @property
+    def holds(self) -> bool:
+        """Whether all that was required of it holds, see ``require`` of ``corral.evaluate``."""
+        return all(each["holds"] for each in self.details.get("required", ()))
+
     def to_dataframe(self) -> pd.DataFrame:
         """Return a line for each row; what is said by agent or by info is ``returns.agent_0``."""
         return pd.json_normalize([dataclasses.asdict(row) for row in self.rows])
@@ -109,6 +122,27 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
         parts = value if isinstance(value, Mapping) else None
         flat |= {name: value} if parts is None else {f"{name}.{k}": v for k, v in parts.items()}
     return flat
+
+
+def figures_of(row: Any) -> dict[str, float | None]:
+    """Return the numbers of a row by the names of its columns, see ``with_ends``; None: none."""
+    flat = _flat(dataclasses.asdict(row))
+    return with_ends({name: value for name, value in flat.items() if not isinstance(value, str)})
+
+
+def with_ends(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``columns``, and the ends of intervals by another name besides: ``served.low``,
+    ``return_team.high``."""
+    main = next((name for name in ("return_team", "return_seat") if name in columns), "")
+    found = dict(columns)
+    for name, value in columns.items():
+        what, _, end = f"{main}_{name}".rpartition("_") if name in ENDS else name.rpartition("_")
+        if what and end in ENDS:
+            found[f"{what}.{end}"] = value
+    return found
+
+
+ENDS = ("low", "high")
 
 
 def _plain(value: Any) -> Any:

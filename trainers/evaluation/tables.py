@@ -26,10 +26,11 @@ MOST_AGENTS = 6
 def tables(evaluation: Evaluation, rules: Rules[Any]) -> Iterator[Table | str]:
     """Yield tables and sentences that say what ``evaluation`` found: by seat in zero-sum games."""
     judged = evaluation.details.get("judged")
+    below = [gap["said"] for gap in evaluation.details.get("greedy_below_sampled", ())]
     if not isinstance(evaluation[0], SeatScore):
         yield _team_table(evaluation, team="constant_sum" not in evaluation.details)
         yield _about_episodes(evaluation)
-        yield from [judged] if judged else []
+        yield from [*([judged] if judged else []), *below]
         return
     for seat in dict.fromkeys(score.seat for score in evaluation):
         yield from _seat_tables(seat, [score for score in evaluation if score.seat == seat])
@@ -40,7 +41,7 @@ def tables(evaluation: Evaluation, rules: Rules[Any]) -> Iterator[Table | str]:
         f"Mean return, then episodes won/drawn/lost, of {evaluation[0].episodes}. Opponents sample "
         f"their actions. Illegal actions: {illegal}."
     )
-    yield from [judged] if judged else []
+    yield from [*([judged] if judged else []), *below]
 
 
 def _about_episodes(scores: Sequence[TeamScore]) -> str:

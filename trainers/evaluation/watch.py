@@ -179,7 +179,7 @@ def _cast(
     if own is not None:
         env_config = own.config.env_config
         routed = _with_arguments_of(env_config.env, policies, env_kwargs)
-        rules = env_config.rules(**{**env_config.held_out, **routed})
+        rules = env_config.held_out_rules(**routed)
         policies = own if policies is None else policies
     elif isinstance(game, str | Path):
         rules = rules_of(str(game), _with_arguments_of(str(game), policies, env_kwargs))

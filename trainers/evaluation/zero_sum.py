@@ -33,6 +33,7 @@ __all__ = [
     "evaluate_seats",
     "is_constant_sum",
     "is_zero_sum",
+    "seat_players",
     "sum_in_words",
 ]
 
@@ -186,13 +187,13 @@ def evaluate_seats(
     scores = []
     for seat in rules.agents if seats is None else seats:
         other = next(agent for agent in rules.agents if agent != seat)
-        opponents = _references(rules, other)
+        opponents = seat_players(rules, other)
         opponents |= {name: team[other] for name, team in (others or {}).items()}
         contestants = []
         for label, player in players.items():
             one = as_player(player, rules.agents)
             contestants.append((label, one.mode, one.team[seat], one.deterministic))
-        references = _references(rules, seat)
+        references = seat_players(rules, seat)
         contestants += [(name, "", policy, False) for name, policy in references.items()]
         for label, mode, policy, greedy in contestants:
             for name, opponent in opponents.items():
@@ -205,6 +206,6 @@ def evaluate_seats(
     return scores
 
 
-def _references(rules: Rules[Any], agent: str) -> dict[str, Policy]:
+def seat_players(rules: Rules[Any], agent: str) -> dict[str, Policy]:
     """Return the reference players of ``agent`` that are within reach, random play first."""
     return reference_players(rules, agent)[0] | {"random": random_policy(rules.action_space(agent))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,14 +12,19 @@ from corral.data import Trace, load_trace
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.baselines import PAIRS, baseline_team
 from corral.errors import ScaleError
+from corral.trainers.criteria import Criterion
+from corral.trainers.evaluation.greedy import Gap, gap_of, say_gaps
 from corral.trainers.evaluation.judge import Progress, run_players
 from corral.trainers.evaluation.players import Player
+from corral.trainers.evaluation.required import column_names, require_columns
 from corral.trainers.evaluation.scores import Evaluation, evaluate_players
 from corral.trainers.loads.policy_picture import team_pictures
-from corral.trainers.loads.replay import OWN, replay
+from corral.trainers.loads.replay import OWN, Replay, replay
 from corral.trainers.loads.report import evaluation_of, write_report
+from corral.trainers.loads.scores import Score
 from corral.trainers.report.plots import LearningCurve
 from corral.trainers.runs.run import Run
+from corral.trainers.runs.run_config import RunConfig
 
 __all__ = ["as_trained", "evaluate_loads", "learning_curves", "seen_rows", "trained_otherwise"]
 
@@ -37,6 +43,7 @@ def evaluate_loads(
     window: int | None = None,
     seed: int = 0,
     optimum_windows: int = 8,
+    require: Sequence[Criterion] = (),
     progress: Progress = lambda what, done, total: None,
 ) -> Evaluation:
     """Replay the load of the first of ``runs`` (label -> Run) through the teams of all of them.
@@ -51,12 +58,15 @@ def evaluate_loads(
         window: steps of a window; default: a day.
         seed: of random policies and sampled actions.
         optimum_windows: see ``corral.trainers.loads.replay.replay``.
+        require: criteria whose columns are looked up before anything is played.
 
     Raises what ``replay`` raises, ScaleError where the load exceeds the run's scales, and
     ValueError where its nodes are others or the runs were trained in different games.
     """
     run = next(iter(runs.values()))
     env_config, rules = run.config.env_config, _rules_of(run)
+    nodes = dict.fromkeys(("returns", "lost_by_node", "forwarded_by_node"), rules.agents)
+    require_columns(require, column_names(Score, nodes))
     for other in list(runs.values())[1:]:
         as_trained([run, other], {})
     # The references play by the scales of the run too, unless those are the load's own anyway.
@@ -84,6 +94,8 @@ def evaluate_loads(
         **_but_defaults(settings),
     )
     notes = [seen for run in runs.items() if (seen := seen_rows(*run, load, result.rows))]
+    below = say_gaps(_gaps(runs, result))
+    notes += [gap["said"] for gap in below.get("greedy_below_sampled", ())]
     write_report(
         result,
         folder,
@@ -96,7 +108,23 @@ def evaluate_loads(
             for picture in team_pictures(_rules_of(run), run.policies, label=label)
         ],
     )
-    return evaluation_of(result, notes)
+    found = evaluation_of(result, notes)
+    found = dataclasses.replace(found, details={**found.details, **below})
+    found.write(folder)
+    return found
+
+
+def _gaps(runs: Mapping[str, Run], result: Replay) -> dict[str, tuple[Gap, RunConfig]]:
+    """Return the runs whose greedy play is far below their sampled play, window by window; nothing
+    where random play was not replayed beside them."""
+    chance = [label for label in result.returns if label.partition("/")[0] == "random"]
+    found = {}
+    for label, run in runs.items() if chance else ():
+        greedy, sampled = (result.returns[f"{label}, {mode}"] for mode in ("greedy", "sampled"))
+        gap = gap_of(greedy, sampled, result.returns[chance[0]])
+        if gap is not None:
+            found[label] = (gap, run.config)
+    return found
 
 
 def _require_fit(run: Run, rules: DfaasRules, other: DfaasRules) -> None:
@@ -119,14 +147,20 @@ def _require_fit(run: Run, rules: DfaasRules, other: DfaasRules) -> None:
 
 
 def seen_rows(label: str, run: Run, trace: Trace, rows: tuple[int, int]) -> str | None:
-    """Return a sentence where some of the ``rows`` of that load are those of the run's training."""
+    """Return a sentence where the run was trained or validated on some of the ``rows`` of that
+    load."""
     env_config = run.config.env_config
     if env_config.trace is None or env_config.trace != trace:
         return None
-    low, high = env_config.env_kwargs["rows"]
-    if rows[0] >= high or rows[1] <= low:
+    own = {"trained": env_config.env_kwargs, "validated": env_config.validation}
+    seen = []
+    for what, arguments in own.items():
+        low, high = arguments.get("rows", (0, 0))
+        if rows[0] < high and low < rows[1]:
+            seen.append(f"{what} on rows {low}:{high}")
+    if not seen:
         return None
-    return f"{label} was trained on rows {low}:{high} of this load: it has seen some of these."
+    return f"{label} was {' and '.join(seen)} of this load: it has seen some of these."
 
 
 def as_trained(runs: Sequence[Run], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -79,6 +79,8 @@ class Replay:
     series: dict[str, Series] = field(repr=False)
     seed: int = 0
     teams: dict[str, TeamNote] = field(default_factory=dict)  # by policy; not the references
+    returns: dict[str, Array] = field(default_factory=dict, repr=False)
+    """float64 [W] the team's in each whole window, by policy."""
 
     @property
     def optimum_is_partial(self) -> bool:
@@ -174,6 +176,10 @@ def replay(
         scores=scores,
         series=series,
         teams=teams,
+        returns={
+            label: played.returns[:whole].sum(axis=1) * scale
+            for label, (played, scale) in windows.items()
+        },
     )
 
 

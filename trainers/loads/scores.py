@@ -110,9 +110,8 @@ def score_of(
     returns = played.returns.sum(axis=1) * scale  # [W] of the team
     each = played.returns[:whole].mean(axis=0) * scale
     sums = {key: values.sum(axis=1) for key, values in played.infos.items()}  # int64 [W] requests
-    load, served = sums["arrivals"], sums["served_local"] + sums["served_remote"]
-    # A request that waits for two steps counts twice.
-    cost = sums["lost"] + rules.forward_cost * sums["forwarded"] + rules.wait_cost * sums["waiting"]
+    amounts, load = rules.shares(sums)
+    served, cost = amounts["served"], amounts["cost"]
     every = max(1, int(load.sum()))
     served_range, cost_range = bootstrap_ratio(served, load), bootstrap_ratio(cost, load)
     return_range = bootstrap_ratio(returns[:whole], np.ones(whole))

@@ -32,8 +32,9 @@ must end training, not be counted."""
 class EnvConfig:
     """An environment of corral by name with its arguments, or one of others.
 
-    ``held_out`` holds the arguments that differ in evaluation. One of others is remembered as the
-    text that names it, where there is one; it is never imported because a file says so.
+    ``held_out`` and ``validation`` hold the arguments that differ in the final judgment and in
+    validation, where its data are divided. One of others is remembered as the text that names it,
+    where there is one; it is never imported because a file says so.
     """
 
     env: str
@@ -42,6 +43,7 @@ class EnvConfig:
     own_rules: Rules[Any] | None = None
     source: str | None = None  # names an environment of others, see ``corral.envs.registry``
     api: Api | None = None
+    validation: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -50,28 +52,32 @@ class EnvConfig:
         env_kwargs: Mapping[str, Any] | None = None,
         held_out: float | tuple[int, int] | None = None,
         api: Api | None = None,
+        validation: float | tuple[int, int] | None = None,
     ) -> EnvConfig:
         """Return the configuration that trains in ``env`` with arguments ``env_kwargs``; see
         ``corral.adapters.sources`` for what may be given.
 
         Where the rules split their data (see ``corral.envs.core.split_of``), ``held_out`` says
-        which of its rows are for evaluation: a share of the last, or rows (low, high). Arguments
+        which of its rows are for evaluation: a share of the last, or rows (low, high);
+        ``validation`` in the same way which of the rest are for validation; 0: none. Arguments
         left at their defaults are written down too: a later default must not change a run.
 
         Raises UnknownNameError, and what the environment raises for its arguments.
         """
         env_kwargs, held_out = plain_numbers(dict(env_kwargs or {})), plain_numbers(held_out)
+        validation = plain_numbers(validation)
+        asked = {"held_out": held_out, "validation": validation}
         found = resolve(env, env_kwargs, api=api)
         if found.rules is not None:
-            return cls._of_rules(found, held_out)
+            return cls._of_rules(found, asked)
         name, kwargs = found.name, found.env_kwargs
         rules = make_rules(name, **{**kwargs, **_set_by_training(name)})
         parameters = inspect.signature(type(rules)).parameters.items()
         complete = {name: parameter.default for name, parameter in parameters} | kwargs
         complete = {k: value for k, value in complete.items() if k not in SET_BY_TRAINING}
-        split = split_of(rules, kwargs.get("rows"), held_out)
-        if split is None and held_out is not None:
-            raise ValueError(f"held_out={held_out}: {name} has no rows to hold out")
+        split = split_of(rules, kwargs.get("rows"), held_out, validation)
+        if split is None:
+            _refuse_rows(name, asked)
         loaded: dict[str, Any] = {}  # files that are named may change, or go
         for argument, value in complete.items():
             used = getattr(rules, argument, None)
@@ -81,12 +87,12 @@ class EnvConfig:
                 loaded[argument] = used
         if split is None:
             return cls(name, complete | loaded)
-        return cls(name, complete | split.train | loaded, split.held_out)
+        divided = complete | split.train | loaded
+        return cls(name, divided, split.held_out, validation=split.validation)
 
     @classmethod
-    def _of_rules(cls, found: EnvSource, held_out: Any) -> EnvConfig:
-        if held_out is not None:
-            raise ValueError(f"held_out={held_out}: {found.name} has no rows to hold out")
+    def _of_rules(cls, found: EnvSource, asked: Mapping[str, Any]) -> EnvConfig:
+        _refuse_rows(found.name, asked)
         if found.name in REGISTERED:
             raise ValueError(
                 f"rules of {found.name}: give the name {found.name!r} and its arguments as "
@@ -100,6 +106,23 @@ class EnvConfig:
         if self.own_rules is not None:
             return self.own_rules
         return make_rules(self.env, **{**self.env_kwargs, **_set_by_training(self.env), **changes})
+
+    def held_out_rules(self, **changes: Any) -> Rules[Any]:
+        """Return the rules of the final judgment: those of training, with the data held out."""
+        return self.rules(**{**self.held_out, **changes})
+
+    def validation_rules(self, **changes: Any) -> Rules[Any]:
+        """Return the rules of validation: those of training, with the data kept for it.
+
+        Raises ValueError where the environment has data, and none are kept for validation.
+        """
+        if self.held_out and not self.validation:
+            raise ValueError(
+                f"this run keeps no rows of {self.env} for validation: train with validation=, a "
+                "share or rows (low, high), and with a max_cycles of which the rows before those "
+                "held out hold two or more"
+            )
+        return self.rules(**{**self.validation, **changes})
 
     def named(self, folder: Path) -> str:
         """Return a run's folder as words of a command, with --env where that must be said."""
@@ -122,6 +145,7 @@ class EnvConfig:
         """
         kwargs = {name: _write(name, value, folder) for name, value in self.env_kwargs.items()}
         saved = {"env": self.env, "env_kwargs": kwargs, "held_out": dict(self.held_out)}
+        saved["validation"] = dict(self.validation)
         return (
             saved if self.own_rules is None else {**saved, "source": self.source, "api": self.api}
         )
@@ -143,11 +167,19 @@ class EnvConfig:
             kwargs = given.env_kwargs or dict(saved["env_kwargs"])
             return cls(name, kwargs, {}, given.rules, saved.get("source"), saved.get("api"))
         kwargs = {name: saved_value(value, folder) for name, value in saved["env_kwargs"].items()}
-        held_out = dict(saved["held_out"])
-        for arguments in (kwargs, held_out):
+        held_out, validation = dict(saved["held_out"]), dict(saved.get("validation", {}))
+        for arguments in (kwargs, held_out, validation):
             if arguments.get("rows") is not None:
                 arguments["rows"] = tuple(arguments["rows"])
-        return cls(name, kwargs, held_out)
+        return cls(name, kwargs, held_out, validation=validation)
+
+
+def _refuse_rows(name: str, asked: Mapping[str, Any]) -> None:
+    """Raise ValueError where rows are asked for in an environment that has none."""
+    what = {"held_out": "to hold out", "validation": "for validation; it is on seeds of its own"}
+    for argument, value in asked.items():
+        if value is not None:
+            raise ValueError(f"{argument}={value}: {name} has no rows {what[argument]}")
 
 
 def given_again(

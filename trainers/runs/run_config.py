@@ -54,6 +54,15 @@ class RunConfig:
     opponents: dict[str, str] = field(default_factory=dict)  # agent -> name of a reference player
     own_trainer: type[Trainer] | None = None  # of that name, where it is not registered
 
+    @property
+    def learners(self) -> tuple[str, ...]:
+        """The agents whose policies learn."""
+        return tuple(
+            agent
+            for agent, policy in self.policies.items()
+            if agent not in self.opponents and policy in self.policies_to_train
+        )
+
     def write(self, folder: Path) -> None:
         """Write config.json, whole or not at all."""
         text = json.dumps(self._values(folder), indent=2, allow_nan=False)
@@ -129,7 +138,7 @@ class RunConfig:
             raise RunError(f"{path} cannot be read: {error}") from error
         require_format(path, values)
         try:
-            values = {"horizon": values.get("steps"), "keep": 3, **values}
+            values = {"horizon": values.get("steps"), "keep": 3, "validation": {}, **values}
             names = {field.name for field in dataclasses.fields(cls)} - set(NOT_WRITTEN)
             read = {name: values[name] for name in names}
             read["policies_to_train"] = tuple(read["policies_to_train"])
@@ -215,7 +224,10 @@ def _require_kinds(values: Mapping[str, Any]) -> None:
     kinds: dict[type, tuple[str, ...]] = {
         str: ("env", "trainer"),
         int: ("seed", "steps", "horizon"),
-        dict: ("env_kwargs", "held_out", "settings", "policies", "versions", "opponents"),
+        dict: (
+            *("env_kwargs", "held_out", "validation", "settings"),
+            *("policies", "versions", "opponents"),
+        ),
         list: ("policies_to_train",),
     }
     for kind, names in kinds.items():

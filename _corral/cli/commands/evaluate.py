@@ -81,6 +81,15 @@ def evaluate(
             "constant.",
         ),
     ] = None,
+    require: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="<name>=number>",
+            help="A bound on a column of the first run's greedy row in results.json, such as "
+            "'served>=0.95' or, of its interval, 'served.low>=0.95'; may be repeated. Where one "
+            "does not hold, the command exits with 1.",
+        ),
+    ] = None,
     env: Annotated[
         str | None,
         typer.Option(
@@ -112,6 +121,7 @@ def evaluate(
     from corral.data import load_trace
     from corral.trainers.evaluation.judge import evaluate as judge
     from corral.trainers.evaluation.judge import judge_of, run_labels
+    from corral.trainers.evaluation.required import Required
     from corral.trainers.evaluation.tables import tables
     from corral.trainers.runs.run import load_run
 
@@ -135,7 +145,7 @@ def evaluate(
         if policies is not None:
             options["references"] = names(policies, lambda name: False)
     plan: dict[str, Any] = {"beside": others, "episodes": episodes, "seed": seed, "out": folder}
-    plan |= {"workers": workers, "zero_sum": zero_sum}
+    plan |= {"workers": workers, "zero_sum": zero_sum, "require": require or ()}
     with progress_bar() as show:
         result = judge(loaded, progress=show, **plan, **options)
     for label, run in run_labels([loaded, *others]).items():
@@ -149,7 +159,11 @@ def evaluate(
         for note in result.details["notes"]:
             out.print(note, style="dim", markup=False)
         out.print(f"\nReport: {folder / 'report.html'}", soft_wrap=True)
-        return
-    for part in tables(result, loaded.config.env_config.rules()):
-        out.print(part, style="dim") if isinstance(part, str) else show_table(part)
-    out.print(f"Results: {folder / 'results.json'}", soft_wrap=True)
+    else:
+        for part in tables(result, loaded.config.env_config.rules()):
+            out.print(part, style="dim") if isinstance(part, str) else show_table(part)
+        out.print(f"Results: {folder / 'results.json'}", soft_wrap=True)
+    for each in result.details.get("required", ()):
+        out.print(f"Required: {Required(**each)}", soft_wrap=True)
+    if not result.holds:
+        raise typer.Exit(1)

@@ -35,6 +35,7 @@ from corral.errors import ConfigError, CorralError
 from corral.text import one_line
 
 if TYPE_CHECKING:
+    from corral.trainers.runs.env_config import EnvConfig
     from corral.trainers.runs.run import Run
 
 __all__ = ["add_to"]
@@ -184,6 +185,18 @@ def _environment(env: str | None, context: typer.Context) -> str:
     return env
 
 
+def _rows_in_words(task: EnvConfig) -> str:
+    """Return which rows of its load a run trains on, validates on, and is judged on."""
+    low, high = task.env_kwargs["rows"]
+    first, end = task.held_out["rows"]
+    again = "played again to evaluate it" if first < high and low < end else "held out"
+    kept = "{}:{} for validation".format(*task.validation.get("rows", ("", "")))
+    return (
+        f"{low}:{high} to train on, {kept if task.validation else 'none for validation'}, "
+        f"{first}:{end} {again}"
+    )
+
+
 def _summarize(run: Run) -> None:
     from corral.trainers.evaluation.zero_sum import is_constant_sum
     from corral.trainers.runs.run import Run
@@ -191,12 +204,9 @@ def _summarize(run: Run) -> None:
     progress, task = run.progress, run.config.env_config
     last = progress.iloc[-1]
     wall_s = last["wall_s"]
-    rows = ""
+    out.print(f"{run.config.trainer} on {task.env}, seed {run.config.seed}")
     if task.trace is not None:
-        (low, high), (first, end) = task.env_kwargs["rows"], task.held_out["rows"]
-        held_out = "played again to evaluate it" if first < high and low < end else "held out"
-        rows = f", trace {task.trace.name} rows {low}:{high} ({first}:{end} {held_out})"
-    out.print(f"{run.config.trainer} on {task.env}{rows}, seed {run.config.seed}")
+        out.print(f"Rows of {task.trace.name}: {_rows_in_words(task)}")
     out.print(
         f"{last['env_steps']:,.0f} env steps in {wall_s:.{int(wall_s < 10)}f} s "
         f"({last['env_steps'] / max(wall_s, 1e-9):,.0f}/s)"

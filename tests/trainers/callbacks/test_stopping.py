@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("torch", reason="needs the extra mappo")
 
 import corral
-from corral.envs.core import generator
 from corral.errors import UnknownNameError
 from corral.trainers import EarlyStop, Evaluate, StopWhen, evaluate_team, load_run
 from corral.trainers.driver import resume, train
+from corral.trainers.evaluation.validate import validation_seed
 from support.runs import ROLLOUT, everything, rows, weights
 
 MAPPO: dict[str, Any] = {
@@ -42,8 +42,8 @@ def test_evaluations_are_columns_and_change_nothing(tmp_path: Path) -> None:
     assert weights(run) == weights(plain)
     assert everything(run) == everything(plain)
     assert [value != "" for value in column(run, "validation_return_team")] == [0, 1, 0, 1]
-    assert column(run, "validation_length")[1] == "10.0"
-    seed = int(generator(0, "eval", 1).integers(2**31))
+    assert column(run, "validation_mean_length")[1] == "10.0"
+    seed = validation_seed()
     score = evaluate_team(plain.config.env_config.rules(), plain.policies, episodes=5, seed=seed)
     assert float(column(run, "validation_return_team")[-1]) == score.return_team
     for agent, value in score.returns.items():

@@ -49,7 +49,7 @@ def test_rows(steps: int, env: dict[str, Any], held_out: Any, train: Any, test: 
     rules = task.rules()
     assert isinstance(rules, DfaasRules)
     assert rules.rows == train
-    assert task.rules(**task.held_out).rows == test  # type: ignore[attr-defined]
+    assert task.held_out_rules().rows == test  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,42 @@ def test_wrong_rows_are_named(env: dict[str, Any], held_out: Any, message: str) 
 def test_the_last_days_are_held_out_of_a_bundled_trace() -> None:
     task = EnvConfig.of("dfaas_v0")
     length = len(load_trace("edge3"))
-    assert split(task) == ((0, int(0.7 * length)), (int(0.7 * length), length))
+    assert split(task) == ((0, 2246), (int(0.7 * length), length))
+    assert task.validation == {"rows": (2246, int(0.7 * length))}  # two days: 20 % of the rest
     assert task.trace == load_trace("edge3")
     # Defaults are written down: a later default must not change what a run is.
     assert task.env_kwargs["max_level"] == 100
     assert task.env_kwargs["second_offer"] is True
+
+
+def test_rows_for_validation() -> None:
+    task = of_length(40, {"max_cycles": 6})
+    assert (*split(task), task.validation["rows"]) == ((0, 22), (28, 40), (22, 28))
+    assert task.validation_rules().rows == (22, 28)  # type: ignore[attr-defined]
+    task = of_length(40, {"max_cycles": 6}, validation=(0, 9))
+    assert (*split(task), task.validation["rows"]) == ((9, 28), (28, 40), (0, 9))
+    for none in (of_length(40), of_length(40, {"max_cycles": 6}, validation=0)):
+        assert split(none) == ((0, 28), (28, 40))
+        assert none.validation == {}
+        with pytest.raises(ValueError, match=r"keeps no rows of dfaas_v0 for validation: train "):
+            none.validation_rules()
+    with pytest.raises(ValueError, match="rows 0:28 hold no window of 288 steps to validate on"):
+        of_length(40, validation=0.2)
+
+
+def test_without_rows_validation_plays_the_rules_of_training() -> None:
+    task = EnvConfig.of("arena_v0")
+    assert task.validation == {}
+    assert task.validation_rules().name == "arena_v0"
+    for wrong in (0, 0.2, (0, 5)):
+        with pytest.raises(ValueError, match="arena_v0 has no rows for validation; it is on seeds"):
+            EnvConfig.of("arena_v0", validation=wrong)  # type: ignore[arg-type]
+
+
+def test_a_run_of_before_validation_is_read(tmp_path: Path) -> None:
+    saved = of_length(40, {"max_cycles": 6}).write(tmp_path)
+    del saved["validation"]
+    assert EnvConfig.read(json.loads(json.dumps(saved)), tmp_path).validation == {}
 
 
 def test_scales_come_of_the_whole_trace() -> None:
@@ -124,6 +155,7 @@ def without_capacity(steps: int = 40) -> Trace:
         {"trace": small_trace(), "load_scale": 20, "capacity_scale": 30, "max_level": 4},
         {"trace": without_capacity(), "capacity": "1.25x"},
         {"trace": small_trace(steps=1)},
+        {"trace": small_trace(), "max_cycles": 5, "start": 3},
     ],
 )
 def test_what_is_read_back_plays_the_same(tmp_path: Path, env: dict[str, Any]) -> None:
@@ -131,6 +163,7 @@ def test_what_is_read_back_plays_the_same(tmp_path: Path, env: dict[str, Any]) -
     back = round_trip(task, tmp_path / "run")
     assert back.env == task.env
     assert back.held_out == task.held_out
+    assert back.validation == task.validation
     assert back.env_kwargs == task.env_kwargs
     assert back.trace is not None
     assert back.trace.name == task.trace.name  # type: ignore[union-attr]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pickle
 import shutil
@@ -270,3 +271,16 @@ def test_an_export_replaces_nothing_unasked(run_folder: Path, tmp_path: Path) ->
     assert [(path.name, path.read_text()) for path in target.iterdir()] == [("node_1.zip", "mine")]
     assert len(run.export(target, overwrite=True)) == 3
     assert (target / "node_1.zip").read_bytes()[:2] == b"PK"
+
+
+def test_who_learns(run_folder: Path) -> None:
+    config = load_run(run_folder).config
+    assert config.learners == ("node_0", "node_1", "node_2")
+    policies = {"node_0": "a", "node_1": "b", "node_2": "overflow"}
+    some = dataclasses.replace(
+        config,
+        policies=policies,
+        policies_to_train=("b", "overflow"),
+        opponents={"node_2": "overflow"},
+    )
+    assert some.learners == ("node_1",)
