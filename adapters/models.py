@@ -32,6 +32,7 @@ from torch import nn
 from corral.adapters.networks import Network, Parts
 from corral.adapters.spaces import Entry, ObservationCodec, scale_of
 from corral.errors import ModelError
+from corral.text import dotted_name
 
 __all__ = [
     "Branch",
@@ -294,7 +295,7 @@ def make_model(
 
     Raises ModelError where it fails, or makes no module with ``out_features``.
     """
-    name = f"model {name_of(make)}, {role} of policy {policy}"
+    name = f"model {dotted_name(make)}, {role} of policy {policy}"
     if not callable(make):
         raise ModelError(f"{name}: give a function make(observation_space, *, role), or its name")
     space = view.space
@@ -315,15 +316,12 @@ def make_model(
             raise ModelError(
                 f"{name}: it raised {type(error).__name__}: {error}. It was given {space}"
             ) from error
-    if not isinstance(module, nn.Module):
-        raise ModelError(f"{name}: it returned {type(module).__name__}; give a torch.nn.Module")
-    return Model(module, view, identities, inputs, name)
-
-
-def name_of(make: Any) -> str:
-    """Return module:name of a function, else what type it has."""
-    module, name = getattr(make, "__module__", None), getattr(make, "__qualname__", None)
-    return f"{module}:{name}" if module and name else type(make).__name__
+        if not isinstance(module, nn.Module):
+            raise ModelError(f"{name}: it returned {type(module).__name__}; give a torch.nn.Module")
+        model = Model(module, view, identities, inputs, name)
+        if any(isinstance(each, nn.UninitializedParameter) for each in model.parameters()):
+            model.try_out(torch.device("cpu"))  # its lazy layers take their sizes now
+    return model
 
 
 def require_apart(networks: Mapping[str, nn.Module]) -> None:

@@ -63,7 +63,7 @@ def drive(
             else f"has played its {begun:,} env steps already; --steps (steps=) goes on to more",
         )
     if stop.is_set():
-        again = run.config.env_config.named(run.folder)
+        again = run.config.named(run.folder)
         where = f"stopped at {done:,} of {run.config.steps:,} env steps, and saved"
         say(run.folder, f"{where}. Go on with: corral train --resume {again}")
     if stop.number == signal.SIGTERM:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from corral.adapters.models import name_of
 from corral.adapters.networks import describe
 from corral.envs.core import Array
 from corral.errors import CheckpointError, NonFiniteError
+from corral.text import dotted_name
 from corral.trainers.base import Content, require_arrays
 from corral.trainers.named import source_digest
 from corral.trainers.on_policy.learner import Learner, load_moments
@@ -123,7 +123,7 @@ def export(
         "activation": settings.activation,
     }
     if model is not None:
-        layers = {"model": {"name": name_of(model), "sha256": source_digest(model)}}
+        layers = {"model": {"name": dotted_name(model), "sha256": source_digest(model)}}
     paths = []
     for learner in learners:
         group = learner.group

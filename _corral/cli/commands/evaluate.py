@@ -96,6 +96,13 @@ def evaluate(
         ),
     ] = None,
     api: Annotated[str | None, typer.Option(help="parallel or aec, as in training.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="<file.py:make>",
+            help="For runs with networks of your own: the function that makes them.",
+        ),
+    ] = None,
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Folder of the report; default: the run's folder.")
     ] = None,
@@ -113,13 +120,16 @@ def evaluate(
     from corral.trainers.evaluation.judge import evaluate as judge
     from corral.trainers.evaluation.judge import judge_of, run_labels
     from corral.trainers.evaluation.tables import tables
-    from corral.trainers.runs.run import load_run
+    from corral.trainers.runs.run import load_run, models_for
 
     for folder in runs:
         expect("evaluate", str(folder))
     import_from_here()
     theirs: dict[str, Any] = {"env_kwargs": arguments_of(arg) if arg else None, "api": api}
-    loaded, *others = (load_run(run, env, **theirs) for run in runs)
+    loaded, *others = (
+        load_run(run, env, **theirs, model=own)
+        for run, own in zip(runs, models_for(runs, model), strict=True)
+    )
     folder = loaded.results if out_dir is None else out_dir
     own = folder.resolve() == loaded.results.resolve()  # its results are made anew
     check_new(folder, folder=True, files=RESULTS, overwrite=overwrite or own)

@@ -95,6 +95,14 @@ def train(
             "repeated. For the trainers mappo and ippo.",
         ),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="<file.py:make>",
+            help="A function that makes the networks, file.py:name or module:name; with --resume "
+            "again. For the trainers mappo and ippo.",
+        ),
+    ] = None,
     arg: Annotated[
         list[str] | None,
         typer.Option(
@@ -149,6 +157,9 @@ def train(
             "--arg and --api are for environments of others; give --name value for corral's own"
         )
     saving: dict[str, Any] = {"checkpoint_every": checkpoint_every, "progress": True}
+    if model is not None:
+        import_from_here()
+        saving["model"] = model
     if keep is not None:
         saving["keep"] = int(keep) if keep.isdigit() else keep
     if resume is not None:
@@ -249,4 +260,4 @@ def _summarize(run: Run) -> None:
     if run.best_by is not None:
         out.print(f"@best is {Run(run.folder, run.config, 'best').source()}")
     out.print(f"Run: {run.folder}", soft_wrap=True)
-    out.print(f"Evaluate it: corral evaluate {task.named(run.folder)}", soft_wrap=True)
+    out.print(f"Evaluate it: corral evaluate {run.config.named(run.folder)}", soft_wrap=True)
