@@ -230,7 +230,7 @@ class Model(nn.Module):
             except Exception as error:  # whatever a user's own code raises
                 raise ModelError(
                     f"{self.name}: forward raised {type(error).__name__}: {error}. It was given a "
-                    f"batch of {self.view.space}"
+                    f"batch of {self.view.space}{self._remedy()}"
                 ) from error
             for name, values in self.named_buffers():
                 values.copy_(before[name])
@@ -256,29 +256,33 @@ class Model(nn.Module):
                 f"{self.name}: forward returned numbers that are not finite for a random "
                 f"observation of {self.view.space}"
             )
-        same = "a decision must have the same probability when it is played and when it is learned"
         if not _close(self(parts), features):
             raise ModelError(
-                f"{self.name}: forward returned other features for the same observation, and "
-                f"{same}: leave out {self._unsteady()}, or call .eval() on it in make"
+                f"{self.name}: forward returned other features for the same observation, and a "
+                "decision must have the same probability when it is played and when it is learned"
+                + (self._remedy() or "; leave out what is random in it")
             )
         for row in range(len(features)):
             if not _close(self([part[row : row + 1] for part in parts]), features[row : row + 1]):
                 raise ModelError(
                     f"{self.name}: the features of an observation depend on the others of its "
-                    f"batch, and {same}: leave out {self._unsteady()}, or call .eval() on it in "
-                    "make; LayerNorm and GroupNorm take each observation by itself"
+                    f"batch; let each be by itself{self._remedy()}"
                 )
 
-    def _unsteady(self) -> str:
-        """Return which layers behave otherwise in training, in words."""
+    def _remedy(self) -> str:
+        """Return what to do with layers that behave otherwise in training; "" without them."""
         kinds = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._BatchNorm)
         found = [
             f"{name} ({type(each).__name__})"
             for name, each in self.module.named_modules()
             if isinstance(each, kinds) and each.training
         ]
-        return ", ".join(found) or "what is random, or is counted, in it"
+        if not found:
+            return ""
+        return (
+            f"; leave out {', '.join(found)}, or call .eval() on it in make: LayerNorm and "
+            "GroupNorm are the same when it is played and when it is learned"
+        )
 
 
 def make_model(
@@ -376,7 +380,8 @@ class GradientCheck:
             raise ModelError(
                 f"{self.name}: no gradient other than 0 has reached {', '.join(self.missing)} in "
                 "the first update. Let forward use them, or leave them out; what is meant to "
-                "stay as it is, is frozen in make: requires_grad_(False)"
+                "stay as it is, is frozen in make: requires_grad_(False). Weights of an input that "
+                "was 0 throughout need a longer rollout: n_steps"
             )
         self.begin()
 
