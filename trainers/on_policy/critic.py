@@ -145,8 +145,7 @@ class CriticInput:
             for j in range(len(each.group.agents)):
                 for picture in each.images:
                     one = picture[..., j, None, :, :, :]
-                    shape = (*one.shape[:-4], len(own.group.agents), *one.shape[-3:])
-                    parts.append(np.ascontiguousarray(np.broadcast_to(one, shape)))
+                    parts.append(np.repeat(one, len(own.group.agents), axis=-4))
         return parts
 
     def tensors(self, learner: Learner, moments: Moments, i: int) -> Parts:
