@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -30,6 +31,7 @@ PAGES = (
     "README.md",
     "docs/coming_from.md",
     "docs/libraries.md",
+    "docs/networks.md",
     "docs/policies.md",
     "docs/training.md",
 )
@@ -40,6 +42,7 @@ BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", flags=re.MULTILINE | re.
 def test_every_snippet_runs_in_the_order_of_the_page(page: str, tmp_path: Path) -> None:
     blocks = BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
     assert len(blocks) >= 2
+    shutil.copytree(ROOT / "docs" / "networks", tmp_path / "docs" / "networks")
     for language, block in blocks:
         if language == "python":
             run([sys.executable, "-c", block], tmp_path)
