@@ -75,7 +75,7 @@ class Leaf:
         if isinstance(space, spaces.Discrete):
             return columns.argmax(dim=1) + int(space.start)
         if isinstance(space, spaces.MultiDiscrete):
-            each = columns.split(space.nvec.reshape(-1).tolist(), dim=1)
+            each = torch.split(columns, space.nvec.reshape(-1).tolist(), dim=1)
             numbers = torch.stack([choice.argmax(dim=1) for choice in each], dim=1)
             start = torch.as_tensor(np.asarray(space.start), device=columns.device)
             return numbers.reshape(-1, *space.nvec.shape) + start
@@ -158,8 +158,8 @@ def _picture(entry: Entry, number: int) -> Leaf:
 
 def _box(low: Any, high: Any, scale: float) -> spaces.Box:
     with np.errstate(over="ignore"):  # the largest of float64 become infinite
-        single = [np.asarray(bound / scale, dtype=np.float32) for bound in (low, high)]
-    return spaces.Box(*single, dtype=np.float32)
+        lower, upper = (np.asarray(bound / scale, dtype=np.float32) for bound in (low, high))
+    return spaces.Box(lower, upper, dtype=np.float32)
 
 
 def _reach(low: Any, high: Any) -> tuple[Any, Any]:
@@ -391,6 +391,6 @@ class GradientCheck:
                 yield name, values
 
 
-def _has_gradient(values: nn.Parameter) -> bool:
+def _has_gradient(values: torch.Tensor) -> bool:
     found = values.grad
     return found is not None and bool(found.isfinite().all()) and bool(found.any())

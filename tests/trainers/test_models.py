@@ -236,3 +236,14 @@ def test_the_command_takes_it_and_says_how_to_go_on(file: Path, tmp_path: Path) 
     said = within("train", "arena_v0", "--model", text, "--net-arch", "8,8", code=None)
     assert "--net-arch" in said
     assert "leave one of them out" in said
+
+
+def test_a_replay_takes_it(file: Path, tmp_path: Path) -> None:
+    text, folder = f"{file}:make", tmp_path / "run"
+    train("dfaas_v0", model=text, steps=ROLLOUT, out=folder, **SMALL)
+    command = ["replay", "edge3", "--rows", "0:60", "--out", tmp_path / "played"]
+    both = ["--policies", f"{folder},local"]
+    assert f"--model {text}" in within(*command, *both, code=None).replace("\n", "")
+    assert "run, greedy" in within(*command, *both, "--model", text)
+    said = within(*command, "--policies", "local", "--model", text, code=None)
+    assert "no run is among --policies" in said

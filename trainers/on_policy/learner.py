@@ -102,7 +102,7 @@ class Learner(nn.Module):
             )
 
         layout, actions = group.layout, group.actions
-        size = layout.width + group.identities, layout.images, layout.scales
+        size: InputSize = (layout.width + group.identities, layout.images, layout.scales)
         views = (view_of(layout), critic_input.view(group)) if model else (None, None)
         self.actor = network("actor", *size, view=views[0], outputs=actions.outputs, gain=0.01)
         size = critic_input.size(group)

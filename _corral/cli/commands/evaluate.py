@@ -10,6 +10,7 @@ import typer
 from corral.cli.mistakes import expect
 from corral.cli.options import (
     OptimumWindows,
+    OwnModel,
     Window,
     arguments_of,
     import_from_here,
@@ -96,13 +97,7 @@ def evaluate(
         ),
     ] = None,
     api: Annotated[str | None, typer.Option(help="parallel or aec, as in training.")] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="<file.py:make>",
-            help="For runs with networks of your own: the function that makes them.",
-        ),
-    ] = None,
+    model: OwnModel = None,
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Folder of the report; default: the run's folder.")
     ] = None,

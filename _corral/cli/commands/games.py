@@ -14,6 +14,7 @@ import typer
 from corral.cli.mistakes import expect
 from corral.cli.options import (
     ANY_OPTION,
+    OwnModel,
     import_from_here,
     named_as_options,
     read_options,
@@ -67,13 +68,7 @@ def watch(
         bool, typer.Option("--sampled", help="Sample actions, instead of the likeliest.")
     ] = False,
     pixels: Annotated[int, typer.Option(help="Width of a clip, in pixels.")] = 480,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="<file.py:make>",
-            help="For a run with networks of your own: the function that makes them.",
-        ),
-    ] = None,
+    model: OwnModel = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the clip.")] = False,
 ) -> None:
     """Watch an episode, in a window or as a clip.
