@@ -244,6 +244,6 @@ def test_a_replay_takes_it(file: Path, tmp_path: Path) -> None:
     command = ["replay", "edge3", "--rows", "0:60", "--out", tmp_path / "played"]
     both = ["--policies", f"{folder},local"]
     assert f"--model {text}" in within(*command, *both, code=None).replace("\n", "")
-    assert "run, greedy" in within(*command, *both, "--model", text)
-    said = within(*command, "--policies", "local", "--model", text, code=None)
+    assert "Report: " in within(*command, *both, "--model", text)
+    said = within(*command, "--overwrite", "--policies", "local", "--model", text, code=None)
     assert "no run is among --policies" in said
