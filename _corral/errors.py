@@ -14,7 +14,9 @@ CorralError
 ├── UnsupportedSpaceError (TypeError)  an adapter met a space that it does not handle
 ├── MissingExtraError (ImportError)    an optional dependency is not installed
 ├── RunError (ValueError)              a folder holds no run, or cannot take one
-│   └── EnvNeededError                 a run of an environment of others, which must be given
+│   ├── EnvNeededError                 a run of an environment of others, which must be given
+│   └── ModelNeededError               a run with a network of one's own, which must be given
+├── ModelError (ValueError)            a network of one's own cannot be made, played or learned
 ├── ConfigError (ValueError)           a configuration file holds what no run can be made of
 ├── NonFiniteError (RuntimeError)      training met a number that is not finite
 ├── EnvironmentFault (RuntimeError)    a third-party environment breaks PettingZoo's rules
@@ -50,6 +52,8 @@ __all__ = [
     "InfeasibleError",
     "MaskError",
     "MissingExtraError",
+    "ModelError",
+    "ModelNeededError",
     "NonFiniteError",
     "OptimumError",
     "ResetNeededError",
@@ -182,6 +186,14 @@ class EnvNeededError(RunError):
     def __init__(self, message: str, env: str) -> None:
         super().__init__(message)
         self.env = env
+
+
+class ModelNeededError(RunError):
+    """A run was trained with a network of one's own: who reads it names that again."""
+
+
+class ModelError(CorralError, ValueError):
+    """A network of a user's own cannot be made, returns what does not fit, or loses gradients."""
 
 
 class NonFiniteError(CorralError, RuntimeError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-__all__ = ["one_line", "pasted", "shortened", "visible"]
+__all__ = ["dotted_name", "one_line", "pasted", "shortened", "visible"]
 
 LONGEST = 1_000
 """Characters of a line of a message; longer ones lose their middle: hints stand at the end."""
@@ -64,3 +64,9 @@ def _decoded(found: re.Match[str]) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode("ascii")
+
+
+def dotted_name(found: object) -> str:
+    """Return module:name of a function or class, else the name of its type."""
+    module, name = getattr(found, "__module__", None), getattr(found, "__qualname__", None)
+    return f"{module}:{name}" if module and name else type(found).__name__

@@ -129,7 +129,8 @@ class Network(nn.Module):
     ``outputs`` is what the head puts out, ``gain`` how large its weights begin. With ``memory`` > 0
     a GRU of that many units (Cho et al., 2014) comes before the head, and outputs depend on a
     hidden state float32 [R, memory], 0 at the beginning of an episode. Weights are drawn from
-    ``generator``; None: from torch's own. ``plan`` gives the CNN of an image.
+    ``generator``; None: from torch's own. ``plan`` gives the CNN of an image. An ``encoder`` from
+    parts to features [R, out_features] takes the place of encoders and hidden layers.
     """
 
     def __init__(
@@ -147,19 +148,24 @@ class Network(nn.Module):
         cnn_arch: Sequence[int] | None = None,
         cnn_patch: int = 0,
         plan: Callable[[Image], Plan] | None = None,
+        encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
         with torch.random.fork_rng(devices=[]):  # torch's own weights are drawn, and overwritten
             self.scales = tuple(scales)
             plan = plan or partial(plan_cnn, arch=cnn_arch, patch=cnn_patch)
-            plans = [plan(image) for image in images]
-            self.cnns = nn.ModuleList(map(make_cnn, images, plans))
-            features = width + sum(each.units for each in plans)
-            layers: list[nn.Module] = []
-            for units in net_arch:
-                layers += [nn.Linear(features, units), ACTIVATIONS[activation]()]
-                features = units
-            self.layers = nn.Sequential(*layers)
+            self.encoder: nn.Module | None = None
+            if encoder is None:
+                plans = [plan(image) for image in images]
+                self.cnns = nn.ModuleList(map(make_cnn, images, plans))
+                features = width + sum(each.units for each in plans)
+                layers: list[nn.Module] = []
+                for units in net_arch:
+                    layers += [nn.Linear(features, units), ACTIVATIONS[activation]()]
+                    features = units
+                self.layers = nn.Sequential(*layers)
+            else:
+                features = int(encoder.out_features)  # type: ignore[arg-type]
             self.memory = memory
             if memory:
                 self.gru = nn.GRU(features, memory)
@@ -178,6 +184,8 @@ class Network(nn.Module):
                         for gate in weights.chunk(3):
                             nn.init.orthogonal_(gate, 1.0, generator=generator)
             nn.init.orthogonal_(self.head.weight, gain, generator=generator)
+        if encoder is not None:
+            self.encoder = encoder  # its weights are its own
 
     def initial(self, rows: int) -> torch.Tensor:
         """Return the hidden state before an episode's first step: float32 [rows, memory]."""
@@ -185,6 +193,9 @@ class Network(nn.Module):
 
     def encode(self, parts: Parts) -> torch.Tensor:
         """Return features [R, units] of what is observed."""
+        if self.encoder is not None:
+            own: torch.Tensor = self.encoder(parts)
+            return own
         if not len(self.cnns):
             features: torch.Tensor = self.layers(parts[0])
             return features

@@ -61,7 +61,7 @@ def play(
             agent,
             team[agent],
             num_envs=episodes,
-            actions=int(rules.action_space(agent).n),
+            actions=rules.action_space(agent),
             rng=generator(seed, "policy", i),
             deterministic=deterministic,
         )

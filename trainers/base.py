@@ -98,7 +98,8 @@ class Trainer(Protocol):
 
     A trainer with ``plays_opponents = True`` lets reference players play some agents: it gets
     ``opponents=``, agent -> name, where there are any, and ``policies`` leave them out. One with
-    ``plays_turns = False`` refuses games in which agents act in turn.
+    ``plays_turns = False`` refuses games in which agents act in turn. One with
+    ``takes_model = True`` gets ``model=``, a function that makes networks, where one is given.
 
     Two attributes may be set before it learns, where a trainer has them: ``wrap_batch`` (see
     ``unwrapped``) is called with the batch that it plays in, and gives what it is to play in

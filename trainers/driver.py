@@ -32,6 +32,7 @@ from corral.trainers.arguments import (
 )
 from corral.trainers.base import Trainer, trainer_class, trainer_name
 from corral.trainers.callbacks.listeners import Listeners
+from corral.trainers.models import LAYERS, OwnModel, require_no_layers
 from corral.trainers.runs.env_config import EnvConfig
 from corral.trainers.runs.folders import begun_folder, locked
 from corral.trainers.runs.run import CHECKPOINTS, Run, load_run
@@ -58,6 +59,7 @@ def session(
     policies: Policies | None = None,
     policies_to_train: Sequence[str] | None = None,
     opponents: Mapping[str, str] | None = None,
+    model: str | Callable[..., Any] | None = None,
     out: str | Path | None = None,
     checkpoint_every: int | None = None,
     keep: int | Literal["all"] = 3,
@@ -99,6 +101,9 @@ def session(
         opponents: agents that reference players play, agent -> name, such as
             {"player_1": "beat-last"}; see ``corral.envs.reference``. They have no policy and do not
             learn. For trainers mappo and ippo.
+        model: a function ``make(observation_space, *, role) -> torch.nn.Module`` that makes the
+            networks of actors and critics, or text that names one, "my_nets:make" or
+            "my_file.py:make": see ``corral.adapters.models``. For trainers mappo and ippo.
         out: the run's folder, empty or new; default: one in ``runs``.
         checkpoint_every: env steps between checkpoints; default: a tenth of ``steps``. There is
             always one at the end.
@@ -135,6 +140,10 @@ def session(
     env_config = EnvConfig.of(env, env_kwargs, held_out, api, validation)
     suited = REGISTERED[env_config.env].settings if env_config.env in REGISTERED else {}
     known = {field.name for field in dataclasses.fields(kind.Settings)}
+    own_model = None if model is None else OwnModel.of(model)
+    if own_model is not None:
+        require_no_layers(settings)
+        known -= set(LAYERS)
     suited = {setting: value for setting, value in suited.items() if setting in known}
     rules = env_config.rules()
     agents = rules.agents
@@ -162,6 +171,7 @@ def session(
         versions=versions(learning=True),
         opponents=played,
         own_trainer=own_trainer,
+        own_model=own_model,
     )
     listeners = Listeners.of(callbacks, metrics, sinks, stop, evaluate_every)
     learner = _begun(config)  # wrong settings are refused before a folder is made
@@ -202,6 +212,7 @@ def resume(
     env_kwargs: Mapping[str, Any] | None = None,
     api: Api | None = None,
     trainer: type[Trainer] | None = None,
+    model: str | Callable[..., Any] | None = None,
     steps: int | None = None,
     stretch: bool = False,
     checkpoint_every: int | None = None,
@@ -226,11 +237,12 @@ def resume(
     ``callbacks``, ``metrics``, ``sinks``, ``stop`` and ``evaluate_every`` are not kept with a run:
     see ``train``.
 
-    ``env`` and what follows, ``trainer``: see ``load_run``. Raises RunError, where another process
-    or thread trains it too, and CheckpointError; KeyboardInterrupt as ``train`` does.
+    ``env`` and what follows, ``trainer``, ``model``: see ``load_run``. Raises RunError, where
+    another process or thread trains it too, and CheckpointError; KeyboardInterrupt as ``train``
+    does.
     """
     checkpoint_every, kept = check_saving(checkpoint_every, 1 if keep is None else keep)
-    run = load_run(folder, env, env_kwargs=env_kwargs, api=api, trainer=trainer)
+    run = load_run(folder, env, env_kwargs=env_kwargs, api=api, trainer=trainer, model=model)
     if run.at not in (None, "latest"):
         raise RunError(
             f"{run.name}: a run goes on from its latest checkpoint alone; give {run.folder}"

@@ -334,7 +334,7 @@ class Session:
 
     def _say_how_it_ended(self) -> None:
         folder, done = self.run.folder, self.env_steps
-        again = f"corral train --resume {self.config.env_config.named(folder)}"
+        again = f"corral train --resume {self.config.named(folder)}"
         where = f"stopped at {done:,} of {self.steps:,} env steps, and saved"
         if self._stop.is_set():
             say(folder, f"{where}. Go on with: {again}")

@@ -135,6 +135,15 @@ OPTIONS = (
         argument="opponents",
     ),
     TrainOption(
+        "model",
+        typer.Option(
+            metavar="<file.py:make>",
+            help="A function that makes the networks, file.py:name or module:name; with --resume "
+            "again. For the trainers mappo and ippo.",
+        ),
+        used="both",
+    ),
+    TrainOption(
         "arg",
         typer.Option(
             metavar="<key=value>",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -31,6 +32,7 @@ PAGES = (
     "docs/callbacks.md",
     "docs/coming_from.md",
     "docs/libraries.md",
+    "docs/networks.md",
     "docs/policies.md",
     "docs/training.md",
 )
@@ -41,6 +43,7 @@ BLOCK = re.compile(r"^```(python|console|toml)\n(.*?)^```$", flags=re.MULTILINE 
 def test_every_snippet_runs_in_the_order_of_the_page(page: str, tmp_path: Path) -> None:
     blocks = BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
     assert len(blocks) >= 2
+    shutil.copytree(ROOT / "docs" / "networks", tmp_path / "docs" / "networks")
     for language, block in blocks:
         if language == "python":
             run([sys.executable, "-c", block], tmp_path)

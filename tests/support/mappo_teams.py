@@ -34,6 +34,7 @@ def make(rules: Any, trainer: Any = MAPPO, updates: int = 1, **given: Any) -> An
     policies = given.pop("policies", None) or dict.fromkeys(rules.agents, "shared")
     to_train = given.pop("to_train", None) or list(dict.fromkeys(policies.values()))
     seed, make_batch = given.pop("seed", 0), given.pop("make_batch", Batch)
+    model = {"model": given.pop("model")} if "model" in given else {}
     settings = {**SMALL, **given}
     return trainer(
         rules,
@@ -43,6 +44,7 @@ def make(rules: Any, trainer: Any = MAPPO, updates: int = 1, **given: Any) -> An
         policies_to_train=to_train,
         steps=updates * settings["num_envs"] * settings["n_steps"],
         make_batch=make_batch,
+        **model,
     )
 
 

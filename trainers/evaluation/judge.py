@@ -45,7 +45,7 @@ from corral.trainers.evaluation.zero_sum import (
     is_zero_sum,
     sum_in_words,
 )
-from corral.trainers.runs.run import Run, load_run
+from corral.trainers.runs.run import Run, load_run, models_for
 
 __all__ = ["Progress", "evaluate", "judge_of", "players", "run_labels", "run_players"]
 
@@ -57,6 +57,7 @@ def evaluate(
     env_kwargs: Mapping[str, Any] | None = None,
     api: Api | None = None,
     trainer: type[Trainer] | None = None,
+    model: Any = None,
     beside: Sequence[str | Path | Run] = (),
     episodes: int | None = None,
     seed: int = 0,
@@ -78,7 +79,8 @@ def evaluate(
 
     Args:
         run: a run or its folder, or a checkpoint of it: RUN@best, see ``load_run``.
-        env, env_kwargs, api, trainer: see ``corral.load_run``.
+        env, env_kwargs, api, trainer, model: see ``corral.load_run``; the model is of those runs
+            that have one.
         beside: other runs of the same environment, to be judged beside this one.
         episodes: of each row; default: 100. A replay plays all its windows, and takes none.
         seed: of random policies, sampled actions and episodes.
@@ -105,11 +107,16 @@ def evaluate(
         episodes = nonnegative_int("episodes", episodes, least=1)
     seed, workers = nonnegative_int("seed", seed), nonnegative_int("workers", workers)
     named: dict[str, Any] = {"env_kwargs": env_kwargs, "api": api, "trainer": trainer}
-    if isinstance(run, Run) and not (env is None and all(each is None for each in named.values())):
+    given = [env, model, *named.values()]
+    if isinstance(run, Run) and any(each is not None for each in given):
         named["trainer"] = trainer or run.config.own_trainer
+        if model is None and run.config.own_model is not None:
+            model = run.config.own_model.make
         run = run.name  # to be read with what is given
+    runs = [run, *beside]
     own, *others = (
-        each if isinstance(each, Run) else load_run(each, env, **named) for each in (run, *beside)
+        each if isinstance(each, Run) else load_run(each, env, **named, model=own_model)
+        for each, own_model in zip(runs, models_for(runs, model), strict=True)
     )
     folder = Path(out) if out is not None else own.results
     env_config = own.config.env_config

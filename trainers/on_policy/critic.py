@@ -10,7 +10,9 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from gymnasium import spaces
 
+from corral.adapters.models import Branch, Leaf, View, box, view_of
 from corral.adapters.networks import Network, Parts
 from corral.envs.core import Array, Observation, Rules
 from corral.errors import NonFiniteError
@@ -64,7 +66,10 @@ class CriticInput:
                 "policy gradient is biased. Leave it out unless that is what is studied",
                 stacklevel=3,
             )
-        self.features = math.prod(rules.state_space().shape) if kind == "state" else 0
+        self.features = 0
+        if kind == "state":
+            self.state_box = box(rules.state_space())
+            self.features = math.prod(self.state_box.shape)
 
     @property
     def with_actions(self) -> bool:
@@ -85,6 +90,37 @@ class CriticInput:
             width += sum(actions.encoded for _, actions in each)
         images = tuple(image for layout, _ in each for image in layout.images)
         return width, images, tuple(scale for layout, _ in each for scale in layout.scales)
+
+    def view(self, group: AgentGroup) -> View:
+        """Return how a model of a user's own is given it: see docs/networks.md.
+
+        Of "own" it is the observation; else a Dict, with ``agent`` where the policy has several.
+        """
+        own, column, image = group.layout, self.features, 0
+        if self.kind == "own":
+            return view_of(own)
+        found: dict[str, View] = {}
+        if self.kind == "state":
+            found = {"state": Leaf(self.state_box, 0, column), "observation": view_of(own, column)}
+            column += own.width
+        else:
+            agents = [(agent, each) for each in self.groups for agent in each.agents]
+            observations, actions = {}, {}
+            for agent, each in agents:
+                observations[agent] = view_of(each.layout, column, image)
+                column, image = column + each.layout.width, image + len(each.layout.images)
+            for agent, each in agents if self.with_actions else ():
+                size = each.actions.encoded
+                bound = np.float32(np.inf if each.actions.continuous else 1)
+                low = -bound if each.actions.continuous else np.float32(0)
+                actions[agent] = Leaf(spaces.Box(low, bound, (size,)), column, column + size)
+                column += size
+            found = {"observations": Branch(observations)}
+            if actions:
+                found["actions"] = Branch(actions)
+        if count := group.identities:
+            found["agent"] = Leaf(spaces.Box(0, 1, (count,)), column, column + count)
+        return Branch(found)
 
     def parts(self, moments: Moments, i: int) -> list[Array]:
         """Return what the critic of group ``i`` observes: a vector and images [*L, P, ...]."""
@@ -109,8 +145,7 @@ class CriticInput:
             for j in range(len(each.group.agents)):
                 for picture in each.images:
                     one = picture[..., j, None, :, :, :]
-                    shape = (*one.shape[:-4], len(own.group.agents), *one.shape[-3:])
-                    parts.append(np.ascontiguousarray(np.broadcast_to(one, shape)))
+                    parts.append(np.repeat(one, len(own.group.agents), axis=-4))
         return parts
 
     def tensors(self, learner: Learner, moments: Moments, i: int) -> Parts:

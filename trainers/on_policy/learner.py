@@ -5,13 +5,23 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import nn
 
 from corral.adapters.masked_distribution import Distribution, make_distribution
+from corral.adapters.models import (
+    GradientCheck,
+    Make,
+    Model,
+    Role,
+    View,
+    make_model,
+    require_apart,
+    view_of,
+)
 from corral.adapters.networks import Network, Parts
 from corral.envs.core import Array
 from corral.trainers.on_policy.buffer import AgentGroup
@@ -25,11 +35,21 @@ __all__ = [
     "device_of",
     "load_moments",
     "require_device",
+    "try_out",
     "unroll",
 ]
 
 InputSize = tuple[int, Sequence[tuple[int, int, int]], Sequence[float]]
 """The columns of a network's vector, the shapes of its images, and what scales them."""
+
+
+class Inputs(Protocol):
+    """What critics observe: see ``corral.trainers.on_policy.critic``."""
+
+    def size(self, group: AgentGroup) -> InputSize: ...
+
+    def view(self, group: AgentGroup) -> View: ...
+
 
 SMALLEST_VARIANCE = 1e-8
 """Below it, returns count as constant."""
@@ -42,20 +62,35 @@ class Learner(nn.Module):
         self,
         group: AgentGroup,
         settings: IPPOSettings,
-        critic_size: InputSize,
+        critic_input: Inputs,
+        model: Make | None,
         optimizer: Callable[[Iterable[nn.Parameter], Any], torch.optim.Optimizer],
         rng: torch.Generator,
         device: torch.device,
         trained: bool,
     ) -> None:
+        """``model`` makes what encodes observations in actor and critic; None: corral's layers."""
         super().__init__()
         self.group, self.device, self.trained = group, device, trained
         self.kl_coef = settings.kl_coef
 
-        def network(width: int, *images: Any, outputs: int, gain: float) -> Network:
+        def network(
+            role: Role, *size: Any, view: View | None, outputs: int, gain: float
+        ) -> Network:
+            encoder = None
+            if model is not None and view is not None:
+                encoder = make_model(
+                    model,
+                    view,
+                    role,
+                    policy=group.policy,
+                    identities=group.identities,
+                    inputs=size[:2],
+                    rng=rng,
+                )
             return Network(
-                width,
-                *images,
+                *size,
+                encoder=encoder,
                 outputs=outputs,
                 gain=gain,
                 net_arch=settings.net_arch,
@@ -67,9 +102,12 @@ class Learner(nn.Module):
             )
 
         layout, actions = group.layout, group.actions
-        size = layout.width + group.identities, layout.images, layout.scales
-        self.actor = network(*size, outputs=actions.outputs, gain=0.01)
-        self.critic = network(*critic_size, outputs=1, gain=1.0)
+        size: InputSize = (layout.width + group.identities, layout.images, layout.scales)
+        views = (view_of(layout), critic_input.view(group)) if model else (None, None)
+        self.actor = network("actor", *size, view=views[0], outputs=actions.outputs, gain=0.01)
+        size = critic_input.size(group)
+        self.critic = network("critic", *size, view=views[1], outputs=1, gain=1.0)
+        self.gradient_checks = [GradientCheck(each) for each in self.networks if each.encoder]
         self.log_std: nn.Parameter | None = None
         if actions.continuous:
             first = torch.full((actions.outputs,), math.log(settings.action_std))
@@ -77,18 +115,32 @@ class Learner(nn.Module):
         self.value_norm = ValueNorm(settings.value_decay, settings.normalize_values)
         self.to(device)
         own = [] if self.log_std is None else [self.log_std]
-        self.actor_parameters = [*self.actor.parameters(), *own]
-        self.critic_parameters = list(self.critic.parameters())
+        self.actor_parameters = [*_trainable(self.actor), *own]
+        self.critic_parameters = _trainable(self.critic)
         self._make_optimizer, self._settings = optimizer, settings
         self._moments: Mapping[int, Mapping[str, torch.Tensor]] = {}
 
     @functools.cached_property
     def optimizer(self) -> torch.optim.Optimizer:
         """Made when it is needed: with the first one torch imports its compiler, for a second."""
-        made = self._make_optimizer(self.parameters(), self._settings)
+        made = self._make_optimizer(_trainable(self), self._settings)
         if self._moments:
             load_moments(made, self._moments)
         return made
+
+    @property
+    def networks(self) -> tuple[Network, Network]:
+        return self.actor, self.critic
+
+    def see_gradients(self) -> None:
+        """Note the gradients of a step, until all parameters of own models have had one."""
+        for each in self.gradient_checks:
+            each.see()
+
+    def require_gradients(self) -> None:
+        """Raise ModelError, after an update, where a part of an own model learns nothing."""
+        for each in self.gradient_checks:
+            each.require()
 
     def begin_from(self, moments: Mapping[int, Mapping[str, torch.Tensor]]) -> None:
         """Let the optimizer go on from its ``moments``, by the number of the parameter."""
@@ -103,6 +155,10 @@ class Learner(nn.Module):
     def tensor(self, values: Array) -> torch.Tensor:
         """Return ``values`` on the learner's device; on the CPU it may share their memory."""
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
+
+
+def _trainable(module: nn.Module) -> list[nn.Parameter]:
+    return [each for each in module.parameters() if each.requires_grad]
 
 
 def load_moments(
@@ -120,6 +176,19 @@ def device_of(name: str, groups: Sequence[AgentGroup]) -> torch.device:
     pictures = any(group.layout.images for group in groups)
     wanted = name == "cuda" or (name == "auto" and pictures)
     return torch.device("cuda" if wanted and torch.cuda.is_available() else "cpu")
+
+
+def try_out(device: str, learners: Mapping[str, Learner]) -> None:
+    """Raise ValueError where ``device`` is "cuda" and torch finds none, and ModelError where a
+    model of a user's own does not do what training needs."""
+    require_device(device)
+    networks: dict[str, nn.Module] = {}
+    for policy, learner in learners.items():
+        for role, network in zip(("actor", "critic"), learner.networks, strict=True):
+            if isinstance(network.encoder, Model):
+                networks[f"{role} of policy {policy}"] = network.encoder
+                network.encoder.try_out(learner.device)
+    require_apart(networks)
 
 
 def require_device(name: str) -> None:

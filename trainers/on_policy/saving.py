@@ -13,7 +13,9 @@ import torch
 from corral.adapters.networks import describe
 from corral.envs.core import Array
 from corral.errors import CheckpointError, NonFiniteError
+from corral.text import dotted_name
 from corral.trainers.base import Content, require_arrays
+from corral.trainers.named import source_digest
 from corral.trainers.on_policy.learner import Learner, load_moments
 from corral.trainers.runs.checkpoint_format import encode_arrays, encode_document
 
@@ -85,6 +87,8 @@ def _load(
     for name, learner in trainer.learners.items():
         load_policy(name, learner, arrays)
         learner.kl_coef = float(document["kl_coef"][name])
+        if document["env_steps"]:
+            learner.gradient_checks = []  # they are for the first update alone
     trainer.env_steps = int(document["env_steps"])
     trainer.shuffle_rng.bit_generator.state = document["shuffles"]
     trainer.action_rng.set_state(torch.from_numpy(arrays["generators"]["chance"].copy()))
@@ -110,8 +114,18 @@ def _hidden_states(trainer: Any) -> dict[str, Array]:
     }
 
 
-def export(learners: Iterable[Learner], settings: Any, folder: Path) -> list[Path]:
-    """Write the actors of ``learners``: see ``write_actor``."""
+def export(
+    learners: Iterable[Learner], settings: Any, folder: Path, model: Any = None
+) -> list[Path]:
+    """Write the actors of ``learners``: see ``write_actor``. ``model`` made their encoders."""
+    layers = {
+        "net_arch": list(settings.net_arch),
+        "cnn_arch": list(settings.cnn_arch or ()) or None,
+        "cnn_patch": settings.cnn_patch,
+        "activation": settings.activation,
+    }
+    if model is not None:
+        layers = {"model": {"name": dotted_name(model), "sha256": source_digest(model)}}
     paths = []
     for learner in learners:
         group = learner.group
@@ -121,10 +135,7 @@ def export(learners: Iterable[Learner], settings: Any, folder: Path) -> list[Pat
         about = {
             "agents": list(group.agents),
             "agent_id": bool(group.identities),
-            "net_arch": list(settings.net_arch),
-            "cnn_arch": list(settings.cnn_arch or ()) or None,
-            "cnn_patch": settings.cnn_patch,
-            "activation": settings.activation,
+            **layers,
             "memory": settings.memory,
             **describe(group.layout, group.actions),
         }
@@ -236,10 +247,10 @@ def shapes_of(arrays: Mapping[str, Array]) -> Shapes:
 
 
 def _expected_moments(parameters: Iterable[torch.nn.Parameter]) -> Shapes:
-    """Return Adam's, of the parameters that it optimizes."""
+    """Return Adam's, of the parameters that it optimizes: those that are not frozen."""
     single = np.dtype(np.float32)
     found: Shapes = {}
-    for number, values in enumerate(parameters):
+    for number, values in enumerate(each for each in parameters if each.requires_grad):
         found[f"{number}.step"] = ((), single)
         for moment in ("exp_avg", "exp_avg_sq"):
             found[f"{number}.{moment}"] = (tuple(values.shape), single)

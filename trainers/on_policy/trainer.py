@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from corral.adapters.models import Make
 from corral.adapters.networks import Parts
 from corral.envs.batch import batch_for
 from corral.envs.core import Array, Observation, Rules, generator
@@ -31,13 +32,7 @@ from corral.errors import CheckpointError, NonFiniteError
 from corral.trainers.base import Episode, Update, unheard, unwrapped
 from corral.trainers.on_policy import critic, maths, saving
 from corral.trainers.on_policy.buffer import GroupBuffer, RolloutBuffer, make_groups
-from corral.trainers.on_policy.learner import (
-    HiddenState,
-    Learner,
-    Sequences,
-    device_of,
-    require_device,
-)
+from corral.trainers.on_policy.learner import HiddenState, Learner, Sequences, device_of, try_out
 from corral.trainers.on_policy.minibatches import Metrics, Minibatches
 from corral.trainers.on_policy.players import LearnedPlayer, OpponentPlayer, Opponents
 from corral.trainers.on_policy.records import (
@@ -63,6 +58,7 @@ class OnPolicyTrainer:
     name: ClassVar[str]
     Settings: ClassVar[type]
     plays_opponents: ClassVar[bool] = True
+    takes_model: ClassVar[bool] = True
 
     # --- Settings and networks -------------------------------------------------------------------
 
@@ -77,17 +73,19 @@ class OnPolicyTrainer:
         steps: int,
         opponents: Mapping[str, str] | None = None,
         make_batch: MakeBatch | None = None,
+        model: Make | None = None,
     ) -> None:
         """``rules``: built in, your own, or of ``corral.adapters.zoo_rules``.
 
         ``opponents`` names the reference players of agents that have no policy.
         ``make_batch(rules, num_envs, seed)`` gives what is played in; default: a Batch, or a
-        ZooBatch for those of ``zoo_rules``. Raises UnsupportedSpaceError for spaces that no
-        network takes, and where agents of one policy differ.
+        ZooBatch for those of ``zoo_rules``. ``model``: see ``corral.adapters.models``. Raises
+        UnsupportedSpaceError for spaces that no network takes, and where agents of one policy
+        differ, and ModelError.
         """
         self.rules, self.settings, self.seed, self.steps = rules, settings, seed, steps
         self.env_steps = 0
-        self._policy_of = dict(policies)
+        self._policy_of, self.model = dict(policies), model
         self._make_batch = make_batch or partial(batch_for, workers=settings.workers)
         self.opponents = Opponents(rules, opponents or {}, num_envs=settings.num_envs, seed=seed)
         # Each opponent is a group of its own, after the learners': critics may observe them.
@@ -107,8 +105,8 @@ class OnPolicyTrainer:
                 self.players.append(OpponentPlayer(self.opponents, group.agents[0]))
                 continue
             trained, rng = group.policy in policies_to_train, torch_generator(seed, "init", i)
-            size, optimizer = self.critic_input.size(group), self.algorithm.optimizer
-            learner = Learner(group, settings, size, optimizer, rng, device, trained)
+            inputs, optimizer = (self.critic_input, model), self.algorithm.optimizer
+            learner = Learner(group, settings, *inputs, optimizer, rng, device, trained)
             hidden = HiddenState(group, settings.num_envs, settings.memory)
             self.learners[group.policy], self.hidden[group.policy] = learner, hidden
             self.players.append(LearnedPlayer(learner, hidden, self.action_rng))
@@ -129,8 +127,8 @@ class OnPolicyTrainer:
         return {agent: found[agent] for agent in self.rules.agents}
 
     def check(self) -> None:
-        """Raise ValueError where the device to learn on is not there."""
-        require_device(self.settings.device)
+        """Raise ValueError where the device to learn on is not there, and ModelError."""
+        try_out(self.settings.device, self.learners)
 
     @property
     def rollout_steps(self) -> int:
@@ -234,6 +232,7 @@ class OnPolicyTrainer:
                 found = self.update_policy(i, learner)
                 metrics |= {prefix + key: value for key, value in found.items()}
                 saving.require_finite_weights(name, learner)
+                learner.require_gradients()
         return metrics
 
     def update_policy(self, i: int, learner: Learner) -> dict[str, float]:
@@ -285,6 +284,7 @@ class OnPolicyTrainer:
         losses = algorithm.loss(minibatch, outputs, settings)
         learner.optimizer.zero_grad()
         losses.total.backward()  # type: ignore[no-untyped-call]
+        learner.see_gradients()
         actor_norm, critic_norm = algorithm.gradients(learner, settings)
         with torch.no_grad():
             scalars = {
@@ -316,7 +316,7 @@ class OnPolicyTrainer:
 
     def export(self, folder: Path) -> list[Path]:
         """Write each policy's actor: <policy>.safetensors, and what it is made for, .json."""
-        return saving.export(self.learners.values(), self.settings, folder)
+        return saving.export(self.learners.values(), self.settings, folder, self.model)
 
     def close(self) -> None:
         """End worker processes, if there are any."""

@@ -14,10 +14,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from corral.trainers.base import Content, Trainer
 from corral.trainers.runs.checkpoint import load_checkpoint, named_checkpoint, save_checkpoint
 from corral.trainers.runs.run_config import CONFIG, DAMAGE, RunConfig
 
-__all__ = ["CHECKPOINTS", "PROGRESS", "Run", "is_run", "load_run"]
+__all__ = ["CHECKPOINTS", "PROGRESS", "Run", "is_run", "load_run", "models_for"]
 
 PROGRESS, CHECKPOINTS = "progress.csv", "checkpoints"
 
@@ -153,6 +154,8 @@ class Run:
         try:
             if set(self.config.policies) != set(self.config.env_config.rules().agents):
                 raise ValueError(f"the agents of its policies are {list(self.config.policies)}")
+            if self.config.own_model is not None:
+                self.config.own_model.tell_of_changes(self.folder)
             return self.config.make_trainer()
         except CorralError:
             raise
@@ -210,11 +213,12 @@ def load_run(
     env_kwargs: Mapping[str, Any] | None = None,
     api: Api | None = None,
     trainer: type[Trainer] | None = None,
+    model: Any = None,
 ) -> Run:
     """Return the run in ``folder``.
 
-    A run of an environment of others needs ``env`` again, one of a trainer of one's own its class:
-    nothing is imported because a file names it.
+    A run of an environment of others needs ``env`` again, one of a trainer of one's own its class,
+    one with a network of one's own its ``model``: nothing is imported because a file names it.
 
     Args:
         folder: the run's.
@@ -222,6 +226,7 @@ def load_run(
         env_kwargs, api: of ``env``, one of others; default: those of the run. A run of an
             environment of corral keeps its own.
         trainer: the class.
+        model: the function, or text that names it: see ``corral.train``.
 
     ``folder`` may name a checkpoint: RUN@best, RUN@latest, RUN@N (of N env steps, where it was
     kept), RUN@0 (as the run began). A folder whose name contains "@" goes first.
@@ -232,7 +237,7 @@ def load_run(
     path, at = _place(folder)
     if at is not None and not CHECKPOINT_NAME.fullmatch(at):
         raise RunError(f"{folder}: give {path}@best, @latest, @N for N env steps, or @0")
-    config = RunConfig.read(path, trainer, env=env, env_kwargs=env_kwargs, api=api)
+    config = RunConfig.read(path, trainer, model, env=env, env_kwargs=env_kwargs, api=api)
     run = Run(path, config, at)
     if at is not None and at.strip("0"):
         named_checkpoint(path / CHECKPOINTS, at)
@@ -246,6 +251,25 @@ def _place(name: str | Path) -> tuple[Path, str | None]:
     if not at or not base or path.exists() or not (path.with_name(base) / CONFIG).is_file():
         return path, None
     return path.with_name(base), checkpoint
+
+
+def models_for(runs: Sequence[Any], model: Any) -> list[Any]:
+    """Return for each of several runs, or their folders, the ``model`` to load it with: those
+    without one of their own get None, unless all are."""
+    wanted = [_has_model(run) for run in runs]
+    if runs and not any(wanted):
+        wanted[0] = True  # ``load_run`` says so
+    return [model if each else None for each in wanted]
+
+
+def _has_model(run: Any) -> bool:
+    if isinstance(run, Run):
+        return run.config.own_model is not None
+    try:
+        values = json.loads((_place(run)[0] / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False  # ``load_run`` says what is wrong
+    return isinstance(values, dict) and values.get("model") is not None
 
 
 def is_run(folder: str | Path) -> bool:

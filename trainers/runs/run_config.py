@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corral.errors import CheckpointError, CorralError, RunError, UnknownNameError
+from corral.trainers import models
 from corral.trainers.base import Trainer, trainer_class, trainer_name
+from corral.trainers.models import OwnModel
 from corral.trainers.runs.checkpoint_format import strict_json
 from corral.trainers.runs.env_config import EnvConfig, given_again
 from corral.trainers.runs.files import replace_text
@@ -27,10 +29,10 @@ FORMAT = 2
 DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
 """Errors that values of the wrong kind cause."""
 
-NOT_WRITTEN = ("env_config", "own_rules", "own_trainer")
+NOT_WRITTEN = ("env_config", "own_rules", "own_trainer", "own_model")
 """Fields of RunConfig that config.json does not hold by these names."""
 
-HARMLESS = ("format", "keep", "settings.device", "steps", "versions")
+HARMLESS = ("format", "keep", "model.name", "settings.device", "steps", "versions")
 """Keys of config.json that may change while a run stays what it is."""
 
 MOST_NAMED = 5
@@ -53,6 +55,7 @@ class RunConfig:
     keep: int | Literal["all"] = 3  # checkpoints that stay, besides the best
     opponents: dict[str, str] = field(default_factory=dict)  # agent -> name of a reference player
     own_trainer: type[Trainer] | None = None  # of that name, where it is not registered
+    own_model: OwnModel | None = None  # written as "model": its name, and its source's digest
 
     @property
     def learners(self) -> tuple[str, ...]:
@@ -83,7 +86,8 @@ class RunConfig:
 
     def _values(self, folder: Path | None) -> dict[str, Any]:
         own = {name: value for name, value in vars(self).items() if name not in NOT_WRITTEN}
-        return {"format": FORMAT, **self.env_config.write(folder), **own}
+        found = {"format": FORMAT, **self.env_config.write(folder), **own}
+        return found if self.own_model is None else {**found, "model": self.own_model.as_json()}
 
     def require_same(self, checkpoint: Path, made_with: Any, *, but: Collection[str] = ()) -> None:
         """Raise CheckpointError where a checkpoint was made ``made_with`` another canonical form.
@@ -118,13 +122,17 @@ class RunConfig:
         """Return the keys that config.json may hold."""
         names = [field.name for field in dataclasses.fields(cls) if field.name not in NOT_WRITTEN]
         of_env = [field.name for field in dataclasses.fields(EnvConfig)]
-        return ["format", *(name for name in of_env if name not in NOT_WRITTEN), *names]
+        return ["format", "model", *(name for name in of_env if name not in NOT_WRITTEN), *names]
 
     @classmethod
     def read(
-        cls, folder: Path, trainer: type[Trainer] | None = None, **env_source: Any
+        cls,
+        folder: Path,
+        trainer: type[Trainer] | None = None,
+        model: Any = None,
+        **env_source: Any,
     ) -> RunConfig:
-        """Read config.json. ``env_source`` is what ``given_again`` takes.
+        """Read config.json. ``model`` and ``env_source`` are what ``given_again`` takes.
 
         Raises RunError where there is none, or one of another format, and what ``given_again``
         raises.
@@ -146,17 +154,22 @@ class RunConfig:
             raise RunError(f"{path} is damaged: {error!r}") from error
         # Outside of what takes errors for damage: here they are of what the caller gave.
         given = given_again(values, folder, **env_source)
+        own_model = models.given_again(values.get("model"), folder, model)
         try:
             if trainer is not None and trainer_name(trainer) != values["trainer"]:
                 raise RunError(
                     f"{folder} was trained by {values['trainer']}, and this is {trainer.name}"
                 )
             env_config = EnvConfig.read(values, folder, given)
-            return cls(env_config, **read, own_trainer=trainer)
+            return cls(env_config, **read, own_trainer=trainer, own_model=own_model)
         except CorralError:
             raise
         except DAMAGE as error:
             raise RunError(f"{path} is damaged: {error!r}") from error
+
+    def named(self, folder: Path) -> str:
+        """Return a run's folder as words of a command, with what must be named again."""
+        return self.env_config.named(folder) + models.named_again(self.own_model)
 
     def trainer_class(self) -> type[Trainer]:
         """Return the class of its trainer. Raises UnknownNameError, MissingExtraError."""
@@ -176,6 +189,10 @@ class RunConfig:
             raise ValueError(
                 f"trainer {self.trainer} plays no opponents={self.opponents}; give mappo or ippo"
             )
+        if self.own_model is not None:
+            if not getattr(kind, "takes_model", False):
+                raise ValueError(models.refusal(self.trainer))
+            more["model"] = self.own_model.make
         learned = {a: name for a, name in self.policies.items() if a not in self.opponents}
         return kind(
             self.env_config.rules(),
@@ -238,6 +255,12 @@ def _require_kinds(values: Mapping[str, Any]) -> None:
         raise TypeError(f"keep is {values['keep']!r:.40}")
     if values.get("api") not in (None, "parallel", "aec"):
         raise TypeError(f"api is {values['api']!r:.40}")
+    if (model := values.get("model")) is not None and not (
+        isinstance(model, dict)
+        and isinstance(model["name"], str)
+        and isinstance(model["sha256"], str | None)
+    ):
+        raise TypeError(f"model is {model!r:.40}")
     played = values["opponents"].values()
     for name in [*values["policies"].values(), *values["policies_to_train"], *played]:
         if not isinstance(name, str):

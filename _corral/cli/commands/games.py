@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from corral.cli.mistakes import expect
-from corral.cli.options import ANY_OPTION, named_as_options, read_options, whole
+from corral.cli.options import (
+    ANY_OPTION,
+    OwnModel,
+    import_from_here,
+    named_as_options,
+    read_options,
+    whole,
+)
 from corral.cli.output import check_new, out, reported
 from corral.errors import CorralError
 from corral.text import one_line
@@ -61,6 +68,7 @@ def watch(
         bool, typer.Option("--sampled", help="Sample actions, instead of the likeliest.")
     ] = False,
     pixels: Annotated[int, typer.Option(help="Width of a clip, in pixels.")] = 480,
+    model: OwnModel = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the clip.")] = False,
 ) -> None:
     """Watch an episode, in a window or as a clip.
@@ -75,7 +83,9 @@ def watch(
         if ansi:
             raise ValueError("give --out or --ansi, not both")
         check_new(out_path, overwrite=overwrite)
-    arguments = _arguments(game)
+    if model is not None:
+        import_from_here()
+    arguments = _arguments(game, model)
     known = bool(arguments) or Path(game).is_dir()  # else ``watch`` says that there is no such
     env_kwargs = read_options(context, arguments)[0] if known and context.args else {}
     with named_as_options(context, ["out", *arguments]):
@@ -89,6 +99,7 @@ def watch(
             fps=fps,
             sampled=sampled,
             pixels=pixels,
+            model=model,
             **env_kwargs,
         )
     _tell(shown)
@@ -119,14 +130,14 @@ def _tell(shown: Watched) -> None:
         out.print(f"Clip: {shown.path} ({shown.frames} frames, {size:,.0f} kB)", soft_wrap=True)
 
 
-def _arguments(game: str) -> Mapping[str, inspect.Parameter]:
+def _arguments(game: str, model: str | None) -> Mapping[str, inspect.Parameter]:
     """Return the arguments of an environment of ours, or of that of a run; else none."""
     from corral.envs.registry import registered_name, rules_class
     from corral.trainers.runs.run import is_run, load_run
 
     try:
         known = registered_name(game) is not None or not is_run(game)
-        name = game if known else load_run(game).config.env_config.env
+        name = game if known else load_run(game, model=model).config.env_config.env
         return inspect.signature(rules_class(name)).parameters
     except (CorralError, OSError, ValueError):  # ``watch`` says what is wrong
         return {}

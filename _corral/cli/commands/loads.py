@@ -17,7 +17,16 @@ from corral.cli.base import App
 from corral.cli.commands import imports
 from corral.cli.commands.imports import Out, Overwrite, Step, size_of, write
 from corral.cli.mistakes import expect
-from corral.cli.options import Capacity, OptimumWindows, Window, capacity_of, names, row_range
+from corral.cli.options import (
+    Capacity,
+    OptimumWindows,
+    OwnModel,
+    Window,
+    capacity_of,
+    import_from_here,
+    names,
+    row_range,
+)
 from corral.cli.output import (
     RESULTS,
     check_new,
@@ -211,6 +220,7 @@ def replay(
             "with a number after it.",
         ),
     ] = None,
+    model: OwnModel = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a report in the folder of --out.")
     ] = False,
@@ -257,7 +267,7 @@ def replay(
     from corral.envs.dfaas_v0.baselines import AMOUNTS, PAIRS
     from corral.trainers.loads import replay as engine
     from corral.trainers.loads.report import write_report
-    from corral.trainers.runs.run import is_run, load_run
+    from corral.trainers.runs.run import is_run, load_run, models_for
 
     expect("replay", trace)
     if out_dir is None:
@@ -273,7 +283,13 @@ def replay(
                 f"--policies: {name} is neither the folder of a run nor amount/route; amounts are "
                 f"{', '.join(AMOUNTS)}"
             )
-    runs = [load_run(name) for name in entries if is_run(name)]
+    folders = [name for name in entries if is_run(name)]
+    if model is not None:
+        import_from_here()
+        if not folders:
+            raise ValueError(f"--model {model}: no run is among --policies; leave it out")
+    models = models_for(folders, model)
+    runs = [load_run(name, model=own) for name, own in zip(folders, models, strict=True)]
     chosen: dict[str, Any] = {name: name for name in entries if not is_run(name)}
     given = {
         "queue": queue,

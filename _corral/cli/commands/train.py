@@ -70,9 +70,9 @@ def train(
     if env is not None and env.startswith("-") and file is not None:  # an option; the file has env
         context.args.insert(0, env)
         env = None
-    if env is not None and is_third_party(env):
-        import_from_here()
-    elif options["arg"] or options["api"]:
+    import_from_here()
+    third_party = env is not None and is_third_party(env)
+    if not third_party and (options["arg"] or options["api"]):
         raise ValueError(
             "--arg and --api are for environments of others; give --name value for corral's own"
         )
@@ -228,4 +228,4 @@ def _summarize(run: Run) -> None:
     if run.best_by is not None:
         out.print(f"@best is {Run(run.folder, run.config, 'best').source()}")
     out.print(f"Run: {run.folder}", soft_wrap=True)
-    out.print(f"Evaluate it: corral evaluate {task.named(run.folder)}", soft_wrap=True)
+    out.print(f"Evaluate it: corral evaluate {run.config.named(run.folder)}", soft_wrap=True)
