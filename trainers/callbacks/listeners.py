@@ -45,7 +45,8 @@ class Listeners:
         """Return these, and what ``stop`` and ``evaluate_every`` of ``corral.train`` ask for."""
         more: list[Any] = [] if evaluate_every is None else [Evaluate(evaluate_every)]
         more += [StopWhen(text) for text in ([stop] if isinstance(stop, str) else stop)]
-        return cls([*(callbacks or ()), *more], metrics, sinks)
+        own = callbacks_of(() if callbacks is None else callbacks)
+        return cls([*own, *more], metrics, sinks)
 
     def who(self, hook: str) -> list[Callback]:
         """Return the callbacks that override a method."""
