@@ -15,6 +15,7 @@ CorralError
 ├── MissingExtraError (ImportError)    an optional dependency is not installed
 ├── RunError (ValueError)              a folder holds no run, or cannot take one
 │   └── EnvNeededError                 a run of an environment of others, which must be given
+├── AlgorithmError (ValueError)        a loss, or another function of an algorithm, is none
 ├── NonFiniteError (RuntimeError)      training met a number that is not finite
 ├── EnvironmentFault (RuntimeError)    a third-party environment breaks PettingZoo's rules
 ├── ConformanceError (AssertionError)  check_env found errors in an environment
@@ -35,6 +36,7 @@ from corral.text import shortened
 
 __all__ = [
     "ActionError",
+    "AlgorithmError",
     "CheckpointError",
     "ConformanceError",
     "CorralError",
@@ -103,6 +105,10 @@ class TraceError(CorralError, ValueError):
 
     def __reduce__(self) -> tuple[object, ...]:  # keyword-only arguments do not pickle by default
         return functools.partial(type(self), more=self._more), (self.faults,)
+
+
+class AlgorithmError(CorralError, ValueError):
+    """A function of an algorithm returns what nothing can be learned from."""
 
 
 class ScaleError(CorralError, ValueError):

@@ -44,7 +44,7 @@ class Update:
 
     env_steps: int  # played since the run began, by all environments together
     episodes: Sequence[Episode]  # that ended in the rollout
-    metrics: dict[str, float]  # losses and the like; the same names at every update
+    metrics: dict[str, float]  # losses and the like; fewer where nothing was learned from
     seconds: dict[str, float]  # spent in "env", "inference", "learning"
     rewards: Mapping[str, float] | None = None  # agent -> its mean reward per env step of it
 

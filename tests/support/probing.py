@@ -20,7 +20,7 @@ from corral.trainers.base import Update
 from corral.trainers.on_policy import maths
 from corral.trainers.on_policy.buffer import RolloutBuffer
 from corral.trainers.on_policy.learner import HiddenState, Learner
-from corral.trainers.on_policy.records import Advantages, Trajectories, gae, normalize
+from corral.algorithms import Advantages, Trajectories, gae, normalize
 from corral.trainers.on_policy.trainer import IPPO, MAPPO, OnPolicyTrainer
 
 GAMMA = 0.9

@@ -15,7 +15,7 @@ from corral.adapters.masked_distribution import Distribution, make_distribution
 from corral.adapters.networks import Network, Parts
 from corral.envs.core import Array
 from corral.trainers.on_policy.buffer import AgentGroup
-from corral.trainers.on_policy.settings import IPPOSettings
+from corral.trainers.on_policy.settings import OnPolicySettings
 
 __all__ = [
     "HiddenState",
@@ -41,7 +41,7 @@ class Learner(nn.Module):
     def __init__(
         self,
         group: AgentGroup,
-        settings: IPPOSettings,
+        settings: OnPolicySettings,
         critic_size: InputSize,
         optimizer: Callable[[Iterable[nn.Parameter], Any], torch.optim.Optimizer],
         rng: torch.Generator,
@@ -50,7 +50,7 @@ class Learner(nn.Module):
     ) -> None:
         super().__init__()
         self.group, self.device, self.trained = group, device, trained
-        self.kl_coef = settings.kl_coef
+        self.kl_coef = float(getattr(settings, "kl_coef", 0.0))
 
         def network(width: int, *images: Any, outputs: int, gain: float) -> Network:
             return Network(
@@ -79,13 +79,13 @@ class Learner(nn.Module):
         own = [] if self.log_std is None else [self.log_std]
         self.actor_parameters = [*self.actor.parameters(), *own]
         self.critic_parameters = list(self.critic.parameters())
-        self._make_optimizer, self._settings = optimizer, settings
+        self.make_optimizer, self.settings = optimizer, settings
         self._moments: Mapping[int, Mapping[str, torch.Tensor]] = {}
 
     @functools.cached_property
     def optimizer(self) -> torch.optim.Optimizer:
         """Made when it is needed: with the first one torch imports its compiler, for a second."""
-        made = self._make_optimizer(self.parameters(), self._settings)
+        made = self.make_optimizer(self.parameters(), self.settings)
         if self._moments:
             load_moments(made, self._moments)
         return made

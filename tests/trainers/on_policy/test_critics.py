@@ -14,7 +14,7 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 
 from corral.envs.batch import Batch
 from corral.envs.core import agent_views
-from corral.trainers.on_policy.records import Advantages, Trajectories, gae, ippo
+from corral.algorithms import Advantages, Trajectories, gae, ippo
 from corral.trainers.on_policy.trainer import IPPO, MAPPO, trainer_of
 from support.mappo_teams import CRITICS, make, separate
 from support.steady_rules import SteadyRules

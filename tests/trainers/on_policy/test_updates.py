@@ -14,7 +14,7 @@ import torch
 
 from corral.errors import NonFiniteError
 from corral.trainers.on_policy import maths
-from corral.trainers.on_policy.records import ppo_loss
+from corral.algorithms import ppo_loss
 from corral.trainers.on_policy.trainer import IPPO, OnPolicyTrainer
 from support.mappo_teams import (
     ROLLOUT,
