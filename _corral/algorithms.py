@@ -5,10 +5,10 @@
     careful = alg.a2c.but(name="careful", loss=my_loss)
     corral.train("dfaas_v0", trainer=careful)
 
-``mappo``, ``ippo``, ``ppo_kl``, ``a2c``, ``pg`` and ``pg_episode`` are the algorithms of the trainers
-of those names; ``.but(...)`` replaces their functions one at a time. What these are given stands in
-``corral.trainers.on_policy.records``, how to write one in docs/algorithms.md. Needs torch, as soon as
-one of its names is asked for.
+``mappo``, ``ippo``, ``ppo_kl``, ``a2c``, ``pg`` and ``pg_episode`` are the algorithms of the
+trainers of those names; ``.but(...)`` replaces their functions one at a time. What these are given
+stands in ``corral.trainers.on_policy.records``, how to write one in docs/algorithms.md. Needs
+torch, as soon as one of its names is asked for.
 """
 
 # ruff: noqa: F403, F405 (the names of the modules stand in __all__)

@@ -16,6 +16,7 @@ A number falls, too, where a setting beside it says so: ``learning_rate`` to 0 w
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from bisect import bisect_right
 from typing import Any
@@ -64,7 +65,7 @@ def parse_schedule(text: str) -> tuple[float | None, Points]:
             raise ValueError(f"{part.strip()!r} is no point; {FORMS}")
         points.append((_number(at), _number(value)))
     steps = [at for at, _ in points]
-    if steps[0] < 0 or any(b <= a for a, b in zip(steps, steps[1:], strict=False)):
+    if steps[0] < 0 or any(b <= a for a, b in itertools.pairwise(steps)):
         raise ValueError("env steps must increase, from 0 or more")
     return None, tuple(points)
 

@@ -101,7 +101,9 @@ SHARED: dict[str, Mapping[str, Any]] = {
         "batch_size": setting(None, "Size of a minibatch.", least=1, unit="decisions"),
         "n_epochs": setting(None, "Number of passes over a rollout in an update.", least=1),
         "learning_rate": setting(None, "Step size of the optimizer.", least=0),
-        "anneal": setting(None, "Lower a learning rate that is a number linearly to 0 over the run."),
+        "anneal": setting(
+            None, "Lower a learning rate that is a number linearly to 0 over the run."
+        ),
         "gamma": setting(
             None, "Discount from one decision of an agent to its next.", least=0, most=1
         ),

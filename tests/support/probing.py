@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 import torch
 
+from corral.algorithms import Advantages, Trajectories, gae, normalize
 from corral.envs.core import Array, Rules
 from corral.envs.probes.base import Probe
 from corral.trainers.base import Update
 from corral.trainers.on_policy import maths
 from corral.trainers.on_policy.buffer import RolloutBuffer
 from corral.trainers.on_policy.learner import HiddenState, Learner
-from corral.algorithms import Advantages, Trajectories, gae, normalize
 from corral.trainers.on_policy.trainer import IPPO, MAPPO, OnPolicyTrainer
 
 GAMMA = 0.9

@@ -20,7 +20,6 @@ from corral.envs.arguments import nonnegative_int
 from corral.envs.core import Array, Rules, carried_by, teams_of
 from corral.envs.registry import REGISTERED, Api
 from corral.hints import answer
-from corral.trainers.base import Trainer
 from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.scores import (
     Evaluation,
@@ -47,7 +46,7 @@ def evaluate(
     *,
     env_kwargs: Mapping[str, Any] | None = None,
     api: Api | None = None,
-    trainer: type[Trainer] | None = None,
+    trainer: Any = None,
     beside: Sequence[str | Path | Run] = (),
     episodes: int | None = None,
     seed: int = 0,

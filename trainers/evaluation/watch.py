@@ -71,6 +71,7 @@ def watch(
     fps: float | None = None,
     sampled: bool = False,
     pixels: int = WIDTH,
+    trainer: Any = None,
     **env_kwargs: Any,
 ) -> Watched:
     """Play one episode and show it.
@@ -89,6 +90,7 @@ def watch(
         fps: pictures a second; default: the environment's.
         sampled: whether policies sample their actions; else they play greedily.
         pixels: the width of a clip; its height follows.
+        trainer: of a run by one of your own, see ``corral.load_run``.
         env_kwargs: arguments of the environment; of a run, those to change.
 
     Returns how far it went; a window that its user closes ends it.
@@ -112,7 +114,7 @@ def watch(
         encoder_of(out)  # fails before anything is played
         if not Path(out).absolute().parent.is_dir():
             raise ValueError(f"out={out}: there is no folder {Path(out).parent}")
-    rules, player, label = _cast(game, policies, env_kwargs, sampled)
+    rules, player, label = _cast(game, policies, env_kwargs, sampled, trainer)
     if hasattr(rules, "make_env"):
         raise ValueError(OWN_ALONE.format(rules.name))
     rules = for_rendering(rules)
@@ -164,17 +166,17 @@ def _require_display() -> None:
 
 
 def _cast(
-    game: Any, policies: Any, env_kwargs: dict[str, Any], sampled: bool
+    game: Any, policies: Any, env_kwargs: dict[str, Any], sampled: bool, trainer: Any
 ) -> tuple[Rules[Any], Player, str]:
     """Return the rules, who plays them, and that in words."""
     own: Run | None = None
     if isinstance(game, Run) or (isinstance(game, str | Path) and _names_a_run(game)):
         try:
-            own = game if isinstance(game, Run) else load_run(game)
+            own = game if isinstance(game, Run) else load_run(game, trainer=trainer)
         except EnvNeededError as error:
             raise ValueError(OWN_ALONE.format(f"{game}: {error.env}")) from None
     if isinstance(policies, str | Path) and is_run(policies):
-        policies = load_run(policies)
+        policies = load_run(policies, trainer=trainer)
 
     if own is not None:
         env_config = own.config.env_config

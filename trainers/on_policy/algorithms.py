@@ -174,9 +174,7 @@ def policy_gradient_loss(minibatch: Minibatch, outputs: Outputs, settings: Any) 
     )
 
 
-def entropy_bonus(
-    minibatch: Minibatch, outputs: Outputs, settings: Any
-) -> dict[str, torch.Tensor]:
+def entropy_bonus(minibatch: Minibatch, outputs: Outputs, settings: Any) -> dict[str, torch.Tensor]:
     """Return the term that pays for entropy; none where ``ent_coef`` is and stays 0."""
     ent_coef = minibatch.now(settings, "ent_coef")
     if not ent_coef and not changes(settings, "ent_coef"):

@@ -161,19 +161,19 @@ def load_run(
     *,
     env_kwargs: Mapping[str, Any] | None = None,
     api: Api | None = None,
-    trainer: type[Trainer] | None = None,
+    trainer: Any = None,
 ) -> Run:
     """Return the run in ``folder``.
 
-    A run of an environment of others needs ``env`` again, one of a trainer of one's own its class:
-    nothing is imported because a file names it.
+    A run of an environment of others needs ``env`` again, one of a trainer of one's own that
+    trainer: nothing is imported because a file names it.
 
     Args:
         folder: the run's.
         env: see ``corral.adapters.sources``.
         env_kwargs, api: of ``env``, one of others; default: those of the run. A run of an
             environment of corral keeps its own.
-        trainer: the class.
+        trainer: the class, the record of ``corral.algorithms``, or file.py:name.
 
     ``folder`` may name a checkpoint: RUN@best, RUN@latest, RUN@N (of N env steps, where it was
     kept), RUN@0 (as the run began). A folder whose name contains "@" goes first.

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corral.errors import CorralError, RunError, UnknownNameError
-from corral.trainers.base import Trainer, trainer_class, trainer_name
+from corral.trainers.base import Trainer, find_trainer, trainer_class
 from corral.trainers.runs.env_config import EnvConfig, given_again
 from corral.trainers.runs.files import replace_text
-from corral.trainers.settings import make_settings
+from corral.trainers.settings import make_settings, settings_by_policy
 
 __all__ = ["CONFIG", "DAMAGE", "FORMAT", "RunConfig", "versions"]
 
@@ -45,7 +45,9 @@ class RunConfig:
     horizon: int  # env steps planned: where what is annealed ends
     keep: int | Literal["all"] = 3  # checkpoints that stay, besides the best
     opponents: dict[str, str] = field(default_factory=dict)  # agent -> name of a reference player
-    own_trainer: type[Trainer] | None = None  # of that name, where it is not registered
+    settings_of: dict[str, dict[str, Any]] = field(default_factory=dict)  # policy -> its own
+    trainer_source: dict[str, str | None] | None = None  # of a trainer that is not registered
+    own_trainer: type[Trainer] | None = None  # that trainer: it is given, and never looked up
 
     def write(self, folder: Path) -> None:
         """Write config.json, whole or not at all."""
@@ -55,10 +57,9 @@ class RunConfig:
         replace_text(folder / CONFIG, text + "\n")
 
     @classmethod
-    def read(
-        cls, folder: Path, trainer: type[Trainer] | None = None, **env_source: Any
-    ) -> RunConfig:
-        """Read config.json. ``env_source`` is what ``given_again`` takes.
+    def read(cls, folder: Path, trainer: Any = None, **env_source: Any) -> RunConfig:
+        """Read config.json. ``trainer`` is what ``find_trainer`` takes, for a run by one of a
+        user's own; ``env_source`` is what ``given_again`` takes.
 
         Raises RunError where there is none, or one of another format, and what ``given_again``
         raises.
@@ -84,6 +85,7 @@ class RunConfig:
             )
         try:
             values = {"horizon": values.get("steps"), "keep": 3, **values}
+            values = {"settings_of": {}, "trainer_source": None, **values}
             _require_kinds(values)
             names = {field.name for field in dataclasses.fields(cls)} - set(NOT_WRITTEN)
             read = {name: values[name] for name in names}
@@ -92,13 +94,14 @@ class RunConfig:
             raise RunError(f"{path} is damaged: {error!r}") from error
         # Outside of what takes errors for damage: here they are of what the caller gave.
         given = given_again(values, folder, **env_source)
+        own = None if trainer is None else find_trainer(trainer)
         try:
-            if trainer is not None and trainer_name(trainer) != values["trainer"]:
+            if own is not None and own.name != values["trainer"]:
                 raise RunError(
-                    f"{folder} was trained by {values['trainer']}, and this is {trainer.name}"
+                    f"{folder} was trained by {values['trainer']}, and this is {own.name}"
                 )
             env_config = EnvConfig.read(values, folder, given)
-            return cls(env_config, **read, own_trainer=trainer)
+            return cls(env_config, **read, own_trainer=None if own is None else own.kind)
         except CorralError:
             raise
         except DAMAGE as error:
@@ -106,6 +109,13 @@ class RunConfig:
 
     def trainer_class(self) -> type[Trainer]:
         """Return the class of its trainer. Raises UnknownNameError, MissingExtraError."""
+        if self.own_trainer is None and self.trainer_source is not None:
+            text = self.trainer_source.get("text")
+            again = f"--trainer {text}, or trainer={text!r}" if text else "trainer=..."
+            raise UnknownNameError(
+                f"{self.trainer} is a trainer of one's own, and nothing is imported because a run "
+                f"names it: give it again, {again} in corral.resume, load_run, evaluate or watch"
+            )
         try:
             return self.own_trainer or trainer_class(self.trainer)
         except UnknownNameError as error:
@@ -122,6 +132,10 @@ class RunConfig:
             raise ValueError(
                 f"trainer {self.trainer} plays no opponents={self.opponents}; give mappo or ippo"
             )
+        if self.settings_of:
+            named = [name for a, name in self.policies.items() if a not in self.opponents]
+            found = settings_by_policy(kind, self.settings, self.settings_of, named)
+            more["settings_of"] = found
         learned = {a: name for a, name in self.policies.items() if a not in self.opponents}
         return kind(
             self.env_config.rules(),
@@ -139,13 +153,18 @@ def _require_kinds(values: Mapping[str, Any]) -> None:
     kinds: dict[type, tuple[str, ...]] = {
         str: ("env", "trainer"),
         int: ("seed", "steps", "horizon"),
-        dict: ("env_kwargs", "held_out", "settings", "policies", "versions", "opponents"),
+        dict: (
+            *("env_kwargs", "held_out", "settings", "settings_of", "policies", "versions"),
+            "opponents",
+        ),
         list: ("policies_to_train",),
     }
     for kind, names in kinds.items():
         for name in names:
             if not isinstance(values[name], kind) or isinstance(values[name], bool):
                 raise TypeError(f"{name} is {values[name]!r:.40}")
+    if not isinstance(values["trainer_source"], dict | None):
+        raise TypeError(f"trainer_source is {values['trainer_source']!r:.40}")
     if values["keep"] != "all" and not isinstance(values["keep"], int):
         raise TypeError(f"keep is {values['keep']!r:.40}")
     if values.get("api") not in (None, "parallel", "aec"):

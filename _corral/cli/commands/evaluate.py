@@ -96,6 +96,10 @@ def evaluate(
         ),
     ] = None,
     api: Annotated[str | None, typer.Option(help="parallel or aec, as in training.")] = None,
+    trainer: Annotated[
+        str | None,
+        typer.Option(help="file.py:name, for runs by a trainer of your own, as in training."),
+    ] = None,
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Folder of the report; default: the run's folder.")
     ] = None,
@@ -119,7 +123,7 @@ def evaluate(
         expect("evaluate", str(folder))
     import_from_here()
     theirs: dict[str, Any] = {"env_kwargs": arguments_of(arg) if arg else None, "api": api}
-    loaded, *others = (load_run(run, env, **theirs) for run in runs)
+    loaded, *others = (load_run(run, env, trainer=trainer, **theirs) for run in runs)
     folder = loaded.results if out_dir is None else out_dir
     own = folder.resolve() == loaded.results.resolve()  # its results are made anew
     check_new(folder, folder=True, files=RESULTS, overwrite=overwrite or own)

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from corral.cli.mistakes import expect
-from corral.cli.options import ANY_OPTION, named_as_options, read_options, whole
+from corral.cli.options import (
+    ANY_OPTION,
+    import_from_here,
+    named_as_options,
+    read_options,
+    whole,
+)
 from corral.cli.output import check_new, out, reported
 from corral.errors import CorralError
 from corral.text import one_line
@@ -61,6 +67,9 @@ def watch(
         bool, typer.Option("--sampled", help="Sample actions, instead of the likeliest.")
     ] = False,
     pixels: Annotated[int, typer.Option(help="Width of a clip, in pixels.")] = 480,
+    trainer: Annotated[
+        str | None, typer.Option(help="file.py:name, for a run by a trainer of your own.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the clip.")] = False,
 ) -> None:
     """Watch an episode, in a window or as a clip.
@@ -76,6 +85,8 @@ def watch(
             raise ValueError("give --out or --ansi, not both")
         check_new(out_path, overwrite=overwrite)
     arguments = _arguments(game)
+    if trainer is not None:
+        import_from_here()
     known = bool(arguments) or Path(game).is_dir()  # else ``watch`` says that there is no such
     env_kwargs = read_options(context, arguments)[0] if known and context.args else {}
     with named_as_options(context, ["out", *arguments]):
@@ -89,6 +100,7 @@ def watch(
             fps=fps,
             sampled=sampled,
             pixels=pixels,
+            trainer=trainer,
             **env_kwargs,
         )
     _tell(shown)

@@ -24,6 +24,7 @@ from corral.cli.options import (
     opponents_of,
     policies_of,
     settings_of,
+    settings_of_policies,
     train_options,
     whole,
 )
@@ -52,7 +53,11 @@ def train(
         ),
     ] = None,
     trainer: Annotated[
-        str, typer.Option(help="What learns; corral trainers lists them.")
+        str,
+        typer.Option(
+            help="What learns: corral trainers lists them, or file.py:name of your own; with "
+            "--resume only one of your own."
+        ),
     ] = "mappo",
     steps: Annotated[
         int | None,
@@ -124,6 +129,14 @@ def train(
         str | None,
         typer.Option(help="Checkpoints to keep, besides the best: a number, or all; default: 3."),
     ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="<policy.setting=value>",
+            help="A setting of one policy, such as agent_0.learning_rate=1e-3; may be repeated.",
+        ),
+    ] = None,
 ) -> None:
     """Train a team and write it to a folder.
 
@@ -155,6 +168,10 @@ def train(
         fixed = [env] if env is not None and not theirs else []
         fixed += context.args[:1]
         own = [option for option in context.command.params if option.name in FIXED]
+        if ":" in trainer:  # of one's own: it is asked for again
+            import_from_here()
+            theirs["trainer"] = trainer
+            own = [option for option in own if option.name != "trainer"]
         fixed += [option.opts[0] for option in own if _is_given(context, option.name)]
         if fixed:
             raise ValueError(f"--resume goes on with what the run is; leave out {fixed[0]}")
@@ -178,6 +195,7 @@ def train(
                 policies=None if policies is None else policies_of(policies),  # type: ignore[arg-type]
                 policies_to_train=None if policies_to_train is None else listed(policies_to_train),
                 opponents=opponents_of(opponent or []),
+                settings_of=settings_of_policies(set_ or []),
                 out=out_dir,
                 **saving,
                 **{"env": env, **options, **theirs},
@@ -188,7 +206,7 @@ def train(
 
 FIXED = [
     *("trainer", "horizon", "seed", "held_out"),
-    *("policies", "policies_to_train", "opponent", "out_dir"),
+    *("policies", "policies_to_train", "opponent", "out_dir", "set_"),
 ]
 """Options that a run keeps once it was begun."""
 
