@@ -45,6 +45,7 @@ __all__ = [
     "require_known",
     "setting",
     "settings_by_policy",
+    "type_of",
     "unknown_setting",
 ]
 
@@ -163,9 +164,14 @@ def limits(one: Field[Any]) -> str:
     return " ".join(part for part in (text, words.get("unit")) if part)
 
 
+def type_of(one: Field[Any]) -> str:
+    """Return the type of a setting as it is written: "int", "float | None", ..."""
+    return one.type.__name__ if isinstance(one.type, type) else str(one.type)
+
+
 def is_schedule(one: Field[Any]) -> bool:
     """Return whether a setting may change over a run: see ``corral.trainers.schedules``."""
-    return str(one.type) == "float | str"
+    return type_of(one) == "float | str"
 
 
 def _interval(words: Mapping[str, Any]) -> tuple[str, str]:
@@ -257,7 +263,7 @@ def make_settings(trainer: Any, values: Mapping[str, Any]) -> Any:
     that is out of range.
     """
     known_arguments(trainer.Settings, list(values))
-    types = {one.name: str(one.type) for one in fields(trainer.Settings)}
+    types = {one.name: type_of(one) for one in fields(trainer.Settings)}
     tidy = {  # JSON knows lists only
         name: tuple(value) if types[name].startswith("tuple") and isinstance(value, list) else value
         for name, value in plain_numbers(dict(values)).items()
@@ -307,7 +313,7 @@ def check_settings(settings: Any) -> None:
     """Raise ValueError, naming value and bounds, where a setting is out of range."""
     for one in fields(settings):
         value, words = getattr(settings, one.name), about(one)
-        kind, _, other = str(one.type).partition(" | ")
+        kind, _, other = type_of(one).partition(" | ")
         if value is None and other == "None":
             continue
         if words["choices"]:

@@ -245,7 +245,9 @@ def read_options(
     Any other option ends in an error that names the nearest one, but none that is ``unlisted``:
     ``unknown`` makes its message from a name and the known ones.
     """
-    kinds = {field.name: str(field.type) for field in settings}
+    from corral.trainers.settings import type_of
+
+    kinds = {field.name: type_of(field) for field in settings}
     types = {name: str(parameter.annotation) for name, parameter in arguments.items()} | kinds
     env_kwargs: dict[str, Any] = {}
     chosen: dict[str, Any] = {}

@@ -64,10 +64,12 @@ def make_trainer(
     **settings: Any,
 ) -> Any:
     """A trainer with small networks; by default all agents share a policy, which learns."""
+    known = trainer.Settings.__dataclass_fields__
+    small = {name: value for name, value in SMALL.items() if name in known}
     named = dict(policies or dict.fromkeys(rules.agents, "shared"))
     return trainer(
         rules,
-        trainer.Settings(**{**SMALL, **settings}),
+        trainer.Settings(**{**small, **settings}),
         seed=seed,
         policies=named,
         policies_to_train=list(dict.fromkeys(named.values())) if to_train is None else to_train,

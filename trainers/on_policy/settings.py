@@ -98,13 +98,18 @@ class OnPolicySettings:
 
 @dataclass(frozen=True)
 class PGSettings(OnPolicySettings):
-    """Settings of policy gradient: one step of the optimizer for each rollout."""
+    """Settings of policy gradient: one step of the optimizer for each rollout, so short ones."""
+
+    num_envs: int = setting(16)
+    n_steps: int = setting(16)
 
 
 @dataclass(frozen=True)
 class A2CSettings(OnPolicySettings):
     """Settings of advantage actor-critic: the same, and how far rewards are credited."""
 
+    num_envs: int = setting(16)
+    n_steps: int = setting(8)
     gae_lambda: float = setting(0.95)
 
 
@@ -134,7 +139,7 @@ class _EpochSettings(OnPolicySettings):
 class PPOKLSettings(_EpochSettings):
     """Settings of PPO that is held back by a penalty on the KL divergence, and by no clipping."""
 
-    kl_coef: float = setting(1.0)
+    kl_coef: float = setting(0.2)
     kl_target: float | None = setting(0.01)
 
 

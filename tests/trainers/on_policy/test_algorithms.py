@@ -26,18 +26,11 @@ from corral.errors import AlgorithmError, NonFiniteError
 from corral.trainers.base import trainer_class
 from support.mappo_teams import SMALL, content, make, separate
 from support.mask_rules import FifteenRules
-from support.probing import SMALL as PROBING
 from support.probing import learn, misses
 from support.turn_rules import MortalRules, PileRules
 
 NAMES = ("ppo_kl", "a2c", "pg", "pg_episode")
 SEPARATE = {"agent_0": "agent_0", "agent_1": "agent_1"}
-
-
-def own_settings(settings: dict[str, Any], kind: type) -> dict[str, Any]:
-    """Those of ``settings`` that ``kind`` has."""
-    known = {field.name for field in dataclasses.fields(kind)}
-    return {name: value for name, value in settings.items() if name in known}
 
 
 def weights(trainer: Any, policy: str) -> dict[str, bytes]:
@@ -61,9 +54,8 @@ QUICK = (3, 4, 6)
 DUE = (1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13)
 
 
-def learned(name: str, probe: int, monkeypatch: pytest.MonkeyPatch, algorithm: Any = None) -> Any:
+def learned(name: str, probe: int, algorithm: Any = None) -> Any:
     trainer = alg.trainer_of(algorithm or getattr(alg, name))
-    monkeypatch.setattr("support.probing.SMALL", own_settings(PROBING, trainer.Settings))
     rules = probes.PROBES[f"probe_p{probe:02}_v0"](illegal="raise")
     given = {} if name == "ppo_kl" else ONE_STEP
     return learn(rules, trainer, **{**given, **GIVEN.get(probe, {})}).trainer, rules
@@ -73,12 +65,12 @@ def learned(name: str, probe: int, monkeypatch: pytest.MonkeyPatch, algorithm: A
 @pytest.mark.parametrize(
     "probe", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in DUE]
 )
-def test_the_answer_comes_out(name: str, probe: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert misses(*learned(name, probe, monkeypatch)) == []
+def test_the_answer_comes_out(name: str, probe: int) -> None:
+    assert misses(*learned(name, probe)) == []
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_with_the_advantages_turned_it_does_not(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_the_advantages_turned_it_does_not(name: str) -> None:
     right = getattr(alg, name)
 
     def turned(*given: Any) -> Any:
@@ -86,7 +78,7 @@ def test_with_the_advantages_turned_it_does_not(name: str, monkeypatch: pytest.M
         return dataclasses.replace(found, advantage=-found.advantage)
 
     wrong = right.but(advantages=turned)
-    assert misses(*learned(name, 4, monkeypatch, wrong)) != []
+    assert misses(*learned(name, 4, wrong)) != []
 
 
 # --- Records -------------------------------------------------------------------------------------
@@ -183,12 +175,12 @@ def test_what_was_kept_belongs_to_its_decision(rules: Any, memory: int) -> None:
 
 
 def test_the_penalty_is_adapted_to_the_exact_divergence() -> None:
-    far = make(FifteenRules(), trainer_class("ppo_kl"), updates=3, kl_target=1e-6)
-    assert all(update.metrics["kl"] > 1.5e-6 for update in far.learn())
-    assert far.learners["shared"].kl_coef == 2**3
+    far = make(FifteenRules(), trainer_class("ppo_kl"), updates=3, kl_target=1e-12)
+    assert all(update.metrics["kl"] > 1.5e-12 for update in far.learn())
+    assert far.learners["shared"].kl_coef == 0.2 * 2**3
     near = make(FifteenRules(), trainer_class("ppo_kl"), updates=3, kl_target=10.0)
     assert all(0 < update.metrics["kl"] < 5 for update in near.learn())
-    assert near.learners["shared"].kl_coef == 0.5**3
+    assert near.learners["shared"].kl_coef == 0.2 / 2**3
 
 
 # --- Terms, statistics, gradient rules and optimizers of one's own -------------------------------
