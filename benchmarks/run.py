@@ -36,6 +36,7 @@ NAMES = (
     "checkpoint_trust",
     "resume_kills",
     "two_step",
+    "algorithms",
     "games_learning",
     "tiles_learning",
     "seat_learning",
