@@ -262,7 +262,8 @@ def find_trainer(given: Any) -> FoundTrainer:
     record = hasattr(found, "as_trainer") and not isinstance(found, type)
     kind: Any = found.as_trainer() if record else found
     parts = ("name", "Settings", "learn", "save", "load")
-    if not (isinstance(kind, type) and all(hasattr(kind, part) for part in parts)):
+    is_class: bool = isinstance(kind, type)
+    if not (is_class and all(hasattr(kind, part) for part in parts)):
         raise TypeError(
             f"trainer={given!r:.200}: give a name ({', '.join(trainers())}), file.py:name, a "
             "record of corral.algorithms, or a class of corral.trainers.Trainer's kind"

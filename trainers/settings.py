@@ -77,7 +77,13 @@ def setting(
     """
     if help is None:
         return field(default=default)
-    words = {"help": help, "least": least, "above": above, "most": most, "below": below}
+    words: dict[str, Any] = {
+        "help": help,
+        "least": least,
+        "above": above,
+        "most": most,
+        "below": below,
+    }
     words |= {"choices": choices, "unit": unit, "common": common}
     return field(default=default, metadata=words)
 

@@ -72,7 +72,7 @@ class Minibatches:
             logits, values, rows = self._forward(chosen)
             if not len(rows):
                 continue
-            taken = {name: each.index_select(0, rows) for name, each in self.decisions.items()}
+            taken: Any = {name: each.index_select(0, rows) for name, each in self.decisions.items()}
             extras = {name: each.index_select(0, rows) for name, each in self.extras.items()}
             minibatch = Minibatch(
                 **taken, **self.moment, epoch=number, kl_coef=self.learner.kl_coef, extras=extras

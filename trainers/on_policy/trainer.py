@@ -108,7 +108,7 @@ class OnPolicyTrainer:
         # Each opponent is a group of its own, after the learners': critics may observe them.
         opponent_groups = {agent: f"opponent {agent}" for agent in opponents or ()}
         self.groups = make_groups(rules, {**policies, **opponent_groups}, settings.agent_id)
-        kind = self.algorithm.critic_input or getattr(settings, "critic_input", "state")
+        kind: Any = self.algorithm.critic_input or getattr(settings, "critic_input", "state")
         own_action = bool(getattr(settings, "own_action", False))
         self.critic_input = critic.CriticInput(kind, self.groups, rules, own_action)
         self.learners: dict[str, Learner] = {}
@@ -261,7 +261,7 @@ class OnPolicyTrainer:
         norm.update(target)
 
         progress = self.env_steps / self.steps
-        moment = {"env_steps": self.env_steps, "progress": progress}
+        moment: dict[str, Any] = {"env_steps": self.env_steps, "progress": progress}
         rate = scheduled(settings, "learning_rate", **moment)
         for each in learner.optimizer.param_groups:
             each["lr"] = rate
