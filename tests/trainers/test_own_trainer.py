@@ -21,6 +21,8 @@ from support.mappo_teams import SMALL
 
 STEPS: dict[str, Any] = {"steps": 128, "progress": False, **SMALL}
 
+OF_A2C = {key: value for key, value in STEPS.items() if key not in ("n_epochs", "n_minibatches")}
+
 OWN = """
 from corral import algorithms as alg
 
@@ -56,7 +58,9 @@ def test_a_record_trains_and_is_given_again(tmp_path: Path) -> None:
     assert config_of(run)["trainer"] == "own"
     assert config_of(run)["trainer_source"]["text"] is None
     assert corral.load_run(run.folder, trainer=own).policies
-    assert corral.evaluate(run.folder, trainer=own, episodes=2).rows
+    other = corral.train("probe_p04_v0", trainer="a2c", out=tmp_path / "other", **OF_A2C)
+    found = corral.evaluate(run.folder, trainer=own, beside=[other.folder], episodes=2)
+    assert {row.policy for row in found.rows} >= {"own, greedy", "a2c, greedy"}
     for wrong in (None, "mappo"):
         with pytest.raises((UnknownNameError, RunError), match=r"give it again|was trained by own"):
             _ = corral.load_run(run.folder, trainer=wrong).policies

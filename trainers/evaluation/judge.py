@@ -35,7 +35,7 @@ from corral.trainers.evaluation.zero_sum import (
     is_zero_sum,
     sum_in_words,
 )
-from corral.trainers.runs.run import Run, load_run
+from corral.trainers.runs.run import Run, load_beside, load_run
 
 __all__ = ["Progress", "evaluate", "judge_of", "players", "run_labels", "run_players"]
 
@@ -92,9 +92,8 @@ def evaluate(
     if isinstance(run, Run) and not (env is None and all(each is None for each in named.values())):
         named["trainer"] = trainer or run.config.own_trainer
         run = run.name  # to be read with what is given
-    own, *others = (
-        each if isinstance(each, Run) else load_run(each, env, **named) for each in (run, *beside)
-    )
+    own = run if isinstance(run, Run) else load_run(run, env, **named)
+    others = [each if isinstance(each, Run) else load_beside(each, env, **named) for each in beside]
     folder = Path(out) if out is not None else own.results
     env_config = own.config.env_config
     for other in others:

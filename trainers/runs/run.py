@@ -32,7 +32,7 @@ from corral.trainers.base import Trainer
 from corral.trainers.runs.checkpoint import load_checkpoint, named_checkpoint
 from corral.trainers.runs.run_config import CONFIG, DAMAGE, RunConfig
 
-__all__ = ["CHECKPOINTS", "PROGRESS", "Run", "is_run", "load_run"]
+__all__ = ["CHECKPOINTS", "PROGRESS", "Run", "is_run", "load_beside", "load_run"]
 
 PROGRESS, CHECKPOINTS = "progress.csv", "checkpoints"
 
@@ -189,6 +189,15 @@ def load_run(
     if at is not None and at.strip("0"):
         named_checkpoint(path / CHECKPOINTS, at)
     return run
+
+
+def load_beside(folder: str | Path, env: EnvLike | None = None, **named: Any) -> Run:
+    """Return a run that is compared with others: see ``load_run``.
+
+    ``trainer`` is for the runs that ask for one of a user's own; others go by the name of theirs.
+    """
+    run = load_run(folder, env, **{**named, "trainer": None})
+    return run if run.config.trainer_source is None else load_run(folder, env, **named)
 
 
 def _place(name: str | Path) -> tuple[Path, str | None]:

@@ -117,13 +117,15 @@ def evaluate(
     from corral.trainers.evaluation.judge import evaluate as judge
     from corral.trainers.evaluation.judge import judge_of, run_labels
     from corral.trainers.evaluation.tables import tables
-    from corral.trainers.runs.run import load_run
+    from corral.trainers.runs.run import load_beside, load_run
 
     for folder in runs:
         expect("evaluate", str(folder))
     import_from_here()
     theirs: dict[str, Any] = {"env_kwargs": arguments_of(arg) if arg else None, "api": api}
-    loaded, *others = (load_run(run, env, trainer=trainer, **theirs) for run in runs)
+    theirs["trainer"] = trainer
+    first = load_run if len(runs) == 1 else load_beside
+    loaded, *others = (first(run, env, **theirs) for run in runs)
     folder = loaded.results if out_dir is None else out_dir
     own = folder.resolve() == loaded.results.resolve()  # its results are made anew
     check_new(folder, folder=True, files=RESULTS, overwrite=overwrite or own)
