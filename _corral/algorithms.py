@@ -1,50 +1,94 @@
-"""On-policy algorithms as records of functions: see ``corral.trainers.on_policy.records``.
+"""On-policy algorithms as records of functions, and the functions they are made of.
 
-``corral.algorithms.mappo`` and ``.ippo`` are the algorithms of the trainers of those names,
-``.mappo.but(...)`` replaces one of their functions, and ``.trainer_of(algorithm)`` returns a
-trainer. Needs torch, as soon as one of its names is asked for.
+    from corral import algorithms as alg
+
+    careful = alg.a2c.but(name="careful", loss=my_loss)
+    corral.train("dfaas_v0", trainer=careful)
+
+``mappo``, ``ippo``, ``ppo_kl``, ``a2c``, ``pg`` and ``pg_episode`` are the algorithms of the
+trainers of those names; ``.but(...)`` replaces their functions one at a time. What these are given
+stands in ``corral.trainers.on_policy.records``, how to write one in docs/algorithms.md. Needs
+torch, as soon as one of its names is asked for.
 """
 
-# ruff: noqa: F403, F405 (the names of records stand in __all__)
+# ruff: noqa: F403, F405 (the names of the modules stand in __all__)
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from corral.trainers.on_policy.algorithms import *
     from corral.trainers.on_policy.records import *
+    from corral.trainers.on_policy.settings import *
     from corral.trainers.on_policy.trainer import trainer_of
+    from corral.trainers.settings import setting
 
 __all__ = [
     "PPO_REPORTS",
+    "A2CSettings",
     "Advantages",
+    "IPPOSettings",
     "Losses",
+    "MAPPOSettings",
     "Minibatch",
     "OnPolicy",
+    "OnPolicySettings",
     "Outputs",
     "Over",
+    "PGSettings",
+    "PPOKLSettings",
     "Trajectories",
+    "a2c",
     "adam",
     "adapt_kl",
+    "also",
+    "approx_kl",
     "beyond_target_kl",
+    "clip_fraction",
     "clip_norm",
+    "entropy",
+    "entropy_bonus",
+    "episode_return",
+    "exact_kl",
     "gae",
     "ippo",
     "mappo",
+    "no_change",
     "normalize",
+    "one_epoch",
+    "pg",
+    "pg_episode",
+    "played_distribution",
+    "policy_gradient_loss",
+    "ppo_kl",
+    "ppo_kl_loss",
     "ppo_loss",
     "ppo_metrics",
     "reward_to_go",
+    "setting",
     "trainer_of",
+    "value_loss",
+    "without_baseline",
 ]
+
+OF_RECORDS = frozenset(
+    {"Advantages", "Losses", "Minibatch", "OnPolicy", "Outputs", "Over", "Trajectories"}
+)
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'corral.algorithms' has no attribute {name!r}")
-    module = "trainer" if name == "trainer_of" else "records"
-    return getattr(importlib.import_module(f"corral.trainers.on_policy.{module}"), name)
+    module = "on_policy.algorithms"
+    if name in OF_RECORDS:
+        module = "on_policy.records"
+    elif name.endswith("Settings"):
+        module = "on_policy.settings"
+    elif name in ("trainer_of", "setting"):
+        module = "on_policy.trainer" if name == "trainer_of" else "settings"
+    return pkgutil.resolve_name(f"corral.trainers.{module}:{name}")
 
 
 def __dir__() -> list[str]:

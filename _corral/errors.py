@@ -17,6 +17,7 @@ CorralError
 │   ├── EnvNeededError                 a run of an environment of others, which must be given
 │   └── ModelNeededError               a run with a network of one's own, which must be given
 ├── ModelError (ValueError)            a network of one's own cannot be made, played or learned
+├── AlgorithmError (ValueError)        a loss, or another function of an algorithm, is none
 ├── ConfigError (ValueError)           a configuration file holds what no run can be made of
 ├── NonFiniteError (RuntimeError)      training met a number that is not finite
 ├── EnvironmentFault (RuntimeError)    a third-party environment breaks PettingZoo's rules
@@ -39,6 +40,7 @@ from corral.text import shortened
 
 __all__ = [
     "ActionError",
+    "AlgorithmError",
     "CallbackError",
     "CheckpointError",
     "ConfigError",
@@ -111,6 +113,10 @@ class TraceError(CorralError, ValueError):
 
     def __reduce__(self) -> tuple[object, ...]:  # keyword-only arguments do not pickle by default
         return functools.partial(type(self), more=self._more), (self.faults,)
+
+
+class AlgorithmError(CorralError, ValueError):
+    """A function of an algorithm returns what nothing can be learned from."""
 
 
 class ScaleError(CorralError, ValueError):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import torch
@@ -46,6 +46,16 @@ class Distribution(Protocol):
 
     def entropy(self) -> torch.Tensor:
         """Return the entropies, in nats, of the legal actions alone: float32 [R]."""
+        ...
+
+    @property
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """All that tells it, detached: named tensors [R, ...]."""
+        ...
+
+    def kl_from(self, old: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Return KL(old || this) of a distribution with the ``parameters`` ``old`` and the same
+        masks: float32 [R], in nats."""
         ...
 
     def __getitem__(self, row: int) -> Distribution:
@@ -167,6 +177,16 @@ class MaskedCategorical:
             raise MaskError("the masks differ: a divergence needs the same legal actions in both")
         return (self.probs * (self._finite - other._finite)).sum(dim=-1)
 
+    @property
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """Log-probabilities over legal actions [..., A]; -inf for the others."""
+        return {"logits": self.logits.detach()}
+
+    def kl_from(self, old: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Return KL(old || this), float [...], of what had the ``parameters`` ``old``."""
+        logits = old["logits"]
+        return (logits.exp() * (logits.masked_fill(~self.mask, 0) - self._finite)).sum(dim=-1)
+
     def __getitem__(self, row: int) -> MaskedCategorical:
         """Return the distribution of one row, without its axis."""
         found = copy.copy(self)  # not made anew: it has been checked
@@ -223,6 +243,15 @@ class MultiCategorical:
     def entropy(self) -> torch.Tensor:
         return torch.stack([choice.entropy() for choice in self.choices]).sum(dim=0)
 
+    @property
+    def parameters(self) -> dict[str, torch.Tensor]:
+        return {"logits": torch.cat([choice.parameters["logits"] for choice in self.choices], -1)}
+
+    def kl_from(self, old: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        sizes = [choice.logits.shape[-1] for choice in self.choices]
+        parts = zip(self.choices, torch.split(old["logits"], sizes, -1), strict=True)
+        return torch.stack([choice.kl_from({"logits": part}) for choice, part in parts]).sum(dim=0)
+
     def __getitem__(self, row: int) -> MultiCategorical:
         return MultiCategorical([choice[row] for choice in self.choices])
 
@@ -251,6 +280,16 @@ class Gaussian:
     def entropy(self) -> torch.Tensor:
         each = self.log_std + 0.5 * (1 + math.log(2 * math.pi))
         return each.sum().expand(self.mode.shape[:-1])
+
+    @property
+    def parameters(self) -> dict[str, torch.Tensor]:
+        log_std = self.log_std.detach().expand_as(self.mode)
+        return {"mean": self.mode.detach(), "log_std": log_std}
+
+    def kl_from(self, old: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        wider = 2 * (old["log_std"] - self.log_std)
+        apart = (old["mean"] - self.mode) * (-self.log_std).exp()
+        return 0.5 * (wider.exp() + apart.square() - 1 - wider).sum(dim=-1)
 
     def __getitem__(self, row: int) -> Gaussian:
         return Gaussian(self.mode[row], self.log_std)

@@ -10,7 +10,10 @@ Another package adds a trainer through the entry-point group ``corral.trainers``
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import pkgutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -24,16 +27,19 @@ from corral.envs.episode_stats import Episode
 from corral.envs.policy import Policy
 from corral.errors import CheckpointError, UnknownNameError
 from corral.extras import require
+from corral.trainers.named import is_named, named_object, source_digest
 
 __all__ = [
     "BUILT_IN",
+    "Algorithm",
     "Content",
     "Episode",
+    "FoundTrainer",
     "Trainer",
     "Update",
+    "find_trainer",
     "require_arrays",
     "trainer_class",
-    "trainer_name",
     "trainers",
     "unheard",
     "unwrapped",
@@ -46,7 +52,7 @@ class Update:
 
     env_steps: int  # played since the run began, by all environments together
     episodes: Sequence[Episode]  # that ended in the rollout
-    metrics: dict[str, float]  # losses and the like; the same names at every update
+    metrics: dict[str, float]  # losses and the like; fewer where nothing was learned from
     seconds: dict[str, float]  # spent in "env", "inference", "learning"
     rewards: Mapping[str, float] | None = None  # agent -> its mean reward per env step of it
 
@@ -98,7 +104,8 @@ class Trainer(Protocol):
 
     A trainer with ``plays_opponents = True`` lets reference players play some agents: it gets
     ``opponents=``, agent -> name, where there are any, and ``policies`` leave them out. One with
-    ``plays_turns = False`` refuses games in which agents act in turn. One with
+    ``takes_settings_of = True`` gets ``settings_of=``, policy -> setting -> value, where there are
+    any. One with ``plays_turns = False`` refuses games in which agents act in turn. One with
     ``takes_model = True`` gets ``model=``, a function that makes networks, where one is given.
 
     Two attributes may be set before it learns, where a trainer has them: ``wrap_batch`` (see
@@ -205,6 +212,30 @@ BUILT_IN = {
             "the same with a critic that sees what its agent sees",
         ),
         TrainerSpec(
+            "ppo_kl",
+            "corral.trainers.on_policy.trainer:PPO_KL",
+            ("torch", "mappo"),
+            "ippo with an adaptive penalty on the KL divergence instead of clipping",
+        ),
+        TrainerSpec(
+            "a2c",
+            "corral.trainers.on_policy.trainer:A2C",
+            ("torch", "mappo"),
+            "advantage actor-critic: one step on each rollout, with the critic as baseline",
+        ),
+        TrainerSpec(
+            "pg",
+            "corral.trainers.on_policy.trainer:PG",
+            ("torch", "mappo"),
+            "policy gradient: each decision is weighed by the rewards that come after it",
+        ),
+        TrainerSpec(
+            "pg_episode",
+            "corral.trainers.on_policy.trainer:PG_EPISODE",
+            ("torch", "mappo"),
+            "the same without reward to go: weighed by the return of the whole episode",
+        ),
+        TrainerSpec(
             "rllib_ppo",
             "corral.trainers.rllib.trainer:RLlibPPO",
             ("torch", "rllib"),  # to play; to learn, its check() asks for Ray
@@ -224,20 +255,66 @@ def trainers() -> dict[str, str]:
     return found
 
 
-def trainer_name(trainer: str | type[Trainer]) -> str:
-    """Return the name of a trainer that is given by name or as a class.
+class Algorithm(Protocol):
+    """A record of ``corral.algorithms``: what makes a trainer of itself."""
 
-    Raises TypeError for what is neither.
+    @property
+    def name(self) -> str: ...
+
+    def as_trainer(self) -> type[Trainer]: ...
+
+
+@dataclass(frozen=True)
+class FoundTrainer:
+    """A trainer that a user gave in one of the ways that ``find_trainer`` takes."""
+
+    name: str
+    kind: type[Trainer]
+    source: dict[str, str | None] | None
+    """Where it came from, if not from the registry: the "text" that named it, and the "sha256" of
+    the file behind it. Goes into config.json, where nothing is ever imported from."""
+
+
+def find_trainer(given: Any) -> FoundTrainer:
+    """Return the trainer that is ``given``: a registered name, "file.py:name" or "module:name", a
+    class, or a record of ``corral.algorithms``.
+
+    Raises UnknownNameError, MissingExtraError, and TypeError for what is none of these.
     """
-    if isinstance(trainer, str):
-        return trainer
+    if isinstance(given, str) and not is_named(given):
+        return FoundTrainer(given, trainer_class(given), None)
+    text, found = None, given
+    if isinstance(given, str):
+        text, found = given, named_object(given, "trainer")
+    record = hasattr(found, "as_trainer") and not isinstance(found, type)
+    kind: Any = found.as_trainer() if record else found
     parts = ("name", "Settings", "learn", "save", "load")
-    if not (isinstance(trainer, type) and all(hasattr(trainer, part) for part in parts)):
+    is_class: bool = isinstance(kind, type)
+    if not (is_class and all(hasattr(kind, part) for part in parts)):
         raise TypeError(
-            f"trainer={trainer!r}: give a name ({', '.join(trainers())}) or a class of "
-            "corral.trainers.Trainer's kind, as corral.algorithms.trainer_of(...) makes one"
+            f"trainer={given!r:.200}: give a name ({', '.join(trainers())}), file.py:name, a "
+            "record of corral.algorithms, or a class of corral.trainers.Trainer's kind"
         )
-    return trainer.name
+    name = str(kind.name)
+    if name in trainers():
+        with contextlib.suppress(ImportError):
+            known = trainer_class(name)
+            if kind is known or (record and getattr(known, "algorithm", None) is found):
+                return FoundTrainer(name, known, None)
+    return FoundTrainer(name, kind, {"text": text, "sha256": _digest(found, text)})
+
+
+def _digest(found: Any, text: str | None) -> str | None:
+    """Return the SHA-256 of the file behind a trainer of a user's own; None: there is none."""
+    if text is not None:
+        place = text.rpartition(":")[0]
+        file = place if place.endswith(".py") else getattr(sys.modules[place], "__file__", None)
+        return None if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    if isinstance(found, type):
+        return source_digest(found)
+    own = [each for each in vars(found).values() if callable(each)]
+    own = [each for each in own if not str(each.__module__).startswith("corral.")]
+    return source_digest(own[0]) if own else None
 
 
 def trainer_class(name: str) -> type[Trainer]:

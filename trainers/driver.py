@@ -30,7 +30,7 @@ from corral.trainers.arguments import (
     seed_of,
     whole_steps,
 )
-from corral.trainers.base import Trainer, trainer_class, trainer_name
+from corral.trainers.base import Algorithm, Trainer, find_trainer
 from corral.trainers.callbacks.listeners import Listeners
 from corral.trainers.models import LAYERS, OwnModel, require_no_layers
 from corral.trainers.runs.env_config import EnvConfig
@@ -38,7 +38,7 @@ from corral.trainers.runs.folders import begun_folder, locked
 from corral.trainers.runs.run import CHECKPOINTS, Run, load_run
 from corral.trainers.runs.run_config import RunConfig, versions
 from corral.trainers.session import Session, say
-from corral.trainers.settings import make_settings, require_known
+from corral.trainers.settings import make_settings, require_known, settings_by_policy
 
 __all__ = ["resume", "session", "train"]
 
@@ -48,7 +48,7 @@ P = ParamSpec("P")
 def session(
     env: EnvLike,
     *,
-    trainer: str | type[Trainer] = "mappo",
+    trainer: str | type[Trainer] | Algorithm = "mappo",
     steps: int = 100_000,
     horizon: int | None = None,
     seed: int = 0,
@@ -64,6 +64,7 @@ def session(
     checkpoint_every: int | None = None,
     keep: int | Literal["all"] = 3,
     progress: bool | None = None,
+    settings_of: Mapping[str, Mapping[str, Any]] | None = None,
     callbacks: Sequence[Any] = (),
     metrics: Mapping[str, Any] | None = None,
     sinks: Sequence[Any] = (),
@@ -80,7 +81,8 @@ def session(
     Args:
         env: a name or id, module:function, a module, a function that makes an environment, or an
             environment: see ``corral.adapters.sources``.
-        trainer: a name of ``corral.trainers.trainers()``, or a class of that kind.
+        trainer: a name of ``corral.trainers.trainers()``, a class of that kind, a record of
+            ``corral.algorithms``, or the text file.py:name or module:name of one.
         steps: env steps, over all environments together. They are played in whole rollouts: as many
             as fit, at least one; a line on stderr says how many, where that is not all.
         horizon: env steps that are planned in all, where ``steps`` is the first portion of them:
@@ -109,6 +111,8 @@ def session(
             always one at the end.
         keep: how many of the latest checkpoints to keep, or "all"; the best is kept besides.
         progress: show it on stderr; default: where stderr is a terminal.
+        settings_of: settings that a policy has for itself, policy -> setting -> value, such as
+            {"agent_0": {"learning_rate": 1e-3}}. For in-house trainers.
         callbacks: each a ``corral.Callback``, a class of them, a function(row), or "file.py:name".
         metrics: name -> function of a whole episode, see ``corral.trainers.callbacks.metrics``; its
             mean, min and max become columns of progress.csv.
@@ -132,9 +136,8 @@ def session(
     if horizon < steps:
         raise ValueError(f"horizon={horizon}: give {steps} or more, which are to be played first")
     checkpoint_every, keep = check_saving(checkpoint_every, keep)
-    name = trainer_name(trainer)
-    own_trainer = None if isinstance(trainer, str) else trainer
-    kind = own_trainer or trainer_class(name)
+    found = find_trainer(trainer)
+    name, kind = found.name, found.kind
     arguments = arguments_of(env) if isinstance(env, str) else ()
     require_known(session, kind, arguments, env_kwargs or {}, settings)
     env_config = EnvConfig.of(env, env_kwargs, held_out, api, validation)
@@ -158,10 +161,12 @@ def session(
             "something else"
         )
     everybody = {**learned, **played}
+    chosen = vars(make_settings(kind, {**suited, **settings}))
     config = RunConfig(
         env_config=env_config,
         trainer=name,
-        settings=vars(make_settings(kind, {**suited, **settings})),
+        settings=chosen,
+        settings_of=settings_by_policy(kind, chosen, settings_of or {}, learned.values()),
         seed=seed,
         steps=steps,
         horizon=horizon,
@@ -170,7 +175,8 @@ def session(
         policies_to_train=learning(policies_to_train, learned),
         versions=versions(learning=True),
         opponents=played,
-        own_trainer=own_trainer,
+        trainer_source=found.source,
+        own_trainer=kind if found.source else None,
         own_model=own_model,
     )
     listeners = Listeners.of(callbacks, metrics, sinks, stop, evaluate_every)
@@ -211,7 +217,7 @@ def resume(
     env: EnvLike | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
     api: Api | None = None,
-    trainer: type[Trainer] | None = None,
+    trainer: str | type[Trainer] | Algorithm | None = None,
     model: str | Callable[..., Any] | None = None,
     steps: int | None = None,
     stretch: bool = False,
@@ -272,6 +278,7 @@ def resume(
                 "give more than that, or leave it out"
             )
         _tell_of_plan_and_versions(run.folder, run.config)
+        _tell_of_source(run, trainer)
         if steps is not None or keep is not None:
             run.config.write(run.folder)
         if stretch and learner.env_steps:
@@ -283,9 +290,12 @@ def resume(
 def _tell_of_plan_and_versions(folder: Path, config: RunConfig) -> None:
     """Say what makes a resumed run another than one that never stopped."""
     settings, now = config.settings, versions(learning=True)
-    annealed = settings.get("anneal") or settings.get("ent_coef_end") is not None
-    if annealed and config.steps > config.horizon:
-        rate = ", a learning rate at 0" if settings.get("anneal") else ""
+    falls = [name for name, value in settings.items() if str(value).startswith("linear")]
+    at_0 = settings.get("anneal") and not isinstance(settings.get("learning_rate"), str)
+    if at_0 or "learning_rate" in falls:
+        falls.append("anneal")
+    if (falls or settings.get("ent_coef_end") is not None) and config.steps > config.horizon:
+        rate = ", a learning rate at 0" if "anneal" in falls else ""
         say(
             folder,
             f"planned for {config.horizon:,} env steps; beyond them what is annealed stays at its "
@@ -298,6 +308,14 @@ def _tell_of_plan_and_versions(folder: Path, config: RunConfig) -> None:
         before = ", ".join(f"{name} {config.versions[name]}" for name in both)
         after = ", ".join(f"{name} {now[name]}" for name in both)
         say(folder, f"begun with {before}; it goes on with {after}: numbers may differ")
+
+
+def _tell_of_source(run: Run, trainer: Any) -> None:
+    """Say where a trainer of one's own is no longer the one that the run was begun with."""
+    begun_with, now = run.config.trainer_source, None if trainer is None else find_trainer(trainer)
+    if begun_with and now and now.source and now.source["sha256"] != begun_with.get("sha256"):
+        what = begun_with.get("text") or run.config.trainer
+        say(run.folder, f"the source of {what} has changed since the run began; it goes on with it")
 
 
 def _begun(config: RunConfig) -> Trainer:

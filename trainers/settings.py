@@ -30,17 +30,22 @@ from corral.envs.arguments import (
     one_of,
     plain_numbers,
 )
+from corral.errors import UnknownNameError
 from corral.hints import answer, listed, spelled_otherwise
 from corral.text import shortened
+from corral.trainers import schedules
 from corral.trainers.base import BUILT_IN, trainer_class
 
 __all__ = [
     "about",
     "check_settings",
+    "is_schedule",
     "limits",
     "make_settings",
     "require_known",
     "setting",
+    "settings_by_policy",
+    "type_of",
     "unknown_setting",
 ]
 
@@ -55,6 +60,7 @@ def setting(
     below: float | None = None,
     choices: tuple[str, ...] | None = None,
     unit: str | None = None,
+    common: str | None = None,
 ) -> Any:
     """Return a dataclass field of one setting; without ``help`` it is one of ``SHARED``.
 
@@ -67,26 +73,44 @@ def setting(
         below: a number that it must stay below.
         choices: the texts allowed.
         unit: what a number counts.
+        common: why all policies of a run have the same value, where they must.
     """
     if help is None:
         return field(default=default)
-    words = {"help": help, "least": least, "above": above, "most": most, "below": below}
-    return field(default=default, metadata=words | {"choices": choices, "unit": unit})
+    words: dict[str, Any] = {
+        "help": help,
+        "least": least,
+        "above": above,
+        "most": most,
+        "below": below,
+    }
+    words |= {"choices": choices, "unit": unit, "common": common}
+    return field(default=default, metadata=words)
 
 
 SHARED: dict[str, Mapping[str, Any]] = {
     name: shared.metadata
     for name, shared in {
         "num_envs": setting(
-            None, "Number of environments that are played at once, B.", least=1, unit="environments"
+            None,
+            "Number of environments that are played at once, B.",
+            least=1,
+            unit="environments",
+            common="all policies play in the same environments",
         ),
         "n_steps": setting(
-            None, "Length of a rollout in each environment, T.", least=1, unit="env steps"
+            None,
+            "Length of a rollout in each environment, T.",
+            least=1,
+            unit="env steps",
+            common="all policies learn from the same rollouts",
         ),
         "batch_size": setting(None, "Size of a minibatch.", least=1, unit="decisions"),
         "n_epochs": setting(None, "Number of passes over a rollout in an update.", least=1),
-        "learning_rate": setting(None, "Step size of Adam.", least=0),
-        "anneal": setting(None, "Lower the learning rate linearly to 0 over the run."),
+        "learning_rate": setting(None, "Step size of the optimizer.", least=0),
+        "anneal": setting(
+            None, "Lower a learning rate that is a number linearly to 0 over the run."
+        ),
         "gamma": setting(
             None, "Discount from one decision of an agent to its next.", least=0, most=1
         ),
@@ -118,7 +142,9 @@ SHARED: dict[str, Mapping[str, Any]] = {
             None, "Activation function of the hidden layers.", choices=("relu", "tanh")
         ),
         "agent_id": setting(
-            None, "Add to an observation which agent it is of, where a policy has several."
+            None,
+            "Add to an observation which agent it is of, where a policy has several.",
+            common="observations are stored once, for all policies",
         ),
     }.items()
 }
@@ -139,7 +165,19 @@ def limits(one: Field[Any]) -> str:
     text = f"{low} to {high}" if low and high else low
     if low and not high and not low.startswith("above"):
         text = f"{low} or more"
+    if is_schedule(one):
+        text += ", or a schedule: linear, linear:NUMBER, STEPS:VALUE,STEPS:VALUE"
     return " ".join(part for part in (text, words.get("unit")) if part)
+
+
+def type_of(one: Field[Any]) -> str:
+    """Return the type of a setting as it is written: "int", "float | None", ..."""
+    return one.type.__name__ if isinstance(one.type, type) else str(one.type)
+
+
+def is_schedule(one: Field[Any]) -> bool:
+    """Return whether a setting may change over a run: see ``corral.trainers.schedules``."""
+    return type_of(one) == "float | str"
 
 
 def _interval(words: Mapping[str, Any]) -> tuple[str, str]:
@@ -231,7 +269,7 @@ def make_settings(trainer: Any, values: Mapping[str, Any]) -> Any:
     that is out of range.
     """
     known_arguments(trainer.Settings, list(values))
-    types = {one.name: str(one.type) for one in fields(trainer.Settings)}
+    types = {one.name: type_of(one) for one in fields(trainer.Settings)}
     tidy = {  # JSON knows lists only
         name: tuple(value) if types[name].startswith("tuple") and isinstance(value, list) else value
         for name, value in plain_numbers(dict(values)).items()
@@ -239,12 +277,50 @@ def make_settings(trainer: Any, values: Mapping[str, Any]) -> Any:
     return trainer.Settings(**tidy)
 
 
+def settings_by_policy(
+    trainer: Any,
+    settings: Mapping[str, Any],
+    settings_of: Mapping[str, Mapping[str, Any]],
+    policies: Iterable[str],
+) -> dict[str, dict[str, Any]]:
+    """Return the settings that single ``policies`` have for themselves, checked.
+
+    ``settings`` are those of all. Raises UnknownNameError, TypeError or ValueError for a policy or
+    a setting that is not there, for one that all policies have in common, and for its value.
+    """
+    known, found = list(dict.fromkeys(policies)), {}
+    fields_of = {one.name: one for one in fields(trainer.Settings)}
+    if settings_of and not getattr(trainer, "takes_settings_of", False):
+        raise ValueError(
+            f"trainer {trainer.name} has the same settings for all policies; settings_of is for "
+            "in-house trainers, such as mappo"
+        )
+    for policy, own in settings_of.items():
+        if policy not in known:
+            raise UnknownNameError.of("policy", policy, known)
+        if not isinstance(own, Mapping):
+            raise TypeError(f"settings_of[{policy!r}]={own!r}: give setting -> value")
+        for name in own:
+            if name not in fields_of:
+                raise TypeError(f"{policy}: {unknown_setting(name, trainer.name, fields_of)}")
+            if reason := about(fields_of[name]).get("common"):
+                raise ValueError(
+                    f"{policy}.{name}: {reason}, so that {name} is one for all: give {name}= itself"
+                )
+        try:
+            made = make_settings(trainer, {**settings, **own})
+        except ValueError as error:
+            raise ValueError(f"policy {policy}: {error}") from error
+        found[policy] = {name: getattr(made, name) for name in own}
+    return found
+
+
 def check_settings(settings: Any) -> None:
     """Raise ValueError, naming value and bounds, where a setting is out of range."""
     for one in fields(settings):
         value, words = getattr(settings, one.name), about(one)
-        kind, _, optional = str(one.type).partition(" | ")
-        if value is None and optional:
+        kind, _, other = type_of(one).partition(" | ")
+        if value is None and other == "None":
             continue
         if words["choices"]:
             one_of(one.name, value, words["choices"])
@@ -254,8 +330,10 @@ def check_settings(settings: Any) -> None:
         elif kind == "int":
             nonnegative_int(one.name, value, least=words["least"])
         elif kind == "float":
-            if not _within(value, words):
-                raise ValueError(_out_of_range(one, value))
+            scheduled = is_schedule(one) and isinstance(value, str)
+            for number in schedules.values_of(settings, one.name) if scheduled else [value]:
+                if not _within(number, words):
+                    raise ValueError(_out_of_range(one, number))
         elif kind.startswith("tuple"):
             if not isinstance(value, tuple):
                 raise ValueError(f"{one.name}={value!r}: give a tuple of numbers of units")

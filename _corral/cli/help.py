@@ -89,7 +89,7 @@ def _split(word: str) -> list[str]:
 def _settings_rows(env: str | None, trainer: str) -> list[tuple[str, str]]:
     """Return each setting as an option with what it takes, and its meaning and default."""
     from corral.envs.registry import REGISTERED, registered_name
-    from corral.trainers.settings import about
+    from corral.trainers.settings import about, type_of
 
     known = registered_name(env or "")
     suited = REGISTERED[known].settings if known else {}
@@ -98,7 +98,7 @@ def _settings_rows(env: str | None, trainer: str) -> list[tuple[str, str]]:
         default = suited.get(field.name, field.default)
         of_env = f" in {env}" if field.name in suited else ""
         choices = about(field).get("choices")
-        takes = "|".join(choices) if choices else _takes(str(field.type))
+        takes = "|".join(choices) if choices else _takes(type_of(field))
         text = as_typed(about(field)["help"]) if choices else meaning(field)
         rows.append(_row(field.name, takes, text, default, of_env))
     return rows
@@ -144,7 +144,7 @@ def _row(name: str, takes: str, text: str, default: Any, of_env: str = "") -> tu
 def _takes(kind: Any) -> str:
     """Return what is typed for a type: int, float, n,n,... or the values that are allowed."""
     if isinstance(kind, str):
-        return KINDS.get(kind.removesuffix(" | None"), "str")
+        return KINDS.get(kind.removesuffix(" | None").removesuffix(" | str"), "str")
     if get_origin(kind) is Literal:
         return "|".join(map(str, get_args(kind)))
     if isinstance(kind, types.UnionType) or get_origin(kind) is Union:

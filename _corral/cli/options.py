@@ -39,6 +39,7 @@ __all__ = [
     "read_options",
     "row_range",
     "settings_of",
+    "settings_of_policies",
     "share_or_rows",
     "train_options",
     "value_of",
@@ -185,6 +186,23 @@ def opponents_of(pairs: list[str]) -> dict[str, str]:
     return found
 
 
+def settings_of_policies(pairs: list[str]) -> dict[str, dict[str, Any]]:
+    """policy -> setting -> value, of "policy.setting=value"; see ``value_of``."""
+    found: dict[str, dict[str, Any]] = {}
+    for pair in pairs:
+        place, equals, text = pair.partition("=")
+        policy, dot, name = place.strip().rpartition(".")
+        if not (equals and dot and policy and name):
+            raise ValueError(
+                f"--set {pair}: give policy.setting=value, such as shared.learning_rate=3e-4"
+            )
+        value = value_of(text)
+        if isinstance(value, tuple) and ":" in text:
+            value = text  # a schedule
+        found.setdefault(policy, {})[name.replace("-", "_")] = value
+    return found
+
+
 def policies_of(text: str) -> str | Mapping[str, str]:
     if "=" not in text:
         return text
@@ -244,7 +262,9 @@ def read_options(
     Any other option ends in an error that names the nearest one, but none that is ``unlisted``:
     ``unknown`` makes its message from a name and the known ones.
     """
-    kinds = {field.name: str(field.type) for field in settings}
+    from corral.trainers.settings import type_of
+
+    kinds = {field.name: type_of(field) for field in settings}
     types = {name: str(parameter.annotation) for name, parameter in arguments.items()} | kinds
     env_kwargs: dict[str, Any] = {}
     chosen: dict[str, Any] = {}
@@ -267,6 +287,8 @@ def read_options(
         value = (text or "") if key == "trace" else value_of("true" if text is None else text)
         if kind == "int":
             value = _whole(value)
+        if types[key] == "float | str" and isinstance(value, tuple):
+            value = text  # 0:1 is a point of a schedule
         if isinstance(value, str) and (remedy := _remedy(key, kind, value)):
             raise ValueError(f"{option_of(name)} {text}: {remedy}")
         typed[key] = (value, given)
@@ -353,9 +375,11 @@ def arguments_known(env: str) -> Mapping[str, inspect.Parameter]:
 
 
 def settings_of(trainer: str) -> tuple[Field[Any], ...]:
-    from corral.trainers.base import trainer_class
+    from corral.trainers.base import find_trainer
 
-    return fields(trainer_class(trainer).Settings)
+    if ":" in trainer:
+        import_from_here()
+    return fields(find_trainer(trainer).kind.Settings)
 
 
 # --- Environments of others ----------------------------------------------------------------------

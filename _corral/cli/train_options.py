@@ -21,6 +21,7 @@ from corral.cli.options import (
     listed,
     opponents_of,
     policies_of,
+    settings_of_policies,
     share_or_rows,
     whole,
 )
@@ -84,7 +85,12 @@ OPTIONS = (
         default=False,
         used="command",
     ),
-    TrainOption("trainer", "What learns; corral trainers lists them.", default="mappo"),
+    TrainOption(
+        "trainer",
+        "What learns: corral trainers lists them, or file.py:name of your own; with --resume only "
+        "one of your own.",
+        default="mappo",
+    ),
     TrainOption(
         "steps",
         whole("Env steps over all environments together, in whole rollouts; default: 100000."),
@@ -182,6 +188,17 @@ OPTIONS = (
         "Checkpoints to keep, besides the best: a number, or all; default: 3.",
         read=keep_of,
         used="both",
+    ),
+    TrainOption(
+        "set_",
+        typer.Option(
+            "--set",
+            metavar="<policy.setting=value>",
+            help="A setting of one policy, such as agent_0.learning_rate=1e-3; may be repeated.",
+        ),
+        list[str],
+        read=settings_of_policies,
+        argument="settings_of",
     ),
     TrainOption(
         "callback",

@@ -29,6 +29,7 @@ def run(command: list[str], folder: Path) -> str:
 
 PAGES = (
     "README.md",
+    "docs/algorithms.md",
     "docs/callbacks.md",
     "docs/coming_from.md",
     "docs/libraries.md",
@@ -46,6 +47,8 @@ def test_every_snippet_runs_in_the_order_of_the_page(page: str, tmp_path: Path) 
     shutil.copytree(ROOT / "docs" / "networks", tmp_path / "docs" / "networks")
     for language, block in blocks:
         if language == "python":
+            if named := re.match(r"# (\w+\.py)\n", block):
+                (tmp_path / named[1]).write_text(block)
             run([sys.executable, "-c", block], tmp_path)
             continue
         if language == "toml":  # its first line is its name
@@ -54,6 +57,16 @@ def test_every_snippet_runs_in_the_order_of_the_page(page: str, tmp_path: Path) 
         for line in block.splitlines():
             assert line.startswith("$ corral ")
             run([sys.executable, "-m", *line[2:].split()], tmp_path)
+
+
+def test_examples_of_algorithms_have_the_lines_that_the_page_says() -> None:
+    page = (ROOT / "docs" / "algorithms.md").read_text(encoding="utf-8")
+    said = [int(lines) for lines in re.findall(r"\b(\d+) lines\b", page)]
+    blocks = [block for language, block in BLOCK.findall(page) if language == "python"]
+    files = [block.splitlines()[1:] for block in blocks if block.startswith("# my_")]
+    assert [len(lines) for lines in files] == said
+    assert len(said) == 4
+    assert max(said[1:]) <= 15  # a statistic, a gradient rule, an optimizer
 
 
 def test_a_newcomer_can_read_it_at_one_go() -> None:

@@ -19,6 +19,7 @@ HOUSE = {"_corral": "corral"} | {
 ORDER = (
     *(
         "base",
+        "schedules",
         "settings",
         "rng",
         "policies",

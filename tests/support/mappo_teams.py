@@ -35,7 +35,8 @@ def make(rules: Any, trainer: Any = MAPPO, updates: int = 1, **given: Any) -> An
     to_train = given.pop("to_train", None) or list(dict.fromkeys(policies.values()))
     seed, make_batch = given.pop("seed", 0), given.pop("make_batch", Batch)
     model = {"model": given.pop("model")} if "model" in given else {}
-    settings = {**SMALL, **given}
+    known = trainer.Settings.__dataclass_fields__
+    settings = {**{name: value for name, value in SMALL.items() if name in known}, **given}
     return trainer(
         rules,
         trainer.Settings(**settings),

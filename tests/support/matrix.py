@@ -15,6 +15,10 @@ ENVS = (*ENVIRONMENTS, *PROBES)
 SHORT: dict[str, dict[str, Any]] = {
     "mappo": {"num_envs": 2, "n_steps": 8, "n_epochs": 1, "n_minibatches": 1},
     "ippo": {"num_envs": 2, "n_steps": 8, "n_epochs": 1, "n_minibatches": 1},
+    "ppo_kl": {"num_envs": 2, "n_steps": 8, "n_epochs": 1, "n_minibatches": 1},
+    "a2c": {"num_envs": 2, "n_steps": 8},
+    "pg": {"num_envs": 2, "n_steps": 8},
+    "pg_episode": {"num_envs": 2, "n_steps": 8},
     "sb3_ppo": {"num_envs": 2, "n_steps": 8, "n_epochs": 1, "batch_size": 16},
     "sb3_maskable_ppo": {"num_envs": 2, "n_steps": 8, "n_epochs": 1, "batch_size": 16},
     "rllib_ppo": {"envs_per_runner": 2, "train_batch_size": 16, "batch_size": 16, "n_epochs": 1},

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 import torch
 
+from corral.algorithms import Advantages, Trajectories, gae, normalize
 from corral.envs.core import Array, Rules
 from corral.envs.probes.base import Probe
 from corral.trainers.base import Update
 from corral.trainers.on_policy import maths
 from corral.trainers.on_policy.buffer import RolloutBuffer
 from corral.trainers.on_policy.learner import HiddenState, Learner
-from corral.trainers.on_policy.records import Advantages, Trajectories, gae, normalize
 from corral.trainers.on_policy.trainer import IPPO, MAPPO, OnPolicyTrainer
 
 GAMMA = 0.9
@@ -64,10 +64,12 @@ def make_trainer(
     **settings: Any,
 ) -> Any:
     """A trainer with small networks; by default all agents share a policy, which learns."""
+    known = trainer.Settings.__dataclass_fields__
+    small = {name: value for name, value in SMALL.items() if name in known}
     named = dict(policies or dict.fromkeys(rules.agents, "shared"))
     return trainer(
         rules,
-        trainer.Settings(**{**SMALL, **settings}),
+        trainer.Settings(**{**small, **settings}),
         seed=seed,
         policies=named,
         policies_to_train=list(dict.fromkeys(named.values())) if to_train is None else to_train,

@@ -38,7 +38,7 @@ from corral.trainers.settings import unknown_setting
         ({"queue": 50}, "queue is an argument of the environment: give env_kwargs={'queue': 50}"),
         ({"env_kwargs": {"gamma": 0.5}}, "env_kwargs holds 'gamma', .* gamma=0.5 to corral.train"),
         ({"env_kwargs": {"steps": 5}}, "env_kwargs holds 'steps', .* steps=5 to corral.train"),
-        ({"memory": 32}, "trainer sb3_ppo has no memory; mappo and ippo have it"),
+        ({"memory": 32}, "trainer sb3_ppo has no memory; mappo, ippo, .* have it"),
         ({"trainer": "mappo", "vf_coef": 1}, "has no vf_coef; sb3_ppo, .* needs no weight"),
         ({"trainer": "mappo", "batch_size": 64}, "'n_minibatches'.* num_envs times n_steps, is"),
     ],

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, make_dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from corral.trainers.on_policy.settings import IPPOSettings, MAPPOSettings
+from corral.trainers.on_policy.settings import (
+    A2CSettings,
+    IPPOSettings,
+    MAPPOSettings,
+    PGSettings,
+    PPOKLSettings,
+)
 from corral.trainers.rllib.settings import RLlibPPOSettings
 from corral.trainers.sb3.settings import SB3Settings
 from corral.trainers.settings import (
@@ -18,9 +24,11 @@ from corral.trainers.settings import (
     limits,
     make_settings,
     setting,
+    type_of,
 )
 
-EVERY = (IPPOSettings, MAPPOSettings, SB3Settings, RLlibPPOSettings)
+PPO = (IPPOSettings, MAPPOSettings, SB3Settings, RLlibPPOSettings)
+EVERY = (*PPO, PPOKLSettings, A2CSettings, PGSettings)
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,19 @@ def test_settings_of_json() -> None:
         make_settings(trainer, {"counts": 4})
 
 
+def test_types_that_are_no_texts_are_checked_too() -> None:
+    """As in a module without ``from __future__ import annotations``."""
+    fields_of = [("count", int, setting(3, "Number.", least=2))]
+    fields_of.append(("rate", float | str, setting(0.5, "Rate.", least=0)))  # type: ignore[arg-type]
+    made = make_dataclass("Own", fields_of, namespace={"__post_init__": check_settings})
+    assert made(rate="linear:2").rate == "linear:2"
+    assert [type_of(field) for field in fields(made)] == ["int", "float | str"]
+    with pytest.raises(ValueError, match="count=1: give a whole number, 2 or more"):
+        made(count=1)
+    with pytest.raises(ValueError, match="rate='high'"):
+        made(rate="high")
+
+
 def test_limits_in_words() -> None:
     words = {field.name: limits(field) for field in fields(Small)}
     assert words == {
@@ -102,6 +123,6 @@ def test_every_setting_says_what_it_is(settings: Any) -> None:
 
 def test_one_word_means_the_same_in_every_trainer() -> None:
     for name in ("n_epochs", "learning_rate", "gamma", "gae_lambda", "clip_range", "net_arch"):
-        for settings in EVERY:
+        for settings in PPO:
             field = next(field for field in fields(settings) if field.name == name)
             assert about(field) is SHARED[name]

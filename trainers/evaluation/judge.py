@@ -21,7 +21,6 @@ from corral.envs.core import Array, Rules, carried_by, teams_of
 from corral.envs.episode_stats import EndedEpisodes
 from corral.envs.registry import REGISTERED, Api
 from corral.hints import answer
-from corral.trainers.base import Trainer
 from corral.trainers.criteria import Criterion
 from corral.trainers.evaluation.greedy import say_gaps, seat_gaps, team_gaps
 from corral.trainers.evaluation.players import Player
@@ -45,7 +44,7 @@ from corral.trainers.evaluation.zero_sum import (
     is_zero_sum,
     sum_in_words,
 )
-from corral.trainers.runs.run import Run, load_run, models_for
+from corral.trainers.runs.run import Run, load_each
 
 __all__ = ["Progress", "evaluate", "judge_of", "players", "run_labels", "run_players"]
 
@@ -56,7 +55,7 @@ def evaluate(
     *,
     env_kwargs: Mapping[str, Any] | None = None,
     api: Api | None = None,
-    trainer: type[Trainer] | None = None,
+    trainer: Any = None,
     model: Any = None,
     beside: Sequence[str | Path | Run] = (),
     episodes: int | None = None,
@@ -113,11 +112,7 @@ def evaluate(
         if model is None and run.config.own_model is not None:
             model = run.config.own_model.make
         run = run.name  # to be read with what is given
-    runs = [run, *beside]
-    own, *others = (
-        each if isinstance(each, Run) else load_run(each, env, **named, model=own_model)
-        for each, own_model in zip(runs, models_for(runs, model), strict=True)
-    )
+    own, *others = load_each([run, *beside], env, **named, model=model)
     folder = Path(out) if out is not None else own.results
     env_config = own.config.env_config
     for other in others:

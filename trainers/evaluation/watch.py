@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from corral.errors import CorralError, EnvNeededError, MissingExtraError, RunErr
 from corral.trainers.evaluation.episodes import Changed, play
 from corral.trainers.evaluation.players import Player, as_player
 from corral.trainers.evaluation.video import encoder_of, shrunk, write_video
-from corral.trainers.runs.run import Run, is_run, load_run, models_for
+from corral.trainers.runs.run import Run, asked_for, is_run, load_run, models_for
 
 __all__ = ["LONGEST", "Watched", "watch"]
 
@@ -72,6 +73,7 @@ def watch(
     sampled: bool = False,
     pixels: int = WIDTH,
     model: Any = None,
+    trainer: Any = None,
     **env_kwargs: Any,
 ) -> Watched:
     """Play one episode and show it.
@@ -90,7 +92,8 @@ def watch(
         fps: pictures a second; default: the environment's.
         sampled: whether policies sample their actions; else they play greedily.
         pixels: the width of a clip; its height follows.
-        model: of a run with networks of one's own, see ``corral.load_run``.
+        model, trainer: of a run with networks or by a trainer of one's own, see
+            ``corral.load_run``.
         env_kwargs: arguments of the environment; of a run, those to change.
 
     Returns how far it went; a window that its user closes ends it.
@@ -114,7 +117,7 @@ def watch(
         encoder_of(out)  # fails before anything is played
         if not Path(out).absolute().parent.is_dir():
             raise ValueError(f"out={out}: there is no folder {Path(out).parent}")
-    rules, player, label = _cast(game, policies, env_kwargs, sampled, model)
+    rules, player, label = _cast(game, policies, env_kwargs, sampled, model, trainer)
     if hasattr(rules, "make_env"):
         raise ValueError(OWN_ALONE.format(rules.name))
     rules = for_rendering(rules)
@@ -166,21 +169,26 @@ def _require_display() -> None:
 
 
 def _cast(
-    game: Any, policies: Any, env_kwargs: dict[str, Any], sampled: bool, model: Any
+    game: Any, policies: Any, env_kwargs: dict[str, Any], sampled: bool, model: Any, trainer: Any
 ) -> tuple[Rules[Any], Player, str]:
     """Return the rules, who plays them, and that in words."""
     own: Run | None = None
     runs = [each for each in (game, policies) if isinstance(each, str | Path) and is_run(each)]
     if model is not None and not runs:
         raise ValueError("a model is for runs with networks of one's own; leave it out")
-    of_run = dict(zip(map(str, runs), models_for(runs, model), strict=True))
+    of_run = {
+        str(run): partial(load_run, run, model=own_model, trainer=own_trainer)
+        for run, own_model, own_trainer in zip(
+            runs, models_for(runs, model), asked_for(runs, "trainer_source", trainer), strict=True
+        )
+    }
     if isinstance(game, Run) or (isinstance(game, str | Path) and _names_a_run(game)):
         try:
-            own = game if isinstance(game, Run) else load_run(game, model=of_run[str(game)])
+            own = game if isinstance(game, Run) else of_run[str(game)]()
         except EnvNeededError as error:
             raise ValueError(OWN_ALONE.format(f"{game}: {error.env}")) from None
     if isinstance(policies, str | Path) and is_run(policies):
-        policies = load_run(policies, model=of_run[str(policies)])
+        policies = of_run[str(policies)]()
 
     if own is not None:
         env_config = own.config.env_config
@@ -192,8 +200,8 @@ def _cast(
     else:
         rules = rules_of(game, env_kwargs)
     if isinstance(policies, Run):
-        trainer = policies.config.trainer
-        return rules, _learned(policies, rules, sampled), f"{trainer} of {policies.name}"
+        label = f"{policies.config.trainer} of {policies.name}"
+        return rules, _learned(policies, rules, sampled), label
     if policies is None or isinstance(policies, str | Path):
         name = "random" if policies is None else str(policies)
         if Path(name).is_dir():

@@ -160,11 +160,25 @@ class ObservationBuffer:
 
 
 class GroupBuffer(ObservationBuffer):
-    """A group's moments [T + 1, B] of a rollout; ``log_prob`` float32 [T, B, P] of its actions."""
+    """A group's moments [T + 1, B] of a rollout; ``log_prob`` float32 [T, B, P] of its actions.
+
+    ``extras`` [T, B, P, ...] are what an algorithm keeps of each decision for its loss.
+    """
 
     def __init__(self, group: AgentGroup, steps: int, num_envs: int) -> None:
         super().__init__(group, steps + 1, num_envs)
         self.log_prob = np.zeros((steps, num_envs, len(group.agents)), dtype=np.float32)
+        self.extras: dict[str, Array] = {}
+
+    def store_extras(self, t: int, at: Any, extras: Mapping[str, torch.Tensor]) -> None:
+        """Store named tensors [R, ...] of the columns ``at`` that decide in step ``t``."""
+        for name, tensor in extras.items():
+            values = tensor.cpu().numpy()
+            if name not in self.extras:  # the first ones tell the shape
+                shape = *self.log_prob.shape, *values.shape[1:]
+                self.extras[name] = np.zeros(shape, dtype=values.dtype)
+            stored = self.extras[name][t]  # a view [B, P, ...]
+            stored.reshape(-1, *stored.shape[2:])[at] = values
 
     @property
     def acted(self) -> Array:
@@ -244,6 +258,20 @@ class RolloutBuffer:
             buffer.store(t, observations)
             buffer.acting[t] = acting[:, buffer.group.columns]
         _store_state(self.state[t], state)
+
+    def actions(self, t: int) -> Any:
+        """Return the actions of step ``t`` as a batch takes them: int64 [B, N], or a dict where
+        some are not Discrete."""
+        if all(not buffer.group.actions.shape for buffer in self.groups):
+            actions = np.zeros(self.reward.shape[1:], dtype=np.int64)
+            for buffer in self.groups:
+                actions[:, buffer.group.columns] = buffer.action[t]
+            return actions
+        return {
+            agent: buffer.group.actions.decode(buffer.action[t][:, j])
+            for buffer in self.groups
+            for j, agent in enumerate(buffer.group.agents)
+        }
 
     def store_step(self, t: int, step: BatchStep) -> None:
         """Store rewards and endings of step ``t``."""

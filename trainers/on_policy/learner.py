@@ -25,7 +25,7 @@ from corral.adapters.models import (
 from corral.adapters.networks import Network, Parts
 from corral.envs.core import Array
 from corral.trainers.on_policy.buffer import AgentGroup
-from corral.trainers.on_policy.settings import IPPOSettings
+from corral.trainers.on_policy.settings import OnPolicySettings
 
 __all__ = [
     "HiddenState",
@@ -61,7 +61,7 @@ class Learner(nn.Module):
     def __init__(
         self,
         group: AgentGroup,
-        settings: IPPOSettings,
+        settings: OnPolicySettings,
         critic_input: Inputs,
         model: Make | None,
         optimizer: Callable[[Iterable[nn.Parameter], Any], torch.optim.Optimizer],
@@ -72,7 +72,7 @@ class Learner(nn.Module):
         """``model`` makes what encodes observations in actor and critic; None: corral's layers."""
         super().__init__()
         self.group, self.device, self.trained = group, device, trained
-        self.kl_coef = settings.kl_coef
+        self.kl_coef = float(getattr(settings, "kl_coef", 0.0))
 
         def network(
             role: Role, *size: Any, view: View | None, outputs: int, gain: float
@@ -117,13 +117,13 @@ class Learner(nn.Module):
         own = [] if self.log_std is None else [self.log_std]
         self.actor_parameters = [*_trainable(self.actor), *own]
         self.critic_parameters = _trainable(self.critic)
-        self._make_optimizer, self._settings = optimizer, settings
+        self.make_optimizer, self.settings = optimizer, settings
         self._moments: Mapping[int, Mapping[str, torch.Tensor]] = {}
 
     @functools.cached_property
     def optimizer(self) -> torch.optim.Optimizer:
         """Made when it is needed: with the first one torch imports its compiler, for a second."""
-        made = self._make_optimizer(_trainable(self), self._settings)
+        made = self.make_optimizer(_trainable(self), self.settings)
         if self._moments:
             load_moments(made, self._moments)
         return made

@@ -21,7 +21,6 @@ __all__ = [
     "explained_variance",
     "gae",
     "kl_estimate",
-    "linear",
     "normalized",
     "valid_decisions",
     "value_loss",
@@ -228,11 +227,6 @@ def adapted_penalty(coefficient: float, divergence: float, target: float) -> flo
     if divergence < target / 1.5:
         return max(0.5 * coefficient, 1e-6)
     return coefficient
-
-
-def linear(begin: float, end: float, progress: float) -> float:
-    """Return what goes from ``begin`` at ``progress`` 0 to ``end`` at 1, and no further."""
-    return begin + (end - begin) * min(max(progress, 0.0), 1.0)
 
 
 def _require_shapes(**arrays: Array | torch.Tensor) -> None:

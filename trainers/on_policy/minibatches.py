@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,12 +34,13 @@ class Minibatches:
         sequences: Sequences | None,
         hidden: HiddenState,
         progress: float,
+        env_steps: int,
     ) -> None:
         """``critic_obs`` [T + 1, B, P, ...]; ``old_value`` float32 [T, C] by the critic's scale;
         ``valid`` bool [T, C]: what is learned from; ``sequences`` of recurrent networks."""
         self.learner = learner
         self.sequences, self.hidden = sequences, hidden
-        self.progress = progress
+        self.moment: dict[str, Any] = {"progress": progress, "env_steps": env_steps}
         self.units = np.flatnonzero(valid) if sequences is None else np.arange(len(sequences))
         arrays: list[Array] = [buffer.vector, *buffer.images]
         self.actor_obs = [learner.tensor(values[:-1]).flatten(0, 2) for values in arrays]
@@ -56,6 +58,9 @@ class Minibatches:
             "old_value": old_value.reshape(-1),
         }
         self.decisions = {name: learner.tensor(values) for name, values in decisions.items()}
+        self.extras = {
+            name: learner.tensor(values).flatten(0, 2) for name, values in buffer.extras.items()
+        }
         self.valid = learner.tensor(valid.reshape(-1))
 
     def epoch(
@@ -67,9 +72,10 @@ class Minibatches:
             logits, values, rows = self._forward(chosen)
             if not len(rows):
                 continue
-            taken = {name: each.index_select(0, rows) for name, each in self.decisions.items()}
+            taken: Any = {name: each.index_select(0, rows) for name, each in self.decisions.items()}
+            extras = {name: each.index_select(0, rows) for name, each in self.extras.items()}
             minibatch = Minibatch(
-                **taken, epoch=number, progress=self.progress, kl_coef=self.learner.kl_coef
+                **taken, **self.moment, epoch=number, kl_coef=self.learner.kl_coef, extras=extras
             )
             distribution = self.learner.distribution(logits, minibatch.mask)
             log_prob = distribution.log_prob(minibatch.action)
@@ -110,10 +116,20 @@ class Metrics:
     def add(self, metrics: Mapping[str, float], decisions: int) -> None:
         self._epochs[-1].append((metrics, decisions))
 
+    @property
+    def names(self) -> list[str]:
+        """The metrics of any minibatch, in their order."""
+        found = (name for epoch in self._epochs for metrics, _ in epoch for name in metrics)
+        return list(dict.fromkeys(found))
+
     def mean(self, name: str, over: Over = "update") -> float:
-        """Return the mean of a metric over all minibatches, or those of the first or last epoch;
-        0 where nothing was learned from."""
+        """Return the mean of a metric over the minibatches that have it: all, or those of the first
+        or last epoch; 0 where there are none."""
         epochs = {"update": slice(None), "first_epoch": slice(1), "last_epoch": slice(-1, None)}
-        found = [each for epoch in self._epochs[epochs[over]] for each in epoch]
+        found = [e for epoch in self._epochs[epochs[over]] for e in epoch if name in e[0]]
         total = sum(decisions for _, decisions in found)
         return sum(metrics[name] * n for metrics, n in found) / total if total else 0.0
+
+    def means(self, reports: Mapping[str, Over], over: Over = "update") -> dict[str, float]:
+        """Return the mean of each metric, over what ``reports`` says of it, else ``over``."""
+        return {name: self.mean(name, reports.get(name, over)) for name in self.names}

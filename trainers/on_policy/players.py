@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
 
+from corral.adapters.masked_distribution import Distribution
 from corral.adapters.seats import Seat
 from corral.envs.core import Array, Observation, Rules, generator
 from corral.envs.policy import Policy, take_tree
@@ -21,12 +22,21 @@ from corral.trainers.on_policy.saving import shapes_of
 
 __all__ = ["LearnedPlayer", "OpponentPlayer", "Opponents"]
 
+Extras = Callable[[Distribution], Mapping[str, torch.Tensor]]
+
 
 class LearnedPlayer:
     """Plays the agents of one group with its actor, and moves the actor's hidden state."""
 
-    def __init__(self, learner: Learner, hidden: HiddenState, rng: torch.Generator) -> None:
-        self.learner, self.hidden, self.rng = learner, hidden, rng
+    def __init__(
+        self,
+        learner: Learner,
+        hidden: HiddenState,
+        rng: torch.Generator,
+        extras: Extras | None = None,
+    ) -> None:
+        """``extras`` tells what is kept of the distribution for the loss."""
+        self.learner, self.hidden, self.rng, self.extras = learner, hidden, rng, extras
 
     def act(self, buffer: GroupBuffer, t: int, observations: Mapping[str, Observation]) -> None:
         """Sample the actions of step ``t``, with their log-probabilities, where agents act."""
@@ -41,9 +51,11 @@ class LearnedPlayer:
         at: Any = slice(None) if rows is None else rows
         hidden = self.hidden.actor
         with torch.inference_mode():
-            sampled, log_probs, after = self._sample(buffer, t, rows, hidden[at])
+            distribution, sampled, after = self._sample(buffer, t, rows, hidden[at])
             action.reshape(len(acting), *action.shape[2:])[at] = sampled.cpu().numpy()
-            log_prob.reshape(-1)[at] = log_probs.cpu().numpy()
+            log_prob.reshape(-1)[at] = distribution.log_prob(sampled).cpu().numpy()
+            if self.extras is not None:
+                buffer.store_extras(t, at, self.extras(distribution))
             if hidden.shape[1]:
                 hidden[at] = after.cpu().numpy()
 
@@ -66,7 +78,7 @@ class LearnedPlayer:
         if env_rows is not None:
             columns = env_rows[rows // agents] * agents + rows % agents
         with torch.inference_mode():
-            sampled, _, _ = self._sample(buffer, at, rows, self.hidden.actor[columns])
+            _, sampled, _ = self._sample(buffer, at, rows, self.hidden.actor[columns])
         action.reshape(-1, *action.shape[2:])[rows] = sampled.cpu().numpy()
 
     def reset(self, env_rows: Array) -> None:
@@ -75,14 +87,13 @@ class LearnedPlayer:
 
     def _sample(
         self, buffer: ObservationBuffer, at: Any, rows: Array | None, hidden: Array
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return actions [R, ...], their log-probabilities [R], and the hidden states after."""
+    ) -> tuple[Distribution, torch.Tensor, torch.Tensor]:
+        """Return the distribution of actions, those drawn [R, ...], and the hidden states after."""
         learner = self.learner
         parts, mask = buffer.tensors(at, rows, learner.device)
         outputs, after = learner.actor.step(parts, learner.tensor(hidden))
         distribution = learner.distribution(outputs, mask)
-        sampled = distribution.sample(self.rng)
-        return sampled, distribution.log_prob(sampled), after
+        return distribution, distribution.sample(self.rng), after
 
 
 class Opponents:

@@ -1,16 +1,16 @@
-"""On-policy algorithms as records of functions: ``mappo`` and ``ippo``.
+"""What an algorithm is: a record of functions, and what they are given and return.
 
 The trainer (``corral.trainers.on_policy.trainer``) plays, masks, values and takes minibatches; a
 record says what is learned from them. Each function is pure, and is replaced by itself:
 
     from corral import algorithms as alg
 
-    long_sighted = alg.mappo.but(name="long_sighted", advantages=alg.reward_to_go)
-    Trainer = alg.trainer_of(long_sighted)
+    long_sighted = alg.mappo.but(name="long_sighted", advantages=alg.normalize(alg.reward_to_go))
+    corral.train("dfaas_v0", trainer=long_sighted)
 
 Every function is given the settings last, an instance of the record's ``Settings``. Masks and value
-heads are the trainer's: a loss gets distributions over legal actions, and values. ``metrics`` and
-``reports`` name the terms of the loss: replace them with it where its terms have other names.
+heads are the trainer's: a loss gets distributions over legal actions, and values. Each named term
+of a loss is reported under its name; ``metrics`` adds to them.
 
 A trainer is made, and trains, as in
 
@@ -23,23 +23,22 @@ A trainer is made, and trains, as in
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import nn
 
 from corral.adapters.masked_distribution import Distribution
 from corral.envs.core import Array
-from corral.trainers.on_policy import maths
+from corral.errors import AlgorithmError, NonFiniteError
 from corral.trainers.on_policy.learner import Learner
-from corral.trainers.on_policy.settings import IPPOSettings, MAPPOSettings
+from corral.trainers.schedules import scheduled
 
 __all__ = [
-    "PPO_REPORTS",
     "Advantages",
     "Losses",
     "Minibatch",
@@ -47,17 +46,8 @@ __all__ = [
     "Outputs",
     "Over",
     "Trajectories",
-    "adam",
-    "adapt_kl",
-    "beyond_target_kl",
-    "clip_norm",
-    "gae",
-    "ippo",
-    "mappo",
-    "normalize",
-    "ppo_loss",
-    "ppo_metrics",
-    "reward_to_go",
+    "backward",
+    "finite_numbers",
 ]
 
 Over = Literal["update", "first_epoch", "last_epoch"]
@@ -101,9 +91,16 @@ class Minibatch:
     epoch: int  # of this update, from 0
     progress: float  # of the training: 0 at its beginning, 1 at its end
     kl_coef: float  # weight of the KL penalty, as adapted so far
+    env_steps: int = 0  # played before this rollout
+    extras: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    """What the record's ``extras`` kept when the decisions were made: [R, ...] each."""
 
     def __len__(self) -> int:
         return len(self.advantage)
+
+    def now(self, settings: Any, name: str) -> float:
+        """Return the value that a setting has now: see ``corral.trainers.schedules``."""
+        return scheduled(settings, name, env_steps=self.env_steps, progress=self.progress)
 
 
 @dataclass(frozen=True)
@@ -138,9 +135,10 @@ class OnPolicy:
     name: str
     advantages: Callable[[Trajectories, Any], Advantages]
     loss: Callable[[Minibatch, Outputs, Any], Losses]
-    metrics: Callable[[Minibatch, Outputs, Losses, Any], dict[str, torch.Tensor]]
+    metrics: Callable[[Minibatch, Outputs, Losses, Any], Mapping[str, torch.Tensor]]
+    """Returns scalars that are reported beside the terms of the loss. It is not differentiated."""
     reports: Mapping[str, Over]
-    """The metrics that are reported, and what each is averaged over."""
+    """What metrics are averaged over, where not over the whole update."""
     optimizer: Callable[[Iterable[nn.Parameter], Any], torch.optim.Optimizer]
     gradients: Callable[[Learner, Any], tuple[torch.Tensor, torch.Tensor]]
     """Changes gradients before a step; returns the norms of the actor's and the critic's before."""
@@ -151,139 +149,63 @@ class OnPolicy:
     Settings: type
     critic_input: str | None = None
     """What the critic observes, see ``CriticInput``; None: what the settings say."""
+    extras: Callable[[Distribution], Mapping[str, torch.Tensor]] | None = None
+    """Is given the distribution [R] that actions are drawn from, and returns what of it is kept
+    for the loss: named tensors [R, ...]."""
 
     def but(self, **changes: Any) -> OnPolicy:
         """Return the same algorithm with some fields replaced."""
         return dataclasses.replace(self, **changes)
 
+    def as_trainer(self) -> type:
+        """Return the class of trainers that learn by it."""
+        from corral.trainers.on_policy.trainer import trainer_of
 
-# --- Advantages ----------------------------------------------------------------------------------
-
-
-def gae(trajectories: Trajectories, settings: Any) -> Advantages:
-    """Return generalized advantages, and the values that they imply. See ``maths.gae``."""
-    return _advantages(trajectories, settings.gamma, settings.gae_lambda)
+        return trainer_of(self)
 
 
-def reward_to_go(trajectories: Trajectories, settings: Any) -> Advantages:
-    """Return the discounted rewards to come, less the value; they bootstrap where they are cut.
+# --- What a loss must be -------------------------------------------------------------------------
 
-    That is GAE with lambda = 1, in which all values in between cancel out.
+
+def backward(losses: Any, learner: Learner, who: str) -> None:
+    """Compute the gradients of ``losses``, which must be named scalars that hang on the actor.
+
+    Raises AlgorithmError, naming ``who`` and the term.
     """
-    return _advantages(trajectories, settings.gamma, 1.0)
-
-
-def _advantages(trajectories: Trajectories, gamma: float, gae_lambda: float) -> Advantages:
-    advantage = maths.gae(**vars(trajectories), gamma=gamma, gae_lambda=gae_lambda)
-    return Advantages(advantage, advantage + trajectories.value)
-
-
-def normalize(
-    advantages: Callable[[Trajectories, Any], Advantages],
-) -> Callable[[Trajectories, Any], Advantages]:
-    """Return ``advantages`` scaled to mean 0 and deviation 1 over a rollout's valid decisions."""
-
-    def normalized(trajectories: Trajectories, settings: Any) -> Advantages:
-        found, valid = advantages(trajectories, settings), trajectories.valid
-        scaled = np.zeros_like(found.advantage)
-        scaled[valid] = maths.normalized(found.advantage[valid])
-        return Advantages(scaled, found.value_target)
-
-    return normalized
-
-
-# --- Losses and metrics --------------------------------------------------------------------------
-
-
-def ppo_loss(minibatch: Minibatch, outputs: Outputs, settings: Any) -> Losses:
-    """Return PPO's losses: clipped surrogate, values, and bonus and penalty that have a weight."""
-    log_ratio = outputs.log_prob - minibatch.log_prob
-    surrogate = maths.clipped_surrogate(log_ratio, minibatch.advantage, settings.clip_range)
-    terms = {"policy_loss": surrogate.mean()}
-    end = settings.ent_coef if settings.ent_coef_end is None else settings.ent_coef_end
-    if ent_coef := maths.linear(settings.ent_coef, end, minibatch.progress):
-        terms["entropy_bonus"] = -ent_coef * outputs.entropy
-    if minibatch.kl_coef:
-        terms["kl_penalty"] = minibatch.kl_coef * maths.kl_estimate(log_ratio).mean()
-    terms["value_loss"] = maths.value_loss(
-        outputs.value,
-        minibatch.value_target,
-        huber_delta=settings.huber_delta,
-        old_value=minibatch.old_value,
-        clip_range=settings.clip_range_vf,
-    ).mean()
-    return Losses(terms)
-
-
-def ppo_metrics(
-    minibatch: Minibatch, outputs: Outputs, losses: Losses, settings: Any
-) -> dict[str, torch.Tensor]:
-    """Return the metrics of one minibatch, before its step of the optimizer: scalars."""
-    log_ratio = outputs.log_prob - minibatch.log_prob
-    changed = torch.expm1(log_ratio).abs() > settings.clip_range
-    first = minibatch.epoch == 0  # later epochs do not report it
-    return {
-        "policy_loss": losses.terms["policy_loss"],
-        "value_loss": losses.terms["value_loss"],
-        "entropy": outputs.entropy if first else torch.zeros_like(losses.terms["value_loss"]),
-        "approx_kl": maths.kl_estimate(log_ratio).mean(),
-        "clip_fraction": changed.float().mean(),
-    }
-
-
-PPO_REPORTS: dict[str, Over] = {
-    "policy_loss": "update",
-    "value_loss": "update",
-    "entropy": "first_epoch",
-    "approx_kl": "last_epoch",
-    "clip_fraction": "update",
-}
-
-
-# --- Steps of the optimizer ----------------------------------------------------------------------
-
-
-def adam(parameters: Iterable[nn.Parameter], settings: Any) -> torch.optim.Optimizer:
-    """Return Adam; the trainer sets its learning rate before each update."""
-    return torch.optim.Adam(parameters, lr=settings.learning_rate, eps=1e-5, fused=True)
-
-
-def clip_norm(learner: Learner, settings: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Scale the gradients of actor and critic to ``max_grad_norm`` each; return their norms."""
-    return (
-        maths.clip_gradient(learner.actor_parameters, settings.max_grad_norm),
-        maths.clip_gradient(learner.critic_parameters, settings.max_grad_norm),
-    )
-
-
-def beyond_target_kl(metrics: dict[str, float], settings: Any) -> bool:
-    """Tell whether an epoch moved the policy further than ``target_kl``."""
-    return settings.target_kl is not None and metrics["approx_kl"] > settings.target_kl
-
-
-def adapt_kl(learner: Learner, metrics: dict[str, float], settings: Any) -> None:
-    """Adapt the weight of the KL penalty to ``kl_target``."""
-    if settings.kl_target is not None:
-        learner.kl_coef = maths.adapted_penalty(
-            learner.kl_coef, metrics["approx_kl"], settings.kl_target
+    if not isinstance(losses, Losses) or not losses.terms:
+        raise AlgorithmError(
+            f"{who}: the loss returned {type(losses).__name__}: return Losses of named terms, such "
+            'as Losses({"policy_loss": scalar})'
+        )
+    _require_scalars(losses.terms, who)
+    total = losses.total
+    if total.requires_grad:
+        total.backward()  # type: ignore[no-untyped-call]
+    if all(each.grad is None for each in learner.actor_parameters):
+        raise AlgorithmError(
+            f"{who}: no gradient reaches the actor by any term ({', '.join(losses.terms)}): make "
+            "one of outputs.log_prob or outputs.distribution, without detach(), item() or no_grad()"
         )
 
 
-# --- Algorithms ----------------------------------------------------------------------------------
+def finite_numbers(scalars: Mapping[str, Any], who: str) -> dict[str, float]:
+    """Return ``scalars`` as floats. Raises NonFiniteError, or AlgorithmError for what is none."""
+    _require_scalars(scalars, who)
+    numbers: list[float] = torch.stack(list(scalars.values())).tolist()  # one transfer for all
+    for name, number in zip(scalars, numbers, strict=True):
+        if not math.isfinite(number):
+            raise NonFiniteError(
+                f"{who}: {name} is {number}. Training has diverged: try a smaller learning_rate, "
+                "and look at the last rows of progress.csv; at the first update, mend the loss"
+            )
+    return dict(zip(scalars, numbers, strict=True))
 
-mappo = OnPolicy(
-    name="mappo",
-    advantages=normalize(gae),
-    loss=ppo_loss,
-    metrics=ppo_metrics,
-    reports=PPO_REPORTS,
-    optimizer=adam,
-    gradients=clip_norm,
-    stop_early=beyond_target_kl,
-    after_update=adapt_kl,
-    Settings=MAPPOSettings,
-)
-"""PPO for teams: the critic observes more than the actor (Yu et al., 2022)."""
 
-ippo = mappo.but(name="ippo", Settings=IPPOSettings, critic_input="own")
-"""PPO for each agent by itself: the critic observes what the actor does."""
+def _require_scalars(found: Mapping[str, Any], who: str) -> None:
+    for name, each in found.items():
+        if not isinstance(each, torch.Tensor) or not each.is_floating_point():
+            raise AlgorithmError(f"{who}: {name} is {each!r:.60}: give a tensor of one float")
+        if each.dim():
+            raise AlgorithmError(
+                f"{who}: {name} has the shape {tuple(each.shape)}: give a scalar, such as its mean"
+            )

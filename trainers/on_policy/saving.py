@@ -16,6 +16,7 @@ from corral.errors import CheckpointError, NonFiniteError
 from corral.text import dotted_name
 from corral.trainers.base import Content, require_arrays
 from corral.trainers.named import source_digest
+from corral.trainers.on_policy.algorithms import adam
 from corral.trainers.on_policy.learner import Learner, load_moments
 from corral.trainers.runs.checkpoint_format import encode_arrays, encode_document
 
@@ -57,8 +58,8 @@ def save(trainer: Any) -> Content:
         arrays["accounts"] = {key: sums.copy() for key, sums in trainer.episode_stats.sums.items()}
         if trainer.opponents.policies:
             document["opponents"], arrays["opponents"] = trainer.opponents.save()
-        if trainer.settings.memory:
-            arrays["memory"] = {key: each.copy() for key, each in _hidden_states(trainer).items()}
+        if hidden := _hidden_states(trainer):
+            arrays["memory"] = {key: each.copy() for key, each in hidden.items()}
     return Content({"trainer": document}, arrays)
 
 
@@ -79,7 +80,7 @@ def _load(
     require_arrays("generators", arrays["generators"], {"chance": (chance.shape, chance.dtype)})
     hidden = _hidden_states(trainer)
     exact = "environment" in document
-    if exact and trainer.settings.memory:
+    if exact and hidden:
         require_arrays("memory", arrays["memory"], shapes_of(hidden))
     opponents = arrays.get("opponents", {})
     if exact:
@@ -103,7 +104,7 @@ def _load(
     else:
         trainer.opponents.restart()
     for key, values in hidden.items():
-        values[...] = arrays["memory"][key] if exact and trainer.settings.memory else 0.0
+        values[...] = arrays["memory"][key] if exact else 0.0
 
 
 def _hidden_states(trainer: Any) -> dict[str, Array]:
@@ -111,24 +112,23 @@ def _hidden_states(trainer: Any) -> dict[str, Array]:
         f"{name}.{kind}": values
         for name, hidden in trainer.hidden.items()
         for kind, values in (("actor", hidden.actor), ("critic", hidden.critic))
+        if values.shape[1]  # of networks with a memory
     }
 
 
-def export(
-    learners: Iterable[Learner], settings: Any, folder: Path, model: Any = None
-) -> list[Path]:
+def export(learners: Iterable[Learner], folder: Path, model: Any = None) -> list[Path]:
     """Write the actors of ``learners``: see ``write_actor``. ``model`` made their encoders."""
-    layers = {
-        "net_arch": list(settings.net_arch),
-        "cnn_arch": list(settings.cnn_arch or ()) or None,
-        "cnn_patch": settings.cnn_patch,
-        "activation": settings.activation,
-    }
-    if model is not None:
-        layers = {"model": {"name": dotted_name(model), "sha256": source_digest(model)}}
     paths = []
     for learner in learners:
-        group = learner.group
+        group, settings = learner.group, learner.settings
+        layers: dict[str, Any] = {
+            "net_arch": list(settings.net_arch),
+            "cnn_arch": list(settings.cnn_arch or ()) or None,
+            "cnn_patch": settings.cnn_patch,
+            "activation": settings.activation,
+        }
+        if model is not None:
+            layers = {"model": {"name": dotted_name(model), "sha256": source_digest(model)}}
         weights = arrays_of(learner.actor.state_dict())
         if learner.log_std is not None:
             weights |= arrays_of({"log_std": learner.log_std})
@@ -193,16 +193,29 @@ def write_actor(
 
 
 def policy_arrays(name: str, policy: Any) -> dict[str, dict[str, Array]]:
-    """Return the files of a policy with Adam as ``optimizer``: its weights, and Adam's moments.
+    """Return the files of a policy: its weights, and its ``optimizer``'s moments.
 
     A moment is called "<number of the parameter>.<moment>"; before the first step there are none.
+    Raises CheckpointError for an optimizer that keeps anything but tensors and numbers.
     """
     state = policy.optimizer.state_dict()["state"]
-    moments = {f"{at}.{key}": value for at, own in state.items() for key, value in own.items()}
+    moments = {f"{at}.{key}": each for at, own in state.items() for key, each in own.items()}
+    kept = {key: _tensor_of(key, each) for key, each in moments.items() if each is not None}
     return {
         f"policy_{name}": arrays_of(policy.state_dict()),
-        f"optimizer_{name}": arrays_of(moments),
+        f"optimizer_{name}": arrays_of(kept),
     }
+
+
+def _tensor_of(key: str, value: Any) -> torch.Tensor:
+    if not isinstance(value, torch.Tensor | int | float):
+        raise CheckpointError(
+            f"the optimizer keeps {type(value).__name__} as {key}: a checkpoint holds tensors and "
+            "numbers alone; take another optimizer"
+        )
+    if isinstance(value, float):
+        return torch.tensor(value, dtype=torch.float64)
+    return torch.as_tensor(value)
 
 
 def load_policy(name: str, policy: Any, files: Mapping[str, dict[str, Array]]) -> None:
@@ -214,12 +227,14 @@ def load_policy(name: str, policy: Any, files: Mapping[str, dict[str, Array]]) -
     weights, moments = files[f"policy_{name}"], files[f"optimizer_{name}"]
     require_arrays(f"policy_{name}", weights, shapes_of(arrays_of(policy.state_dict())))
     if moments:
-        require_arrays(f"optimizer_{name}", moments, _expected_moments(policy.parameters()))
+        require_arrays(f"optimizer_{name}", moments, _expected_moments(policy, moments))
     policy.load_state_dict({key: torch.from_numpy(a.copy()) for key, a in weights.items()})
-    state: dict[int, dict[str, torch.Tensor]] = {}
+    state: dict[int, dict[str, Any]] = {}
     for key, values in moments.items():
         number, _, moment = key.partition(".")
-        state.setdefault(int(number), {})[moment] = torch.from_numpy(values.copy())
+        tensor = torch.from_numpy(values.copy())
+        number_alone = tensor.dtype in (torch.float64, torch.int64) and not tensor.dim()
+        state.setdefault(int(number), {})[moment] = tensor.item() if number_alone else tensor
     if isinstance(policy, Learner):
         policy.begin_from(state)
     else:
@@ -246,8 +261,16 @@ def shapes_of(arrays: Mapping[str, Array]) -> Shapes:
     return {key: (a.shape, a.dtype) for key, a in arrays.items()}
 
 
-def _expected_moments(parameters: Iterable[torch.nn.Parameter]) -> Shapes:
-    """Return Adam's, of the parameters that it optimizes: those that are not frozen."""
+def _expected_moments(policy: Any, moments: Iterable[str]) -> Shapes:
+    """Return those of the parameters that have any of ``moments``: no gradient may have reached
+    the others. Which there are is Adam's, or what another optimizer shows after a step."""
+    numbers = {key.partition(".")[0] for key in moments}
+    of_a_step = isinstance(policy, Learner) and policy.make_optimizer is not adam
+    found = _moments_of_a_step(policy) if of_a_step else _adams_moments(policy.parameters())
+    return {key: each for key, each in found.items() if key.partition(".")[0] in numbers}
+
+
+def _adams_moments(parameters: Iterable[torch.nn.Parameter]) -> Shapes:
     single = np.dtype(np.float32)
     found: Shapes = {}
     for number, values in enumerate(each for each in parameters if each.requires_grad):
@@ -255,3 +278,17 @@ def _expected_moments(parameters: Iterable[torch.nn.Parameter]) -> Shapes:
         for moment in ("exp_avg", "exp_avg_sq"):
             found[f"{number}.{moment}"] = (tuple(values.shape), single)
     return found
+
+
+def _moments_of_a_step(learner: Learner) -> Shapes:
+    """Return those that a learner's optimizer has, once copies of the parameters took a step."""
+    learned = [each for each in learner.parameters() if each.requires_grad]
+    copies = [torch.nn.Parameter(torch.zeros_like(each)) for each in learned]
+    for each in copies:
+        each.grad = torch.zeros_like(each)
+    optimizer = learner.make_optimizer(copies, learner.settings)
+    optimizer.step()
+    state = optimizer.state_dict()["state"]
+    moments = {f"{at}.{key}": each for at, own in state.items() for key, each in own.items()}
+    kept = {key: _tensor_of(key, each) for key, each in moments.items() if each is not None}
+    return shapes_of(arrays_of(kept))

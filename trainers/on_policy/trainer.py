@@ -1,4 +1,4 @@
-"""The trainer of on-policy algorithms: MAPPO, IPPO, and others that a record describes.
+"""The trainer of on-policy algorithms, as a record describes them: MAPPO, IPPO, A2C, ...
 
 One loop for every kind of game: all at once or in turn, agents that differ, agents that end before
 the others. An agent's time is its own decisions (see ``corral.trainers.on_policy.maths.gae``): who
@@ -12,9 +12,9 @@ Nothing draws from a global generator. A run that is saved and loaded goes on bi
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,9 +28,10 @@ from corral.envs.batch import batch_for
 from corral.envs.core import Array, Observation, Rules, generator
 from corral.envs.episode_stats import EpisodeStats
 from corral.envs.policy import Policy
-from corral.errors import CheckpointError, NonFiniteError
+from corral.errors import CheckpointError
 from corral.trainers.base import Episode, Update, unheard, unwrapped
 from corral.trainers.on_policy import critic, maths, saving
+from corral.trainers.on_policy.algorithms import a2c, ippo, mappo, pg, pg_episode, ppo_kl
 from corral.trainers.on_policy.buffer import GroupBuffer, RolloutBuffer, make_groups
 from corral.trainers.on_policy.learner import HiddenState, Learner, Sequences, device_of, try_out
 from corral.trainers.on_policy.minibatches import Metrics, Minibatches
@@ -40,13 +41,23 @@ from corral.trainers.on_policy.records import (
     OnPolicy,
     Outputs,
     Trajectories,
-    ippo,
-    mappo,
+    backward,
+    finite_numbers,
 )
 from corral.trainers.policies import actor_policy
 from corral.trainers.rng import torch_generator
+from corral.trainers.schedules import scheduled
 
-__all__ = ["IPPO", "MAPPO", "OnPolicyTrainer", "trainer_of"]
+__all__ = [
+    "A2C",
+    "IPPO",
+    "MAPPO",
+    "PG",
+    "PG_EPISODE",
+    "PPO_KL",
+    "OnPolicyTrainer",
+    "trainer_of",
+]
 
 MakeBatch = Callable[[Any, int, int], Any]
 
@@ -58,6 +69,7 @@ class OnPolicyTrainer:
     name: ClassVar[str]
     Settings: ClassVar[type]
     plays_opponents: ClassVar[bool] = True
+    takes_settings_of: ClassVar[bool] = True
     takes_model: ClassVar[bool] = True
 
     # --- Settings and networks -------------------------------------------------------------------
@@ -72,12 +84,14 @@ class OnPolicyTrainer:
         policies_to_train: Sequence[str],
         steps: int,
         opponents: Mapping[str, str] | None = None,
+        settings_of: Mapping[str, Mapping[str, Any]] | None = None,
         make_batch: MakeBatch | None = None,
         model: Make | None = None,
     ) -> None:
         """``rules``: built in, your own, or of ``corral.adapters.zoo_rules``.
 
-        ``opponents`` names the reference players of agents that have no policy.
+        ``opponents`` names the reference players of agents that have no policy; ``settings_of``
+        gives single policies settings of their own.
         ``make_batch(rules, num_envs, seed)`` gives what is played in; default: a Batch, or a
         ZooBatch for those of ``zoo_rules``. ``model``: see ``corral.adapters.models``. Raises
         UnsupportedSpaceError for spaces that no network takes, and where agents of one policy
@@ -91,7 +105,7 @@ class OnPolicyTrainer:
         # Each opponent is a group of its own, after the learners': critics may observe them.
         opponent_groups = {agent: f"opponent {agent}" for agent in opponents or ()}
         self.groups = make_groups(rules, {**policies, **opponent_groups}, settings.agent_id)
-        kind = self.algorithm.critic_input or settings.critic_input
+        kind: Any = self.algorithm.critic_input or getattr(settings, "critic_input", "state")
         own_action = bool(getattr(settings, "own_action", False))
         self.critic_input = critic.CriticInput(kind, self.groups, rules, own_action)
         self.learners: dict[str, Learner] = {}
@@ -99,17 +113,16 @@ class OnPolicyTrainer:
         self.players: list[LearnedPlayer | OpponentPlayer] = []
         self.action_rng = torch_generator(seed, "policy", 0)
         self.shuffle_rng = generator(seed, "minibatch", 0)
-        device = device_of(settings.device, self.groups)
         for i, group in enumerate(self.groups):
             if group.agents[0] in self.opponents:
                 self.players.append(OpponentPlayer(self.opponents, group.agents[0]))
                 continue
-            trained, rng = group.policy in policies_to_train, torch_generator(seed, "init", i)
-            inputs, optimizer = (self.critic_input, model), self.algorithm.optimizer
-            learner = Learner(group, settings, *inputs, optimizer, rng, device, trained)
-            hidden = HiddenState(group, settings.num_envs, settings.memory)
+            own = replace(settings, **(settings_of or {}).get(group.policy, {}))
+            learner = make_learner(self, i, own, group.policy in policies_to_train)
+            hidden = HiddenState(group, settings.num_envs, own.memory)
             self.learners[group.policy], self.hidden[group.policy] = learner, hidden
-            self.players.append(LearnedPlayer(learner, hidden, self.action_rng))
+            extras = self.algorithm.extras if learner.trained else None
+            self.players.append(LearnedPlayer(learner, hidden, self.action_rng, extras))
         self.episode_stats = EpisodeStats(rules.agents)
         self.batch: Any = None
         self.obs: Any = None  # what the next step is decided on
@@ -193,7 +206,7 @@ class OnPolicyTrainer:
             rollout.store_obs(t, self.obs, global_state(), batch.acting)
             for buffer, player in zip(rollout.groups, self.players, strict=True):
                 player.act(buffer, t, self.obs)
-            actions = _joint_actions(rollout, t)
+            actions = rollout.actions(t)
             then = time.perf_counter()
             seconds["inference"] += then - clock
             step = batch.step(actions)
@@ -224,20 +237,22 @@ class OnPolicyTrainer:
 
     def update(self) -> dict[str, float]:
         """Let each policy that trains learn from the rollout; return their metrics."""
-        metrics: dict[str, float] = {}
-        for i, learner in enumerate(self.learners.values()):  # theirs are the first groups
+        found: dict[str, dict[str, float]] = {}
+        for i, (name, learner) in enumerate(self.learners.items()):  # theirs are the first groups
             if learner.trained:
-                name = learner.group.policy
-                prefix = f"{name}/" if len(self.learners) > 1 else ""
-                found = self.update_policy(i, learner)
-                metrics |= {prefix + key: value for key, value in found.items()}
+                found[name] = self.update_policy(i, learner)
                 saving.require_finite_weights(name, learner)
                 learner.require_gradients()
-        return metrics
+        names = dict.fromkeys(key for own in found.values() for key in own)
+        return {  # 0 where a policy had nothing to learn from
+            f"{policy}/{key}" if len(self.learners) > 1 else key: own.get(key, 0.0)
+            for policy, own in found.items()
+            for key in names
+        }
 
     def update_policy(self, i: int, learner: Learner) -> dict[str, float]:
         """Let the policy of group ``i`` learn from the rollout; return its metrics."""
-        algorithm, settings = self.algorithm, self.settings
+        algorithm, settings = self.algorithm, learner.settings
         buffer, norm = self.rollout.groups[i], learner.value_norm
         sequences, hidden = None, self.hidden[learner.group.policy]
         if settings.memory:
@@ -251,27 +266,26 @@ class OnPolicyTrainer:
         norm.update(target)
 
         progress = self.env_steps / self.steps
-        rate = maths.linear(settings.learning_rate, 0.0, progress if settings.anneal else 0.0)
-        learner.optimizer.param_groups[0]["lr"] = rate
+        moment: dict[str, Any] = {"env_steps": self.env_steps, "progress": progress}
+        rate = scheduled(settings, "learning_rate", **moment)
+        for each in learner.optimizer.param_groups:
+            each["lr"] = rate
         data = learner, buffer, critic_obs, advantages, values.raw, valid
-        minibatches = Minibatches(*data, sequences, hidden, progress)
+        minibatches = Minibatches(*data, sequences, hidden, **moment)
         metrics = Metrics()
-        parts = min(settings.n_minibatches, len(minibatches.units))
-        for epoch in range(settings.n_epochs if parts else 0):
+        parts = min(getattr(settings, "n_minibatches", 1), len(minibatches.units))
+        for epoch in range(getattr(settings, "n_epochs", 1) if parts else 0):
             metrics.begin_epoch()
             for minibatch, outputs in minibatches.epoch(epoch, self.shuffle_rng, parts):
                 numbers = self.update_minibatch(learner, minibatch, outputs)
                 metrics.add(numbers, len(minibatch))
-            latest = {name: metrics.mean(name, "last_epoch") for name in algorithm.reports}
-            if algorithm.stop_early(latest, settings):
+            if algorithm.stop_early(metrics.means({}, "last_epoch"), settings):
                 break
-        reported = {name: metrics.mean(name, over) for name, over in algorithm.reports.items()}
+        reported = metrics.means(algorithm.reports)
         if parts:
             algorithm.after_update(learner, reported, settings)
         return reported | {
             "explained_variance": maths.explained_variance(values.value[valid], target.numpy()),
-            "grad_norm_actor": metrics.mean("grad_norm_actor"),
-            "grad_norm_critic": metrics.mean("grad_norm_critic"),
             "value_scale": norm.scale,
             "learning_rate": rate,
         }
@@ -279,28 +293,25 @@ class OnPolicyTrainer:
     def update_minibatch(
         self, learner: Learner, minibatch: Minibatch, outputs: Outputs
     ) -> dict[str, float]:
-        """Take one step of the optimizer; return its metrics. Raises NonFiniteError before it."""
-        algorithm, settings = self.algorithm, self.settings
+        """Take one step of the optimizer; return its metrics. Raises AlgorithmError or
+        NonFiniteError before it."""
+        algorithm, settings = self.algorithm, learner.settings
+        who = f"{algorithm.name}, policy {learner.group.policy}"
         losses = algorithm.loss(minibatch, outputs, settings)
         learner.optimizer.zero_grad()
-        losses.total.backward()  # type: ignore[no-untyped-call]
+        backward(losses, learner, who)
         learner.see_gradients()
         actor_norm, critic_norm = algorithm.gradients(learner, settings)
         with torch.no_grad():
             scalars = {
+                **losses.terms,
                 **algorithm.metrics(minibatch, outputs, losses, settings),
                 "grad_norm_actor": actor_norm,
                 "grad_norm_critic": critic_norm,
             }
-            numbers = torch.stack(list(scalars.values())).tolist()  # one transfer for all
-        for name, number in zip(scalars, numbers, strict=True):
-            if not math.isfinite(number):
-                raise NonFiniteError(
-                    f"policy {learner.group.policy}: {name} is {number}. Training has diverged: "
-                    "try a smaller learning_rate, and look at the last rows of progress.csv"
-                )
+            numbers = finite_numbers(scalars, who)
         learner.optimizer.step()
-        return dict(zip(scalars, numbers, strict=True))
+        return numbers
 
     def values(
         self, observations: Mapping[str, Observation], state: Array | None = None
@@ -316,7 +327,7 @@ class OnPolicyTrainer:
 
     def export(self, folder: Path) -> list[Path]:
         """Write each policy's actor: <policy>.safetensors, and what it is made for, .json."""
-        return saving.export(self.learners.values(), self.settings, folder, self.model)
+        return saving.export(self.learners.values(), folder, self.model)
 
     def close(self) -> None:
         """End worker processes, if there are any."""
@@ -335,11 +346,19 @@ def trainer_of(algorithm: OnPolicy) -> type[OnPolicyTrainer]:
     return type(algorithm.name.upper(), (OnPolicyTrainer,), fields)
 
 
-MAPPO = trainer_of(mappo)
-IPPO = trainer_of(ippo)
+MAPPO, IPPO, PPO_KL = trainer_of(mappo), trainer_of(ippo), trainer_of(ppo_kl)
+A2C, PG, PG_EPISODE = trainer_of(a2c), trainer_of(pg), trainer_of(pg_episode)
 
 
 # --- Parts ---------------------------------------------------------------------------------------
+
+
+def make_learner(trainer: OnPolicyTrainer, i: int, settings: Any, trained: bool) -> Learner:
+    """Return the networks of group ``i``, and what trains them."""
+    inputs = trainer.critic_input, trainer.model
+    device = device_of(settings.device, trainer.groups)
+    rng, optimizer = torch_generator(trainer.seed, "init", i), trainer.algorithm.optimizer
+    return Learner(trainer.groups[i], settings, *inputs, optimizer, rng, device, trained)
 
 
 def compute_values(
@@ -380,17 +399,3 @@ def _trajectories(
         bootstrap_value=values.bootstrap_value,
         valid=maths.valid_decisions(acted=acted, ended=ended, acts_next=acts_next),
     )
-
-
-def _joint_actions(rollout: RolloutBuffer, t: int) -> Any:
-    """Return actions as a batch takes them: int64 [B, N], or a dict where some are not Discrete."""
-    if all(not buffer.group.actions.shape for buffer in rollout.groups):
-        actions = np.zeros(rollout.reward.shape[1:], dtype=np.int64)
-        for buffer in rollout.groups:
-            actions[:, buffer.group.columns] = buffer.action[t]
-        return actions
-    return {
-        agent: buffer.group.actions.decode(buffer.action[t][:, j])
-        for buffer in rollout.groups
-        for j, agent in enumerate(buffer.group.agents)
-    }

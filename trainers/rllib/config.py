@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from corral.adapters.zoo.batch import ZooRules
 from corral.envs.core import generator
-from corral.trainers.on_policy import maths
+from corral.trainers.schedules import linear
 
 if TYPE_CHECKING:
     from corral.trainers.rllib.trainer import RLlibPPO
@@ -106,7 +106,7 @@ def schedule(begin: float, end: float, at: int, steps: int) -> list[list[float]]
 
     ``at``: the env steps played already. RLlib counts from 0 when a run is resumed.
     """
-    value = maths.linear(begin, end, at / steps)
+    value = linear(begin, end, at / steps)
     return [[0, value], [max(1, steps - at), end]]
 
 

@@ -33,7 +33,16 @@ from corral.trainers.base import Content, Trainer
 from corral.trainers.runs.checkpoint import load_checkpoint, named_checkpoint, save_checkpoint
 from corral.trainers.runs.run_config import CONFIG, DAMAGE, RunConfig
 
-__all__ = ["CHECKPOINTS", "PROGRESS", "Run", "is_run", "load_run", "models_for"]
+__all__ = [
+    "CHECKPOINTS",
+    "PROGRESS",
+    "Run",
+    "asked_for",
+    "is_run",
+    "load_each",
+    "load_run",
+    "models_for",
+]
 
 PROGRESS, CHECKPOINTS = "progress.csv", "checkpoints"
 
@@ -212,20 +221,21 @@ def load_run(
     *,
     env_kwargs: Mapping[str, Any] | None = None,
     api: Api | None = None,
-    trainer: type[Trainer] | None = None,
+    trainer: Any = None,
     model: Any = None,
 ) -> Run:
     """Return the run in ``folder``.
 
-    A run of an environment of others needs ``env`` again, one of a trainer of one's own its class,
-    one with a network of one's own its ``model``: nothing is imported because a file names it.
+    A run of an environment of others needs ``env`` again, one of a trainer of one's own that
+    trainer, one with a network of one's own its ``model``: nothing is imported because a file names
+    it.
 
     Args:
         folder: the run's.
         env: see ``corral.adapters.sources``.
         env_kwargs, api: of ``env``, one of others; default: those of the run. A run of an
             environment of corral keeps its own.
-        trainer: the class.
+        trainer: the class, the record of ``corral.algorithms``, or file.py:name.
         model: the function, or text that names it: see ``corral.train``.
 
     ``folder`` may name a checkpoint: RUN@best, RUN@latest, RUN@N (of N env steps, where it was
@@ -244,6 +254,25 @@ def load_run(
     return run
 
 
+def load_each(
+    runs: Sequence[str | Path | Run],
+    env: EnvLike | None = None,
+    *,
+    trainer: Any = None,
+    model: Any = None,
+    **named: Any,
+) -> list[Run]:
+    """Return several runs that are compared, or their folders' runs: see ``load_run``.
+
+    ``trainer`` and ``model`` are for those that ask for one of a user's own.
+    """
+    trainers, models = asked_for(runs, "trainer_source", trainer), models_for(runs, model)
+    return [
+        run if isinstance(run, Run) else load_run(run, env, trainer=own, model=made, **named)
+        for run, own, made in zip(runs, trainers, models, strict=True)
+    ]
+
+
 def _place(name: str | Path) -> tuple[Path, str | None]:
     """Return the folder of a run, and which of its checkpoints is named, if one is."""
     path = Path(name)
@@ -254,22 +283,27 @@ def _place(name: str | Path) -> tuple[Path, str | None]:
 
 
 def models_for(runs: Sequence[Any], model: Any) -> list[Any]:
-    """Return for each of several runs, or their folders, the ``model`` to load it with: those
-    without one of their own get None, unless all are."""
-    wanted = [_has_model(run) for run in runs]
+    """Return for each of several runs, or their folders, the ``model`` to load it with."""
+    return asked_for(runs, "model", model)
+
+
+def asked_for(runs: Sequence[Any], key: str, given: Any) -> list[Any]:
+    """Return for each of several runs, or their folders, what is ``given`` where its config.json
+    has ``key``, else None; the first gets it where none has, and says so."""
+    wanted = [_has(run, key) for run in runs]
     if runs and not any(wanted):
-        wanted[0] = True  # ``load_run`` says so
-    return [model if each else None for each in wanted]
+        wanted[0] = True
+    return [given if each else None for each in wanted]
 
 
-def _has_model(run: Any) -> bool:
+def _has(run: Any, key: str) -> bool:
     if isinstance(run, Run):
-        return run.config.own_model is not None
+        return getattr(run.config, {"model": "own_model"}.get(key, key)) is not None
     try:
         values = json.loads((_place(run)[0] / CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return False  # ``load_run`` says what is wrong
-    return isinstance(values, dict) and values.get("model") is not None
+    return isinstance(values, dict) and values.get(key) is not None
 
 
 def is_run(folder: str | Path) -> bool:

@@ -14,12 +14,12 @@ from typing import Any, Literal
 
 from corral.errors import CheckpointError, CorralError, RunError, UnknownNameError
 from corral.trainers import models
-from corral.trainers.base import Trainer, trainer_class, trainer_name
+from corral.trainers.base import Trainer, find_trainer, trainer_class
 from corral.trainers.models import OwnModel
 from corral.trainers.runs.checkpoint_format import strict_json
 from corral.trainers.runs.env_config import EnvConfig, given_again
 from corral.trainers.runs.files import replace_text
-from corral.trainers.settings import make_settings
+from corral.trainers.settings import make_settings, settings_by_policy
 
 __all__ = ["CONFIG", "DAMAGE", "FORMAT", "HARMLESS", "RunConfig", "require_format", "versions"]
 
@@ -31,6 +31,11 @@ DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
 
 NOT_WRITTEN = ("env_config", "own_rules", "own_trainer", "own_model")
 """Fields of RunConfig that config.json does not hold by these names."""
+
+MISSING: dict[str, Any] = {
+    **{"keep": 3, "validation": {}, "settings_of": {}, "trainer_source": None},
+}
+"""What stands for keys that an earlier version did not write."""
 
 HARMLESS = ("format", "keep", "model.name", "settings.device", "steps", "versions")
 """Keys of config.json that may change while a run stays what it is."""
@@ -54,7 +59,9 @@ class RunConfig:
     horizon: int  # env steps planned: where what is annealed ends
     keep: int | Literal["all"] = 3  # checkpoints that stay, besides the best
     opponents: dict[str, str] = field(default_factory=dict)  # agent -> name of a reference player
-    own_trainer: type[Trainer] | None = None  # of that name, where it is not registered
+    settings_of: dict[str, dict[str, Any]] = field(default_factory=dict)  # policy -> its own
+    trainer_source: dict[str, str | None] | None = None  # of a trainer that is not registered
+    own_trainer: type[Trainer] | None = None  # that trainer: it is given, and never looked up
     own_model: OwnModel | None = None  # written as "model": its name, and its source's digest
 
     @property
@@ -126,13 +133,10 @@ class RunConfig:
 
     @classmethod
     def read(
-        cls,
-        folder: Path,
-        trainer: type[Trainer] | None = None,
-        model: Any = None,
-        **env_source: Any,
+        cls, folder: Path, trainer: Any = None, model: Any = None, **env_source: Any
     ) -> RunConfig:
-        """Read config.json. ``model`` and ``env_source`` are what ``given_again`` takes.
+        """Read config.json. ``trainer`` is what ``find_trainer`` takes, for a run by one of a
+        user's own; ``model`` and ``env_source`` are what ``given_again`` takes.
 
         Raises RunError where there is none, or one of another format, and what ``given_again``
         raises.
@@ -146,7 +150,7 @@ class RunConfig:
             raise RunError(f"{path} cannot be read: {error}") from error
         require_format(path, values)
         try:
-            values = {"horizon": values.get("steps"), "keep": 3, "validation": {}, **values}
+            values = {**MISSING, "horizon": values.get("steps"), **values}
             names = {field.name for field in dataclasses.fields(cls)} - set(NOT_WRITTEN)
             read = {name: values[name] for name in names}
             read["policies_to_train"] = tuple(read["policies_to_train"])
@@ -154,14 +158,16 @@ class RunConfig:
             raise RunError(f"{path} is damaged: {error!r}") from error
         # Outside of what takes errors for damage: here they are of what the caller gave.
         given = given_again(values, folder, **env_source)
+        own = None if trainer is None else find_trainer(trainer)
         own_model = models.given_again(values.get("model"), folder, model)
         try:
-            if trainer is not None and trainer_name(trainer) != values["trainer"]:
+            if own is not None and own.name != values["trainer"]:
                 raise RunError(
-                    f"{folder} was trained by {values['trainer']}, and this is {trainer.name}"
+                    f"{folder} was trained by {values['trainer']}, and this is {own.name}"
                 )
             env_config = EnvConfig.read(values, folder, given)
-            return cls(env_config, **read, own_trainer=trainer, own_model=own_model)
+            own_trainer = None if own is None else own.kind
+            return cls(env_config, **read, own_trainer=own_trainer, own_model=own_model)
         except CorralError:
             raise
         except DAMAGE as error:
@@ -173,6 +179,13 @@ class RunConfig:
 
     def trainer_class(self) -> type[Trainer]:
         """Return the class of its trainer. Raises UnknownNameError, MissingExtraError."""
+        if self.own_trainer is None and self.trainer_source is not None:
+            text = self.trainer_source.get("text")
+            again = f"--trainer {text}, or trainer={text!r}" if text else "trainer=..."
+            raise UnknownNameError(
+                f"{self.trainer} is a trainer of one's own, and nothing is imported because a run "
+                f"names it: give it again, {again} in corral.resume, load_run, evaluate or watch"
+            )
         try:
             return self.own_trainer or trainer_class(self.trainer)
         except UnknownNameError as error:
@@ -193,6 +206,10 @@ class RunConfig:
             if not getattr(kind, "takes_model", False):
                 raise ValueError(models.refusal(self.trainer))
             more["model"] = self.own_model.make
+        if self.settings_of:
+            named = [name for a, name in self.policies.items() if a not in self.opponents]
+            found = settings_by_policy(kind, self.settings, self.settings_of, named)
+            more["settings_of"] = found
         learned = {a: name for a, name in self.policies.items() if a not in self.opponents}
         return kind(
             self.env_config.rules(),
@@ -220,7 +237,7 @@ def require_format(path: Path, values: Any) -> None:
             f"made this run, and this corral reads format {FORMAT}. Train it again"
         )
     try:
-        _require_kinds({"horizon": values.get("steps"), "keep": 3, **values})
+        _require_kinds({**MISSING, "horizon": values.get("steps"), **values})
     except DAMAGE as error:
         raise RunError(f"{path} is damaged: {error!r}") from error
 
@@ -242,7 +259,7 @@ def _require_kinds(values: Mapping[str, Any]) -> None:
         str: ("env", "trainer"),
         int: ("seed", "steps", "horizon"),
         dict: (
-            *("env_kwargs", "held_out", "validation", "settings"),
+            *("env_kwargs", "held_out", "validation", "settings", "settings_of"),
             *("policies", "versions", "opponents"),
         ),
         list: ("policies_to_train",),
@@ -251,6 +268,8 @@ def _require_kinds(values: Mapping[str, Any]) -> None:
         for name in names:
             if not isinstance(values[name], kind) or isinstance(values[name], bool):
                 raise TypeError(f"{name} is {values[name]!r:.40}")
+    if not isinstance(values["trainer_source"], dict | None):
+        raise TypeError(f"trainer_source is {values['trainer_source']!r:.40}")
     if values["keep"] != "all" and not isinstance(values["keep"], int):
         raise TypeError(f"keep is {values['keep']!r:.40}")
     if values.get("api") not in (None, "parallel", "aec"):

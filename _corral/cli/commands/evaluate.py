@@ -107,6 +107,10 @@ def evaluate(
     ] = None,
     api: Annotated[str | None, typer.Option(help="parallel or aec, as in training.")] = None,
     model: OwnModel = None,
+    trainer: Annotated[
+        str | None,
+        typer.Option(help="file.py:name, for runs by a trainer of your own, as in training."),
+    ] = None,
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Folder of the report; default: the run's folder.")
     ] = None,
@@ -125,16 +129,13 @@ def evaluate(
     from corral.trainers.evaluation.judge import judge_of, run_labels
     from corral.trainers.evaluation.required import Required
     from corral.trainers.evaluation.tables import tables
-    from corral.trainers.runs.run import load_run, models_for
+    from corral.trainers.runs.run import load_each
 
     for folder in runs:
         expect("evaluate", str(folder))
     import_from_here()
     theirs: dict[str, Any] = {"env_kwargs": arguments_of(arg) if arg else None, "api": api}
-    loaded, *others = (
-        load_run(run, env, **theirs, model=own)
-        for run, own in zip(runs, models_for(runs, model), strict=True)
-    )
+    loaded, *others = load_each(runs, env, **theirs, trainer=trainer, model=model)
     folder = loaded.results if out_dir is None else out_dir
     own = folder.resolve() == loaded.results.resolve()  # its results are made anew
     check_new(folder, folder=True, files=RESULTS, overwrite=overwrite or own)

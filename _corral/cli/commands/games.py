@@ -69,6 +69,9 @@ def watch(
     ] = False,
     pixels: Annotated[int, typer.Option(help="Width of a clip, in pixels.")] = 480,
     model: OwnModel = None,
+    trainer: Annotated[
+        str | None, typer.Option(help="file.py:name, for a run by a trainer of your own.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the clip.")] = False,
 ) -> None:
     """Watch an episode, in a window or as a clip.
@@ -83,9 +86,9 @@ def watch(
         if ansi:
             raise ValueError("give --out or --ansi, not both")
         check_new(out_path, overwrite=overwrite)
-    if model is not None:
+    if model is not None or trainer is not None:
         import_from_here()
-    arguments = _arguments(game, model)
+    arguments = _arguments(game, model, trainer)
     known = bool(arguments) or Path(game).is_dir()  # else ``watch`` says that there is no such
     env_kwargs = read_options(context, arguments)[0] if known and context.args else {}
     with named_as_options(context, ["out", *arguments]):
@@ -100,6 +103,7 @@ def watch(
             sampled=sampled,
             pixels=pixels,
             model=model,
+            trainer=trainer,
             **env_kwargs,
         )
     _tell(shown)

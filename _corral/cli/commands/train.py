@@ -160,8 +160,10 @@ def _resumed(
     expect("--resume", str(folder))
     fixed = [env] if env is not None and not is_third_party(env) else []
     fixed += context.args[:1]
-    others = [option for option in given if option.name != "resume"]
-    fixed += [option_of(o.name) for o in others if o.used not in ("resume", "both")]
+    # A trainer of one's own is asked for again.
+    again = {o: text for o, text in given.items() if o.name == "trainer" and ":" in text}
+    others = [option for option in given if option.name != "resume" and option not in again]
+    fixed += [option_of(o.name.rstrip("_")) for o in others if o.used not in ("resume", "both")]
     if fixed:
         raise ValueError(f"--resume goes on with what the run is; leave out {fixed[0]}")
     values = {"env": env, "progress": True, **arguments_given(given)}

@@ -12,9 +12,9 @@ from gymnasium import spaces
 pytest.importorskip("torch", reason="needs the extra mappo")
 
 
+from corral.algorithms import Advantages, Trajectories, gae, ippo
 from corral.envs.batch import Batch
 from corral.envs.core import agent_views
-from corral.trainers.on_policy.records import Advantages, Trajectories, gae, ippo
 from corral.trainers.on_policy.trainer import IPPO, MAPPO, trainer_of
 from support.mappo_teams import CRITICS, make, separate
 from support.steady_rules import SteadyRules

@@ -338,11 +338,6 @@ def test_the_penalty_follows_the_divergence(divergence: float, expected: float) 
     assert maths.adapted_penalty(0.5, divergence, 0.01) == expected
 
 
-def test_linear_schedules_stop_at_their_ends() -> None:
-    found = [maths.linear(2.0, 1.0, progress) for progress in (-1.0, 0.0, 0.25, 1.0, 2.0)]
-    assert found == [2.0, 2.0, 1.75, 1.0, 1.0]
-
-
 def test_valid_decisions_decisions_by_hand() -> None:
     """One column a case: what follows the first decision within a rollout of three steps."""
     cases = {

@@ -18,7 +18,8 @@ from corral import algorithms
 from corral.algorithms import Losses, Minibatch, OnPolicy, Outputs, Trajectories
 from corral.envs import probes
 from corral.trainers.base import trainer_class
-from corral.trainers.on_policy import records
+from corral.trainers.on_policy import algorithms as functions
+from corral.trainers.on_policy import records, settings
 from support.mappo_teams import make, policy_bytes
 from support.mask_rules import FifteenRules
 from support.probing import learn, misses
@@ -186,5 +187,7 @@ def test_every_name_is_there_and_none_needs_torch_before_it_is_asked_for() -> No
     assert done.returncode == 0, done.stderr
 
 
-def test_the_public_face_has_the_names_of_the_records() -> None:
-    assert set(algorithms.__all__) == {*records.__all__, "trainer_of"}
+def test_the_public_face_has_the_names_of_the_modules() -> None:
+    own = {*records.__all__, *functions.__all__, *settings.__all__, "trainer_of", "setting"}
+    inside = {"backward", "finite_numbers", "CRITIC_INPUTS"}
+    assert set(algorithms.__all__) == own - inside

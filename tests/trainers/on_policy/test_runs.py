@@ -21,7 +21,6 @@ import corral
 from corral.envs.batch import Batch
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.errors import CheckpointError
-from corral.trainers import session
 from corral.trainers.driver import resume, train
 from corral.trainers.on_policy.trainer import IPPO
 from corral.trainers.runs.checkpoint import Content, latest_checkpoint, load_checkpoint
@@ -110,7 +109,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]
 ) -> None:
     whole = run_of(tmp_path / "whole", **given)
-    show = session.Bar.show
+    show = training.Bar.show
 
     def and_stop(bar: Any, row: Any, *shown: Any) -> None:
         show(bar, row, *shown)
@@ -118,7 +117,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(
             signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patched:
-        patched.setattr(session.Bar, "show", and_stop)
+        patched.setattr(training.Bar, "show", and_stop)
         with pytest.raises(KeyboardInterrupt):
             run_of(tmp_path / "run", **given)
     run = tmp_path / "run"

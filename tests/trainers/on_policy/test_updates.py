@@ -12,9 +12,9 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 
 import torch
 
+from corral.algorithms import ppo_loss
 from corral.errors import NonFiniteError
 from corral.trainers.on_policy import maths
-from corral.trainers.on_policy.records import ppo_loss
 from corral.trainers.on_policy.trainer import IPPO, OnPolicyTrainer
 from support.mappo_teams import (
     ROLLOUT,
