@@ -45,7 +45,7 @@ SETTING_NAMES = {  # of the cases -> earlier names, tried first: a name may have
 ARGUMENT_NAMES = {"env_kwargs": "env"}  # of train, evaluate and replay: new -> earlier
 ADDED: dict[str, Any] = {
     **{"api": None, "horizon": None, "workers": 0, "zero_sum": False},
-    **{"env": None, "env_kwargs": None, "trainer": None},
+    **{"env": None, "env_kwargs": None, "trainer": None, "preset": "none"},
 }
 """Settings and arguments that a later version added, each with the value that changes nothing."""
 DROPPED: frozenset[str] = frozenset({"zero_sum"})

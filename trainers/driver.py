@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corral.adapters.sources import EnvLike
-from corral.envs.registry import REGISTERED, Api
+from corral.envs.registry import Api
 from corral.errors import RunError, UnsupportedSpaceError
 from corral.trainers.arguments import (
     Policies,
@@ -26,6 +26,7 @@ from corral.trainers.arguments import (
     whole_steps,
 )
 from corral.trainers.base import Trainer, trainer_class, trainer_name
+from corral.trainers.kinds import defaults_for
 from corral.trainers.runs.env_config import EnvConfig
 from corral.trainers.runs.folders import begun_folder, locked
 from corral.trainers.runs.run import CHECKPOINTS, Run, load_run
@@ -53,6 +54,7 @@ def train(
     checkpoint_every: int | None = None,
     keep: int | Literal["all"] = 3,
     progress: bool | None = None,
+    preset: str = "auto",
     **settings: Any,
 ) -> Run:
     """Train the agents of an environment.
@@ -86,8 +88,10 @@ def train(
             always one at the end.
         keep: how many of the latest checkpoints to keep, or "all"; the best is kept besides.
         progress: show it on stderr; default: where stderr is a terminal.
-        settings: of the trainer; those left out come from the environment's entry in
-            ``corral.envs.registry``, else from the trainer.
+        preset: "auto": settings that are left out suit the kind of game, which is read off it and
+            found in 20 random episodes; "none": they are the trainer's own; or the name of one of
+            ``corral.trainers.kinds.PRESETS``.
+        settings: of the trainer; they go before a preset.
 
     Raises UnknownNameError, MissingExtraError, TypeError for unknown settings, ValueError for
     values out of range, RunError for a folder in use, and what the environment raises. A run that
@@ -104,10 +108,8 @@ def train(
     arguments = arguments_of(env) if isinstance(env, str) else ()
     require_known(train, kind, arguments, env_kwargs or {}, settings)
     env_config = EnvConfig.of(env, env_kwargs, held_out, api)
-    suited = REGISTERED[env_config.env].settings if env_config.env in REGISTERED else {}
-    known = {field.name for field in dataclasses.fields(kind.Settings)}
-    suited = {setting: value for setting, value in suited.items() if setting in known}
     rules = env_config.rules()
+    defaults = defaults_for(rules, kind, seed, preset).without(settings)
     agents = rules.agents
     played = played_by_references(opponents, agents)
     learners = [agent for agent in agents if agent not in played]
@@ -123,7 +125,8 @@ def train(
     config = RunConfig(
         env_config=env_config,
         trainer=name,
-        settings=vars(make_settings(kind, {**suited, **settings})),
+        settings=vars(make_settings(kind, {**defaults.settings, **settings})),
+        defaults=defaults.saved(),
         seed=seed,
         steps=steps,
         horizon=horizon,
@@ -138,6 +141,8 @@ def train(
     with begun_folder(out, f"{env_config.env}-{name}-seed{seed}") as folder:
         run = Run(folder, config)
         config.write(folder)
+        if said := defaults.words():
+            say(folder, said)
         return drive(run, learner, statistics_of(run), checkpoint_every, progress)
 
 

@@ -27,6 +27,7 @@ ORDER = (
         "report",
         "callbacks",
         "session",
+        "kinds",
         "driver",
     ),
     *("on_policy", "sb3", "rllib", "loads"),

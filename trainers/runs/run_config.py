@@ -45,6 +45,7 @@ class RunConfig:
     horizon: int  # env steps planned: where what is annealed ends
     keep: int | Literal["all"] = 3  # checkpoints that stay, besides the best
     opponents: dict[str, str] = field(default_factory=dict)  # agent -> name of a reference player
+    defaults: dict[str, Any] = field(default_factory=dict)  # kind of game, and what it gave
     own_trainer: type[Trainer] | None = None  # of that name, where it is not registered
 
     def write(self, folder: Path) -> None:
@@ -83,7 +84,7 @@ class RunConfig:
                 f"made this run, and this corral reads format {FORMAT}. Train it again"
             )
         try:
-            values = {"horizon": values.get("steps"), "keep": 3, **values}
+            values = {"horizon": values.get("steps"), "keep": 3, "defaults": {}, **values}
             _require_kinds(values)
             names = {field.name for field in dataclasses.fields(cls)} - set(NOT_WRITTEN)
             read = {name: values[name] for name in names}
@@ -139,13 +140,23 @@ def _require_kinds(values: Mapping[str, Any]) -> None:
     kinds: dict[type, tuple[str, ...]] = {
         str: ("env", "trainer"),
         int: ("seed", "steps", "horizon"),
-        dict: ("env_kwargs", "held_out", "settings", "policies", "versions", "opponents"),
+        dict: (
+            "env_kwargs",
+            "held_out",
+            "settings",
+            "policies",
+            "versions",
+            "opponents",
+            "defaults",
+        ),
         list: ("policies_to_train",),
     }
     for kind, names in kinds.items():
         for name in names:
             if not isinstance(values[name], kind) or isinstance(values[name], bool):
                 raise TypeError(f"{name} is {values[name]!r:.40}")
+    if not isinstance(values["defaults"], dict):
+        raise TypeError(f"defaults is {values['defaults']!r:.40}")
     if values["keep"] != "all" and not isinstance(values["keep"], int):
         raise TypeError(f"keep is {values['keep']!r:.40}")
     if values.get("api") not in (None, "parallel", "aec"):

@@ -95,6 +95,13 @@ def train(
             "repeated. For the trainers mappo and ippo.",
         ),
     ] = None,
+    preset: Annotated[
+        str,
+        typer.Option(
+            help="Settings that suit the kind of game: auto, none, or the name of one, which "
+            "corral trainers NAME lists."
+        ),
+    ] = "auto",
     arg: Annotated[
         list[str] | None,
         typer.Option(
@@ -179,6 +186,7 @@ def train(
                 policies_to_train=None if policies_to_train is None else listed(policies_to_train),
                 opponents=opponents_of(opponent or []),
                 out=out_dir,
+                preset=preset,
                 **saving,
                 **{"env": env, **options, **theirs},
             )
@@ -188,7 +196,7 @@ def train(
 
 FIXED = [
     *("trainer", "horizon", "seed", "held_out"),
-    *("policies", "policies_to_train", "opponent", "out_dir"),
+    *("policies", "policies_to_train", "opponent", "out_dir", "preset"),
 ]
 """Options that a run keeps once it was begun."""
 
