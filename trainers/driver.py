@@ -78,7 +78,7 @@ def train(
             some: a share of the last, or rows (low, high).
         policies: one policy "shared" by all agents, "separate" ones named like their agents, or
             agent -> name of its policy, as a mapping or a function. Default: shared, where the
-            spaces of all agents are equal; else separate.
+            spaces of all agents are equal; else separate, or where the ``preset`` says so.
         policies_to_train: those that learn; the others only play. Default: all.
         opponents: agents that reference players play, agent -> name, such as
             {"player_1": "beat-last"}; see ``corral.envs.reference``. They have no policy and do not
@@ -109,12 +109,13 @@ def train(
     require_known(train, kind, arguments, env_kwargs or {}, settings)
     env_config = EnvConfig.of(env, env_kwargs, held_out, api)
     rules = env_config.rules()
-    defaults = defaults_for(rules, kind, seed, preset).without(settings)
+    defaults = defaults_for(rules, kind, seed, preset)
+    defaults = defaults.without({**settings, "policies": policies})
     agents = rules.agents
     played = played_by_references(opponents, agents)
     learners = [agent for agent in agents if agent not in played]
     if policies is None:
-        policies = "shared" if alike(rules, learners) else "separate"
+        policies = defaults.policies or ("shared" if alike(rules, learners) else "separate")
     learned = policy_of_each(policies, learners)
     if both := set(learned.values()) & set(played.values()):
         raise ValueError(

@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from gymnasium import spaces
@@ -44,6 +44,10 @@ MOST_PAID = 0.9
 LONG = 50
 """Env steps from which episodes are long."""
 
+APART = 0.5
+"""Distance between agents' mean returns, in deviations, from which they are paid unlike: a team
+paid together has 0.05, chasers and who flees 0.8 and more."""
+
 
 # --- What kind of game it is ---------------------------------------------------------------------
 
@@ -58,6 +62,7 @@ class Kind:
     max_cycles: int | None  # a time limit that the rules name
     data: bool  # it replays data, which nobody's actions change
     zero_sum: bool  # as the registry says, or as all random episodes had it
+    unlike: bool  # agents have other mean returns: other tasks, though their spaces may be equal
     paid: (
         str | None
     )  # "at the end", "at once" (nobody moves twice), "in every step", "now and then"
@@ -80,7 +85,7 @@ class Kind:
             f"{self.agents} agent{'s' * (self.agents > 1)}",
             "images of " + ", ".join(map(str, self.sides)) + " pixels" if self.sides else "",
             "data is replayed" if self.data else "",
-            "zero-sum" if self.zero_sum else "",
+            "zero-sum" if self.zero_sum else "paid unlike" if self.unlike else "",
             f"episodes {length}",
             f"paid {self.paid}" if self.paid else "when it is paid stays unknown",
         )
@@ -106,6 +111,7 @@ def kind_of(rules: Rules[Any], seed: int) -> Kind:
         max_cycles=rules.max_cycles,
         data=split_of(rules, None, None) is not None,
         zero_sum=is_zero_sum(rules) or played.constant_sum(),
+        unlike=played.unlike(),
         paid=played.paid(),
         length=float(np.mean(played.lengths)) if played.lengths else None,
         episodes=len(played.lengths),
@@ -159,6 +165,14 @@ class _Played:
         """Return whether what one agent gained others lost, in every episode of several."""
         return len(self.returns) > 1 and constant_sum(np.array(self.returns)) is not None
 
+    def unlike(self) -> bool:
+        """Return whether agents' mean returns are APART; not where few episodes were seen."""
+        if len(self.returns) < EPISODES // 2:
+            return False
+        returns = np.array(self.returns)
+        deviation = float(np.sqrt(returns.var(axis=0).mean()))
+        return bool(np.ptp(returns.mean(axis=0)) > APART * deviation)
+
 
 def _play(rules: Rules[Any], seed: int, played: _Played) -> None:
     """Play random episodes, one after the other; ``played`` takes in each step."""
@@ -200,6 +214,7 @@ class Preset:
     fits: Callable[[Kind], bool]  # the same, of a kind
     settings: Mapping[str, tuple[Any, str]]  # setting -> value, why
     whole: bool = False  # a part of them is of no use: for trainers that have all of them
+    separate: bool = False  # agents that are paid unlike get policies of their own
 
     def suits(self, kind: Kind) -> bool:
         """Return whether this is for such a game."""
@@ -257,6 +272,7 @@ PRESETS: dict[str, Preset] = {
             "activation": ("tanh", "learned sooner than relu, see benchmarks/LOG.md"),
         },
         whole=True,
+        separate=True,  # one network for two tasks needs up to twice the env steps in arena_v0
     ),
 }
 """By name; of several that suit a game, a later one goes before."""
@@ -277,26 +293,32 @@ class Defaults:
 
     settings: dict[str, Any] = field(default_factory=dict)
     names: tuple[str, ...] = ()  # of presets, and of the environment whose entry had some
+    policies: Literal["separate"] | None = None  # None: by the spaces alone
     kind: Kind | None = None  # None: it was not asked for
     found_in: str = ""  # what it cost, in words
 
     def without(self, given: Mapping[str, Any]) -> Defaults:
         """Return them without those that somebody has ``given``, or whose course starts there."""
+        policies = self.policies if given.get("policies") is None else None
         taken = {*given, *(["ent_coef_end"] if "ent_coef" in given else [])}
         left = {name: value for name, value in self.settings.items() if name not in taken}
-        return dataclasses.replace(self, settings=left)
+        return dataclasses.replace(self, settings=left, policies=policies)
 
     def saved(self) -> dict[str, Any]:
-        """Return what config.json keeps: the kind, the presets and the settings they gave."""
+        """Return what config.json keeps: the kind, the presets, and what they gave."""
         kind = None if self.kind is None else dataclasses.asdict(self.kind)
-        return {"kind": kind, "presets": list(self.names), "settings": dict(self.settings)}
+        return {"kind": kind, "presets": list(self.names), "settings": self.given()}
+
+    def given(self) -> dict[str, Any]:
+        """Return the settings, with ``policies`` among them where it is given."""
+        return {**self.settings, **({"policies": self.policies} if self.policies else {})}
 
     def words(self) -> str:
         """Return what is said of them when training starts; "" where there is nothing to say."""
         kind = "" if self.kind is None else f"{self.kind.words()} ({self.found_in}). "
-        if not self.settings:
+        if not self.given():
             return kind and f"{kind}It changes no default"
-        values = ", ".join(f"{name}={value}" for name, value in self.settings.items())
+        values = ", ".join(f"{name}={value}" for name, value in self.given().items())
         given = f"{kind}Preset {' and '.join(self.names)}: {values}"
         return f'{given}; --preset none (preset="none") leaves them out'
 
@@ -328,4 +350,5 @@ def defaults_for(rules: Rules[Any], trainer: Any, seed: int, preset: str = "auto
     if own := {name: value for name, value in entry.items() if name in known}:
         found[rules.name] = own
     settings = {name: value for each in found.values() for name, value in each.items()}
-    return Defaults(settings, tuple(found), kind, spent)
+    separate = kind.unlike and any(PRESETS[name].separate for name in found if name in PRESETS)
+    return Defaults(settings, tuple(found), "separate" if separate else None, kind, spent)

@@ -127,7 +127,7 @@ def trainers(
     turns = getattr(kind, "plays_turns", True)
     for spec in ENVIRONMENTS.values():
         if spec.simultaneous or turns:
-            defaults = defaults_for(make_rules(spec.name), kind, seed=0).settings
+            defaults = defaults_for(make_rules(spec.name), kind, seed=0).given()
             _print_settings(f"In {spec.name} the default is", defaults)
     for preset, about in PRESETS.items():
         if turns or not about.in_turn:

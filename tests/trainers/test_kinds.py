@@ -252,6 +252,22 @@ def test_the_numbers_are_those_of_the_same_settings_given_by_hand(tmp_path: Path
     assert everything(runs[0]) != everything(runs[2])
 
 
+def test_agents_that_are_paid_unlike_get_policies_of_their_own(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"steps": 64, **SMALL}
+    found = {}
+    for name, more in {
+        "own": {},
+        "none": {"preset": "none"},
+        "said": {"policies": "shared"},
+        "sb3": {"trainer": "sb3_ppo", "n_epochs": 1},
+    }.items():
+        small = {k: v for k, v in given.items() if name != "sb3" or k != "n_minibatches"}
+        run = corral.train("arena_v0", out=tmp_path / name, **{**small, **more})
+        found[name] = len(set(run.config.policies.values()))
+    assert found == {"own": 2, "none": 1, "said": 1, "sb3": 1}
+    assert not kind_of_plain().unlike
+
+
 # --- What a run keeps, and what goes before it ---------------------------------------------------
 
 

@@ -80,7 +80,8 @@ def train(
         str | None,
         typer.Option(
             help="shared: one for all agents; separate: one each; or agent=policy,agent=policy. "
-            "Default: shared where the spaces of all agents are equal, else separate."
+            "Default: shared where the spaces of all agents are equal, else separate, or where "
+            "--preset says so."
         ),
     ] = None,
     policies_to_train: Annotated[
