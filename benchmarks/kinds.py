@@ -19,6 +19,7 @@ import statistics
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -44,8 +45,8 @@ class Game:
 
 GAMES = (
     Game("classic/connect_four-v3", 200_000, {}),
-    Game("classic/tictactoe-v3", 100_000, {}),
-    Game("classic/leduc_holdem-v4", 100_000, {}),
+    Game("classic/tictactoe-v3", 65_536, {}),
+    Game("classic/leduc_holdem-v4", 65_536, {}),
     Game("arena_v0", 61_440, {}),
     Game("dfaas_v0", 60_000, {"gamma": 0.5}),
     Game(
@@ -129,7 +130,6 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     file = RESULTS / "kinds.json"
-    kept = json.loads(file.read_text())["runs"] if file.exists() else {}
     lines = [
         "# Defaults by the kind of game, before and after",
         "",
@@ -151,18 +151,25 @@ def main() -> None:
         if now.given() == game.before:
             lines.append(f"| {game.env} | the same settings | | | | | {', '.join(now.names)} |")
             continue
-        for which in ("before", "after"):
-            for seed in range(options.seeds if options.only in game.env else 0):
+        for seed in range(options.seeds if options.only in game.env else 0):
+            for which in ("before", "after"):
                 key = f"{game.env}, {game.steps}, {which}, seed {seed}"
-                if key not in kept:
-                    kept[key] = {**played(game, which, seed), "about": about}
-                    file.write_text(json.dumps({"about": about, "runs": kept}, indent=1) + "\n")
-                    print(key, kept[key], file=sys.stderr)
+                if key not in kept_in(file):
+                    found = {**played(game, which, seed), "about": about}
+                    print(key, found, file=sys.stderr)
+                    runs = {**kept_in(file), key: found}  # of another process, too
+                    file.write_text(json.dumps({"about": about, "runs": runs}, indent=1) + "\n")
+        for which in ("before", "after"):
             start = f"{game.env}, {game.steps}, {which},"
-            done = [run for key, run in kept.items() if key.startswith(start)]
-            if done:
+            kept = sorted(kept_in(file).items())
+            if done := [run for key, run in kept if key.startswith(start)]:
                 lines.append(line(game, which, done))
-    save("kinds", "\n".join(lines), {"runs": kept}, about)
+    save("kinds", "\n".join(lines), {"runs": kept_in(file)}, about)
+
+
+def kept_in(file: Path) -> dict[str, Any]:
+    """Return the runs that are done."""
+    return dict(json.loads(file.read_text())["runs"]) if file.exists() else {}
 
 
 if __name__ == "__main__":

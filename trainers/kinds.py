@@ -24,7 +24,7 @@ from gymnasium import spaces
 
 from corral.adapters.spaces import image_of
 from corral.envs.batch import batch_for
-from corral.envs.core import Array, Rules, generator, split_of
+from corral.envs.core import Array, Rules, generator, replays_data
 from corral.envs.masks import split_space
 from corral.envs.registry import REGISTERED
 from corral.errors import UnknownNameError
@@ -63,10 +63,9 @@ class Kind:
     data: bool  # it replays data, which nobody's actions change
     zero_sum: bool  # as the registry says, or as all random episodes had it
     unlike: bool  # agents have other mean returns: other tasks, though their spaces may be equal
-    paid: (
-        str | None
-    )  # "at the end", "at once" (nobody moves twice), "in every step", "now and then"
-    # None: it was not seen
+    # "at the end", "after one move" (nobody moves twice), "in every step", "now and then"; None: it
+    # was not seen
+    paid: str | None
     length: float | None  # mean steps of the random episodes; None: none ended
     episodes: int  # random episodes that ended
 
@@ -79,14 +78,14 @@ class Kind:
 
     def words(self) -> str:
         """Return it in words: "turn-based, 2 agents, zero-sum, paid at the end"."""
-        length = "none ended" if self.length is None else f"of {self.length:.0f} steps"
+        ended = f"episodes of {self.length:.0f} steps" if self.length is not None else ""
         parts = (
             "turn-based" if self.in_turn else "all act at once",
             f"{self.agents} agent{'s' * (self.agents > 1)}",
             "images of " + ", ".join(map(str, self.sides)) + " pixels" if self.sides else "",
             "data is replayed" if self.data else "",
             "zero-sum" if self.zero_sum else "paid unlike" if self.unlike else "",
-            f"episodes {length}",
+            ended or f"no episode ended in {MOST_STEPS:,} env steps",
             f"paid {self.paid}" if self.paid else "when it is paid stays unknown",
         )
         return ", ".join(filter(None, parts))
@@ -109,7 +108,7 @@ def kind_of(rules: Rules[Any], seed: int) -> Kind:
         in_turn=not rules.simultaneous,
         sides=tuple(sorted({side for agent in rules.agents for side in _sides(rules, agent)})),
         max_cycles=rules.max_cycles,
-        data=split_of(rules, None, None) is not None,
+        data=replays_data(rules),
         zero_sum=is_zero_sum(rules) or played.constant_sum(),
         unlike=played.unlike(),
         paid=played.paid(),
@@ -159,7 +158,7 @@ class _Played:
             return "now and then"
         if not self.lengths:
             return None
-        return "at the end" if max(self.lengths) > self.last else "at once"
+        return "at the end" if max(self.lengths) > self.last else "after one move"
 
     def constant_sum(self) -> bool:
         """Return whether what one agent gained others lost, in every episode of several."""
@@ -234,8 +233,8 @@ class Preset:
 PRESETS: dict[str, Preset] = {
     "images": Preset(
         True,
-        "images whose sides are multiples of 8 pixels",
-        lambda kind: bool(kind.sides) and not any(side % 8 for side in kind.sides),
+        "images whose sides are multiples of 8 pixels, 32 and more",
+        lambda kind: bool(kind.sides) and all(n % 8 == 0 and n >= 32 for n in kind.sides),
         {
             "num_envs": (64, "only one agent decides in a step: more steps at once"),
             "n_steps": (32, "rollouts as large as with 32 environments"),

@@ -132,7 +132,7 @@ def test_a_board_game_of_others_is_reached_too(name: str) -> None:
     [
         ({}, "at the end"),
         ({"gift": 0.1}, "in every step"),
-        ({"stones": (1, 3), "takes": (3, 3)}, "at once"),
+        ({"stones": (1, 3), "takes": (3, 3)}, "after one move"),
         ({"stones": (5000, 5001)}, None),
     ],
 )
@@ -170,7 +170,7 @@ def test_a_game_that_never_ends_is_left_alone(
     assert (len(steps), kind.episodes, kind.length, kind.paid) == (MOST_STEPS, 0, None, None)
     run = corral.train(zoo_rules(make), steps=64, out=tmp_path / "run", **SMALL)
     said = capsys.readouterr().err
-    assert "episodes none ended, when it is paid stays unknown" in said
+    assert "no episode ended in 2,000 env steps, when it is paid stays unknown" in said
     assert "It changes no default" in said
     assert run.config.settings["gamma"] == MAPPOSettings().gamma
 
@@ -218,6 +218,16 @@ def test_presets_know_settings_of_the_trainers_alone() -> None:
         assert set(preset.settings) <= fields
         assert all(len(why.split()) > 2 for _, why in preset.settings.values())
         MAPPOSettings(**preset.of(MAPPO))
+
+
+def test_a_board_of_eight_is_no_image_of_squares() -> None:
+    tiles = kind_of(make_rules("tiles_v0"), seed=0)
+    assert tiles.sides == (32,)
+    fits = {
+        side: PRESETS["images"].suits(dataclasses.replace(tiles, sides=(side,)))
+        for side in (8, 32, 84, 96)
+    }
+    assert fits == {8: False, 32: True, 84: False, 96: True}
 
 
 def test_a_trainer_gets_the_settings_that_it_has() -> None:
