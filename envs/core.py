@@ -50,6 +50,7 @@ __all__ = [
     "generator",
     "put_rows",
     "refuse_masked_arrays",
+    "replays_data",
     "require_integers",
     "shares_of",
     "split_of",
@@ -213,6 +214,11 @@ class OptionalRules(Protocol):
     def for_rendering(self) -> Rules[Any]:
         """Return rules that play alike, and whose states keep all that pictures show."""
         ...
+
+
+def replays_data(rules: Rules[Any]) -> bool:
+    """Return whether the environment replays data, which nobody's actions change."""
+    return hasattr(rules, "split")
 
 
 def split_of(

@@ -54,7 +54,8 @@ class EnvSpec:
     zero_sum: bool = False
     """Two players, and what one wins the other loses: each agent is judged by itself."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that suit it better than a trainer's own; a trainer takes those that it has."""
+    """Settings that suit it, where its kind of game does not give them: ``corral.trainers.kinds``.
+    A trainer takes those that it has."""
     judge: str | None = None
     """``module:function`` of what judges runs of it instead of the general evaluation."""
 
@@ -85,7 +86,8 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             # What a node forwards shows in the rewards of this step and, through queues and what
             # neighbours report, of the next few. With a longer horizon the load to come, which
             # nobody moves, is noise in every advantage: see "Discounting dfaas_v0" in
-            # benchmarks/LOG.md.
+            # benchmarks/LOG.md. No random episode shows how far an action reaches, so that no kind
+            # of game gives this.
             settings={"gamma": 0.5},
             judge="corral.trainers.loads.judge:evaluate_loads",
         ),
@@ -103,18 +105,6 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             summary="two players in turn: three in a row, or any m,n,k game",
             players="tictactoe_v0.baselines",
             zero_sum=True,
-            # The reward of a game comes at its end, which is certain: nothing to discount. A large
-            # bonus for entropy keeps self-play in all positions: where it fades to 0, the greedy
-            # policy is beaten in games that it no longer meets. See "Self-play in tictactoe_v0" in
-            # benchmarks/LOG.md.
-            settings={
-                "num_envs": 256,
-                "n_steps": 32,
-                "gamma": 1.0,
-                "ent_coef": 0.3,
-                "ent_coef_end": 0.1,
-                "net_arch": (128, 128),
-            },
         ),
         EnvSpec(
             name="rps_v0",
@@ -130,19 +120,6 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             simultaneous=False,
             summary="one picks tiles of an image, one how finely they are sent, under a budget",
             players="tiles_v0.baselines",
-            # An image is taken in tile by tile (layers of 3 x 3 take ten times as long); gamma
-            # below 1 rewards to be done soon, and an entropy bonus that fades keeps the team from
-            # settling for many small tiles: see "Learning tiles_v0" in benchmarks/LOG.md.
-            settings={
-                "num_envs": 64,
-                "n_steps": 32,
-                "n_minibatches": 4,
-                "gamma": 0.95,
-                "ent_coef": 0.01,
-                "ent_coef_end": 0.0,
-                "cnn_arch": (8, 16),
-                "cnn_patch": 8,
-            },
         ),
         EnvSpec(
             name="two_step_v0",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, ParamSpec
 
 from corral.adapters.sources import EnvLike
-from corral.envs.registry import REGISTERED, Api
+from corral.envs.registry import Api
 from corral.errors import RunError, UnsupportedSpaceError
 from corral.trainers.arguments import (
     Policies,
@@ -32,6 +32,7 @@ from corral.trainers.arguments import (
 )
 from corral.trainers.base import Algorithm, Trainer, find_trainer
 from corral.trainers.callbacks.listeners import Listeners
+from corral.trainers.kinds import defaults_for
 from corral.trainers.models import LAYERS, OwnModel, require_no_layers
 from corral.trainers.runs.env_config import EnvConfig
 from corral.trainers.runs.folders import begun_folder, locked
@@ -65,6 +66,7 @@ def session(
     keep: int | Literal["all"] = 3,
     progress: bool | None = None,
     settings_of: Mapping[str, Mapping[str, Any]] | None = None,
+    preset: str = "auto",
     callbacks: Sequence[Any] = (),
     metrics: Mapping[str, Any] | None = None,
     sinks: Sequence[Any] = (),
@@ -98,7 +100,7 @@ def session(
             where that leaves a window to train on.
         policies: one policy "shared" by all agents, "separate" ones named like their agents, or
             agent -> name of its policy, as a mapping or a function. Default: shared, where the
-            spaces of all agents are equal; else separate.
+            spaces of all agents are equal; else separate, or where the ``preset`` says so.
         policies_to_train: those that learn; the others only play. Default: all.
         opponents: agents that reference players play, agent -> name, such as
             {"player_1": "beat-last"}; see ``corral.envs.reference``. They have no policy and do not
@@ -123,8 +125,10 @@ def session(
             ``resume``.
         dry_run: check everything, but train nothing and write nothing. The run that is returned has
             no folder; its ``config`` says all that would be played.
-        settings: of the trainer; those left out come from the environment's entry in
-            ``corral.envs.registry``, else from the trainer.
+        preset: "auto": settings that are left out suit the kind of game, which is read off it and
+            found in 20 random episodes; "none": they are the trainer's own; or the name of one of
+            ``corral.trainers.kinds.PRESETS``.
+        settings: of the trainer; they go before a preset.
 
     Raises UnknownNameError, MissingExtraError, TypeError for unknown settings, ValueError for
     values out of range, RunError for a folder in use, CallbackError where a callback, a metric or a
@@ -141,19 +145,18 @@ def session(
     arguments = arguments_of(env) if isinstance(env, str) else ()
     require_known(session, kind, arguments, env_kwargs or {}, settings)
     env_config = EnvConfig.of(env, env_kwargs, held_out, api, validation)
-    suited = REGISTERED[env_config.env].settings if env_config.env in REGISTERED else {}
-    known = {field.name for field in dataclasses.fields(kind.Settings)}
     own_model = None if model is None else OwnModel.of(model)
     if own_model is not None:
         require_no_layers(settings)
-        known -= set(LAYERS)
-    suited = {setting: value for setting, value in suited.items() if setting in known}
+    layers = dict.fromkeys(() if own_model is None else LAYERS)
     rules = env_config.rules()
+    defaults = defaults_for(rules, kind, seed, preset)
+    defaults = defaults.without({**layers, **settings, "policies": policies})
     agents = rules.agents
     played = played_by_references(opponents, agents)
     learners = [agent for agent in agents if agent not in played]
     if policies is None:
-        policies = "shared" if alike(rules, learners) else "separate"
+        policies = defaults.policies or ("shared" if alike(rules, learners) else "separate")
     learned = policy_of_each(policies, learners)
     if both := set(learned.values()) & set(played.values()):
         raise ValueError(
@@ -161,12 +164,13 @@ def session(
             "something else"
         )
     everybody = {**learned, **played}
-    chosen = vars(make_settings(kind, {**suited, **settings}))
+    chosen = vars(make_settings(kind, {**defaults.settings, **settings}))
     config = RunConfig(
         env_config=env_config,
         trainer=name,
         settings=chosen,
         settings_of=settings_by_policy(kind, chosen, settings_of or {}, learned.values()),
+        defaults=defaults.saved(),
         seed=seed,
         steps=steps,
         horizon=horizon,
@@ -182,7 +186,8 @@ def session(
     listeners = Listeners.of(callbacks, metrics, sinks, stop, evaluate_every)
     learner = _begun(config)  # wrong settings are refused before a folder is made
     place = begun_folder(out, f"{env_config.env}-{name}-seed{seed}")
-    return Session(config, learner, place, listeners, checkpoint_every, progress)
+    said = defaults.words()
+    return Session(config, learner, place, listeners, checkpoint_every, progress, said)
 
 
 def _to_its_end(begin: Callable[P, Session]) -> Callable[P, Run]:

@@ -56,12 +56,14 @@ class Session:
         listeners: Listeners,
         checkpoint_every: int | None = None,
         progress: bool | None = None,
+        said: str = "",
     ) -> None:
-        """``place`` gives the folder: a new one, or of a run that goes on, see ``load``."""
+        """``place`` gives the folder: a new one, or of a run that goes on, see ``load``. ``said``
+        is told when training starts."""
         self.config, self.learner, self.listeners = config, learner, listeners
         self.statistics = statistics_of(config)
         self.row: Row = {}  # the latest
-        self._place, self._progress = place, progress
+        self._place, self._progress, self._said = place, progress, said
         self._every = checkpoint_every or max(1, config.steps // CHECKPOINTS_PER_RUN)
         self._reason: str | None = None
         self.is_sound = True  # whether what the trainer holds may be saved
@@ -115,6 +117,8 @@ class Session:
             self.run = Run(stack.enter_context(self._place), self.config)
             if self._new:
                 self.config.write(self.run.folder)
+                if self._said:
+                    say(self.run.folder, self._said)
             stack.callback(self.learner.close)
             self._stop = stack.enter_context(stop_signals())
             steps, shown = self.steps, self._progress

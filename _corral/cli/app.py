@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections.abc import Mapping
 from dataclasses import fields
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich import box
@@ -104,9 +105,10 @@ def trainers(
     name: Annotated[str | None, typer.Argument(help="Print this trainer's settings.")] = None,
 ) -> None:
     """List the trainers, or print the settings of one."""
-    from corral.envs import ENVIRONMENTS
+    from corral.envs import ENVIRONMENTS, make_rules
     from corral.trainers.base import trainer_class
     from corral.trainers.base import trainers as every_trainer
+    from corral.trainers.kinds import PRESETS, defaults_for
 
     if name is None:
         table = Table("trainer", "what it is", box=box.SIMPLE_HEAD)
@@ -122,9 +124,16 @@ def trainers(
     for field in settings.values():
         table.add_row(option_of(field.name), text_of(field.default), meaning(field))
     out.print(table)
+    turns = getattr(kind, "plays_turns", True)
     for spec in ENVIRONMENTS.values():
-        if not (spec.simultaneous or getattr(kind, "plays_turns", True)):
-            continue
-        suited = [f"{key} {text_of(v)}" for key, v in spec.settings.items() if key in settings]
-        if suited:
-            out.print(f"In {spec.name} the default is: {', '.join(suited)}.")
+        if spec.simultaneous or turns:
+            defaults = defaults_for(make_rules(spec.name), kind, seed=0).given()
+            _print_settings(f"In {spec.name} the default is", defaults)
+    for preset, about in PRESETS.items():
+        if turns or not about.in_turn:
+            _print_settings(f"--preset {preset} ({about.words()})", about.of(kind))
+
+
+def _print_settings(title: str, values: Mapping[str, Any]) -> None:
+    if values:
+        out.print(f"{title}: {', '.join(f'{key} {text_of(v)}' for key, v in values.items())}.")

@@ -79,6 +79,11 @@ class TrainCommand(Command):
                     formatter.write_dl(rows_of())
                 except (CorralError, LookupError) as error:
                     formatter.write_text(str(error.args[0]))
+        if env and is_third_party(env):
+            formatter.write_text(
+                "Its kind is found when training starts, and may give other defaults: they are "
+                "shown then. See --preset."
+            )
 
 
 def _split(word: str) -> list[str]:
@@ -88,11 +93,14 @@ def _split(word: str) -> list[str]:
 
 def _settings_rows(env: str | None, trainer: str) -> list[tuple[str, str]]:
     """Return each setting as an option with what it takes, and its meaning and default."""
-    from corral.envs.registry import REGISTERED, registered_name
+    from corral.envs.registry import make_rules, registered_name
+    from corral.trainers.base import find_trainer
+    from corral.trainers.kinds import defaults_for
     from corral.trainers.settings import about, type_of
 
-    known = registered_name(env or "")
-    suited = REGISTERED[known].settings if known else {}
+    suited: Mapping[str, Any] = {}
+    if known := registered_name(env or ""):  # of others the kind is found when training starts
+        suited = defaults_for(make_rules(known), find_trainer(trainer).kind, seed=0).settings
     rows = []
     for field in settings_of(trainer):
         default = suited.get(field.name, field.default)

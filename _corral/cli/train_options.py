@@ -121,7 +121,8 @@ OPTIONS = (
     TrainOption(
         "policies",
         "shared: one for all agents; separate: one each; or agent=policy,agent=policy. "
-        "Default: shared where the spaces of all agents are equal, else separate.",
+        "Default: shared where the spaces of all agents are equal, else separate, or where "
+        "--preset says so.",
         read=policies_of,
     ),
     TrainOption(
@@ -148,6 +149,12 @@ OPTIONS = (
             "again. For the trainers mappo and ippo.",
         ),
         used="both",
+    ),
+    TrainOption(
+        "preset",
+        "Settings that suit the kind of game: auto, none, or the name of one, which corral "
+        "trainers NAME lists.",
+        default="auto",
     ),
     TrainOption(
         "arg",

@@ -24,9 +24,10 @@ from typer.testing import CliRunner
 from corral.cli.app import app
 from corral.cli.help import text_of
 from corral.cli.output import last_of
-from corral.envs.registry import env_spec, rules_class
+from corral.envs.registry import make_rules, rules_class
 from corral.trainers.base import trainer_class
 from corral.trainers.driver import resume
+from corral.trainers.kinds import defaults_for
 from corral.trainers.runs.run import load_run
 from corral.trainers.sb3.settings import SB3Settings
 from corral.trainers.settings import about
@@ -244,7 +245,7 @@ def test_help_lists_all_that_can_be_set(env: str, trainer: str) -> None:
     settings, _, arguments = printed.partition(f"Settings of {trainer}:")[2].partition(
         f"Arguments of {env}:"
     )
-    suited = env_spec(env).settings
+    suited = defaults_for(make_rules(env), trainer_class(trainer), seed=0).settings
     for field in dataclasses.fields(trainer_class(trainer).Settings):
         entry = entry_of(settings, field.name)
         assert about(field)["help"].split()[0] in entry

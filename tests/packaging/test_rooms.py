@@ -29,6 +29,7 @@ ORDER = (
         "criteria",
         "callbacks",
         "session",
+        "kinds",
         "driver",
         "config_files",
     ),

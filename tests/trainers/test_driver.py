@@ -394,7 +394,7 @@ def test_whole_rollouts_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[s
     told = capsys.readouterr().err
     assert "256 env steps are played, not 257: whole rollouts of 64" in told
     of_arena(tmp_path / "whole", steps=ROLLOUT)
-    assert "rollout" not in capsys.readouterr().err
+    assert "whole rollouts of" not in capsys.readouterr().err
 
 
 def test_numbers_of_numpy_and_whole_floats(tmp_path: Path) -> None:

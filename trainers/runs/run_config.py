@@ -33,11 +33,11 @@ NOT_WRITTEN = ("env_config", "own_rules", "own_trainer", "own_model")
 """Fields of RunConfig that config.json does not hold by these names."""
 
 MISSING: dict[str, Any] = {
-    **{"keep": 3, "validation": {}, "settings_of": {}, "trainer_source": None},
+    **{"keep": 3, "validation": {}, "settings_of": {}, "trainer_source": None, "defaults": {}},
 }
 """What stands for keys that an earlier version did not write."""
 
-HARMLESS = ("format", "keep", "model.name", "settings.device", "steps", "versions")
+HARMLESS = ("defaults", "format", "keep", "model.name", "settings.device", "steps", "versions")
 """Keys of config.json that may change while a run stays what it is."""
 
 MOST_NAMED = 5
@@ -60,6 +60,7 @@ class RunConfig:
     keep: int | Literal["all"] = 3  # checkpoints that stay, besides the best
     opponents: dict[str, str] = field(default_factory=dict)  # agent -> name of a reference player
     settings_of: dict[str, dict[str, Any]] = field(default_factory=dict)  # policy -> its own
+    defaults: dict[str, Any] = field(default_factory=dict)  # kind of game, and what it gave
     trainer_source: dict[str, str | None] | None = None  # of a trainer that is not registered
     own_trainer: type[Trainer] | None = None  # that trainer: it is given, and never looked up
     own_model: OwnModel | None = None  # written as "model": its name, and its source's digest
@@ -260,7 +261,7 @@ def _require_kinds(values: Mapping[str, Any]) -> None:
         int: ("seed", "steps", "horizon"),
         dict: (
             *("env_kwargs", "held_out", "validation", "settings", "settings_of"),
-            *("policies", "versions", "opponents"),
+            *("policies", "versions", "opponents", "defaults"),
         ),
         list: ("policies_to_train",),
     }

@@ -21,6 +21,7 @@ import corral
 from corral.envs.batch import Batch
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.errors import CheckpointError
+from corral.trainers import session as training
 from corral.trainers.driver import resume, train
 from corral.trainers.on_policy.trainer import IPPO
 from corral.trainers.runs.checkpoint import Content, latest_checkpoint, load_checkpoint
