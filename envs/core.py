@@ -42,6 +42,7 @@ __all__ = [
     "Rules",
     "Split",
     "agent_views",
+    "amounts_of",
     "carried_by",
     "changed",
     "checked_action",
@@ -197,6 +198,10 @@ class OptionalRules(Protocol):
         """Return rules that play alike, and whose states keep all that pictures show."""
         ...
 
+    def amounts(self) -> tuple[str, Array]:
+        """Return what actions amount to, where they do: a unit, and float64 [A] by action."""
+        ...
+
 
 def split_of(rules: Rules[Any], rows: tuple[int, int] | None, held_out: Any) -> Split | None:
     """Return how the rules divide their data, see ``OptionalRules.split``; None: they have none."""
@@ -224,6 +229,12 @@ def for_rendering(rules: Rules[Any]) -> Rules[Any]:
     """Return rules whose states keep all that pictures show; default: these."""
     pictured: Rules[Any] = getattr(rules, "for_rendering", lambda: rules)()
     return pictured
+
+
+def amounts_of(rules: Rules[Any]) -> tuple[str | None, Array | None]:
+    """Return the unit of what actions amount to, and float64 [A]; default: None twice."""
+    found: tuple[str | None, Array | None] = getattr(rules, "amounts", lambda: (None, None))()
+    return found
 
 
 # --- The time limit ------------------------------------------------------------------------------

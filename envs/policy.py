@@ -41,6 +41,8 @@ class Decision:
     action: Array  # int [B], or a single integer for a single observation
     state: Any = None  # of a recurrent policy, to be given back at the next step
     extra: dict[str, Array] = field(default_factory=dict)  # log-probability, value, ...
+    """``choices``, bool [B, A], holds the actions that the policy counts as equally good, where it
+    knows several; ``probabilities``, float64 [B, A], those that it drew from."""
 
 
 class Policy(Protocol):
@@ -168,7 +170,13 @@ class Heuristic(Memoryless):
         deterministic: bool = False,
     ) -> Decision:
         """Return what ``choose`` chooses."""
-        return Decision(self.choose(observation, rng))
+        choices = self.choices(observation)
+        action = self.choose(observation, rng)
+        return Decision(action, extra={} if choices is None else {"choices": choices})
+
+    def choices(self, observation: Observation) -> Array | None:
+        """Return the actions that are equally good, bool [B, A] or [A]; None: the chosen one."""
+        return None
 
 
 class RandomPolicy(Heuristic):
@@ -179,6 +187,9 @@ class RandomPolicy(Heuristic):
             raise ValueError("the random policy needs rng=, a numpy Generator")
         mask = np.asarray(observation[MASK])
         return greedy(rng.random(mask.shape), mask)
+
+    def choices(self, observation: Observation) -> Array:
+        return np.asarray(observation[MASK]) != 0
 
 
 # --- What can stand for a policy -----------------------------------------------------------------

@@ -188,6 +188,12 @@ BUILT_IN = {
             "the same with a critic that sees what its agent sees",
         ),
         TrainerSpec(
+            "clone",
+            "corral.trainers.cloning.trainer:Clone",
+            ("torch", "mappo"),
+            "masked cross-entropy on the decisions of a teacher; corral clone calls it",
+        ),
+        TrainerSpec(
             "rllib_ppo",
             "corral.trainers.rllib.trainer:RLlibPPO",
             ("torch", "rllib"),  # to play; to learn, its check() asks for Ray

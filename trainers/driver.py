@@ -106,6 +106,7 @@ def train(
     env_config = EnvConfig.of(env, env_kwargs, held_out, api)
     suited = REGISTERED[env_config.env].settings if env_config.env in REGISTERED else {}
     known = {field.name for field in dataclasses.fields(kind.Settings)}
+    known -= set(getattr(kind.Settings, "unused", ()))
     suited = {setting: value for setting, value in suited.items() if setting in known}
     rules = env_config.rules()
     agents = rules.agents

@@ -29,7 +29,7 @@ ORDER = (
         "session",
         "driver",
     ),
-    *("on_policy", "sb3", "rllib", "loads"),
+    *("on_policy", "cloning", "sb3", "rllib", "loads"),
 )
 """Rooms of trainers; each imports only what stands before it."""
 

@@ -160,11 +160,15 @@ class ObservationBuffer:
 
 
 class GroupBuffer(ObservationBuffer):
-    """A group's moments [T + 1, B] of a rollout; ``log_prob`` float32 [T, B, P] of its actions."""
+    """A group's moments [T + 1, B] of a rollout; ``log_prob`` float32 [T, B, P] of its actions.
+
+    ``extras`` are arrays [T, B, P, ...] by name that who plays adds for the loss.
+    """
 
     def __init__(self, group: AgentGroup, steps: int, num_envs: int) -> None:
         super().__init__(group, steps + 1, num_envs)
         self.log_prob = np.zeros((steps, num_envs, len(group.agents)), dtype=np.float32)
+        self.extras: dict[str, Array] = {}
 
     @property
     def acted(self) -> Array:

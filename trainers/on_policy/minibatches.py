@@ -56,6 +56,10 @@ class Minibatches:
             "old_value": old_value.reshape(-1),
         }
         self.decisions = {name: learner.tensor(values) for name, values in decisions.items()}
+        self.extras = {
+            name: learner.tensor(values.reshape(size, *values.shape[3:]))
+            for name, values in buffer.extras.items()
+        }
         self.valid = learner.tensor(valid.reshape(-1))
 
     def epoch(
@@ -68,8 +72,13 @@ class Minibatches:
             if not len(rows):
                 continue
             taken = {name: each.index_select(0, rows) for name, each in self.decisions.items()}
+            extras = {name: each.index_select(0, rows) for name, each in self.extras.items()}
             minibatch = Minibatch(
-                **taken, epoch=number, progress=self.progress, kl_coef=self.learner.kl_coef
+                **taken,
+                epoch=number,
+                progress=self.progress,
+                kl_coef=self.learner.kl_coef,
+                extras=extras,
             )
             distribution = self.learner.distribution(logits, minibatch.mask)
             log_prob = distribution.log_prob(minibatch.action)

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import Any, Literal
 
@@ -101,6 +101,7 @@ class Minibatch:
     epoch: int  # of this update, from 0
     progress: float  # of the training: 0 at its beginning, 1 at its end
     kl_coef: float  # weight of the KL penalty, as adapted so far
+    extras: Mapping[str, torch.Tensor] = field(default_factory=dict)  # [R, ...], see GroupBuffer
 
     def __len__(self) -> int:
         return len(self.advantage)
