@@ -19,20 +19,34 @@ from corral.envs.registry import register
 if TYPE_CHECKING:
     from corral import algorithms
     from corral.envs.registry import make
+    from corral.trainers.cloning.driver import clone, record
     from corral.trainers.driver import resume, train
     from corral.trainers.evaluation.judge import evaluate
     from corral.trainers.evaluation.watch import watch
     from corral.trainers.runs.run import load_run
 
-__all__ = ["__version__", "algorithms", "evaluate", "load_run", "make", "resume", "train", "watch"]
+__all__ = [
+    "__version__",
+    "algorithms",
+    "clone",
+    "evaluate",
+    "load_run",
+    "make",
+    "record",
+    "resume",
+    "train",
+    "watch",
+]
 
 __version__ = metadata.version("corral")
 
 
 _ON_DEMAND = {
+    "clone": "corral.trainers.cloning.driver",
     "evaluate": "corral.trainers.evaluation.judge",
     "load_run": "corral.trainers.runs.run",
     "make": "corral.envs.registry",
+    "record": "corral.trainers.cloning.driver",
     "resume": "corral.trainers.driver",
     "train": "corral.trainers.driver",
     "watch": "corral.trainers.evaluation.watch",

@@ -8,6 +8,8 @@
 | ``evaluate_team``, ``evaluate_players`` | judge any policies in any environment |
 | ``evaluate_seat``, ``evaluate_seats`` | judge players of a zero-sum game, seat by seat |
 | ``watch`` | show an episode |
+| ``agreement``, ``Agreement`` | how often policies decide as a teacher does |
+| ``compare``, ``taught_by`` | the same of a run, kept with it; the trainer of a teacher in Python |
 | ``replay`` | play policies over the same load of ``dfaas_v0`` |
 | ``trainers``, ``trainer_class`` | the registry of trainers |
 | ``Trainer``, ``Update``, ``Content`` | what a trainer of your own has, yields and saves |
@@ -26,6 +28,9 @@ from corral.extras import require
 
 if TYPE_CHECKING:
     from corral.trainers.base import Content, Trainer, Update, trainer_class, trainers
+    from corral.trainers.cloning.agreement import Agreement, agreement
+    from corral.trainers.cloning.driver import compare
+    from corral.trainers.cloning.trainer import taught_by
     from corral.trainers.driver import resume, train
     from corral.trainers.evaluation.judge import evaluate
     from corral.trainers.evaluation.players import Player
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     from corral.trainers.settings import check_settings, setting
 
 __all__ = [
+    "Agreement",
     "Content",
     "Evaluation",
     "NetworkPolicy",
@@ -47,7 +53,9 @@ __all__ = [
     "RunConfig",
     "Trainer",
     "Update",
+    "agreement",
     "check_settings",
+    "compare",
     "evaluate",
     "evaluate_players",
     "evaluate_seat",
@@ -57,6 +65,7 @@ __all__ = [
     "replay",
     "resume",
     "setting",
+    "taught_by",
     "train",
     "trainer_class",
     "trainers",
@@ -65,6 +74,9 @@ __all__ = [
 
 _NAMES = {
     "base": ("Content", "Trainer", "Update", "trainer_class", "trainers"),
+    "cloning.agreement": ("Agreement", "agreement"),
+    "cloning.driver": ("compare",),
+    "cloning.trainer": ("taught_by",),
     "driver": ("resume", "train"),
     "evaluation.judge": ("evaluate",),
     "evaluation.players": ("Player",),

@@ -7,6 +7,7 @@ decision = run.policies["node_0"].act(observation, deterministic=True)
 from __future__ import annotations
 
 import dataclasses
+import pkgutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -30,7 +31,7 @@ from corral.trainers.runs.env_config import EnvConfig
 from corral.trainers.runs.folders import begun_folder, locked
 from corral.trainers.runs.run import CHECKPOINTS, Run, load_run
 from corral.trainers.runs.run_config import RunConfig, versions
-from corral.trainers.session import drive, load, say, statistics_of
+from corral.trainers.session import drive, load, save, say, statistics_of
 from corral.trainers.settings import make_settings, require_known
 
 __all__ = ["resume", "train"]
@@ -52,6 +53,8 @@ def train(
     out: str | Path | None = None,
     checkpoint_every: int | None = None,
     keep: int | Literal["all"] = 3,
+    init: str | Path | Run | None = None,
+    init_critic: bool = True,
     progress: bool | None = None,
     **settings: Any,
 ) -> Run:
@@ -84,6 +87,10 @@ def train(
         out: the run's folder, empty or new; default: one in ``runs``.
         checkpoint_every: env steps between checkpoints; default: a tenth of ``steps``. There is
             always one at the end.
+        init: another run, or RUN@best, whose weights this one starts from, with a fresh optimizer;
+            other settings, and another trainer in house, are allowed. Lines on stderr say what was
+            taken. See ``corral.trainers.cloning.start``.
+        init_critic: whether critics are taken too, where they fit.
         keep: how many of the latest checkpoints to keep, or "all"; the best is kept besides.
         progress: show it on stderr; default: where stderr is a terminal.
         settings: of the trainer; those left out come from the environment's entry in
@@ -136,10 +143,21 @@ def train(
         own_trainer=own_trainer,
     )
     learner = _begun(config)  # wrong settings are refused before a folder is made
+    lines: list[str] = []
+    if init is not None:
+        start_from = pkgutil.resolve_name("corral.trainers.cloning.start:start_from")
+        origin, lines = start_from(learner, init, critic=init_critic)
+        config = dataclasses.replace(config, init=origin)
     with begun_folder(out, f"{env_config.env}-{name}-seed{seed}") as folder:
         run = Run(folder, config)
         config.write(folder)
-        return drive(run, learner, statistics_of(run), checkpoint_every, progress)
+        for line in lines:
+            say(folder, line)
+        statistics = statistics_of(run)
+        if init is not None:  # nothing else holds those weights: resuming begins from here
+            learner.begin()  # type: ignore[attr-defined]  # in house, or it was refused
+            save(run, learner, statistics)
+        return drive(run, learner, statistics, checkpoint_every, progress)
 
 
 def resume(

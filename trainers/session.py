@@ -16,7 +16,7 @@ from corral.trainers.runs.log import Bar, Log, Statistics
 from corral.trainers.runs.run import CHECKPOINTS, PROGRESS, Run
 from corral.trainers.runs.signals import stop_signals
 
-__all__ = ["drive", "load", "say", "statistics_of"]
+__all__ = ["drive", "load", "save", "say", "statistics_of"]
 
 CHECKPOINTS_PER_RUN = 10
 
@@ -44,12 +44,12 @@ def drive(
                 log.write(row)
                 bar.show(row, statistics.headline)
                 if stop.is_set() or done // every > saved // every:
-                    _save(run, learner, statistics)
+                    save(run, learner, statistics)
                     saved = done
                 if stop.is_set():
                     break
             if saved != done:
-                _save(run, learner, statistics)
+                save(run, learner, statistics)
     finally:
         bar.close()
         log.close()
@@ -74,7 +74,7 @@ def drive(
     return run
 
 
-def _save(run: Run, learner: Trainer, statistics: Statistics) -> None:
+def save(run: Run, learner: Trainer, statistics: Statistics) -> None:
     """Save a checkpoint of the trainer and of the statistics; the best stays besides."""
     content = learner.save()
     better = statistics.improved()
@@ -108,7 +108,8 @@ def statistics_of(run: Run) -> Statistics:
         if agent in config.opponents or name not in config.policies_to_train
     ]
     self_play = not idle and is_zero_sum(config.env_config.rules())
-    return Statistics(config.policies, idle, self_play=self_play)
+    best_by = getattr(config.trainer_class(), "best_by", None)
+    return Statistics(config.policies, idle, self_play=self_play, best_by=best_by)
 
 
 def _tell_of_rollouts(run: Run, learner: Trainer) -> None:

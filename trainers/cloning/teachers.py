@@ -22,16 +22,15 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from corral.envs.core import Array, Rules
+from corral.envs.core import Array, Rules, carried_by
 from corral.envs.policy import Decision, Policy, PolicyLike, as_policy
 from corral.envs.reference import reference_player, reference_team, team_arguments, team_names
 from corral.envs.registry import REGISTERED
 from corral.errors import RunError, UnknownNameError, UnsupportedSpaceError
 from corral.text import shortened
 from corral.trainers.cloning.steps import RecordedTeacher, Steps, read_steps
-from corral.trainers.runs.checkpoint import named_checkpoint
 from corral.trainers.runs.files import read_file, sha256
-from corral.trainers.runs.run import CHECKPOINTS, Run, is_run, load_run
+from corral.trainers.runs.run import Run, is_run, load_run
 
 __all__ = [
     "Teacher",
@@ -150,6 +149,12 @@ def _named(name: str, rules: Rules[Any]) -> Mapping[str, Policy]:
 
 def _of_run(run: Run, rules: Rules[Any]) -> Teacher:
     require_same_spaces(run, rules, "clones from")
+    before, here = carried_by(run.config.env_config.rules()), carried_by(rules)
+    if differ := [f"{k}={before.get(k)!r}" for k in here if here[k] != before.get(k)]:
+        raise RunError(
+            f"{run.name} learned with {', '.join(differ)}, which its observations and actions "
+            "depend on: give the environment the same"
+        )
     return Teacher(run.name, run.policies, True, digest=checkpoint_digest(run))
 
 
@@ -157,8 +162,7 @@ def checkpoint_digest(run: Run) -> str | None:
     """Return the digest of the checkpoint that a run plays by; None: as it began."""
     if run.at is not None and not run.at.strip("0"):
         return None
-    path = named_checkpoint(run.folder / CHECKPOINTS, run.at or "latest")
-    return sha256(read_file(path / "manifest.json", 2**20))
+    return sha256(read_file(run.checkpoint() / "manifest.json", 2**20))
 
 
 def require_same_spaces(run: Run, rules: Rules[Any], what: str) -> None:

@@ -90,9 +90,9 @@ class Run:
 
     def source(self) -> str:
         """Return in words which checkpoint its policies come from. Raises CheckpointError."""
-        if self.at is not None and not self.at.strip("0"):
+        if self.at is not None and not self.at.strip("0") and self.config.init is None:
             return "as it began, before any update"
-        path = named_checkpoint(self.folder / CHECKPOINTS, self.at or "latest")
+        path = self.checkpoint()
         text = f"the checkpoint of {int(path.name.split('_')[1]):,} env steps"
         if self.at == "best" and (best := self.best_by) is not None:
             value = "" if best["value"] is None else f", {best['value']:.4g}"
@@ -149,10 +149,21 @@ class Run:
 
     def _trained(self) -> Trainer:
         trainer = self.begun()
-        if self.at is None or self.at.strip("0"):
-            path = named_checkpoint(self.folder / CHECKPOINTS, self.at or "latest")
-            trainer.load(load_checkpoint(path))
+        if self.at is None or self.at.strip("0") or self.config.init is not None:
+            trainer.load(load_checkpoint(self.checkpoint()))
         return trainer
+
+    def checkpoint(self) -> Path:
+        """Return the directory of the checkpoint that it plays by. Raises CheckpointError."""
+        try:
+            return named_checkpoint(self.folder / CHECKPOINTS, self.at or "latest")
+        except CheckpointError:
+            if self.config.init is None or self.at is None or self.at.strip("0"):
+                raise
+            raise CheckpointError(
+                f"{self.name}: its first checkpoint is kept no longer; it started from "
+                f"{self.config.init['run']}, {self.config.init['checkpoint']}"
+            ) from None
 
 
 def load_run(

@@ -45,6 +45,7 @@ class RunConfig:
     horizon: int  # env steps planned: where what is annealed ends
     keep: int | Literal["all"] = 3  # checkpoints that stay, besides the best
     opponents: dict[str, str] = field(default_factory=dict)  # agent -> name of a reference player
+    init: dict[str, Any] | None = None  # the run whose weights it started from, and its digest
     own_trainer: type[Trainer] | None = None  # of that name, where it is not registered
 
     def write(self, folder: Path) -> None:
@@ -83,7 +84,7 @@ class RunConfig:
                 f"made this run, and this corral reads format {FORMAT}. Train it again"
             )
         try:
-            values = {"horizon": values.get("steps"), "keep": 3, **values}
+            values = {"horizon": values.get("steps"), "keep": 3, "init": None, **values}
             _require_kinds(values)
             names = {field.name for field in dataclasses.fields(cls)} - set(NOT_WRITTEN)
             read = {name: values[name] for name in names}

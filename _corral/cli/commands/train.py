@@ -33,7 +33,7 @@ from corral.text import one_line
 if TYPE_CHECKING:
     from corral.trainers.runs.run import Run
 
-__all__ = ["add_to"]
+__all__ = ["add_to", "interruptible"]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -124,6 +124,20 @@ def train(
         str | None,
         typer.Option(help="Checkpoints to keep, besides the best: a number, or all; default: 3."),
     ] = None,
+    init: Annotated[
+        str | None,
+        typer.Option(
+            metavar="<RUN>",
+            help="Start from the weights of another run, RUN or RUN@best, with a fresh optimizer. "
+            "For the trainers in house: mappo, ippo and clone.",
+        ),
+    ] = None,
+    init_critic: Annotated[
+        bool,
+        typer.Option(
+            "--init-critic/--no-init-critic", help="With --init: take the critic too, if it fits."
+        ),
+    ] = True,
 ) -> None:
     """Train a team and write it to a folder.
 
@@ -161,7 +175,7 @@ def train(
         begin = functools.partial(
             training.resume, resume, steps=steps, stretch=stretch, **theirs, **saving
         )
-        run = _interruptible(begin)
+        run = interruptible(begin)
     else:
         if stretch:
             raise ValueError("--stretch is for --resume")
@@ -179,21 +193,23 @@ def train(
                 policies_to_train=None if policies_to_train is None else listed(policies_to_train),
                 opponents=opponents_of(opponent or []),
                 out=out_dir,
+                init=init,
+                init_critic=init_critic,
                 **saving,
                 **{"env": env, **options, **theirs},
             )
-            run = _interruptible(begin)
+            run = interruptible(begin)
     _summarize(run)
 
 
 FIXED = [
     *("trainer", "horizon", "seed", "held_out"),
-    *("policies", "policies_to_train", "opponent", "out_dir"),
+    *("policies", "policies_to_train", "opponent", "out_dir", "init", "init_critic"),
 ]
 """Options that a run keeps once it was begun."""
 
 
-def _interruptible(begin: Callable[[], Run]) -> Run:
+def interruptible(begin: Callable[[], Run]) -> Run:
     """Return the run of ``begin``; Ctrl-C, which says itself what was saved, ends the command."""
     try:
         return begin()
