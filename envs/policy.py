@@ -40,9 +40,7 @@ class Decision:
 
     action: Array  # int [B], or a single integer for a single observation
     state: Any = None  # of a recurrent policy, to be given back at the next step
-    extra: dict[str, Array] = field(default_factory=dict)  # log-probability, value, ...
-    """``choices``, bool [B, A], holds the actions that the policy counts as equally good, where it
-    knows several; ``probabilities``, float64 [B, A], those that it drew from."""
+    extra: dict[str, Array] = field(default_factory=dict)  # "choices": bool [B, A], equally good
 
 
 class Policy(Protocol):
@@ -169,14 +167,10 @@ class Heuristic(Memoryless):
         rng: np.random.Generator | None = None,
         deterministic: bool = False,
     ) -> Decision:
-        """Return what ``choose`` chooses."""
-        choices = self.choices(observation)
-        action = self.choose(observation, rng)
-        return Decision(action, extra={} if choices is None else {"choices": choices})
+        return Decision(self.choose(observation, rng), extra=self.extra(observation))
 
-    def choices(self, observation: Observation) -> Array | None:
-        """Return the actions that are equally good, bool [B, A] or [A]; None: the chosen one."""
-        return None
+    def extra(self, observation: Observation) -> dict[str, Array]:
+        return {}
 
 
 class RandomPolicy(Heuristic):
@@ -185,11 +179,10 @@ class RandomPolicy(Heuristic):
     def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
         if rng is None:
             raise ValueError("the random policy needs rng=, a numpy Generator")
-        mask = np.asarray(observation[MASK])
-        return greedy(rng.random(mask.shape), mask)
+        return greedy(rng.random(np.shape(observation[MASK])), observation[MASK])
 
-    def choices(self, observation: Observation) -> Array:
-        return np.asarray(observation[MASK]) != 0
+    def extra(self, observation: Observation) -> dict[str, Array]:
+        return {"choices": np.asarray(observation[MASK]) != 0}
 
 
 # --- What can stand for a policy -----------------------------------------------------------------

@@ -55,7 +55,7 @@ class Agreement:
 
 
 def eval_seed(seed: int, use: int) -> int:
-    """Return a seed of purpose "eval" for one of its uses: of episodes that training never plays."""
+    """Return a seed of purpose "eval", one for each use: of episodes that training never plays."""
     return int(generator(seed, "eval", use).integers(2**31))
 
 
@@ -79,11 +79,16 @@ def agreement(
     if not isinstance(teacher, Teacher):
         teacher = find_teacher(teacher, rules)
     if not policies or set(policies) - set(rules.agents):
-        raise ValueError(f"policies of {', '.join(policies)}; give some of {', '.join(rules.agents)}")
+        raise ValueError(
+            f"policies of {', '.join(policies)}; give some of {', '.join(rules.agents)}"
+        )
     unit, amounts = amounts_of(rules)
     played: Any = rules
     if teacher.steps is not None:
-        played, episodes = RecordedRules(rules, teacher.steps, in_turn=True), len(teacher.steps.lengths)
+        played, episodes = (
+            RecordedRules(rules, teacher.steps, in_turn=True),
+            len(teacher.steps.lengths),
+        )
     compared = {
         agent: _Compared(
             teacher.policies[agent],

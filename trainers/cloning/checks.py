@@ -25,7 +25,7 @@ def faults_of(
     rules: Rules[Any],
     digest: str,
 ) -> list[StepFault]:
-    """Return all faults that recorded ``arrays`` have for ``rules``, whose spaces have ``digest``."""
+    """Return all faults that ``arrays`` have for ``rules``, whose spaces have ``digest``."""
     if faults := [StepFault(file, *each) for each in _of_header(header, rules, digest)]:
         return faults  # all else would follow from it
     lengths = arrays.get("lengths")

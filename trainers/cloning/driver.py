@@ -30,7 +30,7 @@ from corral.trainers.cloning.teachers import (
     choices_of,
     find_teacher,
 )
-from corral.trainers.cloning.trainer import GIVEN, Clone, taught_by
+from corral.trainers.cloning.trainer import GIVEN, taught_by
 from corral.trainers.driver import train
 from corral.trainers.evaluation.episodes import play
 from corral.trainers.runs.env_config import EnvConfig
@@ -141,7 +141,9 @@ def compare(
     if found.steps is not None:
         _, held = found.steps.divided()
         found = type(found)(found.name, found.policies, found.deterministic, held, found.digest)
-    learned = {agent: run.policies[agent] for agent in config.policies if agent not in config.opponents}
+    learned = {
+        agent: run.policies[agent] for agent in config.policies if agent not in config.opponents
+    }
     seed = eval_seed(seed, 1)
     result = agreement(learned, found, rules, episodes=episodes, seed=seed)
     text = json.dumps(result.to_dict(), indent=2, allow_nan=False)

@@ -92,7 +92,9 @@ def start_from(
         one.load_state_dict({key: torch.from_numpy(a.copy()) for key, a in weights.items()})
         lines.append(str(said))
     before, here = carried_by(run.config.env_config.rules()), carried_by(rules)
-    if differ := [f"{k} {before.get(k)} (here {here[k]})" for k in here if here[k] != before.get(k)]:
+    if differ := [
+        f"{k} {before.get(k)} (here {here[k]})" for k in here if here[k] != before.get(k)
+    ]:
         lines.append(f"what observations and actions mean differs: {', '.join(differ)}")
     origin = {
         "run": str(run.folder.resolve()),

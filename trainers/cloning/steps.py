@@ -4,7 +4,7 @@ The file is NumPy's .npz, without pickle. S steps of E episodes stand one after 
 
 | entry | | |
 |---|---|---|
-| ``header`` | text, JSON | ``{"format": "corral steps", "version": 1, "env": NAME}``, and more |
+| ``header`` | text | JSON: ``{"format": "corral steps", "version": 1, "env": NAME}``, more |
 | ``lengths`` | int [E] | steps of each episode; their sum is S |
 | ``AGENT/observation`` | [S, ...] | as the environment gives it; a Dict: ``AGENT/observation/KEY`` |
 | ``AGENT/action_mask`` | [S, A] | 1 where an action was legal; all 0 where the agent did not act |
@@ -41,7 +41,14 @@ from corral.envs.policy import Decision, Memoryless, take_tree
 from corral.errors import StepFault, StepsError
 from corral.trainers.cloning.checks import faults_of
 
-__all__ = ["RecordedTeacher", "Steps", "read_steps", "spaces_digest", "write_steps"]
+__all__ = [
+    "RecordedTeacher",
+    "Steps",
+    "read_steps",
+    "recorded_arguments",
+    "spaces_digest",
+    "write_steps",
+]
 
 FORMAT, VERSION = "corral steps", 1
 MOST_BYTES = 4 * 2**30  # of all entries, unpacked
@@ -192,6 +199,28 @@ def read_steps(path: str | Path, rules: Rules[Any]) -> Steps:
         digest.update(f"{key} {filled[key].dtype} {filled[key].shape}".encode())
         digest.update(np.ascontiguousarray(filled[key]).tobytes())
     return Steps(str(place), header, filled, digest.hexdigest())
+
+
+def recorded_arguments(path: str, env: str) -> dict[str, Any]:
+    """Return the arguments of ``env`` that a file's header says it was recorded with.
+
+    Those that are no plain values (a load) are left out, and rows, which say what to clone from; so
+    are all where the file cannot be read: ``read_steps`` tells of that.
+    """
+    place = Path(path)
+    try:
+        with zipfile.ZipFile(place) as archive:
+            info = archive.getinfo("header.npy")
+            if info.file_size > 5 * MOST_HEADER:
+                return {}
+            header = _header(_array(archive, info)) or {}
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
+        return {}
+    given = header.get("env_kwargs")
+    if header.get("env") != env or not isinstance(given, dict):
+        return {}
+    plain = (str, int, float, bool)
+    return {k: v for k, v in given.items() if isinstance(v, plain) and k not in ("rows", "trace")}
 
 
 def _entries(place: Path) -> tuple[dict[str, Array], list[StepFault]]:

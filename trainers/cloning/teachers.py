@@ -28,7 +28,7 @@ from corral.envs.reference import reference_player, reference_team, team_argumen
 from corral.envs.registry import REGISTERED
 from corral.errors import RunError, UnknownNameError, UnsupportedSpaceError
 from corral.text import shortened
-from corral.trainers.cloning.steps import RecordedTeacher, Steps, read_steps
+from corral.trainers.cloning.steps import RecordedTeacher, Steps, read_steps, recorded_arguments
 from corral.trainers.runs.files import read_file, sha256
 from corral.trainers.runs.run import Run, is_run, load_run
 
@@ -74,7 +74,9 @@ def arguments_of_teacher(env: str, teacher: Any) -> dict[str, Any]:
     """
     if not isinstance(teacher, str) or env not in REGISTERED or "=" in teacher:
         return {}
-    if is_run(teacher) or teacher.endswith(".npz"):
+    if teacher.endswith(".npz"):
+        return recorded_arguments(teacher, env)
+    if is_run(teacher):
         return {}
     try:
         return team_arguments(env, teacher)
@@ -131,7 +133,9 @@ def _named(name: str, rules: Rules[Any]) -> Mapping[str, Policy]:
         pairs = [pair.partition("=") for pair in name.split(",")]
         given = {agent.strip(): player.strip() for agent, _, player in pairs}
         if set(given) != set(rules.agents):
-            raise ValueError(f"teacher {name!r}: name a player of each of {', '.join(rules.agents)}")
+            raise ValueError(
+                f"teacher {name!r}: name a player of each of {', '.join(rules.agents)}"
+            )
         return {agent: reference_player(given[agent], rules, agent) for agent in rules.agents}
     try:  # first: it says why a player is out of reach, where a team would be unknown
         return {agent: reference_player(name, rules, agent) for agent in rules.agents}

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from corral.adapters.masked_distribution import MaskedCategorical
-from corral.envs.core import Array, Observation, generator
+from corral.envs.core import Array, Observation, amounts_of, generator
 from corral.errors import CheckpointError
 from corral.trainers.base import Content, Update
 from corral.trainers.cloning.agreement import agreement, eval_seed
@@ -64,6 +64,13 @@ class CloneSettings(MAPPOSettings):
         most=1,
     )
 
+    smoothing: float = setting(
+        0.0,
+        "Deviation, in actions, by which a decision is spread over its neighbours; for "
+        "environments whose actions are amounts, such as requests.",
+        least=0,
+    )
+
     unused: ClassVar[tuple[str, ...]] = OF_PPO
 
     def __post_init__(self) -> None:
@@ -81,8 +88,8 @@ def clone_loss(minibatch: Minibatch, outputs: Outputs, settings: Any) -> Losses:
     """Return the cross-entropy with the teacher's choices, and the value loss."""
     distribution = outputs.distribution
     assert isinstance(distribution, MaskedCategorical)  # ``find_teacher`` has seen to it
-    choices = minibatch.extras[CHOICES]  # bool [R, A]
-    log_probs = distribution.logits.masked_fill(~choices, 0).sum(dim=-1)
+    targets = _targets(minibatch.extras[CHOICES], minibatch.mask, settings.smoothing)  # [R, A]
+    log_probs = distribution.logits.masked_fill(~minibatch.mask, 0)
     value_loss = maths.value_loss(
         outputs.value,
         minibatch.value_target,
@@ -90,8 +97,22 @@ def clone_loss(minibatch: Minibatch, outputs: Outputs, settings: Any) -> Losses:
         old_value=minibatch.old_value,
         clip_range=settings.clip_range_vf,
     )
-    cross_entropy = -(log_probs / choices.sum(dim=-1)).mean()
+    cross_entropy = -(targets * log_probs).sum(dim=-1).mean()
     return Losses({"cross_entropy": cross_entropy, "value_loss": value_loss.mean()})
+
+
+def _targets(choices: torch.Tensor, mask: torch.Tensor, smoothing: float) -> torch.Tensor:
+    """Return probabilities float32 [R, A]: uniform over ``choices``, or spread around them.
+
+    Spread over legal actions as a normal distribution of deviation ``smoothing``, so that a choice
+    stays likeliest.
+    """
+    weights = choices.float()
+    if smoothing:
+        levels = torch.arange(choices.shape[-1], dtype=torch.float32, device=choices.device)
+        kernel = torch.exp(-((levels[:, None] - levels) ** 2) / (2 * smoothing**2))
+        weights = (weights @ kernel) * mask
+    return weights / weights.sum(dim=-1, keepdim=True)
 
 
 def clone_metrics(
@@ -194,6 +215,11 @@ class Clone(OnPolicyTrainer):
         super().check()
         if self.teacher is not None:
             return
+        if self.settings.smoothing and amounts_of(self.rules)[0] is None:
+            raise ValueError(
+                f"smoothing={self.settings.smoothing}: the actions of {self.rules.name} are no "
+                "amounts, so that none is near another; leave it out"
+            )
         named = self.settings.teacher
         if not self.given and named in ("", GIVEN):
             raise ValueError(
@@ -244,7 +270,7 @@ class Clone(OnPolicyTrainer):
             if saved["digest"] != self.teacher.digest:
                 raise CheckpointError(
                     f"{self.teacher.name} is not what was cloned from: its digest is "
-                    f"{str(self.teacher.digest)[:12]}..., then it was {str(saved['digest'])[:12]}..."
+                    f"{str(self.teacher.digest)[:12]}..., and was {str(saved['digest'])[:12]}..."
                 )
             self._own_rng.bit_generator.state = saved["own_play"]
             if self.resumes_exactly:

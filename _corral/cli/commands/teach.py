@@ -155,7 +155,9 @@ def clone(
     _show(found[0])
     folder = run.config.env_config.named(run.folder)
     out.print(f"Run: {run.folder}", soft_wrap=True)
-    out.print(f"Start another from it: corral train {env} --init {pasted(run.folder)}", soft_wrap=True)
+    out.print(
+        f"Start another from it: corral train {env} --init {pasted(run.folder)}", soft_wrap=True
+    )
     out.print(f"Evaluate it: corral evaluate {folder}", soft_wrap=True)
 
 
