@@ -46,6 +46,7 @@ ARGUMENT_NAMES = {"env_kwargs": "env"}  # of train, evaluate and replay: new -> 
 ADDED: dict[str, Any] = {
     **{"api": None, "horizon": None, "workers": 0, "zero_sum": False},
     **{"env": None, "env_kwargs": None, "trainer": None},
+    **{"init": None, "init_critic": True},
 }
 """Settings and arguments that a later version added, each with the value that changes nothing."""
 DROPPED: frozenset[str] = frozenset({"zero_sum"})

@@ -28,6 +28,7 @@ def run(command: list[str], folder: Path) -> str:
 
 PAGES = (
     "README.md",
+    "docs/cloning.md",
     "docs/coming_from.md",
     "docs/libraries.md",
     "docs/policies.md",

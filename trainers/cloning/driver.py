@@ -115,7 +115,7 @@ def with_teacher_arguments(
             kwargs[argument] = value
         elif kwargs[argument] != value:
             raise ValueError(
-                f"{teacher} plays with {argument}={value!r}, and env_kwargs say "
+                f"{teacher} plays with {argument}={value!r}, and the environment is to have "
                 f"{argument}={kwargs[argument]!r}: leave one of them out. What is learned is the "
                 f"teacher's actions; {argument} is the environment's"
             )

@@ -194,7 +194,12 @@ def test_a_plain_function_teaches(tmp_path: Path) -> None:
         ("overflw", {}, UnknownNameError, "did you mean 'overflow'"),
         ("overflow/tow", {}, UnknownNameError, "did you mean 'two'"),
         ("", {}, ValueError, "the teacher is missing"),
-        ("overflow/two", {"env_kwargs": {"route": "equal"}}, ValueError, "route='two', and env_kw"),
+        (
+            "overflow/two",
+            {"env_kwargs": {"route": "equal"}},
+            ValueError,
+            "route='two', and the env",
+        ),
         ({"node_0": "overflow"}, {}, ValueError, "give one for each"),
         ("node_0=overflow", {}, ValueError, "name a player of each of node_0, node_1"),
         ("overflow", {"own_play": 2.0}, ValueError, "own_play"),
