@@ -1,7 +1,7 @@
 """Cloning: how far networks agree with their teachers, and what a clone is worth as a start.
 
     OMP_NUM_THREADS=1 python benchmarks/cloning.py teachers
-    OMP_NUM_THREADS=1 python benchmarks/cloning.py hard [--seeds 0,1,2,3,4] [--steps 200000]
+    OMP_NUM_THREADS=1 python benchmarks/cloning.py hard [--seeds 0,1,2,3,4] [--steps 204800]
 
 ``teachers`` clones three reference teams and compares decisions on held-out rows, or on seeds not
 cloned from; seconds are of the processor (time.process_time), all of cloning and comparing.
@@ -45,7 +45,8 @@ EPISODES = {"tictactoe_v0": 1000}
 SEEDS = (0, 1, 2)
 
 TEACHER = "margin/spare"
-HARD_STEPS, CLONE_STEPS = 200_000, 40_000
+ROLLOUT = 2048  # num_envs x n_steps: all are played in whole ones
+HARD_STEPS = 100 * ROLLOUT
 HARD_SETTINGS: dict[str, Any] = {
     "gamma": 0.7,
     "gae_lambda": 0.8,
@@ -105,6 +106,8 @@ def teachers(wanted: list[str]) -> None:
 def hard(seeds: list[int], steps: int) -> None:
     from reference_policies import HARD, nasa_nodes
 
+    steps = max(5, steps // ROLLOUT) * ROLLOUT
+
     place = RESULTS / "cloning_hard.json"
     rows: list[dict[str, Any]] = json.loads(place.read_text())["rows"] if place.exists() else []
     trace = nasa_nodes()
@@ -128,7 +131,7 @@ def hard(seeds: list[int], steps: int) -> None:
     def done(label: str, seed: int) -> bool:
         return any((r["start"], r["seed"], r["steps"]) == (label, seed, steps) for r in rows)
 
-    clone_steps = min(CLONE_STEPS, steps // 5)
+    clone_steps = steps // ROLLOUT // 5 * ROLLOUT
     for seed in seeds:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)

@@ -126,7 +126,8 @@ def _of_agent(
 def _of_decisions(
     arrays: Mapping[str, Array], agent: str, legal: Array, action: Array
 ) -> Iterator[tuple[Any, ...]]:
-    acts, actions = legal.any(axis=1), legal.shape[1]
+    acts: Array = legal.any(axis=1)
+    actions = legal.shape[1]
     outside = acts & ((action < 0) | (action >= actions))
     if (wrong := _first(outside)) is not None:
         yield f"{agent}/action", f"{action[wrong]} is out of range; give 0..{actions - 1}", wrong

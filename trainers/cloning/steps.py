@@ -6,7 +6,7 @@ The file is NumPy's .npz, without pickle. S steps of E episodes stand one after 
 |---|---|---|
 | ``header`` | text | JSON: ``{"format": "corral steps", "version": 1, "env": NAME}``, more |
 | ``lengths`` | int [E] | steps of each episode; their sum is S |
-| ``AGENT/observation`` | [S, ...] | as the environment gives it; a Dict: ``AGENT/observation/KEY`` |
+| ``AGENT/observation`` | [S, ...] | as the environment has it; a Dict: ``AGENT/observation/KEY`` |
 | ``AGENT/action_mask`` | [S, A] | 1 where an action was legal; all 0 where the agent did not act |
 | ``AGENT/action`` | int [S] | what was decided; ignored where the agent did not act |
 | ``AGENT/choices`` | bool [S, A] | optional: the actions that were equally good |
