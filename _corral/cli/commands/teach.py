@@ -110,9 +110,9 @@ def clone(
         int | None, whole("Env steps between checkpoints; default: a tenth of --steps.")
     ] = None,
 ) -> None:
-    """Train policies that decide as a teacher does, and write them to a folder.
+    """Train policies that decide as a teacher does.
 
-    The folder is a run like any other: corral evaluate judges it, corral train --init RUN goes on
+    They go to a folder, a run like any other: corral evaluate judges it, corral train --init RUN goes on
     from its weights, corral train --resume RUN goes on cloning. At the end a table says in which
     share of decisions, on episodes not cloned from, the greedy action is one that the teacher
     counts as best. Arguments of the environment and settings are options too.
@@ -177,9 +177,9 @@ def record(
         Path | None, typer.Option("--out", help="The file to write, .npz; it must be new.")
     ] = None,
 ) -> None:
-    """Record what a team observes and decides, to clone from: corral clone ENV --from FILE.npz.
+    """Record what a team observes and decides.
 
-    The format is open: docs/cloning.md says how to make such a file of one's own logs.
+    corral clone ENV --from FILE.npz learns from the file. The format is open: docs/cloning.md says how to make such a file of one's own logs.
     """
     expect("record", env)
     assert env is not None  # else ``expect`` has said so
