@@ -112,9 +112,9 @@ def clone(
 ) -> None:
     """Train policies that decide as a teacher does.
 
-    They go to a folder, a run like any other: corral evaluate judges it, corral train --init RUN goes on
-    from its weights, corral train --resume RUN goes on cloning. At the end a table says in which
-    share of decisions, on episodes not cloned from, the greedy action is one that the teacher
+    They go to a folder, a run like any other: corral evaluate judges it, corral train --init RUN
+    goes on from its weights, corral train --resume RUN goes on cloning. At the end a table says in
+    which share of decisions, on episodes not cloned from, the greedy action is one that the teacher
     counts as best. Arguments of the environment and settings are options too.
     """
     expect("clone", env)
@@ -179,7 +179,8 @@ def record(
 ) -> None:
     """Record what a team observes and decides.
 
-    corral clone ENV --from FILE.npz learns from the file. The format is open: docs/cloning.md says how to make such a file of one's own logs.
+    corral clone ENV --from FILE.npz learns from the file. The format is open: docs/cloning.md says
+    how to make such a file of one's own logs.
     """
     expect("record", env)
     assert env is not None  # else ``expect`` has said so
