@@ -38,10 +38,14 @@ CLONED: dict[str, tuple[str, int, dict[str, Any]]] = {
         {"learning_rate": 1e-2, "n_epochs": 10, "smoothing": 4.0, "agent_id": False},
     ),
     "tictactoe_v0": ("perfect", 40_000, {}),
-    "tiles_v0": ("greedy", 60_000, {}),
+    "tiles_v0": (
+        "greedy",
+        250_000,
+        {"n_epochs": 4, "n_minibatches": 8, "net_arch": (256, 128), "learning_rate": 2e-3},
+    ),
 }
 """Environment -> teacher, env steps, settings that are not the defaults."""
-EPISODES = {"tictactoe_v0": 1000}
+EPISODES = {"tictactoe_v0": 1000, "tiles_v0": 500}
 SEEDS = (0, 1, 2)
 
 TEACHER = "margin/spare"
