@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from corral import algorithms
     from corral.envs.registry import make
     from corral.trainers.callbacks.protocol import Callback
+    from corral.trainers.cloning.driver import clone, record
     from corral.trainers.config_files.read import read_config
     from corral.trainers.driver import resume, session, train
     from corral.trainers.evaluation.judge import evaluate
@@ -30,10 +31,12 @@ __all__ = [
     "Callback",
     "__version__",
     "algorithms",
+    "clone",
     "evaluate",
     "load_run",
     "make",
     "read_config",
+    "record",
     "resume",
     "session",
     "train",
@@ -45,10 +48,12 @@ __version__ = metadata.version("corral")
 
 _ON_DEMAND = {
     "Callback": "corral.trainers.callbacks.protocol",
+    "clone": "corral.trainers.cloning.driver",
     "evaluate": "corral.trainers.evaluation.judge",
     "load_run": "corral.trainers.runs.run",
     "make": "corral.envs.registry",
     "read_config": "corral.trainers.config_files.read",
+    "record": "corral.trainers.cloning.driver",
     "resume": "corral.trainers.driver",
     "session": "corral.trainers.driver",
     "train": "corral.trainers.driver",

@@ -2,6 +2,7 @@
 
 CorralError
 ├── TraceError (ValueError)            a load trace breaks the rules of its format
+├── StepsError (ValueError)            recorded steps break the rules of their format
 ├── ScaleError (ValueError)            a trace exceeds load_scale or capacity_scale
 ├── ActionError (ValueError)           an action is malformed: type, shape, range, agent
 │   └── IllegalActionError             well formed, but masked out, under illegal="raise"
@@ -61,6 +62,8 @@ __all__ = [
     "ResetNeededError",
     "RunError",
     "ScaleError",
+    "StepFault",
+    "StepsError",
     "TraceError",
     "TraceWarning",
     "UnknownNameError",
@@ -117,6 +120,31 @@ class TraceError(CorralError, ValueError):
 
 class AlgorithmError(CorralError, ValueError):
     """A function of an algorithm returns what nothing can be learned from."""
+
+
+@dataclass(frozen=True)
+class StepFault:
+    """One thing that is wrong with recorded steps: where, what it is, and what to do about it."""
+
+    file: str
+    entry: str
+    rule: str
+    index: int | None = None  # of the first wrong row, from 0; None: the whole entry
+
+    def __str__(self) -> str:
+        at = "" if self.index is None else f"[{self.index}]"
+        return f"{self.file}: {shortened(self.entry, 200)}{at}: {self.rule}"
+
+
+class StepsError(CorralError, ValueError):
+    """Recorded steps break the rules of their format; ``faults`` holds all that were found."""
+
+    def __init__(self, faults: Sequence[StepFault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(map(str, self.faults)))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.faults,)
 
 
 class ScaleError(CorralError, ValueError):

@@ -80,13 +80,18 @@ class Seat:
         Raises ActionError where they are of another shape than R actions, and for Discrete actions
         where they are anything but whole numbers of 0 .. n - 1.
         """
+        return self.decide(observation, rows).action
+
+    def decide(self, observation: Observation, rows: Array | None = None) -> Decision:
+        """Return the same as the policy's decision, with what it says besides."""
         obs, memory = observation, self.memory
         if rows is not None:
             obs, memory = take_tree(obs, rows), take_tree(memory, rows)
         decision = self.policy.act(obs, memory, self.rng, deterministic=self.deterministic)
         state = decision.state
         self.memory = state if rows is None else put_tree(self.memory, rows, state)
-        return self._checked(decision.action, count_rows(obs))
+        action = self._checked(decision.action, count_rows(obs))
+        return Decision(action, state, decision.extra)
 
     def forget(self, rows: Array) -> None:
         """Start from the initial hidden state in ``rows`` [R], whose episodes are over."""

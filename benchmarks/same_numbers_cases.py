@@ -47,7 +47,8 @@ ADDED: dict[str, Any] = {
     **{"api": None, "horizon": None, "workers": 0, "zero_sum": False},
     **{"env": None, "env_kwargs": None, "trainer": None, "dry_run": False, "require": ()},
     **{"callbacks": (), "metrics": None, "sinks": (), "stop": (), "evaluate_every": None},
-    **{"model": None, "settings_of": None, "preset": "none"},
+    **{"model": None, "settings_of": None, "preset": "none", "init": None},
+    "init_critic": True,
 }
 """Settings and arguments that a later version added, each with the value that changes nothing."""
 DROPPED: frozenset[str] = frozenset({"zero_sum", "validation"})

@@ -42,6 +42,7 @@ __all__ = [
     "Rules",
     "Split",
     "agent_views",
+    "amounts_of",
     "carried_by",
     "changed",
     "checked_action",
@@ -215,6 +216,10 @@ class OptionalRules(Protocol):
         """Return rules that play alike, and whose states keep all that pictures show."""
         ...
 
+    def amounts(self) -> tuple[str, Array]:
+        """Return what actions amount to, where they do: a unit, and float64 [A] by action."""
+        ...
+
 
 def replays_data(rules: Rules[Any]) -> bool:
     """Return whether the environment replays data, which nobody's actions change."""
@@ -267,6 +272,12 @@ def for_rendering(rules: Rules[Any]) -> Rules[Any]:
     """Return rules whose states keep all that pictures show; default: these."""
     pictured: Rules[Any] = getattr(rules, "for_rendering", lambda: rules)()
     return pictured
+
+
+def amounts_of(rules: Rules[Any]) -> tuple[str | None, Array | None]:
+    """Return the unit of what actions amount to, and float64 [A]; default: None twice."""
+    found: tuple[str | None, Array | None] = getattr(rules, "amounts", lambda: (None, None))()
+    return found
 
 
 # --- The time limit ------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ class Decision:
 
     action: Array  # int [B], or a single integer for a single observation
     state: Any = None  # of a recurrent policy, to be given back at the next step
-    extra: dict[str, Array] = field(default_factory=dict)  # log-probability, value, ...
+    extra: dict[str, Array] = field(default_factory=dict)  # "choices": bool [B, A], equally good
 
 
 class Policy(Protocol):
@@ -167,8 +167,10 @@ class Heuristic(Memoryless):
         rng: np.random.Generator | None = None,
         deterministic: bool = False,
     ) -> Decision:
-        """Return what ``choose`` chooses."""
-        return Decision(self.choose(observation, rng))
+        return Decision(self.choose(observation, rng), extra=self.extra(observation))
+
+    def extra(self, observation: Observation) -> dict[str, Array]:
+        return {}
 
 
 class RandomPolicy(Heuristic):
@@ -177,8 +179,10 @@ class RandomPolicy(Heuristic):
     def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
         if rng is None:
             raise ValueError("the random policy needs rng=, a numpy Generator")
-        mask = np.asarray(observation[MASK])
-        return greedy(rng.random(mask.shape), mask)
+        return greedy(rng.random(np.shape(observation[MASK])), observation[MASK])
+
+    def extra(self, observation: Observation) -> dict[str, Array]:
+        return {"choices": np.asarray(observation[MASK]) != 0}
 
 
 # --- What can stand for a policy -----------------------------------------------------------------

@@ -8,6 +8,8 @@
 | ``evaluate_team``, ``evaluate_players`` | judge any policies in any environment |
 | ``evaluate_seat``, ``evaluate_seats`` | judge players of a zero-sum game, seat by seat |
 | ``watch`` | show an episode |
+| ``agreement``, ``Agreement`` | how often policies decide as a teacher does |
+| ``compare``, ``taught_by`` | the same of a run, kept with it; the trainer of a teacher in Python |
 | ``replay`` | play policies over the same load of ``dfaas_v0`` |
 | ``trainers``, ``trainer_class`` | the registry of trainers |
 | ``Session``, ``Callback`` | training, update by update; what looks on meanwhile |
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from corral.trainers.callbacks.protocol import Callback
     from corral.trainers.callbacks.sinks import Sink
     from corral.trainers.callbacks.stopping import EarlyStop, StopWhen
+    from corral.trainers.cloning.agreement import Agreement, agreement
+    from corral.trainers.cloning.driver import compare
+    from corral.trainers.cloning.trainer import taught_by
     from corral.trainers.driver import resume, train
     from corral.trainers.evaluation.judge import evaluate
     from corral.trainers.evaluation.players import Player
@@ -47,6 +52,7 @@ if TYPE_CHECKING:
     from corral.trainers.settings import check_settings, setting
 
 __all__ = [
+    "Agreement",
     "Callback",
     "Content",
     "EarlyStop",
@@ -61,7 +67,9 @@ __all__ = [
     "StopWhen",
     "Trainer",
     "Update",
+    "agreement",
     "check_settings",
+    "compare",
     "evaluate",
     "evaluate_players",
     "evaluate_seat",
@@ -71,6 +79,7 @@ __all__ = [
     "replay",
     "resume",
     "setting",
+    "taught_by",
     "train",
     "trainer_class",
     "trainers",
@@ -83,6 +92,9 @@ _NAMES = {
     "callbacks.protocol": ("Callback",),
     "callbacks.sinks": ("Sink",),
     "callbacks.stopping": ("EarlyStop", "StopWhen"),
+    "cloning.agreement": ("Agreement", "agreement"),
+    "cloning.driver": ("compare",),
+    "cloning.trainer": ("taught_by",),
     "driver": ("resume", "train"),
     "evaluation.judge": ("evaluate",),
     "evaluation.players": ("Player",),

@@ -106,7 +106,8 @@ class Trainer(Protocol):
     ``opponents=``, agent -> name, where there are any, and ``policies`` leave them out. One with
     ``takes_settings_of = True`` gets ``settings_of=``, policy -> setting -> value, where there are
     any. One with ``plays_turns = False`` refuses games in which agents act in turn. One with
-    ``takes_model = True`` gets ``model=``, a function that makes networks, where one is given.
+    ``takes_validation = True`` gets ``validation_rules=``, where rows are kept for validation; one
+    with ``takes_model = True`` gets ``model=``, a function that makes networks, where one is given.
 
     Two attributes may be set before it learns, where a trainer has them: ``wrap_batch`` (see
     ``unwrapped``) is called with the batch that it plays in, and gives what it is to play in
@@ -236,6 +237,12 @@ BUILT_IN = {
             "the same without reward to go: weighed by the return of the whole episode",
         ),
         TrainerSpec(
+            "clone",
+            "corral.trainers.cloning.trainer:Clone",
+            ("torch", "mappo"),
+            "masked cross-entropy on the decisions of a teacher; corral clone calls it",
+        ),
+        TrainerSpec(
             "rllib_ppo",
             "corral.trainers.rllib.trainer:RLlibPPO",
             ("torch", "rllib"),  # to play; to learn, its check() asks for Ray
@@ -299,6 +306,8 @@ def find_trainer(given: Any) -> FoundTrainer:
     if name in trainers():
         with contextlib.suppress(ImportError):
             known = trainer_class(name)
+            if getattr(kind, "in_place_of", None) == name and issubclass(kind, known):
+                return FoundTrainer(name, kind, None)
             if kind is known or (record and getattr(known, "algorithm", None) is found):
                 return FoundTrainer(name, known, None)
     return FoundTrainer(name, kind, {"text": text, "sha256": _digest(found, text)})

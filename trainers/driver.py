@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -64,6 +65,8 @@ def session(
     out: str | Path | None = None,
     checkpoint_every: int | None = None,
     keep: int | Literal["all"] = 3,
+    init: str | Path | Run | None = None,
+    init_critic: bool = True,
     progress: bool | None = None,
     settings_of: Mapping[str, Mapping[str, Any]] | None = None,
     preset: str = "auto",
@@ -111,6 +114,10 @@ def session(
         out: the run's folder, empty or new; default: one in ``runs``.
         checkpoint_every: env steps between checkpoints; default: a tenth of ``steps``. There is
             always one at the end.
+        init: another run, or RUN@best, whose weights this one starts from, with a fresh optimizer;
+            other settings, and another trainer in house, are allowed. Lines on stderr say what was
+            taken. See ``corral.trainers.cloning.start``.
+        init_critic: whether critics are taken too, where they fit.
         keep: how many of the latest checkpoints to keep, or "all"; the best is kept besides.
         progress: show it on stderr; default: where stderr is a terminal.
         settings_of: settings that a policy has for itself, policy -> setting -> value, such as
@@ -180,13 +187,17 @@ def session(
         versions=versions(learning=True),
         opponents=played,
         trainer_source=found.source,
-        own_trainer=kind if found.source else None,
+        own_trainer=None if isinstance(trainer, str) and not found.source else kind,
         own_model=own_model,
     )
     listeners = Listeners.of(callbacks, metrics, sinks, stop, evaluate_every)
     learner = _begun(config)  # wrong settings are refused before a folder is made
+    said = [defaults.words()]
+    if init is not None:
+        start_from = pkgutil.resolve_name("corral.trainers.cloning.start:start_from")
+        origin, lines = start_from(learner, init, critic=init_critic)
+        config, said = dataclasses.replace(config, init=origin), [*said, *lines]
     place = begun_folder(out, f"{env_config.env}-{name}-seed{seed}")
-    said = defaults.words()
     return Session(config, learner, place, listeners, checkpoint_every, progress, said)
 
 

@@ -225,7 +225,7 @@ class Preset:
 
     def of(self, trainer: Any) -> dict[str, Any]:
         """Return the settings among them that the class ``trainer`` has."""
-        known = {field.name for field in dataclasses.fields(trainer.Settings)}
+        known = settings_used(trainer)
         found = {name: value for name, (value, _) in self.settings.items() if name in known}
         return {} if self.whole and len(found) < len(self.settings) else found
 
@@ -322,6 +322,12 @@ class Defaults:
         return f'{given}; --preset none (preset="none") leaves them out'
 
 
+def settings_used(trainer: Any) -> set[str]:
+    """Return the names of the settings that a class of trainers has a use for."""
+    names = {field.name for field in dataclasses.fields(trainer.Settings)}
+    return names - set(getattr(trainer.Settings, "unused", ()))
+
+
 def defaults_for(rules: Rules[Any], trainer: Any, seed: int, preset: str = "auto") -> Defaults:
     """Return the defaults of a run in a game.
 
@@ -344,7 +350,7 @@ def defaults_for(rules: Rules[Any], trainer: Any, seed: int, preset: str = "auto
     kind = kind_of(rules, seed)
     spent = f"{kind.episodes} random episodes, {time.perf_counter() - began:.2f} s"
     found = presets(kind, trainer)
-    known = {field.name for field in dataclasses.fields(trainer.Settings)}
+    known = settings_used(trainer)
     entry = REGISTERED[rules.name].settings if rules.name in REGISTERED else {}
     if own := {name: value for name, value in entry.items() if name in known}:
         found[rules.name] = own

@@ -11,7 +11,7 @@ import contextlib
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -56,7 +56,7 @@ class Session:
         listeners: Listeners,
         checkpoint_every: int | None = None,
         progress: bool | None = None,
-        said: str = "",
+        said: Sequence[str] = (),
     ) -> None:
         """``place`` gives the folder: a new one, or of a run that goes on, see ``load``. ``said``
         is told when training starts."""
@@ -117,8 +117,8 @@ class Session:
             self.run = Run(stack.enter_context(self._place), self.config)
             if self._new:
                 self.config.write(self.run.folder)
-                if self._said:
-                    say(self.run.folder, self._said)
+                for line in filter(None, self._said):
+                    say(self.run.folder, line)
             stack.callback(self.learner.close)
             self._stop = stack.enter_context(stop_signals())
             steps, shown = self.steps, self._progress
@@ -127,6 +127,9 @@ class Session:
             self._begun = self._saved = self.env_steps
             self._tell_of_rollouts()
             stack.push(self._close)
+            if self._new and self.config.init is not None:
+                self.learner.begin()  # type: ignore[attr-defined]  # in house, or it was refused
+                self.save()  # nothing else holds those weights: resuming begins from here
             self.listeners.begin(self)
             self._stack = stack.pop_all()
         self._entered = True
@@ -374,7 +377,8 @@ def statistics_of(config: RunConfig) -> Statistics:
     """Return the statistics of a run, before anything is played."""
     idle = [agent for agent in config.policies if agent not in config.learners]
     self_play = not idle and is_zero_sum(config.env_config.rules())
-    return Statistics(config.policies, idle, self_play=self_play)
+    best_by = getattr(config.trainer_class(), "best_by", None)
+    return Statistics(config.policies, idle, self_play=self_play, best_by=best_by)
 
 
 def say(folder: Path, message: str) -> None:

@@ -216,8 +216,9 @@ def _trainers_with(name: str) -> list[str]:
     found = []
     for trainer in BUILT_IN:
         with contextlib.suppress(ImportError):
-            if name in (field.name for field in fields(trainer_class(trainer).Settings)):
-                found.append(trainer)
+            known = {field.name for field in fields(trainer_class(trainer).Settings)}
+            if name in known and (name == "teacher" or "teacher" not in known):
+                found.append(trainer)  # one that is taught is no other choice of who learns
     return found
 
 

@@ -58,6 +58,8 @@ class TrainCommand(Command):
     ``--env NAME`` is the same as NAME as the first word.
     """
 
+    trainer: str | None = "mappo"  # whose settings are listed, where none is named; None: nobody's
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         args = [part for word in args for part in _split(word)]
         if "--env" in args[:-1]:
@@ -69,11 +71,12 @@ class TrainCommand(Command):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         super().format_options(ctx, formatter)
         given, _, _ = self.make_parser(ctx).parse_args(list(ctx.meta["corral.words"]))
-        env, trainer = given.get("env"), given.get("trainer") or "mappo"
-        for title, rows_of in (
-            (f"Settings of {trainer}", partial(_settings_rows, env, trainer)),
-            (f"Arguments of {env or 'the environment'}", partial(_arguments_rows, env)),
-        ):
+        env, trainer = given.get("env"), given.get("trainer") or self.trainer
+        sections = [(f"Arguments of {env or 'the environment'}", partial(_arguments_rows, env))]
+        if trainer is not None:
+            settings = partial(_settings_rows, env, trainer)
+            sections.insert(0, (f"Settings of {trainer}", settings))
+        for title, rows_of in sections:
             with formatter.section(title):
                 try:
                     formatter.write_dl(rows_of())
@@ -102,7 +105,10 @@ def _settings_rows(env: str | None, trainer: str) -> list[tuple[str, str]]:
     if known := registered_name(env or ""):  # of others the kind is found when training starts
         suited = defaults_for(make_rules(known), find_trainer(trainer).kind, seed=0).settings
     rows = []
+    unused = getattr(find_trainer(trainer).kind.Settings, "unused", ())
     for field in settings_of(trainer):
+        if field.name in unused:
+            continue
         default = suited.get(field.name, field.default)
         of_env = f" in {env}" if field.name in suited else ""
         choices = about(field).get("choices")

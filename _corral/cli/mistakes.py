@@ -16,6 +16,8 @@ __all__ = ["SHORT", "expect", "kind_of", "option_of", "unknown_command", "unknow
 
 EXAMPLES = {
     "train": "corral train dfaas_v0",
+    "clone": "corral clone dfaas_v0 --from overflow/equal",
+    "record": "corral record dfaas_v0 --policies overflow --out steps.npz",
     "evaluate": "corral evaluate runs/NAME",
     "watch": "corral watch arena_v0",
     "check": "corral check arena_v0",
@@ -33,6 +35,8 @@ EXAMPLES = {
 
 TAKES = {
     "train": ("environment", "an environment"),
+    "clone": ("environment", "an environment"),
+    "record": ("environment", "an environment"),
     "watch": ("environment", "an environment or the folder of a run"),
     "check": ("environment", "an environment"),
     "envs": ("environment", "an environment"),
@@ -46,6 +50,8 @@ TAKES = {
 
 TYPE: dict[tuple[str, str], str] = {
     ("train", "run"): "corral train --resume {0} goes on with it, corral evaluate {0} evaluates it",
+    ("clone", "run"): "corral clone ENVIRONMENT --from {0}",
+    ("record", "run"): "corral record ENVIRONMENT --policies {0} --out steps.npz",
     ("train", "trainer"): "corral train ENVIRONMENT --trainer {0}",
     ("train", "trace"): "corral train dfaas_v0 --trace {0}",
     ("watch", "trace"): "corral watch dfaas_v0 --trace {0}",
@@ -90,7 +96,7 @@ ELSEWHERE = {
 """What commands of other libraries do -> what does it here."""
 
 ELSEWHERE |= dict.fromkeys(["optimize", "optimise", "hyperopt", "sweep"], ELSEWHERE["tune"])
-ELSEWHERE |= dict.fromkeys(["record", "video"], ELSEWHERE["record_video"])
+ELSEWHERE["video"] = ELSEWHERE["record_video"]
 ELSEWHERE |= dict.fromkeys(
     ["plots", "plot_train", "plot_training", "all_plots", "plot_from_file"], ELSEWHERE["plot"]
 )

@@ -151,6 +151,22 @@ OPTIONS = (
         used="both",
     ),
     TrainOption(
+        "init",
+        typer.Option(
+            metavar="<RUN>",
+            help="Start from the weights of another run, RUN or RUN@best, with a fresh optimizer. "
+            "For the trainers in house: mappo, ippo, clone, ...",
+        ),
+    ),
+    TrainOption(
+        "init_critic",
+        typer.Option(
+            "--init-critic/--no-init-critic", help="With --init: take the critic too, if it fits."
+        ),
+        bool,
+        default=True,
+    ),
+    TrainOption(
         "preset",
         "Settings that suit the kind of game: auto, none, or the name of one, which corral "
         "trainers NAME lists.",

@@ -109,6 +109,9 @@ class Baseline(Heuristic):
         levels: Array = np.minimum(-(-forwarded // self.unit), most)
         return levels
 
+    def extra(self, observation: Observation) -> dict[str, Array]:
+        return {"choices": np.asarray(observation[MASK]) != 0} if self.amount == "random" else {}
+
     def _forwarded(self, features: Array) -> Array:
         """Return the requests to forward, from the features [..., F] of dfaas_v0."""
         a = _requests(features[..., 0], self.load_scale)

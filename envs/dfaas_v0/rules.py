@@ -201,6 +201,10 @@ class DfaasRules:
 
         return Teams(self)
 
+    def amounts(self) -> tuple[str, Array]:
+        """Return the requests of each level; a node forwards no more than arrive."""
+        return "requests", np.arange(self.levels, dtype=np.float64) * self.unit
+
     def for_rendering(self) -> DfaasRules:
         """Return rules that keep who served whose requests."""
         return self if self.keep_flow else changed(self, keep_flow=True)

@@ -112,11 +112,12 @@ class Perfect(Memoryless):
     ) -> Decision:
         """A best move; ``rng`` draws it unless ``deterministic``, which takes the first."""
         best = self.solution.best[self._place(observation)]  # [..., R C]
+        extra = {"choices": best}
         if deterministic:
-            return Decision(first(best))
+            return Decision(first(best), extra=extra)
         if rng is None:
             raise ValueError("to draw among best moves pass rng=, or deterministic=True")
-        return Decision(greedy(rng.random(best.shape), best))
+        return Decision(greedy(rng.random(best.shape), best), extra=extra)
 
     def _place(self, observation: Observation) -> Array:
         """Where the position stands in the solution."""

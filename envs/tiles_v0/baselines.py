@@ -48,7 +48,7 @@ import numpy as np
 
 from corral.envs.core import Array, Observation
 from corral.envs.masks import MASK, OBSERVATION, first, greedy, highest
-from corral.envs.policy import Heuristic, Policy
+from corral.envs.policy import Decision, Heuristic, Memoryless, Policy
 from corral.envs.reference import Makers, reference_player
 from corral.envs.tiles_v0.rules import TilesRules
 from corral.envs.tiles_v0.templates import PIXELS, TILES, VALUES
@@ -88,7 +88,7 @@ class SameLevel(Heuristic):
         return np.minimum(self.level, highest(observation[MASK]))
 
 
-class Greedy(Heuristic):
+class Greedy(Memoryless):
     """Either agent of the greedy team; ``price`` in nats for each value sent."""
 
     def __init__(self, rules: TilesRules, price: float = PRICE) -> None:
@@ -96,7 +96,14 @@ class Greedy(Heuristic):
         self.price = price
         self.overlap = _overlaps(rules)
 
-    def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
+    def act(
+        self,
+        observation: Observation,
+        state: Any = None,
+        rng: np.random.Generator | None = None,
+        deterministic: bool = False,
+    ) -> Decision:
+        """The first of the actions that are worth most."""
         mask = np.asarray(observation[MASK])
         vector = np.atleast_2d(observation[OBSERVATION]["vector"])
         k = len(self.rules.classes)
@@ -109,7 +116,9 @@ class Greedy(Heuristic):
         else:
             tile = np.rint(vector[:, k + 1] * TILES).astype(np.int64) - 1
             worth = worth[np.arange(len(worth)), tile]
-        return greedy(worth.reshape(mask.shape), mask)
+        worth = np.where(mask != 0, worth.reshape(mask.shape), -np.inf)
+        best = (worth == worth.max(axis=-1, keepdims=True)) & (mask != 0)
+        return Decision(greedy(worth, mask), extra={"choices": best})
 
 
 def expected_information(probability: Array, overlap: Array) -> Array:

@@ -31,6 +31,7 @@ PAGES = (
     "README.md",
     "docs/algorithms.md",
     "docs/callbacks.md",
+    "docs/cloning.md",
     "docs/coming_from.md",
     "docs/libraries.md",
     "docs/networks.md",

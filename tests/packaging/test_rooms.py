@@ -33,7 +33,7 @@ ORDER = (
         "driver",
         "config_files",
     ),
-    *("on_policy", "sb3", "rllib", "loads"),
+    *("on_policy", "cloning", "sb3", "rllib", "loads"),
 )
 """Rooms of trainers; each imports only what stands before it."""
 

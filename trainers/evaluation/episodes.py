@@ -89,6 +89,9 @@ class Turn:
     step: BatchStep
     ended: EndedEpisodes  # of those asked for
     illegal: Array  # int64 [N] masked actions chosen
+    actions: Any  # that were played: int64 [B, N], or a dict where some are not Discrete
+    asked: Array  # bool [B, N] whose policy chose them; elsewhere they are any legal ones
+    state: Array | None = None  # float32 [B, G] that was decided in, where play was asked for it
 
 
 def play(
@@ -99,6 +102,7 @@ def play(
     quota: Array,
     seed: int = 0,
     workers: int = 0,
+    states: bool = False,
 ) -> Iterator[Turn]:
     """Play ``quota`` [B] episodes in B environments, each agent greedily or not; yield each step.
 
@@ -111,12 +115,13 @@ def play(
     third-party ones rest, and are not asked for their global state.
 
     ``workers`` processes step third-party environments, 0: this one; the episodes are the same.
+    ``states`` puts the global state into each turn.
 
     Raises ValueError for workers of other environments, ActionError where a policy's actions are
     malformed, IllegalActionError where they are masked and the rules are made with
     ``illegal="raise"``.
     """
-    if hasattr(rules, "without_state"):
+    if hasattr(rules, "without_state") and not states:
         rules = rules.without_state()
     batch = batch_for(rules, len(quota), seed, workers=workers)
     seats = [
@@ -134,7 +139,9 @@ def play(
     try:
         observations = batch.reset()
         while left.any():
-            actions, illegal = _decide(seats, observations, batch.acting, left > 0)
+            asked = batch.acting & (left > 0)[:, None]
+            actions, illegal = _decide(seats, observations, asked)
+            state = batch.global_state().copy() if states else None
             step = batch.step(actions)
             ended = stats.add(step)
             if len(ended):
@@ -144,7 +151,7 @@ def play(
                 left[ended.rows] -= 1
                 if hasattr(batch, "rest"):
                     batch.rest(ended.rows[left[ended.rows] == 0])
-            yield Turn(t, observations, step, ended, illegal)
+            yield Turn(t, observations, step, ended, illegal, actions, asked, state)
             observations, t = step.observations, t + 1
     finally:
         if hasattr(batch, "close"):  # worker processes
@@ -152,28 +159,28 @@ def play(
 
 
 def _decide(
-    seats: list[Seat], observations: Mapping[str, Observation], acting: Array, busy: Array
+    seats: list[Seat], observations: Mapping[str, Observation], asked: Array
 ) -> tuple[Any, Array]:
     """Return everybody's actions, as ``batch.step`` takes them: int64 [B, N], or a dict where some
     are not Discrete; and how many of them were illegal, int64 [N].
 
-    ``busy`` bool [B]: elsewhere any legal action is played, and no policy is asked.
+    ``asked`` bool [B, N]: elsewhere any legal action is played, and no policy is asked.
     """
     illegal = np.zeros(len(seats), dtype=np.int64)
     chosen = {}
     for i, seat in enumerate(seats):
         observation = observations[seat.agent]
-        asked = acting[:, i] & busy
-        if asked.all():
+        own = asked[:, i]
+        if own.all():
             actions = seat.act(observation)
         else:
-            actions = _any_action(seat.actions, observation, len(busy))
-            rows = np.flatnonzero(asked)
+            actions = _any_action(seat.actions, observation, len(own))
+            rows = np.flatnonzero(own)
             if len(rows):
                 actions[rows] = seat.act(observation, rows)
         if isinstance(seat.actions, spaces.Discrete):
-            legal = np.asarray(observation[MASK])[np.arange(len(busy)), actions] != 0
-            illegal[i] = np.count_nonzero(asked & ~legal)
+            legal = np.asarray(observation[MASK])[np.arange(len(own)), actions] != 0
+            illegal[i] = np.count_nonzero(own & ~legal)
         chosen[seat.agent] = actions
     if all(isinstance(seat.actions, spaces.Discrete) for seat in seats):
         return np.stack(list(chosen.values()), axis=1), illegal

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from corral.adapters.masked_distribution import Distribution
 from corral.adapters.seats import Seat
 from corral.envs.core import Array, Observation, Rules, generator
-from corral.envs.policy import Policy, take_tree
+from corral.envs.policy import Decision, Policy, take_tree
 from corral.envs.reference import reference_player
 from corral.errors import UnsupportedSpaceError
 from corral.trainers.base import require_arrays
@@ -97,7 +97,8 @@ class LearnedPlayer:
 
 
 class Opponents:
-    """Plays the agents of ``named`` (agent -> name of a reference player) in B environments.
+    """Plays the agents of ``named`` (agent -> a policy, or a reference player's name) in B
+    environments.
 
     Agent i draws from ``generator(seed, "policy", 1 + i)``: row 0 is the learners'. The
     players' states, and those generators, are saved, so that a run goes on bit for bit.
@@ -107,12 +108,18 @@ class Opponents:
     """
 
     def __init__(
-        self, rules: Rules[Any], named: Mapping[str, str], *, num_envs: int, seed: int
+        self,
+        rules: Rules[Any],
+        named: Mapping[str, str | Policy],
+        *,
+        num_envs: int,
+        seed: int,
+        deterministic: bool = False,
     ) -> None:
         self.num_envs = num_envs
         self._seats: dict[str, Seat] = {}
         for agent, name in named.items():
-            player = reference_player(name, rules, agent)
+            player = reference_player(name, rules, agent) if isinstance(name, str) else name
             actions = rules.action_space(agent)
             if not isinstance(actions, spaces.Discrete):
                 raise UnsupportedSpaceError(
@@ -125,7 +132,7 @@ class Opponents:
                 num_envs=num_envs,
                 actions=actions,
                 rng=generator(seed, "policy", 1 + rules.agents.index(agent)),
-                deterministic=False,
+                deterministic=deterministic,
             )
 
     def __contains__(self, agent: str) -> bool:
@@ -140,8 +147,12 @@ class Opponents:
         actions = np.zeros(len(wanted), dtype=np.int64)
         rows = np.flatnonzero(wanted)
         if len(rows):
-            actions[rows] = self._seats[agent].act(observation, rows)
+            actions[rows] = self.decide(agent, observation, rows).action
         return actions
+
+    def decide(self, agent: str, observation: Observation, rows: Array) -> Decision:
+        """Return the decision of ``agent`` for ``rows`` [R] of ``observation`` [B, ...]."""
+        return self._seats[agent].decide(observation, rows)
 
     def sample_unplayed(
         self, agent: str, observation: Observation, wanted: Array, env_rows: Array | None = None

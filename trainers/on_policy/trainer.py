@@ -1,13 +1,13 @@
 """The trainer of on-policy algorithms, as a record describes them: MAPPO, IPPO, A2C, ...
 
 One loop for every kind of game: all at once or in turn, agents that differ, agents that end before
-the others. An agent's time is its own decisions (see ``corral.trainers.on_policy.maths.gae``): who
-does not act, or is dead, is in no loss and no metric. The value of the last observation stands for
-what would follow where a time limit cuts an episode, and where the rollout ends.
+the others. An agent's time is its own decisions (see ``maths.gae``): who does not act, or is dead,
+is in no loss and no metric. The value of the last observation stands for what would follow where a
+time limit cuts an episode, and where the rollout ends.
 
 ``learn`` alternates ``collect``, which plays a rollout, and ``update``: values, advantages, epochs
-of minibatches. What they minimize is the algorithm's: see ``corral.trainers.on_policy.records``.
-Nothing draws from a global generator. A run that is saved and loaded goes on bit for bit.
+of minibatches. What they minimize is the algorithm's: see ``records``. Nothing draws from a global
+generator. A run that is saved and loaded goes on bit for bit.
 """
 
 from __future__ import annotations
@@ -94,8 +94,7 @@ class OnPolicyTrainer:
         gives single policies settings of their own.
         ``make_batch(rules, num_envs, seed)`` gives what is played in; default: a Batch, or a
         ZooBatch for those of ``zoo_rules``. ``model``: see ``corral.adapters.models``. Raises
-        UnsupportedSpaceError for spaces that no network takes, and where agents of one policy
-        differ, and ModelError.
+        UnsupportedSpaceError where no network fits, or agents of one policy differ; ModelError.
         """
         self.rules, self.settings, self.seed, self.steps = rules, settings, seed, steps
         self.env_steps = 0
@@ -106,8 +105,8 @@ class OnPolicyTrainer:
         opponent_groups = {agent: f"opponent {agent}" for agent in opponents or ()}
         self.groups = make_groups(rules, {**policies, **opponent_groups}, settings.agent_id)
         kind: Any = self.algorithm.critic_input or getattr(settings, "critic_input", "state")
-        own_action = bool(getattr(settings, "own_action", False))
-        self.critic_input = critic.CriticInput(kind, self.groups, rules, own_action)
+        own = bool(getattr(settings, "own_action", False))
+        self.critic_input = critic.CriticInput(kind, self.groups, rules, own)
         self.learners: dict[str, Learner] = {}
         self.hidden: dict[str, HiddenState] = {}
         self.players: list[LearnedPlayer | OpponentPlayer] = []

@@ -52,12 +52,17 @@ class Statistics:
         opponents: Collection[str] = (),
         *,
         self_play: bool = False,
+        best_by: str | None = None,
     ) -> None:
         """``policies`` names each agent's; ``opponents`` are agents that do not learn.
+
+        ``best_by`` names the metric that the best checkpoint has most of; None: returns.
 
         ``self_play``: all agents of a zero-sum game learn, so that their returns add up to 0.
         """
         self.policies, self.self_play = policies, self_play
+        self.metric = best_by
+        self.latest_metric: float | None = None
         self.learned = [agent for agent in policies if agent not in opponents]
         self.updates = 0
         self.episodes = 0
@@ -86,8 +91,8 @@ class Statistics:
                 self.best_by = {"env_steps": self.env_steps, "compared": compared}
                 self.best_by |= {"value": self.best, "episodes": self.episodes, "validated": True}
             return better
-        now = self.return_learned
-        if not self.self_play:
+        now = self.return_learned if self.metric is None else self.latest_metric
+        if not self.self_play or self.metric is not None:
             if now is None:
                 return False
             since = self.episodes > (self.best_by or {}).get("episodes", 0)
@@ -96,9 +101,11 @@ class Statistics:
                 return False
         self.best = now
         compared = f"the learners' mean return over the last {RECENT} episodes"
-        if self.self_play:
+        if self.metric is not None:
+            compared = self.metric.replace("_", " ")
+        elif self.self_play:
             compared = "being the latest, as in self-play the learners' returns add up to 0"
-        value = None if self.self_play else now
+        value = None if self.self_play and self.metric is None else now
         self.best_by = {"env_steps": self.env_steps, "compared": compared, "value": value}
         self.best_by["episodes"] = self.episodes
         return True
@@ -151,6 +158,7 @@ class Statistics:
         """Return the row of an ``update`` that took ``seconds`` for ``env_steps`` more steps."""
         self.updates += 1
         self.env_steps, self.rewards = update.env_steps, update.rewards
+        self.latest_metric = update.metrics.get(self.metric) if self.metric else None
         self.wall_s += seconds
         self.episodes += len(update.episodes)
         self.recent.extend(update.episodes)

@@ -112,9 +112,9 @@ class Run:
 
     def source(self) -> str:
         """Return in words which checkpoint its policies come from. Raises CheckpointError."""
-        if self.at is not None and not self.at.strip("0"):
+        if self.at is not None and not self.at.strip("0") and self.config.init is None:
             return "as it began, before any update"
-        path = named_checkpoint(self.folder / CHECKPOINTS, self.at or "latest")
+        path = self.checkpoint()
         text = f"the checkpoint of {int(path.name.split('_')[1]):,} env steps"
         if self.at == "best" and (best := self.best_by) is not None:
             value = "" if best["value"] is None else f", {best['value']:.4g}"
@@ -178,7 +178,7 @@ class Run:
         configuration made it than that of this run: keys in ``but`` may differ. What was planned
         (the horizon) matters to a run that goes on, not to policies that only play.
         """
-        path = named_checkpoint(self.folder / CHECKPOINTS, at)
+        path = self.checkpoint(at)
         content = load_checkpoint(path)
         self.config.require_same(path, content.documents.pop(CONFIGURATION, None), but=but)
         return content
@@ -208,11 +208,23 @@ class Run:
 
     def _trained(self) -> Trainer:
         trainer = self.begun()
-        if self.at is None or self.at.strip("0"):
+        if self.at is None or self.at.strip("0") or self.config.init is not None:
             trainer.load(self.content(self.at or "latest"))
         elif any((self.folder / CHECKPOINTS).glob("[!.]*")):
             self.content("latest")  # nothing is taken from it: it knows what the run is
         return trainer
+
+    def checkpoint(self, at: str | None = None) -> Path:
+        """Return the directory of the checkpoint that it plays by. Raises CheckpointError."""
+        try:
+            return named_checkpoint(self.folder / CHECKPOINTS, at or self.at or "latest")
+        except CheckpointError:
+            if self.config.init is None or self.at is None or self.at.strip("0"):
+                raise
+            raise CheckpointError(
+                f"{self.name}: its first checkpoint is kept no longer; it started from "
+                f"{self.config.init['run']}, {self.config.init['checkpoint']}"
+            ) from None
 
 
 def load_run(

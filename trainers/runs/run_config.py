@@ -33,7 +33,14 @@ NOT_WRITTEN = ("env_config", "own_rules", "own_trainer", "own_model")
 """Fields of RunConfig that config.json does not hold by these names."""
 
 MISSING: dict[str, Any] = {
-    **{"keep": 3, "validation": {}, "settings_of": {}, "trainer_source": None, "defaults": {}},
+    **{
+        "keep": 3,
+        "validation": {},
+        "settings_of": {},
+        "trainer_source": None,
+        "defaults": {},
+        "init": None,
+    },
 }
 """What stands for keys that an earlier version did not write."""
 
@@ -61,6 +68,7 @@ class RunConfig:
     opponents: dict[str, str] = field(default_factory=dict)  # agent -> name of a reference player
     settings_of: dict[str, dict[str, Any]] = field(default_factory=dict)  # policy -> its own
     defaults: dict[str, Any] = field(default_factory=dict)  # kind of game, and what it gave
+    init: dict[str, Any] | None = None  # the run whose weights it started from, and its digest
     trainer_source: dict[str, str | None] | None = None  # of a trainer that is not registered
     own_trainer: type[Trainer] | None = None  # that trainer: it is given, and never looked up
     own_model: OwnModel | None = None  # written as "model": its name, and its source's digest
@@ -207,6 +215,8 @@ class RunConfig:
             if not getattr(kind, "takes_model", False):
                 raise ValueError(models.refusal(self.trainer))
             more["model"] = self.own_model.make
+        if self.env_config.validation and getattr(kind, "takes_validation", False):
+            more["validation_rules"] = self.env_config.validation_rules()
         if self.settings_of:
             named = [name for a, name in self.policies.items() if a not in self.opponents]
             found = settings_by_policy(kind, self.settings, self.settings_of, named)

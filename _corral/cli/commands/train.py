@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from corral.trainers.runs.env_config import EnvConfig
     from corral.trainers.runs.run import Run
 
-__all__ = ["add_to"]
+__all__ = ["add_to", "interruptible"]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -85,7 +85,7 @@ def train(
         if options["print_config"]:
             _print_config(values)
             return
-        run = _interruptible(functools.partial(_begun, values))
+        run = interruptible(functools.partial(_begun, values))
     _summarize(run)
 
 
@@ -167,10 +167,10 @@ def _resumed(
     if fixed:
         raise ValueError(f"--resume goes on with what the run is; leave out {fixed[0]}")
     values = {"env": env, "progress": True, **arguments_given(given)}
-    return _interruptible(functools.partial(training.resume, folder, **values))
+    return interruptible(functools.partial(training.resume, folder, **values))
 
 
-def _interruptible(begin: Callable[[], Run]) -> Run:
+def interruptible(begin: Callable[[], Run]) -> Run:
     """Return the run of ``begin``; Ctrl-C, which says itself what was saved, ends the command."""
     try:
         return begin()

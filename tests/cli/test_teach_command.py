@@ -1,0 +1,82 @@
+"""``corral clone``, ``corral record`` and ``--init``, as they are typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra mappo")
+
+from support.command import within
+
+SMALL = ("--steps", "64", "--num-envs", "4", "--n-steps", "16", "--n-epochs", "1")
+
+
+def test_a_team_is_recorded_cloned_and_started_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = within(
+        *("record", "dfaas_v0", "--policies", "overflow/two", "--max-cycles", "12"),
+        *("--episodes", "5", "--out", "steps.npz"),
+    )
+    assert "Recorded 5 episodes of overflow/two in steps.npz" in said
+    assert "corral clone dfaas_v0 --from steps.npz" in said
+    said = within(
+        *("clone", "dfaas_v0", "--from", "steps.npz", *SMALL, "--out", "runs/a"),
+        *("--smoothing", "2", "--no-agent-id"),
+    )
+    assert "agree, %" in said
+    assert "difference, requests" in said
+    assert "route=two" in said
+    assert "Decisions of steps.npz in 1 episodes not cloned from:" in said
+    said = within(
+        *("train", "dfaas_v0", "--init", "runs/a", *SMALL, "--no-agent-id", "--out", "runs/b"),
+        *("--route", "two", "--max-cycles", "12"),
+    )
+    assert "policy shared from shared: actor taken, critic taken" in said.replace("\n", " ")
+    assert "env steps" in within("train", "--resume", "runs/a", "--steps", "128")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("clone",), "name an environment, as in: corral clone dfaas_v0 --from overflow/equal"),
+        (("clone", "dfaas_v0"), "name a teacher, as in: corral clone dfaas_v0 --from overflow"),
+        (("clone", "dfaas_v0", "--from", "overfow"), "did you mean 'overflow'?"),
+        (("clone", "dfaas_v0", "--from", "nothing.npz"), "there is no such file"),
+        (("clone", "dfaas_v0", "--from", "runs/none"), "A run is named by its folder"),
+        (
+            ("clone", "dfaas_v0", "--from", "overflow/two", "--route", "equal"),
+            "overflow/two plays with --route 'two', and the environment is to have --route",
+        ),
+        (("clone", "dfaas_v0", "--from", "local", "--smoothing", "-1"), "--smoothing"),
+        (("clone", "dfaas_v0", "--from", "local", "--own-ply", "1"), "did you mean '--own-play'?"),
+        (("clone", "dfaas_v0", "--from", "local", "--teacher", "x"), "give it as --from"),
+        (("record", "dfaas_v0"), "name who plays"),
+        (("record", "dfaas_v0", "--policies", "local"), "name the file to write"),
+        (
+            ("record", "dfaas_v0", "--policies", "local", "--out", "a.csv"),
+            "recorded steps go to a file .npz",
+        ),
+        (("record", "dfaas_v0", "--policies", "lcal", "--out", "a.npz"), "did you mean 'local'?"),
+        (("train", "dfaas_v0", "--init", "runs/none"), "runs/none is no run"),
+        (("train", "--resume", "runs/none", "--init", "runs/a"), "leave out --init"),
+    ],
+)
+def test_a_mistake_is_told_in_one_message_and_leaves_nothing(
+    words: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = within(*words, code=2)
+    assert message in said.replace("\n", " ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_lists_the_settings_of_cloning() -> None:
+    said = within("clone", "dfaas_v0", "--help")
+    assert "--own-play" in said
+    assert "--route" in said
+    assert "--ent-coef" not in said
+    assert "--own-play" not in within("record", "dfaas_v0", "--help")

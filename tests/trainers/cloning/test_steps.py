@@ -1,0 +1,264 @@
+"""Recorded steps: what is written is read; whatever is wrong is named, before anything learns."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra mappo")
+
+import corral
+from corral.envs.registry import make_rules
+from corral.errors import StepsError
+from corral.trainers import agreement
+from corral.trainers.cloning import steps as steps_module
+from corral.trainers.cloning.steps import read_steps
+
+Arrays = dict[str, Any]
+SMALL: dict[str, Any] = {"num_envs": 4, "n_steps": 16, "n_epochs": 2, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return corral.record(
+        "tictactoe_v0", "perfect", out=tmp_path_factory.mktemp("steps") / "steps.npz", episodes=12
+    )
+
+
+def arrays_of(path: Path) -> Arrays:
+    with np.load(path, allow_pickle=False) as file:
+        return dict(file)
+
+
+def rewritten(path: Path, folder: Path, change: Callable[[Arrays], Any]) -> Path:
+    arrays = arrays_of(path)
+    change(arrays)
+    target = folder / "changed.npz"
+    np.savez(target, **arrays)
+    return target
+
+
+def test_what_is_recorded_is_read(recorded: Path) -> None:
+    rules = make_rules("tictactoe_v0")
+    steps = read_steps(recorded, rules)
+    assert len(steps.lengths) == 12
+    assert len(steps) == steps.lengths.sum()
+    assert set(steps.lengths.tolist()) == {9}  # perfect players draw
+    acted = steps.arrays["player_1/action_mask"].any(axis=1)
+    assert acted.sum() == 12 * 5
+    ends = steps.arrays["player_1/terminated"]
+    assert ends.sum() == 12
+    assert ends[np.cumsum(steps.lengths) - 1].all()
+    assert steps.header["teacher"] == "perfect"
+
+
+def test_the_same_seed_records_the_same_file(recorded: Path, tmp_path: Path) -> None:
+    again = corral.record("tictactoe_v0", "perfect", out=tmp_path / "again.npz", episodes=12)
+    rules = make_rules("tictactoe_v0")
+    assert read_steps(again, rules).digest == read_steps(recorded, rules).digest
+    other = corral.record("tictactoe_v0", "perfect", out=tmp_path / "o.npz", episodes=12, seed=1)
+    assert read_steps(other, rules).digest != read_steps(again, rules).digest
+
+
+def test_the_recorded_player_agrees_with_its_record(recorded: Path) -> None:
+    from corral.envs.reference import reference_team
+
+    rules = make_rules("tictactoe_v0")
+    found = agreement(reference_team("perfect", rules), str(recorded), rules)
+    assert found.share == 1.0
+    assert found.episodes == 12
+    assert found.rows[-1].decisions == 12 * 9
+
+
+def test_rewards_and_amounts_are_those_that_were_played(tmp_path: Path) -> None:
+    path = corral.record(
+        "dfaas_v0",
+        "overflow",
+        out=tmp_path / "steps.npz",
+        episodes=3,
+        env_kwargs={"max_cycles": 10, "rows": (0, 500)},
+    )
+    arrays = arrays_of(path)
+    assert arrays["lengths"].tolist() == [10, 10, 10]
+    assert len(arrays["state"]) == 30
+    assert arrays["node_0/truncated"].sum() == 3
+    assert np.isfinite(arrays["node_0/reward"]).all()
+    assert json.loads(str(arrays["header"]))["env_kwargs"] == {"max_cycles": 10, "rows": [0, 500]}
+
+
+def test_steps_are_cloned_and_compared_on_episodes_left_out(recorded: Path, tmp_path: Path) -> None:
+    run = corral.clone("tictactoe_v0", recorded, steps=256, out=tmp_path / "run", **SMALL)
+    found = json.loads((run.folder / "agreement.json").read_text())
+    assert found["episodes"] == 2  # a fifth of 12
+    assert run.config.settings["teacher"] == str(recorded)
+    again = corral.resume(run.folder, steps=320, progress=False)
+    assert again.progress["env_steps"].iloc[-1] == 320
+
+
+def test_steps_made_by_hand_need_few_entries(recorded: Path, tmp_path: Path) -> None:
+    def strip(arrays: Arrays) -> None:
+        for name in list(arrays):
+            if name.endswith(("reward", "terminated", "truncated", "choices")) or name == "state":
+                del arrays[name]
+        header = {"format": "corral steps", "version": 1, "env": "tictactoe_v0"}
+        arrays["header"] = json.dumps(header)
+
+    path = rewritten(recorded, tmp_path, strip)
+    run = corral.clone(
+        "tictactoe_v0", path, steps=64, out=tmp_path / "r", critic_input="observations", **SMALL
+    )
+    assert len(run.progress) == 1
+    with pytest.raises(StepsError, match="state: is missing, and the critic observes it"):
+        corral.clone("tictactoe_v0", path, steps=64, out=tmp_path / "s", **SMALL)
+    assert not (tmp_path / "s").exists()
+
+
+# --- What is wrong -------------------------------------------------------------------------------
+
+
+def illegal(arrays: Arrays) -> None:
+    mask, action = arrays["player_1/action_mask"], arrays["player_1/action"]
+    row = int(np.flatnonzero(mask.any(axis=1))[1])
+    action[row] = int((mask[row] == 0).argmax())
+    del arrays["player_1/choices"]
+
+
+def set_row(name: str, row: int, value: Any) -> Callable[[Arrays], None]:
+    def change(arrays: Arrays) -> None:
+        arrays[name][row] = value
+
+    return change
+
+
+def put(name: str, make: Callable[[Any], Any]) -> Callable[[Arrays], None]:
+    def change(arrays: Arrays) -> None:
+        arrays[name] = make(arrays.get(name))
+
+    return change
+
+
+def header(**changes: Any) -> Callable[[Arrays], None]:
+    return put("header", lambda old: json.dumps({**json.loads(str(old)), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (illegal, r"player_1/action\[\d+\]: \d is illegal: the mask allows \["),
+        (set_row("player_1/action", 0, 99), r"player_1/action\[0\]: 99 is out of range"),
+        (set_row("player_1/reward", 3, np.nan), r"player_1/reward\[3\]: is not finite"),
+        (set_row("player_1/action_mask", 2, 3), r"action_mask\[2\]: holds another number than 0"),
+        (set_row("player_2/choices", 1, False), r"player_2/choices\[1\]: leaves out the action"),
+        (set_row("lengths", 0, 0), r"lengths\[0\]: an episode of 0 steps"),
+        (put("lengths", lambda old: old[:-1]), "give whole numbers of shape"),
+        (put("lengths", lambda old: old[:0]), "give whole numbers .E., E of 1 or more"),
+        (put("player_1/action", lambda old: old.astype(float)), "float64 .* give whole numbers"),
+        (put("player_1/observation", lambda old: old[:, 0]), "give numbers of shape"),
+        (put("player_1/observation", lambda old: old * 5), "outside of its space|give int8"),
+        (put("player_9/action", lambda old: np.zeros(3)), "is no entry of tictactoe_v0"),
+        (lambda arrays: arrays.pop("player_2/action"), "player_2/action: is missing"),
+        (lambda arrays: arrays.pop("header"), "header: holds no JSON"),
+        (header(env="rps_v0"), "recorded in 'rps_v0', and this is tictactoe_v0"),
+        (header(spaces="0" * 64), "recorded with other spaces"),
+        (header(version=9), "version 9; this corral reads version 1"),
+        (header(format="other"), "these are no recorded steps"),
+    ],
+)
+def test_a_fault_is_named_and_leaves_no_folder(
+    change: Callable[[Arrays], Any], message: str, recorded: Path, tmp_path: Path
+) -> None:
+    path = rewritten(recorded, tmp_path, change)
+    with pytest.raises(StepsError, match=message):
+        read_steps(path, make_rules("tictactoe_v0"))
+    with pytest.raises(StepsError, match=message):
+        corral.clone("tictactoe_v0", path, steps=64, out=tmp_path / "run", **SMALL)
+    assert not (tmp_path / "run").exists()
+
+
+def test_all_faults_are_collected(recorded: Path, tmp_path: Path) -> None:
+    def several(arrays: Arrays) -> None:
+        illegal(arrays)
+        arrays["player_2/reward"][4] = np.inf
+        del arrays["player_2/action_mask"]
+
+    with pytest.raises(StepsError) as caught:
+        read_steps(rewritten(recorded, tmp_path, several), make_rules("tictactoe_v0"))
+    found = {fault.entry for fault in caught.value.faults}
+    assert found == {"player_1/action", "player_2/reward", "player_2/action_mask"}
+    assert len(pickle.loads(pickle.dumps(caught.value)).faults) == 3
+
+
+class Payload:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path("owned").touch, ())
+
+
+def test_pickles_are_not_opened(recorded: Path, tmp_path: Path) -> None:
+    arrays = arrays_of(recorded)
+    arrays["player_1/action"] = np.array([Payload()], dtype=object)
+    np.savez(tmp_path / "bad.npz", **arrays)
+    with pytest.raises(StepsError, match="Python objects"):
+        read_steps(tmp_path / "bad.npz", make_rules("tictactoe_v0"))
+    assert not Path("owned").exists()
+
+
+@pytest.mark.parametrize("data", [b"", b"no zip at all", b"PK\x03\x04" + b"\0" * 40])
+def test_other_files_are_refused(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "x.npz").write_bytes(data)
+    with pytest.raises(StepsError, match=r"is empty|is no \.npz"):
+        read_steps(tmp_path / "x.npz", make_rules("tictactoe_v0"))
+
+
+def test_a_cut_file_is_refused(recorded: Path, tmp_path: Path) -> None:
+    whole = recorded.read_bytes()
+    for share in (0.3, 0.9, 0.999):
+        (tmp_path / "x.npz").write_bytes(whole[: int(share * len(whole))])
+        with pytest.raises(StepsError):
+            read_steps(tmp_path / "x.npz", make_rules("tictactoe_v0"))
+
+
+def test_flipped_bytes_are_refused_or_change_nothing(recorded: Path, tmp_path: Path) -> None:
+    rules, whole = make_rules("tictactoe_v0"), recorded.read_bytes()
+    digest, rng = read_steps(recorded, rules).digest, np.random.default_rng(0)
+    for at in rng.integers(len(whole), size=60):
+        flipped = bytearray(whole)
+        flipped[at] ^= 1 << int(rng.integers(8))
+        (tmp_path / "x.npz").write_bytes(bytes(flipped))
+        try:
+            assert read_steps(tmp_path / "x.npz", rules).digest == digest
+        except StepsError:
+            continue
+
+
+def test_nothing_is_unpacked_past_a_bound(
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps_module, "MOST_BYTES", 1000)
+    with pytest.raises(StepsError, match="more than 1,000: divide it"):
+        read_steps(recorded, make_rules("tictactoe_v0"))
+
+
+def test_a_header_that_claims_more_than_there_is_is_refused(tmp_path: Path) -> None:
+    data = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        data, {"descr": "<f8", "fortran_order": False, "shape": (10**12,)}
+    )
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("lengths.npy", data.getvalue())
+    with pytest.raises(StepsError, match="claims 8,000,000,000,000 bytes"):
+        read_steps(tmp_path / "x.npz", make_rules("tictactoe_v0"))
+
+
+def test_a_recording_overwrites_nothing(recorded: Path) -> None:
+    with pytest.raises(FileExistsError, match="exists"):
+        corral.record("tictactoe_v0", "perfect", out=recorded)
+    with pytest.raises(ValueError, match="recorded steps go to a file"):
+        corral.record("tictactoe_v0", "perfect", out=recorded.with_suffix(".txt"))
