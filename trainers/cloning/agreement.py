@@ -105,7 +105,8 @@ def agreement(
     tallies = {agent: each.tally() for agent, each in compared.items()}
     rows = [_row(agent, tally, unit) for agent, tally in tallies.items()]
     size = max(len(tally) for tally in tallies.values())
-    everybody = sum(np.pad(each, ((0, size - len(each)), (0, 0))) for each in tallies.values())
+    padded = [np.pad(each, ((0, size - len(each)), (0, 0))) for each in tallies.values()]
+    everybody: Array = np.sum(padded, axis=0)
     rows.append(_row(ALL, everybody, unit))
     return Agreement(teacher.name, episodes, tuple(rows), unit)
 

@@ -109,7 +109,7 @@ class OnPolicyTrainer:
         self.critic_input = critic.CriticInput(kind, self.groups, rules, own)
         self.learners: dict[str, Learner] = {}
         self.hidden: dict[str, HiddenState] = {}
-        self.players: list[LearnedPlayer | OpponentPlayer] = []
+        self.players: list[Any] = []  # LearnedPlayer, OpponentPlayer, or others of their kind
         self.action_rng = torch_generator(seed, "policy", 0)
         self.shuffle_rng = generator(seed, "minibatch", 0)
         for i, group in enumerate(self.groups):

@@ -134,14 +134,16 @@ def _tell(shown: Watched) -> None:
         out.print(f"Clip: {shown.path} ({shown.frames} frames, {size:,.0f} kB)", soft_wrap=True)
 
 
-def _arguments(game: str, model: str | None) -> Mapping[str, inspect.Parameter]:
+def _arguments(
+    game: str, model: str | None, trainer: str | None
+) -> Mapping[str, inspect.Parameter]:
     """Return the arguments of an environment of ours, or of that of a run; else none."""
     from corral.envs.registry import registered_name, rules_class
     from corral.trainers.runs.run import is_run, load_run
 
     try:
         known = registered_name(game) is not None or not is_run(game)
-        name = game if known else load_run(game, model=model).config.env_config.env
+        name = game if known else load_run(game, model=model, trainer=trainer).config.env_config.env
         return inspect.signature(rules_class(name)).parameters
     except (CorralError, OSError, ValueError):  # ``watch`` says what is wrong
         return {}

@@ -16,13 +16,13 @@ from corral.cli.options import (
     ANY_OPTION,
     arguments_known,
     arguments_of,
-    held_out_of,
     import_from_here,
     is_third_party,
     listed,
     named_as_options,
     policies_of,
     settings_of,
+    share_or_rows,
     train_options,
     whole,
 )
@@ -123,8 +123,8 @@ def clone(
         raise ValueError(f"name a teacher, as in: corral clone {env} --from {_example(env)}")
     from corral.trainers.cloning.driver import cloned
 
-    options = train_options(context, env, TRAINER)
-    if options.pop("teacher", None) is not None:
+    arguments, settings = train_options(context, env, TRAINER)
+    if settings.pop("teacher", None) is not None:
         raise ValueError("--teacher: give it as --from")
     theirs = _of_others(env, arg, api)
     known = [*arguments_known(env), *(field.name for field in settings_of(TRAINER))]
@@ -135,17 +135,17 @@ def clone(
             env,
             teacher,
             steps,
-            theirs["env_kwargs"] or options.pop("env_kwargs", None),
+            theirs["env_kwargs"] or arguments,
             episodes,
             api=theirs["api"],
             seed=seed,
-            held_out=held_out_of(held_out),
+            held_out=share_or_rows("--held-out", held_out),
             policies=None if policies is None else policies_of(policies),
             policies_to_train=None if policies_to_train is None else listed(policies_to_train),
             out=out_dir,
             checkpoint_every=checkpoint_every,
             progress=True,
-            **{name: value for name, value in options.items() if name != "env_kwargs"},
+            **settings,
         )
         found.append(agreement)
         return run
@@ -153,7 +153,7 @@ def clone(
     with named_as_options(context, known):
         run = interruptible(begin)
     _show(found[0])
-    folder = run.config.env_config.named(run.folder)
+    folder = run.config.named(run.folder)
     out.print(f"Run: {run.folder}", soft_wrap=True)
     out.print(
         f"Start another from it: corral train {env} --init {pasted(run.folder)}", soft_wrap=True
