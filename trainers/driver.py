@@ -34,9 +34,9 @@ from corral.trainers.arguments import (
 from corral.trainers.base import Algorithm, Trainer, find_trainer
 from corral.trainers.callbacks.listeners import Listeners
 from corral.trainers.kinds import defaults_for
-from corral.trainers.models import LAYERS, OwnModel, require_no_layers
 from corral.trainers.runs.env_config import EnvConfig
 from corral.trainers.runs.folders import begun_folder, locked
+from corral.trainers.runs.own_model import LAYERS, OwnModel, require_no_layers
 from corral.trainers.runs.run import CHECKPOINTS, Run, load_run
 from corral.trainers.runs.run_config import RunConfig, versions
 from corral.trainers.session import Session, say

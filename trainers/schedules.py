@@ -61,6 +61,8 @@ def parse_schedule(text: str) -> tuple[float | None, Points]:
     points = []
     for part in text.split(","):
         at, colon, value = part.partition(":")
+        if ":" not in text:
+            raise ValueError(FORMS)
         if not colon:
             raise ValueError(f"{part.strip()!r} is no point; {FORMS}")
         points.append((_number(at), _number(value)))

@@ -155,7 +155,7 @@ OPTIONS = (
         typer.Option(
             metavar="<RUN>",
             help="Start from the weights of another run, RUN or RUN@best, with a fresh optimizer. "
-            "For the trainers in house: mappo, ippo, clone, ...",
+            "For mappo, ippo, clone and their like.",
         ),
     ),
     TrainOption(

@@ -94,7 +94,7 @@ MISTAKES = [
     (["--gamma", "1.5"], "", "corral: --gamma 1.5: give a number of 0 to 1"),
     ([], "entropy = 1", "run.toml: [settings] no setting named 'entropy'"),
     ([], "clip_range = -1", "run.toml: clip_range = -1: give a finite number"),
-    ([], 'clip_range = "x"', 'run.toml: [settings] clip_range = "x": give a number'),
+    ([], 'clip_range = "x"', "run.toml: clip_range = 'x': give a number, linear,"),
     ([], "clip_range = \n", "run.toml is no TOML: Invalid value (at line 15, column 14)"),
     (["arena_v0"], "", "run.toml: [env_kwargs] no key named 'queue'"),
     (["--trainer", "sb3_ppo"], "huber_delta = 1.0", "trainer sb3_ppo has no huber_delta"),

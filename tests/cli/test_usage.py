@@ -74,7 +74,12 @@ OPTIONS = (
     ("dfaas_v0", "sb3_ppo", "--eval-freq", "corral evaluate RUN"),
     ("dfaas_v0", "sb3_ppo", "--tensorboard-log", "TensorBoard's files"),
     ("dfaas_v0", "sb3_ppo", "--verbose", "Progress is shown on stderr"),
-    ("dfaas_v0", "sb3_ppo", "--memory", "sb3_ppo has no --memory; mappo and ippo have it"),
+    (
+        "dfaas_v0",
+        "sb3_ppo",
+        "--memory",
+        "sb3_ppo has no --memory; mappo, ippo, ppo_kl, a2c, pg and pg_episode have it",
+    ),
     ("dfaas_v0", "mappo", "--vf-coef", "mappo has no --vf-coef; sb3_ppo, sb3_maskable_ppo and"),
     ("dfaas_v0", "mappo", "--batch-size", "--num-envs times --n-steps, is split into --n-minib"),
     ("dfaas_v0", "mappo", "--grad-clip", "did you mean '--max-grad-norm'?"),
@@ -256,7 +261,10 @@ def test_steps_that_are_no_whole_number(tmp_path: Path, steps: str) -> None:
         (["train", "rps_v0", "--gamma", "true"], "--gamma true: give a finite number"),
         (["train", "dfaas_v0", "--load-scale", "true"], "--load-scale true: give a finite number"),
         (["watch", "dfaas_v0", "--wait-cost", "true"], "--wait-cost true: give a finite number"),
-        (["train", "rps_v0", "--learning-rate", "0,001"], "--learning-rate 0,001: give a finite"),
+        (
+            ["train", "rps_v0", "--learning-rate", "0,001"],
+            "--learning-rate 0,001: give a number, linear,",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

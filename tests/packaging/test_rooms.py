@@ -17,22 +17,8 @@ HOUSE = {"_corral": "corral"} | {
 }
 
 ORDER = (
-    *(
-        "base",
-        "schedules",
-        "settings",
-        "rng",
-        "policies",
-        "runs",
-        "evaluation",
-        "report",
-        "criteria",
-        "callbacks",
-        "session",
-        "kinds",
-        "driver",
-        "config_files",
-    ),
+    *("base", "named", "criteria", "schedules", "settings", "rng", "policies"),
+    *("runs", "evaluation", "report", "callbacks", "session", "kinds", "driver", "config_files"),
     *("on_policy", "cloning", "sb3", "rllib", "loads"),
 )
 """Rooms of trainers; each imports only what stands before it."""

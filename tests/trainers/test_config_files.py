@@ -200,7 +200,9 @@ def test_a_config_of_a_run_repeats_it_in_a_new_folder(tmp_path: Path, case: str)
     moved = shutil.copytree(first.folder, tmp_path / "elsewhere")
     again = train(**corral.read_config(moved / "config.json"), out=tmp_path / "again")
     assert weights(again) == weights(first)
-    texts = [(run.folder / "config.json").read_text() for run in (first, again)]
+    texts = [json.loads((run.folder / "config.json").read_text()) for run in (first, again)]
+    for values in texts:  # of the first some settings came by themselves
+        del values["defaults"]
     assert texts[0] == texts[1]
     assert again.config.canonical() == first.config.canonical()
 

@@ -15,7 +15,7 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 import corral
 from corral.errors import CheckpointError, ModelError, ModelNeededError, RunError, UnknownNameError
 from corral.trainers.driver import resume, train
-from corral.trainers.models import OwnModel
+from corral.trainers.runs.own_model import OwnModel
 from corral.trainers.runs.run import load_run
 from support.command import within
 from support.own_networks import make

@@ -30,7 +30,7 @@ class RecordedRules:
             raise AttributeError(name)
         return getattr(self.rules, name)
 
-    def make_batch(self, num_envs: int, seed: int | None = None, *, workers: int = 0) -> Any:
+    def make_batch(self, num_envs: int, seed: int = 0, *, workers: int = 0) -> Any:
         """Return ``num_envs`` copies; ``workers`` are of no use here."""
         return RecordedBatch(self, num_envs, seed)
 
@@ -38,7 +38,7 @@ class RecordedRules:
 class RecordedBatch:
     """B copies that go through recorded episodes, with the interface of a Batch."""
 
-    def __init__(self, rules: RecordedRules, num_envs: int, seed: int | None) -> None:
+    def __init__(self, rules: RecordedRules, num_envs: int, seed: int) -> None:
         self.rules, self.num_envs = rules, num_envs
         self.agents, self.steps = rules.agents, rules.steps
         lengths = self.steps.lengths
@@ -53,7 +53,7 @@ class RecordedBatch:
         """Where each copy is in the recorded steps: int64 [B]."""
         return self._first[self._episode] + self._at
 
-    def reset(self, seed: int | None = None) -> dict[str, Observation]:
+    def reset(self) -> dict[str, Observation]:
         """Begin; each copy at the start of an episode."""
         return self._observe()
 

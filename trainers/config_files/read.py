@@ -135,6 +135,15 @@ def _of_run(path: Path, values: dict[str, Any]) -> dict[str, Any]:
     for key in ("held_out", "validation"):  # as arguments of the environment that differ there
         if isinstance(found.get(key), dict):
             found[key] = found[key].get("rows")
+    # What is a user's own is named on the command line, as is code in any file.
+    if values.get("trainer_source"):
+        found["trainer"] = (
+            values["trainer_source"].get("text") or f"your_file.py:{values['trainer']}"
+        )
+    if values.get("model"):
+        found["model"] = values["model"]["name"]
+    if isinstance(init := found.get("init"), dict):
+        found["init"] = f"{init['run']}@{int(init['checkpoint'].split('_')[1])}"
     opponents = values.get("opponents") or {}
     learned = {a: name for a, name in values["policies"].items() if a not in opponents}
     found["policies"] = learned

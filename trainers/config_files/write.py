@@ -26,8 +26,9 @@ def resolved(config: RunConfig, given: Mapping[str, Any]) -> dict[str, Any]:
     """
     both = {**vars(config.env_config), **vars(config)}
     values = {key: both[key] for key in top_keys() if key in both}
-    if values.get("held_out") is not None:
-        values["held_out"] = values["held_out"].get("rows")
+    for key in ("held_out", "validation"):
+        if values.get(key) is not None:
+            values[key] = values[key].get("rows")
     values["policies"] = {
         agent: name for agent, name in config.policies.items() if agent not in config.opponents
     }

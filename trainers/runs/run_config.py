@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corral.errors import CheckpointError, CorralError, RunError, UnknownNameError
-from corral.trainers import models
 from corral.trainers.base import Trainer, find_trainer, trainer_class
-from corral.trainers.models import OwnModel
+from corral.trainers.runs import own_model as own_model_of
 from corral.trainers.runs.checkpoint_format import strict_json
 from corral.trainers.runs.env_config import EnvConfig, given_again
 from corral.trainers.runs.files import replace_text
+from corral.trainers.runs.own_model import OwnModel
 from corral.trainers.settings import make_settings, settings_by_policy
 
 __all__ = ["CONFIG", "DAMAGE", "FORMAT", "HARMLESS", "RunConfig", "require_format", "versions"]
@@ -168,7 +168,7 @@ class RunConfig:
         # Outside of what takes errors for damage: here they are of what the caller gave.
         given = given_again(values, folder, **env_source)
         own = None if trainer is None else find_trainer(trainer)
-        own_model = models.given_again(values.get("model"), folder, model)
+        own_model = own_model_of.given_again(values.get("model"), folder, model)
         try:
             if own is not None and own.name != values["trainer"]:
                 raise RunError(
@@ -184,7 +184,7 @@ class RunConfig:
 
     def named(self, folder: Path) -> str:
         """Return a run's folder as words of a command, with what must be named again."""
-        return self.env_config.named(folder) + models.named_again(self.own_model)
+        return self.env_config.named(folder) + own_model_of.named_again(self.own_model)
 
     def trainer_class(self) -> type[Trainer]:
         """Return the class of its trainer. Raises UnknownNameError, MissingExtraError."""
@@ -213,7 +213,7 @@ class RunConfig:
             )
         if self.own_model is not None:
             if not getattr(kind, "takes_model", False):
-                raise ValueError(models.refusal(self.trainer))
+                raise ValueError(own_model_of.refusal(self.trainer))
             more["model"] = self.own_model.make
         if self.env_config.validation and getattr(kind, "takes_validation", False):
             more["validation_rules"] = self.env_config.validation_rules()

@@ -99,7 +99,7 @@ def test_every_trainer_can_be_evaluated(tmp_path: Path) -> None:
         steps=2 * ROLLOUT,
         out=tmp_path / "run",
         env_kwargs={"max_cycles": 10},
-        callbacks=[Evaluate(64, 2, deterministic=False), StopWhen("validation_length>=10")],
+        callbacks=[Evaluate(64, 2, deterministic=False), StopWhen("validation_mean_length>=10")],
         **given,
     )
     assert column(run, "validation_length") == ["10.0"]

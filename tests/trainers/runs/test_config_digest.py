@@ -66,7 +66,8 @@ def test_every_digit_changed_is_refused_or_harmless(run: Run, tmp_path: Path) ->
     ]
     assert len(found) > 50
     unseen = {change.key for change in found if change.resumed is None}
-    assert {key.split(".")[0] for key in unseen} == {"versions", "steps", "keep"} <= {*HARMLESS}
+    first = {key.split(".")[0] for key in unseen}
+    assert first == {"defaults", "versions", "steps", "keep"} <= {*HARMLESS}
     # Policies that only play do not need what is planned.
     played = {change.key for change in found if change.read is None}
     assert played - unseen == {"horizon"}
@@ -80,7 +81,9 @@ def test_every_other_value_is_refused_or_harmless(run: Run, tmp_path: Path) -> N
     ]
     assert len(found) > 15
     for change in found:
-        harmless = change.key.startswith("versions") or change.key == "settings.device"
+        harmless = (
+            change.key.startswith(("defaults", "versions")) or change.key == "settings.device"
+        )
         assert harmless or change.resumed is not None, change.key
         assert harmless or change.read is not None, change.key
 
@@ -103,7 +106,7 @@ def test_an_error_names_what_differs(run: Run, tmp_path: Path) -> None:
 
 def test_every_field_counts_but_those_named_harmless() -> None:
     harmless = {key for key in HARMLESS if "." not in key}
-    assert harmless == {"format", "keep", "steps", "versions"}
+    assert harmless == {"defaults", "format", "keep", "steps", "versions"}
     assert {"seed", "settings", "held_out", "env_kwargs", "opponents"} <= {*RunConfig.keys()}
 
 

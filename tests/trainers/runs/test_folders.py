@@ -189,7 +189,7 @@ def test_a_folder_that_cannot_be_locked_goes(
 
 def test_a_run_that_fails_after_an_update_stays(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="has gone"):
-        small_run(tmp_path / "run", env=RaisingLater())
+        small_run(tmp_path / "run", env=RaisingLater(), preset="none")
     assert len(rows(tmp_path / "run")) == 1
 
 
