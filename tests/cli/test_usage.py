@@ -263,7 +263,7 @@ def test_steps_that_are_no_whole_number(tmp_path: Path, steps: str) -> None:
         (["watch", "dfaas_v0", "--wait-cost", "true"], "--wait-cost true: give a finite number"),
         (
             ["train", "rps_v0", "--learning-rate", "0,001"],
-            "--learning-rate 0,001: give a number, linear,",
+            "--learning-rate '0,001': give a number, linear,",
         ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

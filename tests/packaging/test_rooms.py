@@ -17,7 +17,7 @@ HOUSE = {"_corral": "corral"} | {
 }
 
 ORDER = (
-    *("base", "named", "criteria", "schedules", "settings", "rng", "policies"),
+    *("named", "base", "criteria", "schedules", "settings", "rng", "policies"),
     *("runs", "evaluation", "report", "callbacks", "session", "kinds", "driver", "config_files"),
     *("on_policy", "cloning", "sb3", "rllib", "loads"),
 )

@@ -102,7 +102,7 @@ def test_every_trainer_can_be_evaluated(tmp_path: Path) -> None:
         callbacks=[Evaluate(64, 2, deterministic=False), StopWhen("validation_mean_length>=10")],
         **given,
     )
-    assert column(run, "validation_length") == ["10.0"]
+    assert column(run, "validation_mean_length") == ["10.0"]
 
 
 @pytest.mark.parametrize("given", [{"every": 0}, {"every": 1.5}, {"every": 1, "episodes": 0}])
