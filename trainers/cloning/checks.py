@@ -128,7 +128,7 @@ def _of_decisions(
 ) -> Iterator[tuple[Any, ...]]:
     acts: Array = legal.any(axis=1)
     actions = legal.shape[1]
-    outside: Array = acts & ((action < 0) | (action >= actions))
+    outside: Array = np.asarray(acts & ((action < 0) | (action >= actions)))
     if (wrong := _first(outside)) is not None:
         yield f"{agent}/action", f"{action[wrong]} is out of range; give 0..{actions - 1}", wrong
     inside = np.where(acts & ~outside, action, 0).astype(np.int64)
