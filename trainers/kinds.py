@@ -144,7 +144,8 @@ class _Played:
         self.paid_steps += self.rewarded[-1]
         self.early |= len(self.rewarded) > self.last and self.rewarded[-self.last - 1]
         if step.finished is not None:
-            self.returns.append(step.finished.returns[0])
+            if np.isfinite(step.finished.returns[0]).all():  # training says what is wrong there
+                self.returns.append(step.finished.returns[0])
             self.lengths.append(len(self.rewarded))
             self.rewarded = []
 

@@ -18,7 +18,7 @@ from torch import nn
 from corral.envs.registry import REGISTERED, make_rules
 from corral.errors import CheckpointError, ModelError
 from corral.trainers.arguments import alike
-from corral.trainers.on_policy.records import adam
+from corral.trainers.on_policy.algorithms import adam
 from corral.trainers.on_policy.trainer import IPPO, MAPPO, trainer_of
 from corral.trainers.runs.checkpoint import Content
 from support.mappo_teams import CRITICS, content, make, separate

@@ -198,7 +198,7 @@ def test_what_is_not_finite_ends_training_before_anything_is_saved(
 ) -> None:
     rules = FaultyRules(where, 2 * 16 + 3, value)
     with pytest.raises(NonFiniteError, match=r"copy \d, agent_1: the (observation|reward) "):
-        run_of(tmp_path / "run", 5, env=rules, checkpoint_every=1)
+        run_of(tmp_path / "run", 5, env=rules, checkpoint_every=1, preset="none")
     assert [row["env_steps"] for row in rows(tmp_path / "run")] == ["64", "128"]
     for values in kept(tmp_path / "run").arrays.values():
         assert all(np.isfinite(array).all() for array in values.values())
