@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -57,7 +58,7 @@ def test_every_snippet_runs_in_the_order_of_the_page(page: str, tmp_path: Path) 
             continue
         for line in block.splitlines():
             assert line.startswith("$ corral ")
-            run([sys.executable, "-m", *line[2:].split()], tmp_path)
+            run([sys.executable, "-m", *shlex.split(line[2:])], tmp_path)
 
 
 def test_examples_of_algorithms_have_the_lines_that_the_page_says() -> None:
