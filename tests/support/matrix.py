@@ -19,6 +19,10 @@ SHORT: dict[str, dict[str, Any]] = {
     "a2c": {"num_envs": 2, "n_steps": 8},
     "pg": {"num_envs": 2, "n_steps": 8},
     "pg_episode": {"num_envs": 2, "n_steps": 8},
+    "clone": {
+        **{"num_envs": 2, "n_steps": 8, "n_epochs": 1, "n_minibatches": 1},
+        "teacher": "random",
+    },
     "sb3_ppo": {"num_envs": 2, "n_steps": 8, "n_epochs": 1, "batch_size": 16},
     "sb3_maskable_ppo": {"num_envs": 2, "n_steps": 8, "n_epochs": 1, "batch_size": 16},
     "rllib_ppo": {"envs_per_runner": 2, "train_batch_size": 16, "batch_size": 16, "n_epochs": 1},

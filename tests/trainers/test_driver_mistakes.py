@@ -166,7 +166,14 @@ def test_what_is_not_finite_ends_training_before_anything_is_saved(
     rules = FaultyRules(where, after, value)
     copy = 3 if vec_env == "batch" else 0  # over SuperSuit each copy has rules of its own
     with pytest.raises(NonFiniteError, match=rf"^copy {copy}, agent_1: the {where}"):
-        small_run(tmp_path / "run", updates=5, env=rules, vec_env=vec_env, checkpoint_every=1)
+        small_run(
+            tmp_path / "run",
+            updates=5,
+            env=rules,
+            preset="none",
+            vec_env=vec_env,
+            checkpoint_every=1,
+        )
     assert checkpoints(tmp_path / "run") == [64, 128]
     for values in kept(tmp_path / "run").arrays.values():
         assert all(np.isfinite(array).all() for array in values.values())
