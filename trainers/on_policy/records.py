@@ -311,7 +311,10 @@ def scalars_of(losses: Losses, statistics: Any, norms: Any, who: str) -> dict[st
                 f"{who}: {what} gives {', '.join(taken)}, which is a column of progress.csv "
                 "already; call it something else"
             )
-    if twice := [name for name in statistics if name in losses.terms]:
+    terms = losses.terms
+    if twice := [
+        name for name in statistics if statistics[name] is not terms.get(name, statistics[name])
+    ]:
         raise AlgorithmError(
             f"{who}: metrics gives {', '.join(twice)}, which is a term of the loss too; call one "
             "of them something else"
