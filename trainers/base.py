@@ -303,7 +303,8 @@ def find_trainer(given: Any) -> FoundTrainer:
         is_a = "a class that is no trainer" if isinstance(found, type) else is_a
         raise ArgumentError(
             f"trainer={given!r:.200} is {is_a}: give a name ({', '.join(trainers())}), "
-            "file.py:name, a record of corral.algorithms, or a class of corral.trainers.Trainer's kind"
+            "file.py:name, a record of corral.algorithms, or a class of corral.trainers.Trainer's "
+            "kind"
         )
     name = str(kind.name)
     if name in trainers():
