@@ -360,7 +360,7 @@ def _out_of_range(one: Field[Any], value: Any) -> str:
     allowed = f" of {low} to {high}" if high else f", {low} or more"
     if low.startswith("above") and not high:
         allowed = f" {low}"
-    known = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    known = not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
     other = type_of(one).partition(" | ")[2]
     also = {"None": ", or None", "str": ", or a schedule"}.get(other, "")
     return f"{one.name}={value!r}: give a {'' if known else 'finite '}number{allowed}{also}"

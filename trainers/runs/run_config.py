@@ -177,7 +177,7 @@ class RunConfig:
             env_config = EnvConfig.read(values, folder, given)
             own_trainer = None if own is None else own.kind
             own_source = None if own is None else own.source
-            given_here = {"own_trainer": own_trainer, "own_source": own_source}
+            given_here: dict[str, Any] = {"own_trainer": own_trainer, "own_source": own_source}
             return cls(env_config, **read, **given_here, own_model=own_model)
         except CorralError:
             raise
