@@ -12,6 +12,7 @@ CorralError
 ├── OptimumError (RuntimeError)        the solver of a linear program found no optimum
 ├── InfeasibleError (ValueError)       an exact answer is out of reach at this size
 ├── UnknownNameError (ValueError)      no environment, trace or policy of that name
+├── ArgumentError (TypeError)          an argument, setting or field that is not known, or none
 ├── UnsupportedSpaceError (TypeError)  an adapter met a space that it does not handle
 ├── MissingExtraError (ImportError)    an optional dependency is not installed
 ├── RunError (ValueError)              a folder holds no run, or cannot take one
@@ -42,6 +43,7 @@ from corral.text import shortened
 __all__ = [
     "ActionError",
     "AlgorithmError",
+    "ArgumentError",
     "CallbackError",
     "CheckpointError",
     "ConfigError",
@@ -120,6 +122,10 @@ class TraceError(CorralError, ValueError):
 
 class AlgorithmError(CorralError, ValueError):
     """A function of an algorithm returns what nothing can be learned from."""
+
+
+class ArgumentError(CorralError, TypeError):
+    """An argument, a setting or a field that is not known, or of a type that is not taken."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
 import pkgutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ import numpy as np
 from corral.envs.core import Array, Rules
 from corral.envs.episode_stats import Episode
 from corral.envs.policy import Policy
-from corral.errors import CheckpointError, UnknownNameError
+from corral.errors import ArgumentError, CheckpointError, UnknownNameError
 from corral.extras import require
 from corral.trainers.named import is_named, named_object, source_digest
 
@@ -286,7 +287,7 @@ def find_trainer(given: Any) -> FoundTrainer:
     """Return the trainer that is ``given``: a registered name, "file.py:name" or "module:name", a
     class, or a record of ``corral.algorithms``.
 
-    Raises UnknownNameError, MissingExtraError, and TypeError for what is none of these.
+    Raises UnknownNameError, MissingExtraError, and ArgumentError for what is none of these.
     """
     if isinstance(given, str) and not is_named(given):
         return FoundTrainer(given, trainer_class(given), None)
@@ -298,9 +299,12 @@ def find_trainer(given: Any) -> FoundTrainer:
     parts = ("name", "Settings", "learn", "save", "load")
     is_class: bool = isinstance(kind, type)
     if not (is_class and all(hasattr(kind, part) for part in parts)):
-        raise TypeError(
-            f"trainer={given!r:.200}: give a name ({', '.join(trainers())}), file.py:name, a "
-            "record of corral.algorithms, or a class of corral.trainers.Trainer's kind"
+        is_a = "a function" if inspect.isfunction(found) else f"of {type(found).__name__}"
+        is_a = "a class that is no trainer" if isinstance(found, type) else is_a
+        raise ArgumentError(
+            f"trainer={given!r:.200} is {is_a}: give a name ({', '.join(trainers())}), "
+            "file.py:name, a record of corral.algorithms, or a class of corral.trainers.Trainer's "
+            "kind"
         )
     name = str(kind.name)
     if name in trainers():

@@ -31,7 +31,7 @@ from corral.trainers.arguments import (
     seed_of,
     whole_steps,
 )
-from corral.trainers.base import Algorithm, Trainer, find_trainer
+from corral.trainers.base import Algorithm, Trainer, find_trainer, trainers
 from corral.trainers.callbacks.listeners import Listeners
 from corral.trainers.kinds import defaults_for
 from corral.trainers.runs.env_config import EnvConfig
@@ -107,10 +107,11 @@ def session(
         policies_to_train: those that learn; the others only play. Default: all.
         opponents: agents that reference players play, agent -> name, such as
             {"player_1": "beat-last"}; see ``corral.envs.reference``. They have no policy and do not
-            learn. For trainers mappo and ippo.
+            learn. For the trainers in corral itself (mappo, ippo, a2c, ...).
         model: a function ``make(observation_space, *, role) -> torch.nn.Module`` that makes the
             networks of actors and critics, or text that names one, "my_nets:make" or
-            "my_file.py:make": see ``corral.adapters.models``. For trainers mappo and ippo.
+            "my_file.py:make": see ``corral.adapters.models``. For the trainers in corral itself
+            (mappo, ippo, a2c, ...).
         out: the run's folder, empty or new; default: one in ``runs``.
         checkpoint_every: env steps between checkpoints; default: a tenth of ``steps``. There is
             always one at the end.
@@ -121,7 +122,8 @@ def session(
         keep: how many of the latest checkpoints to keep, or "all"; the best is kept besides.
         progress: show it on stderr; default: where stderr is a terminal.
         settings_of: settings that a policy has for itself, policy -> setting -> value, such as
-            {"agent_0": {"learning_rate": 1e-3}}. For in-house trainers.
+            {"agent_0": {"learning_rate": 1e-3}}. For the trainers in corral itself (mappo, ippo,
+            a2c, ...).
         callbacks: each a ``corral.Callback``, a class of them, a function(row), or "file.py:name".
         metrics: name -> function of a whole episode, see ``corral.trainers.callbacks.metrics``; its
             mean, min and max become columns of progress.csv.
@@ -193,6 +195,8 @@ def session(
     listeners = Listeners.of(callbacks, metrics, sinks, stop, evaluate_every)
     learner = _begun(config)  # wrong settings are refused before a folder is made
     said = [defaults.words()]
+    if found.source is not None and name in trainers():
+        said.append(f"this is a changed {name}; give it a name: .but(name=...)")
     if init is not None:
         start_from = pkgutil.resolve_name("corral.trainers.cloning.start:start_from")
         origin, lines = start_from(learner, init, critic=init_critic)
@@ -294,7 +298,6 @@ def resume(
                 "give more than that, or leave it out"
             )
         _tell_of_plan_and_versions(run.folder, run.config)
-        _tell_of_source(run, trainer)
         if steps is not None or keep is not None:
             run.config.write(run.folder)
         if stretch and learner.env_steps:
@@ -324,14 +327,6 @@ def _tell_of_plan_and_versions(folder: Path, config: RunConfig) -> None:
         before = ", ".join(f"{name} {config.versions[name]}" for name in both)
         after = ", ".join(f"{name} {now[name]}" for name in both)
         say(folder, f"begun with {before}; it goes on with {after}: numbers may differ")
-
-
-def _tell_of_source(run: Run, trainer: Any) -> None:
-    """Say where a trainer of one's own is no longer the one that the run was begun with."""
-    begun_with, now = run.config.trainer_source, None if trainer is None else find_trainer(trainer)
-    if begun_with and now and now.source and now.source["sha256"] != begun_with.get("sha256"):
-        what = begun_with.get("text") or run.config.trainer
-        say(run.folder, f"the source of {what} has changed since the run began; it goes on with it")
 
 
 def _begun(config: RunConfig) -> Trainer:

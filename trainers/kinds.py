@@ -296,6 +296,7 @@ class Defaults:
     policies: Literal["separate"] | None = None  # None: by the spaces alone
     kind: Kind | None = None  # None: it was not asked for
     found_in: str = ""  # what it cost, in words
+    nothing: str = ""  # why a preset that was named gives nothing
 
     def without(self, given: Mapping[str, Any]) -> Defaults:
         """Return them without those that somebody has ``given``, or whose course starts there."""
@@ -316,6 +317,8 @@ class Defaults:
     def words(self) -> str:
         """Return what is said of them when training starts; "" where there is nothing to say."""
         kind = "" if self.kind is None else f"{self.kind.words()} ({self.found_in}). "
+        if self.nothing:
+            return f"Preset {' and '.join(self.names)} changes nothing: {self.nothing}"
         if not self.given():
             return kind and f"{kind}It changes no default"
         values = ", ".join(f"{name}={value}" for name, value in self.given().items())
@@ -342,7 +345,10 @@ def defaults_for(rules: Rules[Any], trainer: Any, seed: int, preset: str = "auto
     Raises UnknownNameError for an unknown preset, and what the environment raises.
     """
     if preset in PRESETS:
-        return Defaults(PRESETS[preset].of(trainer), (preset,))
+        settings = PRESETS[preset].of(trainer)
+        which = "lacks some" if PRESETS[preset].whole else "has none"
+        nothing = "" if settings else f"trainer {trainer.name} {which} of its settings"
+        return Defaults(settings, (preset,), nothing=nothing)
     if preset == "none":
         return Defaults()
     if preset != "auto":

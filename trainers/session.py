@@ -279,7 +279,7 @@ class Session:
         if not hasattr(self.learner, part):
             raise TypeError(
                 f"{what}: trainer {self.config.trainer} has no rollouts of its own to give; "
-                "mappo and ippo have, and records of corral.algorithms"
+                "those in corral itself (mappo, ippo, a2c, ...) have"
             )
         return self.learner
 
@@ -363,7 +363,10 @@ class Session:
                 learner.on_rollout = partial(self.listeners.call, "on_rollout", self)
             else:
                 names = ", ".join(map(name_of, waiting))
-                say(folder, f"{names}: on_rollout is not called, as of mappo and ippo alone")
+                say(
+                    folder,
+                    f"{names}: on_rollout is not called, as of the trainers in corral itself alone",
+                )
         size = getattr(learner, "rollout_steps", None)
         count = max(1, steps // size) if size else 0
         if not size or count * size == steps or count * size <= learner.env_steps:

@@ -25,12 +25,11 @@ from typing import Any
 
 from corral.envs.arguments import (
     known_arguments,
-    nonnegative_float,
     nonnegative_int,
     one_of,
     plain_numbers,
 )
-from corral.errors import UnknownNameError
+from corral.errors import ArgumentError, UnknownNameError
 from corral.hints import answer, listed, spelled_otherwise
 from corral.text import shortened
 from corral.trainers import schedules
@@ -286,10 +285,11 @@ def settings_by_policy(
 ) -> dict[str, dict[str, Any]]:
     """Return the settings that single ``policies`` have for themselves, checked.
 
-    ``settings`` are those of all. Raises UnknownNameError, TypeError or ValueError for a policy or
-    a setting that is not there, for one that all policies have in common, and for its value.
+    ``settings`` are those of all. Raises UnknownNameError, ArgumentError or ValueError for a
+    policy or a setting that is not there, for one that all policies have in common, and for its
+    value.
     """
-    known, found = list(dict.fromkeys(policies)), {}
+    names, found = list(dict.fromkeys(policies)), {}
     fields_of = {one.name: one for one in fields(trainer.Settings)}
     if settings_of and not getattr(trainer, "takes_settings_of", False):
         raise ValueError(
@@ -297,13 +297,14 @@ def settings_by_policy(
             "in-house trainers, such as mappo"
         )
     for policy, own in settings_of.items():
-        if policy not in known:
-            raise UnknownNameError.of("policy", policy, known)
+        if policy not in names:
+            raise UnknownNameError.of("policy", policy, names)
         if not isinstance(own, Mapping):
-            raise TypeError(f"settings_of[{policy!r}]={own!r}: give setting -> value")
+            raise ArgumentError(f"settings_of[{policy!r}]={own!r}: give setting -> value")
         for name in own:
             if name not in fields_of:
-                raise TypeError(f"{policy}: {unknown_setting(name, trainer.name, fields_of)}")
+                known = list(fields_of)
+                raise ArgumentError(f"{policy}: {unknown_setting(name, trainer.name, known)}")
             if reason := about(fields_of[name]).get("common"):
                 raise ValueError(
                     f"{policy}.{name}: {reason}, so that {name} is one for all: give {name}= itself"
@@ -355,7 +356,11 @@ def _within(value: Any, words: Mapping[str, Any]) -> bool:
 
 
 def _out_of_range(one: Field[Any], value: Any) -> str:
-    nonnegative_float(one.name, value)  # says so where it is no such number at all
     low, high = _interval(about(one))
-    allowed = f"of {low} to {high}" if high else low
-    return f"{one.name}={value}: give a number {allowed}" + ", or None" * (one.default is None)
+    allowed = f" of {low} to {high}" if high else f", {low} or more"
+    if low.startswith("above") and not high:
+        allowed = f" {low}"
+    known = not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
+    other = type_of(one).partition(" | ")[2]
+    also = {"None": ", or None", "str": ", or a schedule"}.get(other, "")
+    return f"{one.name}={value!r}: give a {'' if known else 'finite '}number{allowed}{also}"

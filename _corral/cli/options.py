@@ -91,8 +91,8 @@ def arguments_of(pairs: list[str]) -> dict[str, Any]:
 
 
 def value_of(text: str) -> Any:
-    """A number, true, false, none, LOW:HIGH, numbers with commas, JSON; else the text itself."""
-    words = {"true": True, "false": False, "none": None}
+    """A number, true, on, false, off, none, LOW:HIGH, numbers with commas, JSON; else the text."""
+    words = {"true": True, "on": True, "false": False, "off": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]
     if re.fullmatch(r"-?\d+(_\d+)+", text):

@@ -135,7 +135,7 @@ OPTIONS = (
         typer.Option(
             metavar="<agent=player>",
             help="Let a reference player play this agent, such as player_1=beat-last; may be "
-            "repeated. For the trainers mappo and ippo.",
+            "repeated. For the trainers in corral itself (mappo, ippo, a2c, ...).",
         ),
         list[str],
         read=opponents_of,
@@ -146,7 +146,7 @@ OPTIONS = (
         typer.Option(
             metavar="<file.py:make>",
             help="A function that makes the networks, file.py:name or module:name; with --resume "
-            "again. For the trainers mappo and ippo.",
+            "again. For the trainers in corral itself (mappo, ippo, a2c, ...).",
         ),
         used="both",
     ),
@@ -155,7 +155,7 @@ OPTIONS = (
         typer.Option(
             metavar="<RUN>",
             help="Start from the weights of another run, RUN or RUN@best, with a fresh optimizer. "
-            "For mappo, ippo, clone and their like.",
+            "For the trainers in corral itself (mappo, ippo, a2c, ...).",
         ),
     ),
     TrainOption(

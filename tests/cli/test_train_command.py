@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from corral.cli.options import settings_of_policies
+
 pytest.importorskip("torch", reason="needs the extra sb3")
 pytest.importorskip("psutil")
 
@@ -178,6 +180,19 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["train", "dfaas_v0", "--policies", "both"], "--policies 'both': give 'shared'"),
     (["train", "dfaas_v0", "--policies", "node_0=a"], "the agents are"),
     (["train", "dfaas_v0", "--policies-to-train", "node_0"], "give some of shared"),
+    (["train", "probe_p04_v0", "--trainer", "corral.algorithms:gae"], "is a function: give a name"),
+    (
+        ["train", "probe_p04_v0", "--policies", "separate", "--set", "agent_0.lr=1"],
+        "agent_0: no setting named 'lr'; did you mean 'learning_rate'?",
+    ),
+    (
+        ["train", "probe_p04_v0", "--policies", "separate", "--set", "agent_0.num_envs=4"],
+        "give --num-envs itself",
+    ),
+    (
+        ["train", "probe_p04_v0", "--policies", "separate", "--set", "agent_0.anneal=maybe"],
+        "--anneal 'maybe': give True or False",
+    ),
     (["train", "--resume", "nowhere"], "nowhere is no run: it has no config.json"),
     (["train", "--resume", "nowhere", "--gamma", "0.9"], "leave out --gamma"),
     (["train", "dfaas_v0", "--resume", "nowhere"], "leave out dfaas_v0"),
@@ -194,6 +209,11 @@ def test_mistakes_end_in_one_message(
     assert message in printed
     assert printed.startswith("corral: ")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_on_and_off_are_values_as_help_prints_them() -> None:
+    given = settings_of_policies(["a.anneal=off", "a.agent_id=on"])
+    assert given == {"a": {"anneal": False, "agent_id": True}}
 
 
 def test_a_run_needs_a_folder_and_says_so(tmp_path: Path) -> None:

@@ -332,6 +332,20 @@ def test_a_preset_by_name_plays_nothing(
     assert "Preset self-play: gamma=1.0" in capsys.readouterr().err
 
 
+def test_a_preset_that_a_trainer_takes_nothing_of_says_so() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Settings:
+        gamma: float = 0.9
+
+    class Plain:
+        name = "plain"
+
+    Plain.Settings = Settings  # type: ignore[attr-defined]
+    said = defaults_for(make_rules("rps_v0"), Plain, 0, "every-step").words()
+    assert said == "Preset every-step changes nothing: trainer plain lacks some of its settings"
+    assert "gamma=0.95" in defaults_for(make_rules("rps_v0"), Plain, 0, "images").words()
+
+
 @pytest.mark.parametrize("preset", ["self-pley", "nune", None, 3])
 def test_an_unknown_preset(tmp_path: Path, preset: Any) -> None:
     with pytest.raises(UnknownNameError, match="no preset named") as caught:

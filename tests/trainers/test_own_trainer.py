@@ -82,6 +82,42 @@ def test_another_algorithm_of_a_registered_name_is_not_taken_for_it(tmp_path: Pa
     run = corral.train("probe_p04_v0", trainer=own, out=tmp_path / "run", **STEPS)
     with pytest.raises(UnknownNameError, match="mappo is a trainer of one's own"):
         corral.resume(run.folder, steps=256, progress=False)
+    with pytest.raises(RunError, match=r"and this is mappo of corral: .*--trainer file\.py:name"):
+        corral.load_run(run.folder, trainer="mappo")
+
+
+def test_a_changed_algorithm_without_a_name_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = alg.mappo.but(loss=alg.policy_gradient_loss)
+    told = "this is a changed mappo; give it a name: .but(name=...)"
+    corral.train("probe_p04_v0", trainer=own, out=tmp_path / "run", **STEPS)
+    assert capsys.readouterr().err.count(told) == 1
+    corral.train("probe_p04_v0", trainer=own.but(name="own"), out=tmp_path / "own", **STEPS)
+    corral.train("probe_p04_v0", trainer="mappo", out=tmp_path / "mappo", **STEPS)
+    assert "a changed" not in capsys.readouterr().err
+
+
+def test_commands_name_a_trainer_of_ones_own_again(file: Path, tmp_path: Path) -> None:
+    text = f"{file}:own"
+    run = corral.train("probe_p04_v0", trainer=text, out=tmp_path / "run", **STEPS)
+    assert run.config.named(run.folder) == f"{run.folder} --trainer {text}"
+    assert "--trainer" not in corral.train(
+        "probe_p04_v0", trainer="ippo", out=tmp_path / "other", **STEPS
+    ).config.named(run.folder)
+
+
+def test_whoever_reads_a_run_is_told_once_that_its_trainer_has_changed(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f"{file}:own"
+    run = corral.train("probe_p04_v0", trainer=text, out=tmp_path / "run", **STEPS)
+    told = f"the source of trainer {text} has changed since the run began"
+    corral.evaluate(run.folder, trainer=text, episodes=2)
+    assert told not in capsys.readouterr().err
+    file.write_text(OWN + "# another line\n")
+    corral.evaluate(run.folder, trainer=text, episodes=2)
+    assert capsys.readouterr().err.count(told) == 1
 
 
 def test_text_names_a_record_and_a_run_asks_for_it_again(
@@ -93,7 +129,7 @@ def test_text_names_a_record_and_a_run_asks_for_it_again(
     assert len(config_of(run)["trainer_source"]["sha256"]) == 64
     assert {"climb", "critic"} < set(run.progress)
     for read in (lambda: corral.load_run(run.folder).policies, lambda: corral.resume(run.folder)):
-        with pytest.raises(UnknownNameError, match=r"give it again, --trainer .*:own, or trainer="):
+        with pytest.raises(UnknownNameError, match=r"--trainer .*:own\. In Python: '/.*:own' as"):
             read()
     assert corral.load_run(run.folder, trainer=text).policies
     corral.resume(run.folder, trainer=text, steps=256, progress=False)
@@ -128,8 +164,10 @@ def test_what_is_no_trainer_is_refused(file: Path) -> None:
     ):
         with pytest.raises(UnknownNameError, match=message):
             corral.train("probe_p04_v0", trainer=text)
-    with pytest.raises(TypeError, match=r"give a name \(.*file.py:name, a record"):
+    with pytest.raises(TypeError, match=r"is of int: give a name \(.*file.py:name, a record"):
         corral.train("probe_p04_v0", trainer=f"{file}:number")
+    with pytest.raises(TypeError, match=r"own_.*:loss' is a function: give a name"):
+        corral.train("probe_p04_v0", trainer=f"{file}:loss")
 
 
 # --- Settings of single policies, and schedules --------------------------------------------------
@@ -191,13 +229,15 @@ def test_the_command_line_takes_a_trainer_of_ones_own(tmp_path: Path) -> None:
     }
     refused = corral_command(tmp_path, "evaluate", "run")
     assert refused.returncode == 2
-    assert "give it again, --trainer mine.py:own" in refused.stderr
+    assert "line: --trainer mine.py:own. In Python: 'mine.py:own' as the arg" in refused.stderr
     own = ("--trainer", "mine.py:own")
     for words in (("evaluate", "run", "--episodes", "2"), ("train", "--resume", "run")):
         done = corral_command(tmp_path, *words, *own)
         assert done.returncode == 0, done.stderr
+    assert "--trainer mine.py:own" in done.stderr + done.stdout
     refused = corral_command(tmp_path, "train", "--resume", "run", "--trainer", "mappo")
-    assert "leave out --trainer" in refused.stderr
+    assert "run was trained by own of mine.py:own, and this is mappo of corral" in refused.stderr
+    assert "--trainer mine.py:own" in refused.stderr
 
 
 PROJECT = """

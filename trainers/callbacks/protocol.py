@@ -151,7 +151,7 @@ def resuming(session: Any) -> str:
     """Return how to go on when a mistake is mended; "" where nothing was learned yet."""
     if not session.statistics.updates:
         return "Nothing was trained"
-    again = session.config.env_config.named(session.run.folder)
+    again = session.config.named(session.run.folder)
     return f"Mend it, and go on with: corral train --resume {again}"
 
 

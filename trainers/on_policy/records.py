@@ -23,18 +23,22 @@ A trainer is made, and trains, as in
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import nn
 
 from corral.adapters.masked_distribution import Distribution
 from corral.envs.core import Array
-from corral.errors import AlgorithmError, NonFiniteError
+from corral.errors import AlgorithmError, ArgumentError, NonFiniteError
+from corral.hints import hint
 from corral.trainers.on_policy.learner import Learner
 from corral.trainers.schedules import scheduled
 
@@ -46,8 +50,12 @@ __all__ = [
     "Outputs",
     "Over",
     "Trajectories",
+    "advantages_of",
     "backward",
+    "extras_of",
     "finite_numbers",
+    "optimizer_of",
+    "scalars_of",
 ]
 
 Over = Literal["update", "first_epoch", "last_epoch"]
@@ -153,8 +161,29 @@ class OnPolicy:
     """Is given the distribution [R] that actions are drawn from, and returns what of it is kept
     for the loss: named tensors [R, ...]."""
 
+    def __post_init__(self) -> None:
+        """Raise AlgorithmError where a field holds what it cannot."""
+        if not isinstance(self.name, str) or not self.name:
+            raise AlgorithmError(f"an algorithm's name={self.name!r:.60}: give a name")
+        if not (isinstance(self.Settings, type) and dataclasses.is_dataclass(self.Settings)):
+            raise AlgorithmError(f"{self.name}: Settings={self.Settings!r:.60}: give a dataclass")
+        for field_name, given in GIVEN.items():
+            function = getattr(self, field_name)
+            if function is not None or field_name != "extras":
+                _require_function(function, f"{field_name}({', '.join(given)})", len(given), self)
+
     def but(self, **changes: Any) -> OnPolicy:
-        """Return the same algorithm with some fields replaced."""
+        """Return the same algorithm with some fields replaced.
+
+        Raises ArgumentError for a field that there is not, AlgorithmError for what is no function.
+        """
+        known = [each.name for each in dataclasses.fields(self)]
+        for name in changes:
+            if name not in known:
+                raise ArgumentError(
+                    f"an algorithm has no field named {name!r}{hint(name, known)} "
+                    f"Known: {', '.join(known)}"
+                )
         return dataclasses.replace(self, **changes)
 
     def as_trainer(self) -> type:
@@ -164,7 +193,138 @@ class OnPolicy:
         return trainer_of(self)
 
 
-# --- What a loss must be -------------------------------------------------------------------------
+GIVEN = {
+    "advantages": ("trajectories", "settings"),
+    "loss": ("minibatch", "outputs", "settings"),
+    "metrics": ("minibatch", "outputs", "losses", "settings"),
+    "optimizer": ("parameters", "settings"),
+    "gradients": ("learner", "settings"),
+    "stop_early": ("metrics", "settings"),
+    "after_update": ("learner", "metrics", "settings"),
+    "extras": ("distribution",),
+}
+"""The functions of a record, and what each is given."""
+
+
+def _require_function(function: Any, form: str, given: int, algorithm: OnPolicy) -> None:
+    name = form.partition("(")[0]
+    if not callable(function):
+        raise AlgorithmError(f"{algorithm.name}: {name}={function!r:.60}: give a function {form}")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # of what is built in
+    try:
+        signature.bind(*range(given))
+    except TypeError:
+        raise AlgorithmError(
+            f"{algorithm.name}: {name} takes other arguments than it is given: {form}"
+        ) from None
+
+
+# --- What functions must return ------------------------------------------------------------------
+
+TAKEN = re.compile(
+    "env_steps|wall_s|updates|episodes|length|env_steps_per_s|reward_per_step|(return|share|kpi)_.*"
+    "|learning_rate|value_scale|explained_variance|grad_norm_(actor|critic)"
+)
+"""Columns of progress.csv that are written by others than the loss and the metrics of a record."""
+
+
+def optimizer_of(algorithm: OnPolicy, policy: str, parameters: Any, settings: Any) -> Any:
+    """Return the optimizer of a policy. Raises AlgorithmError where the function gives none."""
+    found = algorithm.optimizer(parameters, settings)
+    if not all(hasattr(found, part) for part in ("param_groups", "step", "zero_grad")):
+        raise AlgorithmError(
+            f"{algorithm.name}, policy {policy}: optimizer returned {_what(found)}: return one of "
+            "torch.optim, such as torch.optim.Adam(parameters, lr=0.0)"
+        )
+    return found
+
+
+def extras_of(algorithm: OnPolicy, policy: str) -> Callable[[Distribution], Any] | None:
+    """Return the function ``extras``, checked: it raises AlgorithmError for what is no mapping."""
+    function = algorithm.extras
+    if function is None:
+        return None
+
+    def extras(distribution: Distribution) -> Mapping[str, torch.Tensor]:
+        found = function(distribution)
+        if not isinstance(found, Mapping):
+            raise AlgorithmError(
+                f"{algorithm.name}, policy {policy}: extras returned {_what(found)}: return a dict "
+                "of tensors [R, ...]"
+            )
+        return found
+
+    return extras
+
+
+def advantages_of(
+    algorithm: OnPolicy, policy: str, trajectories: Trajectories, settings: Any
+) -> Advantages:
+    """Return the advantages of a rollout. Raises AlgorithmError where they do not fit it."""
+    who = f"{algorithm.name}, policy {policy}: advantages"
+    found: Any = algorithm.advantages(trajectories, settings)
+    if not isinstance(found, Advantages):
+        raise AlgorithmError(
+            f"{who} returned {_what(found)}: return Advantages(advantage, value_target)"
+        )
+    shape, valid = trajectories.reward.shape, trajectories.valid
+    sound = all(
+        np.isfinite(each[valid]).all() for each in (trajectories.reward, trajectories.value)
+    )
+    for name, values in vars(found).items():
+        if not isinstance(values, np.ndarray) or values.dtype.kind != "f":
+            kind = getattr(values, "dtype", type(values).__name__)
+            kind = kind if isinstance(values, np.ndarray) else type(values).__name__
+            raise AlgorithmError(f"{who}: {name} is of {kind}: give a NumPy array of floats")
+        if values.shape != shape:
+            raise AlgorithmError(
+                f"{who}: {name} has the shape {values.shape}: give float32 [T, C], here {shape}"
+            )
+        if sound and not np.isfinite(values[valid]).all():
+            raise AlgorithmError(
+                f"{who}: {name} is nan or infinite, of rewards and values that are"
+                " neither: mend the function"
+            )
+    return found
+
+
+def scalars_of(losses: Losses, statistics: Any, norms: Any, who: str) -> dict[str, torch.Tensor]:
+    """Return all scalars of a minibatch by name: terms, statistics, and the norms of gradients.
+
+    Raises AlgorithmError where these are none, or one has the name of something else.
+    """
+    if not (isinstance(norms, tuple | list) and len(norms) == 2):
+        raise AlgorithmError(
+            f"{who}: gradients returned {_what(norms)}: return two scalar tensors, the norms of "
+            "the actor's and the critic's gradients before it changed them, as clip_norm does"
+        )
+    if not isinstance(statistics, Mapping):
+        raise AlgorithmError(
+            f"{who}: metrics returned {_what(statistics)}: return a dict of named scalars"
+        )
+    for what, names in (("the loss", losses.terms), ("metrics", statistics)):
+        if taken := [name for name in names if TAKEN.fullmatch(name)]:
+            raise AlgorithmError(
+                f"{who}: {what} gives {', '.join(taken)}, which is a column of progress.csv "
+                "already; call it something else"
+            )
+    terms = losses.terms
+    if twice := [
+        name for name in statistics if statistics[name] is not terms.get(name, statistics[name])
+    ]:
+        raise AlgorithmError(
+            f"{who}: metrics gives {', '.join(twice)}, which is a term of the loss too; call one "
+            "of them something else"
+        )
+    norm_of = dict(zip(("grad_norm_actor", "grad_norm_critic"), norms, strict=True))
+    return {**losses.terms, **statistics, **norm_of}
+
+
+def _what(found: Any) -> str:
+    return "None" if found is None else type(found).__name__
 
 
 def backward(losses: Any, learner: Learner, who: str) -> None:

@@ -30,20 +30,13 @@ from corral.envs.episode_stats import EpisodeStats
 from corral.envs.policy import Policy
 from corral.errors import CheckpointError
 from corral.trainers.base import Episode, Update, unheard, unwrapped
-from corral.trainers.on_policy import critic, maths, saving
+from corral.trainers.on_policy import critic, maths, records, saving
 from corral.trainers.on_policy.algorithms import a2c, ippo, mappo, pg, pg_episode, ppo_kl
 from corral.trainers.on_policy.buffer import GroupBuffer, RolloutBuffer, make_groups
 from corral.trainers.on_policy.learner import HiddenState, Learner, Sequences, device_of, try_out
 from corral.trainers.on_policy.minibatches import Metrics, Minibatches
 from corral.trainers.on_policy.players import LearnedPlayer, OpponentPlayer, Opponents
-from corral.trainers.on_policy.records import (
-    Minibatch,
-    OnPolicy,
-    Outputs,
-    Trajectories,
-    backward,
-    finite_numbers,
-)
+from corral.trainers.on_policy.records import Minibatch, OnPolicy, Outputs, Trajectories
 from corral.trainers.policies import actor_policy
 from corral.trainers.rng import torch_generator
 from corral.trainers.schedules import scheduled
@@ -120,7 +113,7 @@ class OnPolicyTrainer:
             learner = make_learner(self, i, own, group.policy in policies_to_train)
             hidden = HiddenState(group, settings.num_envs, own.memory)
             self.learners[group.policy], self.hidden[group.policy] = learner, hidden
-            extras = self.algorithm.extras if learner.trained else None
+            extras = records.extras_of(self.algorithm, group.policy) if learner.trained else None
             self.players.append(LearnedPlayer(learner, hidden, self.action_rng, extras))
         self.episode_stats = EpisodeStats(rules.agents)
         self.batch: Any = None
@@ -260,7 +253,8 @@ class OnPolicyTrainer:
         critic_obs = self.critic_input.tensors(learner, self.rollout, i)
         values = compute_values(self, i, learner, critic_obs, sequences)
         trajectories = _trajectories(self.rollout, buffer, values)
-        advantages, valid = algorithm.advantages(trajectories, settings), trajectories.valid
+        policy, valid = learner.group.policy, trajectories.valid
+        advantages = records.advantages_of(algorithm, policy, trajectories, settings)
         target = torch.from_numpy(advantages.value_target[valid])
         norm.update(target)
 
@@ -298,17 +292,14 @@ class OnPolicyTrainer:
         who = f"{algorithm.name}, policy {learner.group.policy}"
         losses = algorithm.loss(minibatch, outputs, settings)
         learner.optimizer.zero_grad()
-        backward(losses, learner, who)
+        records.backward(losses, learner, who)
         learner.see_gradients()
-        actor_norm, critic_norm = algorithm.gradients(learner, settings)
+        norms = algorithm.gradients(learner, settings)
         with torch.no_grad():
-            scalars = {
-                **losses.terms,
-                **algorithm.metrics(minibatch, outputs, losses, settings),
-                "grad_norm_actor": actor_norm,
-                "grad_norm_critic": critic_norm,
-            }
-            numbers = finite_numbers(scalars, who)
+            statistics = algorithm.metrics(minibatch, outputs, losses, settings)
+            numbers = records.finite_numbers(
+                records.scalars_of(losses, statistics, norms, who), who
+            )
         learner.optimizer.step()
         return numbers
 
@@ -356,7 +347,8 @@ def make_learner(trainer: OnPolicyTrainer, i: int, settings: Any, trained: bool)
     """Return the networks of group ``i``, and what trains them."""
     inputs = trainer.critic_input, trainer.model
     device = device_of(settings.device, trainer.groups)
-    rng, optimizer = torch_generator(trainer.seed, "init", i), trainer.algorithm.optimizer
+    rng = torch_generator(trainer.seed, "init", i)
+    optimizer = partial(records.optimizer_of, trainer.algorithm, trainer.groups[i].policy)
     return Learner(trainer.groups[i], settings, *inputs, optimizer, rng, device, trained)
 
 

@@ -12,7 +12,15 @@ from corral.errors import ModelError, ModelNeededError, RunError
 from corral.text import dotted_name, pasted, visible
 from corral.trainers.named import named_object, source_digest
 
-__all__ = ["LAYERS", "OwnModel", "given_again", "named_again", "refusal", "require_no_layers"]
+__all__ = [
+    "LAYERS",
+    "OwnModel",
+    "given_again",
+    "named_again",
+    "refusal",
+    "require_no_layers",
+    "tell_of_source",
+]
 
 LAYERS = ("net_arch", "cnn_arch", "cnn_patch", "activation")
 """Settings of the layers that a model of one's own takes the place of."""
@@ -48,8 +56,13 @@ class OwnModel:
     def tell_of_changes(self, folder: Path) -> None:
         """Say on stderr where the source is another than the one that the run began with."""
         if self.begun_with not in (None, self.sha256):
-            changed = f"{folder}: the source of model {self.name} has changed since the run began"
-            print(f"corral: {visible(changed)}; what fits is loaded", file=sys.stderr)
+            tell_of_source(folder, f"model {self.name}", "; what fits is loaded")
+
+
+def tell_of_source(folder: Path, what: str, then: str = "") -> None:
+    """Say on stderr that a source is another than the one that the run began with."""
+    changed = f"{folder}: the source of {what} has changed since the run began"
+    print(f"corral: {visible(changed)}{then}", file=sys.stderr)
 
 
 def given_again(saved: Any, folder: Path, model: Any) -> OwnModel | None:

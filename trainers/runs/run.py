@@ -38,6 +38,7 @@ __all__ = [
     "PROGRESS",
     "Run",
     "asked_for",
+    "has_own",
     "is_run",
     "load_each",
     "load_run",
@@ -68,6 +69,7 @@ class Run:
         self.folder = folder
         self.config = config
         self.at = at
+        self._told = False  # that a source has changed
 
     def __repr__(self) -> str:
         return f"<Run {self.name!r}: {self.config.trainer} on {self.config.env_config.env}>"
@@ -163,8 +165,9 @@ class Run:
         try:
             if set(self.config.policies) != set(self.config.env_config.rules().agents):
                 raise ValueError(f"the agents of its policies are {list(self.config.policies)}")
-            if self.config.own_model is not None:
-                self.config.own_model.tell_of_changes(self.folder)
+            if not self._told:
+                self.config.tell_of_changes(self.folder)
+                self._told = True
             return self.config.make_trainer()
         except CorralError:
             raise
@@ -302,13 +305,14 @@ def models_for(runs: Sequence[Any], model: Any) -> list[Any]:
 def asked_for(runs: Sequence[Any], key: str, given: Any) -> list[Any]:
     """Return for each of several runs, or their folders, what is ``given`` where its config.json
     has ``key``, else None; the first gets it where none has, and says so."""
-    wanted = [_has(run, key) for run in runs]
+    wanted = [has_own(run, key) for run in runs]
     if runs and not any(wanted):
         wanted[0] = True
     return [given if each else None for each in wanted]
 
 
-def _has(run: Any, key: str) -> bool:
+def has_own(run: Any, key: str) -> bool:
+    """Return whether the config.json of a run, or of its folder, has ``key``."""
     if isinstance(run, Run):
         return getattr(run.config, {"model": "own_model"}.get(key, key)) is not None
     try:

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corral.errors import CheckpointError, CorralError, RunError, UnknownNameError
-from corral.trainers.base import Trainer, find_trainer, trainer_class
+from corral.text import pasted
+from corral.trainers.base import FoundTrainer, Trainer, find_trainer, trainer_class
 from corral.trainers.runs import own_model as own_model_of
 from corral.trainers.runs.checkpoint_format import strict_json
 from corral.trainers.runs.env_config import EnvConfig, given_again
 from corral.trainers.runs.files import replace_text
-from corral.trainers.runs.own_model import OwnModel
+from corral.trainers.runs.own_model import OwnModel, tell_of_source
 from corral.trainers.settings import make_settings, settings_by_policy
 
 __all__ = ["CONFIG", "DAMAGE", "FORMAT", "HARMLESS", "RunConfig", "require_format", "versions"]
@@ -29,7 +30,7 @@ FORMAT = 2
 DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
 """Errors that values of the wrong kind cause."""
 
-NOT_WRITTEN = ("env_config", "own_rules", "own_trainer", "own_model")
+NOT_WRITTEN = ("env_config", "own_rules", "own_trainer", "own_source", "own_model")
 """Fields of RunConfig that config.json does not hold by these names."""
 
 MISSING: dict[str, Any] = {
@@ -71,6 +72,7 @@ class RunConfig:
     init: dict[str, Any] | None = None  # the run whose weights it started from, and its digest
     trainer_source: dict[str, str | None] | None = None  # of a trainer that is not registered
     own_trainer: type[Trainer] | None = None  # that trainer: it is given, and never looked up
+    own_source: dict[str, str | None] | None = None  # where that came from, of a run that is read
     own_model: OwnModel | None = None  # written as "model": its name, and its source's digest
 
     @property
@@ -170,13 +172,13 @@ class RunConfig:
         own = None if trainer is None else find_trainer(trainer)
         own_model = own_model_of.given_again(values.get("model"), folder, model)
         try:
-            if own is not None and own.name != values["trainer"]:
-                raise RunError(
-                    f"{folder} was trained by {values['trainer']}, and this is {own.name}"
-                )
+            if own is not None:
+                _require_trainer(folder, values, own)
             env_config = EnvConfig.read(values, folder, given)
             own_trainer = None if own is None else own.kind
-            return cls(env_config, **read, own_trainer=own_trainer, own_model=own_model)
+            own_source = None if own is None else own.source
+            given_here: dict[str, Any] = {"own_trainer": own_trainer, "own_source": own_source}
+            return cls(env_config, **read, **given_here, own_model=own_model)
         except CorralError:
             raise
         except DAMAGE as error:
@@ -184,16 +186,27 @@ class RunConfig:
 
     def named(self, folder: Path) -> str:
         """Return a run's folder as words of a command, with what must be named again."""
-        return self.env_config.named(folder) + own_model_of.named_again(self.own_model)
+        text = (self.trainer_source or {}).get("text")
+        own_trainer = f" --trainer {pasted(text)}" if text else ""
+        own_model = own_model_of.named_again(self.own_model)
+        return self.env_config.named(folder) + own_trainer + own_model
+
+    def tell_of_changes(self, folder: Path) -> None:
+        """Say on stderr where the source of a trainer or a model of one's own has changed."""
+        if self.own_source is not None and self.trainer_source is not None:
+            before, now = self.trainer_source.get("sha256"), self.own_source.get("sha256")
+            if before != now:
+                what = self.trainer_source.get("text") or self.trainer
+                tell_of_source(folder, f"trainer {what}")
+        if self.own_model is not None:
+            self.own_model.tell_of_changes(folder)
 
     def trainer_class(self) -> type[Trainer]:
         """Return the class of its trainer. Raises UnknownNameError, MissingExtraError."""
         if self.own_trainer is None and self.trainer_source is not None:
-            text = self.trainer_source.get("text")
-            again = f"--trainer {text}, or trainer={text!r}" if text else "trainer=..."
             raise UnknownNameError(
                 f"{self.trainer} is a trainer of one's own, and nothing is imported because a run "
-                f"names it: give it again, {again} in corral.resume, load_run, evaluate or watch"
+                f"names it: {_again(self.trainer_source)}"
             )
         try:
             return self.own_trainer or trainer_class(self.trainer)
@@ -209,7 +222,8 @@ class RunConfig:
         more: dict[str, Any] = {"opponents": self.opponents} if self.opponents else {}
         if more and not getattr(kind, "plays_opponents", False):
             raise ValueError(
-                f"trainer {self.trainer} plays no opponents={self.opponents}; give mappo or ippo"
+                f"trainer {self.trainer} plays no opponents={self.opponents}; give one in corral "
+                "itself (mappo, ippo, a2c, ...)"
             )
         if self.own_model is not None:
             if not getattr(kind, "takes_model", False):
@@ -231,6 +245,29 @@ class RunConfig:
             steps=self.horizon,
             **more,
         )
+
+
+def _require_trainer(folder: Path, values: Mapping[str, Any], own: FoundTrainer) -> None:
+    """Raise RunError where the trainer that is given is not the one that a run was trained by."""
+    name, source = values["trainer"], values["trainer_source"]
+    if own.name == name and (source is None or own.source is not None):
+        return
+    text = None if source is None else source.get("text")
+    trained_by = f"{name} of {text}" if text else name
+    this = f"{own.name} of corral" if own.source is None else own.source.get("text") or own.name
+    remedy = "leave out --trainer (trainer=)" if source is None else _again(source)
+    raise RunError(f"{folder} was trained by {trained_by}, and this is {this}: {remedy}")
+
+
+def _again(source: Mapping[str, Any]) -> str:
+    """Return how to give a trainer of one's own again, that came from ``source``."""
+    where = "as the argument trainer of corral.resume, load_run, evaluate or watch"
+    if text := source.get("text"):
+        return f"give it again. On the command line: --trainer {text}. In Python: {text!r} {where}"
+    return (
+        f"give it again. In Python: the record or class that it was trained with, {where}. On the "
+        "command line: --trainer file.py:name, of a file that holds it"
+    )
 
 
 def require_format(path: Path, values: Any) -> None:

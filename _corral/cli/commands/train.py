@@ -156,12 +156,14 @@ def _resumed(
 ) -> Run:
     """Go on with the run in ``folder``; what it is, stays."""
     from corral.trainers import driver as training
+    from corral.trainers.runs.run import has_own
 
     expect("--resume", str(folder))
     fixed = [env] if env is not None and not is_third_party(env) else []
     fixed += context.args[:1]
-    # A trainer of one's own is asked for again.
-    again = {o: text for o, text in given.items() if o.name == "trainer" and ":" in text}
+    # A trainer of one's own is asked for again; of such a run the library says what is wrong.
+    own = bool(has_own(folder, "trainer_source"))
+    again = {o: text for o, text in given.items() if o.name == "trainer" and (own or ":" in text)}
     others = [option for option in given if option.name != "resume" and option not in again]
     fixed += [option_of(o.name.rstrip("_")) for o in others if o.used not in ("resume", "both")]
     if fixed:

@@ -305,7 +305,7 @@ def test_agents_of_one_policy_must_be_alike() -> None:
         ({"memory": -1}, "memory=-1: give a whole number"),
         ({"clip_range": 0.0}, "clip_range=0.0: give a number above 0"),
         ({"clip_range_vf": 0.0}, "clip_range_vf=0.0: give a number above 0, or None"),
-        ({"huber_delta": -1.0}, "huber_delta=-1.0: give a finite number"),
+        ({"huber_delta": -1.0}, "huber_delta=-1.0: give a number"),
         ({"value_decay": 1.0}, "value_decay=1.0: give a number of 0 to below 1"),
         ({"kl_target": 0.01}, "kl_target=0.01 adapts a penalty that kl_coef=0 leaves out"),
         ({"net_arch": 16}, "net_arch=16: give a tuple"),
