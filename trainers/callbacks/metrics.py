@@ -17,7 +17,7 @@ import numpy as np
 
 from corral.envs.core import Array
 from corral.envs.episode_stats import EpisodeRecorder
-from corral.errors import CheckpointError
+from corral.errors import CheckpointError, ListenerError
 from corral.trainers.base import Trainer
 from corral.trainers.callbacks.protocol import blamed, made_of
 
@@ -34,10 +34,10 @@ class Metrics:
     """
 
     def __init__(self, functions: Mapping[str, Any] | None) -> None:
-        """Raises ValueError for names, TypeError for what is no function; "my_file.py:f" names
+        """Raises ValueError for names, ListenerError for what is no function; "my_file.py:f" names
         one."""
         if not isinstance(functions or {}, Mapping):
-            raise TypeError(f"metrics={functions!r:.80}: give name -> function of an episode")
+            raise ListenerError(f"metrics={functions!r:.80}: give name -> function of an episode")
         self.functions: dict[str, Callable[..., Any]] = {}
         self.recorder: EpisodeRecorder | None = None
         for name, given in (functions or {}).items():
@@ -45,7 +45,7 @@ class Metrics:
                 raise ValueError(f"metric {name!r:.80}: give it 1 to 60 of a-z, A-Z, 0-9 and _")
             found = made_of(given, f"metric {name}", object)
             if not callable(found):
-                raise TypeError(f"metric {name}={given!r:.80}: give a function of an episode")
+                raise ListenerError(f"metric {name}={given!r:.80}: give a function of an episode")
             self.functions[name] = found
 
     @property
@@ -103,7 +103,7 @@ class Metrics:
 def _number(value: Any) -> float | None:
     if value is None:
         return None
-    number = float(value)  # raises TypeError for what is none
+    number = float(value)  # raises ListenerError for what is none
     if not math.isfinite(number):
         raise ValueError(f"gave {number}; return None for an episode that is to be left out")
     return number
