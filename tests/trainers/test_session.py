@@ -133,7 +133,7 @@ def test_a_session_is_a_context(tmp_path: Path) -> None:
         with pytest.raises(RunError, match=r"is being trained by process|holds a run"):
             corral.train(**GIVEN, out=tmp_path / "run")
         next(session)
-    with pytest.raises(RuntimeError, match="a session is a context"):
+    with pytest.raises(RuntimeError, match="this session has ended"):
         next(session)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from corral.trainers.evaluation.scores import Evaluation
     from corral.trainers.session import Session
 
-__all__ = ["Callback", "blamed", "callbacks_of", "made_of", "resuming"]
+__all__ = ["Callback", "again", "blamed", "callbacks_of", "made_of", "resuming"]
 
 
 class Callback:
@@ -153,8 +153,15 @@ def resuming(session: Any) -> str:
     """Return how to go on when a mistake is mended; "" where nothing was learned yet."""
     if not session.statistics.updates:
         return "Nothing was trained"
-    again = session.config.env_config.named(session.run.folder)
-    return f"Mend it, and go on with: corral train --resume {again}"
+    return f"Mend it, and go on with: {again(session)}"
+
+
+def again(session: Any, *, stops: bool = True) -> str:
+    """Return the command that goes on with a run, with what was given as text; without ``stops``,
+    of which one was met, and would be met at once."""
+    given = session.listeners
+    words = given.again + given.stops * stops
+    return f"corral train --resume {session.config.named(session.run.folder)}{words}"
 
 
 def _place(error: Exception) -> str:
