@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 pytest.importorskip("torch", reason="needs the extra mappo")
 
 import corral
-from corral.errors import ListenerError, UnknownNameError
+from corral.errors import CallbackError, ConfigError, ListenerError, RunError, UnknownNameError
 from corral.trainers import EarlyStop
 from support.runs import ROLLOUT, everything
 
@@ -91,3 +92,59 @@ def test_arguments_of_train_are_meant(tmp_path: Path) -> None:
         corral.train("arena_v0", step=3)
     with pytest.raises(ListenerError, match="give texts such as 'return_team>=15'"):
         corral.train("arena_v0", stop={"return_team": 15})  # type: ignore[arg-type]
+
+
+def as_text(episode: Any) -> str:
+    return "12"
+
+
+def as_array(episode: Any) -> Any:
+    return episode.rewards.sum(axis=1)
+
+
+def of_nothing(episode: Any) -> Any:
+    return episode.info["visited"].sum()
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [
+        (as_text, r"gave '12' \(test_session_mistakes.py:\d+\); return a number or None"),
+        (as_array, r"\(test_session_mistakes.py:\d+\); return a number or None"),
+        (of_nothing, r"no info named 'visited'.*fields_visited.*\(test_session_mistakes.py:\d+\)"),
+    ],
+)
+def test_what_a_metric_gives_is_a_number(tmp_path: Path, metric: Any, said: str) -> None:
+    with pytest.raises(CallbackError, match=said):
+        corral.train(**GIVEN, metrics={"mine": metric}, out=tmp_path / "run")
+
+
+def test_few_rows_to_train_on_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = {**GIVEN, "env": "dfaas_v0", "env_kwargs": {"max_cycles": 1440}, "steps": ROLLOUT}
+    corral.train(**given, held_out=0.99, out=tmp_path / "run")
+    assert "rows are left to train on, fewer than an episode of max_cycles" in (
+        " ".join(capsys.readouterr().err.split())
+    )
+    config = tmp_path / "run" / "config.json"
+    values = json.loads(config.read_text())
+    config.write_text(json.dumps({key: each for key, each in values.items() if key != "seed"}))
+    with pytest.raises(RunError, match="is damaged: it has no seed"):
+        corral.load_run(tmp_path / "run")
+    config.write_text(json.dumps({**values, "held_out": [1]}))
+    with pytest.raises(RunError, match=r"is damaged: held_out is \[1\]"):
+        corral.load_run(tmp_path / "run")
+
+
+def test_without_rows_for_validation_nothing_evaluates(tmp_path: Path) -> None:
+    given = {**GIVEN, "env": "dfaas_v0", "env_kwargs": {}, "validation": 0, "evaluate_every": 1}
+    with pytest.raises(ValueError, match="validation=0 keeps none"):
+        corral.train(**given, out=tmp_path / "run")
+
+
+def test_a_folder_of_a_run_is_a_configuration(tmp_path: Path) -> None:
+    folder = corral.train(**{**GIVEN, "steps": ROLLOUT}, out=tmp_path / "run").folder
+    assert corral.read_config(folder) == corral.read_config(folder / "config.json")
+    file = tmp_path / "run.toml"
+    file.write_text('env = "dfaas_v0"\n[env_kwargs]\nqueue = 50\n')
+    with pytest.raises(ConfigError, match="The file is for dfaas_v0, not arena_v0"):
+        corral.read_config(file, env="arena_v0")

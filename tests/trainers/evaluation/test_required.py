@@ -174,5 +174,5 @@ def test_on_the_command_line(folder: Path, tmp_path: Path) -> None:
 def test_a_bound_above_1_on_a_share_is_refused(text: str) -> None:
     known = ["served", "lost", "lost.high", "lost_by_node.a", "cost"]
     require_columns(criteria_of(["lost<=1", "cost<=5"]), known)
-    with pytest.raises(ValueError, match="shares of 0 to 1; 5 % is 0.05"):
+    with pytest.raises(ValueError, match=r"shares of 0 to 1; 5 % is 0\.05"):
         require_columns(criteria_of(text), known)
