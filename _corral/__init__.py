@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from corral.trainers.callbacks.protocol import Callback
     from corral.trainers.cloning.driver import clone, record
     from corral.trainers.config_files.read import read_config
-    from corral.trainers.driver import resume, session, train
+    from corral.trainers.driver import resume, resume_session, session, train
     from corral.trainers.evaluation.judge import evaluate
     from corral.trainers.evaluation.watch import watch
     from corral.trainers.runs.run import load_run
@@ -38,6 +38,7 @@ __all__ = [
     "read_config",
     "record",
     "resume",
+    "resume_session",
     "session",
     "train",
     "watch",
@@ -55,6 +56,7 @@ _ON_DEMAND = {
     "read_config": "corral.trainers.config_files.read",
     "record": "corral.trainers.cloning.driver",
     "resume": "corral.trainers.driver",
+    "resume_session": "corral.trainers.driver",
     "session": "corral.trainers.driver",
     "train": "corral.trainers.driver",
     "watch": "corral.trainers.evaluation.watch",

@@ -23,6 +23,7 @@ CorralError
 ├── ConfigError (ValueError)           a configuration file holds what no run can be made of
 ├── NonFiniteError (RuntimeError)      training met a number that is not finite
 ├── EnvironmentFault (RuntimeError)    a third-party environment breaks PettingZoo's rules
+├── ListenerError (TypeError)          what is given as a callback, metric or sink is none
 ├── CallbackError (RuntimeError)       a callback, metric or sink of the user's raised in training
 ├── ConformanceError (AssertionError)  check_env found errors in an environment
 └── WorkerError (RuntimeError)         a worker process failed, died or hung
@@ -55,6 +56,7 @@ __all__ = [
     "IllegalActionError",
     "IllegalActionWarning",
     "InfeasibleError",
+    "ListenerError",
     "MaskError",
     "MissingExtraError",
     "ModelError",
@@ -242,6 +244,10 @@ class NonFiniteError(CorralError, RuntimeError):
 
 class EnvironmentFault(CorralError, RuntimeError):
     """A third-party environment breaks PettingZoo's rules, or its own spaces."""
+
+
+class ListenerError(CorralError, TypeError):
+    """What is given as a callback, a metric or a sink is none, or has a method of a wrong name."""
 
 
 class CallbackError(CorralError, RuntimeError):

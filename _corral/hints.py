@@ -125,8 +125,8 @@ NOTES: Mapping[str, str] = {
     "eval_freq": "Evaluation is a step of its own: corral evaluate RUN, or corral.evaluate(run).",
     "tensorboard_log": "A run's folder always holds progress.csv, and TensorBoard's files where "
     "TensorBoard is installed.",
-    "callback": "Nothing is called back: play {steps} of a {horizon}, look, and go on with "
-    "corral.resume(run), or corral train --resume RUN.",
+    "callback": "Callbacks are callbacks=[...] of corral.train, or corral train --callback "
+    "FILE.py:NAME.",
     "going_on": "A run goes on with corral.resume(run), or corral train --resume RUN.",
     "new_folder": "A run's folder is new or empty: leave {out} out, or name another.",
     "normalize_advantage": "Advantages are always normalized.",

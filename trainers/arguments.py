@@ -60,6 +60,17 @@ def check_saving(
     return checkpoint_every, nonnegative_int("keep", keep, least=1)
 
 
+def few_rows(env_config: Any) -> str:
+    """Return what to say where fewer rows than an episode takes are left to train on; else ""."""
+    rows, window = env_config.env_kwargs.get("rows"), env_config.env_kwargs.get("max_cycles")
+    if not (env_config.held_out and rows and window) or rows[1] - rows[0] >= window:
+        return ""
+    return (
+        f"only {rows[1] - rows[0]:,} rows are left to train on, fewer than an episode of "
+        f"max_cycles {window:,}: hold out fewer (--held-out, held_out=), or give a lower max_cycles"
+    )
+
+
 # --- Who plays -----------------------------------------------------------------------------------
 
 

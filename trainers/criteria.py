@@ -45,7 +45,7 @@ class Criterion:
         if found is None or bound is None or not found[1].strip():
             raise ValueError(
                 f"criterion {text!r}: give name, one of {' '.join(OPERATORS)}, and a number, "
-                "such as 'return_team>=15'"
+                "such as 'return_team>=15', in quotation marks: a shell reads > otherwise"
             )
         return cls(found[1].strip(), found[2], bound)
 

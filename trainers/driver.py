@@ -12,8 +12,8 @@ import dataclasses
 import functools
 import inspect
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, ParamSpec
 
@@ -25,6 +25,7 @@ from corral.trainers.arguments import (
     alike,
     arguments_of,
     check_saving,
+    few_rows,
     learning,
     played_by_references,
     policy_of_each,
@@ -33,16 +34,17 @@ from corral.trainers.arguments import (
 )
 from corral.trainers.base import Algorithm, Trainer, find_trainer, trainers
 from corral.trainers.callbacks.listeners import Listeners
+from corral.trainers.callbacks.sinks import past_rows
 from corral.trainers.kinds import defaults_for
 from corral.trainers.runs.env_config import EnvConfig
 from corral.trainers.runs.folders import begun_folder, locked
 from corral.trainers.runs.own_model import LAYERS, OwnModel, require_no_layers
-from corral.trainers.runs.run import CHECKPOINTS, Run, load_run
+from corral.trainers.runs.run import CHECKPOINTS, PROGRESS, Run, load_run
 from corral.trainers.runs.run_config import RunConfig, versions
 from corral.trainers.session import Session, say
 from corral.trainers.settings import make_settings, require_known, settings_by_policy
 
-__all__ = ["resume", "session", "train"]
+__all__ = ["resume", "resume_session", "session", "train"]
 
 P = ParamSpec("P")
 
@@ -194,7 +196,7 @@ def session(
     )
     listeners = Listeners.of(callbacks, metrics, sinks, stop, evaluate_every)
     learner = _begun(config)  # wrong settings are refused before a folder is made
-    said = [defaults.words()]
+    said = [defaults.words(), few_rows(env_config)]
     if found.source is not None and name in trainers():
         said.append(f"this is a changed {name}; give it a name: .but(name=...)")
     if init is not None:
@@ -205,8 +207,8 @@ def session(
     return Session(config, learner, place, listeners, checkpoint_every, progress, said)
 
 
-def _to_its_end(begin: Callable[P, Session]) -> Callable[P, Run]:
-    """Return ``corral.train``: it takes what ``begin`` takes, and runs the session to its end."""
+def _to_its_end(begin: Callable[P, Session], name: str) -> Callable[P, Run]:
+    """Return a function that takes what ``begin`` takes, and runs the session to its end."""
 
     @functools.wraps(begin)
     def train(*args: P.args, **kwargs: P.kwargs) -> Run:
@@ -217,7 +219,7 @@ def _to_its_end(begin: Callable[P, Session]) -> Callable[P, Run]:
         with session:
             return session.finish()
 
-    train.__name__ = train.__qualname__ = "train"
+    train.__name__ = train.__qualname__ = name
     train.__annotations__ = {**begin.__annotations__, "return": "Run"}
     train.__doc__ = (begin.__doc__ or "").replace(
         "Return a session that trains the agents of an environment, update by update.",
@@ -228,10 +230,10 @@ def _to_its_end(begin: Callable[P, Session]) -> Callable[P, Run]:
     return train
 
 
-train = _to_its_end(session)
+train = _to_its_end(session, "train")
 
 
-def resume(
+def resume_session(
     folder: str | Path,
     *,
     env: EnvLike | None = None,
@@ -249,8 +251,11 @@ def resume(
     sinks: Sequence[Any] = (),
     stop: Sequence[str] = (),
     evaluate_every: int | None = None,
-) -> Run:
+) -> Session:
     """Go on with a run from its latest checkpoint, to ``steps`` env steps in all.
+
+    ``resume`` does so to the end and returns the run; ``resume_session`` returns the session, which
+    begins where its block is entered.
 
     Default: the steps it was begun with. Over Batch it then goes on bit for bit as if it had never
     stopped. Beyond the steps that were planned (``horizon`` of ``train``), what is annealed stays
@@ -282,14 +287,19 @@ def resume(
     elif stretch:
         raise ValueError("stretch plans a run anew, to end at steps=; give that too")
     listeners = Listeners.of(callbacks, metrics, sinks, stop, evaluate_every)
-    with locked(run.folder):
-        learner = run.begun()
-        place = nullcontext(run.folder)
-        begun = Session(run.config, learner, place, listeners, checkpoint_every, progress)
-        begun.keep_folder()
+
+    @contextmanager
+    def place() -> Iterator[Path]:
+        with locked(run.folder):
+            go_on()
+            yield run.folder
+
+    def go_on() -> None:
         # What a kill left half written is hidden, and no checkpoint.
         if any((run.folder / CHECKPOINTS).glob("[!.]*")):
             begun.load(run, stretch=stretch)
+            for line in listeners.missing(next(iter(past_rows(run.folder / PROGRESS, 1)), ())):
+                say(run.folder, line)
         else:
             say(run.folder, "no checkpoint yet; it begins anew")
         if steps is not None and steps < learner.env_steps:
@@ -302,8 +312,14 @@ def resume(
             run.config.write(run.folder)
         if stretch and learner.env_steps:
             run.save_again(learner.env_steps)  # with what is planned from here on
-        with begun:
-            return begun.finish()
+
+    learner = run.begun()
+    begun = Session(run.config, learner, place(), listeners, checkpoint_every, progress)
+    begun.keep_folder()
+    return begun
+
+
+resume = _to_its_end(resume_session, "resume")
 
 
 def _tell_of_plan_and_versions(folder: Path, config: RunConfig) -> None:

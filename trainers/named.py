@@ -37,10 +37,23 @@ def named_object(text: str, kind: str) -> Any:
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
-            public = [each for each in vars(module) if not each.startswith("_")]
-            raise UnknownNameError.of(f"{kind} in {path}", name, public)
+            unknown = UnknownNameError.of(f"object in {path}", name, _defined_in(module))
+            raise UnknownNameError(f"{kind}: {unknown}")
         found = getattr(found, part)
     return found
+
+
+def _defined_in(module: Any) -> list[str]:
+    """Return the names that a module, or package, defines itself: functions, classes, and objects
+    of these or of corral's classes; not what it imports."""
+
+    def is_own(each: Any) -> bool:
+        made = inspect.isclass(each) or inspect.isroutine(each)
+        where = str((each if made else type(each)).__module__)
+        named = f"{where}.".startswith(f"{module.__name__}.")
+        return named or (not made and where.startswith("corral."))
+
+    return [name for name, each in vars(module).items() if name[0] != "_" and is_own(each)]
 
 
 def _file_module(path: Path, kind: str) -> Any:

@@ -24,7 +24,7 @@ from corral.errors import CheckpointError, CorralError
 from corral.text import visible
 from corral.trainers.base import Content, Trainer, Update
 from corral.trainers.callbacks.listeners import Listeners
-from corral.trainers.callbacks.protocol import name_of
+from corral.trainers.callbacks.protocol import again, name_of
 from corral.trainers.callbacks.sinks import Row, past_rows
 from corral.trainers.evaluation.validate import Validation, validate
 from corral.trainers.evaluation.zero_sum import is_zero_sum
@@ -100,9 +100,7 @@ class Session:
     @property
     def over(self) -> bool:
         """Whether training is to end: all steps are played, or somebody asked it to stop."""
-        size = getattr(self.learner, "rollout_steps", 1)
-        played = self.env_steps > 0 and self.env_steps + size > self.steps
-        return played or self._ending
+        return self._played or self._ending
 
     @property
     def rows(self) -> list[dict[str, float | None]]:
@@ -228,6 +226,9 @@ class Session:
         learner = self._in_house("sample()", "collect")
         if self._stop.is_set():
             raise KeyboardInterrupt
+        if self._sampled is not None or self.over:
+            why = "training is over" if self.over else "update(rollout) comes first"
+            raise ValueError(f"sample(): {why}; see session.over")
         self.is_sound = False
         learner.check()
         learner.begin()
@@ -262,23 +263,34 @@ class Session:
         Raises CheckpointError, before anything changes, where names, shapes or dtypes differ, and
         NonFiniteError.
         """
-        self._in_house("set_weights()", "set_weights").set_weights(weights)
+        learner = self._in_house("set_weights()", "set_weights")
+        if not isinstance(weights, Mapping):
+            raise TypeError(f"set_weights({weights!r:.40}): give what weights() returns")
+        learner.set_weights(weights)
 
     # --- Parts -----------------------------------------------------------------------------------
+
+    @property
+    def _played(self) -> bool:
+        size = getattr(self.learner, "rollout_steps", 1)
+        return self.env_steps > 0 and self.env_steps + size > self.steps
 
     @property
     def _ending(self) -> bool:
         return self._stop.is_set() or (self._reason is not None and self.env_steps > self._begun)
 
     def _require_entered(self) -> None:
+        if not self._entered and hasattr(self, "run"):
+            raise RuntimeError("this session has ended; corral.resume_session goes on")
         if not self._entered:
             raise RuntimeError("a session is a context: with corral.session(...) as session: ...")
 
     def _in_house(self, what: str, part: str) -> Any:
         self._require_entered()
         if not hasattr(self.learner, part):
+            part = "weights" if "weights" in part else "rollouts"
             raise TypeError(
-                f"{what}: trainer {self.config.trainer} has no rollouts of its own to give; "
+                f"{what}: trainer {self.config.trainer} has no {part} of its own to give; "
                 "those in corral itself (mappo, ippo, a2c, ...) have"
             )
         return self.learner
@@ -341,12 +353,12 @@ class Session:
 
     def _say_how_it_ended(self) -> None:
         folder, done = self.run.folder, self.env_steps
-        again = f"corral train --resume {self.config.named(folder)}"
+        going_on = "" if self._played else f"Go on with: {again(self, stops=self._stop.is_set())}"
         where = f"stopped at {done:,} of {self.steps:,} env steps, and saved"
         if self._stop.is_set():
-            say(folder, f"{where}. Go on with: {again}")
+            say(folder, f"{where}. {going_on}".strip())
         elif self._reason is not None:
-            say(folder, f"{where}: {self._reason}. Go on with: {again}")
+            say(folder, f"{where}: {self._reason}. {going_on}".strip())
         elif self._updates is not None and done == self._begun:
             of, left = f"its {done:,}", ""
             if done < self.steps:

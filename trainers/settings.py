@@ -16,6 +16,7 @@ own: it means the same in every trainer that has it.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -244,6 +245,8 @@ def require_known(
                 f"{name} is an argument of the environment: give env_kwargs={{{name!r}: "
                 f"{shortened(repr(value), 80)}}}"
             )
+        if near := difflib.get_close_matches(name, of_train, n=1, cutoff=0.85):
+            raise TypeError(f"no argument named {name!r}; did you mean {near[0]!r}?")
         message = unknown_setting(name, trainer.name, [*own, *of_train])
         if name == "policy":
             message += " A network's layers are net_arch; no class of policies is named."

@@ -176,7 +176,9 @@ def in_options(message: str, names: Iterable[str]) -> str:
     """A message of the library, with arguments as this command spells them: queue=-1 -> --queue."""
     for name in names:
         option = "--" + name.replace("_", "-")
-        message = re.sub(rf"\b{name}=(?=[,;. ])", option, message)
+        message = re.sub(rf"{option} \({name}=(True)?\)", option, message)  # says both
+        message = re.sub(rf" \({name}=\)", "", message)
+        message = re.sub(rf"\b{name}=(?=[,;:) ]|\.(?!\.)|$)", option, message)
         message = re.sub(rf"\b{name}=", f"{option} ", message)
     return re.sub(r"\['[\w-]+'(?:, '[\w-]+')*\]", _with_commas, message)
 

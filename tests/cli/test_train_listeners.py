@@ -77,6 +77,7 @@ def test_a_callback_that_fails_is_told_in_a_line(tmp_path: Path, mine: Path) -> 
     ("options", "said"),
     [
         (("--stop", "return_team"), "criterion 'return_team': give name"),
+        (("--stop", "return_team"), "in quotation marks: a shell reads > otherwise"),
         (("--stop", "return_taem>=1"), "did you mean 'return_team'"),
         (("--metric", "mine.py:f"), "--metric mine.py:f: give name=file.py:function"),
         (("--metric", "a=nowhere.py:f"), "metric a: there is no file nowhere.py"),
@@ -91,3 +92,44 @@ def test_mistakes_are_told_before_a_folder_is_made(
     train = ("train", "arena_v0", "--steps", "64", *SMALL, "--out", tmp_path / "run")
     assert said in within(*train, *options, code=2)
     assert list(tmp_path.iterdir()) == []
+
+
+WRONG = """
+import corral
+
+class Typo(corral.Callback):
+    def on_updates(self, session, row): ...
+
+class OfRllib(corral.Callback):
+    def on_train_result(self, *, algorithm, result, **kwargs): ...
+
+class NoWrite:
+    def open(self, folder, config, updates): ...
+    def close(self): ...
+
+class Wants(corral.Callback):
+    def __init__(self, limit): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "said"),
+    [
+        ("--callback", "Typo", "has on_updates, which is never called; did you mean 'on_update'?"),
+        ("--callback", "OfRllib", "has on_train_result, which is never called"),
+        ("--callback", "Wants", "missing 1 required positional argument: 'limit'"),
+        ("--callback", "NoWrite", "NoWrite is no class of corral.Callback"),
+        ("--callback", "Nope", "callback: no object in"),
+        ("--sink", "NoWrite", "has no write"),
+    ],
+)
+def test_wrong_methods_are_told_in_a_line(
+    tmp_path: Path, option: str, name: str, said: str
+) -> None:
+    path = tmp_path / "wrong.py"
+    path.write_text(WRONG)
+    train = ("train", "arena_v0", "--steps", "64", *SMALL, "--out", tmp_path / "run")
+    printed = within(*train, option, f"{path}:{name}", code=2)
+    assert said in printed
+    assert "Traceback" not in printed
+    assert not (tmp_path / "run").exists()

@@ -26,7 +26,7 @@ from corral.trainers.settings import unknown_setting
         ({"save_freq": 10}, "did you mean 'checkpoint_every'?"),
         ({"eval_freq": 10}, "Evaluation is a step of its own: corral evaluate RUN, or corral.eval"),
         ({"eval_env": None}, "Evaluation is a step of its own"),
-        ({"callback": print}, "'callback'. Nothing is called back: play steps of a horizon"),
+        ({"callback": print}, "'callback'; did you mean 'callbacks'"),
         ({"load_path": "x"}, r"'load_path'. A run goes on with corral.resume\(run\)"),
         ({"resume": "x"}, r"'resume'. A run goes on with corral.resume\(run\)"),
         ({"overwrite": True}, "'overwrite'. A run's folder is new or empty: leave out out"),

@@ -61,3 +61,17 @@ def test_the_digest_is_that_of_the_source(file: Path) -> None:
     file.write_text(file.read_text() + "# changed\n")
     assert source_digest(make) != before
     assert source_digest(len) is None
+
+
+def test_an_unknown_name_lists_what_the_file_defines(tmp_path: Path) -> None:
+    path = tmp_path / "mine_for_named.py"
+    path.write_text(
+        "from __future__ import annotations\nimport math\nfrom collections import OrderedDict\n"
+        "from corral.errors import CorralError\n\nLIMIT = 3\n\nclass One: ...\n\nmade = One()\n"
+        "def two(): ...\n"
+    )
+    with pytest.raises(UnknownNameError) as caught:
+        named_object(f"{path}:Nope", "metric one")
+    assert str(caught.value) == (
+        f"metric one: no object in {path} named 'Nope'. Known: One, made, two"
+    )

@@ -133,7 +133,7 @@ def test_a_session_is_a_context(tmp_path: Path) -> None:
         with pytest.raises(RunError, match=r"is being trained by process|holds a run"):
             corral.train(**GIVEN, out=tmp_path / "run")
         next(session)
-    with pytest.raises(RuntimeError, match="a session is a context"):
+    with pytest.raises(RuntimeError, match="this session has ended"):
         next(session)
 
 
@@ -231,7 +231,7 @@ def test_a_trainer_of_another_library_has_no_rollouts(tmp_path: Path) -> None:
     given = {key: value for key, value in {**GIVEN, **SB3}.items() if key != "n_minibatches"}
     with corral.session(**given, out=tmp_path / "run") as session:
         for call in (session.sample, session.weights, lambda: session.update(None)):
-            with pytest.raises(TypeError, match="trainer sb3_ppo has no rollouts of its own"):
+            with pytest.raises(TypeError, match=r"sb3_ppo has no (rollouts|weights) of its own"):
                 call()
         next(session)
 

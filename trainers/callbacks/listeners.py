@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from numbers import Real
 from typing import Any
 
 from corral.envs.core import Array
-from corral.errors import CorralError
+from corral.errors import CorralError, ListenerError
+from corral.text import pasted
 from corral.trainers.callbacks.evaluation import Evaluate
 from corral.trainers.callbacks.metrics import Metrics
 from corral.trainers.callbacks.protocol import Callback, Listener, blamed, callbacks_of, name_of
@@ -31,6 +32,7 @@ class Listeners:
         self.callbacks = callbacks_of(() if callbacks is None else callbacks)
         self.metrics = Metrics(metrics)
         self.sinks = sinks_of(() if sinks is None else sinks)
+        self.again = self.stops = ""  # options of a command that give them again
         self._begun: list[tuple[str, Any]] = []  # what must be ended
 
     @classmethod
@@ -43,10 +45,43 @@ class Listeners:
         evaluate_every: int | None = None,
     ) -> Listeners:
         """Return these, and what ``stop`` and ``evaluate_every`` of ``corral.train`` ask for."""
+        stop = [stop] if isinstance(stop, str) else stop
+        if isinstance(stop, Mapping) or not all(isinstance(text, str) for text in stop):
+            raise ListenerError(f"stop={stop!r:.80}: give texts such as 'return_team>=15'")
         more: list[Any] = [] if evaluate_every is None else [Evaluate(evaluate_every)]
-        more += [StopWhen(text) for text in ([stop] if isinstance(stop, str) else stop)]
+        more += [StopWhen(text) for text in stop]
         own = callbacks_of(() if callbacks is None else callbacks)
-        return cls([*own, *more], metrics, sinks)
+        found = cls([*own, *more], metrics, sinks)
+        texts = {"callback": callbacks, "sink": sinks, "evaluate-every": [evaluate_every]}
+        texts["metric"] = [f"{k}={v}" for k, v in (metrics or {}).items() if isinstance(v, str)]
+        found.again = "".join(
+            f" --{option} {pasted(text)}"
+            for option, given in texts.items()
+            for text in given or ()
+            if isinstance(text, str | int)
+        )
+        found.stops = "".join(f" --stop {pasted(text)}" for text in stop)
+        return found
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether the team is evaluated while it is trained."""
+        return any(isinstance(one, Evaluate) for one in self.callbacks)
+
+    def missing(self, columns: Collection[str]) -> list[str]:
+        """Return in words what made ``columns`` of the rows so far, and is not given now."""
+        named = [name.removesuffix("_mean") for name in columns if name.endswith("_mean")]
+        of_metrics = [n for n in named if {f"{n}_min", f"{n}_max"} <= set(columns)]
+        found = [
+            f"goes on without metric {name}; give it again: --metric {name}=file.py:name (metrics=)"
+            for name in of_metrics
+            if name not in self.metrics.functions
+        ]
+        if not self.evaluates and any(name.startswith("validation_") for name in columns):
+            found.append(
+                "goes on without evaluations; give them again: --evaluate-every (evaluate_every=)"
+            )
+        return found
 
     def who(self, hook: str) -> list[Callback]:
         """Return the callbacks that override a method."""

@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from corral.envs.core import Array
-from corral.envs.episode_stats import EpisodeRecorder
-from corral.errors import CheckpointError
+from corral.envs.episode_stats import EpisodeRecord, EpisodeRecorder
+from corral.errors import CheckpointError, ListenerError, UnknownNameError
 from corral.trainers.base import Trainer
 from corral.trainers.callbacks.protocol import blamed, made_of
 
@@ -34,10 +35,10 @@ class Metrics:
     """
 
     def __init__(self, functions: Mapping[str, Any] | None) -> None:
-        """Raises ValueError for names, TypeError for what is no function; "my_file.py:f" names
+        """Raises ValueError for names, ListenerError for what is no function; "my_file.py:f" names
         one."""
         if not isinstance(functions or {}, Mapping):
-            raise TypeError(f"metrics={functions!r:.80}: give name -> function of an episode")
+            raise ListenerError(f"metrics={functions!r:.80}: give name -> function of an episode")
         self.functions: dict[str, Callable[..., Any]] = {}
         self.recorder: EpisodeRecorder | None = None
         for name, given in (functions or {}).items():
@@ -45,7 +46,7 @@ class Metrics:
                 raise ValueError(f"metric {name!r:.80}: give it 1 to 60 of a-z, A-Z, 0-9 and _")
             found = made_of(given, f"metric {name}", object)
             if not callable(found):
-                raise TypeError(f"metric {name}={given!r:.80}: give a function of an episode")
+                raise ListenerError(f"metric {name}={given!r:.80}: give a function of an episode")
             self.functions[name] = found
 
     @property
@@ -76,7 +77,7 @@ class Metrics:
         values: dict[str, Array] = {}
         for name, function in self.functions.items():
             with blamed(f"metric {name}", session):
-                found = [_number(function(record)) for record in records]
+                found = [_value(function, record) for record in records]
             own = values[name] = np.array([v for v in found if v is not None], dtype=np.float64)
             for what, of in OF_EACH.items():
                 row[f"{name}_{what}"] = float(of(own)) if len(own) else None
@@ -100,10 +101,26 @@ class Metrics:
         return self.recorder.waiting
 
 
-def _number(value: Any) -> float | None:
+def _value(function: Callable[..., Any], record: EpisodeRecord) -> float | None:
+    """Return a metric's number of an episode. Raises what the function raises, else TypeError and
+    ValueError for what is no number."""
+    try:
+        value = function(record)
+    except KeyError as error:
+        if not error.args or error.args[0] in record.info:
+            raise
+        told = UnknownNameError.of("info", str(error.args[0]), record.info)
+        raise told.with_traceback(error.__traceback__) from error
     if value is None:
         return None
-    number = float(value)  # raises TypeError for what is none
+    try:
+        if isinstance(value, str | bytes) or np.ndim(value):
+            raise TypeError
+        number = float(value)
+    except (TypeError, ValueError):
+        code = getattr(function, "__code__", None)
+        place = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
+        raise TypeError(f"gave {value!r:.80}{place}; return a number or None") from None
     if not math.isfinite(number):
         raise ValueError(f"gave {number}; return None for an episode that is to be left out")
     return number

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from corral.envs.episode_stats import Episode
-from corral.errors import CallbackError
+from corral.errors import CallbackError, ListenerError
 from corral.hints import hint
 from corral.trainers.named import named_object
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from corral.trainers.evaluation.scores import Evaluation
     from corral.trainers.session import Session
 
-__all__ = ["Callback", "blamed", "callbacks_of", "made_of", "resuming"]
+__all__ = ["Callback", "again", "blamed", "callbacks_of", "made_of", "resuming"]
 
 
 class Callback:
@@ -83,11 +83,13 @@ def callbacks_of(given: Iterable[Any]) -> list[Callback]:
     """Return callbacks in the order in which they are called.
 
     Each is one, a class of them without arguments, a function(row), or what names one of these:
-    "my_file.py:Name". Raises TypeError for what is none, and for a method like ``on_updates``,
+    "my_file.py:Name". Raises ListenerError for what is none, and for a method like ``on_updates``,
     which nobody would call; UnknownNameError where a text names nothing.
     """
     if isinstance(given, str | Callback) or not isinstance(given, Iterable):
-        raise TypeError(f"callbacks={given!r:.80}: give a list, such as callbacks=[MyCallback()]")
+        raise ListenerError(
+            f"callbacks={given!r:.80}: give a list, such as callbacks=[MyCallback()]"
+        )
     return sorted((_callback(one) for one in given), key=lambda callback: callback.order)
 
 
@@ -95,13 +97,13 @@ def _callback(given: Any) -> Callback:
     made = made_of(given, "callback", Callback)
     one: Callback = made if isinstance(made, Callback) else Listener(made)
     if one is not made and not callable(made):
-        raise TypeError(
+        raise ListenerError(
             f"callback {given!r:.80} is of {type(made).__name__}: give a corral.Callback, a "
             "class of them, or a function that takes a row"
         )
     for name in dir(one):
         if name.startswith("on_") and name not in HOOKS:
-            raise TypeError(
+            raise ListenerError(
                 f"callback {name_of(one)} has {name}, which is never called{hint(name, HOOKS)} "
                 f"Called are {', '.join(HOOKS)}"
             )
@@ -109,16 +111,16 @@ def _callback(given: Any) -> Callback:
 
 
 def made_of(given: Any, kind: str, base: type) -> Any:
-    """Return what a text names; of a class, an instance. Raises TypeError, UnknownNameError."""
+    """Return what a text names; of a class, an instance. Raises ListenerError, UnknownNameError."""
     found = named_object(given, kind) if isinstance(given, str) else given
     if not isinstance(found, type):
         return found
     if base is Callback and not issubclass(found, base):
-        raise TypeError(f"{kind} {given}: {found.__name__} is no class of corral.Callback")
+        raise ListenerError(f"{kind} {given}: {found.__name__} is no class of corral.Callback")
     try:
         return found()
     except TypeError as error:
-        raise TypeError(
+        raise ListenerError(
             f"{kind} {given}: {error}. Give an object instead of the class: one that is made in "
             f"the file can be named, too"
         ) from error
@@ -151,8 +153,15 @@ def resuming(session: Any) -> str:
     """Return how to go on when a mistake is mended; "" where nothing was learned yet."""
     if not session.statistics.updates:
         return "Nothing was trained"
-    again = session.config.named(session.run.folder)
-    return f"Mend it, and go on with: corral train --resume {again}"
+    return f"Mend it, and go on with: {again(session)}"
+
+
+def again(session: Any, *, stops: bool = True) -> str:
+    """Return the command that goes on with a run, with what was given as text; without ``stops``,
+    of which one was met, and would be met at once."""
+    given = session.listeners
+    words = given.again + given.stops * stops
+    return f"corral train --resume {session.config.named(session.run.folder)}{words}"
 
 
 def _place(error: Exception) -> str:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 from corral.envs.core import Array
-from corral.errors import UnknownNameError
+from corral.errors import ListenerError, UnknownNameError
 from corral.trainers.callbacks.protocol import made_of
 from corral.trainers.named import is_named
 from corral.trainers.runs.files import replace_text
@@ -66,10 +66,10 @@ def sinks_of(given: Iterable[Any]) -> dict[str, Sink]:
     """Return corral's own sinks and those ``given``, by the name that errors call them.
 
     Each is one, a class of them without arguments, a name of ``sinks()``, or "my_file.py:Name".
-    Raises UnknownNameError, TypeError.
+    Raises UnknownNameError, ListenerError.
     """
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise TypeError(f"sinks={given!r:.80}: give a list, such as sinks=['my_file.py:Name']")
+        raise ListenerError(f"sinks={given!r:.80}: give a list, such as sinks=['my_file.py:Name']")
     found: dict[str, Any] = {name: kind() for name, kind in OURS}
     for one in given:
         name = one if isinstance(one, str) else type(one).__qualname__
@@ -79,7 +79,9 @@ def sinks_of(given: Iterable[Any]) -> dict[str, Sink]:
             continue  # it is there
         made = made_of(_named(one) if isinstance(one, str) else one, "sink", object)
         if lacking := [each for each in ("open", "write", "close") if not hasattr(made, each)]:
-            raise TypeError(f"sink {name} has no {', '.join(lacking)}; see corral.trainers.Sink")
+            raise ListenerError(
+                f"sink {name} has no {', '.join(lacking)}; see corral.trainers.Sink"
+            )
         while name in found:
             name += "'"
         found[name] = made

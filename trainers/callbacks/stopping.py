@@ -29,6 +29,11 @@ class _OfColumn(Callback):
     def on_start(self, session: Session) -> None:
         """Raises UnknownNameError where it is sure that there is no such column."""
         if _cannot_be(self.column, session):
+            if self.column.startswith("validation_") and not session.listeners.evaluates:
+                raise UnknownNameError(
+                    f"no column {self.column}: nothing evaluates while training; add "
+                    "Evaluate(every) to the callbacks, or give --evaluate-every (evaluate_every=)"
+                )
             raise UnknownNameError.of("column of progress.csv", self.column, _known(session))
 
     def _require_column(self, session: Session, row: Mapping[str, Any]) -> bool:

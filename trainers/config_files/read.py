@@ -35,7 +35,7 @@ from corral.trainers.driver import train
 from corral.trainers.named import is_named
 from corral.trainers.runs.checkpoint_format import strict_json
 from corral.trainers.runs.env_config import SET_BY_TRAINING, saved_value
-from corral.trainers.runs.run_config import RunConfig, require_format
+from corral.trainers.runs.run_config import CONFIG, RunConfig, require_format
 from corral.trainers.settings import unknown_setting
 
 __all__ = ["TABLES", "decoded", "load_config", "read_config", "top_keys"]
@@ -61,9 +61,12 @@ def read_config(path: str | Path, **given: Any) -> dict[str, Any]:
 def load_config(path: str | Path, **given: Any) -> dict[str, Any]:
     """Return the same with traces and arrays as the file names them: plain values."""
     path = Path(path)
+    if path.is_dir() and (path / CONFIG).exists():  # the folder of a run
+        path /= CONFIG
     values = _read(path)
     is_run = path.suffix.lower() != ".toml" and "format" in values
     values = _of_run(path, values) if is_run else _without_none(path, values)
+    whose = values.get("env")
     if "steps" in given and values.get("horizon") == values.get("steps"):
         values.pop("horizon", None)  # it was what --steps had been
     values = {key: value for key, value in values.items() if key not in given} | {
@@ -75,7 +78,12 @@ def load_config(path: str | Path, **given: Any) -> dict[str, Any]:
     env, trainer = (given.get(key, values.get(key)) for key in ("env", "trainer"))
     if env is None:
         raise ConfigError(f'{path} names no environment: write env = "dfaas_v0" at its top')
-    _require_arguments(path, values.get("env_kwargs", {}), env)
+    try:
+        _require_arguments(path, values.get("env_kwargs", {}), env)
+    except ConfigError as error:
+        if whose in (None, env):
+            raise
+        raise ConfigError(f"{error} The file is for {whose}, not {env}") from None
     _require_settings(path, values.get("settings", {}), trainer or "mappo")
     merged = {**values.pop("settings", {}), **values, **given}
     kwargs = {**values.get("env_kwargs", {}), **(given.get("env_kwargs") or {})}

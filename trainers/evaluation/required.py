@@ -34,6 +34,13 @@ class Required:
         return f"{self.criterion} {'holds' if self.holds else 'does not hold'}: {found}{where}"
 
 
+SHARES = (
+    *("served", "lost", "forwarded", "share_of_optimum", "won", "drawn"),
+    *("served_low", "served_high", "lost_by_node", "forwarded_by_node"),
+)
+"""Columns of shares, and those whose parts are."""
+
+
 def criteria_of(require: str | Iterable[str]) -> list[Criterion]:
     """Return the criteria of one text or several. Raises ValueError."""
     return [Criterion.parse(text) for text in ([require] if isinstance(require, str) else require)]
@@ -57,13 +64,19 @@ def column_names(row: type, parts: Mapping[str, Iterable[str]]) -> list[str]:
 def require_columns(
     criteria: Iterable[Criterion], known: Sequence[str], unknown: Sequence[str] = ()
 ) -> None:
-    """Raise UnknownNameError, with the nearest name, for what is none of the ``known`` columns.
+    """Raise UnknownNameError, with the nearest name, for what is none of the ``known`` columns, and
+    ValueError for a bound above 1 on a share.
 
     ``unknown`` columns have parts whose names show while they are played, such as ``kpis``.
     """
     for criterion in criteria:
         if criterion.name.partition(".")[0] not in unknown:
             criterion.require_known(known)
+        if criterion.name.partition(".")[0] in SHARES and criterion.bound > 1:
+            raise ValueError(
+                f"criterion {str(criterion)!r}: {', '.join(s for s in SHARES if s in known)} are "
+                "shares of 0 to 1; 5 % is 0.05"
+            )
 
 
 def required(evaluation: Evaluation, policy: str, criteria: Iterable[Criterion]) -> list[Required]:

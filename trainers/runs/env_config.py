@@ -118,9 +118,9 @@ class EnvConfig:
         """
         if self.held_out and not self.validation:
             raise ValueError(
-                f"this run keeps no rows of {self.env} for validation: train with validation=, a "
-                "share or rows (low, high), and with a max_cycles of which the rows before those "
-                "held out hold two or more"
+                f"this run keeps no rows of {self.env} for validation (validation=0 keeps none): "
+                "train with validation=, a share or rows (low, high), and with a max_cycles of "
+                "which the rows before those held out hold two or more"
             )
         return self.rules(**{**self.validation, **changes})
 

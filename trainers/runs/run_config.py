@@ -166,7 +166,7 @@ class RunConfig:
             read = {name: values[name] for name in names}
             read["policies_to_train"] = tuple(read["policies_to_train"])
         except DAMAGE as error:
-            raise RunError(f"{path} is damaged: {error!r}") from error
+            raise RunError(f"{path} is damaged: {_in_words(error)}") from error
         # Outside of what takes errors for damage: here they are of what the caller gave.
         given = given_again(values, folder, **env_source)
         own = None if trainer is None else find_trainer(trainer)
@@ -182,7 +182,7 @@ class RunConfig:
         except CorralError:
             raise
         except DAMAGE as error:
-            raise RunError(f"{path} is damaged: {error!r}") from error
+            raise RunError(f"{path} is damaged: {_in_words(error)}") from error
 
     def named(self, folder: Path) -> str:
         """Return a run's folder as words of a command, with what must be named again."""
@@ -287,7 +287,7 @@ def require_format(path: Path, values: Any) -> None:
     try:
         _require_kinds({**MISSING, "horizon": values.get("steps"), **values})
     except DAMAGE as error:
-        raise RunError(f"{path} is damaged: {error!r}") from error
+        raise RunError(f"{path} is damaged: {_in_words(error)}") from error
 
 
 def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, str]:
@@ -299,6 +299,11 @@ def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, str]:
         else:
             found[before + key] = json.dumps(value)  # as 1, 1.0 and true are equal in Python
     return found
+
+
+def _in_words(error: Exception) -> str:
+    """Return what an error says of values of the wrong kind."""
+    return f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
 
 
 def _require_kinds(values: Mapping[str, Any]) -> None:

@@ -168,3 +168,11 @@ def test_on_the_command_line(folder: Path, tmp_path: Path) -> None:
     assert "Required: served.low>=0.5 does not hold: there is no such figure" in printed
     assert "did you mean 'served'?" in within(*plain, "--require", "servd>=1", code=2)
     assert "give name, one of" in within(*plain, "--require", "served~1", code=2)
+
+
+@pytest.mark.parametrize("text", ["lost<=5", "served>=95", "lost.high<=5", "lost_by_node.a<=5"])
+def test_a_bound_above_1_on_a_share_is_refused(text: str) -> None:
+    known = ["served", "lost", "lost.high", "lost_by_node.a", "cost"]
+    require_columns(criteria_of(["lost<=1", "cost<=5"]), known)
+    with pytest.raises(ValueError, match=r"shares of 0 to 1; 5 % is 0\.05"):
+        require_columns(criteria_of(text), known)
