@@ -1,8 +1,7 @@
 """The loop of training: a run, row by row.
 
 with corral.session("arena_v0", steps=100_000, seed=1) as session:
-    for row in session:
-        print(row["env_steps"], row["return_team"])
+    for row in session: ...
 """
 
 from __future__ import annotations
