@@ -32,12 +32,8 @@ from corral.trainers.evaluation.judge import players
 from corral.trainers.loads.replay import replay
 
 CLONED: dict[str, tuple[str, int, dict[str, Any]]] = {
-    "dfaas_v0": (
-        "overflow/equal",
-        30_000,
-        {"learning_rate": 1e-2, "n_epochs": 10, "smoothing": 4.0, "agent_id": False},
-    ),
-    "tictactoe_v0": ("perfect", 40_000, {}),
+    "dfaas_v0": ("overflow/equal", 30_000, {}),
+    "tictactoe_v0": ("perfect", 30_000, {}),
     "tiles_v0": (
         "greedy",
         250_000,
@@ -57,7 +53,12 @@ HARD_SETTINGS: dict[str, Any] = {
     "learning_rate": 1e-3,
     "net_arch": (128, 128),
 }
-CLONE_SETTINGS = HARD_SETTINGS | {"learning_rate": 5e-3, "n_epochs": 8, "smoothing": 2.0}
+CLONE_SETTINGS = HARD_SETTINGS | {
+    "learning_rate": 5e-3,
+    "n_epochs": 8,
+    "smoothing": 2.0,
+    "agent_id": True,
+}
 
 
 # --- Agreement -----------------------------------------------------------------------------------

@@ -46,6 +46,11 @@ __all__ = ["resume", "session", "train"]
 
 P = ParamSpec("P")
 
+CLONE_STARTS = (
+    "starts from a clone, which a bonus for entropy would wash out: {} of the preset left out; "
+    "--ent-coef (ent_coef=) gives one"
+)
+
 
 def session(
     env: EnvLike,
@@ -115,7 +120,8 @@ def session(
         checkpoint_every: env steps between checkpoints; default: a tenth of ``steps``. There is
             always one at the end.
         init: another run, or RUN@best, whose weights this one starts from, with a fresh optimizer;
-            other settings, and another trainer in house, are allowed. Lines on stderr say what was
+            other settings, and another trainer in house, are allowed. Arguments of the environment
+            and settings of networks that are not given are that run's. Lines on stderr say what was
             taken. See ``corral.trainers.cloning.start``.
         init_critic: whether critics are taken too, where they fit.
         keep: how many of the latest checkpoints to keep, or "all"; the best is kept besides.
@@ -151,6 +157,14 @@ def session(
     name, kind = found.name, found.kind
     arguments = arguments_of(env) if isinstance(env, str) else ()
     require_known(session, kind, arguments, env_kwargs or {}, settings)
+    if init is None and not init_critic:
+        raise ValueError("init_critic=False is for init=, a run to start from; leave it out")
+    taken: Any = None
+    said: list[str] = []
+    if init is not None:
+        inherit = pkgutil.resolve_name("corral.trainers.cloning.inherited:inherit")
+        taken = inherit(init, env, kind, env_kwargs, settings, model=model is not None)
+        env_kwargs, settings = taken.env_kwargs, taken.settings
     env_config = EnvConfig.of(env, env_kwargs, held_out, api, validation)
     own_model = None if model is None else OwnModel.of(model)
     if own_model is not None:
@@ -158,6 +172,10 @@ def session(
     layers = dict.fromkeys(() if own_model is None else LAYERS)
     rules = env_config.rules()
     defaults = defaults_for(rules, kind, seed, preset)
+    if taken is not None:
+        layers, said = {**layers, **dict.fromkeys(taken.without)}, [*taken.lines]
+        if left := sorted(defaults.settings.keys() & set(taken.without)):
+            said.append(CLONE_STARTS.format(", ".join(left)))
     defaults = defaults.without({**layers, **settings, "policies": policies})
     agents = rules.agents
     played = played_by_references(opponents, agents)
@@ -192,7 +210,7 @@ def session(
     )
     listeners = Listeners.of(callbacks, metrics, sinks, stop, evaluate_every)
     learner = _begun(config)  # wrong settings are refused before a folder is made
-    said = [defaults.words()]
+    said = [defaults.words(), *said]
     if init is not None:
         start_from = pkgutil.resolve_name("corral.trainers.cloning.start:start_from")
         origin, lines = start_from(learner, init, critic=init_critic)
@@ -299,8 +317,12 @@ def resume(
             run.config.write(run.folder)
         if stretch and learner.env_steps:
             run.save_again(learner.env_steps)  # with what is planned from here on
+        before = learner.env_steps
         with begun:
-            return begun.finish()
+            run = begun.finish()
+        if learner.env_steps > before:  # what a clone of before agreed with its teacher
+            (run.folder / "agreement.json").unlink(missing_ok=True)
+        return run
 
 
 def _tell_of_plan_and_versions(folder: Path, config: RunConfig) -> None:

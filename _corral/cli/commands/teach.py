@@ -82,7 +82,7 @@ def clone(
             "RUN@best), or recorded steps (FILE.npz).",
         ),
     ] = None,
-    steps: Annotated[int, whole("Env steps that the teacher plays.")] = 100_000,
+    steps: Annotated[int, whole("Env steps that the teacher plays.")] = 30_000,
     seed: Annotated[int, whole("Seed of everything that is drawn.")] = 0,
     episodes: Annotated[
         int, whole("Episodes, not cloned from, in which both are compared at the end.")
