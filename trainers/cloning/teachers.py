@@ -160,6 +160,10 @@ def _named(name: str, rules: Rules[Any]) -> Mapping[str, Policy]:
     try:
         return reference_team(name, rules)
     except UnknownNameError as error:
+        if "/" in name and (name.startswith((".", "/", "runs/")) or Path(name).parent.is_dir()):
+            raise RunError(
+                f"{name} is a path, and no run is there: give the folder of one, RUN or RUN@best"
+            ) from None
         known = team_names(rules)
         said = str(error) if known else f"no teacher named {shortened(name, 200)!r}"
         raise UnknownNameError(
