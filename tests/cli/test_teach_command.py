@@ -83,6 +83,9 @@ def test_help_lists_the_settings_of_cloning() -> None:
     assert "--own-play" not in within("record", "dfaas_v0", "--help")
     assert "--teacher" not in said
     assert "--clip-range " not in said
+    said = within("trainers", "clone")
+    assert "--own-play" in said
+    assert "--clip-range " not in said
 
 
 def test_a_poor_clone_is_told_what_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
