@@ -111,7 +111,7 @@ def _arguments(found: Mapping[str, Any], env: Any) -> dict[str, Any]:
 
 def _differ(value: Any, default: Any) -> bool:
     if isinstance(value, Trace):
-        return value.name != default
+        return bool(value.name != default)
     return not np.array_equal(value, default) if value is not None else default is not None
 
 
