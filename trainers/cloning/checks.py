@@ -130,7 +130,7 @@ def _of_agent(
 def _of_decisions(
     arrays: Mapping[str, Array], agent: str, legal: Array, action: Array
 ) -> Iterator[tuple[Any, ...]]:
-    acts: Array = legal.any(axis=1)
+    acts: Array = np.asarray(legal.any(axis=1))
     actions = legal.shape[1]
     outside: Array = np.asarray(acts & ((action < 0) | (action >= actions)))
     if (wrong := _first(outside)) is not None:
