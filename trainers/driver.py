@@ -48,6 +48,11 @@ __all__ = ["resume", "resume_session", "session", "train"]
 
 P = ParamSpec("P")
 
+CLONE_STARTS = (
+    "starts from a clone, which a bonus for entropy would wash out: {} of the preset left out; "
+    "--ent-coef (ent_coef=) gives one"
+)
+
 
 def session(
     env: EnvLike,
@@ -118,7 +123,8 @@ def session(
         checkpoint_every: env steps between checkpoints; default: a tenth of ``steps``. There is
             always one at the end.
         init: another run, or RUN@best, whose weights this one starts from, with a fresh optimizer;
-            other settings, and another trainer in house, are allowed. Lines on stderr say what was
+            other settings, and another trainer in house, are allowed. Arguments of the environment
+            and settings of networks that are not given are that run's. Lines on stderr say what was
             taken. See ``corral.trainers.cloning.start``.
         init_critic: whether critics are taken too, where they fit.
         keep: how many of the latest checkpoints to keep, or "all"; the best is kept besides.
@@ -155,6 +161,14 @@ def session(
     name, kind = found.name, found.kind
     arguments = arguments_of(env) if isinstance(env, str) else ()
     require_known(session, kind, arguments, env_kwargs or {}, settings)
+    if init is None and not init_critic:
+        raise ValueError("init_critic=False is for init=, a run to start from; leave it out")
+    taken: Any = None
+    said: list[str] = []
+    if init is not None:
+        inherit = pkgutil.resolve_name("corral.trainers.cloning.inherited:inherit")
+        taken = inherit(init, env, kind, env_kwargs, settings, model=model is not None)
+        env_kwargs, settings = taken.env_kwargs, taken.settings
     env_config = EnvConfig.of(env, env_kwargs, held_out, api, validation)
     own_model = None if model is None else OwnModel.of(model)
     if own_model is not None:
@@ -162,6 +176,10 @@ def session(
     layers = dict.fromkeys(() if own_model is None else LAYERS)
     rules = env_config.rules()
     defaults = defaults_for(rules, kind, seed, preset)
+    if taken is not None:
+        layers, said = {**layers, **dict.fromkeys(taken.without)}, [*taken.lines]
+        if left := sorted(defaults.settings.keys() & set(taken.without)):
+            said.append(CLONE_STARTS.format(", ".join(left)))
     defaults = defaults.without({**layers, **settings, "policies": policies})
     agents = rules.agents
     played = played_by_references(opponents, agents)
@@ -196,7 +214,7 @@ def session(
     )
     listeners = Listeners.of(callbacks, metrics, sinks, stop, evaluate_every)
     learner = _begun(config)  # wrong settings are refused before a folder is made
-    said = [defaults.words(), few_rows(env_config)]
+    said = [defaults.words(), few_rows(env_config), *said]
     if found.source is not None and name in trainers():
         said.append(f"this is a changed {name}; give it a name: .but(name=...)")
     if init is not None:
@@ -312,6 +330,8 @@ def resume_session(
             run.config.write(run.folder)
         if stretch and learner.env_steps:
             run.save_again(learner.env_steps)  # with what is planned from here on
+        if run.config.steps > learner.env_steps:  # how a clone agreed with its teacher before
+            (run.folder / "agreement.json").unlink(missing_ok=True)
 
     learner = run.begun()
     begun = Session(run.config, learner, place(), listeners, checkpoint_every, progress)

@@ -316,11 +316,11 @@ class Defaults:
 
     def words(self) -> str:
         """Return what is said of them when training starts; "" where there is nothing to say."""
-        kind = "" if self.kind is None else f"{self.kind.words()} ({self.found_in}). "
+        kind = "" if self.kind is None else f"Kind of game: {self.kind.words()} ({self.found_in}). "
         if self.nothing:
             return f"Preset {' and '.join(self.names)} changes nothing: {self.nothing}"
         if not self.given():
-            return kind and f"{kind}It changes no default"
+            return kind and f"{kind}No default changes"
         values = ", ".join(f"{name}={value}" for name, value in self.given().items())
         given = f"{kind}Preset {' and '.join(self.names)}: {values}"
         return f'{given}; --preset none (preset="none") leaves them out'

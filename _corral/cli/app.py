@@ -120,7 +120,8 @@ def trainers(
     expect("trainers", name)
     table = Table("setting", "default", "meaning", box=box.SIMPLE_HEAD)
     kind = trainer_class(name)
-    settings = {field.name: field for field in fields(kind.Settings)}
+    unused = getattr(kind.Settings, "unused", ())
+    settings = {f.name: f for f in fields(kind.Settings) if f.name not in unused}
     for field in settings.values():
         table.add_row(option_of(field.name), text_of(field.default), meaning(field))
     out.print(table)

@@ -59,6 +59,7 @@ class TrainCommand(Command):
     """
 
     trainer: str | None = "mappo"  # whose settings are listed, where none is named; None: nobody's
+    stood_for: tuple[str, ...] = ()  # settings that an option of the command stands for
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         args = [part for word in args for part in _split(word)]
@@ -74,7 +75,7 @@ class TrainCommand(Command):
         env, trainer = given.get("env"), given.get("trainer") or self.trainer
         sections = [(f"Arguments of {env or 'the environment'}", partial(_arguments_rows, env))]
         if trainer is not None:
-            settings = partial(_settings_rows, env, trainer)
+            settings = partial(_settings_rows, env, trainer, self.stood_for)
             sections.insert(0, (f"Settings of {trainer}", settings))
         for title, rows_of in sections:
             with formatter.section(title):
@@ -94,7 +95,9 @@ def _split(word: str) -> list[str]:
     return word.split("=", 1) if word.startswith("--env=") else [word]
 
 
-def _settings_rows(env: str | None, trainer: str) -> list[tuple[str, str]]:
+def _settings_rows(
+    env: str | None, trainer: str, hidden: tuple[str, ...] = ()
+) -> list[tuple[str, str]]:
     """Return each setting as an option with what it takes, and its meaning and default."""
     from corral.envs.registry import make_rules, registered_name
     from corral.trainers.base import find_trainer
@@ -105,7 +108,8 @@ def _settings_rows(env: str | None, trainer: str) -> list[tuple[str, str]]:
     if known := registered_name(env or ""):  # of others the kind is found when training starts
         suited = defaults_for(make_rules(known), find_trainer(trainer).kind, seed=0).settings
     rows = []
-    unused = getattr(find_trainer(trainer).kind.Settings, "unused", ())
+    # Of a clone --from says who teaches.
+    unused = {*getattr(find_trainer(trainer).kind.Settings, "unused", ()), *hidden}
     for field in settings_of(trainer):
         if field.name in unused:
             continue

@@ -46,7 +46,7 @@ def test_a_team_is_recorded_cloned_and_started_from(
         (("clone", "dfaas_v0"), "name a teacher, as in: corral clone dfaas_v0 --from overflow"),
         (("clone", "dfaas_v0", "--from", "overfow"), "did you mean 'overflow'?"),
         (("clone", "dfaas_v0", "--from", "nothing.npz"), "there is no such file"),
-        (("clone", "dfaas_v0", "--from", "runs/none"), "A run is named by its folder"),
+        (("clone", "dfaas_v0", "--from", "runs/none"), "runs/none is a path, and no run is there"),
         (
             ("clone", "dfaas_v0", "--from", "overflow/two", "--route", "equal"),
             "overflow/two plays with --route 'two', and the environment is to have --route",
@@ -54,6 +54,7 @@ def test_a_team_is_recorded_cloned_and_started_from(
         (("clone", "dfaas_v0", "--from", "local", "--smoothing", "-1"), "--smoothing"),
         (("clone", "dfaas_v0", "--from", "local", "--own-ply", "1"), "did you mean '--own-play'?"),
         (("clone", "dfaas_v0", "--from", "local", "--teacher", "x"), "give it as --from"),
+        (("clone", "--resume", "runs/a"), "goes on cloning: corral train --resume runs/a"),
         (("record", "dfaas_v0"), "name who plays"),
         (("record", "dfaas_v0", "--policies", "local"), "name the file to write"),
         (
@@ -80,3 +81,14 @@ def test_help_lists_the_settings_of_cloning() -> None:
     assert "--route" in said
     assert "--ent-coef" not in said
     assert "--own-play" not in within("record", "dfaas_v0", "--help")
+    assert "--teacher" not in said
+    assert "--clip-range " not in said
+    said = within("trainers", "clone")
+    assert "--own-play" in said
+    assert "--clip-range " not in said
+
+
+def test_a_poor_clone_is_told_what_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = within("clone", "tictactoe_v0", "--from", "perfect", *SMALL, "--out", "runs/a")
+    assert "Poor agreement: try more --steps" in said.replace("\n", " ")

@@ -38,6 +38,10 @@ def faults_of(
         rule = f"an episode of {lengths[wrong]} steps; give 1 or more"
         return [StepFault(file, "lengths", rule, wrong)]
     size = int(lengths.sum(dtype=object))
+    sizes = {a.shape[:1] for name, a in arrays.items() if name.endswith(f"/{MASK}")}
+    if len(sizes) == 1 and sizes not in ({(size,)}, {()}):
+        rule = f"their sum is {size:,}, and the entries have {sizes.pop()[0]:,} rows"
+        return [StepFault(file, "lengths", rule)]
     found = [*_of_entries(arrays, rules), *_of_state(arrays, rules, size)]
     for agent in rules.agents:
         found += _of_agent(arrays, rules, agent, size, lengths)

@@ -29,13 +29,14 @@ from corral.trainers.cloning.teachers import (
     arguments_of_teacher,
     choices_of,
     find_teacher,
+    plays_all_alike,
 )
 from corral.trainers.cloning.trainer import GIVEN, taught_by
 from corral.trainers.driver import train
 from corral.trainers.evaluation.episodes import play
 from corral.trainers.runs.env_config import EnvConfig
 from corral.trainers.runs.files import replace_text
-from corral.trainers.runs.run import Run
+from corral.trainers.runs.run import Run, is_run, with_checkpoint
 
 __all__ = ["AGREEMENT", "clone", "cloned", "compare", "record"]
 
@@ -47,7 +48,7 @@ def clone(
     env: EnvLike,
     teacher: TeacherLike,
     *,
-    steps: int = 100_000,
+    steps: int = 30_000,
     env_kwargs: Mapping[str, Any] | None = None,
     episodes: int = 64,
     **options: Any,
@@ -89,6 +90,13 @@ def cloned(
     if isinstance(teacher, Run) and teacher.config.env_config.own_rules is None:
         teacher = teacher.name
     kwargs = with_teacher_arguments(env, teacher, env_kwargs, options.get("api"))
+    unsaid = options.get("init") is None and "agent_id" not in options
+    if unsaid and plays_all_alike(env, teacher, kwargs):
+        told = f"{teacher} plays all agents alike: agent_id=False; --agent-id tells them apart"
+        print(f"corral: {visible(told)}", file=sys.stderr)
+        options["agent_id"] = False
+    if isinstance(teacher, str) and is_run(teacher):
+        teacher = with_checkpoint(teacher)  # that run may go on, and this one must too
     if isinstance(teacher, str):
         options |= {"trainer": "clone", "teacher": teacher}
     else:

@@ -69,7 +69,7 @@ def start_from(
     run = init
     if not isinstance(run, Run):
         run = load_run(run, None if rules.name in REGISTERED else rules)
-    if run.at is not None and not run.at.strip("0"):
+    if run.at is not None and not run.at.strip("0") and run.config.init is None:
         raise RunError(f"{run.name} has learned nothing yet; give {run.folder}@best or @latest")
     require_same_spaces(run, rules, "starts from")
     path = run.checkpoint()
@@ -136,10 +136,12 @@ def _plan(
         kept = _folded(kept, "critic", widths[1], *told)
     expected = {k: v for k, v in own.items() if k.startswith("actor.") or k == "log_std"}
     if faults := _differences(expected, actor):
+        before, here = run.config.settings.get("agent_id"), learner.settings.agent_id
+        remedy = "Give policies as it has them"
+        if before is not None and before != here:
+            remedy = f"It has {_typed('agent_id', before)}: give that, or leave it out"
         raise RunError(
-            f"{run.name} has other networks than policy {name} here: {'; '.join(faults)}. Give "
-            f"the settings that it has ({', '.join(_network_settings(run))}), or policies as it "
-            "has them"
+            f"{run.name} has other networks than policy {name} here: {'; '.join(faults)}. {remedy}"
         )
     why = "asked for" if not critic else _misfit(run, learner, own, kept)
     norm = {k: v for k, v in given.items() if k.startswith("value_norm.")}
@@ -182,9 +184,14 @@ def _observed_by_critic(run: Run) -> str | None:
     return None if found is None else str(found)
 
 
-def _network_settings(run: Run) -> list[str]:
-    settings = run.config.settings
-    return [f"{key}={settings[key]}" for key in NETWORK if settings.get(key)]
+def _typed(key: str, value: Any) -> str:
+    """Return a setting as it is typed: "--net-arch 64,64"."""
+    option = key.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{option}" if value else f"--no-{option}"
+    if isinstance(value, list | tuple):
+        value = ",".join(map(str, value))
+    return f"--{option} {'none' if value is None else value}"
 
 
 def _require_alike(run: Run, settings: Any) -> None:
@@ -195,14 +202,13 @@ def _require_alike(run: Run, settings: Any) -> None:
         if not hasattr(settings, key) or key not in theirs:
             continue
         before, here = theirs[key], getattr(settings, key)
-        if (list(before) if isinstance(before, list | tuple) else before) != (
-            list(here) if isinstance(here, list | tuple) else here
-        ):
-            differ.append(f"{key}={before} there, {here} here")
+        if _typed(key, before) != _typed(key, here):
+            differ.append((_typed(key, before), _typed(key, here)))
     if differ:
         raise RunError(
-            f"{run.name} has other networks: {'; '.join(differ)}. Give what it has: "
-            f"{', '.join(_network_settings(run))}"
+            f"{run.name} has other networks: "
+            f"{'; '.join(f'{before} there, {here} here' for before, here in differ)}. Give what it "
+            f"has, {' '.join(before for before, _ in differ)}, or leave them out"
         )
 
 

@@ -180,6 +180,8 @@ def read_steps(path: str | Path, rules: Rules[Any]) -> Steps:
     if not place.is_file():
         raise FileNotFoundError(f"{place}: there is no such file; corral record makes one")
     arrays, faults = _entries(place)
+    if not arrays and faults:
+        raise StepsError(faults)  # all else would follow from it
     header = _header(arrays.pop("header", None))
     if header is None or header.get("format") != FORMAT:
         rule = f'holds no JSON with "format": {FORMAT!r}; these are no recorded steps'

@@ -3,7 +3,7 @@
 | what is named or given | is |
 |---|---|
 | "overflow", "greedy", "perfect" | a reference team, or a player that can play all agents |
-| "agent_0=nearest,agent_1=still" | reference players by agent |
+| "agent_1=nearest,agent_2=still" | reference players by agent |
 | "runs/mappo", "runs/mappo@best" | another run, of any trainer; it decides greedily |
 | "steps.npz" | recorded steps, see ``corral.trainers.cloning.steps`` |
 | a Run, a policy, agent -> policy | the same in Python; a policy is what ``as_policy`` takes |
@@ -25,8 +25,8 @@ from gymnasium import spaces
 from corral.envs.core import Array, Rules, carried_by
 from corral.envs.policy import Decision, Policy, PolicyLike, as_policy
 from corral.envs.reference import reference_player, reference_team, team_arguments, team_names
-from corral.envs.registry import REGISTERED
-from corral.errors import RunError, UnknownNameError, UnsupportedSpaceError
+from corral.envs.registry import REGISTERED, make_rules, registered_name
+from corral.errors import CorralError, RunError, UnknownNameError, UnsupportedSpaceError
 from corral.text import shortened
 from corral.trainers.cloning.steps import RecordedTeacher, Steps, read_steps, recorded_arguments
 from corral.trainers.runs.files import read_file, sha256
@@ -39,6 +39,7 @@ __all__ = [
     "checkpoint_digest",
     "choices_of",
     "find_teacher",
+    "plays_all_alike",
     "require_same_spaces",
 ]
 
@@ -82,6 +83,21 @@ def arguments_of_teacher(env: str, teacher: Any) -> dict[str, Any]:
         return team_arguments(env, teacher)
     except UnknownNameError:
         return {}
+
+
+def plays_all_alike(env: Any, teacher: Any, env_kwargs: Mapping[str, Any]) -> bool:
+    """Return whether ``teacher`` names one reference player or team that is one class for all
+    agents of an environment of corral; what is wrong with it, ``find_teacher`` tells."""
+    name = registered_name(env) if isinstance(env, str) else None
+    if name is None or not isinstance(teacher, str) or "=" in teacher:
+        return False
+    if teacher.endswith(".npz") or is_run(teacher):
+        return False
+    try:
+        policies = _named(teacher, make_rules(name, **env_kwargs))
+    except (CorralError, TypeError, ValueError):
+        return False
+    return len({type(policy) for policy in policies.values()}) == 1
 
 
 def find_teacher(teacher: TeacherLike, rules: Rules[Any]) -> Teacher:
@@ -144,6 +160,10 @@ def _named(name: str, rules: Rules[Any]) -> Mapping[str, Policy]:
     try:
         return reference_team(name, rules)
     except UnknownNameError as error:
+        if "/" in name and (name.startswith((".", "/", "runs/")) or Path(name).parent.is_dir()):
+            raise RunError(
+                f"{name} is a path, and no run is there: give the folder of one, RUN or RUN@best"
+            ) from None
         known = team_names(rules)
         said = str(error) if known else f"no teacher named {shortened(name, 200)!r}"
         raise UnknownNameError(

@@ -12,6 +12,7 @@ Bagnell, A Reduction of Imitation Learning and Structured Prediction to No-Regre
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -43,6 +44,14 @@ GIVEN = "given in Python"
 OF_PPO = ("clip_range", "ent_coef", "ent_coef_end", "kl_coef", "kl_target", "target_kl")
 """Settings of mappo that say nothing here."""
 
+ANEW = (
+    "A clone goes on with the teacher that it began with: put that back, or start another clone "
+    "from this one: corral clone ENV --from TEACHER --init RUN"
+)
+
+SMOOTHING = 4.0
+"""Actions that a decision is spread over where actions are amounts and nobody says otherwise."""
+
 CHOICES = "teacher_choices"
 CHECKS, CHECK_EPISODES = 10, 16
 """Comparisons with the teacher over a run, and episodes of each."""
@@ -65,12 +74,14 @@ class CloneSettings(MAPPOSettings):
         most=1,
     )
 
-    smoothing: float = setting(
-        0.0,
-        "Deviation, in actions, by which a decision is spread over its neighbours; for "
-        "environments whose actions are amounts, such as requests.",
+    smoothing: float | None = setting(
+        None,
+        "Deviation, in actions, by which a decision is spread over its neighbours; none: 4 where "
+        "actions are amounts, such as requests, else 0.",
         least=0,
     )
+    learning_rate: float | str = setting(1e-2)
+    n_epochs: int = setting(10)
 
     unused: ClassVar[tuple[str, ...]] = OF_PPO
 
@@ -204,18 +215,26 @@ class Clone(OnPolicyTrainer):
     takes_validation: ClassVar[bool] = True
 
     def __init__(
-        self, *args: Any, validation_rules: Rules[Any] | None = None, **kwargs: Any
+        self,
+        rules: Rules[Any],
+        settings: Any,
+        *,
+        validation_rules: Rules[Any] | None = None,
+        **kwargs: Any,
     ) -> None:
         """``validation_rules``: what is compared with the teacher in; default: as in training, on
         seeds of its own."""
-        super().__init__(*args, **kwargs)
+        if settings.smoothing is None:
+            amounts, _ = amounts_of(rules)
+            settings = dataclasses.replace(settings, smoothing=SMOOTHING if amounts else 0.0)
+        super().__init__(rules, settings, **kwargs)
         self._validation_rules = self.rules if validation_rules is None else validation_rules
         self.teacher: Teacher | None = None
         self.teachers: Opponents | None = None
         self._held: Teacher | None = None  # what is compared with
         self._saved: Mapping[str, Any] | None = None  # where the teacher was, in a resumed run
         self._arrays: dict[str, Array] = {}
-        self._checked, self._agreement = -1, 0.0
+        self._checked = -1
         self._own_rng = generator(self.seed, "policy", len(self.rules.agents) + 1)
 
     def check(self) -> None:
@@ -231,12 +250,15 @@ class Clone(OnPolicyTrainer):
         named = self.settings.teacher
         if not self.given and named in ("", GIVEN):
             raise ValueError(
-                "the teacher is missing: name it, as in --teacher overflow (teacher='overflow')"
+                "the teacher is missing: corral clone ENV --from overflow (teacher='overflow')"
                 if not named
                 else "the teacher was given in Python; give it again: corral.resume(folder, "
                 "trainer=corral.trainers.taught_by(teacher))"
             )
-        teacher = find_teacher(self.given[0] if self.given else named, self.rules)
+        try:
+            teacher = find_teacher(self.given[0] if self.given else named, self.rules)
+        except CheckpointError as error:
+            raise CheckpointError(f"the teacher {named}: {error}. {ANEW}") from error
         self._held = teacher
         if teacher.steps is not None:
             learned, held = teacher.steps.divided()
@@ -276,9 +298,10 @@ class Clone(OnPolicyTrainer):
             assert self.teachers is not None
             saved, self._saved = self._saved, None
             if saved["digest"] != self.teacher.digest:
+                here, before = str(self.teacher.digest)[:12], str(saved["digest"])[:12]
                 raise CheckpointError(
-                    f"{self.teacher.name} is not what was cloned from: its digest is "
-                    f"{str(self.teacher.digest)[:12]}..., and was {str(saved['digest'])[:12]}..."
+                    f"{self.teacher.name} is not what was cloned from: its digest is {here}..., "
+                    f"and was {before}.... {ANEW}"
                 )
             self._own_rng.bit_generator.state = saved["own_play"]
             if self.resumes_exactly:
@@ -295,9 +318,10 @@ class Clone(OnPolicyTrainer):
         metrics = super().update()
         done = self.env_steps + self.rollout_steps
         part = CHECKS * done // self.steps
-        if part > self._checked:
-            self._checked, self._agreement = part, self._compare()
-        return metrics | {self.best_by: self._agreement}
+        if part == self._checked:
+            return metrics | {self.best_by: math.nan}  # not compared in this update
+        self._checked = part
+        return metrics | {self.best_by: self._compare()}
 
     def _compare(self) -> float:
         assert self._held is not None
@@ -319,7 +343,6 @@ class Clone(OnPolicyTrainer):
             "generators": generators,
             "own_play": self._own_rng.bit_generator.state,
             "checked": self._checked,
-            "agreement": self._agreement,
         }
         arrays = {**content.arrays, "teacher": states} if states else content.arrays
         return Content({**content.documents, "teacher": document}, arrays)
@@ -330,7 +353,6 @@ class Clone(OnPolicyTrainer):
         try:
             saved = content.documents["teacher"]
             self._checked = int(saved["checked"])
-            self._agreement = float(saved["agreement"])
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"the checkpoint is not of clone: {error!r}") from error
         self._saved, self._arrays = saved, dict(content.arrays.get("teacher", {}))

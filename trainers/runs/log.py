@@ -158,7 +158,11 @@ class Statistics:
         """Return the row of an ``update`` that took ``seconds`` for ``env_steps`` more steps."""
         self.updates += 1
         self.env_steps, self.rewards = update.env_steps, update.rewards
-        self.latest_metric = update.metrics.get(self.metric) if self.metric else None
+        metrics: Row = {name: float(value) for name, value in update.metrics.items()}
+        if self.metric is not None and math.isnan(metrics.get(self.metric) or 0.0):
+            metrics[self.metric] = None  # not measured in this update: the latest one stands
+        elif self.metric is not None:
+            self.latest_metric = metrics.get(self.metric)
         self.wall_s += seconds
         self.episodes += len(update.episodes)
         self.recent.extend(update.episodes)
@@ -183,7 +187,7 @@ class Statistics:
         spent = max(sum(update.seconds.values()), 1e-9)
         for part, value in update.seconds.items():
             row[f"share_{part}"] = round(value / spent, 4)
-        return row | {name: float(value) for name, value in update.metrics.items()}
+        return row | metrics
 
     @staticmethod
     def _mean(values: Sequence[float]) -> float | None:
@@ -194,13 +198,16 @@ class Statistics:
     def save(self) -> dict[str, Any]:
         recent = [[e.returns, e.length, e.kpis] for e in self.recent]
         saved = {name: getattr(self, name) for name in self.SAVED}
-        why = {} if self.stopped is None else {"stopped": self.stopped}
+        why: dict[str, Any] = {} if self.stopped is None else {"stopped": self.stopped}
+        if self.metric is not None:
+            why["latest_metric"] = self.latest_metric
         return {**saved, "best_by": self.best_by, "recent": recent, **why}
 
     def load(self, saved: Mapping[str, Any]) -> None:
         for name in self.SAVED:
             setattr(self, name, saved[name])
         self.best_by = saved.get("best_by")
+        self.latest_metric = saved.get("latest_metric")
         self.recent = deque((Episode(*each) for each in saved["recent"]), maxlen=RECENT)
 
 

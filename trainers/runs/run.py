@@ -43,6 +43,8 @@ __all__ = [
     "load_each",
     "load_run",
     "models_for",
+    "place_of",
+    "with_checkpoint",
 ]
 
 PROGRESS, CHECKPOINTS = "progress.csv", "checkpoints"
@@ -259,7 +261,7 @@ def load_run(
     Raises RunError where there is no run, ValueError for arguments that the run keeps,
     CheckpointError where that checkpoint is not there, and TraceError where its load has changed.
     """
-    path, at = _place(folder)
+    path, at = place_of(folder)
     if at is not None and not CHECKPOINT_NAME.fullmatch(at):
         raise RunError(f"{folder}: give {path}@best, @latest, @N for N env steps, or @0")
     config = RunConfig.read(path, trainer, model, env=env, env_kwargs=env_kwargs, api=api)
@@ -288,13 +290,25 @@ def load_each(
     ]
 
 
-def _place(name: str | Path) -> tuple[Path, str | None]:
+def place_of(name: str | Path) -> tuple[Path, str | None]:
     """Return the folder of a run, and which of its checkpoints is named, if one is."""
     path = Path(name)
     base, at, checkpoint = path.name.rpartition("@")
     if not at or not base or path.exists() or not (path.with_name(base) / CONFIG).is_file():
         return path, None
     return path.with_name(base), checkpoint
+
+
+def with_checkpoint(name: str | Path) -> str:
+    """Return RUN@N of RUN or RUN@best: the checkpoint that it names now, by its env steps.
+
+    Raises CheckpointError where there is none.
+    """
+    folder, at = place_of(name)
+    if at is not None and not at.strip("0"):
+        return str(name)
+    found = named_checkpoint(folder / CHECKPOINTS, at or "latest")
+    return f"{folder}@{int(found.name.split('_')[1])}"
 
 
 def models_for(runs: Sequence[Any], model: Any) -> list[Any]:
@@ -316,7 +330,7 @@ def has_own(run: Any, key: str) -> bool:
     if isinstance(run, Run):
         return getattr(run.config, {"model": "own_model"}.get(key, key)) is not None
     try:
-        values = json.loads((_place(run)[0] / CONFIG).read_text(encoding="utf-8"))
+        values = json.loads((place_of(run)[0] / CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return False  # ``load_run`` says what is wrong
     return isinstance(values, dict) and values.get(key) is not None
@@ -324,4 +338,4 @@ def has_own(run: Any, key: str) -> bool:
 
 def is_run(folder: str | Path) -> bool:
     """Return whether ``folder`` looks like a run, or names a checkpoint of one: RUN@best."""
-    return (_place(folder)[0] / CONFIG).is_file()
+    return (place_of(folder)[0] / CONFIG).is_file()

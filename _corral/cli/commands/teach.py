@@ -35,12 +35,15 @@ if TYPE_CHECKING:
 __all__ = ["add_to"]
 
 TRAINER = "clone"
+POOR = 0.9
+"""Share of agreement below which a line says what may help."""
 
 
 class CloneCommand(TrainCommand):
     """``corral clone``: its --help lists the settings of cloning."""
 
     trainer = TRAINER
+    stood_for = ("teacher",)
 
 
 class RecordCommand(TrainCommand):
@@ -82,7 +85,7 @@ def clone(
             "RUN@best), or recorded steps (FILE.npz).",
         ),
     ] = None,
-    steps: Annotated[int, whole("Env steps that the teacher plays.")] = 100_000,
+    steps: Annotated[int, whole("Env steps that the teacher plays.")] = 30_000,
     seed: Annotated[int, whole("Seed of everything that is drawn.")] = 0,
     episodes: Annotated[
         int, whole("Episodes, not cloned from, in which both are compared at the end.")
@@ -117,6 +120,10 @@ def clone(
     which share of decisions, on episodes not cloned from, the greedy action is one that the teacher
     counts as best. Arguments of the environment and settings are options too.
     """
+    if "--resume" in context.args or env == "--resume":
+        words = [*([env] if env == "--resume" else []), *context.args]
+        folder = next((word for word in words if not word.startswith("-") and word != env), "RUN")
+        raise ValueError(f"a run goes on cloning: corral train --resume {folder}")
     expect("clone", env)
     assert env is not None  # else ``expect`` has said so
     if teacher is None:
@@ -153,10 +160,19 @@ def clone(
     with named_as_options(context, known):
         run = interruptible(begin)
     _show(found[0])
+    if found[0].share < POOR:
+        spread = "--smoothing, " if found[0].unit else ""
+        out.print(
+            f"Poor agreement: try more --steps, a larger --net-arch, {spread}--own-play 0.5, or "
+            "--memory where the teacher remembers. A teacher that draws at random cannot be "
+            "agreed with"
+        )
     folder = run.config.named(run.folder)
     out.print(f"Run: {run.folder}", soft_wrap=True)
+    again = "" if theirs["api"] is None else f" --api {theirs['api']}"
     out.print(
-        f"Start another from it: corral train {env} --init {pasted(run.folder)}", soft_wrap=True
+        f"Start another from it: corral train {env} --init {pasted(run.folder)}{again}",
+        soft_wrap=True,
     )
     out.print(f"Evaluate it: corral evaluate {folder}", soft_wrap=True)
 

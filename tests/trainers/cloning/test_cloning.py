@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -157,10 +158,12 @@ def test_a_resumed_clone_learns_the_same_weights(tmp_path: Path) -> None:
 
 def test_another_run_teaches_greedily_and_is_told_from_what_it_becomes(tmp_path: Path) -> None:
     first = corral.clone("tictactoe_v0", "perfect", steps=2048, out=tmp_path / "a", **SMALL)
-    run = corral.clone(
-        "tictactoe_v0", f"{first.folder}@latest", steps=256, out=tmp_path / "b", **SMALL
+    latest = f"{first.folder}@latest"
+    run = corral.clone("tictactoe_v0", latest, steps=256, out=tmp_path / "c", **SMALL)
+    assert run.config.settings["teacher"].endswith("a@2048")  # it may go on
+    run = corral.train(
+        "tictactoe_v0", trainer="clone", teacher=latest, steps=256, out=tmp_path / "b", **SMALL
     )
-    assert run.config.settings["teacher"].endswith("a@latest")
     assert find_teacher(first, make_rules("tictactoe_v0")).deterministic
     corral.resume(first.folder, steps=2304, progress=False)
     with pytest.raises(CheckpointError, match="is not what was cloned from"):
@@ -256,3 +259,44 @@ def test_continuous_actions_are_refused() -> None:
     other = changed(rules, action_space=lambda agent: spaces.Box(-1, 1, (2,)))
     with pytest.raises(UnsupportedSpaceError, match="where actions are Discrete"):
         find_teacher("random", other)
+
+
+# --- Defaults, and what goes on ------------------------------------------------------------------
+
+
+def test_defaults_suit_the_teacher_and_the_actions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short: dict[str, Any] = {"steps": 64, "num_envs": 4, "n_steps": 16, "episodes": 1}
+    clone = partial(corral.clone, progress=False, **short)
+    run = clone("dfaas_v0", "overflow/equal", out=tmp_path / "a")
+    assert run.begun().settings.smoothing == 4.0  # requests are amounts
+    assert run.config.settings["agent_id"] is False
+    assert "overflow/equal plays all agents alike: agent_id=False" in capsys.readouterr().err
+    run = clone("arena_v0", "nearest/chase", out=tmp_path / "b")
+    assert run.begun().settings.smoothing == 0.0
+    assert run.config.settings["agent_id"] is True  # chasers and who flees are not alike
+    run = clone("dfaas_v0", "overflow", agent_id=True, smoothing=0, out=tmp_path / "c")
+    assert run.begun().settings.smoothing == 0.0
+    assert run.config.settings["agent_id"] is True
+
+
+def test_agreement_stands_where_it_was_measured(tmp_path: Path) -> None:
+    run = corral.clone("tictactoe_v0", "perfect", steps=128 * 25, out=tmp_path / "a", **SMALL)
+    column = run.progress["validation_agreement"]
+    assert 10 <= column.notna().sum() <= 11
+    assert run.best_by is not None
+    assert run.best_by["value"] == pytest.approx(column.max())
+    assert (run.folder / "agreement.json").exists()
+    corral.resume(run.folder, steps=128 * 26, progress=False)
+    assert not (run.folder / "agreement.json").exists()  # it was of other weights
+
+
+def test_a_clone_goes_on_when_its_teacher_has(tmp_path: Path) -> None:
+    teacher = corral.clone("rps_v0", "random", steps=256, out=tmp_path / "a", keep=2, **SMALL)
+    run = corral.clone("rps_v0", str(teacher.folder), steps=256, out=tmp_path / "b", **SMALL)
+    corral.resume(teacher.folder, steps=384, keep=2, progress=False)
+    corral.resume(run.folder, steps=384, progress=False)
+    corral.resume(teacher.folder, steps=1024, keep=1, progress=False)
+    with pytest.raises(CheckpointError, match="corral clone ENV --from TEACHER --init RUN"):
+        corral.resume(run.folder, steps=512, progress=False)

@@ -134,10 +134,13 @@ def test_the_beginning_that_is_kept_no_longer_names_what_it_started_from(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"net_arch": (32,)}, r"net_arch=\[16\] there, \(32,\) here. Give what it has: net_arch"),
-        ({"memory": 8}, "memory=0 there, 8 here"),
-        ({"activation": "tanh"}, "activation=relu there, tanh here"),
-        ({"agent_id": False}, r"actor.layers.0.weight is \(16, 10\) there, \(16, 7\) here"),
+        (
+            {"net_arch": (32,)},
+            "--net-arch 16 there, --net-arch 32 here. Give what it has, --net-arch 16, or",
+        ),
+        ({"memory": 8}, "--memory 0 there, --memory 8 here"),
+        ({"activation": "tanh"}, "--activation relu there, --activation tanh here"),
+        ({"agent_id": False}, r"is \(16, 10\) there, \(16, 7\) here. It has --agent-id: give"),
         ({"env_kwargs": {"trace": "edge8"}}, "agents node_0, node_1, node_2, and what starts from"),
         ({"env_kwargs": {"max_level": 10}}, "another observation space than what starts from it"),
         ({"trainer": "sb3_ppo"}, "trainer sb3_ppo starts from nothing"),
@@ -189,3 +192,47 @@ def test_other_spaces_are_compared_by_rules(run: Any) -> None:
     from corral.trainers.cloning.teachers import require_same_spaces
 
     require_same_spaces(run, make_rules("dfaas_v0"), "starts from")
+
+
+def test_what_nobody_gives_is_that_of_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = {key: value for key, value in SMALL.items() if key != "net_arch"}
+    kwargs = {"max_cycles": 12, "route": "two"}
+    made = {"net_arch": (8, 8), "activation": "tanh", "memory": 4, "agent_id": False}
+    first = corral.train(
+        "dfaas_v0", steps=64, out=tmp_path / "first", env_kwargs=kwargs, **small, **made
+    )
+    other = corral.train("dfaas_v0", steps=64, out=tmp_path / "a", init=first.folder, **small)
+    assert {key: other.config.settings[key] for key in made} == made
+    assert {key: other.config.env_config.env_kwargs[key] for key in kwargs} == kwargs
+    said = capsys.readouterr().err
+    assert "as nothing else was given: " in said
+    assert all(f"{key}={value}" in said for key, value in kwargs.items())
+    assert "net_arch=8,8, " in said
+    given = {"max_cycles": 24}
+    other = corral.train(
+        "dfaas_v0", steps=64, out=tmp_path / "b", init=first, env_kwargs=given, **small
+    )
+    assert other.config.env_config.env_kwargs["max_cycles"] == 24
+    assert other.config.env_config.env_kwargs["route"] == "two"
+
+
+def test_a_preset_does_not_wash_a_clone_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = {**SMALL, "num_envs": 8}
+    clone = corral.clone(
+        "tictactoe_v0", "perfect", steps=128, out=tmp_path / "c", episodes=1, **small
+    )
+    run = corral.train("tictactoe_v0", steps=128, init=clone, out=tmp_path / "a", **small)
+    assert run.config.settings["ent_coef"] == 0.0
+    assert run.config.settings["ent_coef_end"] is None
+    assert "a bonus for entropy would wash out" in capsys.readouterr().err
+    run = corral.train("tictactoe_v0", steps=128, init=run, out=tmp_path / "b", **small)
+    assert run.config.settings["ent_coef"] == 0.3  # that run is no clone
+
+
+def test_no_critic_is_left_out_of_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="init_critic=False is for init="):
+        corral.train("dfaas_v0", steps=64, out=tmp_path / "a", init_critic=False, **SMALL)

@@ -158,7 +158,7 @@ def header(**changes: Any) -> Callable[[Arrays], None]:
         (set_row("player_1/action_mask", 2, 3), r"action_mask\[2\]: holds another number than 0"),
         (set_row("player_2/choices", 1, False), r"player_2/choices\[1\]: leaves out the action"),
         (set_row("lengths", 0, 0), r"lengths\[0\]: an episode of 0 steps"),
-        (put("lengths", lambda old: old[:-1]), "give whole numbers of shape"),
+        (put("lengths", lambda old: old[:-1]), r"lengths: their sum is \d+, and the entries have"),
         (put("lengths", lambda old: old[:0]), "give whole numbers .E., E of 1 or more"),
         (put("player_1/action", lambda old: old.astype(float)), "float64 .* give whole numbers"),
         (put("player_1/observation", lambda old: old[:, 0]), "give numbers of shape"),
@@ -262,3 +262,12 @@ def test_a_recording_overwrites_nothing(recorded: Path) -> None:
         corral.record("tictactoe_v0", "perfect", out=recorded)
     with pytest.raises(ValueError, match="recorded steps go to a file"):
         corral.record("tictactoe_v0", "perfect", out=recorded.with_suffix(".txt"))
+
+
+def test_an_empty_file_is_only_that(tmp_path: Path) -> None:
+    place = tmp_path / "steps.npz"
+    place.touch()
+    with pytest.raises(StepsError) as found:
+        corral.clone("tictactoe_v0", str(place), steps=64, out=tmp_path / "a", progress=False)
+    assert len(found.value.faults) == 1
+    assert "is empty" in str(found.value)

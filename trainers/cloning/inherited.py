@@ -1,0 +1,121 @@
+"""What a run that starts from another (``--init``) takes over, where nobody gives it: the arguments
+of the environment, and the settings that networks are made by."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corral.data import Trace
+from corral.envs.registry import registered_name, rules_class
+from corral.errors import CorralError, EnvNeededError
+from corral.trainers.runs.checkpoint_format import strict_json
+from corral.trainers.runs.own_model import LAYERS
+from corral.trainers.runs.run import Run, place_of
+from corral.trainers.runs.run_config import CONFIG, RunConfig
+
+__all__ = ["Inherited", "inherit"]
+
+
+@dataclass(frozen=True)
+class Inherited:
+    """Arguments and settings of a new run, what a preset is not to give, and lines to say."""
+
+    env_kwargs: dict[str, Any]
+    settings: dict[str, Any]
+    without: tuple[str, ...] = ()
+    lines: list[str] = field(default_factory=list)
+
+
+def inherit(
+    init: str | Path | Run,
+    env: Any,
+    kind: Any,
+    env_kwargs: Mapping[str, Any] | None,
+    settings: Mapping[str, Any],
+    *,
+    model: bool = False,
+) -> Inherited:
+    """Return arguments and settings of a trainer of class ``kind``, and what ``init`` adds.
+
+    What is given goes first. ``rows`` stay out: they follow from what is held out. With a ``model``
+    of one's own layers stay out too. A run that cannot be read adds nothing: who loads it tells.
+    """
+    given, chosen = dict(env_kwargs or {}), dict(settings)
+    name = str(init.folder if isinstance(init, Run) else init)
+    found = _config_of(init)
+    if found is None:
+        return Inherited(given, chosen)
+    theirs, arguments, trainer = found["settings"], _arguments(found, env), found["trainer"]
+    fields = {each.name: each.default for each in dataclasses.fields(kind.Settings)}
+    kept = {
+        key: tuple(value) if isinstance(value := theirs[key], list) else value
+        for key in ("memory", "agent_id", *(() if model else LAYERS))
+        if key in theirs and key in fields and key not in chosen
+    }
+    taken = {key: value for key, value in arguments.items() if key not in given}
+    other = {key: value for key, value in kept.items() if value != fields[key]}
+    lines = []
+    if told := [f"{key}={_short(value)}" for key, value in {**taken, **other}.items()]:
+        lines.append(f"taken over from {name}, as nothing else was given: {', '.join(told)}")
+    without: tuple[str, ...] = ()
+    if trainer == "clone" and "ent_coef" not in chosen:
+        without = ("ent_coef", "ent_coef_end")
+    return Inherited({**given, **taken}, {**chosen, **kept}, without, lines)
+
+
+def _config_of(init: str | Path | Run) -> dict[str, Any] | None:
+    """Return env, source, env_kwargs, settings and trainer of a run; None: it cannot be read."""
+    values: dict[str, Any] = {}
+    config: Any = None
+    if isinstance(init, Run):
+        config = init.config
+    else:
+        folder, _ = place_of(init)
+        try:
+            values = strict_json((folder / CONFIG).read_text(encoding="utf-8"))
+            with contextlib.suppress(EnvNeededError):  # what is kept is enough here
+                config = RunConfig.read(folder)
+        except (OSError, ValueError, RecursionError, CorralError):
+            return None
+    if config is not None:
+        of_env = config.env_config
+        values = {"env": of_env.env, "source": of_env.source, "env_kwargs": of_env.env_kwargs}
+        values |= {"settings": config.settings, "trainer": config.trainer}
+    kinds = {"env_kwargs": dict, "settings": dict, "trainer": str}
+    if any(not isinstance(values.get(key), kind) for key, kind in kinds.items()):
+        return None
+    return values
+
+
+def _arguments(found: Mapping[str, Any], env: Any) -> dict[str, Any]:
+    """Return the arguments of a run that are not the defaults, where it is of ``env``."""
+    if not isinstance(env, str):
+        return {}
+    kwargs = {k: v for k, v in found["env_kwargs"].items() if k != "rows"}
+    name = registered_name(env)
+    if name is None:
+        return kwargs if found.get("source") == env else {}
+    if name != found["env"]:
+        return {}
+    defaults = inspect.signature(rules_class(name)).parameters
+    return {k: v for k, v in kwargs.items() if k in defaults and _differ(v, defaults[k].default)}
+
+
+def _differ(value: Any, default: Any) -> bool:
+    if isinstance(value, Trace):
+        return bool(value.name != default)
+    return not np.array_equal(value, default) if value is not None else default is not None
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, Trace):
+        return value.name
+    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)[:80]
