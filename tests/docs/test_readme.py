@@ -42,7 +42,14 @@ PAGES = (
 BLOCK = re.compile(r"^```(python|console|toml)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES)
+LONG = {"algorithms", "callbacks", "cloning", "networks", "training"}
+"""Pages whose snippets take half a minute and more."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=[pytest.mark.slow] if Path(p).stem in LONG else []) for p in PAGES],
+)
 def test_every_snippet_runs_in_the_order_of_the_page(page: str, tmp_path: Path) -> None:
     blocks = BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
     assert len(blocks) >= 2

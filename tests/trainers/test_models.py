@@ -201,7 +201,9 @@ def faulty(space: Any, *, role: str) -> Any:
 
 
 def test_a_faulty_network_leaves_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"critic of policy shared: forward returned shape \(3, 6"):
+    with pytest.raises(
+        ModelError, match=r"critic of policy agent_1: forward returned shape \(3, 6"
+    ):
         trained(tmp_path / "run", faulty)
     with pytest.raises(ModelError, match="model=3: give a function"):
         trained(tmp_path / "run", 3)

@@ -31,7 +31,7 @@ from corral.envs.policy import Policy
 from corral.errors import CheckpointError
 from corral.trainers.base import Episode, Update, unheard, unwrapped
 from corral.trainers.on_policy import critic, maths, records, saving
-from corral.trainers.on_policy.algorithms import a2c, ippo, mappo, pg, pg_episode, ppo_kl
+from corral.trainers.on_policy.algorithms import a2c, adam, ippo, mappo, pg, pg_episode, ppo_kl
 from corral.trainers.on_policy.buffer import GroupBuffer, RolloutBuffer, make_groups
 from corral.trainers.on_policy.learner import HiddenState, Learner, Sequences, device_of, try_out
 from corral.trainers.on_policy.minibatches import Metrics, Minibatches
@@ -348,7 +348,9 @@ def make_learner(trainer: OnPolicyTrainer, i: int, settings: Any, trained: bool)
     inputs = trainer.critic_input, trainer.model
     device = device_of(settings.device, trainer.groups)
     rng = torch_generator(trainer.seed, "init", i)
-    optimizer = partial(records.optimizer_of, trainer.algorithm, trainer.groups[i].policy)
+    optimizer: Any = adam  # whose moments are known without a step, see ``saving``
+    if trainer.algorithm.optimizer is not adam:
+        optimizer = partial(records.optimizer_of, trainer.algorithm, trainer.groups[i].policy)
     return Learner(trainer.groups[i], settings, *inputs, optimizer, rng, device, trained)
 
 

@@ -338,7 +338,7 @@ def test_who_beats_the_last_move_is_learned_to_be_beaten(tmp_path: Path, seat: s
         (
             {"opponents": {"player_1": "random"}, "trainer": "sb3_ppo"},
             ValueError,
-            "trainer sb3_ppo plays no opponents=.*give mappo or ippo",
+            "trainer sb3_ppo plays no opponents=.*give one in corral itself",
         ),
         (
             {"opponents": {"player_1": "random"}, "policies": {"player_0": "random"}},

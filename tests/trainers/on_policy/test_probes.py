@@ -20,7 +20,7 @@ import torch
 from corral.envs import probes
 from corral.envs.probes.base import Probe
 from corral.envs.two_step_v0 import TwoStepRules
-from corral.errors import IllegalActionError, NonFiniteError
+from corral.errors import AlgorithmError, IllegalActionError
 from corral.trainers.driver import train
 from corral.trainers.on_policy import maths
 from corral.trainers.on_policy.trainer import IPPO, MAPPO, OnPolicyTrainer
@@ -396,7 +396,7 @@ def test_p17_sees_a_division_by_no_spread(
     given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     probing.plain_normalization(monkeypatch)
-    with pytest.raises(NonFiniteError, match="policy shared: policy_loss is nan"):
+    with pytest.raises(AlgorithmError, match="policy shared: advantages: advantage is nan"):
         moved("probe_p17_v0", **given)
 
 

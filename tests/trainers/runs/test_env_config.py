@@ -91,7 +91,9 @@ def test_rows_for_validation() -> None:
     for none in (of_length(40), of_length(40, {"max_cycles": 6}, validation=0)):
         assert split(none) == ((0, 28), (28, 40))
         assert none.validation == {}
-        with pytest.raises(ValueError, match=r"keeps no rows of dfaas_v0 for validation: train "):
+        with pytest.raises(
+            ValueError, match=r"keeps no rows of dfaas_v0 for validation .*: train "
+        ):
             none.validation_rules()
     with pytest.raises(ValueError, match="rows 0:28 hold no window of 288 steps to validate on"):
         of_length(40, validation=0.2)

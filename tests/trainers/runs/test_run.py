@@ -176,6 +176,7 @@ def test_a_damaged_config_never_ends_in_anything_but_an_error_of_corral(run_fold
         loaded.append(what)
     # What a run plays does not hang on these.
     harmless = ("steps", "horizon", "keep", "versions", "defaults", "validation")
+    harmless += ("settings_of", "trainer_source", "init")  # missing, they are what they were
     assert [what for what in loaded if not what.startswith(harmless)] == []
 
 
