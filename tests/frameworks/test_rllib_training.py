@@ -206,9 +206,9 @@ def test_a_run_is_resumed_from_its_weights(tmp_path: Path) -> None:
 
 
 def test_what_the_environment_raises_in_a_runner_ends_training(tmp_path: Path) -> None:
-    """RLlib would restart the runner, and train on."""
+    """RLlib would restart the runner, and train on. A preset would play the rules before it."""
     with pytest.raises(WorkerError, match="in a runner: RuntimeError: broken on purpose"):
-        trained(BreaksLater(), tmp_path / "run", runners=1)
+        trained(BreaksLater(), tmp_path / "run", runners=1, preset="none")
 
 
 def test_third_party_environments_train(tmp_path: Path) -> None:
