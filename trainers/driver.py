@@ -41,6 +41,7 @@ from corral.trainers.runs.folders import begun_folder, locked
 from corral.trainers.runs.own_model import LAYERS, OwnModel, require_no_layers
 from corral.trainers.runs.run import CHECKPOINTS, PROGRESS, Run, load_run
 from corral.trainers.runs.run_config import RunConfig, versions
+from corral.trainers.runs.seen import seen_before
 from corral.trainers.session import Session, say
 from corral.trainers.settings import make_settings, require_known, settings_by_policy
 
@@ -217,10 +218,13 @@ def session(
     said = [defaults.words(), few_rows(env_config), *said]
     if found.source is not None and name in trainers():
         said.append(f"this is a changed {name}; give it a name: .but(name=...)")
+    seen = seen_before(env_config, getattr(learner, "learns_from", None))
     if init is not None:
         start_from = pkgutil.resolve_name("corral.trainers.cloning.start:start_from")
-        origin, lines = start_from(learner, init, critic=init_critic)
+        origin, rows, lines = start_from(learner, init, env_config, critic=init_critic)
+        seen += [each for each in rows if each not in seen]
         config, said = dataclasses.replace(config, init=origin), [*said, *lines]
+    config = dataclasses.replace(config, seen=seen)
     place = begun_folder(out, f"{env_config.env}-{name}-seed{seed}")
     return Session(config, learner, place, listeners, checkpoint_every, progress, said)
 

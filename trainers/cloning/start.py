@@ -24,7 +24,9 @@ from corral.trainers.base import Trainer
 from corral.trainers.cloning.teachers import checkpoint_digest, require_same_spaces
 from corral.trainers.on_policy.saving import arrays_of
 from corral.trainers.on_policy.trainer import OnPolicyTrainer
+from corral.trainers.runs.env_config import EnvConfig
 from corral.trainers.runs.run import Run, load_run
+from corral.trainers.runs.seen import seen_before
 
 __all__ = ["Taken", "start_from"]
 
@@ -50,15 +52,17 @@ class Taken:
 
 
 def start_from(
-    learner: Trainer, init: str | Path | Run, *, critic: bool = True
-) -> tuple[dict[str, Any], list[str]]:
+    learner: Trainer, init: str | Path | Run, env_config: EnvConfig, *, critic: bool = True
+) -> tuple[dict[str, Any], list[Any], list[str]]:
     """Give a trainer that has not begun the weights of another run.
 
-    Returns what config.json says of it, and lines that say what was taken and what not.
-    ``critic=False`` leaves all critics fresh.
+    Returns what config.json says of it, the rows that those weights have seen, and lines that say
+    what was taken and what not.
+    ``env_config`` is that of the new run; ``critic=False`` leaves all critics fresh.
 
-    Raises ValueError for a trainer that is not in house, RunError for a run of other spaces or
-    other networks: before anything changes. And what ``load_run`` raises.
+    Raises ValueError for a trainer that is not in house, and where rows that the other run has seen
+    are held out in ``env_config``; RunError for a run of other spaces or other networks: before
+    anything changes. And what ``load_run`` raises.
     """
     if not isinstance(learner, OnPolicyTrainer):
         raise ValueError(
@@ -72,6 +76,7 @@ def start_from(
     if run.at is not None and not run.at.strip("0") and run.config.init is None:
         raise RunError(f"{run.name} has learned nothing yet; give {run.folder}@best or @latest")
     require_same_spaces(run, rules, "starts from")
+    seen = seen_before(env_config, run)
     path = run.checkpoint()
     arrays = run.content(run.at or "latest").arrays
     lines: list[str] = []
@@ -101,7 +106,7 @@ def start_from(
         "digest": checkpoint_digest(run),
         "policies": [asdict(said) for _, _, said in plans],
     }
-    return origin, [f"starts from {run.name}, {path.name}", *lines]
+    return origin, seen, [f"starts from {run.name}, {path.name}", *lines]
 
 
 def _source(run: Run, name: str, agents: tuple[str, ...]) -> str:

@@ -56,6 +56,7 @@ class Teacher:
     deterministic: bool = False  # of networks: they decide greedily
     steps: Steps | None = None  # where its decisions were recorded
     digest: str | None = None  # of the weights or the file behind it
+    run: Run | None = None  # that decides
 
 
 def choices_of(decision: Decision, actions: int) -> Array:
@@ -179,7 +180,7 @@ def _of_run(run: Run, rules: Rules[Any]) -> Teacher:
             f"{run.name} learned with {', '.join(differ)}, which its observations and actions "
             "depend on: give the environment the same"
         )
-    return Teacher(run.name, run.policies, True, digest=checkpoint_digest(run))
+    return Teacher(run.name, run.policies, True, digest=checkpoint_digest(run), run=run)
 
 
 def checkpoint_digest(run: Run) -> str | None:

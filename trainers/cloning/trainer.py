@@ -34,6 +34,7 @@ from corral.trainers.on_policy.players import LearnedPlayer, Opponents
 from corral.trainers.on_policy.records import Losses, Minibatch, OnPolicy, Outputs
 from corral.trainers.on_policy.settings import MAPPOSettings
 from corral.trainers.on_policy.trainer import OnPolicyTrainer
+from corral.trainers.runs.run import Run
 from corral.trainers.settings import setting
 
 __all__ = ["Clone", "CloneSettings", "clone", "taught_by"]
@@ -236,6 +237,11 @@ class Clone(OnPolicyTrainer):
         self._arrays: dict[str, Array] = {}
         self._checked = -1
         self._own_rng = generator(self.seed, "policy", len(self.rules.agents) + 1)
+
+    @property
+    def learns_from(self) -> Run | None:
+        """The run that teaches, where one does; known once it is checked."""
+        return None if self.teacher is None else self.teacher.run
 
     def check(self) -> None:
         """Raise what keeps the teacher from teaching, before anything is played."""

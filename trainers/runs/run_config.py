@@ -41,6 +41,7 @@ MISSING: dict[str, Any] = {
         "trainer_source": None,
         "defaults": {},
         "init": None,
+        "seen": [],
     },
 }
 """What stands for keys that an earlier version did not write."""
@@ -70,6 +71,7 @@ class RunConfig:
     settings_of: dict[str, dict[str, Any]] = field(default_factory=dict)  # policy -> its own
     defaults: dict[str, Any] = field(default_factory=dict)  # kind of game, and what it gave
     init: dict[str, Any] | None = None  # the run whose weights it started from, and its digest
+    seen: list[list[Any]] = field(default_factory=list)  # rows, by what it came of
     trainer_source: dict[str, str | None] | None = None  # of a trainer that is not registered
     own_trainer: type[Trainer] | None = None  # that trainer: it is given, and never looked up
     own_source: dict[str, str | None] | None = None  # where that came from, of a run that is read
@@ -104,6 +106,8 @@ class RunConfig:
 
     def _values(self, folder: Path | None) -> dict[str, Any]:
         own = {name: value for name, value in vars(self).items() if name not in NOT_WRITTEN}
+        if not self.seen:
+            own.pop("seen")
         found = {"format": FORMAT, **self.env_config.write(folder), **own}
         return found if self.own_model is None else {**found, "model": self.own_model.as_json()}
 
@@ -315,7 +319,7 @@ def _require_kinds(values: Mapping[str, Any]) -> None:
             *("env_kwargs", "held_out", "validation", "settings", "settings_of"),
             *("policies", "versions", "opponents", "defaults"),
         ),
-        list: ("policies_to_train",),
+        list: ("policies_to_train", "seen"),
     }
     for kind, names in kinds.items():
         for name in names:
@@ -333,6 +337,9 @@ def _require_kinds(values: Mapping[str, Any]) -> None:
         and isinstance(model["sha256"], str | None)
     ):
         raise TypeError(f"model is {model!r:.40}")
+    for each in values["seen"]:
+        if [type(part) for part in each] != [str, int, int]:
+            raise TypeError(f"seen has {each!r:.40}")
     played = values["opponents"].values()
     for name in [*values["policies"].values(), *values["policies_to_train"], *played]:
         if not isinstance(name, str):
