@@ -147,20 +147,24 @@ def _require_fit(run: Run, rules: DfaasRules, other: DfaasRules) -> None:
 
 
 def seen_rows(label: str, run: Run, trace: Trace, rows: tuple[int, int]) -> str | None:
-    """Return a sentence where the run was trained or validated on some of the ``rows`` of that
-    load."""
+    """Return a sentence where the run, or what it came of, was trained or validated on some of the
+    ``rows`` of that load."""
     env_config = run.config.env_config
-    if env_config.trace is None or env_config.trace != trace:
-        return None
     own = {"trained": env_config.env_kwargs, "validated": env_config.validation}
+    if env_config.trace is None or env_config.trace != trace:
+        own = {}
     seen = []
     for what, arguments in own.items():
         low, high = arguments.get("rows", (0, 0))
         if rows[0] < high and low < rows[1]:
             seen.append(f"{what} on rows {low}:{high}")
-    if not seen:
+    said = [f"was {' and '.join(seen)}"] if seen else []
+    for digest, low, high in run.config.seen:
+        if digest == trace.digest and rows[0] < high and low < rows[1]:
+            said.append(f"learned from what had seen rows {low}:{high}")
+    if not said:
         return None
-    return f"{label} was {' and '.join(seen)} of this load: it has seen some of these."
+    return f"{label} {' and '.join(said)} of this load: it has seen some of these."
 
 
 def as_trained(runs: Sequence[Run], given: Mapping[str, Any]) -> dict[str, Any]:

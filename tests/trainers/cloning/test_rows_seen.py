@@ -11,9 +11,11 @@ import pytest
 pytest.importorskip("torch", reason="needs the extra mappo")
 
 import corral
+from corral.data import load_trace
 from corral.errors import RunError
 from corral.trainers import Run
 from corral.trainers.cloning.trainer import taught_by
+from corral.trainers.loads.judge import seen_rows as told
 
 SMALL: dict[str, Any] = {
     "steps": 64,
@@ -83,6 +85,18 @@ def test_what_a_teacher_has_seen_is_kept_with_its_clone(first: Run, tmp_path: Pa
     with pytest.raises(ValueError, match=r"clone(@64)? has learned from rows 0:"):
         cloned(tmp_path / "refused", clone, **early)
     assert not (tmp_path / "refused").exists()
+
+
+def test_who_replays_such_rows_is_told(first: Run, tmp_path: Path) -> None:
+    late = {"env_kwargs": {"rows": (3_000, 3_800)}, "held_out": (3_900, 4_032)}
+    clone, trace = cloned(tmp_path / "clone", first, **late), load_trace("edge3")
+    said = "clone learned from what had seen rows 0:2736 of this load: it has seen some of these."
+    assert told("clone", clone, trace, (0, 288)) == said
+    assert told("first", first, trace, (0, 288)) == said.replace(
+        "clone learned from what had seen", "first was trained on"
+    )
+    assert told("clone", clone, trace, (3_900, 4_032)) is None
+    assert told("clone", clone, load_trace("edge8"), (0, 288)) is None
 
 
 def test_teacher_and_start_count_both(first: Run, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from corral.envs import dfaas_v0
 from corral.envs.core import generator
 from corral.errors import CheckpointError, IllegalActionError, MissingExtraError
 from corral.trainers.base import trainer_class
-from corral.trainers.driver import train
+from corral.trainers.driver import resume, train
 from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.scores import evaluate_team
 from corral.trainers.runs.checkpoint import Content
@@ -353,3 +354,18 @@ def test_without_supersuit_it_trains_and_says_who_needs_it(
     assert not (tmp_path / "none").exists()
     with pytest.raises(MissingExtraError, match=r"'\.\[supersuit\]'"):
         vectorize(dfaas_v0.parallel_env(), 2)
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_nothing_is_left_in_the_temporary_folder(
+    tmp_path: Path, trainer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stable-Baselines3's own loggers make a folder there for every run."""
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    run = small_run(tmp_path / "run", trainer=trainer, updates=1)
+    read = load_run(run.folder)
+    evaluate_team(read.config.env_config.rules(), read.policies, episodes=1)
+    resume(run.folder, steps=2 * run.config.steps)
+    assert list(place.iterdir()) == []
