@@ -364,6 +364,7 @@ def test_nothing_is_left_in_the_temporary_folder(
     place = tmp_path / "temporary"
     place.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(place))
+    monkeypatch.delenv("SB3_LOGDIR", raising=False)
     run = small_run(tmp_path / "run", trainer=trainer, updates=1)
     read = load_run(run.folder)
     evaluate_team(read.config.env_config.rules(), read.policies, episodes=1)
