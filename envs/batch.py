@@ -265,6 +265,12 @@ class Batch:
         self._observe()
         return self._observations
 
+    def moments(self, rows: Array) -> tuple[Any, Array, Array]:
+        """Return copies of R rows as they stand: the rules' state, the steps since each episode
+        began (int64 [R]), and whose part in it is over (bool [R, N])."""
+        self._require_reset()
+        return copy_rows(self._state, rows), self._elapsed[rows], self._ended[rows]
+
     # --- Parts -----------------------------------------------------------------------------------
 
     @property

@@ -116,7 +116,7 @@ class Result:
             if check.passed is not None:
                 found[check.kind] = found.get(check.kind, True) and check.passed
         if self.error:
-            found = {kind: False for kind in found or {"actions": False}}
+            found = dict.fromkeys(found or {"actions": False}, False)
         return {f"{self.label} {kind}" for kind, good in found.items() if good is passed}
 
 
