@@ -220,6 +220,12 @@ class OptionalRules(Protocol):
         """Return what actions amount to, where they do: a unit, and float64 [A] by action."""
         ...
 
+    def redraw(self, state: Any, rngs: Sequence[np.random.Generator]) -> Any:
+        """Draw anew, one generator per row, what nobody can have observed of ``state``: chance
+        that is still to come. May change ``state`` in place. Rules without chance return it."""
+        ...
+
+
 
 def replays_data(rules: Rules[Any]) -> bool:
     """Return whether the environment replays data, which nobody's actions change."""
@@ -266,6 +272,16 @@ def teams_of(rules: Rules[Any]) -> Mapping[str, Team]:
     """
     teams: Mapping[str, Team] = getattr(rules, "teams", dict)()
     return teams
+
+
+def redraw_of(
+    rules: Rules[Any],
+) -> Callable[[Any, Sequence[np.random.Generator]], Any] | None:
+    """Return what draws a state's future anew, see ``OptionalRules.redraw``; None: a copy of a
+    state meets the same future again."""
+    found: Callable[[Any, Sequence[np.random.Generator]], Any] | None
+    found = getattr(rules, "redraw", None)
+    return found
 
 
 def for_rendering(rules: Rules[Any]) -> Rules[Any]:

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from corral.envs.core import Array, copy_rows, generator
+from corral.envs.core import Array, copy_rows, generator, redraw_of
 from corral.envs.masks import MASK
-from corral.trainers.doctor.forks import Moments, redraw_of, worth
+from corral.trainers.doctor.forks import Moments, worth
 from corral.trainers.on_policy.records import Advantages, Trajectories
 
 __all__ = ["Audit", "Audited", "Decision", "audit"]

@@ -53,7 +53,9 @@ def credit(
     what is compared: shares of one huge number.
     """
     episode = np.cumsum(np.pad(terminated | truncated, ((1, 0), (0, 0)))[:-1], axis=0)  # [T, C]
-    scale = HUGE * max(1.0, *(float(np.abs(a).max(initial=0.0)) for a in (given.reward, given.value)))
+    scale = HUGE * max(
+        1.0, *(float(np.abs(a).max(initial=0.0)) for a in (given.reward, given.value))
+    )
 
     base = advantages(given, settings).advantage.astype(np.float64)
 
@@ -71,27 +73,36 @@ def credit(
 
     own = [_own(changed("reward", t, c), episode, t, c) for t, c in _some(given.valid)]
     told = [each for each in own if each is not None]
-    ends = [(t, c) for t, c in _some(terminated | truncated) if _decided_before(given, episode, t, c)]
+    ends = [
+        (t, c) for t, c in _some(terminated | truncated) if _decided_before(given, episode, t, c)
+    ]
     cuts = [(t, c) for t, c in _some(truncated) if _decided_before(given, episode, t, c)]
     later = [(t, c) for t, c in ends if t + 1 < len(episode)]
     return Credit(
         own=None if not told else all(each == 1 for each in told),
         opposite=None if not told else all(each == -1 for each in told),
-        limit=None if not cuts else all(_sees(changed("final_obs_value", *at), given, episode, *at) for at in cuts),
-        past_end=None if not later else any(
-            _sees(changed("reward", t + 1, c), given, episode, t, c) for t, c in later
+        limit=None
+        if not cuts
+        else all(_sees(changed("final_obs_value", *at), given, episode, *at) for at in cuts),
+        past_end=None
+        if not later
+        else any(
+            _sees(changed("reward", t + 1, c), given, episode, t, c)
+            for t, c in later
             if _decides_after(given, episode, t, c)
         ),
-        from_reset=None if not later else any(
-            _sees(changed("value", t + 1, c), given, episode, t, c) for t, c in later
-        ),
+        from_reset=None
+        if not later
+        else any(_sees(changed("value", t + 1, c), given, episode, t, c) for t, c in later),
     )
 
 
 def _some(chosen: Array) -> list[tuple[int, int]]:
     """Return a few places of ``chosen`` [T, C], spread over all."""
     places = np.argwhere(chosen)
-    at = np.unique(np.linspace(0, len(places) - 1, TRIED).round().astype(int)) if len(places) else []
+    at = (
+        np.unique(np.linspace(0, len(places) - 1, TRIED).round().astype(int)) if len(places) else []
+    )
     return [(int(t), int(c)) for t, c in places[at]] if len(places) else []
 
 

@@ -13,16 +13,16 @@ observed is drawn anew for each copy.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from corral.envs.core import Array, Rules, copy_rows
+from corral.envs.core import Array, Rules, copy_rows, redraw_of
 from corral.envs.policy import Policy, put_tree, take_tree
 
-__all__ = ["Moments", "Worth", "redraw_of", "worth"]
+__all__ = ["Moments", "Worth", "worth"]
 
 
 @dataclass(frozen=True)
@@ -135,13 +135,6 @@ def worth(
 
 LONGEST = 10_000
 """Decisions that are played without a discount, where nothing else ends a game."""
-
-
-def redraw_of(rules: Rules[Any]) -> Callable[[Any, Sequence[np.random.Generator]], Any] | None:
-    """Return what draws anew all that a state's observations do not determine, where rules can."""
-    found: Callable[[Any, Sequence[np.random.Generator]], Any] | None
-    found = getattr(rules, "redraw", None)
-    return found
 
 
 def _part(moments: Moments, chosen: Array) -> Moments:
