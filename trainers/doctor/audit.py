@@ -238,7 +238,9 @@ def _truth(
             # Common random numbers: what differs is the first action.
             seed = int(rng.integers(2**63))
 
-            def after(first: Array | None, here: Moments = here, seed: int = seed) -> Any:
+            def after(
+                first: Array | None, here: Moments = here, seed: int = seed, value: Any = value
+            ) -> Any:
                 draws = np.random.default_rng(seed)
                 return worth(
                     here, team, gamma=gamma, forks=forks, rng=draws, first=first, value=value

@@ -233,7 +233,9 @@ def _learned(trainer: Any, evidence: Evidence) -> None:
     def advantages(trajectories: Trajectories, settings: Any) -> Advantages:
         now["policy"] = found = evidence.policies[next(names)]
         learned: Advantages = algorithm.advantages(trajectories, settings)
-        found.trajectories.append(trajectories)
+        # Copies: the rollout is written over by the next one.
+        copies = {name: np.array(values) for name, values in vars(trajectories).items()}
+        found.trajectories.append(Trajectories(**copies))
         found.advantages.append(learned)
         now.pop("seen", None)
         return learned
