@@ -95,8 +95,11 @@ def diagnose(
     if trained is not None and trained.env_steps:
         progress("its latest checkpoint")
         looked.append("an update from its latest checkpoint")
-        found += [one for one in findings(gather(trained, fresh, updates=1, seed=seed))
-                  if one.cause != "learning-rate-zero"]  # what is annealed ends at 0
+        found += [
+            one
+            for one in findings(gather(trained, fresh, updates=1, seed=seed))
+            if one.cause != "learning-rate-zero"
+        ]  # what is annealed ends at 0
         if audited:
             progress("the truth")
             try:
