@@ -69,6 +69,7 @@ Observation = dict[str, Any]
 
 RulesT = TypeVar("RulesT")
 StateT = TypeVar("StateT")
+Redraw = Callable[[Any, Sequence[np.random.Generator]], Any]
 
 
 # --- Chance --------------------------------------------------------------------------------------
@@ -226,7 +227,6 @@ class OptionalRules(Protocol):
         ...
 
 
-
 def replays_data(rules: Rules[Any]) -> bool:
     """Return whether the environment replays data, which nobody's actions change."""
     return hasattr(rules, "split")
@@ -274,14 +274,9 @@ def teams_of(rules: Rules[Any]) -> Mapping[str, Team]:
     return teams
 
 
-def redraw_of(
-    rules: Rules[Any],
-) -> Callable[[Any, Sequence[np.random.Generator]], Any] | None:
-    """Return what draws a state's future anew, see ``OptionalRules.redraw``; None: a copy of a
-    state meets the same future again."""
-    found: Callable[[Any, Sequence[np.random.Generator]], Any] | None
-    found = getattr(rules, "redraw", None)
-    return found
+def redraw_of(rules: Rules[Any]) -> Redraw | None:
+    """Return what draws a state's future anew, see ``OptionalRules.redraw``; None: nothing does."""
+    return getattr(rules, "redraw", None)
 
 
 def for_rendering(rules: Rules[Any]) -> Rules[Any]:

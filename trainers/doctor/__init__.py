@@ -1,1 +1,1 @@
-"""Why does it not learn? Probes with exact answers for any learner, and what a failure points to."""
+"""Why does it not learn? Probes with exact answers, and findings about runs."""

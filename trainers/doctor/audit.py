@@ -290,7 +290,7 @@ def _candidates(mask: Array, taken: Array, rng: np.random.Generator) -> Array:
 
 
 def _value_of(trainer: Any, agent: str) -> Any:
-    """Return V of ``agent`` as the critic says it; None where it depends on more than it is shown."""
+    """Return V of ``agent`` as the critic says it; None where it depends on more than that."""
     if trainer.critic_input.with_actions or trainer.settings.memory:
         return None
     central = trainer.critic_input.kind == "state"

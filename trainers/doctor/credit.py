@@ -59,7 +59,7 @@ def credit(
 
     base = advantages(given, settings).advantage.astype(np.float64)
 
-    def changed(name: str, t: int, c: int) -> Array:
+    def changed(name: str, t: int, c: int) -> Any:
         """Return, for each valid decision, what share of the largest change it got: [T, C]."""
         values = np.array(getattr(given, name), dtype=np.float64)
         values[t, c] += scale
@@ -100,10 +100,10 @@ def credit(
 def _some(chosen: Array) -> list[tuple[int, int]]:
     """Return a few places of ``chosen`` [T, C], spread over all."""
     places = np.argwhere(chosen)
-    at = (
-        np.unique(np.linspace(0, len(places) - 1, TRIED).round().astype(int)) if len(places) else []
-    )
-    return [(int(t), int(c)) for t, c in places[at]] if len(places) else []
+    if not len(places):
+        return []
+    at = np.unique(np.linspace(0, len(places) - 1, TRIED).round().astype(int))
+    return [(int(t), int(c)) for t, c in places[at]]
 
 
 def _own(moved: Array, episode: Array, t: int, c: int) -> int | None:

@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from corral.adapters.sources import EnvLike
 from corral.envs.core import with_limit
 from corral.errors import CheckpointError
 from corral.trainers.doctor.audit import Audit, audit
-from corral.trainers.doctor.credit import Credit, credit
-from corral.trainers.doctor.evidence import Evidence, gather
+from corral.trainers.doctor.evidence import gather
 from corral.trainers.doctor.findings import Finding, findings
+from corral.trainers.doctor.findings.credited import credited
+from corral.trainers.doctor.findings.truth import against_truth
 from corral.trainers.runs.run import Run, load_run
 
 __all__ = ["Diagnosis", "diagnose"]
@@ -68,7 +67,8 @@ def diagnose(
     began = time.perf_counter()
     loaded = run if isinstance(run, Run) else load_run(run, env, **given)
     fresh = loaded.begun
-    looked, left = [], []
+    looked: list[str] = []
+    left: list[str] = []
     first = fresh()
     if not hasattr(first, "algorithm"):
         left.append(f"{loaded.config.trainer} is another library's: its updates cannot be watched")
@@ -83,9 +83,9 @@ def diagnose(
         looked.append("an update with a time limit of a few steps")
         short = gather(shorter(), shorter, updates=1, seed=seed)
         found += findings(short)
-        found += _credited(short)
+        found += credited(short)
     else:
-        found += _credited(evidence)
+        found += credited(evidence)
     try:
         trained = loaded._trained()
     except CheckpointError as error:
@@ -105,7 +105,7 @@ def diagnose(
             try:
                 report = audit(loaded._trained(), seed=seed)
                 looked.append(f"{report.env_steps:,} env steps of forked moments")
-                found += list(_against_truth(report))
+                found += list(against_truth(report))
             except ValueError as error:
                 left.append(f"the truth: {error}")
     return Diagnosis(
@@ -139,97 +139,3 @@ def _shortened(run: Run, trainer: Any) -> Callable[[], Any] | None:
     )
     config = dataclasses.replace(run.config, env_config=env_config)
     return config.make_trainer
-
-
-# --- From credit and audit to findings -----------------------------------------------------------
-
-
-def _credited(evidence: Evidence) -> Iterator[Finding]:
-    """Yield what is wrong with the advantages, as functions of rewards and values."""
-    trainer = evidence.trainer
-    for found in evidence.policies.values():
-        for given, terminated, truncated in zip(
-            found.trajectories, found.terminated, found.truncated, strict=False
-        ):
-            if not given.valid.any():
-                continue
-            told = credit(
-                trainer.algorithm.advantages, given, trainer.settings, terminated, truncated
-            )
-            yield from _of_credit(told, found.policy)
-            break
-
-
-def _of_credit(told: Credit, policy: str) -> Iterator[Finding]:
-    if told.opposite:
-        yield Finding(
-            "advantage-sign",
-            "Advantages have the wrong sign: what pays is made rarer.",
-            "a larger reward lowers the advantage of the decision before it",
-            "a larger reward raises it",
-            "advantage = return - value; the loss is minimized, so it has -advantage * log_prob",
-            3,
-            policy,
-        )
-    elif told.own is False:
-        yield Finding(
-            "advantage-elsewhere",
-            "A reward does not reach the decision that earned it.",
-            "a reward that is made huge raises other decisions' advantages, or none",
-            "the advantage of the decision that it followed rises most",
-            "look for shuffled or reshaped arrays: [T, B] read as [B, T], a permutation applied "
-            "to one array alone, advantages that are all the same",
-            3,
-            policy,
-        )
-    if told.past_end:
-        yield Finding(
-            "end-ignored",
-            "Rewards of the next episode are credited to decisions before the end.",
-            "a reward after an end changes advantages before it",
-            "advantages stop where an episode ends",
-            "cut the trace where done = terminated | truncated",
-            3,
-            policy,
-        )
-    elif told.from_reset:
-        yield Finding(
-            "bootstraps-from-reset",
-            "The value of the next episode's first observation counts as what follows an end.",
-            "V of the observation after a reset changes advantages before it",
-            "V(final observation) where truncated, 0 where terminated",
-            "bootstrap from the final observation, which autoreset replaces",
-            3,
-            policy,
-        )
-    elif told.limit is False and told.own:
-        yield Finding(
-            "limit-taken-for-end",
-            "A time limit is taken for an end: what would follow counts nothing.",
-            "V of the last observation before a time limit changes no advantage",
-            "reward + gamma V(final observation) where truncated",
-            "bootstrap where truncated; let only terminated set V(next) to 0",
-            3,
-            policy,
-        )
-
-
-def _against_truth(report: Audit) -> Iterator[Finding]:
-    """Yield what the audit says is wrong, where its noise allows to say it."""
-    for each in report.policies:
-        signal = float(np.std(each.value))
-        noise = float(np.sqrt(np.mean(each.value_error**2)))
-        correlation = each.value_correlation
-        # Given one future, the truth holds what no critic can know: no alarm.
-        if not report.given_this_future and correlation is not None and signal > 5 * noise:
-            if correlation < 0.1:
-                yield Finding(
-                    "critic-blind",
-                    "The critic does not see what its values depend on.",
-                    f"values correlate {correlation:.2f} with the true ones of {each.moments} "
-                    "moments",
-                    "0.5 or more after training, where true values differ",
-                    "look at what the critic is given, its learning rate, and its targets",
-                    2,
-                    each.policy,
-                )

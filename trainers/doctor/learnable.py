@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from corral.adapters.spaces import ObservationCodec
-from corral.envs.core import Array, Rules, copy_rows, generator, teams_of
+from corral.envs.core import Array, Observation, Rules, copy_rows, generator, teams_of
 from corral.envs.masks import MASK
-from corral.envs.policy import Heuristic, Observation, PolicyLike, RandomPolicy
+from corral.envs.policy import Heuristic, PolicyLike, RandomPolicy
 from corral.trainers.doctor.forks import Moments, worth
 from corral.trainers.evaluation.episodes import Interval, bootstrap_ratio, play, play_episodes
 
@@ -48,10 +48,10 @@ class Constant(Heuristic):
         chosen = np.zeros(len(mask), dtype=np.int64)
         for row, legal in enumerate(mask):
             actions = np.flatnonzero(legal)
-            if self.share is not None:
-                chosen[row] = actions[round(self.share * (len(actions) - 1))]
-            else:
+            if self.action is not None:
                 chosen[row] = actions[np.abs(actions - self.action).argmin()]
+            else:
+                chosen[row] = actions[round((self.share or 0.0) * (len(actions) - 1))]
         return chosen if np.ndim(observation[MASK]) > 1 else chosen[0]
 
 

@@ -1,7 +1,7 @@
 """Any learner of any framework, examined on the probes, whose answers are known exactly.
 
     def learn(make_env, steps, seed):
-        env = make_env()            # a PettingZoo environment: parallel, or AEC where played in turns
+        env = make_env()            # a PettingZoo environment: parallel; AEC where in turns
         ...                         # train for ``steps`` env steps with discount 0.9
         return {"agent_0": policy, "agent_1": policy}     # or Learned(policies, values)
 
