@@ -27,11 +27,10 @@ from corral.envs.core import (
     copy_rows,
     generator,
     put_rows,
-    require_integers,
     stack_agents,
     state_arrays,
 )
-from corral.envs.masks import MASK, require_legal, sample_legal
+from corral.envs.masks import MASK, require_integers, require_legal, sample_legal
 from corral.envs.registry import make_rules
 from corral.envs.shells import warn_illegal
 from corral.errors import ActionError, ResetNeededError

@@ -107,7 +107,9 @@ class TwoStepRules:
             paid=np.zeros(b, dtype=np.float32),
         )
 
-    def redraw(self, state: TwoStepState, rngs: Sequence[np.random.Generator]) -> TwoStepState:
+    def redraw(
+        self, state: TwoStepState, rngs: Sequence[np.random.Generator], told: bool = False
+    ) -> TwoStepState:
         """Return the state: there is no chance."""
         return state
 

@@ -149,7 +149,9 @@ class ArenaRules:
             score=np.zeros((b, 2), dtype=np.float32),
         )
 
-    def redraw(self, state: ArenaState, rngs: Sequence[np.random.Generator]) -> ArenaState:
+    def redraw(
+        self, state: ArenaState, rngs: Sequence[np.random.Generator], told: bool = False
+    ) -> ArenaState:
         """Draw anew who moves first from here on."""
         steps = state.first.shape[1]
         for rng, row, t in zip(rngs, state.first, state.t.tolist(), strict=True):

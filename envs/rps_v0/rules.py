@@ -86,7 +86,9 @@ class RpsRules:
             t=np.zeros(b, dtype=np.int64), played=np.full((b, 2, self.rounds), NONE, dtype=np.int8)
         )
 
-    def redraw(self, state: RpsState, rngs: Sequence[np.random.Generator]) -> RpsState:
+    def redraw(
+        self, state: RpsState, rngs: Sequence[np.random.Generator], told: bool = False
+    ) -> RpsState:
         """Return the state: there is no chance."""
         return state
 

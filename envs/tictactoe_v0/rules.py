@@ -131,7 +131,9 @@ class TicTacToeRules:
             last=np.full(b, -1, dtype=np.int64),
         )
 
-    def redraw(self, state: TicTacToeState, rngs: Sequence[np.random.Generator]) -> TicTacToeState:
+    def redraw(
+        self, state: TicTacToeState, rngs: Sequence[np.random.Generator], told: bool = False
+    ) -> TicTacToeState:
         """Return the state: there is no chance."""
         return state
 

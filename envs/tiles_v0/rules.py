@@ -174,11 +174,15 @@ class TilesRules:
             score=np.zeros(b),
         )
 
-    def redraw(self, state: TilesState, rngs: Sequence[np.random.Generator]) -> TilesState:
-        """Draw the class anew from its probabilities, and the tiles that were not sent from it."""
+    def redraw(
+        self, state: TilesState, rngs: Sequence[np.random.Generator], told: bool = False
+    ) -> TilesState:
+        """Draw the class anew from its probabilities, unless they are ``told`` it, and the tiles
+        that were not sent from the class."""
         for r, rng in enumerate(rngs):
             chances = np.exp(state.log_posterior[r])
-            state.truth[r] = rng.choice(len(chances), p=chances / chances.sum())
+            if not told:
+                state.truth[r] = rng.choice(len(chances), p=chances / chances.sum())
             unsent = state.sent[r] == NONE
             noise = rng.standard_normal(state.image[r][unsent].shape, dtype=np.float32)
             template = split_tiles(self.templates[state.truth[r : r + 1]])[0]

@@ -136,6 +136,7 @@ def worth(
     value: Callable[[Mapping[str, Any], Array], Array] | None = None,
     horizon: int | None = None,
     story: Story | None = None,
+    told: bool = False,
 ) -> Worth:
     """Return what K moments are worth to the deciding agent when ``team`` plays on, sampling.
 
@@ -150,6 +151,7 @@ def worth(
         horizon: decisions that are played at most; default: until what is left counts under 1 %.
         forks: copies of each moment.
         story: is filled with what happens; it needs ``value``.
+        told: the moment's global state is known too, as it is to a central critic.
     """
     rules = moments.rules
     if horizon is None:
@@ -158,7 +160,7 @@ def worth(
     limit = np.iinfo(np.int64).max if rules.max_cycles is None else rules.max_cycles
     on = moments.repeated(forks)  # what is played on; what is over is left out
     if (redraw := redraw_of(rules)) is not None:
-        on = replace(on, state=redraw(on.state, rng.spawn(len(on))))
+        on = replace(on, state=redraw(on.state, rng.spawn(len(on)), told))
     total, weight = np.zeros(len(on)), np.zeros(len(on))
     rows = np.arange(len(on))  # which fork each row of ``on`` is
     taken = np.zeros(len(on), dtype=np.int64)  # decisions of the agent since the fork

@@ -136,7 +136,7 @@ def test_policies_that_remember_go_on_with_what_they_remember() -> None:
     np.testing.assert_allclose(found.mean, [GAMMA**4, GAMMA**4, GAMMA**2, -(GAMMA**2)])
 
 
-# --- Tic-tac-toe, where everything can be tried ----------------------------------------------------
+# --- Tic-tac-toe, where everything can be tried ------------------------------------------------
 
 
 def position(rules: Any, moves: list[int]) -> Any:
@@ -181,7 +181,7 @@ def test_random_tictactoe_as_by_trying_everything(moves: tuple[int, ...]) -> Non
     assert abs(found.mean[0] - by_hand(moves, len(moves) % 2)) < 3.5 * found.error[0]
 
 
-# --- What happened, step by step -------------------------------------------------------------------
+# --- What happened, step by step ---------------------------------------------------------------
 
 
 def told(rules: Any, state: Any, agent: int, value: Any, steps: int = 6) -> Story:
@@ -209,7 +209,8 @@ def test_a_story_has_no_advantages_where_v_is_right(steps: int) -> None:
     rules = CutOrEnd()
     state = rules.situations([0])
     story = told(rules, state, 0, true_value(rules, 0, {0.0: 9.0, 1.0: 10.0}), steps)
-    assert story.acted[: min(steps, 4)].all() and not story.acted[4:].any()
+    assert story.acted[: min(steps, 4)].all()
+    assert not story.acted[4:].any()
     np.testing.assert_allclose(advantages(story), 0, atol=1e-5)
     wrong = told(rules, state, 0, true_value(rules, 0, {0.0: 9.0, 1.0: 8.0}), steps)
     assert (np.abs(advantages(wrong)[0]) > 0.5).all()
