@@ -1,99 +1,109 @@
 """The audit: what a run believes, beside the truth.
 
 A rollout of the run is played, moments of it are forked and played on by the run's own policies
-(``corral.trainers.doctor.forks``), and the true values and advantages that come out are compared
+(``corral.trainers.doctor.truth``), and the true values and advantages that come out are compared
 with the critic's values, with the advantages that the run learns from, and with what the actor
 then does.
 """
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from corral.envs.core import Array, copy_rows, generator, redraw_of
-from corral.envs.masks import MASK
-from corral.trainers.doctor.forks import Moments, worth
+from corral.envs.core import Array, generator, redraw_of, redrawing, with_limit
+from corral.errors import CorralError
+from corral.trainers.doctor.audited import Audit, Audited, Compared, Decision, correlation, sentence
+from corral.trainers.doctor.fit import clamped, fitted
+from corral.trainers.doctor.forks import Moments, Story, joined, standard_error
+from corral.trainers.doctor.truth import WORST, Asked, Truth, Value, plan, truth_of
+from corral.trainers.on_policy import maths
 from corral.trainers.on_policy.records import Advantages, Trajectories
 
-__all__ = ["Audit", "Audited", "Decision", "audit"]
+__all__ = ["Audit", "Audited", "Compared", "Decision", "audit", "sentence"]
+
+TIMES, ROWS = 8, 12
+"""Steps of the rollout that are looked at, and environments at each."""
+
+MOST_STEPS = 400_000
+"""Env steps of all forks together, about. Networks that see images get a fifth."""
+
+SECONDS = 30.0
+"""After which no more better actions are looked for."""
 
 
-@dataclass(frozen=True)
-class Decision:
-    """One decision of the run, and the best one at that moment."""
+def audit(
+    trainer: Any,
+    *,
+    times: int = TIMES,
+    rows: int = ROWS,
+    seed: int = 0,
+    most_steps: int = MOST_STEPS,
+    other_futures: bool = False,
+) -> Audit:
+    """Audit an in-house trainer that stands where its run stopped; it learns one update from it.
 
-    agent: str
-    env_row: int
-    step: int  # of the episode
-    action: int
-    best: int
-    loss: float  # true value of the best action less that of the one taken
-    error: float  # standard error of ``loss``
-
-
-@dataclass(frozen=True)
-class Audited:
-    """What was found of one policy. Correlations are None where one side does not vary."""
-
-    policy: str
-    moments: int
-    value: Array  # float64 [K] true
-    value_error: Array  # float64 [K]
-    critic: Array  # float64 [K] what the critic said
-    advantage: Array  # float64 [M] true, of the actions that were compared
-    advantage_error: Array  # float64 [M]
-    learned: Array  # float64 [M] the run's own advantages of the same decisions; NaN: none
-    worst: tuple[Decision, ...]
-
-    @property
-    def value_correlation(self) -> float | None:
-        return correlation(self.critic, self.value)
-
-    @property
-    def advantage_correlation(self) -> float | None:
-        known = ~np.isnan(self.learned)
-        return correlation(self.learned[known], self.advantage[known])
-
-
-@dataclass(frozen=True)
-class Audit:
-    """The truth about a run, by policy."""
-
-    policies: tuple[Audited, ...]
-    given_this_future: bool  # the forks meet the same chance again: rules without ``redraw``
-    env_steps: int
-    seconds: float
-
-
-def correlation(a: Array, b: Array) -> float | None:
-    """Return Pearson's correlation; None where one side does not vary."""
-    if len(a) < 3 or np.std(a) < 1e-9 or np.std(b) < 1e-9:
-        return None
-    return float(np.corrcoef(a, b)[0, 1])
+    ``other_futures`` puts other data in the place of what is to come, where rules that replay data
+    can do so (``OptionalRules.redrawing``). Raises ValueError for environments whose moments cannot
+    be copied: those of others.
+    """
+    began = time.perf_counter()
+    rules = trainer.rules
+    trainer.begin()
+    if hasattr(rules, "make_batch") or not hasattr(trainer.batch, "moments"):
+        raise ValueError(f"{rules.name} is another library's: its moments cannot be copied")
+    if other_futures:
+        if (others := redrawing(rules)) is None:
+            raise ValueError(f"{rules.name}: no other data could stand for what is to come")
+        rules = others
+    rng = generator(seed, "eval")
+    before = trainer.env_steps // trainer.rollout_steps
+    seen = _watch_rollout(trainer, times, rows, rng)
+    team = dict(trainer.policies)
+    asked = {
+        name: _asked(trainer, rules, i, seen)
+        for i, (name, learner) in enumerate(trainer.learners.items())
+        if learner.trained
+    }
+    gamma = float(trainer.settings.gamma)
+    everything = [each for own in asked.values() for each in own]
+    pictures = any(group.layout.images for group in trainer.groups)
+    most = most_steps // 5 if pictures else most_steps
+    budget = plan(everything, team, gamma, most, began + SECONDS, rng)
+    steps = trainer.settings.n_steps
+    truths = {
+        name: [truth_of(each, team, gamma, budget, steps, rng) for each in own]
+        for name, own in asked.items()
+    }
+    credit = {name: _credit(trainer, name, own) for name, own in truths.items()}
+    learned = _learned_from(trainer)
+    policies = tuple(
+        _beside(trainer, i, truths[name], learned[name], credit[name])
+        for i, name in enumerate(trainer.learners)
+        if name in truths and sum(len(each.asked.t) for each in truths[name])
+    )
+    played = sum(each.steps for own in truths.values() for each in own)
+    given = redraw_of(rules) is None
+    return Audit(policies, given, before, played, time.perf_counter() - began)
 
 
 # --- Playing the rollout -------------------------------------------------------------------------
 
-TIMES, ROWS, CANDIDATES = 8, 8, 6
-"""Steps of the rollout that are looked at, environments at each, and actions at each moment."""
-
 
 @dataclass(frozen=True)
 class _Seen:
-    """A moment of the rollout before a step: R rows of the batch."""
+    """Moments of the rollout before step ``t``: R rows of the batch."""
 
     t: int
     rows: Array  # int64 [R]
     state: Any
     elapsed: Array
     ended: Array
-    hidden: Mapping[str, Any]
+    hidden: dict[str, Any]
 
 
 class _Watched:
@@ -103,221 +113,231 @@ class _Watched:
         self.trainer, self.times, self.rows = trainer, set(times), rows
         self.batch, self.t = trainer.batch, 0
         self.seen: list[_Seen] = []
+        self.look()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.batch, name)
 
     def step(self, actions: Any) -> Any:
         step = self.batch.step(actions)
-        self.t += 1  # hidden states are those before the next decision
-        if self.t in self.times:
-            moment = self.batch.moments(self.rows)
-            hidden = {}
-            for agent, policy in self.trainer._policy_of.items():
-                learner = self.trainer.learners[policy]
-                held = self.trainer.hidden[policy]
-                column = learner.group.agents.index(agent)
-                states = held.actor.reshape(held.shape)[self.rows, column]
-                hidden[agent] = states.copy() if learner.actor.memory else None
-            self.seen.append(_Seen(self.t, self.rows, *moment, hidden))
+        self.t += 1
+        if step.finished is not None:  # the trainer does it too, after this
+            for player in self.trainer.players:
+                player.reset(step.finished.rows)
+        self.look()
         return step
 
+    def look(self) -> None:
+        """Copy the present moment, if it is one that is looked at."""
+        if self.t not in self.times:
+            return
+        trainer, hidden = self.trainer, {}
+        for agent in trainer.rules.agents:
+            if agent in trainer.opponents:
+                hidden[agent] = trainer.opponents.states(agent, self.rows)
+                continue
+            policy = trainer._policy_of[agent]
+            learner, held = trainer.learners[policy], trainer.hidden[policy]
+            column = learner.group.agents.index(agent)
+            states = held.actor.reshape(held.shape)[self.rows, column]
+            hidden[agent] = states.copy() if learner.actor.memory else None
+        state, elapsed, ended = self.batch.moments(self.rows)
+        self.seen.append(_Seen(self.t, self.rows, state, elapsed, ended, hidden))
 
-def audit(
-    trainer: Any,
-    *,
-    times: int = TIMES,
-    rows: int = ROWS,
-    forks: int = 64,
-    seed: int = 0,
-    most_steps: int = 400_000,
-) -> Audit:
-    """Audit an in-house trainer that stands where its run stopped; it learns one update from it.
 
-    Raises ValueError for environments whose moments cannot be forked (those of others), and for
-    opponents.
-    """
-    began = time.perf_counter()
-    if hasattr(trainer.rules, "make_batch") or trainer.opponents.policies:
-        raise ValueError(f"{trainer.rules.name}: its moments cannot be copied")
-    rng = generator(seed, "eval")
-    trainer.begin()
-    size = trainer.settings
-    at = np.unique(np.linspace(1, size.n_steps - 1, min(times, size.n_steps - 1)).astype(int))
-    chosen = np.sort(rng.permutation(size.num_envs)[:rows])
+def _watch_rollout(trainer: Any, times: int, rows: int, rng: np.random.Generator) -> list[_Seen]:
+    """Play a rollout; return some moments of it."""
+    last = trainer.settings.n_steps - 1
+    at = np.unique(np.linspace(0, last, times).round().astype(int)).tolist()
+    chosen = np.sort(rng.permutation(trainer.settings.num_envs)[:rows])
     batch = trainer.batch
-    watched = _Watched(trainer, at.tolist(), chosen)
-    trainer.batch = watched
+    trainer.batch = watched = _Watched(trainer, at, chosen)
     try:
         trainer.collect()
     finally:
         trainer.batch = batch
-    team = dict(trainer.policies)
-    steps = 0
-    truths = {}
-    for i, learner in enumerate(trainer.learners.values()):
-        if learner.trained:
-            truths[i] = _truth(trainer, i, learner, watched.seen, team, forks, rng)
-            steps += truths[i].steps
-    learned = _learned_from(trainer)
-    policies = tuple(
-        truth.beside(*learned[learner.group.policy])
-        for i, learner in enumerate(trainer.learners.values())
-        if (truth := truths.get(i)) is not None
-    )
-    given = redraw_of(trainer.rules) is None
-    return Audit(policies, given, steps, time.perf_counter() - began)
+    return watched.seen
 
 
-# --- The truth -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Truth:
-    """True values of K decisions of one policy, where they stand in the rollout, and the true
-    advantages of the actions taken."""
-
-    policy: str
-    t: Array  # int64 [K]
-    column: Array  # int64 [K] of the policy's columns
-    value: Array
-    value_error: Array
-    advantage: Array
-    advantage_error: Array
-    decisions: tuple[Decision, ...]
-    steps: int
-
-    def beside(self, critic: Array, learned: Array) -> Audited:
-        """``critic``, ``learned`` float [T, C]: the run's values and advantages."""
-        worst = sorted(self.decisions, key=lambda each: each.error - each.loss)[:WORST]
-        return Audited(
-            self.policy,
-            len(self.t),
-            self.value,
-            self.value_error,
-            critic[self.t, self.column],
-            self.advantage,
-            self.advantage_error,
-            learned[self.t, self.column],
-            tuple(worst),
+def _asked(trainer: Any, rules: Any, i: int, seen: Sequence[_Seen]) -> list[Asked]:
+    """Return the moments at which agents of group ``i`` decided, agent by agent."""
+    group, buffer = trainer.groups[i], trainer.rollout.groups[i]
+    gamma = float(trainer.settings.gamma)
+    found = []
+    for j, agent in enumerate(group.agents):
+        at = rules.agents.index(agent)
+        value = _value_of(trainer, agent)
+        # Where V is not to be had, the truth is what follows when no limit cuts.
+        uncut = value is None and gamma < 1
+        own = Moments(
+            with_limit(rules, None) if uncut else rules,
+            at,
+            joined([each.state for each in seen]),
+            np.concatenate([each.elapsed for each in seen]),
+            np.concatenate([each.ended for each in seen]),
+            joined([each.hidden for each in seen]),
         )
-
-
-WORST = 10
-"""Decisions that are shown."""
-
-
-def _truth(
-    trainer: Any,
-    i: int,
-    learner: Any,
-    seen: Sequence[_Seen],
-    team: Mapping[str, Any],
-    forks: int,
-    rng: np.random.Generator,
-) -> _Truth:
-    rules, gamma = trainer.rules, trainer.settings.gamma
-    group, buffer = learner.group, trainer.rollout.groups[i]
-    found: dict[str, list[Any]] = {name: [] for name in ("t", "column", "v", "ve", "a", "ae")}
-    decisions: list[Decision] = []
-    steps = 0
-    for moment in seen:
-        for j, agent in enumerate(group.agents):
-            at = rules.agents.index(agent)
-            acting = rules.acting(moment.state)[:, at] & ~moment.ended[:, at]
-            rows = np.flatnonzero(acting)
-            if not len(rows):
-                continue
-            hidden = {name: None if h is None else h[rows] for name, h in moment.hidden.items()}
-            state = copy_rows(moment.state, rows)
-            here = Moments(rules, at, state, moment.elapsed[rows], moment.ended[rows], hidden)
-            env_rows = moment.rows[rows]
-            taken = buffer.action[moment.t][env_rows, j].astype(np.int64)
-            mask = np.asarray(here.observation()[MASK]) != 0
-            value = _value_of(trainer, agent)
-            # Common random numbers: what differs is the first action.
-            seed = int(rng.integers(2**63))
-
-            def after(
-                first: Array | None, here: Moments = here, seed: int = seed, value: Any = value
-            ) -> Any:
-                draws = np.random.default_rng(seed)
-                return worth(
-                    here, team, gamma=gamma, forks=forks, rng=draws, first=first, value=value
-                )
-
-            v, q = after(None), after(taken)
-            steps += v.steps + q.steps
-            best, best_action = q, taken.copy()
-            best_mean, best_error = q.mean.copy(), q.error.copy()
-            for candidate in _candidates(mask, taken, rng).T:
-                tried = after(candidate)
-                steps += tried.steps
-                better = tried.mean > best_mean
-                best_mean = np.where(better, tried.mean, best_mean)
-                best_error = np.where(better, tried.error, best_error)
-                best_action = np.where(better, candidate, best_action)
-            del best
-            found["t"].append(np.full(len(rows), moment.t))
-            found["column"].append(env_rows * len(group.agents) + j)
-            found["v"].append(v.mean)
-            found["ve"].append(v.error)
-            found["a"].append(q.mean - v.mean)
-            found["ae"].append(np.hypot(q.error, v.error))
-            for k in range(len(rows)):
-                if best_action[k] != taken[k]:
-                    loss = float(best_mean[k] - q.mean[k])
-                    error = float(math.hypot(best_error[k], q.error[k]))
-                    step = int(moment.elapsed[rows][k])
-                    row = int(env_rows[k])
-                    chosen = int(taken[k]), int(best_action[k])
-                    decisions.append(Decision(agent, row, step, *chosen, loss, error))
-    joined = [np.concatenate(each) if each else np.zeros(0) for each in found.values()]
-    t, column = (each.astype(np.int64) for each in joined[:2])
-    return _Truth(group.policy, t, column, *joined[2:], tuple(decisions), steps)
-
-
-def _candidates(mask: Array, taken: Array, rng: np.random.Generator) -> Array:
-    """Return actions to compare with those taken: int64 [K, CANDIDATES], legal ones, spread over
-    all that are; where there are fewer, some come twice."""
-    del taken, rng
-    found = np.zeros((len(mask), CANDIDATES), dtype=np.int64)
-    for k, legal in enumerate(mask):
-        actions = np.flatnonzero(legal)
-        at = np.linspace(0, len(actions) - 1, CANDIDATES).round().astype(int)
-        found[k] = actions[at]
+        t = np.concatenate([np.full(len(each.rows), each.t) for each in seen])
+        env_row = np.concatenate([each.rows for each in seen])
+        taken = buffer.action[t, env_row, j].astype(np.int64)
+        told = trainer.critic_input.kind == "state"
+        every = Asked(agent, own, t, env_row, taken, value, told)
+        decides = rules.acting(own.state)[:, at] & ~own.ended[:, at]
+        found.append(every.at(np.flatnonzero(decides)))
     return found
 
 
-def _value_of(trainer: Any, agent: str) -> Any:
-    """Return V of ``agent`` as the critic says it; None where it depends on more than that."""
+def _value_of(trainer: Any, agent: str) -> Value | None:
+    """Return V of ``agent`` as the critic says it; None where it depends on more than a moment."""
     if trainer.critic_input.with_actions or trainer.settings.memory:
         return None
     central = trainer.critic_input.kind == "state"
 
-    def value(observations: Mapping[str, Any], state: Array) -> Array:
+    def value(observations: Any, state: Array) -> Array:
         found: Array = trainer.values(observations, state if central else None)[agent]
         return found
 
     return value
 
 
-def _learned_from(trainer: Any) -> dict[str, tuple[Array, Array]]:
-    """Let the trainer learn from its rollout; return, by policy, the values [T, C] and advantages
-    [T, C] that it learned from; NaN where a decision was not."""
+# --- What the run learns from --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Learned:
+    """What a policy learned from: [T, C]; NaN where a decision was not."""
+
+    value: Array
+    advantage: Array
+    actor_gradient: float | None
+
+
+def _learned_from(trainer: Any) -> dict[str, _Learned]:
+    """Let the trainer learn from its rollout; return what it learned from, by policy."""
     found: list[tuple[Array, Array]] = []
     algorithm = trainer.algorithm
 
     def spied(trajectories: Trajectories, settings: Any) -> Advantages:
         advantages: Advantages = algorithm.advantages(trajectories, settings)
         learned = np.where(trajectories.valid, advantages.advantage, np.nan)
-        found.append((trajectories.value.copy(), learned))
+        found.append((np.array(trajectories.value), learned))
         return advantages
 
     trainer.algorithm = algorithm.but(advantages=spied)
+    failed = False
     try:
         trainer.update()
+    except CorralError:  # what was learned from is known all the same
+        failed = True
     finally:
         trainer.algorithm = algorithm
-    names = [name for name, learner in trainer.learners.items() if learner.trained]
-    return dict(zip(names, found, strict=True))
+    told: dict[str, _Learned] = {}
+    numbers = iter(found)
+    for i, (name, learner) in enumerate(trainer.learners.items()):
+        if learner.trained:
+            nothing = np.full(trainer.rollout.groups[i].acted.shape, np.nan)
+            value, learned = next(numbers, (nothing, nothing))
+            gradients = [each.grad for each in learner.actor_parameters if each.grad is not None]
+            largest = max((float(each.abs().max()) for each in gradients), default=0.0)
+            some = bool((~np.isnan(learned)).any()) and not failed
+            told[name] = _Learned(value, learned, largest if some else None)
+    return told
+
+
+def _credit(trainer: Any, name: str, truths: Sequence[Truth]) -> tuple[Array, Array] | None:
+    """Return what the policy's advantage function says of the forks: of the actions taken, and of
+    those that the policy draws, [K, F] each; None where there are no stories."""
+    stories = [each.stories for each in truths if each.stories is not None]
+    if len(stories) < len(truths) or not stories:
+        return None
+    taken, drawn = zip(*stories, strict=True)
+    both = [*taken, *drawn]
+    given = _trajectories(both)
+    learner = trainer.learners[name]
+    try:
+        advantages = trainer.algorithm.advantages(given, learner.settings).advantage
+    except (CorralError, ValueError, IndexError):
+        return None  # a function that goes by the rollout's shape
+    at = np.concatenate([each.begins for each in both])
+    column = np.arange(len(at))
+    learned = np.where(given.valid[at, column], advantages[at, column], np.nan).astype(np.float64)
+    halves = learned.reshape(2, -1, truths[0].forks)
+    return halves[0], halves[1]
+
+
+def _trajectories(stories: Sequence[Story]) -> Trajectories:
+    """Return the stories side by side."""
+
+    def side_by_side(name: str) -> Array:
+        return np.concatenate([getattr(each, name) for each in stories], axis=-1)
+
+    acted, ended = side_by_side("acted"), side_by_side("ended")
+    names = "reward", "value", "final_obs_value", "bootstrap_value"
+    return Trajectories(
+        acted=acted,
+        ended=ended,
+        valid=maths.valid_decisions(acted=acted, ended=ended, acts_next=side_by_side("acts_next")),
+        **{name: side_by_side(name) for name in names},
+    )
+
+
+# --- Side by side --------------------------------------------------------------------------------
+
+
+def _beside(
+    trainer: Any,
+    i: int,
+    truths: Sequence[Truth],
+    learned: _Learned,
+    credit: tuple[Array, Array] | None,
+) -> Audited:
+    """Return what one policy believes beside the truth about all its agents."""
+    group = trainer.groups[i]
+    t = np.concatenate([each.asked.t for each in truths])
+    env_row = np.concatenate([each.asked.env_row for each in truths])
+    agent = np.concatenate(
+        [np.full(len(each.asked.t), group.agents.index(each.asked.agent)) for each in truths]
+    )
+    column = env_row * len(group.agents) + agent
+    true = np.concatenate([each.value.mean for each in truths])
+    error = np.concatenate([each.value.error for each in truths])
+    forks = np.concatenate([each.advantages for each in truths])  # [K, F]
+    advantage = forks.mean(axis=1), standard_error(forks)
+    values = Compared(learned.value[t, column].astype(np.float64), true, error)
+    parts = trainer.critic_input.parts(trainer.rollout, i)
+    inputs = np.concatenate(
+        [part[t, env_row, agent].reshape(len(t), -1).astype(np.float64) for part in parts], axis=1
+    )
+    averaged, sample = None, None
+    if credit is not None:
+        taken, drawn = credit
+        # The noise of the one must not be that of the other: each has forks of its own.
+        said = (taken - drawn)[:, ::2].mean(axis=1)
+        averaged = Compared(said, forks[:, 1::2].mean(axis=1), standard_error(forks[:, 1::2]))
+        single = _samples(taken, forks)
+        sample = (float(np.mean(single)), float(np.std(single))) if len(single) > 1 else None
+    worst = sorted((one for each in truths for one in each.decisions), key=lambda one: -one[0])
+    spread = learned.advantage[~np.isnan(learned.advantage)]
+    return Audited(
+        policy=group.policy,
+        values=values,
+        assumed=float(np.mean(np.concatenate([each.value.assumed for each in truths]))),
+        fitted=fitted(inputs, true),
+        clamped=clamped(values.said, inputs),
+        advantages=Compared(learned.advantage[t, column].astype(np.float64), *advantage),
+        credit=averaged,
+        sample=sample,
+        learned_spread=float(np.std(spread)) if len(spread) else 0.0,
+        actor_gradient=learned.actor_gradient,
+        worst=tuple(one for _, one in worst[:WORST]),
+    )
+
+
+def _samples(taken: Array, forks: Array) -> list[float]:
+    """Return how what is said of each fork by itself correlates with the true advantages that the
+    others tell: both are [K, F]."""
+    known = ~np.isnan(taken).any(axis=1)
+    taken, forks = taken[known], forks[known]
+    others = (forks.sum(axis=1, keepdims=True) - forks) / max(1, forks.shape[1] - 1)
+    found = [correlation(said, true) for said, true in zip(taken.T, others.T, strict=True)]
+    return [each for each in found if each is not None]
