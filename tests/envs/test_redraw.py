@@ -206,7 +206,7 @@ def test_other_days_are_those_with_a_load_like_this_one() -> None:
 
 
 def test_a_redrawn_day_can_be_drawn_anew() -> None:
-    plain, rules = days()
+    _, rules = days()
     state = redrawn(rules, played(rules, 5))
     on = rules.step(state, np.zeros_like(state.queue)).state
     again = redrawn(rules, on, seed=2)

@@ -17,8 +17,16 @@ import numpy as np
 
 from corral.envs.core import Array, generator, redraw_of, redrawing, with_limit
 from corral.errors import CorralError
-from corral.trainers.doctor.audited import Audit, Audited, Compared, Decision, correlation, sentence
-from corral.trainers.doctor.fit import clamped, fitted
+from corral.trainers.doctor.audited import (
+    Audit,
+    Audited,
+    Compared,
+    Decision,
+    clamped,
+    correlation,
+    fitted,
+    sentence,
+)
 from corral.trainers.doctor.forks import Moments, Story, joined, standard_error
 from corral.trainers.doctor.truth import WORST, Asked, Truth, Value, plan, truth_of
 from corral.trainers.on_policy import maths
@@ -223,12 +231,19 @@ def _learned_from(trainer: Any) -> dict[str, _Learned]:
         found.append((np.array(trajectories.value), learned))
         return advantages
 
-    trainer.algorithm = algorithm.but(advantages=spied)
-    failed = False
+    largest: dict[str, float] = {}
+
+    def gradients(learner: Any, settings: Any) -> Any:
+        sizes = [float(p.grad.abs().max()) for p in learner.actor_parameters if p.grad is not None]
+        policy = learner.group.policy
+        largest[policy] = max([*sizes, largest.get(policy, 0.0)])
+        return algorithm.gradients(learner, settings)
+
+    trainer.algorithm = algorithm.but(advantages=spied, gradients=gradients)
     try:
         trainer.update()
-    except CorralError:  # what was learned from is known all the same
-        failed = True
+    except CorralError:
+        pass  # what was learned from is known all the same
     finally:
         trainer.algorithm = algorithm
     told: dict[str, _Learned] = {}
@@ -237,32 +252,44 @@ def _learned_from(trainer: Any) -> dict[str, _Learned]:
         if learner.trained:
             nothing = np.full(trainer.rollout.groups[i].acted.shape, np.nan)
             value, learned = next(numbers, (nothing, nothing))
-            gradients = [each.grad for each in learner.actor_parameters if each.grad is not None]
-            largest = max((float(each.abs().max()) for each in gradients), default=0.0)
-            some = bool((~np.isnan(learned)).any()) and not failed
-            told[name] = _Learned(value, learned, largest if some else None)
+            told[name] = _Learned(value, learned, largest.get(name))
     return told
 
 
-def _credit(trainer: Any, name: str, truths: Sequence[Truth]) -> tuple[Array, Array] | None:
-    """Return what the policy's advantage function says of the forks: of the actions taken, and of
-    those that the policy draws, [K, F] each; None where there are no stories."""
+@dataclass(frozen=True)
+class _Credit:
+    """What advantage functions say of the forks, [K, F] each: of the actions taken, and of those
+    that the policy draws."""
+
+    own: tuple[Array, Array] | None  # the run's; None: it goes by the shape of its rollouts
+    plain: tuple[tuple[Array, Array], ...]  # generalized advantages
+
+
+def _credit(trainer: Any, name: str, truths: Sequence[Truth]) -> _Credit | None:
+    """Ask the policy's advantage function about the forks; None where they have no stories."""
     stories = [each.stories for each in truths if each.stories is not None]
     if len(stories) < len(truths) or not stories:
         return None
     taken, drawn = zip(*stories, strict=True)
     both = [*taken, *drawn]
-    given = _trajectories(both)
-    learner = trainer.learners[name]
-    try:
-        advantages = trainer.algorithm.advantages(given, learner.settings).advantage
-    except (CorralError, ValueError, IndexError):
-        return None  # a function that goes by the rollout's shape
+    given, settings = _trajectories(both), trainer.learners[name].settings
     at = np.concatenate([each.begins for each in both])
     column = np.arange(len(at))
-    learned = np.where(given.valid[at, column], advantages[at, column], np.nan).astype(np.float64)
-    halves = learned.reshape(2, -1, truths[0].forks)
-    return halves[0], halves[1]
+
+    def halves(advantage: Array) -> tuple[Array, Array]:
+        learned = np.where(given.valid[at, column], advantage[at, column], np.nan)
+        taken, drawn = learned.astype(np.float64).reshape(2, -1, truths[0].forks)
+        return taken, drawn
+
+    def generalized(gae_lambda: float) -> Array:
+        return maths.gae(**vars(given), gamma=float(settings.gamma), gae_lambda=gae_lambda)
+
+    plain = tuple(halves(generalized(gae_lambda)) for gae_lambda in (0.0, 1.0))
+    try:
+        own = halves(trainer.algorithm.advantages(given, settings).advantage)
+    except (CorralError, ValueError, IndexError):
+        own = None
+    return _Credit(own, plain)
 
 
 def _trajectories(stories: Sequence[Story]) -> Trajectories:
@@ -289,7 +316,7 @@ def _beside(
     i: int,
     truths: Sequence[Truth],
     learned: _Learned,
-    credit: tuple[Array, Array] | None,
+    credit: _Credit | None,
 ) -> Audited:
     """Return what one policy believes beside the truth about all its agents."""
     group = trainer.groups[i]
@@ -308,13 +335,13 @@ def _beside(
     inputs = np.concatenate(
         [part[t, env_row, agent].reshape(len(t), -1).astype(np.float64) for part in parts], axis=1
     )
-    averaged, sample = None, None
+    averaged, plain, sample = None, None, None
     if credit is not None:
-        taken, drawn = credit
-        # The noise of the one must not be that of the other: each has forks of its own.
-        said = (taken - drawn)[:, ::2].mean(axis=1)
-        averaged = Compared(said, forks[:, 1::2].mean(axis=1), standard_error(forks[:, 1::2]))
-        single = _samples(taken, forks)
+        found = [_averaged(each, forks).correlation for each in credit.plain]
+        plain = min((each for each in found if each is not None), default=None)
+    if credit is not None and credit.own is not None:
+        averaged = _averaged(credit.own, forks)
+        single = _samples(credit.own[0], forks)
         sample = (float(np.mean(single)), float(np.std(single))) if len(single) > 1 else None
     worst = sorted((one for each in truths for one in each.decisions), key=lambda one: -one[0])
     spread = learned.advantage[~np.isnan(learned.advantage)]
@@ -326,11 +353,20 @@ def _beside(
         clamped=clamped(values.said, inputs),
         advantages=Compared(learned.advantage[t, column].astype(np.float64), *advantage),
         credit=averaged,
+        plain=plain,
         sample=sample,
         learned_spread=float(np.std(spread)) if len(spread) else 0.0,
         actor_gradient=learned.actor_gradient,
         worst=tuple(one for _, one in worst[:WORST]),
     )
+
+
+def _averaged(said: tuple[Array, Array], forks: Array) -> Compared:
+    """Return what is said of actions on average over half of the forks, beside the advantages
+    that the others tell: the noise of the one must not be that of the other."""
+    taken, drawn = said
+    mean = (taken - drawn)[:, ::2].mean(axis=1)
+    return Compared(mean, forks[:, 1::2].mean(axis=1), standard_error(forks[:, 1::2]))
 
 
 def _samples(taken: Array, forks: Array) -> list[float]:

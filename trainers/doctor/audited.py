@@ -13,7 +13,16 @@ import numpy as np
 
 from corral.envs.core import Array
 
-__all__ = ["Audit", "Audited", "Compared", "Decision", "correlation", "sentence"]
+__all__ = [
+    "Audit",
+    "Audited",
+    "Compared",
+    "Decision",
+    "clamped",
+    "correlation",
+    "fitted",
+    "sentence",
+]
 
 FEWEST = 3
 """Moments below which nothing correlates."""
@@ -100,9 +109,10 @@ class Audited:
     clamped: tuple[float, float] | None  # a value that unlike moments share, and their share
     advantages: Compared  # those that the run learned from: one sample of each
     credit: Compared | None  # its advantage function's means over forks, less what any action gets
+    plain: float | None  # the same of generalized advantages of one step, and of all: the less
     sample: tuple[float, float] | None  # correlation of single forks' advantages, and deviation
     learned_spread: float  # deviation of all advantages of the rollout that it learned from
-    actor_gradient: float | None  # largest of the actor's gradients in the last step
+    actor_gradient: float | None  # largest of the actor's gradients in the update
     worst: tuple[Decision, ...]
 
     @property
@@ -139,3 +149,58 @@ def correlation(a: Array, b: Array) -> float | None:
 def _still(values: Array) -> bool:
     """Tell whether values differ by no more than rounding."""
     return float(np.std(values)) <= 1e-6 * float(np.abs(values).max()) + 1e-12
+
+
+# --- What could be known -------------------------------------------------------------------------
+
+FITTED = 20
+"""Moments below which nothing is fitted."""
+
+CLAMPED, UNLIKE = 0.2, 10
+"""Share of the moments, and how many unlike ones, that share an extreme value where it is cut."""
+
+
+def fitted(inputs: Array, values: Array) -> float | None:
+    """Return how well ``values`` [K] can be told from ``inputs`` [K, F]: the correlation with
+    predictions, each made without its own moment; None: there are too few.
+
+    The better of ridge regressions on the inputs and on their distances.
+    """
+    varies = inputs.std(axis=0) > 0
+    if len(values) < FITTED or not varies.any() or not np.std(values) > 0:
+        return None
+    x = inputs[:, varies]
+    x = (x - x.mean(axis=0)) / x.std(axis=0)
+    products = x @ x.T / x.shape[1]
+    squares = np.diag(products)
+    distances = (squares[:, None] + squares - 2 * products).clip(min=0)
+    near = np.exp(-distances / max(1e-12, float(np.median(distances))))
+    found = [
+        correlation(_left_one_out(kernel, values, weight), values)
+        for kernel in (products, near)
+        for weight in (0.03, 0.3, 3.0)
+    ]
+    return max((each for each in found if each is not None), default=None)
+
+
+def _left_one_out(kernel: Array, values: Array, weight: float) -> Array:
+    """Return predictions of ``values`` [K] by kernel ridge regression, each without its own."""
+    count = len(values)
+    bordered = kernel + 1.0  # a constant is fitted too
+    hat = np.linalg.solve(bordered + weight * np.eye(count), bordered)
+    residual = (values - hat.T @ values) / (1.0 - np.diag(hat))
+    return np.asarray(values - residual)
+
+
+def clamped(said: Array, inputs: Array) -> tuple[float, float] | None:
+    """Return a value that is the largest, or the least, of many unlike ``inputs`` [K, F], and the
+    share of those; None: there is none."""
+    said = np.where(np.isnan(said), np.inf, said)
+    known = said[np.isfinite(said)]
+    if not len(known) or not np.ptp(known) > 0:
+        return None
+    for extreme in (known.max(), known.min()):
+        at = np.abs(said - extreme) <= 1e-6 * np.ptp(known)
+        if at.mean() >= CLAMPED and len(np.unique(inputs[at], axis=0)) >= UNLIKE:
+            return float(extreme), float(at.mean())
+    return None
