@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from corral.trainers.doctor.audit import Audit, Audited
+from corral.trainers.doctor.audit import Audit, Audited, sentence
 from corral.trainers.doctor.diagnose import Diagnosis
 from corral.trainers.doctor.probes import Examination, Result
 
@@ -64,12 +64,7 @@ def _audit(audit: Audit, width: int) -> Iterator[str]:
     if sure:
         yield "Its worst decisions of those (sampled play):"
     for one in sure:
-        yield from _wrapped(
-            f"{one.agent} chose {one.action} at step {one.step}; {one.best} is better by "
-            f"{one.loss:.3g} ± {2 * one.error:.1g}",
-            width,
-            "  ",
-        )
+        yield from _wrapped(sentence(one, audit.given_this_future), width, "  ")
 
 
 def _correlations(each: Audited) -> str:
@@ -82,6 +77,11 @@ def _correlations(each: Audited) -> str:
             "do not vary" if correlation is None else f"correlate {correlation:.2f} with the true"
         )
         parts.append(f"{name} {said}")
+    if each.sample is not None and each.advantage_correlation is not None:
+        mean, deviation = each.sample
+        parts.append(f"as one sample of each can: {mean:.2f} ± {2 * deviation:.2f}")
+    if each.credit is not None and each.credit.correlation is not None:
+        parts.append(f"averaged over forks {each.credit.correlation:.2f}")
     return f"{', '.join(parts)} ({each.moments} moments)"
 
 

@@ -40,7 +40,7 @@ def trained(rules: Any, trainer: Any = IPPO, updates: int = 30, **given: Any) ->
     return found
 
 
-# --- Moments ---------------------------------------------------------------------------------------
+# --- Moments --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rules", [Death(), ReplyPays(), Memory(), TicTacToeRules()], ids=str)
@@ -74,7 +74,7 @@ def test_a_memory_is_the_one_before_the_decision_and_ends_with_the_episode() -> 
         assert hidden[~begins].any(axis=1).all()
 
 
-# --- Sound ones ------------------------------------------------------------------------------------
+# --- Sound ones -----------------------------------------------------------------------------------
 
 
 def test_a_sound_critic_is_right() -> None:
@@ -117,7 +117,7 @@ def test_nothing_is_wrong_where_no_action_matters(rules: Any) -> None:
     assert causes(audit(make_trainer(rules, **SMALL))) == []
 
 
-# --- Broken ones -----------------------------------------------------------------------------------
+# --- Broken ones ----------------------------------------------------------------------------------
 
 
 def with_advantages(change: Any) -> Any:
@@ -174,7 +174,7 @@ def test_advantages_that_are_changed_after_the_function(monkeypatch: pytest.Monk
     assert "not those of its decisions" in finding.title
 
 
-# --- All kinds -------------------------------------------------------------------------------------
+# --- All kinds ------------------------------------------------------------------------------------
 
 APART = {"tile_0": "tile", "level_0": "level"}
 
@@ -235,7 +235,7 @@ def test_other_days_are_an_option() -> None:
         audit(make_trainer(DfaasRules(small_trace()), **SMALL), other_futures=True)
 
 
-# --- Decisions -------------------------------------------------------------------------------------
+# --- Decisions ------------------------------------------------------------------------------------
 
 
 def test_candidates_are_legal_and_others() -> None:
