@@ -23,7 +23,7 @@ import numpy as np
 from corral.envs.core import Array, Rules, copy_rows, redraw_of, state_arrays
 from corral.envs.policy import Policy, put_tree, take_tree
 
-__all__ = ["Moments", "Story", "Worth", "joined", "standard_error", "worth"]
+__all__ = ["Moments", "Story", "Worth", "decide", "joined", "standard_error", "worth"]
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def worth(
         decides = acting[:, moments.agent]
         if story is not None and value is not None and steps_since <= longest:
             story.before(steps_since, rows, decides, _value(on, value))
-        actions, hidden = _decide(on, team, acting, rng)
+        actions, hidden = decide(on, team, acting, rng)
         if forced is not None:
             begins = decides & (taken == 0)
             actions[begins, moments.agent] = forced[rows[begins]]
@@ -243,7 +243,7 @@ def _value(moments: Moments, value: Callable[[Mapping[str, Any], Array], Array])
     return value(rules.observe(moments.state), rules.global_state(moments.state))
 
 
-def _decide(
+def decide(
     moments: Moments, team: Mapping[str, Policy], acting: Array, rng: np.random.Generator
 ) -> tuple[Array, dict[str, Any]]:
     """Return the actions of all who act, int64 [R, N], and the policies' states after them."""
