@@ -38,7 +38,7 @@ TIMES, ROWS = 8, 12
 """Steps of the rollout that are looked at, and environments at each."""
 
 MOST_STEPS = 400_000
-"""Env steps of all forks together, about. Networks that see images get a fifth."""
+"""Env steps of all forks together, about. Networks that see images get half."""
 
 SECONDS = 30.0
 """After which no more better actions are looked for."""
@@ -80,7 +80,7 @@ def audit(
     gamma = float(trainer.settings.gamma)
     everything = [each for own in asked.values() for each in own]
     pictures = any(group.layout.images for group in trainer.groups)
-    most = most_steps // 5 if pictures else most_steps
+    most = most_steps // 2 if pictures else most_steps
     budget = plan(everything, team, gamma, most, began + SECONDS, rng)
     steps = trainer.settings.n_steps
     truths = {
@@ -92,7 +92,7 @@ def audit(
     policies = tuple(
         _beside(trainer, i, truths[name], learned[name], credit[name])
         for i, name in enumerate(trainer.learners)
-        if name in truths and sum(len(each.asked.t) for each in truths[name])
+        if any(len(each.asked.t) for each in truths.get(name, ()))
     )
     played = sum(each.steps for own in truths.values() for each in own)
     given = redraw_of(rules) is None

@@ -88,7 +88,7 @@ def _asked(
     elapsed = np.concatenate([each.elapsed for each in seen])
     ended = np.concatenate([each.ended for each in seen])
     before = joined([dict(each.hidden) for each in seen])
-    taken, t = np.concatenate(acted), np.repeat(np.arange(len(seen)), NUM_ENVS)
+    taken, when = np.concatenate(acted), np.repeat(np.arange(len(seen)), NUM_ENVS)
     found = []
     for i, agent in enumerate(rules.agents):
         own = Moments(rules, i, state, elapsed, ended, before)
@@ -98,7 +98,7 @@ def _asked(
             return said
 
         row = np.tile(every, len(seen))
-        whole = Asked(agent, own, t, row, taken[:, i], value)
+        whole = Asked(agent, own, when, row, taken[:, i], value)
         found.append(whole.at(np.flatnonzero(rules.acting(state)[:, i] & ~ended[:, i])))
     return found
 
@@ -118,15 +118,15 @@ def _beside(policy: str, truths: list[Truth]) -> Audited:
         np.concatenate([each.value.mean for each in truths]),
         np.concatenate([each.value.error for each in truths]),
     )
-    observed = np.concatenate(inputs)
+    columns = np.concatenate(inputs)
     unseen = np.full(len(forks), np.nan)
     worst = sorted((one for each in truths for one in each.decisions), key=lambda one: -one[0])
     return Audited(
         policy=policy,
         values=values,
         assumed=float(np.mean(np.concatenate([each.value.assumed for each in truths]))),
-        fitted=fitted(observed, values.true),
-        clamped=clamped(values.said, observed),
+        fitted=fitted(columns, values.true),
+        clamped=clamped(values.said, columns),
         advantages=Compared(unseen, forks.mean(axis=1), standard_error(forks)),
         credit=None,
         plain=None,

@@ -95,8 +95,10 @@ def plan(
     for each in asked:
         few = each.at(_spread(len(each.t), 8))
         if len(few.t):
-            given = {"gamma": gamma, "rng": rng, "value": each.value, "told": each.told}
-            cost += worth(few.moments, team, forks=2, **given).steps / (2 * len(few.t))
+            tried = worth(
+                few.moments, team, gamma=gamma, forks=2, rng=rng, value=each.value, told=each.told
+            )
+            cost += tried.steps / (2 * len(few.t))
     if not cost:
         return Budget(longest, MOST_FORKS, 0, until)
     half = most_steps / 2 / cost  # forks of every agent
