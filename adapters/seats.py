@@ -13,8 +13,8 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.adapters.refusals import refuse_absence, refuse_death
-from corral.envs.core import Array, Observation, Rules, generator, refuse_masked_arrays
-from corral.envs.masks import sample_legal
+from corral.envs.core import Array, Observation, Rules, generator
+from corral.envs.masks import refuse_masked_arrays, sample_legal
 from corral.envs.policy import (
     Decision,
     Memoryless,

@@ -37,6 +37,7 @@ NAMES = (
     "resume_kills",
     "config_digits",
     "two_step",
+    "audit",
     "algorithms",
     "games_learning",
     "tiles_learning",

@@ -27,11 +27,10 @@ from corral.envs.core import (
     copy_rows,
     generator,
     put_rows,
-    require_integers,
     stack_agents,
     state_arrays,
 )
-from corral.envs.masks import MASK, require_legal, sample_legal
+from corral.envs.masks import MASK, require_integers, require_legal, sample_legal
 from corral.envs.registry import make_rules
 from corral.envs.shells import warn_illegal
 from corral.errors import ActionError, ResetNeededError
@@ -264,6 +263,12 @@ class Batch:
         self._set_alarm()
         self._observe()
         return self._observations
+
+    def moments(self, rows: Array) -> tuple[Any, Array, Array]:
+        """Return copies of R rows as they stand: the rules' state, the steps since each episode
+        began (int64 [R]), and whose part in it is over (bool [R, N])."""
+        self._require_reset()
+        return copy_rows(self._state, rows), self._elapsed[rows], self._ended[rows]
 
     # --- Parts -----------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
@@ -24,7 +24,6 @@ import numpy as np
 import numpy.typing as npt
 
 from corral.envs.masks import MASK, OBSERVATION
-from corral.errors import ActionError
 
 if TYPE_CHECKING:
     from corral.envs.policy import Policy
@@ -45,14 +44,14 @@ __all__ = [
     "amounts_of",
     "carried_by",
     "changed",
-    "checked_action",
     "copy_rows",
     "for_rendering",
     "generator",
+    "places_of",
     "put_rows",
-    "refuse_masked_arrays",
+    "redraw_of",
+    "redrawing",
     "replays_data",
-    "require_integers",
     "shares_of",
     "split_of",
     "stack_agents",
@@ -69,6 +68,7 @@ Observation = dict[str, Any]
 
 RulesT = TypeVar("RulesT")
 StateT = TypeVar("StateT")
+Redraw = Callable[[Any, Sequence[np.random.Generator], bool], Any]
 
 
 # --- Chance --------------------------------------------------------------------------------------
@@ -220,6 +220,21 @@ class OptionalRules(Protocol):
         """Return what actions amount to, where they do: a unit, and float64 [A] by action."""
         ...
 
+    def redraw(self, state: Any, rngs: Sequence[np.random.Generator], told: bool = False) -> Any:
+        """Draw anew, one generator per row, what no agent can have observed of ``state``; where
+        they are ``told``, what its global state does not show either: chance that is to come.
+        May change ``state`` in place. Rules without chance return it."""
+        ...
+
+    def redrawing(self) -> Rules[Any] | None:
+        """Return rules whose ``redraw`` puts other data in the place of what is to come, for rules
+        that replay data and have none; None: there is too little of it."""
+        ...
+
+    def places(self, state: Any) -> list[str]:
+        """Return in words where in its data each row of ``state`` stands: "row 1,204"."""
+        ...
+
 
 def replays_data(rules: Rules[Any]) -> bool:
     """Return whether the environment replays data, which nobody's actions change."""
@@ -266,6 +281,23 @@ def teams_of(rules: Rules[Any]) -> Mapping[str, Team]:
     """
     teams: Mapping[str, Team] = getattr(rules, "teams", dict)()
     return teams
+
+
+def redraw_of(rules: Rules[Any]) -> Redraw | None:
+    """Return what draws a state's future anew, see ``OptionalRules.redraw``; None: nothing does."""
+    return getattr(rules, "redraw", None)
+
+
+def redrawing(rules: Rules[Any]) -> Rules[Any] | None:
+    """Return rules that have ``redraw``, see ``OptionalRules.redrawing``; None: there are none."""
+    found: Rules[Any] | None = getattr(rules, "redrawing", lambda: None)()
+    return rules if redraw_of(rules) is not None else found
+
+
+def places_of(rules: Rules[Any], state: Any) -> list[str] | None:
+    """Return where each row of ``state`` stands, see ``OptionalRules.places``; default: None."""
+    found: list[str] | None = getattr(rules, "places", lambda state: None)(state)
+    return found
 
 
 def for_rendering(rules: Rules[Any]) -> Rules[Any]:
@@ -344,46 +376,3 @@ def stack_agents(observations: Mapping[str, Observation], key: str) -> Array:
     if isinstance(observations, AgentViews):
         return observations.blocks[key]
     return np.stack([observation[key] for observation in observations.values()], axis=1)
-
-
-# --- Actions -------------------------------------------------------------------------------------
-
-
-def checked_action(agent: str, action: Any, size: int) -> int:
-    """Return ``action`` as an int of 0 .. size - 1. Raises ActionError."""
-    try:
-        if isinstance(action, bool | np.bool_ | np.ma.MaskedArray):
-            raise TypeError
-        number = operator.index(action)  # refuses floats, NaN, None, arrays of any length
-    except TypeError:
-        raise ActionError(
-            f"{agent}: action {action!r} of type {type(action).__name__}; "
-            f"give one integer of 0..{size - 1}"
-        ) from None
-    if not 0 <= number < size:
-        shown = number if number.bit_length() < 64 else f"of {number.bit_length()} bits"
-        raise ActionError(f"{agent}: action {shown} is out of range; give 0..{size - 1}")
-    return number
-
-
-def refuse_masked_arrays(actions: Any) -> None:
-    """Raise ActionError for NumPy's masked array, or lists of them: its mask would be dropped."""
-    if isinstance(actions, np.ma.MaskedArray):
-        raise ActionError("actions are a masked array; give a plain array of integers")
-    if isinstance(actions, list | tuple):
-        for part in actions:
-            refuse_masked_arrays(part)
-
-
-def require_integers(actions: Any, shape: tuple[int, ...], axes: str) -> Array:
-    """Return ``actions`` as an array. Raises ActionError unless they are integers of ``shape``."""
-    refuse_masked_arrays(actions)
-    try:
-        numbers = np.asarray(actions)
-    except ValueError:  # rows of different lengths
-        raise ActionError(f"give integers of shape {shape}, {axes}") from None
-    if numbers.dtype.kind not in "iu" or numbers.shape != shape:
-        raise ActionError(
-            f"actions are {numbers.dtype} {numbers.shape}; give integers of shape {shape}: {axes}"
-        )
-    return numbers

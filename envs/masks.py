@@ -1,4 +1,4 @@
-"""Action masks as NumPy arrays: their one name, and all that is done with them.
+"""Actions and their masks as NumPy arrays: what is an action, and all that is done with masks.
 
 A mask is int8 or bool [..., A]: 1 where an action is legal. It stands beside the observation, in a
 Dict space: ``{"observation": ..., "action_mask": ...}``. An agent that does not act has an all-zero
@@ -7,6 +7,7 @@ mask. Masked distributions of torch are in ``corral.adapters.masked_distribution
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from corral.errors import IllegalActionError, MaskError
+from corral.errors import ActionError, IllegalActionError, MaskError
 
 __all__ = [
     "MASK",
     "OBSERVATION",
     "as_legal",
+    "checked_action",
     "draw",
     "first",
     "greedy",
@@ -28,6 +30,8 @@ __all__ = [
     "mask_space",
     "masked",
     "masked_space",
+    "refuse_masked_arrays",
+    "require_integers",
     "require_legal",
     "sample_legal",
     "split",
@@ -181,3 +185,46 @@ def draw(probabilities: Array, rng: np.random.Generator, mask: Array | None = No
     sums = legal.cumsum(axis=-1)
     passed: Array = (sums > rng.random(len(sums))[:, None] * sums[:, -1:]).argmax(axis=-1)
     return passed
+
+
+# --- Actions -------------------------------------------------------------------------------------
+
+
+def checked_action(agent: str, action: Any, size: int) -> int:
+    """Return ``action`` as an int of 0 .. size - 1. Raises ActionError."""
+    try:
+        if isinstance(action, bool | np.bool_ | np.ma.MaskedArray):
+            raise TypeError
+        number = operator.index(action)  # refuses floats, NaN, None, arrays of any length
+    except TypeError:
+        raise ActionError(
+            f"{agent}: action {action!r} of type {type(action).__name__}; "
+            f"give one integer of 0..{size - 1}"
+        ) from None
+    if not 0 <= number < size:
+        shown = number if number.bit_length() < 64 else f"of {number.bit_length()} bits"
+        raise ActionError(f"{agent}: action {shown} is out of range; give 0..{size - 1}")
+    return number
+
+
+def refuse_masked_arrays(actions: Any) -> None:
+    """Raise ActionError for NumPy's masked array, or lists of them: its mask would be dropped."""
+    if isinstance(actions, np.ma.MaskedArray):
+        raise ActionError("actions are a masked array; give a plain array of integers")
+    if isinstance(actions, list | tuple):
+        for part in actions:
+            refuse_masked_arrays(part)
+
+
+def require_integers(actions: Any, shape: tuple[int, ...], axes: str) -> Array:
+    """Return ``actions`` as an array. Raises ActionError unless they are integers of ``shape``."""
+    refuse_masked_arrays(actions)
+    try:
+        numbers = np.asarray(actions)
+    except ValueError:  # rows of different lengths
+        raise ActionError(f"give integers of shape {shape}, {axes}") from None
+    if numbers.dtype.kind not in "iu" or numbers.shape != shape:
+        raise ActionError(
+            f"actions are {numbers.dtype} {numbers.shape}; give integers of shape {shape}: {axes}"
+        )
+    return numbers

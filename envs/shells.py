@@ -22,12 +22,11 @@ from corral.envs.core import (
     Observation,
     Outcome,
     Rules,
-    checked_action,
     for_rendering,
     generator,
     with_limit,
 )
-from corral.envs.masks import MASK, require_legal
+from corral.envs.masks import MASK, checked_action, require_legal
 from corral.envs.render.window import Window
 from corral.errors import ActionError, IllegalActionWarning, ResetNeededError
 

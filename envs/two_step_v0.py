@@ -107,6 +107,12 @@ class TwoStepRules:
             paid=np.zeros(b, dtype=np.float32),
         )
 
+    def redraw(
+        self, state: TwoStepState, rngs: Sequence[np.random.Generator], told: bool = False
+    ) -> TwoStepState:
+        """Return the state: there is no chance."""
+        return state
+
     def observe(self, state: TwoStepState) -> dict[str, Observation]:
         acting = self.acting(state)
         observation = np.repeat(FEATURES[state.place][:, None], 2, axis=1)  # [B, 2, 3]

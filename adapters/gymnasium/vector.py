@@ -21,8 +21,8 @@ from corral.adapters.sources import EnvLike, rules_with
 from corral.adapters.spaces import ColumnCodec, refuse_masks, refuse_turns
 from corral.envs.arguments import nonnegative_int
 from corral.envs.batch import Batch, BatchStep, make_batch
-from corral.envs.core import Array, Observation, refuse_masked_arrays
-from corral.envs.masks import MASK
+from corral.envs.core import Array, Observation
+from corral.envs.masks import MASK, refuse_masked_arrays
 from corral.envs.policy import take_tree
 from corral.errors import ActionError, ResetNeededError
 

@@ -38,8 +38,8 @@ from corral.adapters.sources import EnvLike, rules_with
 from corral.adapters.spaces import ColumnCodec, refuse_masks, refuse_turns
 from corral.envs.arguments import nonnegative_int
 from corral.envs.batch import BatchStep, make_batch
-from corral.envs.core import Array, Observation, generator, require_integers
-from corral.envs.masks import MASK
+from corral.envs.core import Array, Observation, generator
+from corral.envs.masks import MASK, require_integers
 from corral.errors import ActionError, ResetNeededError
 
 __all__ = ["BatchVecEnv", "ColumnVecEnv", "make_vec_env"]

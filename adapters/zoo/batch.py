@@ -33,8 +33,8 @@ from corral.adapters.zoo.spec import ZooSpec
 from corral.adapters.zoo.turns import ZooTurns
 from corral.adapters.zoo.workers import WorkerCopies
 from corral.envs.batch import Batch, BatchStep, Finished
-from corral.envs.core import Array, Observation, require_integers
-from corral.envs.masks import MASK, sample_legal
+from corral.envs.core import Array, Observation
+from corral.envs.masks import MASK, require_integers, sample_legal
 from corral.envs.registry import REGISTERED
 from corral.errors import ActionError, CheckpointError, ResetNeededError
 

@@ -11,12 +11,14 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
 
-from corral.envs.core import Array, Observation, refuse_masked_arrays, require_integers
+from corral.envs.core import Array, Observation
 from corral.envs.masks import (
     MASK,
     OBSERVATION,
     has_mask,
     mask_space,
+    refuse_masked_arrays,
+    require_integers,
     require_legal,
     split,
     split_space,

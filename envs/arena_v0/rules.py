@@ -149,6 +149,15 @@ class ArenaRules:
             score=np.zeros((b, 2), dtype=np.float32),
         )
 
+    def redraw(
+        self, state: ArenaState, rngs: Sequence[np.random.Generator], told: bool = False
+    ) -> ArenaState:
+        """Draw anew who moves first from here on."""
+        steps = state.first.shape[1]
+        for rng, row, t in zip(rngs, state.first, state.t.tolist(), strict=True):
+            row[t % steps :] = rng.random(steps - t % steps) >= 0.5
+        return state
+
     def _corners(self, num_envs: int) -> Array:
         """Return where both begin, [B, N]; each agent's numbers lie side by side, for speed."""
         corners = np.empty((2, num_envs), dtype=np.int64)

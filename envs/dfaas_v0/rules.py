@@ -205,6 +205,16 @@ class DfaasRules:
         """Return the requests of each level; a node forwards no more than arrive."""
         return "requests", np.arange(self.levels, dtype=np.float64) * self.unit
 
+    def redrawing(self) -> DfaasRules | None:
+        """Return rules that draw other days' load, see ``corral.envs.dfaas_v0.days``."""
+        from corral.envs.dfaas_v0.days import with_other_days  # which imports this module
+
+        return with_other_days(self)
+
+    def places(self, state: DfaasState) -> list[str]:
+        """Return the rows of the trace that come next."""
+        return [f"row {self.rows[0] + row:,}" for row in self._row(state).tolist()]
+
     def for_rendering(self) -> DfaasRules:
         """Return rules that keep who served whose requests."""
         return self if self.keep_flow else changed(self, keep_flow=True)

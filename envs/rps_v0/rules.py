@@ -86,6 +86,12 @@ class RpsRules:
             t=np.zeros(b, dtype=np.int64), played=np.full((b, 2, self.rounds), NONE, dtype=np.int8)
         )
 
+    def redraw(
+        self, state: RpsState, rngs: Sequence[np.random.Generator], told: bool = False
+    ) -> RpsState:
+        """Return the state: there is no chance."""
+        return state
+
     def observe(self, state: RpsState) -> dict[str, Observation]:
         last = ONE_HOT[self._last(state) + 1]  # [B, 2, 4]
         observation = np.concatenate([last, last[:, ::-1]], axis=2)  # [B, 2, 8] own, the other's

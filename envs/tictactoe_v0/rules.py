@@ -131,6 +131,12 @@ class TicTacToeRules:
             last=np.full(b, -1, dtype=np.int64),
         )
 
+    def redraw(
+        self, state: TicTacToeState, rngs: Sequence[np.random.Generator], told: bool = False
+    ) -> TicTacToeState:
+        """Return the state: there is no chance."""
+        return state
+
     def observe(self, state: TicTacToeState) -> dict[str, Observation]:
         b = len(state.t)
         boards = state.stones[:, :, : self.fields]  # [B, 2, R C]

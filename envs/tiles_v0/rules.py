@@ -174,6 +174,21 @@ class TilesRules:
             score=np.zeros(b),
         )
 
+    def redraw(
+        self, state: TilesState, rngs: Sequence[np.random.Generator], told: bool = False
+    ) -> TilesState:
+        """Draw the class anew from its probabilities, unless they are ``told`` it, and the tiles
+        that were not sent from the class."""
+        for r, rng in enumerate(rngs):
+            chances = np.exp(state.log_posterior[r])
+            if not told:
+                state.truth[r] = rng.choice(len(chances), p=chances / chances.sum())
+            unsent = state.sent[r] == NONE
+            noise = rng.standard_normal(state.image[r][unsent].shape, dtype=np.float32)
+            template = split_tiles(self.templates[state.truth[r : r + 1]])[0]
+            state.image[r][unsent] = template[unsent] + np.float32(self.noise) * noise
+        return state
+
     def observe(self, state: TilesState) -> dict[str, Observation]:
         k, acting = len(self.classes), self.acting(state)
         vector = np.empty((2, len(state.truth), k + 2 + TILES), dtype=np.float32)

@@ -169,6 +169,10 @@ class Opponents:
             actions[rows] = seat.policy.act(take_tree(observation, rows), state, seat.rng).action
         return actions
 
+    def states(self, agent: str, env_rows: Array) -> Any:
+        """Return a player's hidden state in ``env_rows`` [R]."""
+        return take_tree(self._seats[agent].memory, env_rows)
+
     def reset(self, agent: str, env_rows: Array) -> None:
         """Let a player begin anew in ``env_rows``, whose episodes are over."""
         self._seats[agent].forget(env_rows)

@@ -140,6 +140,16 @@ class SB3PPO:
             found[agent] = sb3_policy(policy, self.layout, space, agent)
         return found
 
+    def values(self, observations: Mapping[str, Any], state: Any = None) -> dict[str, Array]:
+        """Return V of what each agent observes, [R, ...]: float32 [R]."""
+        found = {}
+        for i, agent in enumerate(self.rules.agents):
+            own, learner = observations[agent], self._learners[self._policy_of[agent]]
+            learner.model.policy.set_training_mode(False)
+            entries = self.layout.flat(own, (len(own[MASK]),), i)
+            found[agent] = learner.values(entries).cpu().numpy().reshape(-1)
+        return found
+
     @property
     def resumes_exactly(self) -> bool:
         """False over SuperSuit, and of third-party environments: nothing can save their state."""

@@ -1,0 +1,56 @@
+"""What is wrong with a run: findings, by rules over what was seen of it.
+
+A rule is a function from ``Evidence`` of one policy to a finding, or None. Rules compare what was
+seen with what must be so; none knows the name of an environment or a trainer.
+"""
+
+from __future__ import annotations
+
+from corral.trainers.doctor.evidence import Evidence
+from corral.trainers.doctor.findings import (
+    agents,
+    ends,
+    networks,
+    play,
+    scales,
+    stored,
+    updates,
+)
+from corral.trainers.doctor.findings.finding import Finding, Rule
+
+__all__ = ["RULES", "Finding", "findings"]
+
+RULES: tuple[Rule, ...] = (
+    stored.played_illegally,
+    stored.stored_masks,
+    stored.stored_obs,
+    stored.stored_rewards,
+    ends.ends,
+    updates.zero_advantages,
+    updates.first_ratio,
+    updates.entropy_of_illegal,
+    networks.no_gradient,
+    networks.not_moved,
+    networks.ignored_fields,
+    play.greedy_legal,
+    play.same_after_reload,
+    stored.reported_returns,
+    updates.clipped_values,
+    updates.entropy_wins,
+    agents.untold_identity,
+    scales.unscaled_obs,
+    scales.tiny_rewards,
+    agents.same_views,
+)
+"""From the root outwards: what is wrong at the beginning makes what follows wrong."""
+
+
+def findings(evidence: Evidence) -> list[Finding]:
+    """Return all findings, the surest and those nearest to the root first."""
+    found = [
+        one
+        for rule in RULES
+        for policy in evidence.policies.values()
+        if (one := rule(policy, evidence)) is not None
+    ]
+    return sorted(found, key=lambda each: -each.certainty)  # stable: by the order of RULES
