@@ -70,7 +70,7 @@ class Session:
         self._updates: Iterator[Update] | None = None
         self._sampled: tuple[list[Episode], dict[str, float]] | None = None
         self._after = 0.0  # seconds spent on saving and the like since the last row
-        listeners.metrics.attach(learner, config.trainer)
+        listeners.attach(learner, config.trainer)
 
     # --- A look at it ----------------------------------------------------------------------------
 

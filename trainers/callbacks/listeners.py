@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import pkgutil
 from collections.abc import Collection, Iterable, Mapping
 from numbers import Real
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 from corral.envs.core import Array
 from corral.errors import CorralError, ListenerError
 from corral.text import pasted
+from corral.trainers.base import Trainer
 from corral.trainers.callbacks.evaluation import Evaluate
 from corral.trainers.callbacks.metrics import Metrics
 from corral.trainers.callbacks.protocol import Callback, Listener, blamed, callbacks_of, name_of
@@ -62,6 +65,14 @@ class Listeners:
         )
         found.stops = "".join(f" --stop {pasted(text)}" for text in stop)
         return found
+
+    def attach(self, learner: Trainer, trainer: str) -> None:
+        """Let metrics see whole episodes, and add what warns while training goes on. Raises
+        ValueError where no whole episode is seen."""
+        self.metrics.attach(learner, trainer)
+        if importlib.util.find_spec("torch"):
+            watch = pkgutil.resolve_name("corral.trainers.doctor.live:Watch")
+            self.callbacks = callbacks_of([watch(), *self.callbacks])
 
     @property
     def evaluates(self) -> bool:

@@ -14,6 +14,7 @@ A row of progress.csv is one update:
 | ``kpi_<name>`` | the environment's info, summed over an episode and its agents, mean of them |
 | ``env_steps_per_s`` | in this update |
 | ``share_env``, ``share_inference``, ``share_learning`` | where its time went |
+| ``warnings`` | that were given so far; ``warning_<cause>`` is 1 from each on |
 | others | metrics of the trainer: losses, KL divergence, entropy, ... |
 
 Metrics of one's own, evaluations and callbacks add columns, and sinks are where rows go: see
@@ -74,6 +75,7 @@ class Statistics:
         self.recent: deque[Episode] = deque(maxlen=RECENT)
         self.stopped: str | None = None  # why a callback ended training
         self._validated: tuple[float, str] | None = None  # since the last checkpoint
+        self.warnings: dict[str, int] = {}  # "<policy>/<cause>" -> updates in a row; below 0: said
 
     def improved(self) -> bool:
         """Return whether a checkpoint of this moment is the best yet; then remember it.
@@ -201,6 +203,8 @@ class Statistics:
         why: dict[str, Any] = {} if self.stopped is None else {"stopped": self.stopped}
         if self.metric is not None:
             why["latest_metric"] = self.latest_metric
+        if self.warnings:
+            why["warnings"] = dict(self.warnings)
         return {**saved, "best_by": self.best_by, "recent": recent, **why}
 
     def load(self, saved: Mapping[str, Any]) -> None:
@@ -208,6 +212,7 @@ class Statistics:
             setattr(self, name, saved[name])
         self.best_by = saved.get("best_by")
         self.latest_metric = saved.get("latest_metric")
+        self.warnings = {str(k): int(v) for k, v in saved.get("warnings", {}).items()}
         self.recent = deque((Episode(*each) for each in saved["recent"]), maxlen=RECENT)
 
 
