@@ -20,11 +20,11 @@ from corral.trainers.doctor.findings.finding import Finding, Rule
 from corral.trainers.doctor.findings.progress import (
     AFTER,
     ROWS,
+    Rewards,
     Told,
     early,
     own_columns,
     told_of,
-    varies,
 )
 from corral.trainers.on_policy.records import Advantages, Losses, Minibatch, Outputs, Trajectories
 from corral.trainers.session import Session, say
@@ -46,10 +46,9 @@ class Watch(Callback):
     def on_start(self, session: Session) -> None:
         learner: Any = session.learner
         self.told = told_of(session.config)
-        self.vary: dict[str, float] = {}  # the first value of what is to vary
-        self.varied = False
+        self.rewards = Rewards()
         for row in session.rows:
-            self._see_rewards(row)
+            self.rewards.see(row)
         self.seen: dict[str, PolicyEvidence] = {}
         self.looks = LOOKS
         self.evidence: Evidence | None = None
@@ -62,7 +61,7 @@ class Watch(Callback):
 
     def on_update(self, session: Session, row: Row) -> None:
         """Say what is wrong, and add the columns."""
-        self._see_rewards(row)
+        self.rewards.see(row)
         self._see_weights(session.learner)
         counts, due = session.statistics.warnings, []
         for told in self.told:
@@ -94,7 +93,7 @@ class Watch(Callback):
             for rule in WATCHED:
                 if (finding := rule(found, self.evidence)) is not None:
                     yield finding
-        yield from early(own_columns(row, told), told, self.varied)
+        yield from early(own_columns(row, told), told, self.rewards.may_vary)
 
     def _say(self, session: Session, findings: list[Finding]) -> None:
         """Say one cause, and whose it is."""
@@ -119,9 +118,6 @@ class Watch(Callback):
         return row
 
     # --- What is seen of an update ---------------------------------------------------------------
-
-    def _see_rewards(self, row: Mapping[str, Any]) -> None:
-        self.varied = self.varied or varies(row, self.vary)
 
     def _see_weights(self, learner: Any) -> None:
         """Note how far weights are from where they began, until they moved."""

@@ -20,13 +20,13 @@ from corral.trainers.runs.run_config import RunConfig
 __all__ = [
     "AFTER",
     "ROWS",
+    "Rewards",
     "Told",
     "early",
     "own_columns",
     "progress_findings",
     "told_of",
     "trend",
-    "varies",
 ]
 
 Row = Mapping[str, Any]
@@ -78,15 +78,25 @@ def own_columns(row: Row, told: Told) -> dict[str, float]:
     return found
 
 
-def varies(row: Row, first: dict[str, float]) -> bool:
-    """Tell whether rewards or returns differ from those of ``first``, which new ones enter."""
-    found = False
-    for name, value in row.items():
-        if value is None or not name.startswith(("reward_per_step", "return_")):
-            continue
-        before = first.setdefault(name, float(value))
-        found = found or abs(value - before) > 1e-6 * max(1e-6, abs(before))
-    return found
+class Rewards:
+    """Whether rewards or returns vary from row to row: not known before the second."""
+
+    def __init__(self) -> None:
+        self.rows, self.differ = 0, False
+        self.first: dict[str, float] = {}
+
+    @property
+    def may_vary(self) -> bool:
+        return self.differ or self.rows < 2
+
+    def see(self, row: Row) -> None:
+        self.rows += 1
+        for name, value in row.items():
+            if value is None or not name.startswith(("reward_per_step", "return_")):
+                continue
+            before = self.first.setdefault(name, float(value))
+            if abs(value - before) > 1e-6 * max(1e-6, abs(before)):
+                self.differ = True
 
 
 # --- Of one row ----------------------------------------------------------------------------------
@@ -122,7 +132,9 @@ def no_policy_loss(row: Row, told: Told, varied: bool) -> Finding | None:
 
 
 def no_actor_gradient(row: Row, told: Told, varied: bool) -> Finding | None:
-    if row.get("grad_norm_actor") != 0 or not (varied and _chooses(row)):
+    if row.get("grad_norm_actor") != 0 or "policy_loss" not in row:  # cloning may be over
+        return None
+    if not (varied and _chooses(row)):
         return None
     return Finding(
         "no-gradient",
@@ -234,11 +246,10 @@ def progress_findings(run: Run) -> list[Finding]:
 
 def _in_a_row(rows: Sequence[Row], told: Told) -> Iterator[Finding]:
     """Yield the early findings that held long enough."""
-    first: dict[str, float] = {}
-    varied, cause, count = False, "", 0
+    rewards, cause, count = Rewards(), "", 0
     for row in rows:
-        varied = varies(row, first) or varied
-        one = next(early(row, told, varied), None)
+        rewards.see(row)
+        one = next(early(row, told, rewards.may_vary), None)
         now = "" if one is None else one.cause
         cause, count = now, count + 1 if now == cause else 1
         if one is not None and count == AFTER.get(cause, ROWS):
