@@ -301,7 +301,7 @@ class Session:
         after = time.perf_counter()
         histograms: dict[str, Array] = {}
         try:
-            columns, histograms = self.listeners.metrics.read(self)
+            columns, histograms = self.listeners.read(self, row)
             row |= columns
             for episode in update.episodes if self.listeners.who("on_episode") else ():
                 self.listeners.call("on_episode", self, episode)

@@ -36,6 +36,7 @@ class Listeners:
         self.metrics = Metrics(metrics)
         self.sinks = sinks_of(() if sinks is None else sinks)
         self.again = self.stops = ""  # options of a command that give them again
+        self.watch: Any = None  # see ``attach``
         self._begun: list[tuple[str, Any]] = []  # what must be ended
 
     @classmethod
@@ -71,8 +72,15 @@ class Listeners:
         ValueError where no whole episode is seen."""
         self.metrics.attach(learner, trainer)
         if importlib.util.find_spec("torch"):
-            watch = pkgutil.resolve_name("corral.trainers.doctor.live:Watch")
-            self.callbacks = callbacks_of([watch(), *self.callbacks])
+            self.watch = pkgutil.resolve_name("corral.trainers.doctor.watching.live:Watch")()
+
+    def read(
+        self, session: Any, row: dict[str, Any]
+    ) -> tuple[dict[str, float | None], dict[str, Array]]:
+        """Warn of what ``row`` and its update tell; return what ``Metrics.read`` does."""
+        if self.watch is not None:
+            self.watch.look(session, row)
+        return self.metrics.read(session)
 
     @property
     def evaluates(self) -> bool:
@@ -117,6 +125,8 @@ class Listeners:
             with self._of_sink(name, session):
                 sink.open(session.run.folder, session.config, session.statistics.updates)
             self._begun.append((name, sink))
+        if self.watch is not None:
+            self.watch.begin(session)
         self.call("on_start", session)
 
     def write(self, session: Any, row: Mapping[str, Any], values: Mapping[str, Array]) -> None:

@@ -14,8 +14,7 @@ import torch
 from stable_baselines3.common.buffers import DictRolloutBuffer
 
 import corral
-from corral.trainers.doctor.evidence.columns import gather_columns, has_columns
-from corral.trainers.doctor.findings.columns import column_findings
+from corral.trainers.doctor.watching.columns import column_findings, gather_columns, has_columns
 
 SMALL: dict[str, Any] = {
     **{"num_envs": 4, "n_steps": 16, "batch_size": 32, "n_epochs": 2, "net_arch": (16,)},

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("torch", reason="needs the extra mappo")
 
 import corral
-from corral.trainers.doctor.findings.progress import (
+from corral.trainers.doctor.watching.progress import (
     Told,
     own_columns,
     progress_findings,
@@ -124,7 +124,7 @@ def test_what_only_looks_like_a_fault_is_none(config: Any, tmp_path: Path, chang
 
 def test_where_nothing_varies_there_is_a_note_alone(config: Any, tmp_path: Path) -> None:
     same = dict.fromkeys(("return_of_shared", "return_team", "reward_per_step"), 5.0)
-    causes = found(config, tmp_path, policy_loss=0.0, grad_norm_actor=0.0, **same)
+    causes = found(config, tmp_path, policy_loss=0.0, grad_norm_actor=0.0, approx_kl=0.0, **same)
     assert causes.pop("same-rewards") == 1
     assert all(certainty == 1 for certainty in causes.values())
 

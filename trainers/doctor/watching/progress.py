@@ -277,7 +277,10 @@ def policy_still(rows: Sequence[Row], told: Told) -> Finding | None:
     kl = _column(rows, "approx_kl")
     if len(kl) < 5 or not told.several_steps or not all(map(_chooses, rows)):
         return None
-    if not np.median(kl) < 1e-7:
+    rewards = Rewards()
+    for row in rows:
+        rewards.see(row)
+    if not (rewards.differ and np.median(kl) < 1e-7):
         return None
     return Finding(
         "policy-still",

@@ -1,8 +1,8 @@
 """Warnings while a run is trained: what is wrong in each of its first updates is said at once.
 
-Every session has a ``Watch`` among its callbacks. It changes no number. A cause is warned of once
-for each policy, when it has held in three updates in a row: a single one may be chance. In
-progress.csv ``warnings`` counts them, and ``warning_<cause>`` is 1 from then on.
+Every session has a ``Watch``, which looks before callbacks do. It changes no number. A cause is
+warned of once for each policy, when it has held in three updates in a row: a single one may be
+chance. In progress.csv ``warnings`` counts them, and ``warning_<cause>`` is 1 from then on.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from corral.trainers.callbacks.protocol import Callback
 from corral.trainers.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.trainers.doctor.findings import updates
 from corral.trainers.doctor.findings.finding import Finding, Rule
-from corral.trainers.doctor.findings.progress import (
+from corral.trainers.doctor.watching.progress import (
     AFTER,
     ROWS,
     Rewards,
@@ -37,13 +36,11 @@ LOOKS = ROWS
 """Updates in which what takes a little longer is looked at."""
 
 
-class Watch(Callback):
+class Watch:
     """Warns of what keeps policies from learning."""
 
-    order: ClassVar[int] = -2
-    columns = ("warnings",)
-
-    def on_start(self, session: Session) -> None:
+    def begin(self, session: Session) -> None:
+        """Look on from here."""
         learner: Any = session.learner
         self.told = told_of(session.config)
         self.rewards = Rewards()
@@ -59,7 +56,7 @@ class Watch(Callback):
             self.names = iter(self.trained)
             self._hook(learner)
 
-    def on_update(self, session: Session, row: Row) -> None:
+    def look(self, session: Session, row: Row) -> None:
         """Say what is wrong, and add the columns."""
         self.rewards.see(row)
         self._see_weights(session.learner)
