@@ -83,11 +83,11 @@ def _note_buffer(trainer: Any, learner: Any, found: PolicyEvidence) -> None:
     shape = buffer.rewards.shape
     valid = np.ones(shape, dtype=bool)
     empty = np.zeros(shape, np.float32)
-    given = [np.array(each) for each in (buffer.rewards, buffer.values)]
+    reward, value = np.array(buffer.rewards), np.array(buffer.values)
     ended = np.concatenate([buffer.episode_starts[1:], np.zeros((1, shape[1]))]).astype(bool)
-    found.trajectories.append(Trajectories(*given, valid, ended, empty, empty[0], valid))
+    found.trajectories.append(Trajectories(reward, value, valid, ended, empty, empty[0], valid))
     found.advantages.append(Advantages(np.array(buffer.advantages), np.array(buffer.returns)))
-    found.rewards.append((given[0], given[0]))
+    found.rewards.append((reward, reward))
     flat = {key: np.array(each) for key, each in buffer.observations.items()}
     vectors = [each.reshape(*shape, -1) for key, each in flat.items() if key != MASK]
     floats = [each for each in vectors if each.dtype.kind == "f"]

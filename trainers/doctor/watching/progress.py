@@ -180,7 +180,7 @@ def same_rewards(row: Row, told: Told, varied: bool) -> Finding | None:
 
 def _chooses(row: Row) -> bool:
     """Tell whether something was learned from, and decisions had a choice, as far as is known."""
-    return row.get("entropy", 1.0) > 1e-3 and row.get("value_loss", 1.0) != 0
+    return bool(row.get("entropy", 1.0) > 1e-3 and row.get("value_loss", 1.0) != 0)
 
 
 LEAP = 5.0
@@ -229,7 +229,7 @@ def progress_findings(run: Run) -> list[Finding]:
     """Return what progress.csv tells of a run, the surest first."""
     frame = run.progress
     rows = [
-        {name: None if value != value else value for name, value in row.items()}
+        {str(name): None if value != value else value for name, value in row.items()}
         for row in frame.to_dict("records")
     ]
     found: list[Finding] = []
