@@ -71,9 +71,10 @@ NEUTRAL = (  # what a checkpoint calls its parts -> what this script calls them
 )
 PROGRESS: dict[str, str] = {}  # a column of progress.csv -> what this script calls it
 UNHASHED = re.compile(
-    r"wall_s|env_steps_per_s|progress/share_|/environment/rules$|^checkpoint/configuration/"
+    r"wall_s|env_steps_per_s|progress/(share_|warning)|/environment/rules$|"
+    r"^checkpoint/configuration/"
 )
-"""Clocks, the sentence that names the rules, and what was asked for."""
+"""Clocks, warnings, the sentence that names the rules, and what was asked for."""
 
 
 def found(name: str) -> Any:

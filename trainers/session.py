@@ -70,7 +70,7 @@ class Session:
         self._updates: Iterator[Update] | None = None
         self._sampled: tuple[list[Episode], dict[str, float]] | None = None
         self._after = 0.0  # seconds spent on saving and the like since the last row
-        listeners.metrics.attach(learner, config.trainer)
+        listeners.attach(learner, config.trainer)
 
     # --- A look at it ----------------------------------------------------------------------------
 
@@ -301,7 +301,7 @@ class Session:
         after = time.perf_counter()
         histograms: dict[str, Array] = {}
         try:
-            columns, histograms = self.listeners.metrics.read(self)
+            columns, histograms = self.listeners.read(self, row)
             row |= columns
             for episode in update.episodes if self.listeners.who("on_episode") else ():
                 self.listeners.call("on_episode", self, episode)

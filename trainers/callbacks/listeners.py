@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import pkgutil
 from collections.abc import Collection, Iterable, Mapping
 from numbers import Real
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 from corral.envs.core import Array
 from corral.errors import CorralError, ListenerError
 from corral.text import pasted
+from corral.trainers.base import Trainer
 from corral.trainers.callbacks.evaluation import Evaluate
 from corral.trainers.callbacks.metrics import Metrics
 from corral.trainers.callbacks.protocol import Callback, Listener, blamed, callbacks_of, name_of
@@ -33,6 +36,7 @@ class Listeners:
         self.metrics = Metrics(metrics)
         self.sinks = sinks_of(() if sinks is None else sinks)
         self.again = self.stops = ""  # options of a command that give them again
+        self.watch: Any = None  # see ``attach``
         self._begun: list[tuple[str, Any]] = []  # what must be ended
 
     @classmethod
@@ -62,6 +66,21 @@ class Listeners:
         )
         found.stops = "".join(f" --stop {pasted(text)}" for text in stop)
         return found
+
+    def attach(self, learner: Trainer, trainer: str) -> None:
+        """Let metrics see whole episodes, and add what warns while training goes on. Raises
+        ValueError where no whole episode is seen."""
+        self.metrics.attach(learner, trainer)
+        if importlib.util.find_spec("torch"):
+            self.watch = pkgutil.resolve_name("corral.trainers.doctor.watching.live:Watch")()
+
+    def read(
+        self, session: Any, row: dict[str, Any]
+    ) -> tuple[dict[str, float | None], dict[str, Array]]:
+        """Warn of what ``row`` and its update tell; return what ``Metrics.read`` does."""
+        if self.watch is not None:
+            self.watch.look(session, row)
+        return self.metrics.read(session)
 
     @property
     def evaluates(self) -> bool:
@@ -106,6 +125,8 @@ class Listeners:
             with self._of_sink(name, session):
                 sink.open(session.run.folder, session.config, session.statistics.updates)
             self._begun.append((name, sink))
+        if self.watch is not None:
+            self.watch.begin(session)
         self.call("on_start", session)
 
     def write(self, session: Any, row: Mapping[str, Any], values: Mapping[str, Array]) -> None:

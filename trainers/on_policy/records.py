@@ -225,8 +225,8 @@ def _require_function(function: Any, form: str, given: int, algorithm: OnPolicy)
 # --- What functions must return ------------------------------------------------------------------
 
 TAKEN = re.compile(
-    "env_steps|wall_s|updates|episodes|length|env_steps_per_s|reward_per_step|(return|share|kpi)_.*"
-    "|learning_rate|value_scale|explained_variance|grad_norm_(actor|critic)"
+    "env_steps|wall_s|updates|episodes|length|env_steps_per_s|reward_per_step|(return|share|kpi|warning)_.*"
+    "|warnings|learning_rate|value_scale|explained_variance|grad_norm_(actor|critic)"
 )
 """Columns of progress.csv that are written by others than the loss and the metrics of a record."""
 

@@ -14,6 +14,7 @@ A row of progress.csv is one update:
 | ``kpi_<name>`` | the environment's info, summed over an episode and its agents, mean of them |
 | ``env_steps_per_s`` | in this update |
 | ``share_env``, ``share_inference``, ``share_learning`` | where its time went |
+| ``warnings`` | how many were given so far; a column warning_<cause> is 1 from each on |
 | others | metrics of the trainer: losses, KL divergence, entropy, ... |
 
 Metrics of one's own, evaluations and callbacks add columns, and sinks are where rows go: see
@@ -74,6 +75,7 @@ class Statistics:
         self.recent: deque[Episode] = deque(maxlen=RECENT)
         self.stopped: str | None = None  # why a callback ended training
         self._validated: tuple[float, str] | None = None  # since the last checkpoint
+        self.warnings: dict[str, int] = {}  # <policy>/<cause> -> updates in a row; < 0: said
 
     def improved(self) -> bool:
         """Return whether a checkpoint of this moment is the best yet; then remember it.
@@ -142,7 +144,7 @@ class Statistics:
         agents = [f"return_{agent}" for agent in self.policies]
         policies = [f"return_of_{name}" for name in dict.fromkeys(self.policies.values())]
         first = ["env_steps", "wall_s", "updates", "episodes", "return_team", "reward_per_step"]
-        return [*first, *agents, *policies, "length", "env_steps_per_s"]
+        return [*first, *agents, *policies, "length", "env_steps_per_s", "warnings"]
 
     @property
     def return_team(self) -> float | None:
@@ -184,6 +186,7 @@ class Statistics:
         for key in self.recent[-1].kpis if self.recent else ():
             row[f"kpi_{key}"] = self._mean([episode.kpis[key] for episode in self.recent])
         row["env_steps_per_s"] = round(env_steps / max(seconds, 1e-9), 1)
+        row["warnings"] = sum(count <= -2 for count in self.warnings.values())
         spent = max(sum(update.seconds.values()), 1e-9)
         for part, value in update.seconds.items():
             row[f"share_{part}"] = round(value / spent, 4)
@@ -201,6 +204,8 @@ class Statistics:
         why: dict[str, Any] = {} if self.stopped is None else {"stopped": self.stopped}
         if self.metric is not None:
             why["latest_metric"] = self.latest_metric
+        if self.warnings:
+            why["warnings"] = dict(self.warnings)
         return {**saved, "best_by": self.best_by, "recent": recent, **why}
 
     def load(self, saved: Mapping[str, Any]) -> None:
@@ -208,6 +213,7 @@ class Statistics:
             setattr(self, name, saved[name])
         self.best_by = saved.get("best_by")
         self.latest_metric = saved.get("latest_metric")
+        self.warnings = {str(k): int(v) for k, v in saved.get("warnings", {}).items()}
         self.recent = deque((Episode(*each) for each in saved["recent"]), maxlen=RECENT)
 
 

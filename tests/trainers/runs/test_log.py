@@ -51,6 +51,7 @@ def test_a_row_by_hand() -> None:
         "length": 6.0,
         "kpi_lost": 6.0,
         "env_steps_per_s": 128.0,
+        "warnings": 0,
         "share_env": 0.5,
         "share_inference": 0.25,
         "share_learning": 0.25,
