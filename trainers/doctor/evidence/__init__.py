@@ -39,7 +39,8 @@ def gather(
         for name, learner in trainer.learners.items()
         if learner.trained
     }
-    evidence = Evidence(trainer, seen, [])
+    progress = trainer.env_steps / max(1, trainer.steps)
+    evidence = Evidence(trainer, seen, [], progress=progress)
     before = {name: _weights(trainer.learners[name]) for name in seen}
     try:
         for _ in range(updates):

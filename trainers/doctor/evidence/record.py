@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from corral.envs.core import Array
+from corral.trainers.doctor.evidence.learning import Learning
 from corral.trainers.on_policy.records import Advantages, Trajectories
 
 __all__ = ["Evidence", "PolicyEvidence"]
@@ -46,6 +47,7 @@ class PolicyEvidence:
     reloaded_differs: float = 0.0  # largest difference of a probability after save and load
     ignored: list[str] = field(default_factory=list)  # columns that vary and change no output
     metrics: list[dict[str, float]] = field(default_factory=list)
+    learning: Learning = field(default_factory=Learning)
 
 
 @dataclass
@@ -57,3 +59,4 @@ class Evidence:
     returns: list[tuple[dict[str, float], dict[str, float]]]  # (environment's, reported) episodes
     error: str = ""  # what the trainer raised
     error_kind: str = ""
+    progress: float = 0.0  # of the plan, when it was looked at: 0 at its beginning, 1 at its end
