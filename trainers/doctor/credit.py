@@ -152,10 +152,10 @@ def _neighbours(
     before, after = same[same < t], same[same > t]
     if not len(before):
         return None
-    moved = np.abs([by_reward[before[-1], c], by_value[before[-1], c]])
-    if (moved > LEAK).any():
-        return "before"
-    return "after" if len(after) and abs(by_reward[after[0], c]) > LEAK else "nobody"
+    told = abs(by_reward[before[-1], c]) > LEAK
+    if not told and len(after) and abs(by_reward[after[0], c]) > LEAK:
+        return "after"
+    return "before" if told or abs(by_value[before[-1], c]) > LEAK else "nobody"
 
 
 def _small_steps(

@@ -124,7 +124,7 @@ def _of_policy(
         weights.append(own)
         if most <= noise:
             said.append("nothing")
-        elif abs(float(moved[movable == row])) < (1 - 1e-3) * most:
+        elif abs(float(moved[movable == row])) < (1 - 1e-3) * most or _of_all(moved):
             said.append("elsewhere")
         else:
             said.append("own" if own > 0 else "opposite")
@@ -132,6 +132,11 @@ def _of_policy(
     found["weight"] = float(np.median(np.abs(weights)))
     found |= _of_old(at_actor, now, movable)
     return found | _of_entropy(at_actor, now, outputs, logits)
+
+
+def _of_all(moved: torch.Tensor) -> bool:
+    """Tell whether most rows were moved as far as any, as where shapes broadcast."""
+    return len(moved) > 3 and bool(moved.abs().median() > 0.5 * moved.abs().max())
 
 
 def _of_several(said: list[str]) -> str | None:

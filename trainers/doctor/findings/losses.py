@@ -161,12 +161,13 @@ def entropy_in_loss(found: PolicyEvidence, evidence: Evidence) -> Finding | None
 def old_log_prob(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Where a rollout is gone through again, the loss must know what the policy was."""
     learning = found.learning
+    told = learning.asked.advantage == "own"
     for ratios, rows, changed in zip(
         learning.ratios, learning.rows, learning.changed, strict=False
     ):
         again = len(ratios) > len(rows) > 0
         still = len(ratios) > 1 and max(ratios[1:]) <= 1e-6 and changed > 1e-4
-        unused = again and learning.asked.old_log_prob is False
+        unused = again and learning.asked.old_log_prob is False and told
         if not still and not unused:
             continue
         return Finding(
