@@ -123,7 +123,7 @@ def credit(
             if terminated[t, c]
         ),
         foreign=_any(_foreign(moved, given, agents, at[1]) for at, moved in by_reward.items()),
-        backwards=None if not before else all(each == "after" for each in before),
+        backwards=None if not before else "after" in before and "before" not in before,
         myopic=None if not before else all(each == "nobody" for each in before),
         **_small_steps(advantages, given, settings, tried),
     )
@@ -144,7 +144,8 @@ def _foreign(moved: Array, given: Trajectories, agents: int, c: int) -> bool:
 def _neighbours(
     by_reward: Array, by_value: Array, given: Trajectories, episode: Array, t: int, c: int
 ) -> str | None:
-    """Return who of the decisions beside (t, c) is told of its reward: "before", "after", "nobody".
+    """Return who of the decisions beside (t, c) is told of its reward: "before", "after", "by
+    value" (the one before, of its value alone), "nobody".
 
     None where it has no decision before it in its episode.
     """
@@ -152,10 +153,11 @@ def _neighbours(
     before, after = same[same < t], same[same > t]
     if not len(before):
         return None
-    told = abs(by_reward[before[-1], c]) > LEAK
-    if not told and len(after) and abs(by_reward[after[0], c]) > LEAK:
+    if abs(by_reward[before[-1], c]) > LEAK:
+        return "before"
+    if len(after) and abs(by_reward[after[0], c]) > LEAK:
         return "after"
-    return "before" if told or abs(by_value[before[-1], c]) > LEAK else "nobody"
+    return "by value" if abs(by_value[before[-1], c]) > LEAK else "nobody"
 
 
 def _small_steps(

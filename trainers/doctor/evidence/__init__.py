@@ -39,8 +39,7 @@ def gather(
         for name, learner in trainer.learners.items()
         if learner.trained
     }
-    progress = trainer.env_steps / max(1, trainer.steps)
-    evidence = Evidence(trainer, seen, [], progress=progress)
+    evidence = Evidence(trainer, seen, [])
     before = {name: _weights(trainer.learners[name]) for name in seen}
     try:
         for _ in range(updates):

@@ -52,6 +52,7 @@ class Learning:
     """What was seen of the updates of one policy."""
 
     asked: Asked = field(default_factory=Asked)
+    progress: list[float] = field(default_factory=list)  # of the plan: 0 at its beginning, 1 at end
     # Decisions as the loss got them in an update's first epoch: action, log_prob, advantage, target
     rows: list[list[tuple[Array, Array, Array, Array]]] = field(default_factory=list)
     stored: list[tuple[Array, Array]] = field(default_factory=list)  # action, log_prob, as played

@@ -59,4 +59,3 @@ class Evidence:
     returns: list[tuple[dict[str, float], dict[str, float]]]  # (environment's, reported) episodes
     error: str = ""  # what the trainer raised
     error_kind: str = ""
-    progress: float = 0.0  # of the plan, when it was looked at: 0 at its beginning, 1 at its end

@@ -33,6 +33,7 @@ def watch_update(trainer: Any, evidence: Evidence) -> None:
         copies = {name: np.array(values) for name, values in vars(trajectories).items()}
         found.trajectories.append(Trajectories(**copies))
         found.advantages.append(learned)
+        found.learning.progress.append(trainer.env_steps / max(1, trainer.steps))
         found.learning.rows.append([])
         found.learning.ratios.append([])
         return learned

@@ -53,7 +53,7 @@ RULES: tuple[Rule, ...] = (
     scales.huge_targets,
     steps.too_large_steps,
     steps.policy_unchanged,
-    steps.stopped_by_error,
+    steps.diverged,
     agents.same_views,
 )
 """From the root outwards: what is wrong at the beginning makes what follows wrong."""

@@ -188,7 +188,8 @@ def old_log_prob(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
 
 
 def clip_too_tight(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    if not found.learning.asked.tight or evidence.progress > 0.9:  # it may be annealed
+    annealed = any(progress > 0.9 for progress in found.learning.progress)
+    if not found.learning.asked.tight or annealed:
         return None
     return Finding(
         "clip-too-tight",

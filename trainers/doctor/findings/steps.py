@@ -11,11 +11,11 @@ from corral.trainers.schedules import scheduled
 
 __all__ = [
     "clipped_away",
+    "diverged",
     "left_out",
     "nothing_valid",
     "policy_unchanged",
     "rate_of_plan",
-    "stopped_by_error",
     "too_large_steps",
 ]
 
@@ -23,20 +23,17 @@ FAR = 1.0
 """KL divergence of one update, in nats, from which it is no small step."""
 
 
-def stopped_by_error(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    if not evidence.error or evidence.error_kind == "IllegalActionError":
+def diverged(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    if evidence.error_kind != "NonFiniteError":
         return None
     if found is not next(iter(evidence.policies.values())):
         return None  # once
-    diverged = evidence.error_kind == "NonFiniteError"
     return Finding(
-        "diverged" if diverged else "training-stops",
-        "Numbers leave what floats can hold." if diverged else "Training stops with an error.",
+        "diverged",
+        "Training diverges: numbers leave what floats can hold.",
         evidence.error,
-        "updates without end",
-        "lower learning_rate, and look at the scale of rewards and observations"
-        if diverged
-        else "mend what the error names",
+        "finite losses, weights and outputs",
+        "lower learning_rate, and look at the scale of rewards and observations",
         3,
     )
 
@@ -70,7 +67,8 @@ def rate_of_plan(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """The learning rate must not be 0 for much of what is planned."""
     trainer = evidence.trainer
     settings, steps = trainer.learners[found.policy].settings, trainer.steps
-    if not hasattr(settings, "learning_rate") or evidence.progress >= 1:
+    progress = found.learning.progress
+    if not hasattr(settings, "learning_rate") or min(progress, default=1.0) >= 1:
         return None
     rates = [
         scheduled(settings, "learning_rate", env_steps=int(steps * at), progress=at)
