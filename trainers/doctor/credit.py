@@ -25,6 +25,9 @@ TRIED = 6
 HUGE = 1e4
 """By how many times the spread of rewards or values one number is raised."""
 
+LINES = 30
+"""Lines that are tried to tell how a change scales all other advantages."""
+
 LEAK = 0.02
 """Share of a change that may be seen where none belongs."""
 
@@ -63,8 +66,9 @@ def credit(
     number.
     """
     episode = np.cumsum(np.pad(terminated | truncated, ((1, 0), (0, 0)))[:-1], axis=0)  # [T, C]
-    numbers = (given.reward[given.valid], given.value[given.valid])
-    spread = max(float(np.std(each)) for each in numbers)
+    after = np.concatenate([given.final_obs_value[given.ended], given.bootstrap_value])
+    numbers = (given.reward[given.valid], given.value[given.valid], after)
+    spread = max(float(np.std(each)) for each in numbers if each.size)
     largest = max(float(np.abs(each).max(initial=0.0)) for each in numbers)
     # By their spread: float32 would round tiny differences away beside a larger number.
     scale = HUGE * (max(spread, 1e-4 * largest) or 1.0)
@@ -79,13 +83,10 @@ def credit(
             found = advantages(dataclasses.replace(given, **{name: values}), settings).advantage
             if np.abs(found - base)[given.valid].max(initial=0.0) > max(rounding, 1e-9):
                 break
-        else:
-            return np.zeros(found.shape)
-        found = sign * found
-        found = np.where(given.valid, found.astype(np.float64), np.nan)
-        moved = found - np.nanmedian(found)
+        found, base_ = sign * found.astype(np.float64), sign * base
+        moved = np.where(given.valid, _unscaled(found, base_, given.valid), np.nan)
         most = np.nanmax(np.abs(moved), initial=0.0)
-        return moved / most if most > 0 else moved
+        return moved / most if most > max(rounding, 1e-9) else np.zeros(found.shape)
 
     tried = _some(given.valid)
     by_reward = {at: changed("reward", *at) for at in tried}
@@ -127,6 +128,25 @@ def credit(
         myopic=None if not before else all(each == "nobody" for each in before),
         **_small_steps(advantages, given, settings, tried),
     )
+
+
+def _unscaled(found: Array, base: Array, valid: Array) -> Any:
+    """Return ``found`` less what scales and shifts of ``base`` explain, as normalization does.
+
+    Most decisions are taken to be left alone: of lines through two of them, and of no change, the
+    one is taken that is nearest to most.
+    """
+    x, y = base[valid], found[valid]
+    order = np.argsort(x, kind="stable")
+    half = len(x) // 2
+    lines = [(1.0, 0.0), (0.0, float(np.median(y)))]
+    for at in np.unique(np.linspace(0, max(half - 1, 0), LINES).astype(int)).tolist():
+        i, j = order[at], order[min(at + half, len(x) - 1)]
+        if x[j] > x[i]:
+            slope = float((y[j] - y[i]) / (x[j] - x[i]))
+            lines.append((slope, float(y[i] - slope * x[i])))
+    slope, shift = min(lines, key=lambda line: float(np.median(np.abs(y - line[0] * x - line[1]))))
+    return found - slope * base - shift
 
 
 def _any(told: Iterable[bool]) -> bool | None:
