@@ -173,13 +173,13 @@ def test_a_reward_that_is_clipped_is_still_credited() -> None:
 # --- Healthy runs --------------------------------------------------------------------------------
 
 HEALTHY: dict[str, dict[str, Any]] = {
-    "at its end": {"steps": 20 * 256},
+    "at its end": {"steps": 8 * 256},
     "with memory, separate": {"memory": 8, "policies": "separate"},
     "with a bonus for entropy": {"ent_coef": 0.05},
     "with values that may move by their spread": {"clip_range_vf": 1.0},
     "without scaled values": {"normalize_values": False, "huber_delta": None},
     "that ends epochs early": {"target_kl": 0.01},
-    "with a clip range that ends at 0": {"clip_range": "linear:0.2", "steps": 20 * 256},
+    "with a clip range that ends at 0": {"clip_range": "linear:0.2", "steps": 8 * 256},
 }
 
 
@@ -201,7 +201,7 @@ def test_no_algorithm_raises_an_alarm(trainer: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("env", ["probe_p05_v0", "probe_p16_v0", "probe_p17_v0"])
 def test_a_bandit_that_is_solved_raises_no_alarm(env: str, tmp_path: Path) -> None:
-    given = {**TINY, "steps": 40 * 256, "ent_coef": 0.01, "gamma": 0.0}
+    given = {**TINY, "steps": 12 * 256, "ent_coef": 0.01, "gamma": 0.0}
     run = corral.train(env, out=tmp_path / "run", progress=False, **given)
     diagnosis = diagnose(run, audited=False)
     assert diagnosis.healthy, diagnosis.findings

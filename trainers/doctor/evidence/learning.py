@@ -33,6 +33,7 @@ Loss = Callable[[Minibatch, Outputs, Any], Losses]
 class Asked:
     """What a loss said, asked about one minibatch; None: nothing in it told that."""
 
+    choice: bool | None = None  # something can make actions likelier: there is more than one
     advantage: str | None = None  # raises its own action: "own", "opposite", "elsewhere", "nothing"
     old_log_prob: bool | None = None  # it counts how likely an action was when it was played
     tight: bool | None = None  # a change of probability by 1 % ends the gradient
@@ -106,8 +107,8 @@ def _of_policy(
     likelier = _gradient(outputs.distribution.log_prob(now.action).sum(), logits)  # [R, D]
     size = likelier.square().sum(dim=1)  # [R] 0: nothing can make the action likelier
     spread = float(now.advantage.double().std(unbiased=False))
-    found: dict[str, Any] = {"spread": spread}
     movable = torch.nonzero(size > 1e-6).flatten()
+    found: dict[str, Any] = {"spread": spread, "choice": bool((size > 0).any())}
     if not len(movable):
         return found
     step = spread if spread > 0 else 1.0

@@ -54,7 +54,8 @@ def watch_update(trainer: Any, evidence: Evidence) -> None:
     def gradients(learner: Any, settings: Any) -> Any:
         found = evidence.policies[learner.group.policy]
         for name, parameter in learner.named_parameters():
-            if parameter.requires_grad:
+            idle = found.learning.asked.choice is False and name.startswith("actor.")
+            if parameter.requires_grad and not idle:  # one legal action: nothing to learn
                 size = 0.0 if parameter.grad is None else float(parameter.grad.abs().max())
                 found.gradients[name] = max(found.gradients.get(name, 0.0), size)
         before = _norms(learner)
