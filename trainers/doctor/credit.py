@@ -145,7 +145,10 @@ def _unscaled(found: Array, base: Array, valid: Array) -> Any:
         if x[j] > x[i]:
             slope = float((y[j] - y[i]) / (x[j] - x[i]))
             lines.append((slope, float(y[i] - slope * x[i])))
-    slope, shift = min(lines, key=lambda line: float(np.median(np.abs(y - line[0] * x - line[1]))))
+    # Roots: a line that leaves few out, however far, is better than one that is near to half.
+    slope, shift = min(
+        lines, key=lambda line: float(np.sqrt(np.abs(y - line[0] * x - line[1])).sum())
+    )
     return found - slope * base - shift
 
 

@@ -161,6 +161,19 @@ def _first(given: tuple[Trajectories, Any, Any]) -> tuple[Any, ...]:
     return given[0], alg.mappo.Settings(), given[1], given[2]
 
 
+def test_advantages_of_two_values_are_told_apart() -> None:
+    given, terminated, truncated = rollout()
+    two = np.where(np.arange(8) % 2, 1.0, -1.0) * np.ones((24, 1))
+    flat = replace(given, reward=two.astype(np.float32), value=np.zeros((24, 8), np.float32))
+    ended = np.ones((24, 8), bool)
+    bandit = replace(flat, ended=ended, final_obs_value=np.zeros((24, 8), np.float32))
+    told = credit(
+        alg.normalize(alg.gae), bandit, alg.mappo.Settings(), ended, np.zeros_like(ended), 2
+    )
+    assert told.own
+    assert told.foreign is False
+
+
 def test_a_reward_that_is_clipped_is_still_credited() -> None:
     def advantages(trajectories: Any, settings: Any) -> Any:
         return alg.gae(replace(trajectories, reward=trajectories.reward.clip(-1, 1)), settings)
