@@ -114,7 +114,8 @@ def _of_policy(
     step = spread if spread > 0 else 1.0
     middle = float(now.advantage.double().mean())
     said, weights = [], []
-    for row in movable[torch.linspace(0, len(movable) - 1, TRIED).round().long()].unique().tolist():
+    at = np.linspace(0, len(movable) - 1, TRIED).round().astype(int)
+    for row in sorted(set(movable[torch.from_numpy(at)].tolist())):
         ends = []
         for sign in (1.0, -1.0):
             advantage = now.advantage.clone()
