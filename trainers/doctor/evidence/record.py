@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from corral.envs.core import Array
+from corral.trainers.doctor.evidence.learning import Learning
 from corral.trainers.on_policy.records import Advantages, Trajectories
 
 __all__ = ["Evidence", "PolicyEvidence"]
@@ -46,6 +47,7 @@ class PolicyEvidence:
     reloaded_differs: float = 0.0  # largest difference of a probability after save and load
     ignored: list[str] = field(default_factory=list)  # columns that vary and change no output
     metrics: list[dict[str, float]] = field(default_factory=list)
+    learning: Learning = field(default_factory=Learning)
 
 
 @dataclass
