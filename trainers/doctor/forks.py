@@ -70,6 +70,7 @@ def worth(
     first: Array | None = None,
     value: Callable[[Mapping[str, Any], Array], Array] | None = None,
     horizon: int | None = None,
+    watch: Callable[[Array, Array, Array], None] = lambda rows, taken, reward: None,
 ) -> Worth:
     """Return what K moments are worth to the deciding agent when ``team`` plays on, sampling.
 
@@ -83,6 +84,9 @@ def worth(
             decisions, as it does in training; None: 0.
         horizon: decisions that are played at most; default: until what is left counts under 1 %.
         forks: copies of each moment.
+        watch: is called after each step with which forks were stepped (int [R], fork f of moment k
+            is k * forks + f), the agent's decisions in them so far (int [R]), and the rewards of
+            all agents [R, N].
     """
     rules = moments.rules
     if horizon is None:
@@ -114,6 +118,7 @@ def worth(
         taken = taken + decides
         outcome = rules.step(on.state, actions)
         steps += len(rows)
+        watch(rows, taken, outcome.reward)
         total[rows] += gamma ** np.maximum(taken - 1, 0) * outcome.reward[:, moments.agent]
         on = replace(
             on,
