@@ -8,6 +8,7 @@ by a linear and by a kernel regression, always of other environments' moments.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,7 @@ SURE = 4.0
 """Standard errors above 0 from which on a gain counts; there are up to ten horizons to look at."""
 
 FOLDS = 5
+RIDGE = 0.3
 NEIGHBORS = 8
 """Moments that look alike, whose best action is taken."""
 
@@ -61,6 +63,7 @@ class Forked:
     best: Gain  # the best action of each moment
     at_the_end: Gain  # what the same actions have brought when play ended
     complete: bool  # play was followed to the end of the episodes
+    to_the_end: bool  # ... and so far the gains are measured
     constant: Gain  # one action for all moments
     shown: Gain  # an action chosen from the observation
     remembered: Gain | None  # ... from earlier observations, too
@@ -114,13 +117,12 @@ def compare(agent: str, others: str, agents: tuple[str, ...], sample: Sample, tr
     course = [_measured(over[:, k], chosen, sample.cluster).mean for k in range(s + 1)]
     reach = next(k for k, gain in enumerate(course) if gain >= 0.9 * course[-1] or k == s)
     column = np.nan_to_num(both)
-    features = standardized(sample.observed)
-    constant = _gain(column, _constant(column, sample.cluster), sample.cluster)
-    shown = _shown(column, features, sample.cluster)
+    cluster, features = sample.cluster, standardized(sample.observed)
+    smoothers = _smoothers(features, cluster)
     remembered = None
     if sample.history is not None:
         past = np.concatenate([sample.observed, sample.history], axis=1)
-        remembered = _shown(column, standardized(past), sample.cluster)
+        remembered = _gain(column, _smoothers(standardized(past), cluster), cluster)
     whose = [other for k, other in enumerate(agents) if other != agent and tried.moved[:, k].any()]
     return Forked(
         agent=agent,
@@ -135,10 +137,11 @@ def compare(agent: str, others: str, agents: tuple[str, ...], sample: Sample, tr
         best=best[s],
         at_the_end=at_the_end,
         complete=tried.complete,
-        constant=constant,
-        shown=shown,
+        to_the_end=tried.complete and s == len(best) - 1,
+        constant=_gain(column, _mean(cluster), cluster),
+        shown=_gain(column, smoothers, cluster),
         remembered=remembered,
-        power=_power(column, features, sample.cluster),
+        power=_power(column, features, smoothers, cluster),
         reach=int(tried.horizons[reach]),
         spread=float(base[:, -1].mean(axis=0).std()),
     )
@@ -174,52 +177,50 @@ def mean_of(values: Array, cluster: Array) -> Gain:
 
 # --- Choosing ------------------------------------------------------------------------------------
 
-
-def _gain(worth: Array, chosen: Array, cluster: Array) -> Gain:
-    return mean_of(worth[np.arange(len(worth)), chosen], cluster)
-
-
-def _folds(cluster: Array) -> list[Array]:
-    """Return the moments of each fold, bool [K]; those of one environment stay together."""
-    order = np.unique(cluster, return_inverse=True)[1]
-    return [order % FOLDS == fold for fold in range(FOLDS)]
+# A smoother is a matrix [K, K]: with the worth of all moments [K, W] it gives what a way to look at
+# moments expects of each, without the moment's own fold.
 
 
-def _constant(worth: Array, cluster: Array) -> Array:
-    """Return for each moment the action that is best on average in the other folds: int [K]."""
-    chosen = np.zeros(len(worth), dtype=np.int64)
-    for held in _folds(cluster):
-        chosen[held] = worth[~held].mean(axis=0).argmax()
-    return chosen
-
-
-def _shown(worth: Array, features: Array, cluster: Array) -> Gain:
-    """Return the gain of the best way to choose from ``features`` [K, F]."""
-    gains = [_gain(worth, chosen, cluster) for chosen in _choices(worth, features, cluster)]
+def _gain(worth: Array, smoothers: Sequence[Array], cluster: Array) -> Gain:
+    """Return what is gained by the action that a smoother expects most of; of the best one."""
+    rows = np.arange(len(worth))
+    gains = [mean_of(worth[rows, (each @ worth).argmax(axis=1)], cluster) for each in smoothers]
     return max(gains, key=lambda gain: gain.mean)
 
 
-def _choices(worth: Array, features: Array, cluster: Array) -> list[Array]:
-    """Return the actions that three ways choose from the other folds' moments: int [K] each."""
+def _apart(cluster: Array) -> Array:
+    """Return which moments are in other folds, bool [K, K]; an environment's stay together."""
+    fold = np.unique(cluster, return_inverse=True)[1] % FOLDS
+    return np.asarray(fold[:, None] != fold[None])
+
+
+def _mean(cluster: Array) -> list[Array]:
+    apart = _apart(cluster)
+    return [apart / apart.sum(axis=1, keepdims=True)]
+
+
+def _smoothers(features: Array, cluster: Array) -> list[Array]:
+    """Return three smoothers by ``features`` [K, F]: neighbors, linear and kernel regression."""
+    apart = _apart(cluster)
     squares = (features**2).sum(axis=1)
     product = features @ features.T
     distance = np.maximum(squares[:, None] + squares[None] - 2 * product, 0.0)
-    near = np.where(cluster[:, None] == cluster[None], np.inf, distance)
-    nearest = np.argsort(near, axis=1, kind="stable")[:, :NEIGHBORS]
-    alike = worth[nearest].mean(axis=1).argmax(axis=1)
-    width = float(np.median(distance)) or 1.0
-    kernels = (product / max(1, features.shape[1]) + 1.0, np.exp(-2 * distance / width) + 0.1)
-    return [alike, *(_regressed(worth, kernel, cluster) for kernel in kernels)]
+    nearest = np.argsort(np.where(apart, distance, np.inf), axis=1, kind="stable")[:, :NEIGHBORS]
+    alike = np.zeros_like(distance)
+    np.put_along_axis(alike, nearest, 1.0, axis=1)
+    linear = product / max(1, features.shape[1]) + 1.0
+    local = np.exp(-2 * distance / (float(np.median(distance)) or 1.0)) + 0.1
+    return [alike, *(_ridge(kernel, apart) for kernel in (linear, local))]
 
 
-def _regressed(worth: Array, kernel: Array, cluster: Array) -> Array:
-    """Return the action that ridge regression in a ``kernel`` [K, K] takes for the best: [K]."""
-    chosen = np.zeros(len(worth), dtype=np.int64)
-    for held in _folds(cluster):
-        own = kernel[np.ix_(~held, ~held)]
-        weights = np.linalg.solve(own + 0.3 * np.eye(len(own)), worth[~held])
-        chosen[held] = (kernel[np.ix_(held, ~held)] @ weights).argmax(axis=1)
-    return chosen
+def _ridge(kernel: Array, apart: Array) -> Array:
+    """Return the smoother of ridge regression in a ``kernel`` [K, K]."""
+    found = np.zeros_like(kernel)
+    for first in np.unique(apart.argmin(axis=1)):  # a moment of each fold
+        held, others = ~apart[first], apart[first]
+        own = kernel[np.ix_(others, others)] + RIDGE * np.eye(int(others.sum()))
+        found[np.ix_(held, others)] = np.linalg.solve(own, kernel[np.ix_(others, held)]).T
+    return found
 
 
 def standardized(features: Array) -> Array:
@@ -229,28 +230,23 @@ def standardized(features: Array) -> Array:
     return np.asarray(centered[:, deviation > 1e-6] / deviation[deviation > 1e-6])
 
 
-def _power(worth: Array, features: Array, cluster: Array) -> float:
+def _power(worth: Array, features: Array, smoothers: Sequence[Array], cluster: Array) -> float:
     """Return how much of the gain of invented rules is found in these observations: 0 to 1.
 
     An invented rule makes the best action depend on one feature, drawn, and keeps the noise of what
     was measured. Where nothing is observed there is nothing to be found: 1.
     """
-    if not features.shape[1]:
+    size = float(np.abs(worth).max(axis=1).mean())
+    if not features.shape[1] or not size:
         return 1.0
     rng = np.random.default_rng(0)
-    size = float(np.abs(worth).max(axis=1).mean())
     found = []
     for _ in range(PLANTED):
         feature = features[:, rng.integers(features.shape[1])]
-        high = feature > np.median(feature)
-        if not 0.1 < high.mean() < 0.9:
-            high = feature > feature.mean()
-        planted = np.where(high, size, -size)
-        invented = np.stack([planted, -planted], axis=1)
+        planted = np.where(feature > feature.mean(), size, -size)
         noise = worth[rng.permutation(len(worth))][:, :2] - worth[:, :2].mean(axis=0)
-        gains = [
-            invented[np.arange(len(worth)), chosen].mean()
-            for chosen in _choices(invented + noise, features, cluster)
-        ]
-        found.append(max(gains) / size if size else 1.0)
+        invented = np.stack([planted, -planted], axis=1)
+        rows, told = np.arange(len(worth)), invented + noise
+        gains = [invented[rows, (each @ told).argmax(axis=1)].mean() for each in smoothers]
+        found.append(max(gains) / size)
     return float(np.mean(found))

@@ -25,8 +25,8 @@ from corral.trainers.evaluation.episodes import Interval, bootstrap_ratio, play_
 
 __all__ = ["Fixed", "Script", "Scripts", "play_scripts"]
 
-EPISODES, FEWEST, PILOT = 256, 16, 8
-"""Episodes of each script, at most and at least; and those that tell how long they take."""
+EPISODES, FEWEST = 256, 16
+"""Episodes of each script, at most and at least."""
 
 CONSTANTS = 8
 """Constant actions that are played at most, spread over all."""
@@ -136,13 +136,16 @@ def play_scripts(
     """Play scripts and reference teams on common episodes; stop when ``seconds`` are over."""
     began = time.monotonic()
     random: Team = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
-    pilot, _ = _play(rules, random, PILOT, seed)
-    alone = len(rules.agents) > 1 and np.ptp(pilot.sum(axis=1)) < 1e-6 < np.ptp(pilot, axis=0).max()
-    ways = list(_ways(rules, random, alone))
-    each = (time.monotonic() - began) / PILOT
-    affordable = seconds / max(1e-9, each * (len(ways) + 1))
-    episodes = int(np.clip(affordable, FEWEST, EPISODES))
+    episodes = FEWEST
     base, steps = _play(rules, random, episodes, seed)
+    alone = len(rules.agents) > 1 and np.ptp(base.sum(axis=1)) < 1e-6 < np.ptp(base, axis=0).max()
+    ways = _ways(rules, random, alone)
+    took = 0.0
+    while 2 * took * (len(ways) + 2) < 0.8 * seconds and episodes < EPISODES:
+        episodes *= 2
+        before = time.monotonic()
+        base, steps = _play(rules, random, episodes, seed)
+        took = time.monotonic() - before
     found, left_out = [], []
     for done, (name, agent, team, reference) in enumerate(ways):
         label = name if agent is None else f"{agent}: {name}"
@@ -214,7 +217,7 @@ def _compared(
     parts = [np.column_stack([r, r.sum(axis=1)]) for *_, r in found]
     random = np.column_stack([base, base.sum(axis=1)])
     differences = np.stack([part - random for part in parts])  # [M, E, N + 1]
-    differences[np.abs(differences) < 1e-9 * (1 + np.abs(random).max())] = 0.0  # rounding
+    differences[np.abs(differences) < 1e-6 * (1 + np.abs(random).max())] = 0.0  # rounding
     spread = np.sqrt((np.stack(parts).var(axis=1) + random.var(axis=0)) / 2)  # [M, N + 1]
     chance = chance_of_all(differences.transpose(0, 2, 1), seed)  # [M, N + 1]
     effect = differences.mean(axis=1)

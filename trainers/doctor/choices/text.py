@@ -60,21 +60,21 @@ def _name(row: Script) -> str:
 
 def _forked_table(forked: Sequence[Forked], width: int) -> Iterator[str]:
     names = [f"{each.agent}, {each.others}" for each in forked]
-    wide = min(max([*map(len, names), 18]), width - 53)
+    wide = min(max([*map(len, names), 17]), width - 60)
     yield (
-        f"{'agent, play after':<{wide}} {'best action':>17} {'one for all':>17} "
+        f"{'agent, play after':<{wide}} {'within':>7} {'best action':>16} {'one for all':>16} "
         f"{'by observation':>16}"
     )
     for name, each in zip(names, forked, strict=True):
         short = textwrap.shorten(name, wide, placeholder="...")
         cells = [_gain(gain) for gain in (each.best, each.constant, each.shown)]
-        yield f"{short:<{wide}} {cells[0]:>17} {cells[1]:>17} {cells[2]:>16}"
+        far = "the end" if each.to_the_end else f"{each.decisions}"
+        yield f"{short:<{wide}} {far:>7} {cells[0]:>16} {cells[1]:>16} {cells[2]:>16}"
     tried = ", ".join(dict.fromkeys(f"{each.tried} of {each.of}" for each in forked))
-    far = ", ".join(dict.fromkeys(f"{each.decisions}" for each in forked))
     yield from _wrapped(
-        "Gains in the agent's own return over the mean of the actions that were tried "
-        f"({tried} actions; {sum(each.moments for each in forked):,} moments), within its next "
-        f"{far} decisions, ± two standard errors.",
+        "How much more of its own return an agent gets, within so many of its decisions, than by "
+        f"the mean of the actions that were tried ({tried}; "
+        f"{sum(each.moments for each in forked):,} moments); ± two standard errors.",
         width,
     )
 
