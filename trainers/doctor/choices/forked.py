@@ -152,7 +152,8 @@ def _stacked(trees: list[Any]) -> Any:
     if isinstance(first, Mapping):
         return {key: _stacked([tree[key] for tree in trees]) for key in first}
     if isinstance(first, tuple | list):
-        return type(first)(_stacked(list(part)) for part in zip(*trees, strict=True))
+        parts = [_stacked(list(part)) for part in zip(*trees, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
     return np.concatenate(trees)
 
 

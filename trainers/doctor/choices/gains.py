@@ -62,6 +62,7 @@ class Forked:
     decisions: int  # of its own, after which the gains are measured
     best: Gain  # the best action of each moment
     at_the_end: Gain  # what the same actions have brought when play ended
+    later: Gain  # what of the best action's gain comes after the agent's next decision
     complete: bool  # play was followed to the end of the episodes
     to_the_end: bool  # ... and so far the gains are measured
     constant: Gain  # one action for all moments
@@ -83,6 +84,12 @@ class Forked:
             return False
         end = self.at_the_end
         return end.most < 0.1 * self.best.mean
+
+    @property
+    def one_step(self) -> bool:
+        """Return whether what an action brings surely comes before the agent's next decision."""
+        later = abs(self.later.mean) + 2 * self.later.error
+        return self.decisions > 1 and self.best.sure and later < 0.1 * self.best.mean
 
     @property
     def hidden(self) -> bool:
@@ -116,6 +123,7 @@ def compare(agent: str, others: str, agents: tuple[str, ...], sample: Sample, tr
     at_the_end = _measured(over[:, -1], chosen, sample.cluster)
     course = [_measured(over[:, k], chosen, sample.cluster).mean for k in range(s + 1)]
     reach = next(k for k, gain in enumerate(course) if gain >= 0.9 * course[-1] or k == s)
+    later = _measured(over[:, s] - over[:, 0], chosen, sample.cluster)
     column = np.nan_to_num(both)
     cluster, features = sample.cluster, standardized(sample.observed)
     smoothers = _smoothers(features, cluster)
@@ -143,6 +151,7 @@ def compare(agent: str, others: str, agents: tuple[str, ...], sample: Sample, tr
         remembered=remembered,
         power=_power(column, features, smoothers, cluster),
         reach=int(tried.horizons[reach]),
+        later=later,
         spread=float(base[:, -1].mean(axis=0).std()),
     )
 

@@ -158,12 +158,12 @@ def _about(agent: str, own: Sequence[Forked], choices: Mapping[str, float]) -> I
     each = mattering[0]
     if choices[agent] <= 1:
         yield f"{agent} decides once an episode (a bandit): there is no later reward to discount."
-    elif each.decisions > 1 and each.reach == 1:
+    elif each.one_step:
         yield (
-            f"One step decides for {agent} (a bandit): what an action brings comes before its next "
-            "decision. A small gamma is enough, 0 too."
+            f"One step decides for {agent} (a bandit): what its best action brings of its own "
+            "return comes before its next decision. A small gamma is enough."
         )
-    elif each.decisions > 1:
+    elif each.decisions > 1 and each.reach > 1:
         yield (
             f"Nine tenths of what {agent}'s best action brings come within "
             f"{_decisions(each.reach)}: a gamma of {1 - 1 / each.reach:.2g} or more keeps them."
