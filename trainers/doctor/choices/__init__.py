@@ -27,7 +27,12 @@ from corral.envs.core import Array, Rules, with_limit
 from corral.envs.masks import MASK
 from corral.envs.policy import PolicyLike
 from corral.envs.reference import reference_team, team_names
-from corral.trainers.doctor.choices.forked import flattened, sample_moments, try_actions
+from corral.trainers.doctor.choices.forked import (
+    FIXED,
+    flattened,
+    sample_moments,
+    try_actions,
+)
 from corral.trainers.doctor.choices.gains import Forked, Gain, compare
 from corral.trainers.doctor.choices.scripts import LONGEST, Fixed, Script, Scripts, play_scripts
 from corral.trainers.doctor.choices.verdict import Fault, faults_of, notes_of, verdict_of
@@ -179,10 +184,6 @@ def _all_forked(
                     jobs.append((each, FIXED, {**fixed, each: random[each]}))
     if late:
         not_asked.append(f"for want of time: moments of {', '.join(late)}")
-
-
-FIXED = "others lowest"
-"""The others always play their lowest legal action."""
 
 
 @dataclass(frozen=True)

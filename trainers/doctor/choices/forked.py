@@ -25,7 +25,10 @@ from corral.envs.policy import PolicyLike, as_policy, take_tree
 from corral.trainers.doctor.choices.scripts import nearest_legal, spread_actions
 from corral.trainers.doctor.forks import Moments, worth
 
-__all__ = ["Sample", "Tried", "sample_moments", "try_actions"]
+__all__ = ["FIXED", "Sample", "Tried", "flattened", "sample_moments", "try_actions"]
+
+FIXED = "others lowest"
+"""Play in which all others play their lowest legal action always."""
 
 MOMENTS, FEWEST = 256, 24
 """Moments of an agent that are forked at most, and at least."""
@@ -33,8 +36,8 @@ MOMENTS, FEWEST = 256, 24
 COPIES = 128
 """Environments in which moments are looked for."""
 
-LOOKED = 1_500
-"""Steps of them at most."""
+LOOKED, GIVEN_UP = 1_500, 300
+"""Steps of them at most; and those after which one moment at least must have been found."""
 
 ACTIONS = 9
 """Actions that are tried: all, where there are so few; else so many less one, spread over all."""
@@ -66,6 +69,7 @@ class Tried:
 
     actions: Array  # int64 [K, W] the legal action nearest to each of W
     distinct: Array  # bool [K, W] False where an action to the left is the same
+    exact: Array  # bool [K, W] True where it is that action itself; all, where none of a moment is
     horizons: Array  # int64 [S] the agent's decisions, the first included
     worth: Array  # float64 [2, S, K, W] undiscounted sum of its own rewards, by half
     moved: Array  # bool [K, N] whose rewards differed at all between actions
@@ -102,7 +106,7 @@ def sample_moments(
         acting = np.asarray(batch.acting)
         seen = flattened(codec, observations[agent])
         if not past and HISTORY * seen.shape[1] <= WIDEST:
-            past.extend([np.zeros_like(seen)] * HISTORY)
+            past.extend(np.zeros_like(seen) for _ in range(HISTORY))
         legal = np.asarray(observations[agent][MASK]) != 0
         rows = np.flatnonzero(acting[:, i] & (legal.sum(axis=1) > 1))
         if t % every == 0 and len(rows):
@@ -112,7 +116,7 @@ def sample_moments(
             earlier = np.concatenate([each[rows] for each in past], axis=1) if past else None
             parts.append((*batch.moments(rows), hidden, rows, seen[rows], earlier, legal[rows]))
             count += len(rows)
-        if count >= MOMENTS:
+        if count >= MOMENTS or (t >= GIVEN_UP and not count):
             break
         actions = np.zeros(acting.shape, dtype=np.int64)
         for k, (a, seat) in enumerate(seats.items()):
@@ -134,11 +138,11 @@ def sample_moments(
 def _joined(rules: Rules[Any], i: int, parts: list[tuple[Any, ...]]) -> Sample:
     states, elapsed, ended, hidden, rows, seen, earlier, legal = zip(*parts, strict=True)
     arrays = [state_arrays(state) for state in states]
-    state = type(states[0])(**{name: np.concatenate([a[name] for a in arrays]) for name in arrays[0]})
-    memory = {agent: _stacked([each[agent] for each in hidden]) for agent in rules.agents}
-    moments = Moments(
-        rules, i, state, np.concatenate(elapsed), np.concatenate(ended), memory
+    state = type(states[0])(
+        **{name: np.concatenate([a[name] for a in arrays]) for name in arrays[0]}
     )
+    memory = {agent: _stacked([each[agent] for each in hidden]) for agent in rules.agents}
+    moments = Moments(rules, i, state, np.concatenate(elapsed), np.concatenate(ended), memory)
     history = None if earlier[0] is None else np.concatenate(earlier)
     cluster, observed = np.concatenate(rows), np.concatenate(seen)
     return Sample(moments, cluster, observed, history, np.concatenate(legal))
@@ -187,6 +191,8 @@ def try_actions(
     distinct = np.ones(actions.shape, dtype=bool)
     for w in range(1, actions.shape[1]):
         distinct[:, w] = (actions[:, w, None] != actions[:, :w]).all(axis=1)
+    exact = actions == wanted
+    exact |= ~exact.any(axis=1, keepdims=True)
     horizon = min(rules.max_cycles or LONG, LONG) + 1
 
     def play(moments: Moments, first: Array, forks: int, far: int, stream: int) -> _Sums:
@@ -209,7 +215,11 @@ def try_actions(
     forks = int(np.clip(affordable, 1, FORKS))
     horizons = _horizons(horizon)
     shape = (2, len(horizons), len(actions), len(wanted))
-    found, moved, complete = np.zeros(shape), np.zeros((len(actions), len(rules.agents)), bool), True
+    found, moved, complete = (
+        np.zeros(shape),
+        np.zeros((len(actions), len(rules.agents)), bool),
+        True,
+    )
     for half in range(2):
         firsts: Array | None = None
         for w in range(len(wanted)):
@@ -220,7 +230,7 @@ def try_actions(
             firsts = sums.all if firsts is None else firsts
             apart = np.abs(sums.all - firsts) > 1e-6 * (1 + np.abs(firsts))
             moved |= apart.reshape(len(actions), forks, -1).any(axis=1)
-    return Tried(actions, distinct, horizons, found, moved, complete, forks)
+    return Tried(actions, distinct, exact, horizons, found, moved, complete, forks)
 
 
 LONG = 512
@@ -246,4 +256,3 @@ class _Sums:
         for s, horizon in enumerate(self.horizons):
             self.own[s, rows] += np.where(taken <= horizon, own, 0.0)
         self.cut |= bool((taken >= self.horizons[-1]).any())
-

@@ -107,7 +107,9 @@ class Forked:
         return gain.mean - self.shown.most > 0.2 * self.best.mean
 
 
-def compare(agent: str, others: str, agents: tuple[str, ...], sample: Sample, tried: Tried) -> Forked:
+def compare(
+    agent: str, others: str, agents: tuple[str, ...], sample: Sample, tried: Tried
+) -> Forked:
     """Return what the tried actions of a sample say."""
     worth, distinct = tried.worth, tried.distinct
     count = distinct.sum(axis=1)
@@ -124,18 +126,18 @@ def compare(agent: str, others: str, agents: tuple[str, ...], sample: Sample, tr
     course = [_measured(over[:, k], chosen, sample.cluster).mean for k in range(s + 1)]
     reach = next(k for k, gain in enumerate(course) if gain >= 0.9 * course[-1] or k == s)
     later = _measured(over[:, s] - over[:, 0], chosen, sample.cluster)
-    column = np.nan_to_num(both)
     cluster, features = sample.cluster, standardized(sample.observed)
+    told = Told(np.nan_to_num(both), tried.exact, cluster)
     smoothers = _smoothers(features, cluster)
     remembered = None
     if sample.history is not None:
         past = np.concatenate([sample.observed, sample.history], axis=1)
-        remembered = _gain(column, _smoothers(standardized(past), cluster), cluster)
+        remembered = _gain(told, _smoothers(standardized(past), cluster))
     whose = [other for k, other in enumerate(agents) if other != agent and tried.moved[:, k].any()]
     return Forked(
         agent=agent,
         others=others,
-        moments=len(column),
+        moments=len(both),
         tried=int(count.max()),
         of=sample.legal.shape[1],
         forks=2 * tried.forks,
@@ -146,10 +148,10 @@ def compare(agent: str, others: str, agents: tuple[str, ...], sample: Sample, tr
         at_the_end=at_the_end,
         complete=tried.complete,
         to_the_end=tried.complete and s == len(best) - 1,
-        constant=_gain(column, _mean(cluster), cluster),
-        shown=_gain(column, smoothers, cluster),
+        constant=_gain(told, _mean(cluster)),
+        shown=_gain(told, smoothers),
         remembered=remembered,
-        power=_power(column, features, smoothers, cluster),
+        power=_power(told, features, smoothers),
         reach=int(tried.horizons[reach]),
         later=later,
         spread=float(base[:, -1].mean(axis=0).std()),
@@ -190,11 +192,32 @@ def mean_of(values: Array, cluster: Array) -> Gain:
 # moments expects of each, without the moment's own fold.
 
 
-def _gain(worth: Array, smoothers: Sequence[Array], cluster: Array) -> Gain:
+def _gain(told: Told, smoothers: Sequence[Array]) -> Gain:
     """Return what is gained by the action that a smoother expects most of; of the best one."""
-    rows = np.arange(len(worth))
-    gains = [mean_of(worth[rows, (each @ worth).argmax(axis=1)], cluster) for each in smoothers]
-    return max(gains, key=lambda gain: gain.mean)
+    rows = np.arange(len(told.worth))
+    return max(
+        (mean_of(told.worth[rows, told.chosen(each)], told.cluster) for each in smoothers),
+        key=lambda gain: gain.mean,
+    )
+
+
+@dataclass(frozen=True)
+class Told:
+    """What smoothers go by."""
+
+    worth: Array  # float64 [K, W] above the mean of the actions that were tried
+    exact: Array  # bool [K, W] columns that are that action itself
+    cluster: Array  # int64 [K]
+
+    def chosen(self, smoother: Array) -> Array:
+        """Return the action, of those that are legal, of which a smoother expects most: int [K]."""
+        weight = smoother @ self.exact
+        expected = smoother @ (self.worth * self.exact)
+        known = np.abs(weight) > 0.05
+        expected = np.where(known, expected / np.where(known, weight, 1.0), -np.inf)
+        # Where nothing is known of any legal action, the first one.
+        found: Array = np.where(self.exact, expected, -np.inf).argmax(axis=1)
+        return np.where(self.exact[np.arange(len(found)), found], found, self.exact.argmax(axis=1))
 
 
 def _apart(cluster: Array) -> Array:
@@ -239,23 +262,24 @@ def standardized(features: Array) -> Array:
     return np.asarray(centered[:, deviation > 1e-6] / deviation[deviation > 1e-6])
 
 
-def _power(worth: Array, features: Array, smoothers: Sequence[Array], cluster: Array) -> float:
+def _power(told: Told, features: Array, smoothers: Sequence[Array]) -> float:
     """Return how much of the gain of invented rules is found in these observations: 0 to 1.
 
-    An invented rule makes the best action depend on one feature, drawn, and keeps the noise of what
-    was measured. Where nothing is observed there is nothing to be found: 1.
+    An invented rule makes the best of two actions depend on one feature, drawn, and keeps the noise
+    of what was measured. Where nothing is observed there is nothing to be found: 1.
     """
+    worth = told.worth
     size = float(np.abs(worth).max(axis=1).mean())
     if not features.shape[1] or not size:
         return 1.0
-    rng = np.random.default_rng(0)
+    rng, rows = np.random.default_rng(0), np.arange(len(worth))
     found = []
     for _ in range(PLANTED):
         feature = features[:, rng.integers(features.shape[1])]
         planted = np.where(feature > feature.mean(), size, -size)
         noise = worth[rng.permutation(len(worth))][:, :2] - worth[:, :2].mean(axis=0)
         invented = np.stack([planted, -planted], axis=1)
-        rows, told = np.arange(len(worth)), invented + noise
-        gains = [invented[rows, (each @ told).argmax(axis=1)].mean() for each in smoothers]
+        noisy = Told(invented + noise, np.ones(invented.shape, dtype=bool), told.cluster)
+        gains = [invented[rows, noisy.chosen(each)].mean() for each in smoothers]
         found.append(max(gains) / size)
     return float(np.mean(found))

@@ -159,9 +159,7 @@ def play_scripts(
     return _compared(rules, base, found, alone, seed, steps, tuple(left_out))
 
 
-def _ways(
-    rules: Rules[Any], random: Team, alone: bool
-) -> list[tuple[str, str | None, Team, bool]]:
+def _ways(rules: Rules[Any], random: Team, alone: bool) -> list[tuple[str, str | None, Team, bool]]:
     """Return (name, who plays so, the whole team, whether it is a reference) of all scripts."""
     spaces_of = {agent: rules.action_space(agent) for agent in rules.agents}
     plain = {"lowest legal": {"share": 0.0}, "highest legal": {"share": 1.0}}
@@ -194,9 +192,7 @@ def _mixed(random: Team, team: Team, agent: str | None) -> Team:
 def _play(rules: Rules[Any], team: Team, episodes: int, seed: int) -> tuple[Array, int]:
     """Return the returns of the first episode of each environment, float64 [E, N]; the longest."""
     sampled = dict.fromkeys(rules.agents, False)
-    played, _ = play_episodes(
-        rules, team, sampled, episodes=episodes, num_envs=episodes, seed=seed
-    )
+    played, _ = play_episodes(rules, team, sampled, episodes=episodes, num_envs=episodes, seed=seed)
     return played.returns[np.argsort(played.rows, kind="stable")], int(played.lengths.max())
 
 

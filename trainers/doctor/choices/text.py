@@ -80,7 +80,8 @@ def _forked_table(forked: Sequence[Forked], width: int) -> Iterator[str]:
 
 
 def _gain(gain: Gain) -> str:
-    return f"{number(gain.mean, '+')} ± {2 * gain.error:.1g}"
+    around = 2 * gain.error
+    return f"{number(gain.mean, '+')} ± {around if around > 1e-9 else 0:.1g}"
 
 
 def number(value: float, sign: str = "") -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from corral.trainers.doctor.choices.forked import FIXED
 from corral.trainers.doctor.choices.gains import Forked
 from corral.trainers.doctor.choices.scripts import SMALL, Scripts
 
@@ -123,60 +124,63 @@ def notes_of(
     choices: Mapping[str, float],
 ) -> tuple[str, ...]:
     """Return what is worth knowing, and no fault."""
-    notes: list[str] = []
+    said: dict[str, list[str]] = {}  # sentence -> of whom it holds
     for agent in dict.fromkeys(each.agent for each in forked):
-        notes += _about(agent, [each for each in forked if each.agent == agent], choices)
+        for sentence in _about([each for each in forked if each.agent == agent], choices[agent]):
+            said.setdefault(sentence, []).append(agent)
     for agent in never:
         if 0 < choices[agent] <= 1:
-            notes.append(
-                f"{agent} always observes the same: one action, or one mixture of actions, is all "
-                "that it can learn."
-            )
+            said.setdefault(ONE_VIEW, []).append(agent)
+    notes = [f"{', '.join(agents)}: {sentence}" for sentence, agents in said.items()]
     if not forked and not scripts.certain and scripts.moved:
-        notes.append(
-            "No script differs from random play by more than chance; whether choices matter is "
-            "open."
-        )
+        notes.append("No script differs from random play by more than chance.")
     return tuple(notes)
 
 
-def _about(agent: str, own: Sequence[Forked], choices: Mapping[str, float]) -> Iterator[str]:
+ONE_VIEW = (
+    "The observation is always the same; one action, or one mixture of actions, is all there is "
+    "to learn."
+)
+
+
+def _about(own: Sequence[Forked], choices: float) -> Iterator[str]:
+    """Yield what is worth knowing of one agent with so many choices per episode."""
     mattering = [each for each in own if each.matters]
     if not mattering:
         moved = {other for each in own for other in each.moves_others}
         if moved and not any(each.moved for each in own):
             yield (
-                f"{agent}'s actions change the return of {', '.join(sorted(moved))}, never its "
-                "own: what learns from its own reward alone learns nothing."
+                f"Its actions change the return of {', '.join(sorted(moved))}, never its own: what "
+                "learns from its own reward alone learns nothing."
             )
         return
-    if own[0].others == "random" and not own[0].matters and own[0].moved and len(own) > 1:
-        yield (
-            f"While the others play at random no action of {agent} is better than another; "
-            f"it is with {mattering[0].others}."
-        )
     each = mattering[0]
-    if choices[agent] <= 1:
-        yield f"{agent} decides once an episode (a bandit): there is no later reward to discount."
+    if own[0].others == "random" and own[0] is not each and own[0].moved:
+        yield (
+            "While the others play at random no action is better than another; where the best "
+            f"gains {_figure(each.best.mean)}: {each.others}."
+        )
+    if choices <= 1:
+        yield "It decides once an episode (a bandit): there is no later reward to discount."
     elif each.one_step:
         yield (
-            f"One step decides for {agent} (a bandit): what its best action brings of its own "
-            "return comes before its next decision. A small gamma is enough."
+            "One step decides (a bandit): what the best action brings of its own return comes "
+            "before its next decision. A small gamma is enough."
         )
     elif each.decisions > 1 and each.reach > 1:
         yield (
-            f"Nine tenths of what {agent}'s best action brings come within "
-            f"{_decisions(each.reach)}: a gamma of {1 - 1 / each.reach:.2g} or more keeps them."
+            f"Nine tenths of what the best action brings come within {_decisions(each.reach)}: a "
+            f"gamma of {1 - 1 / each.reach:.2g} or more keeps them."
         )
     if each.needs_memory and each.remembered is not None:
         yield (
-            f"{agent} needs memory: chosen from its last observations together, actions gain "
+            "It needs memory: chosen from its last observations together, actions gain "
             f"{_figure(each.remembered.mean)}, from the last one {_figure(each.shown.mean)}."
         )
     elif each.power < 0.5:
         yield (
-            f"{agent}: {each.moments} moments are too few to tell whether so wide an observation "
-            "shows the best action."
+            f"{each.moments} moments are too few to tell whether so wide an observation shows the "
+            "best action."
         )
 
 
@@ -201,6 +205,8 @@ def verdict_of(scripts: Scripts, forked: Sequence[Forked], faults: Sequence[Faul
     if "idle" in causes:
         return "Choices matter, but those of an agent do not."
     mattering = [each for each in forked if each.matters]
+    if mattering and not scripts.matters and all(each.others == FIXED for each in mattering):
+        return "Which choice is best depends on how the others play; against random play none is."
     if not mattering:
         return "Choices matter; whether the observation shows which was not found out."
     if any(each.needs_memory for each in mattering):
@@ -208,7 +214,7 @@ def verdict_of(scripts: Scripts, forked: Sequence[Forked], faults: Sequence[Faul
     if any(each.shown.sure and each.shown.mean > each.constant.most for each in mattering):
         return "Choices matter, and the observation shows which."
     if any(each.constant.mean > 0.5 * each.best.mean for each in mattering):
-        return "Choices matter, and one action is best nearly always."
+        return "Choices matter, and the same action is best nearly always."
     if scripts.best is not None:
         return f"Choices matter, and the observation shows which ({scripts.best} reads it)."
     return "Choices matter; how much the observation shows of which was not found out."
