@@ -27,6 +27,7 @@ from corral.envs.core import Array, Rules, with_limit
 from corral.envs.masks import MASK
 from corral.envs.policy import PolicyLike
 from corral.envs.reference import reference_team, team_names
+from corral.errors import UnsupportedSpaceError
 from corral.trainers.doctor.choices.forked import (
     FIXED,
     flattened,
@@ -110,6 +111,8 @@ def learnable(
     if scripts.steps >= LONGEST:
         not_asked.append(f"what comes after {LONGEST:,} steps: episodes were cut there")
     seen = Seen.of(rules, seed)
+    if unread := [agent for agent in rules.agents if codec_of(rules, agent) is None]:
+        not_asked.append(f"what {', '.join(unread)} observe: no arrays, or Dicts within Dicts")
     forked: list[Forked] = []
     if hasattr(rules, "make_batch"):
         not_asked.append(
@@ -160,10 +163,14 @@ def _all_forked(
     while done < len(jobs):
         agent, others, team = jobs[done]
         progress(f"{agent}, forked ({others})", done, len(jobs))
-        left = (ends - time.monotonic()) / (len(jobs) - done)
+        # Room for what may yet be needed: others who always do the same.
+        may = 0 if mattering or others == FIXED or len(rules.agents) == 1 else len(rules.agents)
+        left = (ends - time.monotonic()) / (len(jobs) - done + may)
         done += 1
         if left <= 0:
             late.append(f"{agent} ({others})")
+            continue
+        if codec_of(rules, agent) is None:
             continue
         sample = sample_moments(rules, rules.agents.index(agent), team, seed)
         if sample is None:
@@ -172,7 +179,7 @@ def _all_forked(
                 jobs = [job for k, job in enumerate(jobs) if k < done or job[0] != agent]
             continue
         tried = try_actions(sample, team, seed=seed, seconds=0.8 * left)
-        found = compare(agent, others, rules.agents, sample, tried)
+        found = compare(others, sample, tried)
         yield found
         if found.matters:
             mattering.add(agent)
@@ -186,6 +193,14 @@ def _all_forked(
         not_asked.append(f"for want of time: moments of {', '.join(late)}")
 
 
+def codec_of(rules: Rules[Any], agent: str) -> ObservationCodec | None:
+    """Return the codec of an agent's observations; None where they are no arrays."""
+    try:
+        return ObservationCodec.of(agent, rules.observation_space(agent))
+    except UnsupportedSpaceError:
+        return None
+
+
 @dataclass(frozen=True)
 class Seen:
     """What random play shows of the observations."""
@@ -196,7 +211,7 @@ class Seen:
     @classmethod
     def of(cls, rules: Rules[Any], seed: int) -> Seen:
         team = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
-        codecs = {a: ObservationCodec.of(a, rules.observation_space(a)) for a in rules.agents}
+        codecs = {agent: codec_of(rules, agent) for agent in rules.agents}
         first: dict[str, Array] = {}
         changes: set[str] = set()
         choices = dict.fromkeys(rules.agents, 0)
@@ -212,8 +227,9 @@ class Seen:
                     choices[agent] += int((legal.sum(axis=1) > 1).sum())
                 else:
                     choices[agent] += len(rows)
-                if agent not in changes:
-                    flat = flattened(codecs[agent], observation)[rows]
+                codec = codecs[agent]
+                if codec is not None and agent not in changes:
+                    flat = flattened(codec, observation)[rows]
                     if (flat != first.setdefault(agent, flat[0].copy())).any():
                         changes.add(agent)
         never = tuple(agent for agent in rules.agents if agent in first and agent not in changes)

@@ -30,7 +30,7 @@ __all__ = ["FIXED", "Sample", "Tried", "flattened", "sample_moments", "try_actio
 FIXED = "others lowest"
 """Play in which all others play their lowest legal action always."""
 
-MOMENTS, FEWEST = 256, 24
+MOMENTS, FEWEST = 384, 24
 """Moments of an agent that are forked at most, and at least."""
 
 COPIES = 128

@@ -70,7 +70,6 @@ class Forked:
     remembered: Gain | None  # ... from earlier observations, too
     power: float  # share of invented rules that could be found in the observations
     reach: int  # of its own decisions, after which nine tenths of the gain are there
-    spread: float  # deviation of the agent's return over moments
 
     @property
     def matters(self) -> bool:
@@ -96,7 +95,7 @@ class Forked:
         """Return whether neither one action nor the observation gets a part of the best."""
         if not self.matters or self.power < 0.5:
             return False
-        return max(self.constant.most, self.shown.most) < 0.2 * self.best.mean
+        return max(self.constant.most, self.shown.most) < 0.3 * self.best.mean
 
     @property
     def needs_memory(self) -> bool:
@@ -107,11 +106,11 @@ class Forked:
         return gain.mean - self.shown.most > 0.2 * self.best.mean
 
 
-def compare(
-    agent: str, others: str, agents: tuple[str, ...], sample: Sample, tried: Tried
-) -> Forked:
+def compare(others: str, sample: Sample, tried: Tried) -> Forked:
     """Return what the tried actions of a sample say."""
     worth, distinct = tried.worth, tried.distinct
+    agents = sample.moments.rules.agents
+    agent = agents[sample.moments.agent]
     count = distinct.sum(axis=1)
     base = (worth * distinct).sum(axis=3) / count  # [2, S, K]
     over = np.where(distinct, worth - base[..., None], -np.inf)  # [2, S, K, W]
@@ -154,7 +153,6 @@ def compare(
         power=_power(told, features, smoothers),
         reach=int(tried.horizons[reach]),
         later=later,
-        spread=float(base[:, -1].mean(axis=0).std()),
     )
 
 

@@ -120,6 +120,7 @@ class Scripts:
     matters: bool  # ... and more than SMALL of the returns' own spread
     seen: bool  # ... of what reads nothing but observations, above random play
     largest: float  # largest certain difference, in units of the returns' spread; else the largest
+    spread: dict[str, float]  # deviation of each agent's return from episode to episode
     steps: int  # longest episode
     episodes: int
     best: str | None  # the reference that is certainly above random play, and the best of those
@@ -243,6 +244,7 @@ def _compared(
         matters=bool(matters.any()),
         seen=seen,
         largest=float(counted.max(initial=0.0)),
+        spread=dict(zip(agents, base.std(axis=0).tolist(), strict=True)),
         steps=steps,
         episodes=len(base),
         best=None if best is None else best[0],

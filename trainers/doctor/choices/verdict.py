@@ -72,12 +72,21 @@ def _nothing(scripts: Scripts, forked: Sequence[Forked]) -> Iterator[Fault]:
             f"much returns differ from episode to episode (under {SMALL:.0%}, it takes some 20,000 "
             "episodes of each to see).",
         )
-    elif forked and all(each.best.most < 0.1 * each.spread for each in forked):
+    elif _only_chance(scripts, forked):
         yield Fault(
             "chance-only",
             "Actions change returns, but no action is better than another on average: the best "
             f"gains at most {max(each.best.most for each in forked):.2g}, chance aside.",
         )
+
+
+def _only_chance(scripts: Scripts, forked: Sequence[Forked]) -> bool:
+    """Return whether no action can be worth a tenth of the return's own spread to anybody, whether
+    the others play at random or always do the same."""
+    if not forked or any(each.best.most > 0.1 * scripts.spread[each.agent] for each in forked):
+        return False
+    fixed = {each.agent for each in forked if each.others == FIXED}
+    return len(scripts.spread) == 1 or fixed == {each.agent for each in forked}
 
 
 def _idle(forked: Sequence[Forked]) -> Iterator[Fault]:
