@@ -122,6 +122,11 @@ def learnable(
     else:
         left = seconds - (time.monotonic() - began)
         forked = list(_all_forked(rules, scripts, seed, left, progress, not_asked))
+    for each in forked:
+        if not each.complete:
+            not_asked.append(
+                f"{each.agent} ({each.others}): what comes after {each.followed} of its decisions"
+            )
     faults = faults_of(scripts, forked, seen.never, seen.choices)
     notes = notes_of(scripts, forked, seen.never, seen.choices)
     return Learnable(
@@ -179,7 +184,7 @@ def _all_forked(
                 jobs = [job for k, job in enumerate(jobs) if k < done or job[0] != agent]
             continue
         tried = try_actions(sample, team, seed=seed, seconds=0.8 * left)
-        found = compare(others, sample, tried)
+        found = compare(others, tried)
         yield found
         if found.matters:
             mattering.add(agent)

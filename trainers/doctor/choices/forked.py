@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from corral.adapters.seats import Seat
 from corral.adapters.spaces import ObservationCodec
 from corral.envs.batch import Batch
-from corral.envs.core import Array, Rules, generator, state_arrays
+from corral.envs.core import Array, Rules, copy_rows, generator, state_arrays
 from corral.envs.masks import MASK
 from corral.envs.policy import PolicyLike, as_policy, take_tree
 from corral.trainers.doctor.choices.scripts import nearest_legal, spread_actions
@@ -32,6 +32,9 @@ FIXED = "others lowest"
 
 MOMENTS, FEWEST = 384, 24
 """Moments of an agent that are forked at most, and at least."""
+
+ENOUGH = 128
+"""Moments that are kept before play is followed less far."""
 
 COPIES = 128
 """Environments in which moments are looked for."""
@@ -62,11 +65,26 @@ class Sample:
     history: Array | None  # float32 [K, HISTORY F] what it observed before; None: too wide
     legal: Array  # bool [K, A]
 
+    def some(self, count: int, seed: int) -> Sample:
+        """Return so many of the moments, drawn."""
+        rng = np.random.default_rng(seed)
+        rows = np.sort(rng.permutation(len(self.cluster))[:count])
+        moments = replace(
+            self.moments,
+            state=copy_rows(self.moments.state, rows),
+            elapsed=self.moments.elapsed[rows],
+            ended=self.moments.ended[rows],
+            hidden={agent: take_tree(each, rows) for agent, each in self.moments.hidden.items()},
+        )
+        history = None if self.history is None else self.history[rows]
+        return Sample(moments, self.cluster[rows], self.observed[rows], history, self.legal[rows])
+
 
 @dataclass(frozen=True)
 class Tried:
     """What the actions that were tried are worth; S horizons, W actions."""
 
+    sample: Sample  # the K moments
     actions: Array  # int64 [K, W] the legal action nearest to each of W
     distinct: Array  # bool [K, W] False where an action to the left is the same
     exact: Array  # bool [K, W] True where it is that action itself; all, where none of a moment is
@@ -204,13 +222,16 @@ def try_actions(
         )  # fmt: skip
         return sums
 
-    while True:  # how far can be afforded?
+    while True:  # what can be afforded? First fewer moments, then not so far.
         began = time.monotonic()
         play(sample.moments, actions[:, 0], 1, horizon, 0)
         each = time.monotonic() - began
         affordable = seconds / (2 * each * len(wanted))
-        if affordable >= 0.7 or horizon <= 8:
+        if affordable >= 0.7 or (horizon <= 8 and len(sample.cluster) <= ENOUGH):
             break
+        if len(sample.cluster) > ENOUGH:
+            sample = sample.some(max(ENOUGH, int(affordable * len(sample.cluster))), seed)
+            return try_actions(sample, team, seed=seed, seconds=seconds - each, progress=progress)
         horizon = max(8, int(horizon * max(0.1, affordable)))
     forks = int(np.clip(affordable, 1, FORKS))
     horizons = _horizons(horizon)
@@ -230,7 +251,7 @@ def try_actions(
             firsts = sums.all if firsts is None else firsts
             apart = np.abs(sums.all - firsts) > 1e-6 * (1 + np.abs(firsts))
             moved |= apart.reshape(len(actions), forks, -1).any(axis=1)
-    return Tried(actions, distinct, exact, horizons, found, moved, complete, forks)
+    return Tried(sample, actions, distinct, exact, horizons, found, moved, complete, forks)
 
 
 LONG = 512

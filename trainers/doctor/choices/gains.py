@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from corral.envs.core import Array
-from corral.trainers.doctor.choices.forked import Sample, Tried
+from corral.trainers.doctor.choices.forked import Tried
 
 __all__ = ["Forked", "Gain", "compare"]
 
@@ -59,6 +59,7 @@ class Forked:
     forks: int
     moved: bool  # some action changed its own return at some moment
     moves_others: tuple[str, ...]  # whose return some action changed
+    followed: int  # of its own decisions, at most, in each fork
     decisions: int  # of its own, after which the gains are measured
     best: Gain  # the best action of each moment
     at_the_end: Gain  # what the same actions have brought when play ended
@@ -106,8 +107,9 @@ class Forked:
         return gain.mean - self.shown.most > 0.2 * self.best.mean
 
 
-def compare(others: str, sample: Sample, tried: Tried) -> Forked:
-    """Return what the tried actions of a sample say."""
+def compare(others: str, tried: Tried) -> Forked:
+    """Return what the tried actions say."""
+    sample = tried.sample
     worth, distinct = tried.worth, tried.distinct
     agents = sample.moments.rules.agents
     agent = agents[sample.moments.agent]
@@ -142,6 +144,7 @@ def compare(others: str, sample: Sample, tried: Tried) -> Forked:
         forks=2 * tried.forks,
         moved=bool(tried.moved[:, agents.index(agent)].any()),
         moves_others=tuple(whose),
+        followed=int(tried.horizons[-1]),
         decisions=int(tried.horizons[s]),
         best=best[s],
         at_the_end=at_the_end,

@@ -151,7 +151,7 @@ def play_scripts(
     for done, (name, agent, team, reference) in enumerate(ways):
         label = name if agent is None else f"{agent}: {name}"
         progress(label, done, len(ways))
-        if time.monotonic() - began > seconds:
+        if found and time.monotonic() - began > seconds:
             left_out.append(label)
             continue
         returns, length = _play(rules, team, episodes, seed)
