@@ -46,7 +46,8 @@ def test_a_budget_at_which_every_tile_is_sent_anyway() -> None:
     assert found.verdict == "No choice matters: actions change when rewards come, not how much."
     assert causes(found) == {"order-only"}
     [tile] = found.forked  # level_0 has one action
-    assert tile.best.sure and abs(tile.at_the_end.mean) < 0.1 * tile.best.mean
+    assert tile.best.sure
+    assert abs(tile.at_the_end.mean) < 0.1 * tile.best.mean
     assert any("level_0: it has hardly ever two legal actions" in each for each in found.not_asked)
 
 
@@ -60,7 +61,8 @@ def test_a_reward_that_no_action_moves() -> None:
     found = learnable(DeafArena(), seconds=10)
     assert causes(found) == {"no-choice"}
     assert found.verdict.startswith("No choice matters")
-    assert not found.scripts.moved and not any(each.moved for each in found.forked)
+    assert not found.scripts.moved
+    assert not any(each.moved for each in found.forked)
 
 
 def test_a_best_action_that_the_observation_does_not_show() -> None:
@@ -84,7 +86,8 @@ def test_the_same_game_where_it_is_shown_is_sound() -> None:
 def test_pay_by_lot() -> None:
     found = learnable(Lottery(), seconds=PLENTY)
     assert causes(found) == {"chance-only"}
-    assert found.scripts.moved and not found.scripts.certain
+    assert found.scripts.moved
+    assert not found.scripts.certain
 
 
 def test_an_agent_whose_actions_are_wired_to_nothing() -> None:
@@ -142,7 +145,8 @@ def test_one_step_is_told_from_many() -> None:
 def test_worth_in_two_step_is_known() -> None:
     """agent_0 picks 7 or, of random players, (0 + 1 + 1 + 8) / 4: half of each is its own."""
     first = found_in("two_step_v0").forked[0]
-    assert first.to_the_end and first.others == "random"
+    assert first.to_the_end
+    assert first.others == "random"
     # At the start it gains (7 - 2.5) / 2 / 2; in game A nothing; in game B (8 + 1 - 1) / 2 / 2 / 2.
     assert first.best.mean == pytest.approx((1.125 + (0 + 1.0) / 2) / 2, abs=5 * first.best.error)
     assert first.shown.mean == pytest.approx(first.best.mean, abs=0.1)
@@ -152,7 +156,7 @@ def test_worth_in_two_step_is_known() -> None:
 
 
 def test_third_party_environments_are_asked_by_scripts_alone() -> None:
-    found = learnable(MixedEnv, seconds=5)  # MultiDiscrete and Box actions, Dict observations
+    found = learnable(MixedEnv, seconds=30)  # MultiDiscrete and Box actions, Dict observations
     assert found.forked == ()
     assert any("cannot be copied" in each for each in found.not_asked)
     names = {row.name for row in found.scripts.rows}
