@@ -68,7 +68,7 @@ class Forked:
     to_the_end: bool  # ... and so far the gains are measured
     constant: Gain  # one action for all moments
     shown: Gain  # an action chosen from the observation
-    remembered: Gain | None  # ... from earlier observations, too
+    remembered: Gain | None  # ... from earlier observations, too; None: the last one does
     power: float  # share of invented rules that could be found in the observations
     reach: int  # of its own decisions, after which nine tenths of the gain are there
 
@@ -130,8 +130,9 @@ def compare(others: str, tried: Tried) -> Forked:
     cluster, features = sample.cluster, standardized(sample.observed)
     told = Told(np.nan_to_num(both), tried.exact, cluster)
     smoothers = _smoothers(features, cluster)
+    shown = _gain(told, smoothers)
     remembered = None
-    if sample.history is not None:
+    if sample.history is not None and best[s].sure and shown.most < best[s].mean:
         past = np.concatenate([sample.observed, sample.history], axis=1)
         remembered = _gain(told, _smoothers(standardized(past), cluster))
     whose = [other for k, other in enumerate(agents) if other != agent and tried.moved[:, k].any()]
@@ -151,7 +152,7 @@ def compare(others: str, tried: Tried) -> Forked:
         complete=tried.complete,
         to_the_end=tried.complete and s == len(best) - 1,
         constant=_gain(told, _mean(cluster)),
-        shown=_gain(told, smoothers),
+        shown=shown,
         remembered=remembered,
         power=_power(told, features, smoothers),
         reach=int(tried.horizons[reach]),

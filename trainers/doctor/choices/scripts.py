@@ -147,7 +147,8 @@ def play_scripts(
         before = time.monotonic()
         base, steps = _play(rules, random, episodes, seed)
         took = time.monotonic() - before
-    found, left_out = [], []
+    found: list[tuple[str, str | None, bool, Array]] = []
+    left_out = []
     for done, (name, agent, team, reference) in enumerate(ways):
         label = name if agent is None else f"{agent}: {name}"
         progress(label, done, len(ways))
