@@ -60,7 +60,8 @@ def _page(rows: list[tuple[str, str, list[str], Learnable]], seconds: float) -> 
     lines = [
         "# Do choices matter, and does the observation show which?",
         "",
-        f"`corral check ENV --learnable --seconds {seconds:g}`: {right} of {len(rows)} as expected.",
+        f"`corral check ENV --learnable --seconds {seconds:g}`: {right} of {len(rows)} games",
+        "as expected.",
         "Gains are of the agent that gains most: its own return above the mean of the actions",
         "that were tried, ± two standard errors.",
         "",

@@ -132,8 +132,8 @@ def _play(session: Session, processes: bool, progress: Progress) -> None:
     limit = session.limit  # the processes play just as far
     elsewhere = Processes(session.make, session.seeds, limit) if processes else None
     with elsewhere or nullcontext():
-        for done, (what, check) in enumerate(EPISODES.items(), 1):
-            progress(what, done, total)
+        for number, (what, check) in enumerate(EPISODES.items(), 1):
+            progress(what, number, total)
             check(session)
         progress("masks", total - 2, total)
         check_masks(session)

@@ -168,7 +168,7 @@ def _joined(rules: Rules[Any], i: int, parts: list[tuple[Any, ...]]) -> Sample:
 
 def _stacked(trees: list[Any]) -> Any:
     """Return trees of arrays [R, ...] as one, row after row."""
-    first = trees[0]
+    first: Any = trees[0]
     if first is None:
         return None
     if isinstance(first, Mapping):
