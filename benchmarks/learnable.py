@@ -1,22 +1,24 @@
 """What corral check --learnable says of every environment of the suite, and of planted games.
 
-    OMP_NUM_THREADS=1 python benchmarks/learnable.py [seconds]
+    OMP_NUM_THREADS=1 python benchmarks/learnable.py [seconds [game ...]]
 
 Planted games (tests/support/planted_choices.py) have nothing to learn, each for a reason of its
-own, or are sound twins of such. ``seconds`` is the time that each may take, 20 by default.
+own, or are sound twins of such. ``seconds`` is the time that each may take, 20 by default. With
+beginnings of games' labels only these are asked again; the rest stays as it was.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from common import machine, save
+from common import RESULTS, machine, save
 
 from corral.envs.registry import ENVIRONMENTS, PROBES, make_rules
-from corral.trainers.doctor.choices import Forked, Learnable, learnable
+from corral.trainers.doctor.choices import learnable
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.planted_choices import BlindArena, DeafArena, Guess, Lottery, OneCounts
@@ -45,44 +47,46 @@ def games() -> Iterator[tuple[str, Any, str]]:
 
 def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 20.0
-    rows, data = [], []
+    chosen = tuple(sys.argv[2:])
+    data = []
+    before = json.loads((RESULTS / "learnable.json").read_text())["games"] if chosen else []
+    kept = {each["game"]: each for each in before}
     for label, rules, expected in games():
+        if chosen and not label.startswith(chosen):
+            data.append(kept[label])
+            continue
         found = learnable(rules, seconds=seconds)
-        causes = sorted({fault.cause for fault in found.faults})
-        rows.append((label, expected, causes, found))
         data.append({"game": label, "expected": expected, **found.to_json()})
-        print(f"{label}: {', '.join(causes) or '-'} ({found.seconds:.1f} s)", flush=True)
-    save("learnable", _page(rows, seconds), {"games": data}, machine("numpy"))
+        print(f"{label}: {_causes(data[-1]) or '-'} ({found.seconds:.1f} s)", flush=True)
+    save("learnable", _page(data), {"games": data}, machine("numpy"))
 
 
-def _page(rows: list[tuple[str, str, list[str], Learnable]], seconds: float) -> str:
-    right = sum(causes == ([expected] if expected else []) for _, expected, causes, _ in rows)
+def _causes(game: dict[str, Any]) -> str:
+    return ", ".join(sorted({fault["cause"] for fault in game["faults"]}))
+
+
+def _page(data: list[dict[str, Any]]) -> str:
+    right = sum(_causes(game) == game["expected"] for game in data)
     lines = [
         "# Do choices matter, and does the observation show which?",
         "",
-        f"`corral check ENV --learnable --seconds {seconds:g}`: {right} of {len(rows)} games",
-        "as expected.",
-        "Gains are of the agent that gains most: its own return above the mean of the actions",
-        "that were tried, ± two standard errors.",
+        f"`corral check ENV --learnable`: {right} of {len(data)} games as expected. Gains are of the",
+        "agent that gains most: its own return above the mean of the actions that were tried, ± two",
+        "standard errors.",
         "",
         "| game | expected | found | verdict | best action | one for all | by observation | s |",
         "|---|---|---|---|--:|--:|--:|--:|",
     ]
-    for label, expected, causes, found in rows:
-        best = max(found.forked, key=lambda each: each.best.mean, default=None)
-        cells = (label, expected or "-", ", ".join(causes) or "-", found.verdict, *_gains(best))
-        lines.append("| " + " | ".join([*cells, f"{found.seconds:.1f}"]) + " |")
+    for game in data:
+        forked = max(game["forked"], key=lambda each: each["best"]["mean"], default={})
+        gains = [
+            f"{forked[kind]['mean']:.3g} ± {2 * forked[kind]['error']:.1g}" if forked else ""
+            for kind in ("best", "constant", "shown")
+        ]
+        found = (game["expected"] or "-", _causes(game) or "-", game["verdict"])
+        cells = [game["game"], *found, *gains, f"{game['seconds']:.1f}"]
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
-
-
-def _gains(forked: Forked | None) -> tuple[str, str, str]:
-    if forked is None:
-        return "", "", ""
-    first, second, third = (
-        f"{gain.mean:.3g} ± {2 * gain.error:.1g}"
-        for gain in (forked.best, forked.constant, forked.shown)
-    )
-    return first, second, third
 
 
 if __name__ == "__main__":

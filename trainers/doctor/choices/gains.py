@@ -80,10 +80,8 @@ class Forked:
     @property
     def only_shifts(self) -> bool:
         """Return whether what an action brings is lost again by the end: it is only sooner."""
-        if not (self.best.sure and self.complete):
-            return False
-        end = self.at_the_end
-        return end.most < 0.1 * self.best.mean
+        likely = self.best.mean > 2.5 * self.best.error and self.best.mean > 0
+        return likely and self.complete and self.at_the_end.most < 0.1 * self.best.mean
 
     @property
     def one_step(self) -> bool:

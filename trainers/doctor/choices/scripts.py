@@ -118,6 +118,7 @@ class Scripts:
     moved: bool  # some return of some agent differed at all
     certain: bool  # some difference is more than chance, all scripts taken together
     matters: bool  # ... and more than SMALL of the returns' own spread
+    negligible: bool  # all of them are surely less than SMALL of it
     seen: bool  # ... of what reads nothing but observations, above random play
     largest: float  # largest certain difference, in units of the returns' spread; else the largest
     spread: dict[str, float]  # deviation of each agent's return from episode to episode
@@ -222,6 +223,8 @@ def _compared(
     size = np.abs(effect) / np.maximum(spread, 1e-12)
     certain = chance < CERTAIN
     matters = certain & (size > SMALL)
+    error = differences.std(axis=1) / np.sqrt(len(base))
+    negligible = bool((np.abs(effect) + 3 * error < SMALL * spread).all())
     rows, seen, best = [], False, None
     for m, (name, agent, reference, _) in enumerate(found):
         column = -1 if agent is None else agents.index(agent)
@@ -243,6 +246,7 @@ def _compared(
         moved=bool(differences.any()),
         certain=bool(certain.any()),
         matters=bool(matters.any()),
+        negligible=negligible,
         seen=seen,
         largest=float(counted.max(initial=0.0)),
         spread=dict(zip(agents, base.std(axis=0).tolist(), strict=True)),

@@ -33,7 +33,9 @@ def faults_of(
         never: agents whose observation never changes.
         choices: decisions of each agent among two actions or more, per episode.
     """
-    matters = scripts.matters or any(each.matters for each in forked)
+    # Gains that were not followed to the end may be lost there: then scripts decide.
+    whole = [each for each in forked if each.complete or not scripts.negligible]
+    matters = scripts.matters or any(each.matters for each in whole)
     faults = [] if matters else list(_nothing(scripts, forked))
     if not any(fault.cause == "no-choice" for fault in faults):
         faults += _idle(forked)
@@ -65,7 +67,7 @@ def _nothing(scripts: Scripts, forked: Sequence[Forked]) -> Iterator[Fault]:
             f"({each.at_the_end.mean:+.2g} ± {2 * each.at_the_end.error:.1g}), and no way to play "
             "has another return than random play that would matter.",
         )
-    elif scripts.certain:
+    elif scripts.certain or scripts.negligible:
         yield Fault(
             "too-small",
             f"No way to play differs from random play by more than {scripts.largest:.2%} of how "
