@@ -45,7 +45,8 @@ def test_a_budget_at_which_every_tile_is_sent_anyway() -> None:
     found = learnable("tiles_v0", levels=1, budget=48, seconds=PLENTY)
     assert found.verdict == "No choice matters: actions change when rewards come, not how much."
     assert causes(found) == {"order-only"}
-    assert found.scripts.negligible and found.scripts.moved
+    assert found.scripts.negligible
+    assert found.scripts.moved
     [tile] = found.forked  # level_0 has one action
     assert abs(tile.at_the_end.mean) < 0.1 * tile.best.mean
     assert any("level_0: it has hardly ever two legal actions" in each for each in found.not_asked)
