@@ -70,9 +70,9 @@ def _page(data: list[dict[str, Any]]) -> str:
     lines = [
         "# Do choices matter, and does the observation show which?",
         "",
-        f"`corral check ENV --learnable`: {right} of {len(data)} games as expected. Gains are of the",
-        "agent that gains most: its own return above the mean of the actions that were tried, ± two",
-        "standard errors.",
+        f"`corral check ENV --learnable`: {right} of {len(data)} games as expected.",
+        "Gains are of the agent that gains most: its own return above the mean of the actions",
+        "that were tried, ± two standard errors.",
         "",
         "| game | expected | found | verdict | best action | one for all | by observation | s |",
         "|---|---|---|---|--:|--:|--:|--:|",
