@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from corral.trainers.callbacks.protocol import Callback
     from corral.trainers.cloning.driver import clone, record
     from corral.trainers.config_files.read import read_config
+    from corral.trainers.doctor.choices import learnable
     from corral.trainers.driver import resume, resume_session, session, train
     from corral.trainers.evaluation.judge import evaluate
     from corral.trainers.evaluation.watch import watch
@@ -33,6 +34,7 @@ __all__ = [
     "algorithms",
     "clone",
     "evaluate",
+    "learnable",
     "load_run",
     "make",
     "read_config",
@@ -51,6 +53,7 @@ _ON_DEMAND = {
     "Callback": "corral.trainers.callbacks.protocol",
     "clone": "corral.trainers.cloning.driver",
     "evaluate": "corral.trainers.evaluation.judge",
+    "learnable": "corral.trainers.doctor.choices",
     "load_run": "corral.trainers.runs.run",
     "make": "corral.envs.registry",
     "read_config": "corral.trainers.config_files.read",

@@ -221,6 +221,7 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
         TimeRemainingColumn(),
         console=err,
         transient=True,
+        disable=not err.is_terminal,  # it would leave an empty line in a file
     ) as bar:
         task = bar.add_task("reading", total=None)
 

@@ -16,12 +16,12 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from corral.envs.arguments import nonnegative_int
-from corral.envs.conformance.episodes import check_episodes, watched
+from corral.envs.conformance.episodes import EPISODES, watched
 from corral.envs.conformance.makes import Copies, make_of
 from corral.envs.conformance.masks import check_masks
 from corral.envs.conformance.processes import Processes
@@ -36,6 +36,8 @@ AT_EVERY_STEP = (
 )
 """The checks of what one environment shows while it is played."""
 
+Progress = Callable[[str, int, int], None]
+
 TURNS_ONLY = ("selection", "last", "dead-step", "cumulative-rewards")
 
 
@@ -46,6 +48,8 @@ def check_env(
     limit: int = 2_000,
     stochastic: bool | None = None,
     processes: bool = True,
+    seconds: float | None = None,
+    progress: Progress = lambda what, done, total: None,
 ) -> CheckResult:
     """Check a PettingZoo environment, parallel or AEC.
 
@@ -63,6 +67,10 @@ def check_env(
         stochastic: whether seeds must give different episodes (True), or all the same (False);
             None: a note says it where they give the same.
         processes: play in other processes too. False: the report says that it was not done.
+        seconds: about how long it may take; None: as long as it takes. The first episode of every
+            seed is played to its end; what compares episodes is then cut to so many steps, and so
+            many moments at which masks are tried, as time allows. A note says what was left out.
+        progress: is called with what is looked at, and how much of how much is done.
 
     Raises:
         ValueError: an argument is out of its range, or a module makes no environment.
@@ -75,13 +83,15 @@ def check_env(
         raise ValueError("seeds=(): give one or more, better three")
     began = time.monotonic()
     make = make_of(env)
-    session = Session(make, Findings(), numbers, limit, stochastic)
+    if seconds is not None and not seconds > 0:
+        raise ValueError(f"seconds={seconds}: give a number above 0, or None")
+    session = Session(make, Findings(), numbers, limit, stochastic, seconds)
     with _quiet():
         if isinstance(make, Copies):
             _prepare(session, make)
         can_be_played = session.begin()
         if can_be_played:
-            _play(session, processes)
+            _play(session, processes, progress)
     findings = session.findings
     order = list(CHECKS)
     ranked = sorted(
@@ -110,20 +120,29 @@ def check_env(
     )
 
 
-def _play(session: Session, processes: bool) -> None:
+def _play(session: Session, processes: bool, progress: Progress) -> None:
+    total = len(EPISODES) + 3
+    progress("episodes", 0, total)
+    watched(session)
     if session.alone is not None:
-        watched(session)
         done = ("api", "spaces", *AT_EVERY_STEP, *TURNS_ONLY)
         session.findings.skip([name for name in CHECKS if name not in done], session.alone)
         return
-    elsewhere = Processes(session.make, session.seeds, session.limit) if processes else None
+    session.plan()
+    limit = session.limit  # the processes play just as far
+    elsewhere = Processes(session.make, session.seeds, limit) if processes else None
     with elsewhere or nullcontext():
-        check_episodes(session)
+        for number, (what, check) in enumerate(EPISODES.items(), 1):
+            progress(what, number, total)
+            check(session)
+        progress("masks", total - 2, total)
         check_masks(session)
+        progress("other processes", total - 1, total)
         if elsewhere is None:
             session.findings.skip(["processes", "hashing"], "processes=False")
         else:
             elsewhere.judge(session)
+    progress("", total, total)
 
 
 def _prepare(session: Session, make: Copies) -> None:

@@ -1,11 +1,12 @@
 """Checks that compare whole episodes: the same seed, other seeds, resets, neighbours, copies.
 
-``check_episodes`` runs them in order. One that would say nothing new, because what it stands on has
+``EPISODES`` holds them in order. One that would say nothing new, because what it stands on has
 failed, is entered as not run, with the reason.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from gymnasium.utils import EzPickle
@@ -15,10 +16,13 @@ from corral.envs.conformance.report import Severity, brief
 from corral.envs.conformance.session import Difference, Session, middle_of
 from corral.envs.conformance.steps import StepChecks
 
-__all__ = ["check_episodes"]
+__all__ = ["EPISODES", "watched"]
 
 COMPARISONS = ("other-seeds", "reset", "shared-state", "copies", "processes", "hashing")
 """The checks that stand on equal episodes under equal seeds."""
+
+WATCHING = 0.4
+"""Share of the time in which episodes are watched to their end."""
 
 STREAMS = 3
 """Lines of play in which other seeds are tried."""
@@ -35,19 +39,18 @@ REBUILT = (
 LEFT_OUT = "see what __getstate__, __setstate__, __reduce__ or __deepcopy__ leave out or share"
 
 
-def check_episodes(session: Session) -> None:
-    """Run all checks of whole episodes."""
-    for check in (watched, same_seed, other_seeds, resets, interleaved, copied):
-        check(session)
-
-
 def watched(session: Session) -> None:
     """Play episodes of every seed to their end, with the checks of every step."""
     for stream, seed in enumerate(session.seeds):
         checks = StepChecks(session.findings, seed)
-        game = session.episode(seed, stream, session.game(checks))
+        ends = math.inf
+        if session.seconds is not None and not stream:
+            ends = session.began + WATCHING * session.seconds
+        game = session.episode(seed, stream, session.game(checks), ends)
         session.masked |= checks.masked
         session.games.append(game)
+        if session.left() < (1 - WATCHING) * (session.seconds or 0):
+            session.plan()  # that was long: the others are cut
         if game.broke is not None:
             add_exception(session, game, seed)
 
@@ -97,7 +100,7 @@ def same_seed(session: Session) -> None:
     for stream, (seed, watched) in enumerate(zip(session.seeds, session.games, strict=True)):
         game = session.episode(seed, stream)
         session.traces.append(game.trace)
-        length = len(game.trace) if session.findings.has("endless") else None
+        length = len(game.trace) if session.shortened else None
         difference = Difference.first(watched.trace[:length], game.trace, ignore=("info",))
         if difference is None:
             difference = Difference.first(watched.trace[:length], game.trace)
@@ -327,3 +330,13 @@ def _try_deepcopy(session: Session) -> None:
     except Exception:  # whatever copying raises: then there is no fork
         return
     session.fork = "deepcopy"
+
+
+EPISODES = {
+    "the same seeds": same_seed,
+    "other seeds": other_seeds,
+    "resets": resets,
+    "two in turn": interleaved,
+    "copies": copied,
+}
+"""Checks of whole episodes after those that were ``watched``, by what they are about."""

@@ -88,6 +88,8 @@ def _waits(game: Game, view: View) -> bool:
 TRIES = 120  # about as many in each episode, at 12 moments or fewer
 COUNTER = re.compile(r"(illegal|invalid)[_ ]?(action|move)", re.IGNORECASE)
 
+RESERVE = 0.15  # share of the time that is left for other processes
+
 LOSING = "forbid it, or, where it is a legal way to lose, let it be"
 LOOK = "compute the mask and the check of actions from the same rule, on the same state"
 
@@ -154,7 +156,12 @@ def _tried(session: Session, seed: int, stream: int) -> Iterator[Try]:
     at_once = sum(min(4, mask.sum()) + min(4, (~mask).sum()) for mask in masks)
     count = int(np.clip(TRIES // max(1, at_once), 2, 12))
     moments = sorted({int(step) for step in np.linspace(0, max(0, last - 1), count)})
-    for moment in moments:
+    for number, moment in enumerate(moments):
+        if number and session.left() < RESERVE * (session.seconds or 0.0):
+            session.findings.notes.append(
+                f"time was over: masks of seed {seed} were tried at {number} of {count} moments"
+            )
+            break
         play_on(game, moment)
         if game.over:
             break

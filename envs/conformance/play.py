@@ -12,7 +12,9 @@ What is observed becomes a ``Trace`` of fingerprints: texts that any process can
 from __future__ import annotations
 
 import copy
+import math
 import pickle
+import time
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -358,9 +360,10 @@ def game_of(env: Any, watcher: Watcher | None = None) -> Game:
     raise NoEnvironment(f"make() gave {brief(env)}, which is neither a ParallelEnv nor an AECEnv")
 
 
-def play_on(game: Game, limit: int) -> bool:
-    """Play to the end of the episode, or to ``limit`` steps; return if it ended."""
-    while not game.over and game.step < limit:
+def play_on(game: Game, limit: int, ends: float = math.inf) -> bool:
+    """Play to the end of the episode, to ``limit`` steps, or until the clock (time.monotonic) says
+    ``ends``; return if the episode ended."""
+    while not game.over and game.step < limit and time.monotonic() < ends:
         game.play(game.choose())
     return game.over
 

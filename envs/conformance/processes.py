@@ -17,7 +17,7 @@ from corral.envs.conformance.session import Session, record
 __all__ = ["Processes", "child"]
 
 HASH_SEEDS = ("1", "2")
-DEADLINE = 300.0  # seconds for one process
+DEADLINE, GRACE = 300.0, 15.0  # seconds for one process, at most and at least
 CODE = "import sys; from corral.envs.conformance.processes import child; child(sys.argv[1])"
 
 TEXTS = {
@@ -43,6 +43,7 @@ class Processes:
 
     def __init__(self, make: Make, seeds: Sequence[int], limit: int) -> None:
         self.why: str | None = None  # they could not be run
+        self._deadline = DEADLINE
         self._folder = tempfile.TemporaryDirectory(prefix="corral-check-")
         self._children: list[tuple[subprocess.Popen[bytes], Path]] = []
         try:
@@ -73,6 +74,7 @@ class Processes:
         """Compare their episodes with those played here."""
         if session.findings.has("seed"):
             return  # said already
+        self._deadline = min(DEADLINE, max(GRACE, session.left()))
         played = [self._traces(index) for index in range(len(self._children))]
         if self.why is None:
             one, two = played
@@ -101,9 +103,9 @@ class Processes:
         """Return the traces of a process; none, and ``why``, where it failed."""
         process, path = self._children[index]
         try:
-            _, stderr = process.communicate(timeout=DEADLINE)
+            _, stderr = process.communicate(timeout=self._deadline)
         except subprocess.TimeoutExpired:
-            self.why = f"a process took longer than {DEADLINE:.0f} s"
+            self.why = f"a process took longer than {self._deadline:.0f} s"
             return []
         if process.returncode != 0 or not path.exists():
             lines = stderr.decode(errors="replace").strip().splitlines() or ["no message"]
@@ -123,7 +125,7 @@ def _compare(
     seen, advice = TEXTS[check]
     theirs = session.traces if other is None else other
     for seed, one, two in zip(session.seeds, theirs, played, strict=True):
-        length = min(len(one), len(two)) if session.findings.has("endless") else None
+        length = min(len(one), len(two)) if session.shortened else None
         session.same(
             one[:length],
             two[:length],

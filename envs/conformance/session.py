@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -25,6 +27,8 @@ from corral.envs.masks import has_mask
 __all__ = ["Difference", "Session", "check_spaces", "middle_of", "record", "steps_of"]
 
 SHORT = 200  # steps of further episodes, once one did not end within the limit
+FEWEST = 10  # steps that episodes are compared over at least
+FURTHER = 18  # episodes beside two of each seed: other seeds, resets, neighbours, copies
 
 
 @dataclass
@@ -36,6 +40,7 @@ class Session:
     seeds: tuple[int, ...]
     limit: int
     stochastic: bool | None
+    seconds: float | None = None  # that the check may take
     name: str = ""
     turns: bool = False
     masked: bool = False
@@ -45,6 +50,9 @@ class Session:
     fork: Literal["deepcopy", "pickle"] | None = None  # how a game can be copied
     episodes: int = 0
     steps: int = 0
+    began: float = field(default_factory=time.monotonic)
+    unfinished: bool = False  # time was over within the first episode
+    cut: bool = False  # episodes are compared over ``limit`` steps, not to their end
     alone: str | None = None  # why there is only one environment, which is not to be closed
 
     def begin(self) -> bool:
@@ -102,18 +110,64 @@ class Session:
         self.episodes -= 1  # it was not played
         return sound
 
+    @property
+    def shortened(self) -> bool:
+        """Return whether episodes may be cut before their end."""
+        return self.cut or self.unfinished or self.findings.has("endless")
+
+    def left(self) -> float:
+        """Return the seconds that are left; infinite without a limit."""
+        if self.seconds is None:
+            return math.inf
+        return self.seconds - (time.monotonic() - self.began)
+
+    def plan(self) -> None:
+        """Cut the episodes that are to come, where whole ones would take too long.
+
+        What was watched tells how long a step takes. Half of the time that is left is for episodes,
+        the rest for masks and other processes.
+        """
+        longest = max((len(game.trace) for game in self.games), default=0)
+        if not (self.steps and longest) or self.seconds is None or self.cut:
+            return
+        each = (time.monotonic() - self.began) / self.steps
+        affordable = int(max(self.left(), 0) / 2 / each / (2 * len(self.seeds) + FURTHER))
+        if affordable >= longest and not self.unfinished:
+            return
+        limit = self.steps_of_an_agent(affordable)
+        self.cut, self.limit = True, min(self.limit, max(FEWEST, limit))
+        self.findings.notes.append(
+            f"to end in about {self.seconds:g} s, episodes were compared over their first "
+            f"{self.limit:,} steps of each agent (the longest that was seen has "
+            f"{self.steps_of_an_agent(longest):,}); give more seconds for all of them"
+        )
+
+    def steps_of_an_agent(self, calls: int) -> int:
+        """Return about how many steps each agent has made after so many calls of step."""
+        return -(-calls // max(1, steps_of(self.games[0], 1)))
+
     def game(self, watcher: Watcher | None = None) -> Game:
         return game_of(self.make(), watcher)
 
     def limit_of(self, game: Game) -> int:
         return steps_of(game, self.limit)
 
-    def episode(self, seed: int | None, stream: int, game: Game | None = None) -> Game:
-        """Play an episode with ``game``, a fresh one unless given, and return it."""
+    def episode(
+        self, seed: int | None, stream: int, game: Game | None = None, ends: float = math.inf
+    ) -> Game:
+        """Play an episode with ``game``, a fresh one unless given, and return it; it is left where
+        it stands when the clock (time.monotonic) says ``ends``."""
         played = game or self.game()
         played.begin(seed, stream)
-        ended = play_on(played, self.limit_of(played))
-        if not ended and not self.findings.has("endless"):
+        ended = play_on(played, self.limit_of(played), ends)
+        if not ended and time.monotonic() > ends:
+            self.unfinished = True
+            self.findings.skip(
+                ["endless"],
+                f"no episode had ended after {played.step:,} steps, when time was over; give more "
+                "seconds, or a lower limit",
+            )
+        if not ended and not self.shortened:
             self.findings.add(
                 "endless: limit",
                 at=(None, seed, played.step),

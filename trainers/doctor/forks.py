@@ -137,6 +137,7 @@ def worth(
     horizon: int | None = None,
     story: Story | None = None,
     told: bool = False,
+    watch: Callable[[Array, Array, Array], None] = lambda rows, taken, reward: None,
 ) -> Worth:
     """Return what K moments are worth to the deciding agent when ``team`` plays on, sampling.
 
@@ -152,6 +153,9 @@ def worth(
         forks: copies of each moment.
         story: is filled with what happens; it needs ``value``.
         told: the moment's global state is known too, as it is to a central critic.
+        watch: is called after each step with which forks were stepped (int [R], fork f of moment k
+            is k * forks + f), the agent's decisions in them so far (int [R]), and the rewards of
+            all agents [R, N].
     """
     rules = moments.rules
     if horizon is None:
@@ -194,6 +198,7 @@ def worth(
             actions[begins, moments.agent] = forced[rows[begins]]
         taken = taken + decides
         outcome = rules.step(on.state, actions)
+        watch(rows, taken, outcome.reward)
         reward = outcome.reward[:, moments.agent].astype(np.float64)
         total[rows] += gamma ** np.maximum(taken - 1, 0) * reward
         on = replace(

@@ -12,9 +12,12 @@ import typer
 
 from corral.cli.mistakes import expect
 from corral.cli.options import arguments_of, import_from_here, is_third_party
-from corral.cli.output import complain, out, reported
+from corral.cli.output import complain, out, progress_bar, reported
 
 __all__ = ["add_to"]
+
+SECONDS = 20.0
+"""Time that a check of one form of an environment may take, unless --seconds says otherwise."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -52,6 +55,21 @@ def check(
     processes: Annotated[
         bool, typer.Option("--processes/--no-processes", help="Play in other processes, too.")
     ] = True,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            metavar="<s>",
+            help="About how long it may take for each form; default: 20. What was left out is "
+            "said.",
+        ),
+    ] = None,
+    learnable: Annotated[
+        bool,
+        typer.Option(
+            "--learnable",
+            help="Instead: do choices matter, and does the observation show which is best?",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
     list_checks: Annotated[bool, typer.Option("--list", help="List the checks, and end.")] = False,
 ) -> None:
@@ -60,6 +78,10 @@ def check(
     Plays whole episodes, and reports every fault in masks, spaces, seeds, resets, copies and the
     accounting of AEC. Environments of corral are checked in each of their forms, parallel and AEC.
     Ends with 1 where there are errors, with 0 where there are only warnings.
+
+    With --learnable it plays scripts (the lowest legal action, each constant one, reference teams)
+    on common episodes, forks moments of play to see which action is best there, and asks how much
+    of that the observation shows. Ends with 1 where there is nothing to learn.
     """
     from corral.envs.conformance import CHECKS, check_env
 
@@ -70,12 +92,22 @@ def check(
         return
     expect("check", environment)
     assert environment is not None  # else ``expect`` has said so
+    allowed = SECONDS if seconds is None else seconds
+    if learnable:
+        _learnable(environment, arguments_of(arg or []), api, _seeds(seeds), allowed, as_json)
+        return
     results = []
     for make in _makes(environment, arguments_of(arg or []), api):
         # What an environment prints is no part of the report.
-        with contextlib.redirect_stdout(sys.stderr):
+        with progress_bar() as progress, contextlib.redirect_stdout(sys.stderr):
             result = check_env(
-                make, seeds=_seeds(seeds), limit=limit, stochastic=stochastic, processes=processes
+                make,
+                seeds=_seeds(seeds),
+                limit=limit,
+                stochastic=stochastic,
+                processes=processes,
+                seconds=allowed,
+                progress=progress,
             )
         results.append(result)
         if not as_json:
@@ -88,6 +120,31 @@ def check(
     if any(result.not_run for result in results) and processes:
         complain("not all checks were run, see NOT RUN")
     if any(result.errors for result in results):
+        raise typer.Exit(1)
+
+
+def _learnable(
+    environment: str,
+    arguments: dict[str, Any],
+    api: Any,
+    seeds: list[int],
+    seconds: float,
+    as_json: bool,
+) -> None:
+    """Say whether choices matter in an environment; exit with 1 where there are faults."""
+    from corral.adapters.sources import rules_of
+    from corral.trainers.doctor.choices import learnable
+
+    if is_third_party(environment):
+        import_from_here()
+    with progress_bar() as progress, contextlib.redirect_stdout(sys.stderr):
+        rules = rules_of(environment, arguments, api=api)
+        found = learnable(rules, seed=(seeds or [0])[0], seconds=seconds, progress=progress)
+    if as_json:
+        out.print(json.dumps(found.to_json(), indent=1), soft_wrap=True)
+    else:
+        out.print(found.text(out.width), soft_wrap=True)
+    if found.faults:
         raise typer.Exit(1)
 
 

@@ -1,0 +1,55 @@
+"""``corral check --learnable``, and the time budget of ``corral check``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from support.command import run, within
+
+TESTS = Path(__file__).parents[1]
+
+
+def test_a_sound_environment_verdict_first() -> None:
+    lines = within("check", "two_step_v0", "--learnable").splitlines()
+    assert lines[0] == "two_step_v0: Choices matter, and the observation shows which."
+    assert lines[-1].startswith("0 faults; ")
+    assert any(line.startswith("always 1 ") for line in lines)
+    assert any(line.startswith("agent_0, random ") for line in lines)
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_fault_ends_with_1() -> None:
+    output = within("check", "probe_p01_v0", "--learnable", code=1)
+    assert output.startswith("probe_p01_v0: No choice matters")
+    assert "\nFAULT  No way to play" in output
+    assert "1 fault; " in output
+
+
+def test_arguments_and_json() -> None:
+    given = ("--arg", "levels=1", "--arg", "budget=48", "--seconds", "30", "--json")
+    found = json.loads(within("check", "tiles_v0", "--learnable", *given, code=1))
+    assert [fault["cause"] for fault in found["faults"]] == ["order-only"]
+    assert found["scripts"]["rows"][0]["name"] == "random"
+
+
+def test_third_party_environments_by_scripts() -> None:
+    output = run("check", "support.faulty_envs:Walk", "--learnable", folder=TESTS)
+    assert "not asked: which action is best at a moment" in output
+
+
+def test_mistakes_are_told() -> None:
+    assert "did you mean 'arena_v0'" in within("check", "arena_v1", "--learnable", code=2)
+    given = ("--learnable", "--seconds", "0")
+    assert "--seconds 0" in within("check", "two_step_v0", *given, code=2)
+
+
+def test_a_check_keeps_to_its_time() -> None:
+    """A hundred actions, 20 ms a step, 1,000 steps: whole episodes would take 20 s each."""
+    given = ("--no-processes", "--seconds", "4", "--json")
+    [result] = json.loads(run("check", "support.slow_env:Slow", *given, folder=TESTS))["results"]
+    assert result["errors"] == 0
+    assert result["seconds"] < 30  # the fewest episodes of ten steps, masks, a busy machine
+    assert "no episode had ended" in result["not_run"]["endless"]
+    assert any("over their first 10 steps" in note for note in result["notes"])
+    assert {"seed", "reset", "shared-state", "copies", "mask-lies"} <= set(result["checks"])

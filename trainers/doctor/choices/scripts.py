@@ -1,0 +1,274 @@
+"""Ways to play that need no learning, compared with random play over the same episodes.
+
+The difference of a script from random play is taken episode by episode. Whether it is more than
+chance is asked of all scripts together: under random signs of the differences, how often does the
+largest of all statistics exceed the one that was found? (Westfall and Young, Resampling-Based
+Multiple Testing, 1993.) Eight scripts that are worth nothing are so not taken for one that is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from corral.adapters.seats import random_policy
+from corral.envs.core import Array, Observation, Rules, generator
+from corral.envs.masks import MASK
+from corral.envs.policy import Decision, Memoryless, PolicyLike, count_rows
+from corral.envs.reference import reference_players, reference_team, team_names
+from corral.trainers.evaluation.episodes import Interval, bootstrap_ratio, play_episodes
+
+__all__ = ["Fixed", "Script", "Scripts", "play_scripts"]
+
+EPISODES, FEWEST = 256, 16
+"""Episodes of each script, at most and at least."""
+
+CONSTANTS = 8
+"""Constant actions that are played at most, spread over all."""
+
+LONGEST = 1_000
+"""Steps after which an episode is cut here: games without an end must end."""
+
+SIGNS = 4_000
+"""Random signs of the paired differences that are tried."""
+
+CERTAIN = 0.01
+"""Probability of chance, over all scripts together, below which a difference counts."""
+
+SMALL = 0.02
+"""Differences below this share of the returns' own spread count as none: to see one takes
+2 (2 / 0.02)^2, about 20,000, episodes of each kind."""
+
+Team = Mapping[str, PolicyLike]
+
+
+class Fixed(Memoryless):
+    """Plays the legal action nearest to ``action``, or the one at that ``share`` of the legal
+    ones; in other spaces than Discrete the point at that share of the way from low to high."""
+
+    def __init__(
+        self, space: spaces.Space[Any], *, action: int | None = None, share: float = 0.0
+    ) -> None:
+        self.space, self.action, self.share = space, action, share
+
+    def act(
+        self,
+        observation: Observation,
+        state: Any = None,
+        rng: np.random.Generator | None = None,
+        deterministic: bool = False,
+    ) -> Decision:
+        if not isinstance(self.space, spaces.Discrete):
+            return Decision(np.stack([self._point()] * count_rows(observation)))
+        legal = np.asarray(observation[MASK]) != 0
+        if self.action is not None:
+            return Decision(nearest_legal(legal, np.array([self.action]))[:, 0])
+        rank = np.rint(self.share * (legal.sum(axis=1) - 1)).astype(np.int64)  # among the legal
+        return Decision((legal.cumsum(axis=1) == rank[:, None] + 1).argmax(axis=1))
+
+    def _point(self) -> Array:
+        space: Any = self.space
+        if isinstance(space, spaces.MultiDiscrete):
+            steps = np.rint(self.share * (space.nvec - 1))
+            return np.asarray(space.start + steps).astype(space.dtype)
+        low = np.where(np.isfinite(space.low), space.low, np.minimum(space.high, 1.0) - 2.0)
+        high = np.where(np.isfinite(space.high), space.high, low + 2.0)
+        return np.asarray(low + self.share * (high - low)).astype(space.dtype)
+
+
+def nearest_legal(legal: Array, wanted: Array) -> Array:
+    """Return the legal action nearest to each of ``wanted`` [W]: int64 [K, W]; legal: bool [K, A].
+
+    Of two that are equally near, the lower one.
+    """
+    away = np.abs(np.arange(legal.shape[1])[None] - np.asarray(wanted)[:, None])  # [W, A]
+    distance = np.where(legal[:, None], away[None], legal.shape[1] + 1)
+    found: Array = distance.argmin(axis=2)
+    return found
+
+
+def spread_actions(count: int, most: int) -> Array:
+    """Return at most so many of the actions 0 .. count - 1, spread over all."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
+
+
+@dataclass(frozen=True)
+class Script:
+    """How one way to play compares with random play, over the same episodes."""
+
+    name: str
+    agent: str | None  # who plays so, the others at random; None: all
+    mean: float  # return of the team (the sum over agents); of the agent, where it plays so alone
+    difference: float  # from random play
+    interval: Interval  # of the difference, 95 %
+    reference: bool = False
+
+
+@dataclass(frozen=True)
+class Scripts:
+    """What scripted plays say."""
+
+    rows: tuple[Script, ...]
+    alone: bool  # returns add up to the same always: agents were scripted one at a time
+    moved: bool  # some return of some agent differed at all
+    certain: bool  # some difference is more than chance, all scripts taken together
+    matters: bool  # ... and more than SMALL of the returns' own spread
+    negligible: bool  # all of them are surely less than SMALL of it
+    seen: bool  # ... of what reads nothing but observations, above random play
+    largest: float  # largest certain difference, in units of the returns' spread; else the largest
+    spread: dict[str, float]  # deviation of each agent's return from episode to episode
+    steps: int  # longest episode
+    episodes: int
+    best: str | None  # the reference that is certainly above random play, and the best of those
+    left_out: tuple[str, ...]
+
+
+def play_scripts(
+    rules: Rules[Any],
+    *,
+    seed: int = 0,
+    seconds: float = 8.0,
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+) -> Scripts:
+    """Play scripts and reference teams on common episodes; stop when ``seconds`` are over."""
+    began = time.monotonic()
+    random: Team = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
+    episodes = FEWEST
+    base, steps = _play(rules, random, episodes, seed)
+    alone = len(rules.agents) > 1 and np.ptp(base.sum(axis=1)) < 1e-6 < np.ptp(base, axis=0).max()
+    ways = _ways(rules, random, alone)
+    took = 0.0
+    while 2 * took * (len(ways) + 2) < 0.8 * seconds and episodes < EPISODES:
+        episodes *= 2
+        before = time.monotonic()
+        base, steps = _play(rules, random, episodes, seed)
+        took = time.monotonic() - before
+    found: list[tuple[str, str | None, bool, Array]] = []
+    left_out = []
+    for done, (name, agent, team, reference) in enumerate(ways):
+        label = name if agent is None else f"{agent}: {name}"
+        progress(label, done, len(ways))
+        if found and time.monotonic() - began > seconds:
+            left_out.append(label)
+            continue
+        returns, length = _play(rules, team, episodes, seed)
+        steps = max(steps, length)
+        found.append((name, agent, reference, returns))
+    return _compared(rules, base, found, alone, seed, steps, tuple(left_out))
+
+
+def _ways(rules: Rules[Any], random: Team, alone: bool) -> list[tuple[str, str | None, Team, bool]]:
+    """Return (name, who plays so, the whole team, whether it is a reference) of all scripts."""
+    spaces_of = {agent: rules.action_space(agent) for agent in rules.agents}
+    plain = {"lowest legal": {"share": 0.0}, "highest legal": {"share": 1.0}}
+    discrete = [int(s.n) for s in spaces_of.values() if isinstance(s, spaces.Discrete)]
+    for action in spread_actions(max(discrete), CONSTANTS) if discrete else ():
+        plain[f"always {action}"] = {"action": int(action)}
+    if len(discrete) < len(spaces_of):
+        plain["middle"] = {"share": 0.5}
+    ways: list[tuple[str, str | None, Team, bool]] = []
+    for agent in rules.agents if alone else (None,):
+        for name, given in plain.items():
+            team = {a: Fixed(s, **given) for a, s in spaces_of.items()}  # type: ignore[arg-type]
+            ways.append((name, agent, _mixed(random, team, agent), False))
+        if hasattr(rules, "make_batch"):
+            continue  # of others: no reference players are known
+        if agent is not None:
+            players = reference_players(rules, agent)[0]
+            for name, player in players.items():
+                ways.append((name, agent, _mixed(random, {agent: player}, agent), True))
+        else:
+            for name in team_names(rules):
+                ways.append((name, agent, reference_team(name, rules), True))
+    return [way for way in ways if way[0] != "random"]
+
+
+def _mixed(random: Team, team: Team, agent: str | None) -> Team:
+    return team if agent is None else {**random, agent: team[agent]}
+
+
+def _play(rules: Rules[Any], team: Team, episodes: int, seed: int) -> tuple[Array, int]:
+    """Return the returns of the first episode of each environment, float64 [E, N]; the longest."""
+    sampled = dict.fromkeys(rules.agents, False)
+    played, _ = play_episodes(rules, team, sampled, episodes=episodes, num_envs=episodes, seed=seed)
+    return played.returns[np.argsort(played.rows, kind="stable")], int(played.lengths.max())
+
+
+# --- Comparing -----------------------------------------------------------------------------------
+
+
+def _compared(
+    rules: Rules[Any],
+    base: Array,
+    found: list[tuple[str, str | None, bool, Array]],
+    alone: bool,
+    seed: int,
+    steps: int,
+    left_out: tuple[str, ...],
+) -> Scripts:
+    agents = list(rules.agents)
+    # Columns of each play: every agent's return, and the team's.
+    parts = [np.column_stack([r, r.sum(axis=1)]) for *_, r in found]
+    random = np.column_stack([base, base.sum(axis=1)])
+    differences = np.stack([part - random for part in parts])  # [M, E, N + 1]
+    differences[np.abs(differences) < 1e-6 * (1 + np.abs(random).max())] = 0.0  # rounding
+    spread = np.sqrt((np.stack(parts).var(axis=1) + random.var(axis=0)) / 2)  # [M, N + 1]
+    chance = chance_of_all(differences.transpose(0, 2, 1), seed)  # [M, N + 1]
+    effect = differences.mean(axis=1)
+    size = np.abs(effect) / np.maximum(spread, 1e-12)
+    certain = chance < CERTAIN
+    matters = certain & (size > SMALL)
+    error = differences.std(axis=1) / np.sqrt(len(base))
+    negligible = bool((np.abs(effect) + 3 * error < SMALL * spread).all())
+    rows, seen, best = [], False, None
+    for m, (name, agent, reference, _) in enumerate(found):
+        column = -1 if agent is None else agents.index(agent)
+        own = differences[m, :, column]
+        interval = bootstrap_ratio(own, np.ones(len(own)), seed=seed)
+        mean = float(parts[m][:, column].mean())
+        rows.append(Script(name, agent, mean, float(own.mean()), interval, reference))
+        if matters[m, column] and own.mean() > 0:
+            seen = True
+            if reference and (best is None or own.mean() > best[1]):
+                best = (name, own.mean())
+    means = random.mean(axis=0).tolist()
+    firsts = zip(agents, means, strict=False) if alone else [(None, means[-1])]
+    rows[:0] = [Script("random", agent, mean, 0.0, Interval(0.0, 0.0)) for agent, mean in firsts]
+    counted = size[certain] if certain.any() else size
+    return Scripts(
+        rows=tuple(rows),
+        alone=alone,
+        moved=bool(differences.any()),
+        certain=bool(certain.any()),
+        matters=bool(matters.any()),
+        negligible=negligible,
+        seen=seen,
+        largest=float(counted.max(initial=0.0)),
+        spread=dict(zip(agents, base.std(axis=0).tolist(), strict=True)),
+        steps=steps,
+        episodes=len(base),
+        best=None if best is None else best[0],
+        left_out=left_out,
+    )
+
+
+def chance_of_all(differences: Array, seed: int) -> Array:
+    """Return the probability that chance alone makes the largest statistic as large as each of
+    these is: [...], of paired differences [..., E] that vary around 0 with equal signs."""
+    shape, episodes = differences.shape[:-1], differences.shape[-1]
+    flat = differences.reshape(-1, episodes)
+    alive = flat.any(axis=1)
+    chance = np.ones(len(flat))
+    if alive.any():
+        scaled = flat[alive] / np.sqrt((flat[alive] ** 2).mean(axis=1, keepdims=True))
+        signs = generator(seed, "eval").integers(0, 2, (SIGNS, episodes)) * 2 - 1
+        largest = np.abs(signs @ scaled.T).max(axis=1)
+        found = np.abs(scaled.sum(axis=1))
+        at_least = (largest[None] >= found[:, None] - 1e-9).sum(axis=1)
+        chance[alive] = (at_least + 1) / (SIGNS + 1)
+    return chance.reshape(shape)
