@@ -1,0 +1,110 @@
+"""Examinations as plain text and as JSON values."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+from corral.envs.probes import PROBES
+from corral.trainers.doctor.examination.judging import Check, Examination, Result
+
+__all__ = ["examination_json", "examination_text"]
+
+FAILED = 3
+"""Failed checks of a kind that are shown; the others are counted."""
+
+
+def examination_text(examination: Examination, name: str = "The learner", width: int = 80) -> str:
+    """Return an examination, verdict first: what was found beside what is expected."""
+    lines = [_verdict(examination, name)]
+    lines.append("")
+    lines += _row(width, "probe", "", "expected", "found", "s")
+    for result in examination.results:
+        lines += _result(result, width)
+    left = sum(check.found is None for r in examination.results for check in r.checks)
+    if left:
+        lines += ["", *textwrap.wrap(f"{left} numbers are not judged: {NOT_JUDGED}", width)]
+    return "\n".join(lines)
+
+
+NOT_JUDGED = "values need Learned(policies, values), the memory of P14 policies that keep a state."
+
+
+def _verdict(examination: Examination, name: str) -> str:
+    results = examination.results
+    wrong = [result for result in results if result.passed is False]
+    judged = sum(result.passed is not None for result in results)
+    if not judged:
+        return f"{name}: not judged."
+    if not wrong:
+        return f"{name} comes out at the answers of all {judged} probes that could be judged."
+    labels = ", ".join(result.label for result in wrong)
+    return f"{name} fails {len(wrong)} of {judged} probes: {labels}."
+
+
+def _result(result: Result, width: int) -> Iterator[str]:
+    about = (PROBES[result.probe].__doc__ or "").partition(".")[0].partition(":")[2].strip()
+    passed = {True: "passed", False: "failed", None: "not judged"}[result.passed]
+    note = "" if result.passed is False else _note(result)
+    yield from _row(width, result.label, passed + note, "", "", f"{result.seconds:.1f}")
+    if result.passed is False and about:
+        yield from _indented(" ".join(about.split()), width)
+    if result.error:
+        yield from _indented(result.error, width)
+    for kind in dict.fromkeys(check.kind for check in result.checks):
+        failed = [c for c in result.checks if c.kind == kind and c.passed is False]
+        for check in failed[:FAILED]:
+            yield from _row(width, "", check.what, check.expected, _found(check), "")
+        if failed[FAILED:]:
+            yield from _row(width, "", f"and {len(failed) - FAILED} more {kind}", "", "", "")
+
+
+def _note(result: Result) -> str:
+    left = sum(check.passed is None for check in result.checks)
+    judged = len(result.checks) - left
+    return f", {judged} numbers" + (f", {left} not judged" if left and judged else "")
+
+
+def _found(check: Check) -> str:
+    return "not judged" if check.found is None else f"{check.found:.2f}"
+
+
+def _row(width: int, label: str, what: str, expected: str, found: str, seconds: str) -> list[str]:
+    wide = max(20, width - 39)
+    text = f"{label:<6}{what:<{wide}.{wide}} {expected:<14}{found:>10}{seconds:>7}"
+    return [text.rstrip()]
+
+
+def _indented(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, initial_indent=" " * 6, subsequent_indent=" " * 6)
+
+
+def examination_json(examination: Examination) -> dict[str, Any]:
+    """Return an examination as JSON values; NaN is null."""
+    return {
+        "passed": examination.passed,
+        "failed": sorted(examination.failed),
+        "probes": [
+            {
+                "probe": result.probe,
+                "passed": result.passed,
+                "error": result.error,
+                "seconds": round(result.seconds, 3),
+                "checks": [_check(check) for check in result.checks],
+            }
+            for result in examination.results
+        ],
+    }
+
+
+def _check(check: Check) -> dict[str, Any]:
+    number = check.found is not None and check.found == check.found
+    found = check.found if number else None
+    return {
+        "kind": check.kind,
+        "what": check.what,
+        "expected": check.expected,
+        "found": found,
+        "passed": check.passed,
+    }
