@@ -78,11 +78,12 @@ class Check:
 
 @dataclass(frozen=True)
 class Result:
-    """What came out of one probe. ``error`` is what the learner raised, "" where it did not."""
+    """What came out of one probe."""
 
     probe: str  # its name in the registry
     checks: tuple[Check, ...]
-    error: str = ""
+    error: str = ""  # what the learner raised, or what was wrong with what it returned
+    refused: bool = False  # it said by UnsupportedSpaceError that it does not play such games
     seconds: float = 0.0  # that learning took
 
     @property
@@ -92,11 +93,14 @@ class Result:
 
     @property
     def passed(self) -> bool | None:
-        """None where nothing could be judged."""
-        if self.error:
+        """None where nothing could be judged, or legal play alone."""
+        if self.refused:
+            return None
+        if self.error or any(check.passed is False for check in self.checks):
             return False
-        judged = [check.passed for check in self.checks if check.passed is not None]
-        return all(judged) if judged else None
+        left = any(check.passed is None for check in self.checks)
+        judged = {check.kind for check in self.checks if check.passed}
+        return True if judged - {"masks"} or (judged and not left) else None
 
     def kinds(self, passed: bool) -> set[str]:
         """Return "P4 actions", "P4 values", ...: the kinds of checks of which all passed, or of
@@ -105,7 +109,7 @@ class Result:
         for check in self.checks:
             if check.passed is not None:
                 found[check.kind] = found.get(check.kind, True) and check.passed
-        if self.error:
+        if self.error and not self.refused:
             found["error"] = False
         return {f"{self.label} {kind}" for kind, good in found.items() if good is passed}
 
@@ -134,8 +138,9 @@ class Examination:
 
     @property
     def passed(self) -> bool:
-        """True where no probe failed."""
-        return all(result.passed is not False for result in self.results)
+        """True where no probe failed, and one was judged at least."""
+        found = {result.passed for result in self.results}
+        return True in found and False not in found
 
     @property
     def failed(self) -> frozenset[str]:

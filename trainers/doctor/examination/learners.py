@@ -8,7 +8,7 @@ import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from corral.envs.core import Array
 from corral.envs.policy import PolicyLike, take_tree
 from corral.envs.probes import PROBES
 from corral.envs.registry import make
-from corral.errors import UnknownNameError
+from corral.errors import UnknownNameError, UnsupportedSpaceError
 from corral.trainers.base import Trainer, trainer_class
 from corral.trainers.doctor.examination.judging import (
     GAMMA,
@@ -53,7 +53,8 @@ def examination(
 ) -> Examination:
     """Let ``learner(make_env, steps, seed)`` learn each probe, and judge what comes out.
 
-    An exception of the learner is kept as the result of that probe.
+    An exception of the learner is kept as the result of that probe; UnsupportedSpaceError says that
+    it does not play such games, and fails nothing.
 
     Args:
         learner: a function; "file.py:name" or "module:name" of one; or a trainer of corral, or its
@@ -130,7 +131,8 @@ def _examined(learn: Learn, name: str, seed: int, budget: float, limit: float | 
         with _at_most(limit):
             found = learn(make_env, max(1, round(probe.budget * budget)), seed)
     except (Exception, SystemExit) as error:  # it is what is examined
-        return Result(name, (), told(error), time.perf_counter() - began)
+        refused = isinstance(error, UnsupportedSpaceError)
+        return Result(name, (), told(error), refused, time.perf_counter() - began)
     seconds = time.perf_counter() - began
     return replace(judge(probe, found, seed=seed), seconds=seconds)
 
@@ -222,24 +224,25 @@ def trained_by(trainer: str | type[Trainer], **settings: Any) -> Learn:
                 pass
         finally:
             learner.close()
-        told = getattr(getattr(learner, "critic_input", None), "kind", "") in ("own", "state")
-        values = {agent: _ValueOf(learner, agent) for agent in rules.agents}
-        return Learned(learner.policies, values if told else None)
+        return Learned(learner.policies, _values(learner))
 
     return learn
 
 
-@dataclass(frozen=True)
-class _ValueOf:
-    """V of an agent by the critic of an in-house trainer."""
+def _values(learner: Any) -> dict[str, Callable[..., Any]] | None:
+    """Return V of each agent by the critic of an in-house trainer; None: of others."""
+    kind, rules = getattr(getattr(learner, "critic_input", None), "kind", ""), learner.rules
 
-    learner: Any
-    agent: str
-
-    def __call__(self, observation: Any, state: Array) -> Any:
-        rules = self.learner.rules
+    def ask(agent: str, observation: Any, state: Array | None) -> Any:
         # What the others observe is no part of these critics but through the state.
-        views = rules.observe(rules.situations([0])) | {self.agent: take_tree(observation, None)}
-        central = self.learner.critic_input.kind == "state"
-        given = np.asarray(state)[None] if central else None
-        return self.learner.values(views, given)[self.agent]
+        views = rules.observe(rules.situations([0])) | {agent: take_tree(observation, None)}
+        return learner.values(views, state)[agent]
+
+    def own(agent: str) -> Callable[..., Any]:
+        return lambda observation: ask(agent, observation, None)
+
+    def central(agent: str) -> Callable[..., Any]:
+        return lambda observation, state: ask(agent, observation, np.asarray(state)[None])
+
+    asked = {"own": own, "state": central}.get(kind)
+    return None if asked is None else {agent: asked(agent) for agent in rules.agents}

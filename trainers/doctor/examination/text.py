@@ -33,23 +33,24 @@ NOT_JUDGED = "values need Learned(policies, values), the memory of P14 policies 
 
 def _verdict(examination: Examination, name: str) -> str:
     results = examination.results
-    wrong = [result for result in results if result.passed is False]
+    wrong = [result.label for result in results if result.passed is False]
     judged = sum(result.passed is not None for result in results)
     if not judged:
-        return f"{name}: not judged."
+        return f"{name}: no probe could be judged."
     if not wrong:
-        return f"{name} comes out at the answers of all {judged} probes that could be judged."
-    labels = ", ".join(result.label for result in wrong)
-    return f"{name} fails {len(wrong)} of {judged} probes: {labels}."
+        return f"{name} fails none of {judged} probes that could be judged."
+    return f"{name} fails {len(wrong)} of {judged} probes that could be judged: {', '.join(wrong)}."
 
 
 def _result(result: Result, width: int) -> Iterator[str]:
-    about = (PROBES[result.probe].__doc__ or "").partition(".")[0].partition(":")[2].strip()
-    passed = {True: "passed", False: "failed", None: "not judged"}[result.passed]
-    note = "" if result.passed is False else _note(result)
-    yield from _row(width, result.label, passed + note, "", "", f"{result.seconds:.1f}")
-    if result.passed is False and about:
-        yield from _indented(" ".join(about.split()), width)
+    verdict = {True: "passed", False: "failed", None: "not judged"}[result.passed]
+    if result.refused:
+        verdict = "refused"
+    elif result.passed:
+        verdict += _note(result)
+    yield from _row(width, result.label, verdict, "", "", f"{result.seconds:.1f}")
+    if result.passed is False:
+        yield from _indented(_about(result.probe), width)
     if result.error:
         yield from _indented(result.error, width)
     for kind in dict.fromkeys(check.kind for check in result.checks):
@@ -58,6 +59,12 @@ def _result(result: Result, width: int) -> Iterator[str]:
             yield from _row(width, "", check.what, check.expected, _found(check), "")
         if failed[FAILED:]:
             yield from _row(width, "", f"and {len(failed) - FAILED} more {kind}", "", "", "")
+
+
+def _about(probe: str) -> str:
+    """Return the first sentence of a probe's docstring, without its number."""
+    paragraph = " ".join((PROBES[probe].__doc__ or "").split()).partition(". ")[0]
+    return paragraph.partition(":")[2].strip().rstrip(".") if ":" in paragraph else paragraph
 
 
 def _note(result: Result) -> str:
@@ -77,7 +84,8 @@ def _row(width: int, label: str, what: str, expected: str, found: str, seconds: 
 
 
 def _indented(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    indents = {"initial_indent": " " * 6, "subsequent_indent": " " * 6}
+    return textwrap.wrap(text, width, max_lines=3, placeholder=" ...", **indents)
 
 
 def examination_json(examination: Examination) -> dict[str, Any]:
@@ -89,6 +97,7 @@ def examination_json(examination: Examination) -> dict[str, Any]:
             {
                 "probe": result.probe,
                 "passed": result.passed,
+                "refused": result.refused,
                 "error": result.error,
                 "seconds": round(result.seconds, 3),
                 "checks": [_check(check) for check in result.checks],
