@@ -22,6 +22,7 @@ from corral.trainers.doctor.examination.judging import (
     judge,
 )
 from corral.trainers.doctor.examination.learners import EXAMINED, examination, trained_by
+from corral.trainers.doctor.examination.patterns import Suspect, suspects
 from corral.trainers.doctor.examination.text import examination_json, examination_text
 
 __all__ = [
@@ -31,9 +32,11 @@ __all__ = [
     "Examination",
     "Learned",
     "Result",
+    "Suspect",
     "examination",
     "examination_json",
     "examination_text",
     "judge",
+    "suspects",
     "trained_by",
 ]

@@ -190,6 +190,9 @@ LONG: dict[str, dict[str, Any]] = {
 }
 """Rollouts of whole episodes, for algorithms with one step."""
 
+ENOUGH = {"probe_p09_v0": 0.5, "probe_p10_v0": 1 / 3, "probe_p14_v0": 1 / 3}
+"""Shares of their budgets in which corral's trainers learn these probes."""
+
 REMEMBERING: dict[str, Any] = {"memory": 16, "n_steps": 20, "n_epochs": 4, "n_minibatches": 4}
 
 
@@ -217,7 +220,7 @@ def trained_by(trainer: str | type[Trainer], **settings: Any) -> Learn:
             seed=seed,
             policies=policies,
             policies_to_train=sorted(set(policies.values())),
-            steps=steps,
+            steps=round(steps * ENOUGH.get(rules.name, 1.0)),
         )
         try:
             for _ in learner.learn():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from corral.envs.probes import PROBES
 from corral.trainers.doctor.examination.judging import Check, Examination, Result
+from corral.trainers.doctor.examination.patterns import suspects, unseen
 
 __all__ = ["examination_json", "examination_text"]
 
@@ -17,18 +18,55 @@ FAILED = 3
 
 def examination_text(examination: Examination, name: str = "The learner", width: int = 80) -> str:
     """Return an examination, verdict first: what was found beside what is expected."""
-    lines = [_verdict(examination, name)]
+    lines = textwrap.wrap(_verdict(examination, name), width)
+    for told in _named(examination):
+        lines += textwrap.wrap(told, width)
     lines.append("")
     lines += _row(width, "probe", "", "expected", "found", "s")
     for result in examination.results:
         lines += _result(result, width)
     left = sum(check.found is None for r in examination.results for check in r.checks)
     if left:
-        lines += ["", *textwrap.wrap(f"{left} numbers are not judged: {NOT_JUDGED}", width)]
+        told = f"{left} numbers are not judged: {NOT_JUDGED}"
+        if (hidden := unseen(examination)) and not examination.failed:
+            told += f" Bugs that none of the other numbers tells: {', '.join(hidden)}."
+        lines += ["", *textwrap.wrap(told, width)]
     return "\n".join(lines)
 
 
 NOT_JUDGED = "values need Learned(policies, values), the memory of P14 policies that keep a state."
+
+NAMED = 2
+"""Groups of planted bugs that are named."""
+
+
+def _named(examination: Examination) -> Iterator[str]:
+    """Yield what planted bugs fail alike, the nearest first."""
+    if not examination.symptoms:
+        return
+    found = suspects(examination)[:NAMED]
+    if not found:
+        yield "None of the planted bugs fails like this."
+    for number, one in enumerate(found):
+        first, *others = one.bugs
+        told = f"fails {_ranges(one.labels)} as {first} does"
+        if others:
+            told += f", and, in nothing that was judged apart from it, {', '.join(others)}"
+        yield f"{'Next nearest: it' if number else 'It'} {told} (likeness {one.likeness:.2f})."
+
+
+def _ranges(labels: Sequence[str]) -> str:
+    """Return "P4-P7 and P11" of P4, P5, P6, P7, P11."""
+    runs: list[list[int]] = []
+    for number in (int(label[1:]) for label in labels):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    parts: list[str] = []
+    for run in runs:
+        parts += [f"P{run[0]}-P{run[-1]}"] if len(run) > 2 else [f"P{number}" for number in run]
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def _verdict(examination: Examination, name: str) -> str:
@@ -93,6 +131,10 @@ def examination_json(examination: Examination) -> dict[str, Any]:
     return {
         "passed": examination.passed,
         "failed": sorted(examination.failed),
+        "suspects": [
+            {"bugs": list(one.bugs), "likeness": round(one.likeness, 3), "labels": list(one.labels)}
+            for one in suspects(examination)
+        ],
         "probes": [
             {
                 "probe": result.probe,
