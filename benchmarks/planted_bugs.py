@@ -77,8 +77,8 @@ def table(kept: Kept) -> str:
         "",
         "Each is planted in ippo (seed 0) and mappo (seed 1), and examined on the probes. *Fails*: "
         "what it fails in both; in brackets what in one of them. *Place*: where the bug is named "
-        "by the patterns of the other trainer and seed alone, in ippo / mappo; in brackets how many "
-        "share that place, since nothing that was judged tells them apart; -: it is not named.",
+        "by the patterns of the other trainer and seed alone, in ippo / mappo; in brackets how "
+        "many share that place, since nothing that was judged tells them apart; -: not named.",
         "",
         "| bug | fails | place | place without values |",
         "|---|---|---|---|",
