@@ -106,7 +106,9 @@ def train(batch: Any, steps: int, gamma: float = GAMMA, rate: float = LEARNING_R
 def learn(steps: int, seed: int) -> Callable[[dict[str, Any]], dict[str, int]]:
     torch.manual_seed(seed)
     game: dict[str, Any] = {"trace": "edge3", "rows": (0, 2822), "max_cycles": 48}
-    agent = train(make_batch("dfaas_v0", num_envs=COPIES, seed=seed, illegal="raise", **game), steps)
+    agent = train(
+        make_batch("dfaas_v0", num_envs=COPIES, seed=seed, illegal="raise", **game), steps
+    )
 
     def play(observations: dict[str, Any]) -> dict[str, int]:
         one = {
