@@ -7,6 +7,7 @@ for values is not judged where none are given, nor is memory where policies keep
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from corral.envs.core import generator
 from corral.envs.masks import OBSERVATION
 from corral.envs.policy import Policy, PolicyLike, as_policy, count_rows, take_tree
 from corral.envs.probes.base import Answer, Probe
+from corral.errors import IllegalActionWarning
 from corral.trainers.evaluation.episodes import play_episodes
 
 __all__ = ["GAMMA", "Check", "Examination", "Learned", "Result", "judge"]
@@ -295,7 +297,9 @@ def _played(probe: Probe, team: Mapping[str, Policy], seed: int) -> Iterator[Che
     rules = type(probe)(**settings, illegal="penalise")
     for how, deterministic in (("sampled", False), ("greedy", True)):
         greedy = dict.fromkeys(probe.agents, deterministic)
-        played, illegal = play_episodes(rules, team, greedy, episodes=EPISODES, seed=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", IllegalActionWarning)
+            played, illegal = play_episodes(rules, team, greedy, episodes=EPISODES, seed=seed)
         count = int(illegal.sum())
         yield Check("masks", f"illegal actions, {how}", "0", float(count), count == 0, how)
         if deterministic:
