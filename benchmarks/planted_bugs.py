@@ -138,7 +138,9 @@ def main() -> None:
             kept.setdefault(bug, []).append(one)
             kept[bug].sort(key=lambda each: each["seed"])
             ordered = {name: kept[name] for name in (SOUND, *PLANTED) if name in kept}
-            PATTERNS.write_text(json.dumps(ordered, indent=1) + "\n")
+            whole = PATTERNS.with_suffix(".part")
+            whole.write_text(json.dumps(ordered, indent=1) + "\n")
+            whole.replace(PATTERNS)
     if all(len(read().get(bug, ())) == len(SUBJECTS) for bug in PLANTED):
         save("planted_bugs", table(read()), {"seconds": seconds(read())}, machine("torch"))
 

@@ -21,9 +21,14 @@ from corral.trainers.doctor.examination.judging import (
     Result,
     judge,
 )
-from corral.trainers.doctor.examination.learners import EXAMINED, examination, trained_by
+from corral.trainers.doctor.examination.learners import (
+    EXAMINED,
+    examination,
+    judged_run,
+    trained_by,
+)
 from corral.trainers.doctor.examination.patterns import Suspect, suspects
-from corral.trainers.doctor.examination.text import examination_json, examination_text
+from corral.trainers.doctor.examination.text import examination_json, examination_text, result_text
 
 __all__ = [
     "EXAMINED",
@@ -37,6 +42,8 @@ __all__ = [
     "examination_json",
     "examination_text",
     "judge",
+    "judged_run",
+    "result_text",
     "suspects",
     "trained_by",
 ]

@@ -163,8 +163,14 @@ class Examination:
 # --- Judging one probe ---------------------------------------------------------------------------
 
 
-def judge(probe: Probe, learned: Learned | Mapping[str, PolicyLike], *, seed: int = 0) -> Result:
-    """Return what was learned of a probe, beside what must come out.
+def judge(
+    probe: Probe,
+    learned: Learned | Mapping[str, PolicyLike],
+    *,
+    seed: int = 0,
+    gamma: float = GAMMA,
+) -> Result:
+    """Return what was learned of a probe under discount ``gamma``, beside what must come out.
 
     What plays or values nothing sensible makes a result with an ``error``; nothing is raised.
     """
@@ -172,7 +178,7 @@ def judge(probe: Probe, learned: Learned | Mapping[str, PolicyLike], *, seed: in
     try:
         policies, values = _parts(probe, learned)
         team = {agent: as_policy(policies[agent], agent, probe.agents) for agent in probe.agents}
-        checks += _values(probe, values)
+        checks += _values(probe, values, gamma)
         if probe.name not in REMEMBERED:
             checks += _actions(probe, team, seed)
         checks += _played(probe, team, seed)
@@ -216,8 +222,10 @@ def _parts(probe: Probe, learned: Any) -> tuple[Mapping[str, Any], Mapping[str, 
     return found.policies, found.values
 
 
-def _values(probe: Probe, values: Mapping[str, Callable[..., Any]] | None) -> Iterator[Check]:
-    answer = probe.answer(GAMMA)
+def _values(
+    probe: Probe, values: Mapping[str, Callable[..., Any]] | None, gamma: float
+) -> Iterator[Check]:
+    answer = probe.answer(gamma)
     observed, states = probe.observe(answer.state), probe.global_state(answer.state)
     for k, i in np.argwhere(~np.isnan(answer.value)):
         agent, tolerance, expected = probe.agents[i], probe.tolerance[i], answer.value[k, i]
@@ -263,7 +271,7 @@ def _is_shown(answer: Answer, observation: Any, i: int) -> bool:
 
 
 def _actions(probe: Probe, team: Mapping[str, Policy], seed: int) -> Iterator[Check]:
-    answer = probe.answer(GAMMA)
+    answer = probe.answer()
     observed, acting = probe.observe(answer.state), probe.acting(answer.state)
     for i, agent in enumerate(probe.agents):
         for k in np.flatnonzero((answer.best[:, i] >= 0) & acting[:, i]):

@@ -7,7 +7,7 @@ import functools
 import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -17,8 +17,9 @@ from corral.adapters.sources import rules_of
 from corral.envs.core import Array
 from corral.envs.policy import PolicyLike, take_tree
 from corral.envs.probes import PROBES
+from corral.envs.probes.base import Probe
 from corral.envs.registry import make
-from corral.errors import UnknownNameError, UnsupportedSpaceError
+from corral.errors import CheckpointError, UnknownNameError, UnsupportedSpaceError
 from corral.trainers.base import Trainer, trainer_class
 from corral.trainers.doctor.examination.judging import (
     GAMMA,
@@ -29,9 +30,10 @@ from corral.trainers.doctor.examination.judging import (
     told,
 )
 from corral.trainers.named import is_named, named_object
+from corral.trainers.runs.run import Run
 from corral.trainers.settings import make_settings
 
-__all__ = ["EXAMINED", "SMALL", "Learn", "examination", "probe_kwargs", "trained_by"]
+__all__ = ["EXAMINED", "SMALL", "Learn", "examination", "judged_run", "trained_by"]
 
 EXAMINED = tuple(f"probe_p{number:02}_v0" for number in range(1, 15))
 """The probes that any learner can be examined on; the others are about what is inside of one."""
@@ -79,9 +81,19 @@ def examination(
     return Examination(tuple(results))
 
 
-def probe_kwargs(name: str) -> dict[str, Any]:
-    """Return the arguments that a probe is examined with."""
-    return dict(KWARGS.get(name, {}))
+def judged_run(run: Run, *, seed: int = 0) -> Result | None:
+    """Return what a run learned of a probe; None: it was trained in something else.
+
+    Values are judged by the run's own discount; of a run without a checkpoint they are not.
+    """
+    rules: Any = run.config.env_config.rules()
+    if not isinstance(rules, Probe):
+        return None
+    values = None
+    with suppress(CheckpointError):
+        values = values_of(run._trained())
+    gamma = float(getattr(run.config.settings, "gamma", GAMMA))
+    return judge(rules, Learned(run.policies, values), seed=seed, gamma=gamma)
 
 
 def _label(name: str) -> str:
@@ -124,8 +136,8 @@ def _learn(learner: Any) -> Learn:
 
 
 def _examined(learn: Learn, name: str, seed: int, budget: float, limit: float | None) -> Result:
-    probe: Any = PROBES[name](**probe_kwargs(name))
-    make_env = functools.partial(make, name, **probe_kwargs(name))
+    probe: Any = PROBES[name](**KWARGS.get(name, {}))
+    make_env = functools.partial(make, name, **KWARGS.get(name, {}))
     began = time.perf_counter()
     try:
         with _at_most(limit):
@@ -227,13 +239,13 @@ def trained_by(trainer: str | type[Trainer], **settings: Any) -> Learn:
                 pass
         finally:
             learner.close()
-        return Learned(learner.policies, _values(learner))
+        return Learned(learner.policies, values_of(learner))
 
     return learn
 
 
-def _values(learner: Any) -> dict[str, Callable[..., Any]] | None:
-    """Return V of each agent by the critic of an in-house trainer; None: of others."""
+def values_of(learner: Any) -> dict[str, Callable[..., Any]] | None:
+    """Return V of each agent by the critic of an in-house trainer; None: of other trainers."""
     kind, rules = getattr(getattr(learner, "critic_input", None), "kind", ""), learner.rules
 
     def ask(agent: str, observation: Any, state: Array | None) -> Any:

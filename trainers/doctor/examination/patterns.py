@@ -76,7 +76,7 @@ def suspects(
         nearest = max(examples, key=lambda each: _likeness(found, each), default=None)
         if nearest is not None and (like := _likeness(found, nearest)) >= NEAR:
             ranked.append((like, bug, nearest))
-    ranked.sort(key=lambda each: (-each[0], each[1]))
+    ranked.sort(key=lambda each: -each[0])  # stable: of equals the commonest first
     groups: list[list[tuple[float, str, Pattern]]] = []
     for one in ranked:
         for group in groups:

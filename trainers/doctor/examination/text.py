@@ -10,7 +10,7 @@ from corral.envs.probes import PROBES
 from corral.trainers.doctor.examination.judging import Check, Examination, Result
 from corral.trainers.doctor.examination.patterns import suspects, unseen
 
-__all__ = ["examination_json", "examination_text"]
+__all__ = ["examination_json", "examination_text", "result_text"]
 
 FAILED = 3
 """Failed checks of a kind that are shown; the others are counted."""
@@ -109,6 +109,18 @@ def _note(result: Result) -> str:
     left = sum(check.passed is None for check in result.checks)
     judged = len(result.checks) - left
     return f", {judged} numbers" + (f", {left} not judged" if left and judged else "")
+
+
+def result_text(result: Result, width: int = 80) -> str:
+    """Return all that a probe fixes beside what was found of it."""
+    verdict = {True: "passed", False: "failed", None: "not judged"}[result.passed]
+    lines = textwrap.wrap(f"{result.label}, {_about(result.probe)}: {verdict}.", width)
+    lines += _row(width, "", "", "expected", "found", "")
+    for check in result.checks:
+        mark = "no" if check.passed is False else ""
+        lines += _row(width, mark, check.what, check.expected, _found(check), "")
+    lines += _indented(result.error, width)
+    return "\n".join(lines)
 
 
 def _found(check: Check) -> str:
