@@ -7,7 +7,7 @@ import functools
 import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from corral.envs.policy import PolicyLike, take_tree
 from corral.envs.probes import PROBES
 from corral.envs.probes.base import Probe
 from corral.envs.registry import make
-from corral.errors import CheckpointError, UnknownNameError, UnsupportedSpaceError
+from corral.errors import UnknownNameError, UnsupportedSpaceError
 from corral.trainers.base import Trainer, trainer_class
 from corral.trainers.doctor.examination.judging import (
     GAMMA,
@@ -84,16 +84,14 @@ def examination(
 def judged_run(run: Run, *, seed: int = 0) -> Result | None:
     """Return what a run learned of a probe; None: it was trained in something else.
 
-    Values are judged by the run's own discount; of a run without a checkpoint they are not.
+    Values are judged by the run's own discount. Raises what reading its checkpoint raises.
     """
     rules: Any = run.config.env_config.rules()
     if not isinstance(rules, Probe):
         return None
-    values = None
-    with suppress(CheckpointError):
-        values = values_of(run._trained())
-    gamma = float(getattr(run.config.settings, "gamma", GAMMA))
-    return judge(rules, Learned(run.policies, values), seed=seed, gamma=gamma)
+    trained: Any = run._trained()
+    gamma = float(getattr(getattr(trained, "settings", None), "gamma", GAMMA))
+    return judge(rules, Learned(run.policies, values_of(trained)), seed=seed, gamma=gamma)
 
 
 def _label(name: str) -> str:
@@ -246,9 +244,10 @@ def trained_by(trainer: str | type[Trainer], **settings: Any) -> Learn:
 
 def values_of(learner: Any) -> dict[str, Callable[..., Any]] | None:
     """Return V of each agent by the critic of an in-house trainer; None: of other trainers."""
-    kind, rules = getattr(getattr(learner, "critic_input", None), "kind", ""), learner.rules
+    kind = getattr(getattr(learner, "critic_input", None), "kind", "")
 
     def ask(agent: str, observation: Any, state: Array | None) -> Any:
+        rules = learner.rules
         # What the others observe is no part of these critics but through the state.
         views = rules.observe(rules.situations([0])) | {agent: take_tree(observation, None)}
         return learner.values(views, state)[agent]
@@ -260,4 +259,6 @@ def values_of(learner: Any) -> dict[str, Callable[..., Any]] | None:
         return lambda observation, state: ask(agent, observation, np.asarray(state)[None])
 
     asked = {"own": own, "state": central}.get(kind)
-    return None if asked is None else {agent: asked(agent) for agent in rules.agents}
+    if asked is None:
+        return None
+    return {agent: asked(agent) for agent in learner.rules.agents}
