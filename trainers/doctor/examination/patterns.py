@@ -21,7 +21,7 @@ __all__ = ["NEAR", "PATTERNS", "Pattern", "Suspect", "patterns", "suspects", "un
 PATTERNS = Path(__file__).with_name("patterns.json")
 
 NEAR = 0.5
-"""Likeness from which on a bug is named."""
+"""Likeness beyond which a bug is named."""
 
 ALIKE = 0.9
 """Likeness of two bugs from which on they are named together, where a learner is like both."""
@@ -74,7 +74,7 @@ def suspects(
     ranked = []
     for bug, examples in (patterns() if known is None else known).items():
         nearest = max(examples, key=lambda each: _likeness(found, each), default=None)
-        if nearest is not None and (like := _likeness(found, nearest)) >= NEAR:
+        if nearest is not None and (like := _likeness(found, nearest)) > NEAR:
             ranked.append((like, bug, nearest))
     ranked.sort(key=lambda each: -each[0])  # stable: of equals the commonest first
     groups: list[list[tuple[float, str, Pattern]]] = []
