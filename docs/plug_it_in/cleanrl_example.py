@@ -38,18 +38,17 @@ def tensors(observations: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.cat([own, torch.eye(own.shape[1]).expand(len(own), -1, -1)], dim=-1), mask
 
 
-def learn(steps: int, seed: int) -> Callable[[dict[str, Any]], dict[str, int]]:
-    torch.manual_seed(seed)
-    game: dict[str, Any] = {"trace": "edge3", "rows": (0, 2822), "max_cycles": 48}
-    batch = make_batch("dfaas_v0", num_envs=COPIES, seed=seed, illegal="raise", **game)
+def train(batch: Any, steps: int, gamma: float = GAMMA, rate: float = LEARNING_RATE) -> Agent:
+    """Train for so many env steps of a Batch in which all act at once and are alike."""
+    copies, rollout = batch.num_envs, max(1, COPIES * ROLLOUT // batch.num_envs)
     obs, mask = tensors(batch.reset())
     agent = Agent(obs.shape[-1], mask.shape[-1])
-    optimizer = torch.optim.Adam(agent.parameters(), lr=LEARNING_RATE, eps=1e-5)
+    optimizer = torch.optim.Adam(agent.parameters(), lr=rate, eps=1e-5)
 
-    for _ in range(max(1, round(steps / (COPIES * ROLLOUT)))):
+    for _ in range(max(1, round(steps / (copies * rollout)))):
         # Rollout: T steps of B copies with N agents.
         rows = []
-        for _ in range(ROLLOUT):
+        for _ in range(rollout):
             with torch.no_grad():
                 policy, value = agent.policy(obs, mask), agent.value(obs)
                 action = policy.sample()  # [B, N]
@@ -72,10 +71,10 @@ def learn(steps: int, seed: int) -> Callable[[dict[str, Any]], dict[str, int]]:
         *_, values, rewards, next_values, ended, overs = (
             torch.stack(x) for x in zip(*rows, strict=True)
         )
-        deltas = rewards + GAMMA * next_values * (1 - ended) - values  # [T, B, N]
+        deltas = rewards + gamma * next_values * (1 - ended) - values  # [T, B, N]
         advantages, trace = torch.zeros_like(deltas), torch.zeros_like(deltas[0])
-        for t in reversed(range(ROLLOUT)):
-            trace = deltas[t] + GAMMA * LAMBDA * (1 - overs[t]) * trace
+        for t in reversed(range(rollout)):
+            trace = deltas[t] + gamma * LAMBDA * (1 - overs[t]) * trace
             advantages[t] = trace
         b_seen, b_mask, b_action, b_log_prob = (
             torch.stack(x).flatten(0, 2) for x in list(zip(*rows, strict=True))[:4]
@@ -100,6 +99,16 @@ def learn(steps: int, seed: int) -> Callable[[dict[str, Any]], dict[str, int]]:
                 loss.backward()
                 nn.utils.clip_grad_norm_(agent.parameters(), 0.5)
                 optimizer.step()
+
+    return agent
+
+
+def learn(steps: int, seed: int) -> Callable[[dict[str, Any]], dict[str, int]]:
+    torch.manual_seed(seed)
+    game: dict[str, Any] = {"trace": "edge3", "rows": (0, 2822), "max_cycles": 48}
+    agent = train(
+        make_batch("dfaas_v0", num_envs=COPIES, seed=seed, illegal="raise", **game), steps
+    )
 
     def play(observations: dict[str, Any]) -> dict[str, int]:
         one = {

@@ -337,3 +337,18 @@ def test_what_was_learned_is_shown_of_each_run(run: Run, tmp_path: Path) -> None
     learning = page.partition("<h2>Learning</h2>")[2].partition("<h2>")[0]
     assert ">shorter</text>" in learning
     assert ">overflow</text>" not in learning  # which of the two would they be of?
+
+
+def test_of_a_run_on_a_probe_it_says_what_must_come_out(tmp_path: Path) -> None:
+    small = {"num_envs": 4, "n_steps": 4, "device": "cpu", "gamma": 0.5}
+    corral.train(
+        "probe_p03_v0", trainer="ippo", steps=32, out=tmp_path / "run", progress=False, **small
+    )
+    printed = within("evaluate", tmp_path / "run", "--episodes", "2")
+    require_80_columns(printed)
+    assert "P3, two steps" in printed
+    (first,) = (line for line in printed.splitlines() if "V of agent_0, situation 1" in line)
+    assert "0.50 ± 0.1" in first  # by the run's own discount
+    assert first.startswith("no")
+    (legal,) = (line for line in printed.splitlines() if "illegal actions, sampled" in line)
+    assert legal.split()[-2:] == ["0", "0.00"]

@@ -9,7 +9,8 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 
 from corral.adapters import make_batch
 from corral.envs import make_rules
-from support.frameworks import example, judge
+from corral.trainers.doctor.examination import examination
+from support.frameworks import EXAMPLES, example, judge
 
 
 def test_it_beats_random_play_on_days_it_has_not_seen() -> None:
@@ -48,3 +49,9 @@ def test_entropy_is_over_legal_actions_alone() -> None:
 
 def _row(seen: dict[str, np.ndarray], i: int) -> dict[str, np.ndarray]:
     return {key: np.asarray(part)[i] for key, part in seen.items()}
+
+
+def test_its_learner_comes_out_at_the_answers_of_probes() -> None:
+    found = examination(f"{EXAMPLES}/cleanrl_learner.py:learn", ["P1", "P4", "P12"])
+    assert [result.passed for result in found.results] == [True, True, None]
+    assert found.results[-1].refused

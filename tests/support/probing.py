@@ -1,41 +1,22 @@
 """Learning a probe with the in-house trainers, and telling whether its answer came out.
 
-``learn`` trains, ``misses`` lists what is not as it must be; the planted bugs below are what must
-be missed.
+``learn`` trains, ``misses`` lists what is not as it must be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pytest
-import torch
 
-from corral.algorithms import Advantages, Trajectories, gae, normalize
 from corral.envs.core import Array, Rules
 from corral.envs.probes.base import Probe
 from corral.trainers.base import Update
-from corral.trainers.on_policy import maths
-from corral.trainers.on_policy.buffer import RolloutBuffer
-from corral.trainers.on_policy.learner import HiddenState, Learner
-from corral.trainers.on_policy.trainer import IPPO, MAPPO, OnPolicyTrainer
-
-GAMMA = 0.9
-
-SMALL: dict[str, Any] = {
-    "num_envs": 64,
-    "n_steps": 8,
-    "n_minibatches": 1,
-    "n_epochs": 8,
-    "learning_rate": 5e-3,
-    "gamma": GAMMA,
-    "gae_lambda": 0.95,
-    "net_arch": (32,),
-    "device": "cpu",
-}
+from corral.trainers.doctor.examination.judging import GAMMA, SURE
+from corral.trainers.doctor.examination.learners import SMALL
+from corral.trainers.on_policy.trainer import IPPO, OnPolicyTrainer
 
 
 @dataclass
@@ -127,157 +108,6 @@ def misses(trainer: Any, rules: Probe) -> list[str]:
     for i, agent in enumerate(rules.agents):
         for k in np.flatnonzero(answer.best[:, i] >= 0):
             chance = chances(trainer, rules, agent)[k, answer.best[k, i]]
-            if not chance >= 0.9:
+            if not chance >= SURE:
                 told.append(f"action of {agent}, {k}: {chance:.3f}")
     return told
-
-
-# --- Planted bugs --------------------------------------------------------------------------------
-
-Plant = Callable[[pytest.MonkeyPatch], None]
-
-
-def zeroed_advantages(patch: pytest.MonkeyPatch) -> None:
-    """The actor learns nothing, the critic all."""
-    patch.setattr(maths, "normalized", np.zeros_like)
-
-
-def mixed_rewards(patch: pytest.MonkeyPatch) -> None:
-    """Each agent learns from the mean of all agents' rewards."""
-    store = RolloutBuffer.store_step
-
-    def mixed(self: RolloutBuffer, t: int, step: Any) -> None:
-        store(self, t, step)
-        self.reward[t] = self.reward[t].mean(axis=-1, keepdims=True)
-
-    patch.setattr(RolloutBuffer, "store_step", mixed)
-
-
-def ignored_mask(patch: pytest.MonkeyPatch) -> None:
-    """Actions are drawn as if all were legal."""
-    distribution = Learner.distribution
-
-    def blind(self: Learner, outputs: torch.Tensor, mask: torch.Tensor) -> Any:
-        return distribution(self, outputs, torch.ones_like(mask))
-
-    patch.setattr(Learner, "distribution", blind)
-
-
-def mask_lost_in_training(patch: pytest.MonkeyPatch) -> None:
-    """Play knows the mask, the update does not."""
-    distribution = Learner.distribution
-
-    def blind(self: Learner, outputs: torch.Tensor, mask: torch.Tensor) -> Any:
-        learns = torch.is_grad_enabled()
-        return distribution(self, outputs, torch.ones_like(mask) if learns else mask)
-
-    patch.setattr(Learner, "distribution", blind)
-
-
-def other_algorithm(patch: pytest.MonkeyPatch, **changes: Any) -> None:
-    """Both trainers learn by their algorithm with some functions replaced."""
-    for trainer in (IPPO, MAPPO):
-        patch.setattr(trainer, "algorithm", trainer.algorithm.but(**changes))
-
-
-def _other_gae(patch: pytest.MonkeyPatch, change: Callable[[dict[str, Array]], Any]) -> None:
-    """Advantages of the trajectories as ``change`` leaves them."""
-
-    def changed(trajectories: Trajectories, settings: Any) -> Advantages:
-        given = dict(vars(trajectories))
-        change(given)
-        return gae(Trajectories(**given), settings)
-
-    other_algorithm(patch, advantages=normalize(changed))
-
-
-def cut_taken_for_an_end(patch: pytest.MonkeyPatch) -> None:
-    def change(given: dict[str, Array]) -> None:
-        given["final_obs_value"] = np.zeros_like(given["final_obs_value"])
-
-    _other_gae(patch, change)
-
-
-def end_taken_for_a_cut(patch: pytest.MonkeyPatch) -> None:
-    """Episodes never end: the next one's values and advantages go on from theirs."""
-
-    def change(given: dict[str, Array]) -> None:
-        given["ended"] = np.zeros_like(given["ended"])
-
-    _other_gae(patch, change)
-
-
-def value_after_the_reset(patch: pytest.MonkeyPatch) -> None:
-    """A cut is worth what the next episode's first observation is, not its own last."""
-
-    def change(given: dict[str, Array]) -> None:
-        following = np.concatenate([given["value"][1:], given["bootstrap_value"][None]])
-        given["final_obs_value"] = np.where(given["final_obs_value"] != 0, following, 0)
-
-    _other_gae(patch, change)
-
-
-def rewards_between_moves_lost(patch: pytest.MonkeyPatch) -> None:
-    def change(given: dict[str, Array]) -> None:
-        given["reward"] = given["reward"] * given["acted"]
-
-    _other_gae(patch, change)
-
-
-def rewards_between_moves_discounted(patch: pytest.MonkeyPatch) -> None:
-    """Once per step of the game, as if the agent acted in all of them."""
-
-    def change(given: dict[str, Array]) -> None:
-        since = np.zeros(given["acted"].shape[1])
-        reward = given["reward"].copy()
-        for t, acted in enumerate(given["acted"]):
-            since = np.where(acted, 0, since + 1)
-            reward[t] *= GAMMA**since
-        given["reward"] = reward
-
-    _other_gae(patch, change)
-
-
-def early_rewards_credited(patch: pytest.MonkeyPatch) -> None:
-    """What came while an agent did not act is added to the move that follows."""
-
-    def change(given: dict[str, Array]) -> None:
-        reward = given["reward"].copy()
-        for t in range(len(reward) - 1):
-            moved = np.where(given["acted"][t], 0, reward[t])
-            reward[t] -= moved
-            reward[t + 1] += moved
-        given["reward"] = reward
-
-    _other_gae(patch, change)
-
-
-def memory_outlives_episodes(patch: pytest.MonkeyPatch) -> None:
-    """Recurrent state is not reset, in play nor in training."""
-
-    def never(self: RolloutBuffer, group: Any) -> Array:
-        return np.zeros((len(self.over), self.over.shape[1] * len(group.agents)), dtype=bool)
-
-    patch.setattr(HiddenState, "reset", lambda self, env_rows: None)
-    patch.setattr(RolloutBuffer, "begins", never)
-
-
-def returns_cut_with_the_rollout(patch: pytest.MonkeyPatch) -> None:
-    """Returns forget the rewards from before the rollout's beginning."""
-    collect = OnPolicyTrainer.collect
-
-    def forgetful(self: Any) -> Any:
-        self.batch._returns[...] = 0
-        return collect(self)
-
-    patch.setattr(OnPolicyTrainer, "collect", forgetful)
-
-
-def plain_normalization(patch: pytest.MonkeyPatch) -> None:
-    """Advantages are divided by their standard deviation, whatever that is."""
-
-    def plain(advantage: Array) -> Array:
-        with np.errstate(all="ignore"):
-            return np.asarray((advantage - advantage.mean()) / advantage.std())
-
-    patch.setattr(maths, "normalized", plain)

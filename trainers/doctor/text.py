@@ -1,4 +1,4 @@
-"""Diagnoses and examinations as plain text and as JSON values."""
+"""Diagnoses as plain text and as JSON values."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Any
 
 from corral.trainers.doctor.audit import Audit, Audited, sentence
 from corral.trainers.doctor.diagnose import Diagnosis
-from corral.trainers.doctor.probes import Examination, Result
 
-__all__ = ["as_json", "diagnosis_text", "examination_rows"]
+__all__ = ["as_json", "diagnosis_text"]
 
 SHOWN = 5
 """Worst decisions that are shown."""
@@ -83,31 +82,6 @@ def _correlations(each: Audited) -> str:
     if each.credit is not None and each.credit.correlation is not None:
         parts.append(f"averaged over forks {each.credit.correlation:.2f}")
     return f"{', '.join(parts)} ({each.moments} moments)"
-
-
-# --- Probes --------------------------------------------------------------------------------------
-
-
-def examination_rows(examination: Examination) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield (probe, what, expected, found, verdict) of what failed, and a line of each that did
-    not."""
-    for result in examination.results:
-        yield from _rows(result)
-
-
-def _rows(result: Result) -> Iterator[tuple[str, str, str, str, str]]:
-    if result.error:
-        yield result.label, result.error, "", "", "error"
-        return
-    failed = [check for check in result.checks if check.passed is False]
-    left = sum(check.passed is None for check in result.checks)
-    judged = len(result.checks) - left
-    for check in failed:
-        found = "" if check.found is None else f"{check.found:.2f}"
-        yield result.label, check.what, check.expected, found, "no"
-    if not failed:
-        note = f"{judged} numbers" + (f", {left} not judged" if left else "")
-        yield result.label, note, "", "", "yes" if judged else "not judged"
 
 
 # --- JSON ----------------------------------------------------------------------------------------

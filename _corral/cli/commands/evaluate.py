@@ -122,9 +122,11 @@ def evaluate(
 
     The team plays greedily, and with sampled actions. In dfaas_v0 it plays the rows that its
     training did not see, beside the optimum; in zero-sum games of two, each agent plays against
-    every reference player and the other runs.
+    every reference player and the other runs. Of a run on a probe it says what must come out,
+    beside what was found.
     """
     from corral.data import load_trace
+    from corral.trainers.doctor.examination import judged_run, result_text
     from corral.trainers.evaluation.judge import evaluate as judge
     from corral.trainers.evaluation.judge import judge_of, run_labels
     from corral.trainers.evaluation.required import Required
@@ -169,6 +171,8 @@ def evaluate(
         for part in tables(result, loaded.config.env_config.rules()):
             out.print(part, style="dim") if isinstance(part, str) else show_table(part)
         out.print(f"Results: {folder / 'results.json'}", soft_wrap=True)
+        if (judged := judged_run(loaded, seed=seed)) is not None:
+            out.print(f"\n{result_text(judged, out.width)}", soft_wrap=True, markup=False)
     for each in result.details.get("required", ()):
         out.print(f"Required: {Required(**each)}", soft_wrap=True)
     if not result.holds:

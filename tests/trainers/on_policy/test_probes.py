@@ -21,13 +21,15 @@ from corral.envs import probes
 from corral.envs.probes.base import Probe
 from corral.envs.two_step_v0 import TwoStepRules
 from corral.errors import AlgorithmError, IllegalActionError
+from corral.trainers.doctor.examination import planted
+from corral.trainers.doctor.examination.planted import Plant
 from corral.trainers.driver import train
 from corral.trainers.on_policy import maths
 from corral.trainers.on_policy.trainer import IPPO, MAPPO, OnPolicyTrainer
 from corral.trainers.runs.log import Statistics
 from corral.trainers.runs.run import load_run
 from support import probing
-from support.probing import Plant, chances, learn, make_trainer, misses, values
+from support.probing import chances, learn, make_trainer, misses, values
 
 BOTH = [IPPO, MAPPO]
 SEPARATE = {"agent_0": "agent_0", "agent_1": "agent_1"}
@@ -63,14 +65,14 @@ def test_the_answer_comes_out(name: str, trainer: type[OnPolicyTrainer]) -> None
 
 
 PLANTED: list[tuple[Sequence[int], Plant]] = [
-    ((4, 5, 6, 7, 11), probing.zeroed_advantages),
-    ((1, 2, 3, 7, 9, 10), probing.mixed_rewards),
-    ((1, 2, 3, 10), probing.end_taken_for_a_cut),
-    ((9,), probing.end_taken_for_a_cut),
-    ((9,), probing.cut_taken_for_an_end),
-    ((9,), probing.value_after_the_reset),
-    ((12,), probing.rewards_between_moves_lost),
-    ((13,), probing.early_rewards_credited),
+    ((4, 5, 6, 7, 11), planted.zeroed_advantages),
+    ((1, 2, 3, 7, 9, 10), planted.mixed_rewards),
+    ((1, 2, 3, 10), planted.end_taken_for_a_cut),
+    ((9,), planted.end_taken_for_a_cut),
+    ((9,), planted.cut_taken_for_an_end),
+    ((9,), planted.value_after_the_reset),
+    ((12,), planted.rewards_between_moves_lost),
+    ((13,), planted.early_rewards_credited),
 ]
 
 
@@ -82,11 +84,8 @@ PLANTED: list[tuple[Sequence[int], Plant]] = [
         for n in numbers
     ],
 )
-def test_with_a_planted_bug_the_answer_does_not_come_out(
-    name: str, plant: Plant, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plant(monkeypatch)
-    assert misses(*learned(name)) != []
+def test_with_a_planted_bug_the_answer_does_not_come_out(name: str, plant: Plant) -> None:
+    assert misses(*learned(name, plant(IPPO))) != []
 
 
 def test_p4_needs_to_know_who_plays() -> None:
@@ -152,16 +151,14 @@ def test_p6_begins_every_update_with_ratios_of_one(
 
 
 def test_p6_sees_a_mask_that_training_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    probing.mask_lost_in_training(monkeypatch)
     seen = first_ratios(monkeypatch)
-    learn(rules_of("probe_p06_v0"), steps=512)
+    learn(rules_of("probe_p06_v0"), planted.mask_lost_in_training(IPPO), steps=512)
     assert (seen[0] - 1).abs().max() > 0.1
 
 
-def test_p6_sees_a_mask_that_play_ignores(monkeypatch: pytest.MonkeyPatch) -> None:
-    probing.ignored_mask(monkeypatch)
+def test_p6_sees_a_mask_that_play_ignores() -> None:
     with pytest.raises(IllegalActionError):
-        learn(rules_of("probe_p06_v0"), steps=512)
+        learn(rules_of("probe_p06_v0"), planted.mask_ignored_in_rollout(IPPO), steps=512)
 
 
 # --- P7, P8: who learns from what ----------------------------------------------------------------
@@ -199,9 +196,8 @@ def test_p8_a_critic_that_sees_its_own_view_does_not() -> None:
     np.testing.assert_allclose(values(trainer, rules), 0, atol=0.2)
 
 
-def test_p8_sees_mixed_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
-    probing.mixed_rewards(monkeypatch)
-    assert misses(*learned("probe_p08_v0", MAPPO)) != []
+def test_p8_sees_mixed_rewards() -> None:
+    assert misses(*learned("probe_p08_v0", planted.mixed_rewards(MAPPO))) != []
 
 
 # --- P10, P12, P13: an agent's own decisions -----------------------------------------------------
@@ -247,14 +243,11 @@ def test_p12_is_not_discounted_by_the_moves_of_the_other() -> None:
 
 
 @pytest.mark.parametrize(
-    "plant", [probing.rewards_between_moves_discounted, probing.rewards_between_moves_lost]
+    "plant", [planted.rewards_between_moves_discounted, planted.rewards_between_moves_lost]
 )
-def test_p12_sees_moves_of_the_other_that_cost(
-    plant: Plant, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plant(monkeypatch)
+def test_p12_sees_moves_of_the_other_that_cost(plant: Plant) -> None:
     rules = rules_of("probe_p12_v0", replies=2)
-    told = misses(learn(rules, n_steps=9).trainer, rules)
+    told = misses(learn(rules, plant(IPPO), n_steps=9).trainer, rules)
     assert any("agent_0" in miss for miss in told)
 
 
@@ -303,9 +296,9 @@ def test_p14_a_memory_does_not_outlive_an_episode() -> None:
     assert answers(found) == pytest.approx(0, abs=0.15)
 
 
-def test_p14_sees_a_memory_that_outlives_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    probing.memory_outlives_episodes(monkeypatch)
-    found = learn(rules_of("probe_p14_v0", cue="last"), **RECURRENT)
+def test_p14_sees_a_memory_that_outlives_episodes() -> None:
+    outliving = planted.memory_outlives_episodes(IPPO)
+    found = learn(rules_of("probe_p14_v0", cue="last"), outliving, **RECURRENT)
     assert answers(found) > 0.5
 
 
@@ -314,10 +307,11 @@ def test_p14_sees_a_memory_that_outlives_episodes(monkeypatch: pytest.MonkeyPatc
 TEAMS = {"agent_0": "a", "agent_1": "a", "agent_2": "b"}
 
 
-def accounts(to_train: list[str]) -> dict[str, Any]:
+def accounts(to_train: list[str], trainer: type[OnPolicyTrainer] = IPPO) -> dict[str, Any]:
     """The last row of progress, of rollouts of three steps in episodes of five."""
     rules = rules_of("probe_p15_v0")
-    found = learn(rules, n_steps=3, num_envs=4, steps=3 * 4 * 6, policies=TEAMS, to_train=to_train)
+    given: dict[str, Any] = {"n_steps": 3, "num_envs": 4, "steps": 3 * 4 * 6, "policies": TEAMS}
+    found = learn(rules, trainer, to_train=to_train, **given)
     statistics = Statistics(TEAMS)
     rows = [statistics.row(update, 12, 0.1) for update in found.updates]
     assert rows[-1]["episodes"] == 3 * 4
@@ -332,9 +326,8 @@ def test_p15_every_reward_is_accounted_for(to_train: list[str]) -> None:
     assert row["length"] == 5
 
 
-def test_p15_sees_returns_that_are_cut_with_the_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
-    probing.returns_cut_with_the_rollout(monkeypatch)
-    assert accounts(["a"])["return_team"] != 555
+def test_p15_sees_returns_that_are_cut_with_the_rollout() -> None:
+    assert accounts(["a"], planted.returns_cut_with_the_rollout(IPPO))["return_team"] != 555
 
 
 def test_p15_the_values_of_separate_policies() -> None:
@@ -355,9 +348,11 @@ def learner_of(trainer: Any, policy: str = "shared") -> Any:
     return trainer.learners[policy]
 
 
-def moved(name: str, **given: Any) -> tuple[bool, bool, list[Any]]:
+def moved(
+    name: str, kind: type[OnPolicyTrainer] = IPPO, **given: Any
+) -> tuple[bool, bool, list[Any]]:
     """Whether actor and critic are moved by ten updates of a probe, and these updates."""
-    trainer = make_trainer(rules_of(name), **{"steps": 10 * 8 * 64, **given})
+    trainer = make_trainer(rules_of(name), kind, **{"steps": 10 * 8 * 64, **given})
     learner = learner_of(trainer)
     actor, critic = weights(learner.actor), weights(learner.critic)
     updates = list(trainer.learn())
@@ -374,9 +369,8 @@ def test_p16_one_legal_action_moves_no_actor(monkeypatch: pytest.MonkeyPatch) ->
         assert [update.metrics[name] for name in zero] == [0.0] * 4
 
 
-def test_p16_sees_a_mask_that_training_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    probing.mask_lost_in_training(monkeypatch)
-    assert moved("probe_p16_v0")[0]
+def test_p16_sees_a_mask_that_training_lost() -> None:
+    assert moved("probe_p16_v0", planted.mask_lost_in_training(IPPO))[0]
 
 
 @pytest.mark.parametrize(
@@ -392,12 +386,9 @@ def test_p17_equal_advantages_move_no_actor(given: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "given", [{}, {"num_envs": 1, "n_steps": 1, "steps": 10}], ids=["equal", "one"]
 )
-def test_p17_sees_a_division_by_no_spread(
-    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    probing.plain_normalization(monkeypatch)
+def test_p17_sees_a_division_by_no_spread(given: dict[str, Any]) -> None:
     with pytest.raises(AlgorithmError, match="policy shared: advantages: advantage is nan"):
-        moved("probe_p17_v0", **given)
+        moved("probe_p17_v0", planted.plain_normalization(IPPO), **given)
 
 
 # --- P18: a frozen opponent ----------------------------------------------------------------------
@@ -405,10 +396,10 @@ def test_p17_sees_a_division_by_no_spread(
 SEATS = {"agent_0": "learner", "agent_1": "rock"}
 
 
-def against_rock(to_train: list[str]) -> tuple[float, bool]:
+def against_rock(to_train: list[str], kind: type[OnPolicyTrainer] = IPPO) -> tuple[float, bool]:
     """How likely agent 0 plays paper in the end, and whether the rock's weights have changed."""
     rules = rules_of("probe_p18_v0")
-    trainer = make_trainer(rules, steps=10_000, policies=SEATS, to_train=to_train)
+    trainer = make_trainer(rules, kind, steps=10_000, policies=SEATS, to_train=to_train)
     rock = learner_of(trainer, "rock")
     with torch.no_grad():
         rock.actor.head.bias.copy_(torch.tensor([20.0, 0.0, 0.0]))
@@ -428,9 +419,8 @@ def test_p18_sees_an_opponent_that_is_not_frozen() -> None:
     assert against_rock(["learner", "rock"])[1]
 
 
-def test_p18_sees_zeroed_advantages(monkeypatch: pytest.MonkeyPatch) -> None:
-    probing.zeroed_advantages(monkeypatch)
-    assert against_rock(["learner"])[0] < 0.5
+def test_p18_sees_zeroed_advantages() -> None:
+    assert against_rock(["learner"], planted.zeroed_advantages(IPPO))[0] < 0.5
 
 
 # --- P19: everything learns ----------------------------------------------------------------------
@@ -497,11 +487,9 @@ def test_two_step_is_played_at_its_optimum(seed: int) -> None:
     assert greedy_team_return(trainer) == 8
 
 
-def test_two_step_is_played_by_chance_with_zeroed_advantages(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    probing.zeroed_advantages(monkeypatch)
-    trainer = make_trainer(TwoStepRules(illegal="raise"), MAPPO, **TWO_STEP)
+def test_two_step_is_played_by_chance_with_zeroed_advantages() -> None:
+    broken = planted.zeroed_advantages(MAPPO)
+    trainer = make_trainer(TwoStepRules(illegal="raise"), broken, **TWO_STEP)
     episodes = [episode for update in trainer.learn() for episode in update.episodes]
     returns = [sum(episode.returns.values()) for episode in episodes]
     assert np.mean(returns) == pytest.approx(4.75, abs=0.2)

@@ -1,0 +1,21 @@
+"""The trap of RLlib's modules: one that is no ValueFunctionAPI is given no advantages."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("ray.rllib", reason="needs the extra rllib")
+
+from corral.trainers.doctor.examination import examination, suspects
+from support.frameworks import EXAMPLES
+
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+@pytest.mark.timeout(900)
+def test_what_is_no_value_function_api_learns_no_action_and_the_doctor_says_why() -> None:
+    program = f"{EXAMPLES}/rllib_learner.py"
+    assert examination(f"{program}:learn", ["P7"]).passed
+    found = examination(f"{program}:learn_without_value_function_api", ["P5", "P7"])
+    assert {"P5 actions", "P7 actions"} <= found.failed
+    assert "zeroed advantages" in suspects(found)[0].bugs

@@ -1,0 +1,324 @@
+"""What a probe fixes, and what a learner makes of it: ``judge``.
+
+Whoever has policies, and perhaps values, of any framework can be judged; see ``Learned``. What asks
+for values is not judged where none are given, nor is memory where policies keep no state.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from corral.envs.core import generator
+from corral.envs.masks import OBSERVATION
+from corral.envs.policy import Policy, PolicyLike, as_policy, count_rows, take_tree
+from corral.envs.probes.base import Answer, Probe
+from corral.errors import IllegalActionWarning
+from corral.trainers.evaluation.episodes import play_episodes
+
+__all__ = ["GAMMA", "Check", "Examination", "Learned", "Result", "judge"]
+
+GAMMA = 0.9
+"""The discount that values are judged by."""
+
+SURE = 0.9
+"""Probability of the best action from which on an action counts as learned."""
+
+TURNED = 0.1
+"""Probability of the best action up to which the opposite counts as learned."""
+
+DRAWS = 200
+"""Decisions that are drawn in each situation, of a policy that tells no probabilities."""
+
+EPISODES = 256
+"""Episodes that returns are means of."""
+
+RETURNS: dict[str, tuple[float, ...]] = {
+    "probe_p06_v0": (34 / 15, 34 / 15),
+    "probe_p07_v0": (1.0, 0.0),
+    "probe_p10_v0": (2.0, 4.0),
+    "probe_p11_v0": (1.0, 1.0),
+    "probe_p14_v0": (1.0, 1.0),
+}
+"""Mean returns of learned play, where they tell more than single actions."""
+
+REMEMBERED = ("probe_p14_v0",)
+"""Probes whose best actions memory alone tells: judged by their returns."""
+
+
+# --- What is found -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a learner has learned.
+
+    ``values[agent](observation)`` returns V of one observation; a function of two arguments is
+    given the global state (float32 [G]) as the second.
+    """
+
+    policies: Mapping[str, PolicyLike]
+    values: Mapping[str, Callable[..., Any]] | None = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """One number that a probe fixes, and what was found instead."""
+
+    kind: str  # "values", "actions", "returns" or "masks"
+    what: str  # in words
+    expected: str  # such as "1.00", "at least 0.90"
+    found: float | None  # None: not judged
+    passed: bool | None  # None: not judged
+    wrong: str = ""  # how it failed: "opposite", "agent_0 low", "agent_0 high"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came out of one probe."""
+
+    probe: str  # its name in the registry
+    checks: tuple[Check, ...]
+    error: str = ""  # what the learner raised, or what was wrong with what it returned
+    refused: bool = False  # it said by UnsupportedSpaceError that it does not play such games
+    seconds: float = 0.0  # that learning took
+
+    @property
+    def label(self) -> str:
+        """Return "P4" of probe_p04_v0."""
+        return f"P{int(self.probe[7:9])}"
+
+    @property
+    def passed(self) -> bool | None:
+        """None where nothing could be judged, or legal play alone."""
+        if self.refused:
+            return None
+        if self.error or any(check.passed is False for check in self.checks):
+            return False
+        left = any(check.passed is None for check in self.checks)
+        judged = {check.kind for check in self.checks if check.passed}
+        return True if judged - {"masks"} or (judged and not left) else None
+
+    def kinds(self, passed: bool) -> set[str]:
+        """Return "P4 actions", "P4 values", ...: the kinds of checks of which all passed, or of
+        which one failed."""
+        found: dict[str, bool] = {}
+        for check in self.checks:
+            if check.passed is not None:
+                found[check.kind] = found.get(check.kind, True) and check.passed
+        if self.error and not self.refused:
+            found["error"] = False
+        return {f"{self.label} {kind}" for kind, good in found.items() if good is passed}
+
+    @property
+    def symptoms(self) -> set[str]:
+        """Return "P4 actions", and how: "P4 actions opposite", "P9 values agent_0 low"."""
+        found = set(self.kinds(False))
+        failed = [check for check in self.checks if check.passed is False]
+        for check in failed:
+            alike = {c.wrong for c in failed if c.kind == check.kind and _who(c) == _who(check)}
+            if check.wrong and len(alike) == 1:
+                found.add(f"{self.label} {check.kind} {check.wrong}")
+        return found
+
+
+def _who(check: Check) -> str:
+    """Return the agent that ``wrong`` names, "" where it names none."""
+    return check.wrong.rpartition(" ")[0]
+
+
+@dataclass(frozen=True)
+class Examination:
+    """The results of all probes."""
+
+    results: tuple[Result, ...]
+
+    @property
+    def passed(self) -> bool:
+        """True where no probe failed, and one was judged at least."""
+        found = {result.passed for result in self.results}
+        return True in found and False not in found
+
+    @property
+    def failed(self) -> frozenset[str]:
+        """Return "P4 actions", ...: what failed."""
+        return frozenset().union(*(result.kinds(False) for result in self.results))
+
+    @property
+    def judged(self) -> frozenset[str]:
+        """Return what passed or failed, as in ``failed``."""
+        return self.failed.union(*(result.kinds(True) for result in self.results))
+
+    @property
+    def symptoms(self) -> frozenset[str]:
+        """Return what failed, and how: see ``Result.symptoms``."""
+        return frozenset().union(*(result.symptoms for result in self.results))
+
+
+# --- Judging one probe ---------------------------------------------------------------------------
+
+
+def judge(
+    probe: Probe,
+    learned: Learned | Mapping[str, PolicyLike],
+    *,
+    seed: int = 0,
+    gamma: float = GAMMA,
+) -> Result:
+    """Return what was learned of a probe under discount ``gamma``, beside what must come out.
+
+    What plays or values nothing sensible makes a result with an ``error``; nothing is raised.
+    """
+    checks: list[Check] = []
+    try:
+        policies, values = _parts(probe, learned)
+        team = {agent: as_policy(policies[agent], agent, probe.agents) for agent in probe.agents}
+        checks += _values(probe, values, gamma)
+        if probe.name not in REMEMBERED:
+            checks += _actions(probe, team, seed)
+        checks += _played(probe, team, seed)
+    except Exception as error:  # of policies and values that are not ours
+        return Result(probe.name, tuple(checks), told(error))
+    return Result(probe.name, tuple(checks))
+
+
+def told(error: BaseException) -> str:
+    """Return an exception in one line."""
+    text = " ".join(str(error).split())
+    name = type(error).__name__
+    plain = isinstance(error, _Misfit) or type(error).__module__.startswith("corral.")
+    return text if plain and text else f"{name}: {text}" if text else name
+
+
+class _Misfit(ValueError):
+    """What a learner returned is not what it must return."""
+
+
+def _parts(probe: Probe, learned: Any) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
+    """Return policies and values. Raises _Misfit where they are none."""
+    found = learned if isinstance(learned, Learned) else Learned(learned)
+    for what, given in (("policies", found.policies), ("values", found.values)):
+        if not isinstance(given, Mapping) and not (what == "values" and given is None):
+            raise _Misfit(
+                f"learn returned {what} of type {type(given).__name__}; give a mapping from each of"
+                f" {', '.join(probe.agents)}, or Learned(policies, values)"
+            )
+    missing = [agent for agent in probe.agents if agent not in found.policies]
+    if missing:
+        raise _Misfit(
+            f"no policy for {', '.join(missing)}; give one for each of {', '.join(probe.agents)}"
+        )
+    for agent, value in (found.values or {}).items():
+        if not callable(value):
+            raise _Misfit(
+                f"values[{agent!r}] is of type {type(value).__name__}; give a function of one "
+                "observation"
+            )
+    return found.policies, found.values
+
+
+def _values(
+    probe: Probe, values: Mapping[str, Callable[..., Any]] | None, gamma: float
+) -> Iterator[Check]:
+    answer = probe.answer(gamma)
+    observed, states = probe.observe(answer.state), probe.global_state(answer.state)
+    for k, i in np.argwhere(~np.isnan(answer.value)):
+        agent, tolerance, expected = probe.agents[i], probe.tolerance[i], answer.value[k, i]
+        what = f"V of {agent}" + (f", situation {k}" if len(answer.value) > 1 else "")
+        said = f"{expected:.2f} ± {tolerance:g}"
+        value = None if values is None else values.get(agent)
+        if value is None or not (_takes_state(value) or _is_shown(answer, observed[agent], i)):
+            yield Check("values", what, said, None, None)
+            continue
+        observation = take_tree(observed[agent], k)
+        told = value(observation, states[k]) if _takes_state(value) else value(observation)
+        found = _number(agent, told)
+        good = bool(abs(found - expected) <= tolerance)  # NaN is wrong
+        wrong = "" if good else f"{agent} {'low' if found < expected else 'high'}"
+        yield Check("values", what, said, found, good, wrong)
+
+
+def _number(agent: str, told: Any) -> float:
+    """Return one number of what a function of values returned. Raises _Misfit."""
+    if hasattr(told, "detach"):  # torch's, which may still want its gradient
+        told = told.detach().cpu()
+    try:
+        (found,) = np.asarray(told, dtype=np.float64).reshape(-1)
+    except (TypeError, ValueError):
+        raise _Misfit(f"values[{agent!r}] returned {told!r:.60}; give one number") from None
+    return float(found)
+
+
+def _takes_state(value: Callable[..., Any]) -> bool:
+    """Return whether a function of values wants the global state, as a second argument."""
+    given = inspect.signature(value).parameters.values()
+    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return len([each for each in given if each.kind in places and each.default is each.empty]) > 1
+
+
+def _is_shown(answer: Answer, observation: Any, i: int) -> bool:
+    """Return whether what agent ``i`` observes tells its values: equal views, equal values."""
+    features = np.asarray(observation[OBSERVATION]).reshape(len(answer.value), -1)
+    equal = (features[:, None] == features[None]).all(axis=-1)  # [K, K]
+    value = answer.value[:, i]
+    apart = np.abs(value[:, None] - value[None]) > 1e-9  # NaN: nothing is said
+    return not (equal & apart).any()
+
+
+def _actions(probe: Probe, team: Mapping[str, Policy], seed: int) -> Iterator[Check]:
+    answer = probe.answer()
+    observed, acting = probe.observe(answer.state), probe.acting(answer.state)
+    for i, agent in enumerate(probe.agents):
+        for k in np.flatnonzero((answer.best[:, i] >= 0) & acting[:, i]):
+            best = int(answer.best[k, i])
+            chance = _chance(team[agent], take_tree(observed[agent], np.array([k])), best, seed)
+            what = f"{agent} plays {best}"
+            if len(answer.best) > 1:
+                what += f", situation {k}"
+            wrong = "opposite" if chance <= TURNED else ""
+            yield Check("actions", what, f"at least {SURE:.2f}", chance, chance >= SURE, wrong)
+
+
+def _chance(policy: Policy, observation: Any, action: int, seed: int) -> float:
+    """Return the probability of ``action`` for an observation [1, ...]; of a policy that tells
+    none, how often it is drawn."""
+    rng = generator(seed, "policy")
+    decision = policy.act(observation, policy.initial_state(1), rng, deterministic=False)
+    told = decision.extra.get("probabilities")
+    if told is not None:
+        return float(np.asarray(told)[0, action])
+    rows = take_tree(observation, np.zeros(DRAWS, dtype=np.int64))
+    assert count_rows(rows) == DRAWS
+    drawn = policy.act(rows, policy.initial_state(DRAWS), rng, deterministic=False).action
+    return float(np.mean(np.asarray(drawn).reshape(DRAWS) == action))
+
+
+def _played(probe: Probe, team: Mapping[str, Policy], seed: int) -> Iterator[Check]:
+    """Play episodes: illegal actions, sampled and greedy; returns where the probe fixes them."""
+    # Counted, not raised: all of them are to be seen.
+    settings = {name: given for name, given in vars(probe).items() if name in ("cue", "replies")}
+    rules = type(probe)(**settings, illegal="penalise")
+    for how, deterministic in (("sampled", False), ("greedy", True)):
+        greedy = dict.fromkeys(probe.agents, deterministic)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", IllegalActionWarning)
+            played, illegal = play_episodes(rules, team, greedy, episodes=EPISODES, seed=seed)
+        count = int(illegal.sum())
+        yield Check("masks", f"illegal actions, {how}", "0", float(count), count == 0, how)
+        if deterministic:
+            return
+        # Actions of 0.9 and more, and the draw of the situations.
+        spread = 0.25 if probe.name == "probe_p06_v0" else 0.2
+        for i, expected in enumerate(RETURNS.get(probe.name, ())):
+            agent, said = probe.agents[i], f"{expected:.2f} ± {spread:g}"
+            if probe.name in REMEMBERED and team[agent].initial_state(1) is None:
+                yield Check("returns", f"return of {agent}", said, None, None)
+                continue
+            found = float(played.returns[:, i].mean())
+            good = bool(abs(found - expected) <= spread)
+            yield Check("returns", f"return of {agent}", said, found, good)
