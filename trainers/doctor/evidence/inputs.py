@@ -131,7 +131,7 @@ def _dead_layers(network: Any, parts: Parts) -> list[str]:
             if not before or not isinstance(output, torch.Tensor) or len(output) < 2:
                 return
             lost = varied[0] and not blank and not before[0].any()
-            if (_varies(before[0]) and not _varies(output)) or lost:
+            if (_varies(before[0], 1e-3) and not _varies(output)) or lost:
                 dead.append(name)
             varied[0] |= _varies(output)
 
@@ -149,5 +149,7 @@ def _dead_layers(network: Any, parts: Parts) -> list[str]:
     return dead
 
 
-def _varies(values: torch.Tensor) -> bool:
-    return bool((values != values[:1]).any())
+def _varies(values: torch.Tensor, least: float = 0.0) -> bool:
+    """Tell whether rows of ``values`` [R, ...] differ, by more than ``least`` of the largest."""
+    far = (values - values[:1]).abs().max()
+    return bool(far > least * values.abs().max())

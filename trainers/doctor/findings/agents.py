@@ -36,6 +36,9 @@ def same_views(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         return None
     hidden = _unshown(found, evidence, [column for pair in twins for column in pair])
     whole = _blocks(twins)
+    flags = [len(np.unique(said[..., a])) < 3 for a, _ in twins]
+    if all(flags) and not hidden and not whole:
+        return None  # such as "nothing yet", once for each agent
     return Finding(
         "observation-repeated",
         "One agent's values stand twice in the observation, another one's not at all."
@@ -114,7 +117,8 @@ def constant_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         for each, own in zip(evidence.said.begins, found.playing.repeats, strict=False)
     ]
     within = [~each[1:] for each in begins]  # moments that follow one of the same episode
-    repeated = [own[1 : len(each) + 1] for own, each in zip(found.playing.repeats, within)]
+    pairs = zip(found.playing.repeats, within, strict=False)
+    repeated = [own[1 : len(each) + 1] for own, each in pairs]
     if not within or not np.concatenate(within).any():
         return None
     frozen = bool(np.concatenate(repeated)[np.concatenate(within)].all())

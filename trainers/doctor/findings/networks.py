@@ -63,6 +63,8 @@ def not_moved(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """No weight moves."""
     if evidence.error or not found.moved or any(size > 0 for size in found.moved.values()):
         return None
+    if found.gradients and not any(size > 0 for size in found.gradients.values()):
+        return None  # there was nothing to learn
     rate = max(found.learning_rates, default=0.0)
     return Finding(
         "learning-rate-zero" if rate == 0 else "weights-fixed",
