@@ -43,6 +43,8 @@ def raised(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Training ends with an error, whatever it is."""
     if not evidence.error or not first_policy(found, evidence):
         return None
+    if evidence.error_kind == "IllegalActionError" or evidence.said.not_finite:
+        return None  # which other rules name
     return Finding(
         "training-raises",
         f"Training ends with an error: {evidence.error_kind}.",
