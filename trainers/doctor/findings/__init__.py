@@ -54,6 +54,7 @@ RULES: tuple[Rule, ...] = (
     scales.unscaled_obs,
     scales.tiny_rewards,
     agents.same_views,
+    agents.blank_columns,
 )
 """From the root outwards: what is wrong at the beginning makes what follows wrong."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Box
 
 from corral.envs.core import Array
 from corral.trainers.doctor.evidence import Evidence, PolicyEvidence
@@ -13,11 +14,15 @@ from corral.trainers.doctor.findings.stored import first_policy
 
 __all__ = [
     "actions_of_others",
+    "blank_columns",
     "constant_obs",
     "late_obs",
     "same_views",
     "untold_identity",
 ]
+
+MANY = 16
+"""Episodes after which what never happened is worth a word."""
 
 MOMENTS = 128
 """Moments of which columns are compared with each other."""
@@ -140,6 +145,35 @@ def constant_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         "look for an observation that is made at reset and kept, an array that is never written, "
         "or a wrapper that hands out an old one",
         2 if reasons else 1,
+        found.policy,
+    )
+
+
+def blank_columns(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Parts of the observation that are 0 throughout, though their bounds allow more."""
+    said, _ = joined(found.obs)
+    if not said.size or sum(int(each.sum()) for each in evidence.said.begins) < MANY:
+        return None
+    blank = np.flatnonzero(~said.any(axis=(0, 1)))
+    if not len(blank) or not said.any():
+        return None
+    layout: Any = evidence.trainer.learners[found.policy].group.layout
+    names = [
+        f"{entry.key or 'observation'}[{column - entry.low}]"
+        for entry in layout.entries
+        for column in blank
+        if entry.axes is None and entry.low <= column < entry.high and isinstance(entry.space, Box)
+    ]
+    if not names:
+        return None
+    return Finding(
+        "observation-blank",
+        "Parts of the observation are always 0.",
+        f"{', '.join(names[:6])}: 0 in {said.shape[0] * said.shape[1]:,} decisions",
+        "numbers that say something, or no such part",
+        "look whether something should stand there: a field that is never written, or that a "
+        "wrapper writes over",
+        1,
         found.policy,
     )
 

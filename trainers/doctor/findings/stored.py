@@ -278,9 +278,8 @@ def _other_rewards(
         cause = "reward-changed"
     elif any(np.allclose(theirs, mean * times, atol=1e-6) for times in (1, len(agents))):
         of, cause, certainty = ["each agent is paid for all agents"], "reward-shared", 1
-    elif not of and np.allclose(theirs[:, 1:], said.reshape(shape)[:, :-1], atol=1e-6):
-        of = ["each environment is paid what another one gave"]
-        certainty = 3
+    elif not of and np.isclose(kept[1:], said[:-1], atol=1e-6).mean() > 0.95 and np.ptp(said) > 0:
+        of, cause, certainty = ["each step is paid what the one before earned"], "reward-late", 3
     return Finding(
         cause,
         "Agents learn from other rewards than the environment gives them.",
@@ -308,7 +307,10 @@ def reported_returns(found: PolicyEvidence, evidence: Evidence) -> Finding | Non
     if not first_policy(found, evidence):
         return None
     measured = ""
-    for what, pairs in (("return", evidence.returns), ("mean reward", evidence.said.reported)):
+    pairs_of = {"return": evidence.returns, "mean reward": evidence.said.reported}
+    if any(stored_rewards(each, evidence) for each in evidence.policies.values()):
+        del pairs_of["mean reward"]  # it is of what is stored, which is named
+    for what, pairs in pairs_of.items():
         for said, told in pairs:
             for agent, value in said.items():
                 reported = told.get(agent, np.nan)
