@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import corral
-from corral.errors import IllegalActionError, NonFiniteError
+from corral.errors import IllegalActionError, ModelError, NonFiniteError
 from corral.trainers.runs.run import Run
 
 TINY: dict[str, Any] = {"num_envs": 8, "n_steps": 32, "net_arch": (16,), "preset": "none"}
@@ -62,5 +62,5 @@ def trained(folder: Path, env: Any, updates: int = UPDATES, **given: Any) -> Run
     given.setdefault("steps", updates * given["num_envs"] * given["n_steps"])
     try:
         return corral.train(env, out=folder, progress=False, **given)
-    except (IllegalActionError, NonFiniteError):
+    except (IllegalActionError, ModelError, NonFiniteError):
         return corral.train(env, progress=False, dry_run=True, **given)

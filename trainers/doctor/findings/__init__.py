@@ -55,6 +55,7 @@ RULES: tuple[Rule, ...] = (
     scales.tiny_rewards,
     agents.same_views,
     agents.blank_columns,
+    networks.frozen_weights,
 )
 """From the root outwards: what is wrong at the beginning makes what follows wrong."""
 

@@ -117,6 +117,7 @@ def constant_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     if not found.playing.repeats or not found.obs:
         return None
     masks, _ = joined(found.masks)
+    reasons: list[str] = []
     begins = [
         np.repeat(each[: len(own)], len(found.agents), axis=1)
         for each, own in zip(evidence.said.begins, found.playing.repeats, strict=False)
@@ -129,11 +130,9 @@ def constant_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     frozen = bool(np.concatenate(repeated)[np.concatenate(within)].all())
     if not frozen:
         return None
-    acted = np.concatenate(found.acted)[: len(masks)]
-    legal = masks[acted]
-    reasons = []
-    if legal.size and (legal != legal[:1]).any():
-        reasons.append("masks differ from moment to moment")
+    acts = np.concatenate(found.acted)[: len(masks)]
+    if ((masks[1:] != masks[:-1]).any(axis=-1) & acts[1:] & acts[:-1]).any():
+        reasons.append("masks change from moment to moment")
     if _moves(evidence):
         reasons.append("the global state moves within episodes")
     return Finding(
@@ -157,6 +156,10 @@ def blank_columns(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     blank = np.flatnonzero(~said.any(axis=(0, 1)))
     if not len(blank) or not said.any():
         return None
+    flat = said.reshape(-1, said.shape[-1])
+    rest = np.setdiff1d(np.arange(flat.shape[1]), blank)
+    if np.mean([len(np.unique(flat[:MOMENTS, column])) > 2 for column in rest]) < 0.5:
+        return None  # flags, of which some are seldom raised
     layout: Any = evidence.trainer.learners[found.policy].group.layout
     names = [
         f"{entry.key or 'observation'}[{column - entry.low}]"

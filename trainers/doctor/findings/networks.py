@@ -7,7 +7,14 @@ import numpy as np
 from corral.trainers.doctor.evidence import Evidence, PolicyEvidence
 from corral.trainers.doctor.findings.finding import Finding
 
-__all__ = ["cut_inputs", "dead_layers", "ignored_fields", "no_gradient", "not_moved"]
+__all__ = [
+    "cut_inputs",
+    "dead_layers",
+    "frozen_weights",
+    "ignored_fields",
+    "no_gradient",
+    "not_moved",
+]
 
 
 def dead_layers(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
@@ -40,12 +47,12 @@ def no_gradient(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     )
     if not learned or not found.gradients:
         return None
-    dead = [name for name, size in found.gradients.items() if not size > 0]
+    learner = evidence.trainer.learners[found.policy]
+    shapes = {name: p.ndim for name, p in learner.named_parameters() if p.requires_grad}
+    dead = [name for name, size in found.gradients.items() if not size > 0 and name in shapes]
     if not dead:
         return None
-    learner = evidence.trainer.learners[found.policy]
-    shapes = {name: each.ndim for name, each in learner.named_parameters()}
-    images = any(shapes.get(name, 0) >= 4 for name in dead)
+    images = any(shapes[name] >= 4 for name in dead)
     return Finding(
         "no-gradient",
         "Part of the network gets no gradient"
@@ -55,6 +62,23 @@ def no_gradient(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         "look for detach(), no_grad(), a branch whose output is not used, or a loss that leaves "
         "the actor out",
         3,
+        found.policy,
+    )
+
+
+def frozen_weights(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Parameters that are not to learn."""
+    learner = evidence.trainer.learners[found.policy]
+    frozen = [name for name, each in learner.named_parameters() if not each.requires_grad]
+    if not frozen:
+        return None
+    return Finding(
+        "frozen-weights",
+        "Part of the network is frozen.",
+        f"requires_grad is False: {some(frozen)}",
+        "parameters that learn, where they are not meant to stay as they are",
+        "leave requires_grad_(False) out, unless what is frozen was trained before",
+        1,
         found.policy,
     )
 
