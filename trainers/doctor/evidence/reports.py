@@ -50,12 +50,12 @@ def watch_learning(
         report = trainer.learn_from(episodes, seconds)
     finally:
         del trainer.update, trainer.update_minibatch
+        for found in evidence.policies.values():
+            possible, _ = found.playing.legal.pop()
+            if possible:
+                legal = found.masks[-1][1][found.trajectories[-1].valid]
+                found.playing.legal.append((possible, float(legal.sum())))
     _note_report(trainer, evidence, report)
-    for found in evidence.policies.values():
-        if found.playing.legal[-1][0]:
-            masks, valid = found.masks[-1][0], found.trajectories[-1].valid
-            possible, _ = found.playing.legal[-1]
-            found.playing.legal[-1] = possible, float(masks[valid].sum())
 
 
 def _entropy(minibatch: Any, outputs: Any) -> float | None:

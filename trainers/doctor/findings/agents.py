@@ -21,8 +21,8 @@ __all__ = [
     "untold_identity",
 ]
 
-MANY = 16
-"""Episodes after which what never happened is worth a word."""
+EPISODES, DECISIONS = 16, 2000
+"""After so many, what never happened is worth a word."""
 
 MOMENTS = 128
 """Moments of which columns are compared with each other."""
@@ -151,7 +151,8 @@ def constant_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
 def blank_columns(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Parts of the observation that are 0 throughout, though their bounds allow more."""
     said, _ = joined(found.obs)
-    if not said.size or sum(int(each.sum()) for each in evidence.said.begins) < MANY:
+    begun = sum(int(each.sum()) for each in evidence.said.begins)
+    if begun < EPISODES or said.shape[0] * said.shape[1] < DECISIONS:
         return None
     blank = np.flatnonzero(~said.any(axis=(0, 1)))
     if not len(blank) or not said.any():
