@@ -261,3 +261,19 @@ def functional(observation_space: Any, *, role: str) -> nn.Module:
 def dead_functional_relu(folder: Path) -> Run:
     """A network of one's own whose relu, a function, lets nothing through."""
     return trained(folder, depots(), model=functional, trainer="ippo")
+
+
+# --- What raises ---------------------------------------------------------------------------------
+
+
+class Breaks(IPPO):
+    def update_minibatch(self, learner: Any, minibatch: Any, outputs: Any) -> Any:
+        if self.env_steps:
+            raise RuntimeError("mat1 and mat2 shapes cannot be multiplied (64x16 and 32x3)")
+        return super().update_minibatch(learner, minibatch, outputs)
+
+
+@fault("training-raises")
+def raises_in_the_second_update(folder: Path) -> Run:
+    """A trainer of one's own fails after its first update."""
+    return trained(folder, depots(), updates=1, trainer=Breaks)

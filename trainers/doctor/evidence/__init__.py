@@ -8,6 +8,7 @@ of ``corral.trainers.doctor.findings`` read it.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,8 @@ from corral.trainers.doctor.evidence.rollouts import watch_rollout
 from corral.trainers.doctor.evidence.witness import Witness
 
 __all__ = ["Evidence", "PolicyEvidence", "gather"]
+
+DOCTOR = __name__.rpartition(".")[0]
 
 UPDATES = 3
 """Rollouts that are played and learned from."""
@@ -59,7 +62,9 @@ def gather(
     try:
         for _ in range(updates):
             watch_learning(trainer, evidence, *watch_rollout(trainer, evidence))
-    except CorralError as error:
+    except Exception as error:  # of the trainer, the environment, or a network of a user's own
+        if _ours(error):
+            raise
         evidence.error, evidence.error_kind = str(error), type(error).__name__
     for name, found in seen.items():
         after = _weights(trainer.learners[name])
@@ -71,6 +76,12 @@ def gather(
     if twins:
         evidence.said.twins = _twins(trainer, seed)
     return evidence
+
+
+def _ours(error: Exception) -> bool:
+    """Tell whether an error comes of looking on, and not of what is looked at."""
+    last = list(traceback.walk_tb(error.__traceback__))[-1][0]
+    return not isinstance(error, CorralError) and last.f_globals["__name__"].startswith(DOCTOR)
 
 
 def _twins(trainer: Any, seed: int) -> Any:

@@ -30,11 +30,13 @@ def watch_learning(
         return told["metrics"]
 
     step = trainer.update_minibatch
+    rows: dict[str, int] = {}  # decisions of the first epoch
 
     def update_minibatch(learner: Any, minibatch: Any, outputs: Any) -> Any:
         found = evidence.policies[learner.group.policy]
         if minibatch.epoch == 0:
             _note_masks(outputs, found)
+            rows[found.policy] = rows.get(found.policy, 0) + len(minibatch)
         entropy = _entropy(minibatch, outputs)
         numbers = step(learner, minibatch, outputs)
         if entropy is not None and len(found.playing.legal) == 1:
@@ -52,8 +54,9 @@ def watch_learning(
         del trainer.update, trainer.update_minibatch
         for found in evidence.policies.values():
             possible, _ = found.playing.legal.pop()
-            if possible:
-                legal = found.masks[-1][1][found.trajectories[-1].valid]
+            valid = found.trajectories[-1].valid if found.trajectories else np.zeros(0, bool)
+            if possible and rows[found.policy] == valid.sum():
+                legal = found.masks[-1][1][valid]
                 found.playing.legal.append((possible, float(legal.sum())))
     _note_report(trainer, evidence, report)
 

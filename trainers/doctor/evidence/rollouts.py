@@ -11,7 +11,7 @@ from corral.adapters.masked_distribution import MaskedCategorical
 from corral.envs.core import Array
 from corral.envs.masks import MASK
 from corral.envs.policy import take_tree
-from corral.errors import CorralError, IllegalActionError
+from corral.errors import IllegalActionError
 from corral.trainers.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.trainers.doctor.evidence.witness import Witness, join_trees
 
@@ -30,7 +30,7 @@ def watch_rollout(trainer: Any, evidence: Evidence) -> tuple[list[Any], dict[str
     witness.begin()
     try:
         episodes, seconds = trainer.collect()
-    except CorralError as error:
+    except Exception as error:
         # An illegal action is chosen from what was stored; other errors come of storing it.
         _note(trainer, evidence, len(witness.steps) + isinstance(error, IllegalActionError))
         raise

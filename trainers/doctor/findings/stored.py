@@ -102,7 +102,7 @@ def stored_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     if not wrong.any() and not pictures and not playing.identity_wrong:
         return None
     cause, title = "observation-changed", "The networks do not get what the environment shows."
-    columns = np.flatnonzero(wrong.any(axis=(0, 1))) if wrong.size else []
+    columns = np.flatnonzero(wrong.any(axis=(0, 1)))
     if wrong.any():
         rows = wrong.any(axis=-1)
         measured = (
@@ -209,8 +209,9 @@ def stored_chances(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     acted = np.concatenate(found.acted[: len(found.playing.chances)]).reshape(stored.shape)
 
     def of(chosen: Array) -> Array:
+        told: Array = np.take_along_axis(tables, chosen[..., None], axis=-1)[..., 0]
         with np.errstate(invalid="ignore"):
-            return np.take_along_axis(tables, chosen[..., None], axis=-1)[..., 0] - stored
+            return told - stored
 
     off = np.abs(np.where(acted, of(actions), 0.0))
     wrong = ~(off <= 1e-3)
