@@ -211,7 +211,8 @@ def stored_chances(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     def of(chosen: Array) -> Array:
         told: Array = np.take_along_axis(tables, chosen[..., None], axis=-1)[..., 0]
         with np.errstate(invalid="ignore"):
-            return told - stored
+            off: Array = told - stored
+        return off
 
     off = np.abs(np.where(acted, of(actions), 0.0))
     wrong = ~(off <= 1e-3)
