@@ -15,6 +15,7 @@ SECOND = 2
 """Among how many causes, the likeliest first, the planted one must be."""
 
 
+@pytest.mark.filterwarnings("ignore")  # mistakes warn
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_named(name: str, tmp_path: Path) -> None:
     planted = FAULTS[name]
