@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import corral
-from corral.errors import IllegalActionError, NonFiniteError
+from corral.errors import IllegalActionError, ModelError, NonFiniteError
 from corral.trainers.runs.run import Run
 
 TINY: dict[str, Any] = {"num_envs": 8, "n_steps": 32, "net_arch": (16,), "preset": "none"}
@@ -25,6 +25,8 @@ class Fault:
     causes: tuple[str, ...]
     make: Callable[[Path], Run]
     """Trains a run with the mistake in a folder that is not there yet, and returns it."""
+    sure: bool = True
+    """Whether the cause can be known; else it is named as worth a look."""
 
     @property
     def mistake(self) -> str:
@@ -35,13 +37,15 @@ FAULTS: dict[str, Fault] = {}
 """Every fault by its name, in the order of the modules."""
 
 
-def fault(*causes: str) -> Callable[[Callable[[Path], Run]], Callable[[Path], Run]]:
+def fault(
+    *causes: str, sure: bool = True
+) -> Callable[[Callable[[Path], Run]], Callable[[Path], Run]]:
     """Enter a function(folder) -> run, whose docstring says the mistake, in the gallery."""
 
     def enter(make: Callable[[Path], Run]) -> Callable[[Path], Run]:
         assert make.__name__ not in FAULTS
         assert make.__doc__
-        FAULTS[make.__name__] = Fault(make.__name__, causes, make)
+        FAULTS[make.__name__] = Fault(make.__name__, causes, make, sure)
         return make
 
     return enter
@@ -58,5 +62,5 @@ def trained(folder: Path, env: Any, updates: int = UPDATES, **given: Any) -> Run
     given.setdefault("steps", updates * given["num_envs"] * given["n_steps"])
     try:
         return corral.train(env, out=folder, progress=False, **given)
-    except (IllegalActionError, NonFiniteError):
+    except (IllegalActionError, ModelError, NonFiniteError):
         return corral.train(env, progress=False, dry_run=True, **given)

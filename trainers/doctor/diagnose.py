@@ -76,7 +76,7 @@ def diagnose(
     found: list[Finding] = []
     progress("its beginning")
     looked.append("three updates from its beginning")
-    evidence = gather(first, fresh, seed=seed)
+    evidence = gather(first, fresh, seed=seed, twins=True)
     found += findings(evidence)
     progress("ends and time limits")
     if (shorter := _shortened(loaded, first)) is not None:

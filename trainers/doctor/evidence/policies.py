@@ -1,4 +1,4 @@
-"""What policies do at what was observed: greedily, after a reload, and what they ignore."""
+"""What policies do at what was observed: outside of training, greedily, and after a reload."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from corral.envs.core import generator
+from corral.adapters.masked_distribution import MaskedCategorical
+from corral.envs.core import Array, generator
 from corral.envs.masks import MASK
-from corral.envs.policy import take_tree
 from corral.trainers.doctor.evidence.record import PolicyEvidence
 
 __all__ = ["ask_policies"]
-
-LOOKED_AT = 256
-"""Observations at which policies are asked what they would do."""
 
 
 def ask_policies(
@@ -26,61 +23,68 @@ def ask_policies(
     again = rebuild()
     again.load(trainer.save())
     rng = generator(seed, "eval")
-    observations, acting = trainer.obs, np.asarray(trainer.batch.acting)
-    for agent in found.agents:
-        column = trainer.rules.agents.index(agent)
-        rows = np.flatnonzero(acting[:, column])[:LOOKED_AT]
-        if not len(rows) or MASK not in observations[agent]:
-            continue
-        observation = take_tree(observations[agent], rows)
-        mask = np.asarray(observation[MASK]) != 0
+    sizes = trainer.learners[name].group.actions.sizes
+    for agent, observation in found.playing.looked_at.items():
+        mask = np.asarray(observation[MASK]) != 0 if MASK in observation else None
         both = []
         for source in (trainer, again):
             policy = source.policies[agent]
-            hidden = policy.initial_state(len(rows))
-            decision = policy.act(observation, hidden, rng, deterministic=True)
-            chosen = np.asarray(decision.action)
-            both.append(decision.extra.get("probabilities"))
-            if mask.ndim == 2 and chosen.ndim == 1:
-                illegal = int(np.count_nonzero(~mask[np.arange(len(rows)), chosen]))
-                if source is trainer:
-                    found.greedy_illegal += illegal
-                else:
-                    found.reloaded_illegal += illegal
+            rows = len(next(iter(_leaves(observation))))
+            decision = policy.act(observation, policy.initial_state(rows), rng, deterministic=True)
+            illegal = _illegal(mask, np.asarray(decision.action), sizes)
+            both.append((decision.extra or {}).get("probabilities"))
+            if source is again:
+                found.reloaded_illegal += illegal
+                continue
+            found.greedy_illegal += illegal
+            sampled = policy.act(observation, policy.initial_state(rows), rng)
+            found.playing.sampled_illegal += _illegal(mask, np.asarray(sampled.action), sizes)
+            found.playing.steps += rows
+            _compare(trainer.learners[name], agent, observation, mask, both[0], found)
         if both[0] is not None and both[1] is not None:
             differs = float(np.abs(both[0] - both[1]).max())
             found.reloaded_differs = max(found.reloaded_differs, differs)
-    found.ignored = _ignored(trainer, name, found)
 
 
-def _ignored(trainer: Any, name: str, found: PolicyEvidence) -> list[str]:
-    """Return what of the observation varies and yet changes no output of the actor."""
-    learner = trainer.learners[name]
-    group, actor = learner.group, learner.actor
-    i = list(trainer.learners).index(name)
-    buffer = trainer.rollout.groups[i]
-    rows = np.flatnonzero(buffer.acting[0].reshape(-1))[:LOOKED_AT]
-    if not len(rows):
-        return []
-    parts, _ = buffer.tensors(0, rows, learner.device)
-    parts = [part.float().requires_grad_() if k == 0 else part for k, part in enumerate(parts)]
-    hidden = actor.initial(len(rows))
-    outputs, _ = actor.step(parts, hidden)
-    # A random direction of the outputs: no sum of them that cancels out.
-    direction = torch.from_numpy(generator(0, "eval").standard_normal(outputs.shape[-1])).float()
-    (outputs @ direction.to(outputs.device)).sum().backward()
-    gradient = parts[0].grad
-    if gradient is None:
-        return ["all of the vector"]
-    said = np.concatenate([each[0] for each in found.obs]).reshape(-1, group.layout.width)
-    varies = np.ptp(said, axis=0) > 1e-6
-    dead = np.flatnonzero(varies & ~(gradient.abs().amax(dim=0) > 0).cpu().numpy()[: len(varies)])
-    return [_column_name(group.layout, int(column)) for column in dead]
+def _leaves(tree: Any) -> Any:
+    if isinstance(tree, dict | tuple | list):
+        for part in tree.values() if isinstance(tree, dict) else tree:
+            yield from _leaves(part)
+    else:
+        yield tree
 
 
-def _column_name(layout: Any, column: int) -> str:
-    """Return "observation[3]": the entry of the observation, and where in it a column stands."""
-    for entry in layout.entries:
-        if entry.axes is None and entry.low <= column < entry.high:
-            return f"{entry.key or 'observation'}[{column - entry.low}]"
-    return f"column {column}"
+def _illegal(mask: Array | None, chosen: Array, sizes: Array) -> int:
+    """Return how many of ``chosen`` [R, ...] a mask [R, A] forbids; its choices are in a row."""
+    if mask is None or not len(sizes):
+        return 0
+    columns = chosen.reshape(len(mask), -1).astype(np.int64)
+    if columns.shape[1] != len(sizes):
+        return 0
+    columns = columns + np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    return int(np.count_nonzero(~np.take_along_axis(mask, columns, axis=1).all(axis=1)))
+
+
+def _compare(
+    learner: Any,
+    agent: str,
+    observation: Any,
+    mask: Array | None,
+    told: Array | None,
+    found: PolicyEvidence,
+) -> None:
+    """Note how far the probabilities of a policy are from those of the actor that learns."""
+    group, layout = learner.group, learner.group.layout
+    if told is None or mask is None or group.actions.shape:
+        return
+    rows = len(mask)
+    vector = np.zeros((rows, layout.width + group.identities), np.float32)
+    images = [np.zeros((rows, *image), np.uint8) for image in layout.images]
+    layout.write(layout.inner(observation), vector, images)
+    if group.identities:
+        vector[:, layout.width + group.agents.index(agent)] = 1.0
+    with torch.inference_mode():
+        parts = [learner.tensor(each) for each in (vector, *images)]
+        outputs, _ = learner.actor.step(parts, learner.actor.initial(rows))
+        own = MaskedCategorical(outputs, learner.tensor(mask)).probs.double().cpu().numpy()
+    found.playing.play_differs = max(found.playing.play_differs, float(np.abs(own - told).max()))

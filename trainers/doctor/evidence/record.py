@@ -7,6 +7,7 @@ from typing import Any
 
 from corral.envs.core import Array
 from corral.trainers.doctor.evidence.learning import Learning
+from corral.trainers.doctor.evidence.playing import Playing, Said
 from corral.trainers.on_policy.records import Advantages, Trajectories
 
 __all__ = ["Evidence", "PolicyEvidence"]
@@ -18,7 +19,7 @@ class PolicyEvidence:
 
     policy: str
     agents: tuple[str, ...]
-    columns: list[str] = field(default_factory=list)  # of the vector that its networks get
+    playing: Playing = field(default_factory=Playing)
     # What the environment said, and what the trainer stored of it, rollout by rollout.
     obs: list[tuple[Array, Array]] = field(default_factory=list)  # [T, C, F] both
     masks: list[tuple[Array, Array]] = field(default_factory=list)  # bool [T, C, A] both
@@ -45,7 +46,7 @@ class PolicyEvidence:
     greedy_illegal: int = 0
     reloaded_illegal: int = 0
     reloaded_differs: float = 0.0  # largest difference of a probability after save and load
-    ignored: list[str] = field(default_factory=list)  # columns that vary and change no output
+    ignored: list[str] = field(default_factory=list)  # inputs that vary and change no output
     metrics: list[dict[str, float]] = field(default_factory=list)
     learning: Learning = field(default_factory=Learning)
 
@@ -59,3 +60,4 @@ class Evidence:
     returns: list[tuple[dict[str, float], dict[str, float]]]  # (environment's, reported) episodes
     error: str = ""  # what the trainer raised
     error_kind: str = ""
+    said: Said = field(default_factory=Said)
