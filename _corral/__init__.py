@@ -1,8 +1,8 @@
 """corral: PettingZoo environments with action masks, and trainers that learn to play them.
 
 ``corral.make(name, **kwargs)`` makes an environment, ``corral.train(name, ...)`` trains a team in
-it, ``corral.evaluate(run)`` plays it beside others. Importing corral enters its environments in the
-registries of Gymnasium and PettingZoo: ``pettingzoo.make("parallel", "corral/dfaas-v0")``.
+it, ``corral.evaluate(run)`` plays it beside others, ``corral.diagnose(run)`` says what keeps it
+from learning. Importing corral enters its environments in the registries of Gymnasium and PettingZoo: ``pettingzoo.make("parallel", "corral/dfaas-v0")``.
 
 ``corral.data`` reads load traces, ``corral.envs`` holds the environments, ``corral.adapters`` runs
 thousands of copies, ``corral.trainers`` learns and measures.
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from corral.trainers.callbacks.protocol import Callback
     from corral.trainers.cloning.driver import clone, record
     from corral.trainers.config_files.read import read_config
+    from corral.trainers.doctor.diagnose import diagnose
     from corral.trainers.driver import resume, resume_session, session, train
     from corral.trainers.evaluation.judge import evaluate
     from corral.trainers.evaluation.watch import watch
@@ -32,6 +33,7 @@ __all__ = [
     "__version__",
     "algorithms",
     "clone",
+    "diagnose",
     "evaluate",
     "load_run",
     "make",
@@ -50,6 +52,7 @@ __version__ = metadata.version("corral")
 _ON_DEMAND = {
     "Callback": "corral.trainers.callbacks.protocol",
     "clone": "corral.trainers.cloning.driver",
+    "diagnose": "corral.trainers.doctor.diagnose",
     "evaluate": "corral.trainers.evaluation.judge",
     "load_run": "corral.trainers.runs.run",
     "make": "corral.envs.registry",

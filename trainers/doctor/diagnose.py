@@ -3,29 +3,49 @@
     diagnosis = corral.diagnose("runs/mine")
     print(diagnosis.healthy, diagnosis.findings[0].title)
 
-The run itself stays as it is: what is played and learned here is thrown away.
+The run itself stays as it is: what is played and learned here is thrown away. Whatever cannot be
+looked at is told with the reason, and the rest is.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import pkgutil
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from corral.adapters.sources import EnvLike
 from corral.envs.core import with_limit
-from corral.errors import CheckpointError
+from corral.envs.registry import Api
+from corral.errors import EnvNeededError, MissingExtraError, UnknownNameError
+from corral.trainers.cloning.trainer import Clone
 from corral.trainers.doctor.audit import Audit, audit
-from corral.trainers.doctor.evidence import gather
-from corral.trainers.doctor.findings import Finding, findings
+from corral.trainers.doctor.causes import by_cause, cannot_imitate, raised
+from corral.trainers.doctor.evidence import Evidence, gather
+from corral.trainers.doctor.evidence.facts import Fact, Played, Trend, facts_of, played, trend_of
+from corral.trainers.doctor.evidence.imitation import Imitation, imitate
+from corral.trainers.doctor.findings import RULES, Finding
 from corral.trainers.doctor.findings.credited import credited
 from corral.trainers.doctor.findings.truth import against_truth
+from corral.trainers.rng import GlobalGenerators
 from corral.trainers.runs.run import Run, load_run
 
 __all__ = ["Diagnosis", "diagnose"]
+
+Progress = Callable[[str, int, int], None]
+
+SECONDS = 25.0
+"""Time after which no further update of a stretch is watched."""
+
+OF_CLONING = ("stored", "networks", "play", "scales")
+"""Modules of rules that say something of a run that clones: it has no use for advantages."""
+
+ASKED_FOR = (EnvNeededError, MissingExtraError, UnknownNameError)
+"""Errors that a user mends by giving something again: nothing is looked at before."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +54,14 @@ class Diagnosis:
 
     run: str
     findings: tuple[Finding, ...]
+    facts: tuple[Fact, ...]
+    trend: Trend | None  # of progress.csv
+    played: Played | None
+    imitation: Imitation | None
     audit: Audit | None
     looked_at: tuple[str, ...]  # in words
     not_looked_at: tuple[str, ...]  # with the reason
-    seconds: float = 0.0
-    facts: dict[str, Any] = field(default_factory=dict)
+    seconds: float
 
     @property
     def healthy(self) -> bool:
@@ -50,84 +73,295 @@ def diagnose(
     run: str | Path | Run,
     env: EnvLike | None = None,
     *,
+    env_kwargs: Mapping[str, Any] | None = None,
+    api: Api | None = None,
+    trainer: Any = None,
+    model: Any = None,
     audited: bool = True,
+    cloned: bool = True,
     seed: int = 0,
-    progress: Callable[[str], None] = lambda what: None,
-    **given: Any,
+    progress: Progress | None = None,
 ) -> Diagnosis:
-    """Look for what keeps a run from learning.
+    """Look for what keeps a run from learning, in about a minute.
+
+    The folder of the run stays as it is, and so do the global random generators.
 
     Args:
         run: a run, or its folder.
-        env: and ``given``, see ``corral.load_run``.
+        env, env_kwargs, api, trainer, model: see ``corral.load_run``.
         audited: compare values and advantages with the truth, where moments can be forked.
+        cloned: try whether its network can play as the best reference team.
         seed: of what is drawn for it.
-        progress: is called with what is looked at.
+        progress: is called with what is looked at, how many parts are done, and of how many.
+
+    Raises what ``load_run`` raises, and UnknownNameError, EnvNeededError or MissingExtraError for
+    what must be given or installed first.
     """
-    began = time.perf_counter()
-    loaded = run if isinstance(run, Run) else load_run(run, env, **given)
-    fresh = loaded.begun
-    looked: list[str] = []
-    left: list[str] = []
-    first = fresh()
-    if not hasattr(first, "algorithm"):
-        left.append(f"{loaded.config.trainer} is another library's: its updates cannot be watched")
-        return Diagnosis(loaded.name, (), None, tuple(looked), tuple(left))
-    found: list[Finding] = []
-    progress("its beginning")
-    looked.append("three updates from its beginning")
-    evidence = gather(first, fresh, seed=seed)
-    found += findings(evidence)
-    progress("ends and time limits")
-    if (shorter := _shortened(loaded, first)) is not None:
-        looked.append("an update with a time limit of a few steps")
-        short = gather(shorter(), shorter, updates=1, seed=seed)
-        found += findings(short)
-        found += credited(short)
-    else:
-        found += credited(evidence)
+    if not isinstance(run, Run):
+        run = load_run(run, env, env_kwargs=env_kwargs, api=api, trainer=trainer, model=model)
+    looking = _Looking(run, seed, progress or (lambda what, done, total: None))
     try:
-        trained = loaded._trained()
-    except CheckpointError as error:
-        left.append(f"no checkpoint: {error}")
-        trained = None
-    report = None
-    if trained is not None and trained.env_steps:
-        progress("its latest checkpoint")
-        looked.append("an update from its latest checkpoint")
-        found += [
-            one
-            for one in findings(gather(trained, fresh, updates=1, seed=seed))
-            if one.cause != "learning-rate-zero"
-        ]  # what is annealed ends at 0
-        if audited:
-            progress("the truth")
-            try:
-                report = audit(loaded._trained(), seed=seed)
-                looked.append(f"{report.env_steps:,} env steps of forked moments")
-                found += list(against_truth(report))
-            except ValueError as error:
-                left.append(f"the truth: {error}")
-    return Diagnosis(
-        loaded.name,
-        tuple(_once(found)),
-        report,
-        tuple(looked),
-        tuple(left),
-        time.perf_counter() - began,
-    )
+        with GlobalGenerators(seed):
+            looking.look(audited, cloned)
+        return looking.diagnosis()
+    finally:
+        looking.close()
 
 
-def _once(found: list[Finding]) -> list[Finding]:
-    """Return each cause of a policy once, the surest first."""
-    kept: dict[tuple[str, str], Finding] = {}
-    for one in found:
-        kept.setdefault((one.cause, one.policy), one)
-    return sorted(kept.values(), key=lambda one: -one.certainty)
+class _Looking:
+    """A run that is looked at, part by part: what was found, and what could not be looked at."""
+
+    def __init__(self, run: Run, seed: int, progress: Progress) -> None:
+        self.run, self.seed, self.progress = run, seed, progress
+        self.began = time.perf_counter()
+        self.found: list[Finding] = []
+        self.looked: list[str] = []
+        self.left: list[str] = []
+        self.made: list[Any] = []  # trainers, to be closed
+        self.parts = 0
+        self.beginning: Evidence | None = None
+        self.latest: Evidence | None = None
+        self.trend: Trend | None = None
+        self.played: Played | None = None
+        self.imitation: Imitation | None = None
+        self.audit: Audit | None = None
+
+    def diagnosis(self) -> Diagnosis:
+        return Diagnosis(
+            self.run.name,
+            by_cause(self.found),
+            facts_of(self.beginning, self.latest),
+            self.trend,
+            self.played,
+            self.imitation,
+            self.audit,
+            tuple(self.looked),
+            tuple(dict.fromkeys(self.left)),
+            time.perf_counter() - self.began,
+        )
+
+    def look(self, audited: bool, cloned: bool) -> None:
+        """Look at everything, from what is certain and cheap to what takes longer."""
+        in_house = False
+        with self.part("its trainer"):
+            first = self.begun()
+            in_house = hasattr(first, "algorithm")
+        if in_house:
+            with self.part("its first updates"):
+                self.at_its_beginning(first)
+            with self.part("ends and time limits"):
+                self.at_ends()
+        elif self.made:
+            self.left.append(
+                f"updates: {self.run.config.trainer} is another library's, so that its updates "
+                "cannot be watched"
+            )
+        has_checkpoint = False
+        if self.made:
+            with self.part("its checkpoint"):
+                has_checkpoint = self.at_its_checkpoint(in_house)
+        with self.part("progress.csv"):
+            self.in_progress()
+        if has_checkpoint:
+            with self.part("greedy and sampled play"):
+                self.in_play()
+        if has_checkpoint and in_house and audited and not self.clones:
+            with self.part("the truth"):
+                self.against_the_truth()
+        if in_house and cloned and not self.clones:
+            with self.part("whether its network can play as a reference team"):
+                self.by_imitation()
+        self.progress("", PARTS, PARTS)
+
+    @contextlib.contextmanager
+    def part(self, what: str) -> Iterator[None]:
+        """Look at one part; an error in it is the reason why it was not looked at."""
+        self.progress(what, self.parts, PARTS)
+        self.parts += 1
+        try:
+            yield
+        except ASKED_FOR:
+            raise
+        except Exception as error:  # one's own environment, network or trainer may raise anything
+            self.left.append(f"{what}: {_said(error)}")
+
+    def begun(self, config: Any = None) -> Any:
+        """Return the trainer of the run, or of another ``config``, as it begins."""
+        made: Any = self.run.begun() if config is None else config.make_trainer()
+        self.made.append(made)
+        return made
+
+    def trained(self) -> Any:
+        """Return the trainer of the run, as it stands at its checkpoint."""
+        trained: Any = self.run._trained()
+        self.made.append(trained)
+        return trained
+
+    @property
+    def clones(self) -> bool:
+        return isinstance(self.made[0], Clone)
+
+    def close(self) -> None:
+        for each in self.made:
+            with contextlib.suppress(Exception):
+                each.close()
+
+    # --- Parts -----------------------------------------------------------------------------------
+
+    def at_its_beginning(self, first: Any) -> None:
+        """Watch three updates from the run's beginning."""
+        evidence = self.watched(first, "its first updates", updates=3)
+        if evidence is None:
+            return
+        self.beginning = evidence
+        count = max((len(each.metrics) for each in evidence.policies.values()), default=0)
+        self.looked.append(f"{count} update{'s' * (count != 1)} from its beginning")
+        self.by_rules(evidence)
+
+    def at_ends(self) -> None:
+        """Watch an update with a time limit that ends within it, and whom advantages credit."""
+        if self.clones:
+            return
+        evidence = self.beginning
+        config = _shortened(self.run, self.made[0])
+        if config is not None:
+            evidence = self.watched(self.begun(config), "ends and time limits", 1, config)
+        if evidence is None:
+            return
+        if config is not None:
+            self.looked.append("an update with a time limit of a few steps")
+            self.by_rules(evidence)
+        if not evidence.error:
+            self.found += credited(evidence)
+
+    def at_its_checkpoint(self, in_house: bool) -> bool:
+        """Watch an update from the checkpoint; return that there is one to play by.
+
+        Raises CheckpointError where there is none.
+        """
+        trained = self.trained()
+        if not in_house or not trained.env_steps:
+            return True
+        evidence = self.watched(trained, "its checkpoint", 1)
+        if evidence is not None:
+            self.latest = evidence
+            self.looked.append("an update from its checkpoint")
+            known = {(one.cause, one.policy) for one in self.found}
+            before = len(self.found)
+            self.by_rules(evidence)
+            # What is annealed ends at 0: that is no fault.
+            self.found[before:] = [
+                one
+                for one in self.found[before:]
+                if (one.cause, one.policy) in known or one.cause not in ANNEALED
+            ]
+        return True
+
+    def watched(self, trainer: Any, what: str, updates: int, config: Any = None) -> Evidence | None:
+        """Return the evidence of some updates; where training raises, that is a finding."""
+        try:
+            getattr(trainer, "check", lambda: None)()
+            evidence = gather(
+                trainer,
+                lambda: self.begun(config),
+                updates=updates,
+                seed=self.seed,
+                seconds=SECONDS,
+            )
+        except ASKED_FOR:
+            raise
+        except Exception as error:
+            self.left.append(f"{what}: {_said(error)}")
+            if (own := self.raised_unwatched(config)) is not None:
+                self.found.append(raised(type(own).__name__, _said(own, named=False)))
+            return None
+        return evidence
+
+    def raised_unwatched(self, config: Any) -> Exception | None:
+        """Return what training raises when nobody watches: None, where watching is the fault."""
+        if any(one.cause in RAISES for one in self.found):
+            return None  # once is enough
+        try:
+            next(iter(self.begun(config).learn()))
+        except Exception as error:  # whatever a user's functions raise
+            return error
+        return None
+
+    def by_rules(self, evidence: Evidence) -> None:
+        for rule in RULES:
+            module = rule.__module__.rpartition(".")[2]
+            if self.clones and module not in OF_CLONING:
+                continue
+            for policy in evidence.policies.values():
+                try:
+                    one = rule(policy, evidence)
+                except Exception as error:  # evidence of a training that broke off is not whole
+                    if not evidence.error:
+                        self.left.append(f"{rule.__name__.replace('_', ' ')}: {_said(error)}")
+                    continue
+                if one is not None:
+                    self.found.append(one)
+        told = evidence.error_kind == "IllegalActionError" and any(
+            one.cause.startswith("mask-") for one in self.found
+        )
+        if evidence.error and not told:
+            self.found.append(raised(evidence.error_kind, evidence.error))
+
+    def in_progress(self) -> None:
+        """Read progress.csv."""
+        progress = self.run.progress
+        self.trend = trend_of(progress)
+        self.looked.append(f"{len(progress):,} rows of progress.csv")
+        rules = pkgutil.resolve_name(PROGRESS_RULES)
+        self.found += rules(self.run)
+
+    def in_play(self) -> None:
+        env_config = self.run.config.env_config
+        held = env_config.validation or env_config.held_out
+        rules = env_config.rules(**held)
+        episodes = min(32, int(getattr(self.made[0].settings, "num_envs", 8)))
+        policies = self.trained().policies
+        learners = tuple(self.run.config.learners) or tuple(rules.agents)
+        self.played = played(rules, policies, learners, seed=self.seed, episodes=episodes)
+        where = " of rows not trained on" if held else ""
+        self.looked.append(f"{episodes} episodes{where}, greedily and sampled")
+
+    def against_the_truth(self) -> None:
+        trained = self.trained()
+        if not trained.env_steps:
+            raise ValueError("nothing is learned yet")
+        self.audit = audit(trained, seed=self.seed)
+        self.looked.append(f"{self.audit.env_steps:,} env steps of forked moments")
+        self.found += against_truth(self.audit)
+
+    def by_imitation(self) -> None:
+        self.imitation = imitate(self.run.config, self.made[0], seed=self.seed)
+        self.looked.append(f"its network, taught to play as {self.imitation.teacher}")
+        if (one := cannot_imitate(self.imitation)) is not None:
+            self.found.append(one)
 
 
-def _shortened(run: Run, trainer: Any) -> Callable[[], Any] | None:
-    """Return what makes the run's trainer with a time limit within a rollout; None: it has one."""
+PARTS = 8
+"""Parts of a diagnosis, for the progress bar."""
+
+PROGRESS_RULES = "corral.trainers.doctor.findings.progress:progress_findings"
+
+ANNEALED = ("learning-rate-zero",)
+RAISES = ("illegal-action", "not-finite", "algorithm-refused", "training-raises")
+
+
+def _said(error: BaseException, *, named: bool = True) -> str:
+    """Return an error in a line; its kind, where the line alone would not tell."""
+    text = " ".join(str(error).split())
+    kind = type(error).__name__
+    if not text:
+        return kind
+    return text if not named or type(error).__module__.startswith("corral") else f"{kind}: {text}"
+
+
+def _shortened(run: Run, trainer: Any) -> Any:
+    """Return the run's configuration with a time limit within a rollout; None: it has one, or the
+    environment's time limit is its own."""
     rules = trainer.rules
     if hasattr(rules, "make_batch") or rules.max_cycles is None:
         return None
@@ -137,5 +371,4 @@ def _shortened(run: Run, trainer: Any) -> Callable[[], Any] | None:
     env_config = dataclasses.replace(
         run.config.env_config, own_rules=with_limit(run.config.env_config.rules(), limit)
     )
-    config = dataclasses.replace(run.config, env_config=env_config)
-    return config.make_trainer
+    return dataclasses.replace(run.config, env_config=env_config)

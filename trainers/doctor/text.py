@@ -1,4 +1,4 @@
-"""Diagnoses and examinations as plain text and as JSON values."""
+"""Diagnoses as plain text and as JSON values."""
 
 from __future__ import annotations
 
@@ -10,46 +10,148 @@ from typing import Any
 
 from corral.trainers.doctor.audit import Audit, Audited
 from corral.trainers.doctor.diagnose import Diagnosis
-from corral.trainers.doctor.probes import Examination, Result
+from corral.trainers.doctor.evidence.facts import FACTS
+from corral.trainers.doctor.evidence.imitation import Imitation
+from corral.trainers.doctor.findings import Finding
 
-__all__ = ["as_json", "diagnosis_text", "examination_rows"]
+__all__ = ["as_json", "diagnosis_json", "diagnosis_lines", "diagnosis_text"]
 
 SHOWN = 5
 """Worst decisions that are shown."""
 
+POLICIES = 4
+"""Policies whose facts are shown."""
+
+SURE = {3: "certain", 2: "most likely", 1: "worth a look"}
+
+Line = tuple[str, str]
+"""A line, and its style: "bold", "dim" or ""."""
+
 
 def diagnosis_text(diagnosis: Diagnosis, width: int = 80) -> str:
     """Return a diagnosis, verdict first."""
-    lines: list[str] = []
-    causes = [one for one in diagnosis.findings if one.certainty >= 2]
-    if causes:
-        lines.append(f"{diagnosis.run}: {len(causes)} found that keep it from learning.")
-    elif diagnosis.looked_at:
-        lines.append(f"{diagnosis.run}: nothing found that keeps it from learning.")
-    else:
-        lines.append(f"{diagnosis.run}: not looked at.")
-    for number, one in enumerate(diagnosis.findings, 1):
-        policy = f" (policy {one.policy})" if one.policy else ""
-        sure = {3: "it is so", 2: "most likely", 1: "worth a look"}[one.certainty]
-        lines += ["", *_wrapped(f"{number}. {one.title}{policy}", width, ""), f"   {sure}"]
-        for name in ("measured", "expected", "todo"):
-            label = {"todo": "to do"}.get(name, name)
-            lines += _wrapped(getattr(one, name), width, f"   {label:<9} ")
+    return "\n".join(line for line, _ in diagnosis_lines(diagnosis, width))
+
+
+def diagnosis_lines(diagnosis: Diagnosis, width: int = 80) -> Iterator[Line]:
+    """Yield the lines of a diagnosis, verdict first."""
+    for line in _wrapped(_verdict(diagnosis), width):
+        yield line, "bold"
+    roots = [one for one in diagnosis.findings if not one.follows]
+    for number, one in enumerate(roots, 1):
+        yield "", ""
+        yield from _finding(number, one, diagnosis, width)
+    parts = [_facts(diagnosis, width)]
+    if diagnosis.imitation is not None:
+        parts.append(_wrapped(_network(diagnosis.imitation), width))
     if diagnosis.audit is not None:
-        lines += ["", *_audit(diagnosis.audit, width)]
-    lines.append("")
-    for what in diagnosis.looked_at:
-        lines += _wrapped(what, width, "looked at: ")
-    for what in diagnosis.not_looked_at:
-        lines += _wrapped(what, width, "not looked at: ")
-    lines.append(f"{diagnosis.seconds:.0f} s")
-    return "\n".join(lines)
+        parts.append(list(_audit(diagnosis.audit, width)))
+    for part in filter(None, parts):
+        yield "", ""
+        yield from ((line, "") for line in part)
+    yield "", ""
+    for label, said in (
+        ("looked at: ", diagnosis.looked_at),
+        ("not looked at: ", diagnosis.not_looked_at),
+    ):
+        for what in said:
+            for line in _wrapped(what, width, label):
+                yield line, "dim" if label == "looked at: " else ""
+    yield f"in {diagnosis.seconds:.0f} s", "dim"
 
 
-def _wrapped(text: str, width: int, first: str) -> list[str]:
+def _verdict(diagnosis: Diagnosis) -> str:
+    wrong = [one for one in diagnosis.findings if one.certainty >= 2 and not one.follows]
+    if len(wrong) > 1:
+        return f"{diagnosis.run}: {len(wrong)} things keep it from learning, the surest first."
+    if wrong:
+        return f"{diagnosis.run}: one thing keeps it from learning."
+    if not diagnosis.looked_at:
+        return f"{diagnosis.run}: it could not be looked at."
+    in_part = " in what could be looked at" if diagnosis.not_looked_at else ""
+    return f"{diagnosis.run}: nothing found{in_part} that keeps it from learning."
+
+
+def _finding(number: int, one: Finding, diagnosis: Diagnosis, width: int) -> Iterator[Line]:
+    for line in _wrapped(one.title, width, f"{number}. "):
+        yield line, "bold" if one.certainty >= 2 else ""
+    policies = f", policy {one.policy}" if one.policy else ""
+    told = [("", f"{SURE[one.certainty]}{policies}"), ("measured", one.measured)]
+    told += [("expected", one.expected), ("to do", one.todo)]
+    told += [("follows", other.title) for other in diagnosis.findings if other.follows == one.cause]
+    for label, text in told:
+        for line in _wrapped(text, width, f"   {label:<9}" if label else "   "):
+            yield line, ""
+
+
+def _wrapped(text: str, width: int, first: str = "") -> list[str]:
     return textwrap.wrap(
         text, max(40, width), initial_indent=first, subsequent_indent=" " * len(first)
     )
+
+
+# --- Facts ---------------------------------------------------------------------------------------
+
+
+def _facts(diagnosis: Diagnosis, width: int) -> list[str]:
+    """Return what was measured, whatever was found."""
+    lines: list[str] = []
+    policies = list(dict.fromkeys(fact.policy for fact in diagnosis.facts))
+    for policy in policies[:POLICIES]:
+        title = f"Policy {policy}" if len(policies) > 1 else "What was measured"
+        lines.append(f"{title:<36}{'at first':>12}{'checkpoint':>14}")
+        lines += [
+            f"  {FACTS[fact.name]:<34}{_number(fact.beginning):>12}{_number(fact.latest):>14}"
+            for fact in diagnosis.facts
+            if fact.policy == policy
+        ]
+    if len(policies) > POLICIES:
+        lines.append(f"and {len(policies) - POLICIES} more policies: --json shows all")
+    if (play := diagnosis.played) is not None:
+        greedy, sampled = (
+            f"{value:.4g} ± {2 * error:.2g}"
+            for value, error in (
+                (play.greedy, play.greedy_error),
+                (play.sampled, play.sampled_error),
+            )
+        )
+        lines += _wrapped(
+            f"Return of those that learn: greedy {greedy}, sampled {sampled} ({play.episodes} "
+            "episodes).",
+            width,
+        )
+    if (trend := diagnosis.trend) is not None:
+        change = {True: "it rose", False: "it fell", None: "no change beyond noise"}[trend.rose]
+        lines += _wrapped(
+            f"Reward per env step: {trend.first:.4g} in the first fifth of {trend.updates:,} "
+            f"updates, {trend.last:.4g} in the last: {change} (± {2 * trend.error:.2g}).",
+            width,
+        )
+    return lines
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.2e}" if value and abs(value) < 1e-3 else f"{value:.3g}"
+
+
+def _network(found: Imitation) -> str:
+    """Return what came out of teaching the run's network."""
+    compared = f"one action alone agrees in {found.constant:.0%}"
+    told = f"{found.share:.0%} of its decisions in {found.seconds:.0f} s; {compared}"
+    if found.learned:
+        return f"Its network can play as {found.teacher} ({told}): do not blame it."
+    if not found.blind:
+        return f"Its network learns to play as {found.teacher}, slowly ({told}): it is not blind."
+    default = "" if found.default is None else f", a default network in {found.default:.0%}"
+    return (
+        f"Its network cannot be taught to play as {found.teacher} ({told}{default}): do not blame "
+        "reinforcement learning yet."
+    )
+
+
+# --- The truth -----------------------------------------------------------------------------------
 
 
 def _audit(audit: Audit, width: int) -> Iterator[str]:
@@ -85,32 +187,12 @@ def _correlations(each: Audited) -> str:
     return f"{', '.join(parts)} ({each.moments} moments)"
 
 
-# --- Probes --------------------------------------------------------------------------------------
-
-
-def examination_rows(examination: Examination) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield (probe, what, expected, found, verdict) of what failed, and a line of each that did
-    not."""
-    for result in examination.results:
-        yield from _rows(result)
-
-
-def _rows(result: Result) -> Iterator[tuple[str, str, str, str, str]]:
-    if result.error:
-        yield result.label, result.error, "", "", "error"
-        return
-    failed = [check for check in result.checks if check.passed is False]
-    left = sum(check.passed is None for check in result.checks)
-    judged = len(result.checks) - left
-    for check in failed:
-        found = "" if check.found is None else f"{check.found:.2f}"
-        yield result.label, check.what, check.expected, found, "no"
-    if not failed:
-        note = f"{judged} numbers" + (f", {left} not judged" if left else "")
-        yield result.label, note, "", "", "yes" if judged else "not judged"
-
-
 # --- JSON ----------------------------------------------------------------------------------------
+
+
+def diagnosis_json(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return all of a diagnosis as JSON values, with what follows from it: "healthy"."""
+    return {"healthy": diagnosis.healthy, **as_json(diagnosis)}
 
 
 def as_json(found: Any) -> Any:

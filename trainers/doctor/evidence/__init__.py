@@ -8,6 +8,8 @@ of ``corral.trainers.doctor.findings`` read it.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -27,12 +29,19 @@ UPDATES = 3
 
 
 def gather(
-    trainer: Any, rebuild: Callable[[], Any], *, updates: int = UPDATES, seed: int = 0
+    trainer: Any,
+    rebuild: Callable[[], Any],
+    *,
+    updates: int = UPDATES,
+    seed: int = 0,
+    seconds: float = math.inf,
 ) -> Evidence:
     """Let an in-house trainer play and learn ``updates`` rollouts, and note what was seen.
 
-    ``rebuild`` makes another trainer of the same run, as it began: to be loaded into.
+    ``rebuild`` makes another trainer of the same run, as it began: to be loaded into. No further
+    update begins after so many ``seconds``.
     """
+    began = time.perf_counter()
     trainer.begin()
     seen = {
         name: PolicyEvidence(name, learner.group.agents)
@@ -42,7 +51,9 @@ def gather(
     evidence = Evidence(trainer, seen, [])
     before = {name: _weights(trainer.learners[name]) for name in seen}
     try:
-        for _ in range(updates):
+        for k in range(updates):
+            if k and time.perf_counter() - began > seconds:
+                break
             watch_rollout(trainer, evidence)
             watch_update(trainer, evidence)
             trainer.env_steps += trainer.rollout_steps

@@ -1,0 +1,177 @@
+"""Can a run's network play as a reference team does? Supervised, so that no reward is asked.
+
+The best of the reference teams is cloned for some seconds, by the run's own settings of networks
+and its own model. Where that works, what keeps the run from learning is not its network.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from corral.envs.core import Array, Rules
+from corral.envs.policy import Policy
+from corral.envs.reference import reference_team, team_names
+from corral.errors import CorralError
+from corral.trainers.cloning.agreement import agreement, eval_seed
+from corral.trainers.cloning.trainer import CHOICES, GIVEN, CloneSettings, taught_by
+from corral.trainers.evaluation.episodes import play_episodes
+
+__all__ = ["Imitation", "imitate"]
+
+SECONDS = 20.0
+"""Time for all of it; a second network, of corral's defaults, gets half of that again."""
+
+ENOUGH = 0.97
+"""Agreement at which learning ends early."""
+
+NETWORK = ("net_arch", "cnn_arch", "cnn_patch", "activation", "memory", "agent_id", "device")
+"""Settings of networks, in every in-house trainer."""
+
+NO_BETTER = 0.05
+"""Share of decisions by which a network that sees nothing may still beat a constant action."""
+
+EPISODES = 16
+
+
+@dataclass(frozen=True)
+class Imitation:
+    """How well the run's network decides as a reference team does, on episodes not learned from.
+
+    All are shares of decisions: of the network, of the most frequent action alone (or of random
+    legal ones, where that is more), and of a network of corral's defaults; None: not tried, as the
+    run's own is better than one action.
+    """
+
+    teacher: str
+    share: float
+    constant: float
+    default: float | None
+    decisions: int  # that were learned from
+    seconds: float
+
+    @property
+    def learned(self) -> bool:
+        """Whether the network got half of what a constant action leaves, or more."""
+        return self.share - self.constant >= 0.5 * (1 - self.constant)
+
+    @property
+    def blind(self) -> bool:
+        """Whether it does no better than a constant action."""
+        return self.share <= self.constant + NO_BETTER
+
+
+def imitate(config: Any, trainer: Any, *, seed: int = 0, seconds: float = SECONDS) -> Imitation:
+    """Clone the best reference team with the network of a run's ``config``; ``trainer`` is one of
+    that run, as it began.
+
+    Raises ValueError where there is no reference team, or none whose decisions differ, and
+    UnsupportedSpaceError where decisions cannot be cloned.
+    """
+    began = time.perf_counter()
+    rules, learners = trainer.rules, config.learners
+    name, team = _best(rules, learners, seed, 0.2 * seconds)
+    made = {} if config.own_model is None else {"model": config.own_model.make}
+    own = {name: getattr(trainer.settings, name) for name in NETWORK}
+    left = began + seconds - time.perf_counter()
+    share, constant, decisions = _cloned(config, rules, team, own, made, seed, 0.8 * left)
+    if constant > 0.95:
+        raise ValueError(f"{name} plays one action in {constant:.0%} of its decisions")
+    found = Imitation(name, share, constant, None, decisions, 0.0)
+    if found.blind:
+        usual = {key: own[key] for key in ("agent_id", "device")}
+        again = _cloned(config, rules, team, usual, {}, seed, 0.5 * seconds)
+        found = dataclasses.replace(found, default=again[0])
+    return dataclasses.replace(found, seconds=time.perf_counter() - began)
+
+
+def _best(
+    rules: Rules[Any], learners: tuple[str, ...], seed: int, seconds: float
+) -> tuple[str, Mapping[str, Policy]]:
+    """Return the reference team whose ``learners`` earn most, of those that can be tried in time.
+
+    Rules with data play it in training's way: nothing here is held out.
+    """
+    began = time.perf_counter()
+    own = [rules.agents.index(agent) for agent in learners]
+    best: tuple[float, str, Mapping[str, Policy]] | None = None
+    for name in team_names(rules):
+        if name == "random" or (best and time.perf_counter() - began > seconds):
+            continue
+        try:
+            team = reference_team(name, rules)
+            episodes, _ = play_episodes(
+                rules, team, dict.fromkeys(rules.agents, False), episodes=EPISODES, seed=seed
+            )
+        except (CorralError, ValueError):  # out of reach for these rules
+            continue
+        earned = float(episodes.returns[:, own].sum(axis=1).mean())
+        if best is None or earned > best[0] + 1e-9:
+            best = earned, name, team
+    if best is None:
+        raise ValueError("there is no reference team to play as")
+    return best[1], best[2]
+
+
+def _cloned(
+    config: Any,
+    rules: Rules[Any],
+    team: Mapping[str, Policy],
+    network: Mapping[str, Any],
+    made: Mapping[str, Any],
+    seed: int,
+    seconds: float,
+) -> tuple[float, float, int]:
+    """Return the share of the team's decisions that a network learns, that of a constant action,
+    and how many decisions it learned from."""
+    began = time.perf_counter()
+    kind = taught_by(team)
+    learned = {a: name for a, name in config.policies.items() if a not in config.opponents}
+    clone = kind(
+        rules,
+        CloneSettings(teacher=GIVEN, anneal=False, **network),
+        seed=seed,
+        policies=learned,
+        policies_to_train=sorted(set(learned.values())),
+        steps=10**9,  # it is compared once, at its first update, and below
+        opponents=config.opponents or None,
+        **made,
+    )
+    decisions, sure = 0, 0
+    agreed: list[Array] = []
+    try:
+        for update in clone.learn():
+            told = [m for k, m in update.metrics.items() if k.rpartition("/")[2] == "agreement"]
+            counts = [
+                _counts(buffer) for buffer in clone.rollout.groups if CHOICES in buffer.extras
+            ]
+            agreed = [a + b for a, b in zip(agreed, counts, strict=True)] if agreed else counts
+            decisions += sum(int(each[:, -1].sum()) for each in counts)
+            sure = sure + 1 if told and min(told) >= ENOUGH else 0
+            if sure >= 2 or time.perf_counter() - began > 0.9 * seconds:
+                break
+        policies = {agent: clone.policies[agent] for agent in learned}
+        plan: dict[str, Any] = {"episodes": EPISODES, "seed": eval_seed(seed, 1)}
+        share = agreement(policies, team, rules, **plan).share
+    finally:
+        clone.close()
+    total = sum(float(each[:, -1].sum()) for each in agreed)
+    constant = sum(float(each[:, :-2].max(axis=1).sum()) for each in agreed)
+    random = sum(float(each[:, -2].sum()) for each in agreed)
+    return share, max(constant, random) / max(total, 1.0), decisions
+
+
+def _counts(buffer: Any) -> Array:
+    """Return, for each agent of a group, how often each action was among the team's choices, how
+    often a random legal one would have been, and the decisions: float64 [P, A + 2]."""
+    choices, mask = buffer.extras[CHOICES], buffer.mask[:-1]  # [T, B, P, A]
+    acted = buffer.acting[:-1] & mask.any(axis=-1)
+    chosen = (choices & acted[..., None]).sum(axis=(0, 1)).astype(np.float64)  # [P, A]
+    chance = choices.sum(axis=-1) / np.maximum(mask.sum(axis=-1), 1)
+    rest = [(chance * acted).sum(axis=(0, 1)), acted.sum(axis=(0, 1))]
+    return np.concatenate([chosen, np.stack(rest, axis=-1)], axis=-1)
