@@ -2,7 +2,8 @@
 
 ``corral.make(name, **kwargs)`` makes an environment, ``corral.train(name, ...)`` trains a team in
 it, ``corral.evaluate(run)`` plays it beside others, ``corral.diagnose(run)`` says what keeps it
-from learning. Importing corral enters its environments in the registries of Gymnasium and PettingZoo: ``pettingzoo.make("parallel", "corral/dfaas-v0")``.
+from learning. Importing corral enters its environments in the registries of Gymnasium and
+PettingZoo: ``pettingzoo.make("parallel", "corral/dfaas-v0")``.
 
 ``corral.data`` reads load traces, ``corral.envs`` holds the environments, ``corral.adapters`` runs
 thousands of copies, ``corral.trainers`` learns and measures.

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from corral.trainers.doctor.evidence.imitation import Imitation
 from corral.trainers.doctor.findings.finding import Finding
 
-__all__ = ["FOLLOWS", "by_cause", "cannot_imitate", "raised"]
+__all__ = ["FOLLOWS", "RAISED", "by_cause", "cannot_imitate", "raised"]
 
 FOLLOWS: dict[str, tuple[str, ...]] = {
     "zero-advantages": ("weights-fixed", "entropy-flat", "advantage-elsewhere", "critic-blind"),
@@ -71,6 +71,11 @@ RAISED = {
         "A function of the algorithm returns what cannot be learned from.",
         "put that function right: the message says which, and what it is to return",
     ),
+    "ModelError": (
+        "model-refused",
+        "The network of one's own is refused.",
+        "put its make or forward right: the message says what is wrong with it",
+    ),
     "": (
         "training-raises",
         "Training ends in an exception.",
@@ -92,8 +97,8 @@ def cannot_imitate(found: Imitation) -> Finding | None:
     return Finding(
         "network-cannot-imitate",
         "The network cannot play as a reference team does, even when it is shown how.",
-        f"it learned to decide as {found.teacher} in {found.share:.0%} of decisions, and one action "
-        f"alone agrees in {found.constant:.0%}; corral's default network, in less time, "
+        f"it learned to decide as {found.teacher} in {found.share:.0%} of decisions, and one "
+        f"action alone agrees in {found.constant:.0%}; corral's default network, in less time, "
         f"{found.default:.0%}",
         "a network that can play well can be taught to",
         "look at what reaches the network: inputs it drops, layers too small, a learning rate "

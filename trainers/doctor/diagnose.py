@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import pkgutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,16 +20,18 @@ from typing import Any
 from corral.adapters.sources import EnvLike
 from corral.envs.core import with_limit
 from corral.envs.registry import Api
-from corral.errors import EnvNeededError, MissingExtraError, UnknownNameError
+from corral.errors import CorralError, EnvNeededError, MissingExtraError, UnknownNameError
 from corral.trainers.cloning.trainer import Clone
 from corral.trainers.doctor.audit import Audit, audit
-from corral.trainers.doctor.causes import by_cause, cannot_imitate, raised
+from corral.trainers.doctor.causes import RAISED, by_cause, cannot_imitate, raised
 from corral.trainers.doctor.evidence import Evidence, gather
 from corral.trainers.doctor.evidence.facts import Fact, Played, Trend, facts_of, played, trend_of
 from corral.trainers.doctor.evidence.imitation import Imitation, imitate
 from corral.trainers.doctor.findings import RULES, Finding
 from corral.trainers.doctor.findings.credited import credited
+from corral.trainers.doctor.findings.progress import progress_findings
 from corral.trainers.doctor.findings.truth import against_truth
+from corral.trainers.on_policy.trainer import OnPolicyTrainer
 from corral.trainers.rng import GlobalGenerators
 from corral.trainers.runs.run import Run, load_run
 
@@ -53,6 +54,7 @@ class Diagnosis:
     """What is wrong with a run, most likely cause first; and what was looked at."""
 
     run: str
+    about: str  # in words: trainer, environment, env steps
     findings: tuple[Finding, ...]
     facts: tuple[Fact, ...]
     trend: Trend | None  # of progress.csv
@@ -121,6 +123,7 @@ class _Looking:
         self.parts = 0
         self.beginning: Evidence | None = None
         self.latest: Evidence | None = None
+        self.steps = ""
         self.trend: Trend | None = None
         self.played: Played | None = None
         self.imitation: Imitation | None = None
@@ -129,6 +132,7 @@ class _Looking:
     def diagnosis(self) -> Diagnosis:
         return Diagnosis(
             self.run.name,
+            f"{self.run.config.trainer} on {self.run.config.env_config.env}{self.steps}",
             by_cause(self.found),
             facts_of(self.beginning, self.latest),
             self.trend,
@@ -145,7 +149,7 @@ class _Looking:
         in_house = False
         with self.part("its trainer"):
             first = self.begun()
-            in_house = hasattr(first, "algorithm")
+            in_house = isinstance(first, OnPolicyTrainer)
         if in_house:
             with self.part("its first updates"):
                 self.at_its_beginning(first)
@@ -153,8 +157,8 @@ class _Looking:
                 self.at_ends()
         elif self.made:
             self.left.append(
-                f"updates: {self.run.config.trainer} is another library's, so that its updates "
-                "cannot be watched"
+                f"updates: the loop of {self.run.config.trainer} is not corral's own, and cannot "
+                "be watched"
             )
         has_checkpoint = False
         if self.made:
@@ -288,32 +292,36 @@ class _Looking:
         return None
 
     def by_rules(self, evidence: Evidence) -> None:
+        """Ask every rule; where training broke off, what it did not come to is no evidence."""
+        found: list[Finding] = []
         for rule in RULES:
             module = rule.__module__.rpartition(".")[2]
-            if self.clones and module not in OF_CLONING:
+            if (self.clones and module not in OF_CLONING) or (evidence.error and module in AFTER):
                 continue
             for policy in evidence.policies.values():
                 try:
                     one = rule(policy, evidence)
-                except Exception as error:  # evidence of a training that broke off is not whole
+                except Exception as error:
                     if not evidence.error:
                         self.left.append(f"{rule.__name__.replace('_', ' ')}: {_said(error)}")
                     continue
                 if one is not None:
-                    self.found.append(one)
-        told = evidence.error_kind == "IllegalActionError" and any(
-            one.cause.startswith("mask-") for one in self.found
-        )
-        if evidence.error and not told:
+                    found.append(one)
+        illegal = evidence.error_kind == "IllegalActionError"
+        if evidence.error and not (illegal and any(MASKS in one.cause for one in found)):
             self.found.append(raised(evidence.error_kind, evidence.error))
+        self.found += found
 
     def in_progress(self) -> None:
         """Read progress.csv."""
         progress = self.run.progress
+        if len(progress) and "env_steps" in progress:
+            played, asked = int(progress["env_steps"].iloc[-1]), self.run.config.steps
+            of = f" of {asked:,}" if played < asked else ""
+            self.steps = f": {played:,}{of} env steps in {len(progress):,} updates"
         self.trend = trend_of(progress)
         self.looked.append(f"{len(progress):,} rows of progress.csv")
-        rules = pkgutil.resolve_name(PROGRESS_RULES)
-        self.found += rules(self.run)
+        self.found += progress_findings(self.run)
 
     def in_play(self) -> None:
         env_config = self.run.config.env_config
@@ -344,10 +352,14 @@ class _Looking:
 PARTS = 8
 """Parts of a diagnosis, for the progress bar."""
 
-PROGRESS_RULES = "corral.trainers.doctor.findings.progress:progress_findings"
+AFTER = ("networks", "play")
+"""Modules of rules over what comes out of updates."""
+
+MASKS = "mask-"
+"""Causes that begin so say why an action was illegal."""
 
 ANNEALED = ("learning-rate-zero",)
-RAISES = ("illegal-action", "not-finite", "algorithm-refused", "training-raises")
+RAISES = tuple(cause for cause, *_ in RAISED.values())
 
 
 def _said(error: BaseException, *, named: bool = True) -> str:
@@ -356,7 +368,8 @@ def _said(error: BaseException, *, named: bool = True) -> str:
     kind = type(error).__name__
     if not text:
         return kind
-    return text if not named or type(error).__module__.startswith("corral") else f"{kind}: {text}"
+    ours = isinstance(error, CorralError) or type(error) is ValueError
+    return text if ours or not named else f"{kind}: {text}"
 
 
 def _shortened(run: Run, trainer: Any) -> Any:

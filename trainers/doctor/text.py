@@ -37,6 +37,8 @@ def diagnosis_lines(diagnosis: Diagnosis, width: int = 80) -> Iterator[Line]:
     """Yield the lines of a diagnosis, verdict first."""
     for line in _wrapped(_verdict(diagnosis), width):
         yield line, "bold"
+    for line in _wrapped(f"({diagnosis.about})", width):
+        yield line, "dim"
     roots = [one for one in diagnosis.findings if not one.follows]
     for number, one in enumerate(roots, 1):
         yield "", ""
@@ -85,9 +87,12 @@ def _finding(number: int, one: Finding, diagnosis: Diagnosis, width: int) -> Ite
 
 
 def _wrapped(text: str, width: int, first: str = "") -> list[str]:
-    return textwrap.wrap(
-        text, max(40, width), initial_indent=first, subsequent_indent=" " * len(first)
-    )
+    whole = {
+        "break_long_words": False,
+        "break_on_hyphens": False,
+    }  # paths and options can be copied
+    indents = {"initial_indent": first, "subsequent_indent": " " * len(first)}
+    return textwrap.wrap(text, max(40, width), **indents, **whole)  # type: ignore[arg-type]
 
 
 # --- Facts ---------------------------------------------------------------------------------------
@@ -156,7 +161,9 @@ def _network(found: Imitation) -> str:
 
 def _audit(audit: Audit, width: int) -> Iterator[str]:
     future = ", given the future that was drawn" if audit.given_this_future else ""
-    yield f"Against the truth{future} (moments forked and played on by the run's policies):"
+    yield from _wrapped(
+        f"Against the truth{future} (moments forked and played on by the run's policies):", width
+    )
     for each in audit.policies:
         yield from _wrapped(_correlations(each), width, f"  {each.policy}: ")
     worst = sorted(
