@@ -3,44 +3,95 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from corral.trainers.doctor.evidence.imitation import Imitation
 from corral.trainers.doctor.findings.finding import Finding
 
-__all__ = ["FOLLOWS", "RAISED", "by_cause", "cannot_imitate", "raised"]
+__all__ = ["ABLE", "FOLLOWS", "RAISED", "by_cause", "cannot_imitate", "raised"]
+
+STILL = ("policy-unchanged", "policy-still", "entropy-flat", "returns-flat", "loss-cut-off")
+"""What follows where the actor is told nothing."""
+
+BADLY_VALUED = ("critic-blind", "critic-biased", "critic-weak", "critic-misleads")
 
 FOLLOWS: dict[str, tuple[str, ...]] = {
-    "zero-advantages": ("weights-fixed", "entropy-flat", "advantage-elsewhere", "critic-blind"),
-    "learning-rate-zero": ("weights-fixed", "entropy-flat", "critic-blind"),
+    "mask-ignored-in-play": ("illegal-action", "training-raises", "training-stops"),
+    "not-finite": ("training-raises", "training-stops", *STILL),
+    "mask-lost-in-rollout": ("mask-lost-in-ratio", "ratio-not-one"),
+    "mask-lost-in-ratio": ("ratio-not-one",),
+    "learning-rate-zero": ("weights-fixed", *STILL, *BADLY_VALUED),
+    "weights-fixed": (*STILL, *BADLY_VALUED),
+    "zero-advantages": (
+        *("policy-loss-cut", "advantage-elsewhere", "advantages-tiny", *STILL),
+        "advantages-unrelated-to-truth",
+    ),
+    "policy-loss-cut": ("no-gradient", *STILL),
+    "advantage-sign": ("advantages-unrelated-to-truth", "returns-fell", "returns-flat"),
+    "advantage-shuffled": ("advantages-unrelated-to-truth", "returns-flat"),
+    "advantage-elsewhere": ("advantages-unrelated-to-truth", "returns-flat"),
+    "reward-of-another": ("advantages-unrelated-to-truth",),
+    "reward-changed": ("advantages-unrelated-to-truth",),
+    "dead-layer": ("no-gradient", "observation-ignored", *STILL),
+    "no-gradient": ("observation-ignored",),
+    "critic-untaught": BADLY_VALUED,
+    "critic-sign": BADLY_VALUED,
+    "value-clipped": BADLY_VALUED,
+    "values-clamped": BADLY_VALUED,
+    "entropy-too-large": STILL,
+    "entropy-sign": STILL,
 }
-"""A cause -> what surely follows from it."""
+"""A cause -> what surely follows from it, in the same policy."""
 
 
-def by_cause(found: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings, the surest first, then those nearest to the root.
+def by_cause(
+    found: Iterable[Finding], rank: Mapping[str, int] | None = None
+) -> tuple[Finding, ...]:
+    """Return findings, the surest first, and of equally sure ones those nearest to the root.
 
     The same cause in several policies is one finding that names them; what surely follows from
-    another finding has its cause as ``follows``, and comes last. ``found`` is in the order of the
-    rules: from the root outwards.
+    another finding has its cause as ``follows``, and comes last. ``rank`` says how near to the
+    root a cause is, the less the nearer; without it, and of others, their order does.
     """
     merged: dict[str, list[Finding]] = {}
     for one in found:
-        if all(one.policy != other.policy for other in merged.setdefault(one.cause, [])):
-            merged[one.cause].append(one)
+        same = merged.setdefault(one.cause, [])
+        if all(one.policy != other.policy or one.certainty > other.certainty for other in same):
+            same.append(one)
     once = []
     for same in merged.values():
         first = max(same, key=lambda one: one.certainty)
         policies = ", ".join(dict.fromkeys(one.policy for one in same if one.policy))
         once.append(dataclasses.replace(first, policy=policies))
-    surest = sorted(once, key=lambda one: -one.certainty)  # stable
-    roots = {one.cause for one in surest if one.certainty >= 2}
-    marked = [dataclasses.replace(one, follows=_root_of(one, roots)) for one in surest]
+    near = rank or {}
+    once.sort(key=lambda one: (-one.certainty, near.get(one.cause, len(near))))  # stable
+    marked = [dataclasses.replace(one, follows=_root_of(one, once)) for one in once]
     return tuple(sorted(marked, key=lambda one: bool(one.follows)))
 
 
-def _root_of(one: Finding, roots: set[str]) -> str:
-    return next((root for root in FOLLOWS if root in roots and one.cause in FOLLOWS[root]), "")
+def _root_of(one: Finding, found: Sequence[Finding]) -> str:
+    """Return the first cause of all that ``one`` follows from; "" where it is one itself."""
+    root, known = "", {one.cause}
+    while True:
+        causes = [
+            each
+            for each in found
+            if each.certainty >= 2
+            and (root or one.cause) in FOLLOWS.get(each.cause, ())
+            and each.cause not in known
+            and _same_policy(each, one)
+        ]
+        if not causes:
+            return root
+        root = causes[0].cause
+        known.add(root)
+
+
+def _same_policy(cause: Finding, effect: Finding) -> bool:
+    """Return whether the cause is found in every policy of the effect."""
+    if not cause.policy or not effect.policy:
+        return True
+    return set(effect.policy.split(", ")) <= set(cause.policy.split(", "))
 
 
 # --- Of a whole run ------------------------------------------------------------------------------

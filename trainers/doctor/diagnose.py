@@ -117,6 +117,7 @@ class _Looking:
         self.run, self.seed, self.progress = run, seed, progress
         self.began = time.perf_counter()
         self.found: list[Finding] = []
+        self.rank: dict[str, int] = {}  # cause -> how near to the root
         self.looked: list[str] = []
         self.left: list[str] = []
         self.made: list[Any] = []  # trainers, to be closed
@@ -133,7 +134,7 @@ class _Looking:
         return Diagnosis(
             self.run.name,
             f"{self.run.config.trainer} on {self.run.config.env_config.env}{self.steps}",
-            by_cause(self.found),
+            by_cause(self.found, self.rank),
             facts_of(self.beginning, self.latest),
             self.trend,
             self.played,
@@ -236,7 +237,9 @@ class _Looking:
             self.looked.append("an update with a time limit of a few steps")
             self.by_rules(evidence)
         if not evidence.error:
-            self.found += credited(evidence)
+            found = list(credited(evidence))
+            self.rank |= {one.cause: ADVANTAGES for one in found}
+            self.found += found
 
     def at_its_checkpoint(self, in_house: bool) -> bool:
         """Watch an update from the checkpoint; return that there is one to play by.
@@ -294,7 +297,7 @@ class _Looking:
     def by_rules(self, evidence: Evidence) -> None:
         """Ask every rule; where training broke off, what it did not come to is no evidence."""
         found: list[Finding] = []
-        for rule in RULES:
+        for number, rule in enumerate(RULES):
             module = rule.__module__.rpartition(".")[2]
             if (self.clones and module not in OF_CLONING) or (evidence.error and module in AFTER):
                 continue
@@ -307,8 +310,9 @@ class _Looking:
                     continue
                 if one is not None:
                     found.append(one)
-        illegal = evidence.error_kind == "IllegalActionError"
-        if evidence.error and not (illegal and any(MASKS in one.cause for one in found)):
+                    self.rank.setdefault(one.cause, number)
+        told = any(evidence.error in one.measured for one in found)
+        if evidence.error and not told:
             self.found.append(raised(evidence.error_kind, evidence.error))
         self.found += found
 
@@ -352,13 +356,13 @@ class _Looking:
 PARTS = 8
 """Parts of a diagnosis, for the progress bar."""
 
-AFTER = ("networks", "play")
+AFTER = ("networks",)
 """Modules of rules over what comes out of updates."""
 
-MASKS = "mask-"
-"""Causes that begin so say why an action was illegal."""
-
 ANNEALED = ("learning-rate-zero",)
+ADVANTAGES = next(k for k, rule in enumerate(RULES) if rule.__name__ == "zero_advantages")
+"""Rank of what is wrong with advantages."""
+
 RAISES = tuple(cause for cause, *_ in RAISED.values())
 
 

@@ -8,7 +8,8 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from corral.trainers.doctor.audit import Audit, Audited
+from corral.trainers.doctor.audit import Audit, Audited, sentence
+from corral.trainers.doctor.causes import ABLE
 from corral.trainers.doctor.diagnose import Diagnosis
 from corral.trainers.doctor.evidence.facts import FACTS
 from corral.trainers.doctor.evidence.imitation import Imitation
@@ -149,10 +150,14 @@ def _network(found: Imitation) -> str:
         return f"Its network can play as {found.teacher} ({told}): do not blame it."
     if not found.blind:
         return f"Its network learns to play as {found.teacher}, slowly ({told}): it is not blind."
-    default = "" if found.default is None else f", a default network in {found.default:.0%}"
+    if found.default is not None and found.default >= found.constant + ABLE:
+        return (
+            f"Its network cannot be taught to play as {found.teacher} ({told}; a default network "
+            f"learns {found.default:.0%}): do not blame reinforcement learning yet."
+        )
     return (
-        f"Its network cannot be taught to play as {found.teacher} ({told}{default}): do not blame "
-        "reinforcement learning yet."
+        f"Whether its network can play as {found.teacher} could not be told: neither it ({told}) "
+        "nor a default network learned that in time."
     )
 
 
@@ -160,7 +165,8 @@ def _network(found: Imitation) -> str:
 
 
 def _audit(audit: Audit, width: int) -> Iterator[str]:
-    future = ", given the future that was drawn" if audit.given_this_future else ""
+    given = audit.given_this_future
+    future = ", given the future that was drawn" if given else ""
     yield from _wrapped(
         f"Against the truth{future} (moments forked and played on by the run's policies):", width
     )
@@ -173,25 +179,22 @@ def _audit(audit: Audit, width: int) -> Iterator[str]:
     if sure:
         yield "Its worst decisions of those (sampled play):"
     for one in sure:
-        yield from _wrapped(
-            f"{one.agent} chose {one.action} at step {one.step}; {one.best} is better by "
-            f"{one.loss:.3g} ± {2 * one.error:.1g}",
-            width,
-            "  ",
-        )
+        for line in _wrapped(sentence(one, given), width - 2):
+            yield f"  {line}"
 
 
 def _correlations(each: Audited) -> str:
-    parts = []
-    for name, correlation in (
-        ("values", each.value_correlation),
-        ("advantages", each.advantage_correlation),
-    ):
-        said = (
-            "do not vary" if correlation is None else f"correlate {correlation:.2f} with the true"
-        )
-        parts.append(f"{name} {said}")
-    return f"{', '.join(parts)} ({each.moments} moments)"
+    values, advantages = each.value_correlation, each.advantage_correlation
+    return (
+        f"values {_correlates(values)}; the advantages that it learned from "
+        f"{_correlates(advantages)} ({each.moments} moments)"
+    )
+
+
+def _correlates(correlation: float | None) -> str:
+    return (
+        "do not vary" if correlation is None else f"correlate {correlation:.2f} with the true ones"
+    )
 
 
 # --- JSON ----------------------------------------------------------------------------------------

@@ -42,6 +42,27 @@ def test_what_surely_follows_stands_beneath_its_cause() -> None:
     assert [one.follows for one in doubtful] == ["", ""]
 
 
+def test_what_follows_from_an_effect_stands_beneath_the_first_cause() -> None:
+    chain = ["loss-cut-off", "policy-loss-cut", "zero-advantages"]
+    found = by_cause([finding(cause) for cause in chain])
+    assert [one.cause for one in found if not one.follows] == ["zero-advantages"]
+    assert {one.follows for one in found[1:]} == {"zero-advantages"}
+
+
+def test_what_is_found_in_another_policy_does_not_follow() -> None:
+    found = by_cause([finding("zero-advantages", 3, "x"), finding("policy-unchanged", 3, "y")])
+    assert [one.follows for one in found] == ["", ""]
+    both = [finding("zero-advantages", 3, "y"), finding("zero-advantages", 3, "x")]
+    found = by_cause([*both, finding("policy-unchanged", 3, "y")])
+    assert [one.follows for one in found] == ["", "zero-advantages"]
+
+
+def test_the_order_of_rules_decides_whatever_was_looked_at_first() -> None:
+    found = [finding("late"), finding("early"), finding("unknown")]
+    ranked = by_cause(found, {"early": 0, "late": 1})
+    assert [one.cause for one in ranked] == ["early", "late", "unknown"]
+
+
 def test_nothing_follows_from_itself_in_a_circle() -> None:
     for root, effects in FOLLOWS.items():
         assert root not in effects

@@ -25,7 +25,11 @@ from corral.trainers.evaluation.episodes import play_episodes
 __all__ = ["Imitation", "imitate"]
 
 SECONDS = 20.0
-"""Time for all of it; a second network, of corral's defaults, gets half of that again."""
+"""Time for all of it, while no other process takes the processor; a second network, of corral's
+defaults, gets half of that again."""
+
+SHARED = 2.5
+"""Factor by which it may take longer where others take the processor."""
 
 ENOUGH = 0.97
 """Agreement at which learning ends early."""
@@ -75,11 +79,12 @@ def imitate(config: Any, trainer: Any, *, seed: int = 0, seconds: float = SECOND
     """
     began = time.perf_counter()
     rules, learners = trainer.rules, config.learners
+    clock = _Clock()
     name, team = _best(rules, learners, seed, 0.2 * seconds)
     made = {} if config.own_model is None else {"model": config.own_model.make}
     own = {name: getattr(trainer.settings, name) for name in NETWORK}
-    left = began + seconds - time.perf_counter()
-    share, constant, decisions = _cloned(config, rules, team, own, made, seed, 0.8 * left)
+    left = 0.8 * (seconds - clock.seconds)
+    share, constant, decisions = _cloned(config, rules, team, own, made, seed, left)
     if constant > 0.95:
         raise ValueError(f"{name} plays one action in {constant:.0%} of its decisions")
     found = Imitation(name, share, constant, None, decisions, 0.0)
@@ -90,6 +95,19 @@ def imitate(config: Any, trainer: Any, *, seed: int = 0, seconds: float = SECOND
     return dataclasses.replace(found, seconds=time.perf_counter() - began)
 
 
+class _Clock:
+    """Seconds since it was made: of this thread's work, but at most ``SHARED`` times fewer than by
+    the clock on the wall."""
+
+    def __init__(self) -> None:
+        self.wall, self.own = time.perf_counter(), time.thread_time()
+
+    @property
+    def seconds(self) -> float:
+        wall, own = time.perf_counter() - self.wall, time.thread_time() - self.own
+        return max(own, wall / SHARED)
+
+
 def _best(
     rules: Rules[Any], learners: tuple[str, ...], seed: int, seconds: float
 ) -> tuple[str, Mapping[str, Policy]]:
@@ -97,11 +115,11 @@ def _best(
 
     Rules with data play it in training's way: nothing here is held out.
     """
-    began = time.perf_counter()
+    clock = _Clock()
     own = [rules.agents.index(agent) for agent in learners]
     best: tuple[float, str, Mapping[str, Policy]] | None = None
     for name in team_names(rules):
-        if name == "random" or (best and time.perf_counter() - began > seconds):
+        if name == "random" or (best and clock.seconds > seconds):
             continue
         try:
             team = reference_team(name, rules)
@@ -129,7 +147,7 @@ def _cloned(
 ) -> tuple[float, float, int]:
     """Return the share of the team's decisions that a network learns, that of a constant action,
     and how many decisions it learned from."""
-    began = time.perf_counter()
+    clock = _Clock()
     kind = taught_by(team)
     learned = {a: name for a, name in config.policies.items() if a not in config.opponents}
     clone = kind(
@@ -153,7 +171,7 @@ def _cloned(
             agreed = [a + b for a, b in zip(agreed, counts, strict=True)] if agreed else counts
             decisions += sum(int(each[:, -1].sum()) for each in counts)
             sure = sure + 1 if told and min(told) >= ENOUGH else 0
-            if sure >= 2 or time.perf_counter() - began > 0.9 * seconds:
+            if sure >= 2 or clock.seconds > 0.9 * seconds:
                 break
         policies = {agent: clone.policies[agent] for agent in learned}
         plan: dict[str, Any] = {"episodes": EPISODES, "seed": eval_seed(seed, 1)}
