@@ -39,8 +39,9 @@ __all__ = ["Diagnosis", "diagnose"]
 
 Progress = Callable[[str, int, int], None]
 
-SECONDS = 25.0
-"""Time after which no further update of a stretch is watched."""
+UPDATES, MOST_STEPS = 3, 60_000
+"""Updates that are watched from the beginning; fewer, where they are of more env steps than that
+together."""
 
 OF_CLONING = ("stored", "networks", "play", "scales")
 """Modules of rules that say something of a run that clones: it has no use for advantages."""
@@ -215,7 +216,8 @@ class _Looking:
 
     def at_its_beginning(self, first: Any) -> None:
         """Watch three updates from the run's beginning."""
-        evidence = self.watched(first, "its first updates", updates=3)
+        updates = max(1, min(UPDATES, MOST_STEPS // first.rollout_steps))
+        evidence = self.watched(first, "its first updates", updates)
         if evidence is None:
             return
         self.beginning = evidence
@@ -273,7 +275,6 @@ class _Looking:
                 lambda: self.begun(config),
                 updates=updates,
                 seed=self.seed,
-                seconds=SECONDS,
             )
         except ASKED_FOR:
             raise

@@ -8,8 +8,6 @@ of ``corral.trainers.doctor.findings`` read it.
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -29,19 +27,12 @@ UPDATES = 3
 
 
 def gather(
-    trainer: Any,
-    rebuild: Callable[[], Any],
-    *,
-    updates: int = UPDATES,
-    seed: int = 0,
-    seconds: float = math.inf,
+    trainer: Any, rebuild: Callable[[], Any], *, updates: int = UPDATES, seed: int = 0
 ) -> Evidence:
     """Let an in-house trainer play and learn ``updates`` rollouts, and note what was seen.
 
-    ``rebuild`` makes another trainer of the same run, as it began: to be loaded into. No further
-    update begins after so many ``seconds``.
+    ``rebuild`` makes another trainer of the same run, as it began: to be loaded into.
     """
-    began = time.perf_counter()
     trainer.begin()
     seen = {
         name: PolicyEvidence(name, learner.group.agents)
@@ -51,9 +42,7 @@ def gather(
     evidence = Evidence(trainer, seen, [])
     before = {name: _weights(trainer.learners[name]) for name in seen}
     try:
-        for k in range(updates):
-            if k and time.perf_counter() - began > seconds:
-                break
+        for _ in range(updates):
             watch_rollout(trainer, evidence)
             watch_update(trainer, evidence)
             trainer.env_steps += trainer.rollout_steps
