@@ -136,21 +136,20 @@ RAISED = {
 """Kind of an exception -> cause, title, what to do."""
 
 ABLE = 0.25
-"""Share of decisions by which a network that can play as a team beats a constant action."""
+"""Share of decisions by which a network that can play as a team beats one that sees nothing."""
 
 
 def cannot_imitate(found: Imitation) -> Finding | None:
-    """Return what is wrong where a network does no better than a constant action, and corral's
+    """Return what is wrong where a network does no better than without an observation, and corral's
     default network does; where neither does, time may have been too short."""
-    able = found.default is not None and found.default >= found.constant + ABLE
+    able = found.default is not None and found.default >= found.unseen + ABLE
     if not (found.blind and able):
         return None
     return Finding(
         "network-cannot-imitate",
         "The network cannot play as a reference team does, even when it is shown how.",
-        f"it learned to decide as {found.teacher} in {found.share:.0%} of decisions, and one "
-        f"action alone agrees in {found.constant:.0%}; corral's default network, in less time, "
-        f"{found.default:.0%}",
+        f"it learned {found.share:.0%} of the decisions of {found.teacher}; the mask alone tells "
+        f"{found.unseen:.0%}; corral's default network, in less time, learned {found.default:.0%}",
         "a network that can play well can be taught to",
         "look at what reaches the network: inputs it drops, layers too small, a learning rate "
         "that kills units (ReLU); leave --model out to compare",

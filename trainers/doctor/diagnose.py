@@ -281,9 +281,14 @@ class _Looking:
         except Exception as error:
             self.left.append(f"{what}: {_said(error)}")
             if (own := self.raised_unwatched(config)) is not None:
-                self.found.append(raised(type(own).__name__, _said(own, named=False)))
+                self.fail(type(own).__name__, _said(own, named=False))
             return None
         return evidence
+
+    def fail(self, kind: str, message: str) -> None:
+        """Note that training raises: nothing is nearer to the root."""
+        self.found.append(raised(kind, message))
+        self.rank[self.found[-1].cause] = -1
 
     def raised_unwatched(self, config: Any) -> Exception | None:
         """Return what training raises when nobody watches: None, where watching is the fault."""
@@ -300,7 +305,7 @@ class _Looking:
         found: list[Finding] = []
         for number, rule in enumerate(RULES):
             module = rule.__module__.rpartition(".")[2]
-            if (self.clones and module not in OF_CLONING) or (evidence.error and module in AFTER):
+            if (self.clones and module not in OF_CLONING) or module in _cut_off(evidence):
                 continue
             for policy in evidence.policies.values():
                 try:
@@ -314,7 +319,7 @@ class _Looking:
                     self.rank.setdefault(one.cause, number)
         told = any(evidence.error in one.measured for one in found)
         if evidence.error and not told:
-            self.found.append(raised(evidence.error_kind, evidence.error))
+            self.fail(evidence.error_kind, evidence.error)
         self.found += found
 
     def in_progress(self) -> None:
@@ -357,14 +362,22 @@ class _Looking:
 PARTS = 8
 """Parts of a diagnosis, for the progress bar."""
 
-AFTER = ("networks",)
-"""Modules of rules over what comes out of updates."""
+OF_UPDATES = ("networks", "play", "updates", "losses")
+"""Modules of rules over what goes into an update and comes out of it."""
 
 ANNEALED = ("learning-rate-zero",)
 ADVANTAGES = next(k for k, rule in enumerate(RULES) if rule.__name__ == "zero_advantages")
 """Rank of what is wrong with advantages."""
 
 RAISES = tuple(cause for cause, *_ in RAISED.values())
+
+
+def _cut_off(evidence: Evidence) -> tuple[str, ...]:
+    """Return the modules of rules that have half of their evidence, where training broke off."""
+    if not evidence.error:
+        return ()
+    # An illegal action ends a rollout: updates before it are whole.
+    return OF_UPDATES[:1] if evidence.error_kind == "IllegalActionError" else OF_UPDATES
 
 
 def _said(error: BaseException, *, named: bool = True) -> str:

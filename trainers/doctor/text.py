@@ -17,7 +17,7 @@ from corral.trainers.doctor.findings import Finding
 
 __all__ = ["as_json", "diagnosis_json", "diagnosis_lines", "diagnosis_text"]
 
-SHOWN = 5
+SHOWN = 10
 """Worst decisions that are shown."""
 
 POLICIES = 4
@@ -81,7 +81,7 @@ def _finding(number: int, one: Finding, diagnosis: Diagnosis, width: int) -> Ite
     policies = f", policy {one.policy}" if one.policy else ""
     told = [("", f"{SURE[one.certainty]}{policies}"), ("measured", one.measured)]
     told += [("expected", one.expected), ("to do", one.todo)]
-    told += [("follows", other.title) for other in diagnosis.findings if other.follows == one.cause]
+    told += [("so also", other.title) for other in diagnosis.findings if other.follows == one.cause]
     for label, text in told:
         for line in _wrapped(text, width, f"   {label:<9}" if label else "   "):
             yield line, ""
@@ -144,13 +144,15 @@ def _number(value: float | None) -> str:
 
 def _network(found: Imitation) -> str:
     """Return what came out of teaching the run's network."""
-    compared = f"one action alone agrees in {found.constant:.0%}"
-    told = f"{found.share:.0%} of its decisions in {found.seconds:.0f} s; {compared}"
+    told = (
+        f"{found.share:.0%} of its decisions in {found.seconds:.0f} s; the mask alone tells "
+        f"{found.unseen:.0%}"
+    )
     if found.learned:
         return f"Its network can play as {found.teacher} ({told}): do not blame it."
     if not found.blind:
         return f"Its network learns to play as {found.teacher}, slowly ({told}): it is not blind."
-    if found.default is not None and found.default >= found.constant + ABLE:
+    if found.default is not None and found.default >= found.unseen + ABLE:
         return (
             f"Its network cannot be taught to play as {found.teacher} ({told}; a default network "
             f"learns {found.default:.0%}): do not blame reinforcement learning yet."
@@ -165,10 +167,9 @@ def _network(found: Imitation) -> str:
 
 
 def _audit(audit: Audit, width: int) -> Iterator[str]:
-    given = audit.given_this_future
-    future = ", given the future that was drawn" if given else ""
+    future = ", given this future" if audit.given_this_future else ""
     yield from _wrapped(
-        f"Against the truth{future} (moments forked and played on by the run's policies):", width
+        f"Against the truth{future} (forked moments, played on by the run's own policies):", width
     )
     for each in audit.policies:
         yield from _wrapped(_correlations(each), width, f"  {each.policy}: ")
@@ -177,9 +178,11 @@ def _audit(audit: Audit, width: int) -> Iterator[str]:
     )
     sure = [one for one in worst if one.loss > 2 * one.error][:SHOWN]
     if sure:
-        yield "Its worst decisions of those (sampled play):"
+        yield from _wrapped(
+            f"Its worst decisions of those, as it plays in training{future}:", width
+        )
     for one in sure:
-        for line in _wrapped(sentence(one, given), width - 2):
+        for line in _wrapped(sentence(one, False), width - 2):
             yield f"  {line}"
 
 

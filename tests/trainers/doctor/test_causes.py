@@ -30,15 +30,15 @@ def test_one_cause_in_several_policies_is_one_finding_that_names_them() -> None:
 
 
 def test_what_surely_follows_stands_beneath_its_cause() -> None:
-    found = by_cause([finding("weights-fixed"), finding("zero-advantages"), finding("other", 1)])
+    found = by_cause([finding("policy-unchanged"), finding("zero-advantages"), finding("other", 1)])
     assert [(one.cause, one.follows) for one in found] == [
         ("zero-advantages", ""),
         ("other", ""),
-        ("weights-fixed", "zero-advantages"),
+        ("policy-unchanged", "zero-advantages"),
     ]
     # Without its cause it is one itself, and so it is beneath what is only worth a look.
-    assert by_cause([finding("weights-fixed")])[0].follows == ""
-    doubtful = by_cause([finding("weights-fixed"), finding("zero-advantages", 1)])
+    assert by_cause([finding("policy-unchanged")])[0].follows == ""
+    doubtful = by_cause([finding("policy-unchanged"), finding("zero-advantages", 1)])
     assert [one.follows for one in doubtful] == ["", ""]
 
 
@@ -84,8 +84,8 @@ def test_an_exception_of_training_is_a_finding(kind: str, cause: str) -> None:
     assert found.measured == f"{kind}: what it said"
 
 
-def imitation(share: float, constant: float, default: float | None) -> Imitation:
-    return Imitation("team", share, constant, default, 1000, 10.0)
+def imitation(share: float, unseen: float, default: float | None) -> Imitation:
+    return Imitation("team", share, unseen, default, 1000, 10.0)
 
 
 def test_a_network_is_blamed_where_it_is_blind_and_another_one_sees() -> None:
@@ -95,7 +95,7 @@ def test_a_network_is_blamed_where_it_is_blind_and_another_one_sees() -> None:
     assert cannot_imitate(imitation(0.42, 0.40, None)) is None
 
 
-def test_half_of_what_a_constant_action_leaves_counts_as_learned() -> None:
+def test_half_of_what_the_mask_leaves_counts_as_learned() -> None:
     assert imitation(0.71, 0.40, None).learned
     assert not imitation(0.69, 0.40, None).learned
     assert imitation(0.44, 0.40, None).blind

@@ -23,7 +23,8 @@ from corral.trainers.doctor.diagnose import Diagnosis
 from corral.trainers.doctor.text import diagnosis_json, diagnosis_text
 from support import own_networks
 from support.loads import small_trace
-from support.runs import PaidRules, small_run
+from support.runs import small_run
+from support.turn_rules import PileRules
 from support.zoo_envs import MixedEnv
 
 SMALL: dict[str, Any] = {
@@ -130,7 +131,7 @@ def test_a_network_that_sees_learns_to_play_as_the_best_team(tmp_path: Path) -> 
     assert found.imitation is not None
     assert found.imitation.teacher == "perfect"
     assert found.imitation.learned
-    assert found.imitation.share > 0.9 > found.imitation.constant
+    assert found.imitation.share > 0.9 > found.imitation.unseen
     assert "can play as perfect" in diagnosis_text(found)
 
 
@@ -154,7 +155,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "in turn, each its own": {"env": "tictactoe_v0", "policies": "separate"},
     "one step": {"trainer": "a2c", "n_epochs": None, "n_minibatches": None},
     "third-party": {"env": MixedEnv, "policies": "separate"},
-    "own rules": {"env": PaidRules()},
+    "own rules": {"env": PileRules(), "policies": "separate"},
 }
 
 

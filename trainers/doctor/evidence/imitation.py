@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
+import torch
 
 from corral.envs.core import Array, Rules
 from corral.envs.policy import Policy
@@ -38,7 +38,7 @@ NETWORK = ("net_arch", "cnn_arch", "cnn_patch", "activation", "memory", "agent_i
 """Settings of networks, in every in-house trainer."""
 
 NO_BETTER = 0.05
-"""Share of decisions by which a network that sees nothing may still beat a constant action."""
+"""Share of decisions by which chance may set a network apart that sees nothing."""
 
 EPISODES = 16
 
@@ -47,27 +47,26 @@ EPISODES = 16
 class Imitation:
     """How well the run's network decides as a reference team does, on episodes not learned from.
 
-    All are shares of decisions: of the network, of the most frequent action alone (or of random
-    legal ones, where that is more), and of a network of corral's defaults; None: not tried, as the
-    run's own is better than one action.
+    All are shares of decisions: of the network, of one that is shown nothing but the mask, and of
+    a network of corral's defaults; None: not tried, as the run's own sees more than the mask.
     """
 
     teacher: str
     share: float
-    constant: float
+    unseen: float
     default: float | None
     decisions: int  # that were learned from
     seconds: float
 
     @property
     def learned(self) -> bool:
-        """Whether the network got half of what a constant action leaves, or more."""
-        return self.share - self.constant >= 0.5 * (1 - self.constant)
+        """Whether the network got half of what the mask alone leaves, or more."""
+        return self.share - self.unseen >= 0.5 * (1 - self.unseen)
 
     @property
     def blind(self) -> bool:
-        """Whether it does no better than a constant action."""
-        return self.share <= self.constant + NO_BETTER
+        """Whether it does no better than without an observation."""
+        return self.share <= self.unseen + NO_BETTER
 
 
 def imitate(config: Any, trainer: Any, *, seed: int = 0, seconds: float = SECONDS) -> Imitation:
@@ -84,10 +83,10 @@ def imitate(config: Any, trainer: Any, *, seed: int = 0, seconds: float = SECOND
     made = {} if config.own_model is None else {"model": config.own_model.make}
     own = {name: getattr(trainer.settings, name) for name in NETWORK}
     left = 0.8 * (seconds - clock.seconds)
-    share, constant, decisions = _cloned(config, rules, team, own, made, seed, left)
-    if constant > 0.95:
-        raise ValueError(f"{name} plays one action in {constant:.0%} of its decisions")
-    found = Imitation(name, share, constant, None, decisions, 0.0)
+    share, unseen, decisions = _cloned(config, rules, team, own, made, seed, left)
+    if unseen > 0.95:
+        raise ValueError(f"{unseen:.0%} of the decisions of {name} follow from the mask alone")
+    found = Imitation(name, share, unseen, None, decisions, 0.0)
     if found.blind:
         usual = {key: own[key] for key in ("agent_id", "device")}
         again = _cloned(config, rules, team, usual, {}, seed, 0.5 * seconds)
@@ -145,8 +144,8 @@ def _cloned(
     seed: int,
     seconds: float,
 ) -> tuple[float, float, int]:
-    """Return the share of the team's decisions that a network learns, that of a constant action,
-    and how many decisions it learned from."""
+    """Return the share of the team's decisions that a network learns, that without looking, and how
+    many decisions it learned from."""
     clock = _Clock()
     kind = taught_by(team)
     learned = {a: name for a, name in config.policies.items() if a not in config.opponents}
@@ -161,15 +160,14 @@ def _cloned(
         **made,
     )
     decisions, sure = 0, 0
-    agreed: list[Array] = []
+    shown: list[list[tuple[Array, Array]]] = []
     try:
         for update in clone.learn():
             told = [m for k, m in update.metrics.items() if k.rpartition("/")[2] == "agreement"]
-            counts = [
-                _counts(buffer) for buffer in clone.rollout.groups if CHOICES in buffer.extras
-            ]
-            agreed = [a + b for a, b in zip(agreed, counts, strict=True)] if agreed else counts
-            decisions += sum(int(each[:, -1].sum()) for each in counts)
+            groups = [each for each in clone.rollout.groups if CHOICES in each.extras]
+            decisions += sum(int(each.acting[:-1].sum()) for each in groups)
+            if not shown:
+                shown = [_decisions(each) for each in groups]
             sure = sure + 1 if told and min(told) >= ENOUGH else 0
             if sure >= 2 or clock.seconds > 0.9 * seconds:
                 break
@@ -178,18 +176,42 @@ def _cloned(
         share = agreement(policies, team, rules, **plan).share
     finally:
         clone.close()
-    total = sum(float(each[:, -1].sum()) for each in agreed)
-    constant = sum(float(each[:, :-2].max(axis=1).sum()) for each in agreed)
-    random = sum(float(each[:, -2].sum()) for each in agreed)
-    return share, max(constant, random) / max(total, 1.0), decisions
+    return share, _without_looking([each for own in shown for each in own]), decisions
 
 
-def _counts(buffer: Any) -> Array:
-    """Return, for each agent of a group, how often each action was among the team's choices, how
-    often a random legal one would have been, and the decisions: float64 [P, A + 2]."""
-    choices, mask = buffer.extras[CHOICES], buffer.mask[:-1]  # [T, B, P, A]
+# --- Without looking -----------------------------------------------------------------------------
+
+MOST, STEPS = 2_000, 150
+"""Decisions of an agent that are looked at, and steps of the optimizer."""
+
+
+def _decisions(buffer: Any) -> list[tuple[Array, Array]]:
+    """Return, for each agent of a group, what the team counts as good, and the masks: bool [R, A]
+    both."""
+    choices, mask = buffer.extras[CHOICES], buffer.mask[:-1] != 0  # [T, B, P, A]
     acted = buffer.acting[:-1] & mask.any(axis=-1)
-    chosen = (choices & acted[..., None]).sum(axis=(0, 1)).astype(np.float64)  # [P, A]
-    chance = choices.sum(axis=-1) / np.maximum(mask.sum(axis=-1), 1)
-    rest = [(chance * acted).sum(axis=(0, 1)), acted.sum(axis=(0, 1))]
-    return np.concatenate([chosen, np.stack(rest, axis=-1)], axis=-1)
+    own = [acted[..., j] for j in range(acted.shape[-1])]
+    return [(choices[:, :, j][at][:MOST], mask[:, :, j][at][:MOST]) for j, at in enumerate(own)]
+
+
+def _without_looking(shown: list[tuple[Array, Array]]) -> float:
+    """Return the share of decisions that each agent's best constant preferences among legal actions
+    get: what a network learns that is shown nothing but the mask."""
+    agreed = total = 0.0
+    for choices, mask in shown:
+        if not len(choices):
+            continue
+        good, legal = torch.from_numpy(choices), torch.from_numpy(mask)
+        logits = torch.zeros(mask.shape[1], requires_grad=True)
+        optimizer = torch.optim.Adam([logits], lr=0.1)
+        targets = good.float() / good.sum(dim=1, keepdim=True).clamp(min=1)
+        for _ in range(STEPS):
+            log_probs = logits.masked_fill(~legal, -1e9).log_softmax(dim=1)
+            loss = -(targets * log_probs).sum(dim=1).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        mode = logits.detach().masked_fill(~legal, -1e9).argmax(dim=1)
+        agreed += float(good[torch.arange(len(good)), mode].float().sum())
+        total += len(good)
+    return agreed / max(total, 1.0)
