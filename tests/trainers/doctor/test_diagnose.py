@@ -181,8 +181,8 @@ def test_runs_of_other_libraries_are_played_and_read(trainer: str, tmp_path: Pat
     assert found.healthy
     assert found.played is not None
     assert any("progress.csv" in what for what in found.looked_at)
-    assert any("cannot be watched" in what for what in found.not_looked_at)
-    assert found.facts == ()
+    assert any("rollout buffers" in what for what in found.looked_at)
+    assert found.imitation is None
 
 
 def test_a_run_that_clones_is_judged_by_what_concerns_it(tmp_path: Path) -> None:
@@ -265,7 +265,8 @@ def test_a_loss_that_is_not_finite_is_a_finding(tmp_path: Path) -> None:
         return alg.Losses({**losses.terms, "policy_loss": losses.terms["policy_loss"] * torch.nan})
 
     found = broken(tmp_path, loss)
-    assert causes(found)[0] == "not-finite"
+    assert "finite" in found.findings[0].measured
+    assert found.findings[0].certainty == 3
     assert not found.healthy
 
 
@@ -283,7 +284,7 @@ def test_a_loss_that_raises_is_a_finding_and_told_once(tmp_path: Path) -> None:
 def test_a_rule_that_raises_does_not_end_the_others(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from corral.trainers.doctor import diagnose as module
+    from corral.trainers.doctor import looking as module
 
     def no_such_field(found: Any, evidence: Any) -> None:
         raise AttributeError("no such field")
