@@ -62,7 +62,7 @@ def test_the_example_is_what_is_printed(tmp_path: Path) -> None:
 
 
 def test_every_command_of_the_page_has_the_options_that_it_names() -> None:
-    named = {option for option in re.findall(r"`corral doctor [^`]*?(--[a-z-]+)", PAGE)}
+    named = set(re.findall(r"`corral doctor [^`]*?(--[a-z-]+)", PAGE))
     named |= set(re.findall(r"`(--[a-z-]+)`", PAGE))
     told = corral(["corral", "doctor", "--help"], Path.cwd()).stdout
     assert len(named) >= 6
