@@ -265,7 +265,7 @@ def test_a_loss_that_is_not_finite_is_a_finding(tmp_path: Path) -> None:
         return alg.Losses({**losses.terms, "policy_loss": losses.terms["policy_loss"] * torch.nan})
 
     found = broken(tmp_path, loss)
-    assert "finite" in found.findings[0].measured
+    assert "policy_loss is nan" in found.findings[0].measured
     assert found.findings[0].certainty == 3
     assert not found.healthy
 
