@@ -106,16 +106,22 @@ def doctor(
             )
         expect("doctor", run)
         given = {"env_kwargs": arguments_of(arg) if arg else None, "api": api, "trainer": trainer}
-        plan = {"audited": audit, "cloned": clone, "seed": seed}
+        plan: dict[str, Any] = {"audited": audit, "cloned": clone, "seed": seed}
         healthy = _diagnose(run, env, {**given, **plan, "model": model}, as_json)
     else:
         if run is not None:
             raise ValueError(
                 f"give {run} or --learner {learner}, not both: each is looked at alone"
             )
-        of_runs = {"--env": env, "--arg": arg, "--api": api, "--model": model, "--trainer": trainer}
-        for option, value in of_runs.items():
-            if value:
+        of_runs: dict[str, Any] = {
+            "--env": env,
+            "--arg": arg,
+            "--api": api,
+            "--model": model,
+            "--trainer": trainer,
+        }
+        for option, told in of_runs.items():
+            if told:
                 raise ValueError(f"{option} belongs to a run; leave it out with --learner")
         plan = {"seed": seed, "budget": 1.0 if budget is None else budget, "limit": limit}
         healthy = _examine(learner, None if probes is None else listed(probes), plan, as_json)

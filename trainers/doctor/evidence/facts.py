@@ -146,7 +146,8 @@ def played(
         for each in sums
         for number in (each.mean(), each.std(ddof=1) / math.sqrt(len(each)))
     ]
-    return Played(episodes, *numbers, illegal)
+    greedy, greedy_error, sampled, sampled_error = numbers
+    return Played(episodes, greedy, greedy_error, sampled, sampled_error, illegal)
 
 
 def _returns(

@@ -209,7 +209,7 @@ def _without_looking(shown: list[tuple[Array, Array]]) -> float:
             log_probs = logits.masked_fill(~legal, -1e9).log_softmax(dim=1)
             loss = -(targets * log_probs).sum(dim=1).mean()
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         mode = logits.detach().masked_fill(~legal, -1e9).argmax(dim=1)
         agreed += float(good[torch.arange(len(good)), mode].float().sum())
