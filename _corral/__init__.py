@@ -1,8 +1,9 @@
 """corral: PettingZoo environments with action masks, and trainers that learn to play them.
 
 ``corral.make(name, **kwargs)`` makes an environment, ``corral.train(name, ...)`` trains a team in
-it, ``corral.evaluate(run)`` plays it beside others. Importing corral enters its environments in the
-registries of Gymnasium and PettingZoo: ``pettingzoo.make("parallel", "corral/dfaas-v0")``.
+it, ``corral.evaluate(run)`` plays it beside others, ``corral.diagnose(run)`` says what keeps it
+from learning. Importing corral enters its environments in the registries of Gymnasium and
+PettingZoo: ``pettingzoo.make("parallel", "corral/dfaas-v0")``.
 
 ``corral.data`` reads load traces, ``corral.envs`` holds the environments, ``corral.adapters`` runs
 thousands of copies, ``corral.trainers`` learns and measures.
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from corral.trainers.cloning.driver import clone, record
     from corral.trainers.config_files.read import read_config
     from corral.trainers.doctor.choices import learnable
+    from corral.trainers.doctor.diagnose import diagnose
     from corral.trainers.driver import resume, resume_session, session, train
     from corral.trainers.evaluation.judge import evaluate
     from corral.trainers.evaluation.watch import watch
@@ -33,6 +35,7 @@ __all__ = [
     "__version__",
     "algorithms",
     "clone",
+    "diagnose",
     "evaluate",
     "learnable",
     "load_run",
@@ -52,6 +55,7 @@ __version__ = metadata.version("corral")
 _ON_DEMAND = {
     "Callback": "corral.trainers.callbacks.protocol",
     "clone": "corral.trainers.cloning.driver",
+    "diagnose": "corral.trainers.doctor.diagnose",
     "evaluate": "corral.trainers.evaluation.judge",
     "learnable": "corral.trainers.doctor.choices",
     "load_run": "corral.trainers.runs.run",

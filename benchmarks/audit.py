@@ -18,7 +18,7 @@ from common import machine, save, temporary_run
 
 from corral.algorithms import Advantages, Trajectories, gae, mappo
 from corral.trainers.doctor.audit import Audit, Audited, audit, sentence
-from corral.trainers.doctor.findings.truth import against_truth
+from corral.trainers.doctor.audit.findings import against_truth
 from corral.trainers.on_policy.trainer import trainer_of
 
 SHOWN = 10

@@ -12,7 +12,17 @@ from corral.envs.registry import ENVIRONMENTS
 from support.command import run, within
 
 COMMANDS = (
-    *(["envs"], ["trainers"], ["train"], ["evaluate"], ["replay"], ["watch"], ["check"], []),
+    *(
+        ["envs"],
+        ["trainers"],
+        ["train"],
+        ["evaluate"],
+        ["replay"],
+        ["watch"],
+        ["check"],
+        ["doctor"],
+        [],
+    ),
     *(["trace"], ["trace", "check"], ["trace", "show"], ["trace", "make"], ["trace", "import"]),
     *(["trace", "import", name] for name in ("series", "requests", "access-log")),
     ["trace", "import", "azure-functions"],

@@ -34,6 +34,7 @@ PAGES = (
     "docs/callbacks.md",
     "docs/cloning.md",
     "docs/coming_from.md",
+    "docs/it_does_not_learn.md",
     "docs/libraries.md",
     "docs/networks.md",
     "docs/policies.md",
@@ -42,7 +43,7 @@ PAGES = (
 BLOCK = re.compile(r"^```(python|console|toml)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 
 
-LONG = {"algorithms", "callbacks", "cloning", "networks", "training"}
+LONG = {"algorithms", "callbacks", "cloning", "it_does_not_learn", "networks", "training"}
 """Pages whose snippets take half a minute and more."""
 
 

@@ -3,26 +3,27 @@
     diagnosis = corral.diagnose("runs/mine")
     print(diagnosis.healthy, diagnosis.findings[0].title)
 
-The run itself stays as it is: what is played and learned here is thrown away.
+The run itself stays as it is: what is played and learned here is thrown away. Whatever cannot be
+looked at is told with the reason, and the rest is.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from corral.adapters.sources import EnvLike
-from corral.envs.core import with_limit
-from corral.errors import CheckpointError
-from corral.trainers.doctor.audit import Audit, audit
-from corral.trainers.doctor.evidence import gather
-from corral.trainers.doctor.findings import Finding, findings
-from corral.trainers.doctor.findings.credited import credited
-from corral.trainers.doctor.findings.truth import against_truth
+from corral.envs.registry import Api
+from corral.trainers.doctor.audit import Audit
+from corral.trainers.doctor.causes import by_cause
+from corral.trainers.doctor.facts import Fact, Played, Trend, facts_of
+from corral.trainers.doctor.findings import Finding
+from corral.trainers.doctor.imitation import Imitation
+from corral.trainers.doctor.looking import Looking, Progress
+from corral.trainers.rng import GlobalGenerators
 from corral.trainers.runs.run import Run, load_run
 
 __all__ = ["Diagnosis", "diagnose"]
@@ -33,12 +34,16 @@ class Diagnosis:
     """What is wrong with a run, most likely cause first; and what was looked at."""
 
     run: str
+    about: str  # in words: trainer, environment, env steps
     findings: tuple[Finding, ...]
+    facts: tuple[Fact, ...]
+    trend: Trend | None  # of progress.csv
+    played: Played | None
+    imitation: Imitation | None
     audit: Audit | None
     looked_at: tuple[str, ...]  # in words
     not_looked_at: tuple[str, ...]  # with the reason
-    seconds: float = 0.0
-    facts: dict[str, Any] = field(default_factory=dict)
+    seconds: float
 
     @property
     def healthy(self) -> bool:
@@ -50,92 +55,49 @@ def diagnose(
     run: str | Path | Run,
     env: EnvLike | None = None,
     *,
+    env_kwargs: Mapping[str, Any] | None = None,
+    api: Api | None = None,
+    trainer: Any = None,
+    model: Any = None,
     audited: bool = True,
+    cloned: bool = True,
     seed: int = 0,
-    progress: Callable[[str], None] = lambda what: None,
-    **given: Any,
+    progress: Progress | None = None,
 ) -> Diagnosis:
-    """Look for what keeps a run from learning.
+    """Look for what keeps a run from learning, in about a minute.
+
+    The folder of the run stays as it is, and so do the global random generators.
 
     Args:
         run: a run, or its folder.
-        env: and ``given``, see ``corral.load_run``.
+        env, env_kwargs, api, trainer, model: see ``corral.load_run``.
         audited: compare values and advantages with the truth, where moments can be forked.
+        cloned: try whether its network can play as the best reference team.
         seed: of what is drawn for it.
-        progress: is called with what is looked at.
+        progress: is called with what is looked at, how many parts are done, and of how many.
+
+    Raises what ``load_run`` raises, and UnknownNameError, EnvNeededError or MissingExtraError for
+    what must be given or installed first.
     """
+    if not isinstance(run, Run):
+        run = load_run(run, env, env_kwargs=env_kwargs, api=api, trainer=trainer, model=model)
     began = time.perf_counter()
-    loaded = run if isinstance(run, Run) else load_run(run, env, **given)
-    fresh = loaded.begun
-    looked: list[str] = []
-    left: list[str] = []
-    first = fresh()
-    if not hasattr(first, "algorithm"):
-        left.append(f"{loaded.config.trainer} is another library's: its updates cannot be watched")
-        return Diagnosis(loaded.name, (), None, tuple(looked), tuple(left))
-    found: list[Finding] = []
-    progress("its beginning")
-    looked.append("three updates from its beginning")
-    evidence = gather(first, fresh, seed=seed, twins=True)
-    found += findings(evidence)
-    progress("ends and time limits")
-    if (shorter := _shortened(loaded, first)) is not None:
-        looked.append("an update with a time limit of a few steps")
-        short = gather(shorter(), shorter, updates=1, seed=seed)
-        found += findings(short)
-        found += credited(short)
-    else:
-        found += credited(evidence)
+    looking = Looking(run, seed, progress or (lambda what, done, total: None))
     try:
-        trained = loaded._trained()
-    except CheckpointError as error:
-        left.append(f"no checkpoint: {error}")
-        trained = None
-    report = None
-    if trained is not None and trained.env_steps:
-        progress("its latest checkpoint")
-        looked.append("an update from its latest checkpoint")
-        found += [
-            one
-            for one in findings(gather(trained, fresh, updates=1, seed=seed))
-            if one.cause != "learning-rate-zero"
-        ]  # what is annealed ends at 0
-        if audited:
-            progress("the truth")
-            try:
-                report = audit(loaded._trained(), seed=seed)
-                looked.append(f"{report.env_steps:,} env steps of forked moments")
-                found += list(against_truth(report))
-            except ValueError as error:
-                left.append(f"the truth: {error}")
-    return Diagnosis(
-        loaded.name,
-        tuple(_once(found)),
-        report,
-        tuple(looked),
-        tuple(left),
-        time.perf_counter() - began,
-    )
-
-
-def _once(found: list[Finding]) -> list[Finding]:
-    """Return each cause of a policy once, the surest first."""
-    kept: dict[tuple[str, str], Finding] = {}
-    for one in found:
-        kept.setdefault((one.cause, one.policy), one)
-    return sorted(kept.values(), key=lambda one: -one.certainty)
-
-
-def _shortened(run: Run, trainer: Any) -> Callable[[], Any] | None:
-    """Return what makes the run's trainer with a time limit within a rollout; None: it has one."""
-    rules = trainer.rules
-    if hasattr(rules, "make_batch") or rules.max_cycles is None:
-        return None
-    limit = max(2, trainer.settings.n_steps // 3)
-    if rules.max_cycles <= limit:
-        return None
-    env_config = dataclasses.replace(
-        run.config.env_config, own_rules=with_limit(run.config.env_config.rules(), limit)
-    )
-    config = dataclasses.replace(run.config, env_config=env_config)
-    return config.make_trainer
+        with GlobalGenerators(seed):
+            looking.look(audited, cloned)
+        return Diagnosis(
+            run.name,
+            f"{run.config.trainer} on {run.config.env_config.env}{looking.steps}",
+            by_cause(looking.found, looking.rank),
+            facts_of(looking.beginning, looking.latest),
+            looking.trend,
+            looking.played,
+            looking.imitation,
+            looking.audit,
+            tuple(looking.looked),
+            tuple(dict.fromkeys(looking.left)),
+            time.perf_counter() - began,
+        )
+    finally:
+        looking.close()

@@ -19,9 +19,9 @@ from corral.envs.tictactoe_v0 import TicTacToeRules
 from corral.envs.tiles_v0 import TilesRules
 from corral.trainers.doctor import audit as audits
 from corral.trainers.doctor.audit import audit, sentence
-from corral.trainers.doctor.audited import Audit, Decision
-from corral.trainers.doctor.findings.truth import against_truth
-from corral.trainers.doctor.truth import CANDIDATES, candidates
+from corral.trainers.doctor.audit.audited import Audit, Decision
+from corral.trainers.doctor.audit.findings import against_truth
+from corral.trainers.doctor.audit.truth import CANDIDATES, candidates
 from corral.trainers.on_policy.trainer import IPPO, MAPPO, trainer_of
 from support.loads import small_trace
 from support.probing import make_trainer

@@ -12,8 +12,8 @@ from corral.envs.core import Array
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.policy import RandomPolicy
 from corral.envs.probes.episodes import LaterReward
-from corral.trainers.doctor.critics import audit_critics
-from corral.trainers.doctor.findings.truth import against_truth
+from corral.trainers.doctor.audit.critics import audit_critics
+from corral.trainers.doctor.audit.findings import against_truth
 from corral.trainers.sb3.settings import SB3Settings
 from corral.trainers.sb3.trainer import SB3PPO, SB3MaskablePPO
 

@@ -9,9 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corral.trainers.doctor.audited import Audit, Audited, Compared, clamped, correlation, fitted
+from corral.trainers.doctor.audit.audited import (
+    Audit,
+    Audited,
+    Compared,
+    clamped,
+    correlation,
+    fitted,
+)
+from corral.trainers.doctor.audit.findings import against_truth
 from corral.trainers.doctor.findings.finding import Finding
-from corral.trainers.doctor.findings.truth import against_truth
 
 K = 120
 

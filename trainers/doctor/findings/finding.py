@@ -24,6 +24,7 @@ class Finding:
     todo: str
     certainty: int
     policy: str = ""  # "" where it is about all
+    follows: str = ""  # the cause that it surely follows from
 
 
 Rule = Callable[[PolicyEvidence, Evidence], Finding | None]

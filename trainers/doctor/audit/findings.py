@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from corral.trainers.doctor.audited import Audit, Audited
+from corral.trainers.doctor.audit.audited import Audit, Audited
 from corral.trainers.doctor.findings.finding import Finding
 
 __all__ = ["against_truth"]

@@ -1,7 +1,7 @@
 """The audit: what a run believes, beside the truth.
 
 A rollout of the run is played, moments of it are forked and played on by the run's own policies
-(``corral.trainers.doctor.truth``), and the true values and advantages that come out are compared
+(``corral.trainers.doctor.audit.truth``), and the true values and advantages that come out are compared
 with the critic's values, with the advantages that the run learns from, and with what the actor
 then does.
 """
@@ -17,7 +17,7 @@ import numpy as np
 
 from corral.envs.core import Array, generator, redraw_of, redrawing, with_limit
 from corral.errors import CorralError
-from corral.trainers.doctor.audited import (
+from corral.trainers.doctor.audit.audited import (
     Audit,
     Audited,
     Compared,
@@ -27,8 +27,8 @@ from corral.trainers.doctor.audited import (
     fitted,
     sentence,
 )
+from corral.trainers.doctor.audit.truth import WORST, Asked, Truth, Value, plan, truth_of
 from corral.trainers.doctor.forks import Moments, Story, joined, standard_error
-from corral.trainers.doctor.truth import WORST, Asked, Truth, Value, plan, truth_of
 from corral.trainers.on_policy import maths
 from corral.trainers.on_policy.records import Advantages, Trajectories
 

@@ -16,9 +16,9 @@ from corral.envs.batch import Batch
 from corral.envs.core import Array, generator, redraw_of, redrawing
 from corral.envs.masks import OBSERVATION
 from corral.envs.policy import put_tree
-from corral.trainers.doctor.audited import Audit, Audited, Compared, clamped, fitted
+from corral.trainers.doctor.audit.audited import Audit, Audited, Compared, clamped, fitted
+from corral.trainers.doctor.audit.truth import WORST, Asked, Truth, plan, truth_of
 from corral.trainers.doctor.forks import Moments, decide, joined, standard_error
-from corral.trainers.doctor.truth import WORST, Asked, Truth, plan, truth_of
 
 __all__ = ["audit_critics"]
 

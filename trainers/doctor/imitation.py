@@ -1,0 +1,217 @@
+"""Can a run's network play as a reference team does? Supervised, so that no reward is asked.
+
+The best of the reference teams is cloned for some seconds, by the run's own settings of networks
+and its own model. Where that works, what keeps the run from learning is not its network.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from corral.envs.core import Array, Rules
+from corral.envs.policy import Policy
+from corral.envs.reference import reference_team, team_names
+from corral.errors import CorralError
+from corral.trainers.cloning.agreement import agreement, eval_seed
+from corral.trainers.cloning.trainer import CHOICES, GIVEN, CloneSettings, taught_by
+from corral.trainers.evaluation.episodes import play_episodes
+
+__all__ = ["Imitation", "imitate"]
+
+SECONDS = 20.0
+"""Time for all of it, while no other process takes the processor; a second network, of corral's
+defaults, gets half of that again."""
+
+SHARED = 2.5
+"""Factor by which it may take longer where others take the processor."""
+
+ENOUGH = 0.97
+"""Agreement at which learning ends early."""
+
+NETWORK = ("net_arch", "cnn_arch", "cnn_patch", "activation", "memory", "agent_id", "device")
+"""Settings of networks, in every in-house trainer."""
+
+NO_BETTER = 0.05
+"""Share of decisions by which chance may set a network apart that sees nothing."""
+
+EPISODES = 16
+
+
+@dataclass(frozen=True)
+class Imitation:
+    """How well the run's network decides as a reference team does, on episodes not learned from.
+
+    All are shares of decisions: of the network, of one that is shown nothing but the mask, and of
+    a network of corral's defaults; None: not tried, as the run's own sees more than the mask.
+    """
+
+    teacher: str
+    share: float
+    unseen: float
+    default: float | None
+    decisions: int  # that were learned from
+    seconds: float
+
+    @property
+    def learned(self) -> bool:
+        """Whether the network got half of what the mask alone leaves, or more."""
+        return self.share - self.unseen >= 0.5 * (1 - self.unseen)
+
+    @property
+    def blind(self) -> bool:
+        """Whether it does no better than without an observation."""
+        return self.share <= self.unseen + NO_BETTER
+
+
+def imitate(config: Any, trainer: Any, *, seed: int = 0, seconds: float = SECONDS) -> Imitation:
+    """Clone the best reference team with the network of a run's ``config``; ``trainer`` is one of
+    that run, as it began.
+
+    Raises ValueError where there is no reference team, or none whose decisions differ, and
+    UnsupportedSpaceError where decisions cannot be cloned.
+    """
+    began = time.perf_counter()
+    rules, learners = trainer.rules, config.learners
+    clock = _Clock()
+    name, team = _best(rules, learners, seed, 0.2 * seconds)
+    made = {} if config.own_model is None else {"model": config.own_model.make}
+    own = {name: getattr(trainer.settings, name) for name in NETWORK}
+    left = 0.8 * (seconds - clock.seconds)
+    share, unseen, decisions = _cloned(config, rules, team, own, made, seed, left)
+    if unseen > 0.95:
+        raise ValueError(f"{unseen:.0%} of the decisions of {name} follow from the mask alone")
+    found = Imitation(name, share, unseen, None, decisions, 0.0)
+    if found.blind:
+        usual = {key: own[key] for key in ("agent_id", "device")}
+        again = _cloned(config, rules, team, usual, {}, seed, 0.5 * seconds)
+        found = dataclasses.replace(found, default=again[0])
+    return dataclasses.replace(found, seconds=time.perf_counter() - began)
+
+
+class _Clock:
+    """Seconds since it was made: of this thread's work, but at most ``SHARED`` times fewer than by
+    the clock on the wall."""
+
+    def __init__(self) -> None:
+        self.wall, self.own = time.perf_counter(), time.thread_time()
+
+    @property
+    def seconds(self) -> float:
+        wall, own = time.perf_counter() - self.wall, time.thread_time() - self.own
+        return max(own, wall / SHARED)
+
+
+def _best(
+    rules: Rules[Any], learners: tuple[str, ...], seed: int, seconds: float
+) -> tuple[str, Mapping[str, Policy]]:
+    """Return the reference team whose ``learners`` earn most, of those that can be tried in time.
+
+    Rules with data play it in training's way: nothing here is held out.
+    """
+    clock = _Clock()
+    own = [rules.agents.index(agent) for agent in learners]
+    best: tuple[float, str, Mapping[str, Policy]] | None = None
+    for name in team_names(rules):
+        if name == "random" or (best and clock.seconds > seconds):
+            continue
+        try:
+            team = reference_team(name, rules)
+            episodes, _ = play_episodes(
+                rules, team, dict.fromkeys(rules.agents, False), episodes=EPISODES, seed=seed
+            )
+        except (CorralError, ValueError):  # out of reach for these rules
+            continue
+        earned = float(episodes.returns[:, own].sum(axis=1).mean())
+        if best is None or earned > best[0] + 1e-9:
+            best = earned, name, team
+    if best is None:
+        raise ValueError("there is no reference team to play as")
+    return best[1], best[2]
+
+
+def _cloned(
+    config: Any,
+    rules: Rules[Any],
+    team: Mapping[str, Policy],
+    network: Mapping[str, Any],
+    made: Mapping[str, Any],
+    seed: int,
+    seconds: float,
+) -> tuple[float, float, int]:
+    """Return the share of the team's decisions that a network learns, that without looking, and how
+    many decisions it learned from."""
+    clock = _Clock()
+    kind = taught_by(team)
+    learned = {a: name for a, name in config.policies.items() if a not in config.opponents}
+    clone = kind(
+        rules,
+        CloneSettings(teacher=GIVEN, anneal=False, **network),
+        seed=seed,
+        policies=learned,
+        policies_to_train=sorted(set(learned.values())),
+        steps=10**9,  # it is compared once, at its first update, and below
+        opponents=config.opponents or None,
+        **made,
+    )
+    decisions, sure = 0, 0
+    shown: list[list[tuple[Array, Array]]] = []
+    try:
+        for update in clone.learn():
+            told = [m for k, m in update.metrics.items() if k.rpartition("/")[2] == "agreement"]
+            groups = [each for each in clone.rollout.groups if CHOICES in each.extras]
+            decisions += sum(int(each.acting[:-1].sum()) for each in groups)
+            if not shown:
+                shown = [_decisions(each) for each in groups]
+            sure = sure + 1 if told and min(told) >= ENOUGH else 0
+            if sure >= 2 or clock.seconds > 0.9 * seconds:
+                break
+        policies = {agent: clone.policies[agent] for agent in learned}
+        plan: dict[str, Any] = {"episodes": EPISODES, "seed": eval_seed(seed, 1)}
+        share = agreement(policies, team, rules, **plan).share
+    finally:
+        clone.close()
+    return share, _without_looking([each for own in shown for each in own]), decisions
+
+
+# --- Without looking -----------------------------------------------------------------------------
+
+MOST, STEPS = 2_000, 150
+"""Decisions of an agent that are looked at, and steps of the optimizer."""
+
+
+def _decisions(buffer: Any) -> list[tuple[Array, Array]]:
+    """Return, for each agent of a group, what the team counts as good, and the masks: bool [R, A]
+    both."""
+    choices, mask = buffer.extras[CHOICES], buffer.mask[:-1] != 0  # [T, B, P, A]
+    acted = buffer.acting[:-1] & mask.any(axis=-1)
+    own = [acted[..., j] for j in range(acted.shape[-1])]
+    return [(choices[:, :, j][at][:MOST], mask[:, :, j][at][:MOST]) for j, at in enumerate(own)]
+
+
+def _without_looking(shown: list[tuple[Array, Array]]) -> float:
+    """Return the share of decisions that each agent's best constant preferences among legal actions
+    get: what a network learns that is shown nothing but the mask."""
+    agreed = total = 0.0
+    for choices, mask in shown:
+        if not len(choices):
+            continue
+        good, legal = torch.from_numpy(choices), torch.from_numpy(mask)
+        logits = torch.zeros(mask.shape[1], requires_grad=True)
+        optimizer = torch.optim.Adam([logits], lr=0.1)
+        targets = good.float() / good.sum(dim=1, keepdim=True).clamp(min=1)
+        for _ in range(STEPS):
+            log_probs = logits.masked_fill(~legal, -1e9).log_softmax(dim=1)
+            loss = -(targets * log_probs).sum(dim=1).mean()
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        mode = logits.detach().masked_fill(~legal, -1e9).argmax(dim=1)
+        agreed += float(good[torch.arange(len(good)), mode].float().sum())
+        total += len(good)
+    return agreed / max(total, 1.0)
