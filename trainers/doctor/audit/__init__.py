@@ -1,9 +1,9 @@
 """The audit: what a run believes, beside the truth.
 
 A rollout of the run is played, moments of it are forked and played on by the run's own policies
-(``corral.trainers.doctor.audit.truth``), and the true values and advantages that come out are compared
-with the critic's values, with the advantages that the run learns from, and with what the actor
-then does.
+(``corral.trainers.doctor.audit.truth``), and the true values and advantages that come out are
+compared with the critic's values, with the advantages that the run learns from, and with what the
+actor then does.
 """
 
 from __future__ import annotations
