@@ -141,13 +141,12 @@ def played(
             raise ValueError(f"{len(returns)} of {episodes} episodes ended in {seconds:g} seconds")
         illegal += int(chosen[own].sum())
         sums.append(returns[:, own].sum(axis=1))
-    numbers = [
-        float(number)
-        for each in sums
-        for number in (each.mean(), each.std(ddof=1) / math.sqrt(len(each)))
-    ]
-    greedy, greedy_error, sampled, sampled_error = numbers
-    return Played(episodes, greedy, greedy_error, sampled, sampled_error, illegal)
+    (greedy_mean, greedy_error), (sampled_mean, sampled_error) = map(_mean_and_error, sums)
+    return Played(episodes, greedy_mean, greedy_error, sampled_mean, sampled_error, illegal)
+
+
+def _mean_and_error(values: Array) -> tuple[float, float]:
+    return float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
 
 
 def _returns(

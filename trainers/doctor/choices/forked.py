@@ -185,8 +185,8 @@ def flattened(codec: ObservationCodec, observation: Any) -> Array:
     vector = np.zeros((rows, codec.width), np.float32)
     images = [np.zeros((rows, *image), np.uint8) for image in codec.images]
     codec.write(codec.inner(observation), vector, images)
-    parts = [vector, *(image.reshape(rows, -1) / np.float32(255) for image in images)]
-    return np.concatenate(parts, axis=1)
+    scaled = [image.reshape(rows, -1) / np.float32(255) for image in images]
+    return np.concatenate([vector, *scaled], axis=1)
 
 
 # --- Actions -------------------------------------------------------------------------------------

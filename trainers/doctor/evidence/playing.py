@@ -9,7 +9,6 @@ import numpy as np
 
 from corral.envs.core import Array
 from corral.trainers.doctor.evidence.environment import Twins
-from corral.trainers.doctor.evidence.witness import Witness
 
 __all__ = ["Playing", "Said"]
 
@@ -44,7 +43,7 @@ class Playing:
 class Said:
     """What the environment said, and what was reported of it."""
 
-    witness: Witness | None = None  # None: the environment was not listened to
+    witness: Any = None  # a Witness; None: the environment was not listened to
     not_finite: list[str] = field(default_factory=list)  # in words
     illegal: Array | None = None  # [N] illegal actions that the environment counted
     reported: list[tuple[dict[str, float], dict[str, float]]] = field(default_factory=list)

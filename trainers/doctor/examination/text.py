@@ -134,8 +134,15 @@ def _row(width: int, label: str, what: str, expected: str, found: str, seconds: 
 
 
 def _indented(text: str, width: int) -> list[str]:
-    indents = {"initial_indent": " " * 6, "subsequent_indent": " " * 6}
-    return textwrap.wrap(text, width, max_lines=3, placeholder=" ...", **indents)
+    indent = " " * 6
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        max_lines=3,
+        placeholder=" ...",
+    )
 
 
 def examination_json(examination: Examination) -> dict[str, Any]:
