@@ -37,8 +37,8 @@ class Witness:
         self.steps: list[Any] = []
         self.ended: list[Array] = []  # float64 [N] returns of an episode each; NaN: not seen whole
 
-    def reset(self, seed: int | None = None) -> Any:
-        observations = self.batch.reset(seed)
+    def reset(self, *seed: Any) -> Any:
+        observations = self.batch.reset(*seed)
         self._returns[...], self._known[...] = 0.0, True
         self.see(observations)
         return observations
