@@ -220,6 +220,13 @@ def test_a_bandit_that_is_solved_raises_no_alarm(env: str, tmp_path: Path) -> No
     assert diagnosis.healthy, diagnosis.findings
 
 
+def test_a_memory_that_nothing_is_kept_in_raises_no_alarm(tmp_path: Path) -> None:
+    given = {**TINY, "steps": 2 * 256, "memory": 4}  # one decision an episode: no state before it
+    run = corral.train("probe_p12_v0", out=tmp_path / "run", progress=False, **given)
+    diagnosis = diagnose(run, audited=False, cloned=False)
+    assert diagnosis.healthy, diagnosis.findings
+
+
 def test_asking_leaves_the_learner_as_it_was(tmp_path: Path) -> None:
     given = {"steps": 256, **TINY}
     run = corral.train("dfaas_v0", out=tmp_path / "run", progress=False, **given)
