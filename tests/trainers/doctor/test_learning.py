@@ -174,6 +174,14 @@ def test_advantages_of_two_values_are_told_apart() -> None:
     assert told.foreign is False
 
 
+def test_rounding_of_rewards_that_are_all_the_same_is_no_typical_difference() -> None:
+    given, *ends = rollout()
+    same = replace(given, reward=np.float32(-0.1) * np.ones((24, 8), np.float32))
+    same.reward[::2] = np.nextafter(np.float32(-0.1), np.float32(0))
+    told = credit(alg.gae, same, alg.mappo.Settings(), *ends)
+    assert (told.gain, told.target_flat) == (None, None)
+
+
 def test_a_reward_that_is_clipped_is_still_credited() -> None:
     def advantages(trajectories: Any, settings: Any) -> Any:
         return alg.gae(replace(trajectories, reward=trajectories.reward.clip(-1, 1)), settings)
