@@ -17,7 +17,9 @@ import corral
 from corral import algorithms as alg
 from corral.trainers.doctor.credit import credit
 from corral.trainers.doctor.diagnose import diagnose
+from corral.trainers.doctor.evidence import Evidence, PolicyEvidence
 from corral.trainers.doctor.evidence.learning import Asked, ask_loss
+from corral.trainers.doctor.findings.updates import zero_advantages
 from corral.trainers.on_policy.learner import Learner
 from corral.trainers.on_policy.records import Minibatch, Outputs, Trajectories
 from faults.fault import TINY
@@ -189,6 +191,20 @@ def test_a_reward_that_is_clipped_is_still_credited() -> None:
     told = credit(advantages, *_first(rollout(spread=0.3)), agents=2)
     assert told.opposite is False
     assert told.foreign is False
+
+
+def test_advantages_are_0_where_values_are_right() -> None:
+    right = np.array([1.0, -1.0, 0.5, 0.0], np.float32)
+    value, none = np.stack([0.99 * right, right]), np.zeros((2, 4), np.float32)
+    ended = np.array([[False] * 4, [True] * 4])
+    every = np.ones((2, 4), bool)
+    given = Trajectories(np.stack([none[0], right]), value, every, ended, none, none[0], every)
+    evidence = Evidence(None, {}, [])
+    for reward, named in ((given.reward, False), (given.reward[:, ::-1], True)):
+        found = PolicyEvidence("shared", ("agent_0",))
+        found.trajectories.append(replace(given, reward=reward))
+        found.advantages.append(alg.Advantages(none, value))
+        assert (zero_advantages(found, evidence) is not None) is named
 
 
 # --- Healthy runs --------------------------------------------------------------------------------

@@ -77,6 +77,8 @@ def no_gradient(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
 def _without_memory(found: PolicyEvidence, learner: Any) -> set[str]:
     """Return the parameters that hidden states are multiplied by, where all of these are the 0 that
     an episode begins with: no agent decides twice in one."""
+    if not found.acted or not found.terminated:
+        return set()  # nobody watched who decided
     ended = np.concatenate(found.terminated) | np.concatenate(found.truncated)  # [T, C]
     acted = np.concatenate(found.acted)[: len(ended)]
     before = np.zeros(acted.shape[1], dtype=bool)
