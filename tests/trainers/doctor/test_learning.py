@@ -210,8 +210,8 @@ def test_advantages_are_0_where_values_are_right() -> None:
 # --- Healthy runs --------------------------------------------------------------------------------
 
 HEALTHY: dict[str, dict[str, Any]] = {
-    "at its end": {"steps": 8 * 256},
     "with memory, separate": {"memory": 8, "policies": "separate"},
+    "at its end": {"steps": 8 * 256},
     "with a bonus for entropy": {"ent_coef": 0.05},
     "with values that may move by their spread": {"clip_range_vf": 1.0},
     "without scaled values": {"normalize_values": False, "huber_delta": None},
@@ -220,27 +220,31 @@ HEALTHY: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", HEALTHY)
+def slow_but(quick: str, *others: str) -> list[Any]:
+    return [quick, *(pytest.param(each, marks=pytest.mark.slow) for each in others)]
+
+
+@pytest.mark.parametrize("name", slow_but(*HEALTHY))
 def test_a_healthy_run_raises_no_alarm(name: str, tmp_path: Path) -> None:
     given = {"steps": 3 * 256, **TINY, **HEALTHY[name]}
     run = corral.train("dfaas_v0", out=tmp_path / "run", progress=False, **given)
-    diagnosis = diagnose(run, audited=False)
+    diagnosis = diagnose(run, audited=False, cloned=False)
     assert diagnosis.healthy, diagnosis.findings
 
 
-@pytest.mark.parametrize("trainer", ["a2c", "pg", "pg_episode", "ppo_kl", "ippo"])
+@pytest.mark.parametrize("trainer", slow_but("pg", "a2c", "pg_episode", "ppo_kl", "ippo"))
 def test_no_algorithm_raises_an_alarm(trainer: str, tmp_path: Path) -> None:
     given = {"steps": 3 * 256, **TINY, "trainer": trainer}
     run = corral.train("tictactoe_v0", out=tmp_path / "run", progress=False, **given)
-    diagnosis = diagnose(run, audited=False)
+    diagnosis = diagnose(run, audited=False, cloned=False)
     assert diagnosis.healthy, diagnosis.findings
 
 
-@pytest.mark.parametrize("env", ["probe_p05_v0", "probe_p16_v0", "probe_p17_v0"])
+@pytest.mark.parametrize("env", slow_but("probe_p05_v0", "probe_p16_v0", "probe_p17_v0"))
 def test_a_bandit_that_is_solved_raises_no_alarm(env: str, tmp_path: Path) -> None:
     given = {**TINY, "steps": 12 * 256, "ent_coef": 0.01, "gamma": 0.0}
     run = corral.train(env, out=tmp_path / "run", progress=False, **given)
-    diagnosis = diagnose(run, audited=False)
+    diagnosis = diagnose(run, audited=False, cloned=False)
     assert diagnosis.healthy, diagnosis.findings
 
 
