@@ -65,7 +65,8 @@ def gallery(found: dict[str, Any], only: str, audited: bool) -> None:
             continue
         with tempfile.TemporaryDirectory() as folder:
             diagnosis, seconds = examined(fault.make(Path(folder) / "run"), audited)
-        causes = [each.cause for each in diagnosis.findings if each.certainty >= 2]
+        least = 2 if fault.sure else 1
+        causes = [each.cause for each in diagnosis.findings if each.certainty >= least]
         ranks = [causes.index(cause) + 1 for cause in fault.causes if cause in causes]
         found[name] = {
             "mistake": fault.mistake,
