@@ -6,13 +6,15 @@
 
 ``gallery`` trains every fault of tests/faults for a few updates, and asks for the verdict: a fault
 is named where one of its causes is the first or the second finding. ``healthy`` trains every
-environment with every in-house trainer, as it is by default, once briefly and once to the end of a
-plan, and counts what is found. A part keeps the results of the other one.
+environment with every in-house trainer, as it is by default, once briefly and, with some, once to
+the end of a plan, and counts what is found. ``--audit`` compares with the truth, too. What was
+found of others before is kept, and so is what was found until Ctrl-C. Seconds are of CPU time.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import tempfile
@@ -27,8 +29,11 @@ from corral.trainers.doctor.diagnose import Diagnosis, diagnose
 TRAINERS = ("mappo", "ippo", "ppo_kl", "a2c", "pg", "pg_episode")
 GAMES = ("dfaas_v0", "arena_v0", "tiles_v0", "tictactoe_v0", "rps_v0", "two_step_v0")
 PROBES = tuple(f"probe_p{number:02d}_v0" for number in range(1, 19))
-UPDATES = (2, 40)
+BRIEF, LONG = 2, 30
 """Rollouts that healthy runs have learned from: at their beginning, and at their end."""
+
+ANNEALED = ("ippo", "pg")
+"""Trainers that learn for longer, too."""
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "memory": {"memory": 16},
@@ -42,24 +47,26 @@ SIZES: dict[str, Any] = {"num_envs": 16, "n_steps": 32}
 
 
 def examined(run: Any, audited: bool) -> tuple[Diagnosis, float]:
-    began = time.perf_counter()
-    return diagnose(run, audited=audited), time.perf_counter() - began
+    """Return what was found, and the seconds of CPU time that it took."""
+    began = time.process_time()
+    found = diagnose(run, audited=audited, cloned=audited)
+    return found, time.process_time() - began
 
 
 # --- Planted faults ------------------------------------------------------------------------------
 
 
-def gallery(only: str, audited: bool) -> dict[str, Any]:
+def gallery(found: dict[str, Any], only: str, audited: bool) -> None:
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from faults import FAULTS
 
-    found: dict[str, Any] = {}
     for name, fault in FAULTS.items():
         if only not in name:
             continue
         with tempfile.TemporaryDirectory() as folder:
             diagnosis, seconds = examined(fault.make(Path(folder) / "run"), audited)
-        causes = [each.cause for each in diagnosis.findings if each.certainty >= 2]
+        least = 2 if fault.sure else 1
+        causes = [each.cause for each in diagnosis.findings if each.certainty >= least]
         ranks = [causes.index(cause) + 1 for cause in fault.causes if cause in causes]
         found[name] = {
             "mistake": fault.mistake,
@@ -68,7 +75,6 @@ def gallery(only: str, audited: bool) -> dict[str, Any]:
             "seconds": seconds,
         }
         print(name, found[name]["rank"], causes, f"{seconds:.1f} s", file=sys.stderr)
-    return found
 
 
 def gallery_lines(found: dict[str, Any]) -> list[str]:
@@ -78,7 +84,7 @@ def gallery_lines(found: dict[str, Any]) -> list[str]:
         "",
         f"{named} of {len(found)} are named as first or second finding.",
         "",
-        "| fault | the mistake | rank | found | seconds |",
+        "| fault | the mistake | rank | found | CPU seconds |",
         "|---|---|--:|---|--:|",
     ]
     for name, each in found.items():
@@ -91,13 +97,12 @@ def gallery_lines(found: dict[str, Any]) -> list[str]:
 # --- Healthy runs --------------------------------------------------------------------------------
 
 
-def healthy(envs: list[str], trainers: list[str], audited: bool) -> dict[str, Any]:
+def healthy(found: dict[str, Any], envs: list[str], trainers: list[str], audited: bool) -> None:
     pairs = [(env, trainer, "") for env in envs for trainer in trainers]
     pairs += [(env, trainers[0], name) for env in envs if env in GAMES for name in VARIANTS]
-    found: dict[str, Any] = {}
     for env, trainer, variant in pairs:
         cells = []
-        for updates in UPDATES:
+        for updates in (BRIEF, LONG) if trainer in ANNEALED else (BRIEF,):
             options = {**SIZES, **VARIANTS.get(variant, {})}
             steps = updates * options["num_envs"] * options["n_steps"]
             given = {"trainer": trainer, "steps": steps, "progress": False, **options}
@@ -109,7 +114,6 @@ def healthy(envs: list[str], trainers: list[str], audited: bool) -> dict[str, An
         name = f"{env}, {trainer}" + (f", {variant}" if variant else "")
         found[name] = cells
         print(name, [each["alarms"] for each in cells], file=sys.stderr, flush=True)
-    return found
 
 
 def healthy_lines(found: dict[str, Any]) -> list[str]:
@@ -121,7 +125,8 @@ def healthy_lines(found: dict[str, Any]) -> list[str]:
         "",
         f"{alarms} false alarms in {len(cells)} runs, each of one environment, trainer and length; "
         f"a diagnosis took {longest:.0f} s at most. Rows are environments, columns trainers, cells "
-        f"the alarms after {' and '.join(map(str, UPDATES))} updates, then the seconds of both.",
+        f"the alarms after {BRIEF} updates (and, with {' and '.join(ANNEALED)}, after {LONG}), "
+        "then the seconds of their diagnoses.",
         "",
     ]
     kinds = list(dict.fromkeys(name.partition(", ")[2] for name in found))
@@ -145,16 +150,17 @@ def main() -> None:
     parser.add_argument("--only", default="", help="part of a fault's name")
     parser.add_argument("--envs", default=",".join((*GAMES, *PROBES)))
     parser.add_argument("--trainers", default=",".join(TRAINERS))
-    parser.add_argument("--no-audit", action="store_true", help="leave the truth out")
+    parser.add_argument("--audit", action="store_true", help="compare with the truth, too")
     args = parser.parse_args()
     kept = RESULTS / "doctor.json"
     data = json.loads(kept.read_text()) if kept.exists() else {}
     data.pop("about", None)
-    audited = not args.no_audit
-    if args.part == "gallery":
-        data["gallery"] = gallery(args.only, audited)
-    else:
-        data["healthy"] = healthy(args.envs.split(","), args.trainers.split(","), audited)
+    found = data.setdefault(args.part, {})
+    with contextlib.suppress(KeyboardInterrupt):
+        if args.part == "gallery":
+            gallery(found, args.only, args.audit)
+        else:
+            healthy(found, args.envs.split(","), args.trainers.split(","), args.audit)
     lines = ["# The doctor", ""]
     if "gallery" in data:
         lines += [*gallery_lines(data["gallery"]), ""]

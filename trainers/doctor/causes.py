@@ -15,13 +15,33 @@ STILL = ("policy-unchanged", "policy-still", "entropy-flat", "returns-flat", "lo
 
 BADLY_VALUED = ("critic-blind", "critic-biased", "critic-weak", "critic-misleads")
 
+NO_NUMBERS = ("not-finite", "diverged", "training-raises", "training-stops")
+"""What follows where the environment gives no numbers."""
+
+ANOTHER = ("probability-of-another", "ratio-not-one")
+"""What follows where not what was played is stored."""
+
+LEAPS = ("steps-too-large", "updates-too-large", "updates-large")
+"""What follows where updates have no bound."""
+
 FOLLOWS: dict[str, tuple[str, ...]] = {
     "mask-ignored-in-play": ("illegal-action", "training-raises", "training-stops"),
-    "not-finite": ("training-raises", "training-stops", *STILL),
-    "mask-lost-in-rollout": ("mask-lost-in-ratio", "ratio-not-one"),
+    "not-finite": (*NO_NUMBERS[2:], *STILL),
+    "observation-not-finite": NO_NUMBERS,
+    "reward-not-finite": NO_NUMBERS,
+    "mask-lost-in-rollout": ("mask-lost-in-ratio", "ratio-not-one", "mask-ignored-in-play"),
     "mask-lost-in-ratio": ("ratio-not-one",),
+    "mask-lost-in-greedy": ("play-differs",),
+    "mask-lost-after-reload": ("mask-lost-in-greedy", "play-differs"),
+    "observation-changed": ANOTHER,
+    "observation-late": ANOTHER,
+    "observation-of-another": ANOTHER,
+    "actions-permuted": ANOTHER,
+    "probability-of-another": ("ratio-not-one",),
     "learning-rate-zero": ("weights-fixed", *STILL, *BADLY_VALUED),
     "weights-fixed": (*STILL, *BADLY_VALUED),
+    "gradient-clipped-away": ("weights-fixed", *STILL),
+    "decisions-left-out": ("weights-fixed", *STILL),
     "zero-advantages": (
         *("policy-loss-cut", "advantage-elsewhere", "advantages-tiny", *STILL),
         "advantages-unrelated-to-truth",
@@ -29,12 +49,19 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
     "policy-loss-cut": ("no-gradient", *STILL),
     "advantage-sign": ("advantages-unrelated-to-truth", "returns-fell", "returns-flat"),
     "advantage-shuffled": ("advantages-unrelated-to-truth", "returns-flat"),
-    "advantage-elsewhere": ("advantages-unrelated-to-truth", "returns-flat"),
+    "advantage-elsewhere": (
+        *("limit-taken-for-end", "end-ignored", "myopic", "value-clipped"),
+        *("advantages-unrelated-to-truth", "returns-flat"),
+    ),
     "reward-of-another": ("advantages-unrelated-to-truth",),
     "reward-changed": ("advantages-unrelated-to-truth",),
-    "dead-layer": ("no-gradient", "observation-ignored", *STILL),
-    "no-gradient": ("observation-ignored",),
-    "critic-untaught": BADLY_VALUED,
+    "reward-tiny": ("advantages-tiny", *STILL),
+    "reward-huge": ("value-clipped",),
+    "observation-unscaled": LEAPS,
+    "steps-too-large": LEAPS[1:],
+    "dead-layer": ("no-gradient", "observation-ignored", "model-refused", *STILL),
+    "no-gradient": ("observation-ignored", "model-refused"),
+    "critic-untaught": ("no-gradient", *BADLY_VALUED),
     "critic-sign": BADLY_VALUED,
     "value-clipped": BADLY_VALUED,
     "values-clamped": BADLY_VALUED,

@@ -190,8 +190,9 @@ def _small_steps(
     tried: list[tuple[int, int]],
 ) -> dict[str, Any]:
     """Return what typical differences of rewards change: Credit's ``gain`` and ``target_flat``."""
-    unit = float(np.std(given.reward[given.valid])) if tried else 0.0
-    if not unit > 0:
+    rewards = given.reward[given.valid]
+    unit = float(np.std(rewards)) if tried else 0.0
+    if not unit > 1e-6 * float(np.abs(rewards).max(initial=0.0)):  # rounding, of equal ones
         return {}
     base = advantages(given, settings)
     gains, flat = [], []

@@ -34,7 +34,7 @@ UPDATES, MOST_STEPS = 3, 60_000
 together."""
 
 OF_CLONING = (
-    *("networks", "scales", "stored_masks", "stored_obs", "stored_rewards", "not_finite", "raised"),
+    *("networks", "scales", "stored_masks", "stored_obs", "stored_rewards", "not_finite"),
     *("mask_lies", "greedy_legal", "same_after_reload", "reported_returns"),
 )
 """Modules of rules, and rules, that say something of a run that clones: its teacher plays, and it
@@ -308,10 +308,9 @@ RAISES = tuple(cause for cause, *_ in RAISED.values())
 
 def _cut_off(evidence: Evidence) -> tuple[str, ...]:
     """Return the modules of rules that have half of their evidence, where training broke off."""
-    if not evidence.error:
-        return ()
-    # An illegal action ends a rollout: updates before it are whole.
-    return OF_UPDATES[:1] if evidence.error_kind == "IllegalActionError" else OF_UPDATES
+    # A network is refused at an update's end; an illegal action ends a rollout, after whole ones.
+    whole = {"": (), "ModelError": (), "IllegalActionError": OF_UPDATES[:1]}
+    return whole.get(evidence.error_kind, OF_UPDATES)
 
 
 def _said(error: BaseException, *, named: bool = True) -> str:

@@ -17,7 +17,9 @@ import corral
 from corral import algorithms as alg
 from corral.trainers.doctor.credit import credit
 from corral.trainers.doctor.diagnose import diagnose
+from corral.trainers.doctor.evidence import Evidence, PolicyEvidence
 from corral.trainers.doctor.evidence.learning import Asked, ask_loss
+from corral.trainers.doctor.findings.updates import zero_advantages
 from corral.trainers.on_policy.learner import Learner
 from corral.trainers.on_policy.records import Minibatch, Outputs, Trajectories
 from faults.fault import TINY
@@ -174,6 +176,14 @@ def test_advantages_of_two_values_are_told_apart() -> None:
     assert told.foreign is False
 
 
+def test_rounding_of_rewards_that_are_all_the_same_is_no_typical_difference() -> None:
+    given, *ends = rollout()
+    same = replace(given, reward=np.float32(-0.1) * np.ones((24, 8), np.float32))
+    same.reward[::2] = np.nextafter(np.float32(-0.1), np.float32(0))
+    told = credit(alg.gae, same, alg.mappo.Settings(), *ends)
+    assert (told.gain, told.target_flat) == (None, None)
+
+
 def test_a_reward_that_is_clipped_is_still_credited() -> None:
     def advantages(trajectories: Any, settings: Any) -> Any:
         return alg.gae(replace(trajectories, reward=trajectories.reward.clip(-1, 1)), settings)
@@ -183,11 +193,25 @@ def test_a_reward_that_is_clipped_is_still_credited() -> None:
     assert told.foreign is False
 
 
+def test_advantages_are_0_where_values_are_right() -> None:
+    right = np.array([1.0, -1.0, 0.5, 0.0], np.float32)
+    value, none = np.stack([0.99 * right, right]), np.zeros((2, 4), np.float32)
+    ended = np.array([[False] * 4, [True] * 4])
+    every = np.ones((2, 4), bool)
+    given = Trajectories(np.stack([none[0], right]), value, every, ended, none, none[0], every)
+    evidence = Evidence(None, {}, [])
+    for reward, named in ((given.reward, False), (given.reward[:, ::-1], True)):
+        found = PolicyEvidence("shared", ("agent_0",))
+        found.trajectories.append(replace(given, reward=reward))
+        found.advantages.append(alg.Advantages(none, value))
+        assert (zero_advantages(found, evidence) is not None) is named
+
+
 # --- Healthy runs --------------------------------------------------------------------------------
 
 HEALTHY: dict[str, dict[str, Any]] = {
-    "at its end": {"steps": 8 * 256},
     "with memory, separate": {"memory": 8, "policies": "separate"},
+    "at its end": {"steps": 8 * 256},
     "with a bonus for entropy": {"ent_coef": 0.05},
     "with values that may move by their spread": {"clip_range_vf": 1.0},
     "without scaled values": {"normalize_values": False, "huber_delta": None},
@@ -196,27 +220,38 @@ HEALTHY: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", HEALTHY)
+def slow_but(quick: str, *others: str) -> list[Any]:
+    return [quick, *(pytest.param(each, marks=pytest.mark.slow) for each in others)]
+
+
+@pytest.mark.parametrize("name", slow_but(*HEALTHY))
 def test_a_healthy_run_raises_no_alarm(name: str, tmp_path: Path) -> None:
     given = {"steps": 3 * 256, **TINY, **HEALTHY[name]}
     run = corral.train("dfaas_v0", out=tmp_path / "run", progress=False, **given)
-    diagnosis = diagnose(run, audited=False)
+    diagnosis = diagnose(run, audited=False, cloned=False)
     assert diagnosis.healthy, diagnosis.findings
 
 
-@pytest.mark.parametrize("trainer", ["a2c", "pg", "pg_episode", "ppo_kl", "ippo"])
+@pytest.mark.parametrize("trainer", slow_but("pg", "a2c", "pg_episode", "ppo_kl", "ippo"))
 def test_no_algorithm_raises_an_alarm(trainer: str, tmp_path: Path) -> None:
     given = {"steps": 3 * 256, **TINY, "trainer": trainer}
     run = corral.train("tictactoe_v0", out=tmp_path / "run", progress=False, **given)
-    diagnosis = diagnose(run, audited=False)
+    diagnosis = diagnose(run, audited=False, cloned=False)
     assert diagnosis.healthy, diagnosis.findings
 
 
-@pytest.mark.parametrize("env", ["probe_p05_v0", "probe_p16_v0", "probe_p17_v0"])
+@pytest.mark.parametrize("env", slow_but("probe_p05_v0", "probe_p16_v0", "probe_p17_v0"))
 def test_a_bandit_that_is_solved_raises_no_alarm(env: str, tmp_path: Path) -> None:
     given = {**TINY, "steps": 12 * 256, "ent_coef": 0.01, "gamma": 0.0}
     run = corral.train(env, out=tmp_path / "run", progress=False, **given)
-    diagnosis = diagnose(run, audited=False)
+    diagnosis = diagnose(run, audited=False, cloned=False)
+    assert diagnosis.healthy, diagnosis.findings
+
+
+def test_a_memory_that_nothing_is_kept_in_raises_no_alarm(tmp_path: Path) -> None:
+    given = {**TINY, "steps": 2 * 256, "memory": 4}  # one decision an episode: no state before it
+    run = corral.train("probe_p12_v0", out=tmp_path / "run", progress=False, **given)
+    diagnosis = diagnose(run, audited=False, cloned=False)
     assert diagnosis.healthy, diagnosis.findings
 
 

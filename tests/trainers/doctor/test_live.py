@@ -199,7 +199,7 @@ def test_a_loss_that_cuts_off_the_actor(tmp_path: Path) -> None:
         return alg.Losses({**terms, "policy_loss": 0.0 * terms["policy_loss"]})
 
     run = trained(tmp_path / "run", alg.mappo.but(name="own", loss=loss))
-    assert causes(run) == {"warning_zero_advantages"}
+    assert causes(run) == {"warning_policy_loss_cut"}
 
 
 def test_a_critic_whose_targets_are_in_another_order(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_trainers_of_other_libraries_are_judged_by_their_rows(
 
     monkeypatch.setattr(DictRolloutBuffer, "compute_returns_and_advantage", cut)
     run = corral.train(steps=5 * ROLLOUT, out=tmp_path / "run", **given)
-    assert causes(run) == {"warning_zero_advantages"}
+    assert causes(run) == {"warning_policy_loss_cut"}
 
 
 def test_every_session_has_one(tmp_path: Path) -> None:

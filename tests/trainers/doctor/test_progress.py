@@ -83,8 +83,8 @@ FLAT = np.full(UPDATES, 10.0) + np.random.default_rng(1).normal(size=UPDATES)
 @pytest.mark.parametrize(
     ("changed", "cause", "certainty"),
     [
-        ({"policy_loss": 0.0}, "zero-advantages", 2),
-        ({"policy_loss": -0.0, "grad_norm_actor": 0.0}, "zero-advantages", 2),
+        ({"policy_loss": 0.0}, "policy-loss-cut", 2),
+        ({"policy_loss": -0.0, "grad_norm_actor": 0.0}, "policy-loss-cut", 2),
         ({"grad_norm_actor": 0.0}, "no-gradient", 3),
         ({"learning_rate": 0.003 * late(0.0)}, "learning-rate-zero", 3),
         ({"approx_kl": 50.0}, "updates-too-large", 2),

@@ -56,7 +56,6 @@ RULES: tuple[Rule, ...] = (
     losses.old_log_prob,
     losses.entropy_in_loss,
     losses.clip_too_tight,
-    stored.raised,
     agents.late_obs,
     agents.actions_of_others,
     agents.constant_obs,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from torch import nn
 
 from corral.trainers.doctor.evidence import Evidence, PolicyEvidence
 from corral.trainers.doctor.findings.finding import Finding
@@ -49,7 +52,12 @@ def no_gradient(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         return None
     learner = evidence.trainer.learners[found.policy]
     shapes = {name: p.ndim for name, p in learner.named_parameters() if p.requires_grad}
-    dead = [name for name, size in found.gradients.items() if not size > 0 and name in shapes]
+    idle = _without_memory(found, learner)
+    dead = [
+        name
+        for name, size in found.gradients.items()
+        if not size > 0 and name in shapes and name not in idle
+    ]
     if not dead:
         return None
     images = any(shapes[name] >= 4 for name in dead)
@@ -64,6 +72,27 @@ def no_gradient(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         3,
         found.policy,
     )
+
+
+def _without_memory(found: PolicyEvidence, learner: Any) -> set[str]:
+    """Return the parameters that hidden states are multiplied by, where all of these are the 0 that
+    an episode begins with: no agent decides twice in one."""
+    if not found.acted or not found.terminated:
+        return set()  # nobody watched who decided
+    ended = np.concatenate(found.terminated) | np.concatenate(found.truncated)  # [T, C]
+    acted = np.concatenate(found.acted)[: len(ended)]
+    before = np.zeros(acted.shape[1], dtype=bool)
+    for now, over in zip(acted, ended, strict=True):
+        if (now & before).any():
+            return set()
+        before = (before | now) & ~over
+    return {
+        f"{name}.{own}"
+        for name, module in learner.named_modules()
+        if isinstance(module, nn.RNNBase)
+        for own, _ in module.named_parameters()
+        if own.startswith("weight_hh")
+    }
 
 
 def frozen_weights(found: PolicyEvidence, evidence: Evidence) -> Finding | None:

@@ -11,7 +11,6 @@ from corral.trainers.doctor.findings.finding import Finding, joined
 __all__ = [
     "not_finite",
     "played_actions",
-    "raised",
     "reported_returns",
     "stored_chances",
     "stored_masks",
@@ -35,22 +34,6 @@ def not_finite(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         "finite numbers alone",
         "look for a division by 0, a logarithm of 0 or an empty mean in the environment or in a "
         "wrapper",
-        3,
-    )
-
-
-def raised(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Training ends with an error, whatever it is."""
-    if not evidence.error or not first_policy(found, evidence):
-        return None
-    if evidence.error_kind in ("IllegalActionError", "NonFiniteError") or evidence.said.not_finite:
-        return None  # which other rules name
-    return Finding(
-        "training-raises",
-        f"Training ends with an error: {evidence.error_kind}.",
-        evidence.error[:600],
-        "training that goes on",
-        "mend what the error names; corral check ENV tells more where it is the environment",
         3,
     )
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from corral.trainers.doctor.evidence import Evidence, PolicyEvidence
 from corral.trainers.doctor.findings.finding import Finding
+from corral.trainers.on_policy.maths import gae
 
 __all__ = ["entropy_of_illegal", "first_ratio", "zero_advantages"]
 
@@ -15,9 +16,11 @@ def zero_advantages(found: PolicyEvidence, evidence: Evidence) -> Finding | None
         valid = given.valid
         if not valid.any():
             continue
-        # What one step more would tell: rewards and values that differ make advantages differ.
+        # Rewards and values that differ make advantages differ, unless values are right already.
         raw = given.reward[valid] - given.value[valid]
-        if np.std(learned.advantage[valid]) <= 1e-9 < 1e-6 < np.std(raw):
+        gamma = getattr(getattr(evidence.trainer, "settings", None), "gamma", 0.99)
+        told = gae(**vars(given), gamma=gamma, gae_lambda=1.0)[valid]
+        if np.std(learned.advantage[valid]) <= 1e-9 < 1e-6 < min(np.std(raw), np.std(told)):
             return Finding(
                 "zero-advantages",
                 "All advantages are the same: the actor is told nothing.",

@@ -120,7 +120,7 @@ def no_policy_loss(row: Row, told: Told, varied: bool) -> Finding | None:
     if row.get("policy_loss") != 0 or not (told.several_steps and varied and _chooses(row)):
         return None
     return Finding(
-        "zero-advantages",
+        "policy-loss-cut",
         "The policy's loss is exactly 0: the actor is told nothing.",
         "policy_loss 0, while rewards vary and the value loss is not 0",
         "a loss that differs from 0, as advantages vary",
