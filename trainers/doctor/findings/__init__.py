@@ -38,6 +38,7 @@ RULES: tuple[Rule, ...] = (
     losses.rows_aligned,
     play.legal_in_loss,
     updates.first_ratio,
+    losses.off_one,
     updates.entropy_of_illegal,
     play.entropy_of_masked,
     steps.left_out,
