@@ -38,11 +38,10 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
     "critic-sign": BADLY_VALUED,
     "value-clipped": BADLY_VALUED,
     "values-clamped": BADLY_VALUED,
-    "targets-changed": BADLY_VALUED,
-    "observation-unscaled": ("steps-too-large", "value-linear", *BADLY_VALUED),
-    "value-linear": BADLY_VALUED,
     "entropy-too-large": STILL,
     "entropy-sign": STILL,
+    "targets-changed": BADLY_VALUED,
+    "weights-put-back": (*STILL, *BADLY_VALUED),
 }
 """A cause -> what surely follows from it, in the same policy."""
 

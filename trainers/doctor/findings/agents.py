@@ -250,7 +250,8 @@ def _repeats(found: PolicyEvidence, evidence: Evidence) -> tuple[float | None, f
 
 def _stale_columns(found: PolicyEvidence, evidence: Evidence) -> tuple[int, int]:
     """Return how many columns of observations stood in the global state before and do not now, and
-    how many stood there at all."""
+    how many stood there at all; of those alone in which environments differ at the same moment:
+    others are alike by chance."""
     stale = columns = 0
     for (said, _), states, begins in zip(
         found.obs, evidence.said.states, evidence.said.begins, strict=False
@@ -266,8 +267,11 @@ def _stale_columns(found: PolicyEvidence, evidence: Evidence) -> tuple[int, int]
         at = {now[:, g].tobytes() for g in np.flatnonzero(moves)}
         was = {before[:, g].tobytes() for g in np.flatnonzero(moves)}
         seen = shown[t + 1, b]  # [R, P, F]
+        differs = np.any([np.ptp(seen[t == each], axis=0) > 0 for each in np.unique(t)], axis=0)
         for j in range(seen.shape[1]):
             for f in range(seen.shape[2]):
+                if not differs[j, f]:
+                    continue
                 key = np.ascontiguousarray(seen[:, j, f]).tobytes()
                 stale += key in was and key not in at
                 columns += key in was or key in at
