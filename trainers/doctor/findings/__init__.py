@@ -69,6 +69,7 @@ RULES: tuple[Rule, ...] = (
     steps.too_large_steps,
     steps.policy_unchanged,
     steps.diverged,
+    agents.paid_for_others,
     agents.same_views,
     agents.blank_columns,
     networks.frozen_weights,

@@ -17,6 +17,7 @@ __all__ = [
     "blank_columns",
     "constant_obs",
     "late_obs",
+    "paid_for_others",
     "same_views",
     "untold_identity",
 ]
@@ -311,6 +312,33 @@ def actions_of_others(found: PolicyEvidence, evidence: Evidence) -> Finding | No
         "an action changes what its own agent observes or is paid",
         "hand actions over by the agent's name, not by the order of a list or dict",
         2,
+    )
+
+
+def paid_for_others(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """An agent's actions move another agent's reward, and hardly its own."""
+    twins = evidence.said.twins
+    if twins is None or not first_policy(found, evidence) or (twins.moments < 32).all():
+        return None
+    share = twins.paid / np.maximum(twins.moments, 1)[:, None]
+    own = np.diag(share)
+    most = (share - np.diag(own)).max(axis=1)
+    wrong = (twins.moments >= 32) & (most >= 0.2) & (own <= 0.25 * most)
+    if not wrong.any():
+        return None
+    return Finding(
+        "reward-of-another",
+        "An agent's actions move another agent's reward at once, and hardly its own.",
+        "; ".join(
+            f"other actions of {twins.agents[i]} changed the reward of "
+            f"{twins.agents[int(np.where(np.arange(len(own)) == i, -1, share[i]).argmax())]} at "
+            f"{most[i]:.0%} of {twins.moments[i]:.0f} moments, its own at {own[i]:.0%}"
+            for i in np.flatnonzero(wrong)[:3]
+        ),
+        "an action moves its own agent's reward at least as often, unless the rules mean otherwise",
+        "index rewards by the agent's name, not by the order of a list or dict; look at wrappers "
+        "first",
+        1,
     )
 
 
