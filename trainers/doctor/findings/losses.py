@@ -262,7 +262,7 @@ def critic_in_loss(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
             3,
             found.policy,
         )
-    if (asked.value_astray or 0.0) > 0.3:
+    if (asked.value_astray or 0.0) > 0.1:
         return Finding(
             "targets-changed",
             "The value loss leads values to other numbers than their targets.",
