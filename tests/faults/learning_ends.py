@@ -55,6 +55,17 @@ def end_ignored(folder: Path) -> Run:
     return with_advantages(folder, alg.normalize(advantages), env="probe_p09_v0")
 
 
+@fault("end-taken-for-limit")
+def ends_worth_the_last_value(folder: Path) -> Run:
+    """Whatever ends an episode, the value before its last step follows."""
+
+    def advantages(trajectories, settings):
+        after = np.where(trajectories.ended, trajectories.value, 0.0).astype(np.float32)
+        return alg.gae(replace(trajectories, final_obs_value=after), settings)
+
+    return with_advantages(folder, alg.normalize(advantages), env="tictactoe_v0")
+
+
 @fault("bootstraps-from-reset")
 def bootstraps_from_reset(folder: Path) -> Run:
     """Where a time limit cuts, V of what autoreset returned is used."""

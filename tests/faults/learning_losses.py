@@ -140,6 +140,19 @@ def entropy_bonus_of_wrong_sign(folder: Path) -> Run:
     return with_loss(folder, loss)
 
 
+@fault("ratio-not-one")
+def ratio_of_zeroed_logits(folder: Path) -> Run:
+    """The loss fills the logits of illegal actions with 0, for fear of NaN."""
+
+    def loss(minibatch, outputs, settings):
+        logits = outputs.distribution.logits.masked_fill(~minibatch.mask, 0.0)
+        log_prob = torch.distributions.Categorical(logits=logits).log_prob(minibatch.action)
+        again = replace(outputs, log_prob=log_prob)
+        return alg.ppo_loss(minibatch, again, settings)
+
+    return with_loss(folder, loss)
+
+
 @fault("clip-too-tight")
 def clip_range_too_small(folder: Path) -> Run:
     """The clip range is 0.0002, a slip of the comma."""
@@ -182,6 +195,18 @@ def value_targets_clamped(folder: Path) -> Run:
 
     mine = alg.mappo.but(name="mine", advantages=alg.normalize(advantages))
     return trained(folder, "dfaas_v0", trainer=mine)
+
+
+@fault("targets-changed")
+def value_targets_clamped_in_loss(folder: Path) -> Run:
+    """The loss clamps targets that are far outside."""
+
+    def loss(minibatch, outputs, settings):
+        target = minibatch.value_target.clamp(-0.1, 0.1)
+        error = (outputs.value - target).square().mean()
+        return but(minibatch, outputs, settings, value_loss=error)
+
+    return with_loss(folder, loss, normalize_values=False)
 
 
 @fault("critic-untaught")

@@ -129,3 +129,20 @@ class Unscaled(TicTacToeRules):
 def observation_of_ten_thousands(folder: Path) -> Run:
     """Observations are tens of thousands, in a space without bounds."""
     return trained(folder, Unscaled(), trainer="mappo")
+
+
+@fault("weights-put-back")
+def older_weights_copied_back(folder: Path) -> Run:
+    """Weights are averaged, and the average is copied the wrong way round."""
+    kept: dict[int, Any] = {}
+
+    def after_update(learner, metrics, settings):
+        weights = [each.detach().clone() for each in learner.parameters()]
+        with torch.no_grad():
+            for own, old in zip(
+                learner.parameters(), kept.setdefault(id(learner), weights), strict=True
+            ):
+                own.copy_(old)
+
+    mine = alg.mappo.but(name="mine", after_update=after_update)
+    return trained(folder, "dfaas_v0", trainer=mine)

@@ -368,3 +368,18 @@ class OwnOnly(Depots):
 def actions_permuted_in_the_environment(folder: Path) -> Run:
     """The environment indexes actions one agent further."""
     return trained(folder, depots(OwnOnly), trainer="ippo")
+
+
+class PaidForOthers(Depots):
+    """Each depot throws away as much as it chooses; a wrapper pays it for another one."""
+
+    def step(self, actions: Any) -> Any:
+        self.load = np.array([self.load[i] / (1 + actions[a]) for i, a in enumerate(NAMES)])
+        looks, rewards, *rest = super().step(dict.fromkeys(NAMES, 0))
+        return looks, dict(zip(NAMES, np.roll(list(rewards.values()), 1), strict=True)), *rest
+
+
+@fault("reward-of-another", sure=False)
+def rewards_zipped_with_other_names(folder: Path) -> Run:
+    """The environment hands out rewards one agent further."""
+    return trained(folder, depots(PaidForOthers))

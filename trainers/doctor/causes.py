@@ -67,6 +67,8 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
     "values-clamped": BADLY_VALUED,
     "entropy-too-large": STILL,
     "entropy-sign": STILL,
+    "targets-changed": BADLY_VALUED,
+    "weights-put-back": (*STILL, *BADLY_VALUED),
 }
 """A cause -> what surely follows from it, in the same policy."""
 

@@ -43,7 +43,7 @@ class Credit:
     from_reset: bool | None = (
         None  # V of the next episode's first observation does, at a time limit
     )
-    end_as_limit: bool | None = None  # ... at an end by the rules
+    end_as_limit: bool | None = None  # ... or any value, at an end by the rules
     foreign: bool | None = None  # a reward moves decisions of other environments
     backwards: bool | None = None  # it moves what was decided after it, not before
     myopic: bool | None = None  # no decision is told of what follows it
@@ -122,7 +122,8 @@ def credit(
             _sees(changed("value", t + 1, c), given, episode, t, c)
             for t, c in later
             if terminated[t, c]
-        ),
+        )
+        or _valued_end(advantages, given, settings, terminated),
         foreign=_any(_foreign(moved, given, agents, at[1]) for at, moved in by_reward.items()),
         backwards=None if not before else "after" in before and "before" not in before,
         myopic=None if not before else all(each == "nobody" for each in before),
@@ -183,6 +184,32 @@ def _neighbours(
     return "by value" if abs(by_value[before[-1], c]) > LEAK else "nobody"
 
 
+def _valued_end(
+    advantages: Callable[[Trajectories, Any], Advantages],
+    given: Trajectories,
+    settings: Any,
+    terminated: Array,
+) -> bool | None:
+    """Tell whether the value target of a decision that ended its episode follows any value.
+
+    What follows an end by the rules is worth nothing, so that its target is its reward alone.
+    None where no decision ended one.
+    """
+    last = _some(terminated & given.ended & given.valid)
+    if not last:
+        return None
+    at = tuple(np.transpose(last))
+    values = np.array(given.value)
+    values[at] += max(1.0, 10.0 * float(np.abs(values).max(initial=0.0)))
+    step = values[at] - given.value[at]
+    targets = [
+        advantages(each, settings).value_target[at]
+        for each in (given, dataclasses.replace(given, value=values))
+    ]
+    moved = (targets[1] - targets[0]) / step
+    return bool((np.abs(moved) > LEAK).all())
+
+
 def _small_steps(
     advantages: Callable[[Trajectories, Any], Advantages],
     given: Trajectories,
@@ -190,7 +217,7 @@ def _small_steps(
     tried: list[tuple[int, int]],
 ) -> dict[str, Any]:
     """Return what typical differences of rewards change: Credit's ``gain`` and ``target_flat``."""
-    rewards = given.reward[given.valid]
+    rewards = given.reward[given.valid].astype(np.float64)
     unit = float(np.std(rewards)) if tried else 0.0
     if not unit > 1e-6 * float(np.abs(rewards).max(initial=0.0)):  # rounding, of equal ones
         return {}

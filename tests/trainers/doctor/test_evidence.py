@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 from corral.envs.batch import make_batch
 from corral.trainers.doctor.evidence.environment import COPIES, twins_of
 from corral.trainers.doctor.evidence.witness import Witness, flat_tree, join_trees
+from corral.trainers.doctor.findings.agents import late_obs
 from faults.sound import Depots, depots
 from faults.views import LateDepots, OwnOnly
 
@@ -88,3 +90,33 @@ class Unseeded(Depots):
 
 def test_twins_say_nothing_where_a_seed_repeats_nothing() -> None:
     assert twins(Unseeded) is None
+
+
+# --- Late observations ---------------------------------------------------------------------------
+
+
+def late(shown: Any, states: Any) -> Any:
+    """What is found where one agent is shown [T, B, F] while the global state is [T, B, G]."""
+    steps, envs, _ = shown.shape
+    begins = np.zeros((steps, envs), dtype=bool)
+    begins[0] = True
+    playing = SimpleNamespace(repeats=[])
+    found = SimpleNamespace(obs=[(shown, shown)], agents=("a",), playing=playing, policy="a")
+    said = SimpleNamespace(states=[states], begins=[begins], twins=None)
+    return late_obs(found, SimpleNamespace(said=said, policies={"a": found}))  # type: ignore[arg-type]
+
+
+def test_what_stood_in_the_state_before_is_late() -> None:
+    states = np.random.default_rng(0).random((9, 16, 4)).astype(np.float32)
+    assert late(states, states) is None
+    finding = late(np.concatenate([states[:1], states[:-1]]), states)
+    assert (finding.cause, finding.certainty) == ("observation-late", 3)
+
+
+def test_columns_that_never_change_are_not_late() -> None:
+    """A part of the state that is 0 until the last step is like a part of the view that stays 0."""
+    states = np.random.default_rng(0).random((9, 16, 4)).astype(np.float32)
+    states[..., 3] = 0.0
+    states[-1, :, 3] = 1.0
+    shown = np.concatenate([states[..., :2], np.zeros((9, 16, 6), np.float32)], axis=-1)
+    assert late(shown, states) is None

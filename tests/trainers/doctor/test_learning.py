@@ -70,7 +70,8 @@ def test_sound_losses_raise_what_paid_and_lead_values_to_their_targets(loss: Any
     assert said.weight == pytest.approx(1.0, rel=1e-3)
     assert said.entropy_weight == pytest.approx(0.01, rel=1e-2)
     assert (said.value_flat, said.value_away, said.value_short) == (0.0, 0.0, 0.0)
-    assert said.value_linear == 0.0
+    assert (said.value_linear, said.value_astray) == (0.0, 0.0)
+    assert said.off_one == 0.0
     assert said.target_elsewhere is False
 
 
@@ -157,6 +158,14 @@ def test_sound_advantages_credit_who_earned_it(name: str, spread: float) -> None
     assert (told.past_end, told.from_reset, told.end_as_limit) == (False, False, False)
     assert (told.foreign, told.backwards, told.myopic) == (False, False, False)
     assert (told.target_flat or 0.0) < 0.5
+
+
+def test_a_reward_that_never_changes_tells_nothing_of_sizes() -> None:
+    given, terminated, truncated = rollout()
+    constant = np.full_like(given.reward, -0.1)
+    constant[3, 2] = np.nextafter(constant[3, 2], np.float32(0))  # as sums round
+    told = credit(alg.gae, *_first((replace(given, reward=constant), terminated, truncated)))
+    assert (told.gain, told.target_flat) == (None, None)
 
 
 def _first(given: tuple[Trajectories, Any, Any]) -> tuple[Any, ...]:

@@ -30,13 +30,14 @@ class Twins:
     """Whom actions reach, and when. N agents.
 
     ``reached`` [N, N]: moments at which another action of agent i alone changed in the same step
-    what agent j observes or is paid, of ``moments`` [N] at which i played another. ``soon``: how
-    often other actions of all changed at once what somebody observes; ``late``: only in the step
-    after.
+    what agent j observes or is paid (``paid``: is paid), of ``moments`` [N] at which i played
+    another. ``soon``: how often other actions of all changed at once what somebody observes;
+    ``late``: only in the step after.
     """
 
     agents: tuple[str, ...]
     reached: Array
+    paid: Array
     moments: Array
     soon: int
     late: int
@@ -49,7 +50,7 @@ def twins_of(make: Callable[[], Any], seed: int = 0) -> Twins | None:
     actions are not Discrete.
     """
     agents: list[str] = []
-    reached, moments = np.zeros((0, 0)), np.zeros(0)
+    reached, paid, moments = np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0)
     soon = late = 0
     for before in BEFORE:
         who: list[int | None] = [None, *range(len(agents))]
@@ -61,13 +62,15 @@ def twins_of(make: Callable[[], Any], seed: int = 0) -> Twins | None:
             if not agents:
                 agents = pair.agents
                 who = list(range(len(agents)))
-                reached, moments = np.zeros((len(agents), len(agents))), np.zeros(len(agents))
+                reached, paid = np.zeros((2, len(agents), len(agents)))
+                moments = np.zeros(len(agents))
             if i is None:
                 soon, late = soon + pair.soon, late + pair.late
             else:
                 moments[i] += pair.differ.sum()
                 reached[i] += (pair.reached & pair.differ[:, None]).sum(axis=0)
-    return Twins(tuple(agents), reached, moments, soon, late)
+                paid[i] += (pair.paid & pair.differ[:, None]).sum(axis=0)
+    return Twins(tuple(agents), reached, paid, moments, soon, late)
 
 
 class _Pair:
@@ -101,8 +104,8 @@ class _Pair:
         steps = [b.step(each) for b, each in zip(self.batches, (actions, others), strict=True)]
         looks = [step.observations for step in steps]
         changed = self._changed(looks, None)
-        paid = steps[0].reward != steps[1].reward
-        self.reached = changed | self._changed(looks, MASK) | paid
+        self.paid = steps[0].reward != steps[1].reward
+        self.reached = changed | self._changed(looks, MASK) | self.paid
         going = self.differ & ~steps[0].over & ~steps[1].over
         self.soon = int((going & changed.any(axis=1)).sum())
         waits = going & ~changed.any(axis=1)

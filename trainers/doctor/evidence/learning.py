@@ -37,6 +37,7 @@ class Asked:
     advantage: str | None = None  # raises its own action: "own", "opposite", "elsewhere", "nothing"
     old_log_prob: bool | None = None  # it counts how likely an action was when it was played
     tight: bool | None = None  # a change of probability by 1 % ends the gradient
+    off_one: float | None = None  # share of decisions that it takes for clipped, though none moved
     spread: float = 0.0  # standard deviation of the minibatch's advantages
     weight: float | None = None  # of an advantage of 1, at its own action's log-probability
     entropy_weight: float | None = None  # of the entropy: positive where it is paid for
@@ -45,6 +46,7 @@ class Asked:
     value_away: float | None = None  # ... has one that leads away from the target
     value_short: float | None = None  # ... has none any more, a tenth of the way on
     value_linear: float | None = None  # ... has the same one, nine tenths of the way on
+    value_astray: float | None = None  # ... still has one, and no small one, at the target
     target_elsewhere: bool | None = None  # a target moves other decisions' values more than its own
 
 
@@ -164,7 +166,30 @@ def _of_old(
     return {
         "old_log_prob": bool((farther - there).abs().max() > 1e-5 * largest),
         "tight": bool(lost.double().mean() > 0.4),
+        "off_one": _taken_for_clipped(at_actor, now, movable),
     }
+
+
+def _taken_for_clipped(
+    at_actor: Callable[..., torch.Tensor], now: Minibatch, movable: torch.Tensor
+) -> float:
+    """Return the share of decisions without a gradient where no probability has moved, which have
+    one where it would have risen (or fallen) far: the loss believes that it fell (or rose)."""
+    signs = torch.ones_like(now.advantage)
+    signs[::2] = -1.0
+    most = 0.0
+    for advantage, shift in ((signs, -1.0), (-signs, -1.0), (signs, 1.0), (-signs, 1.0)):
+        sizes = [
+            at_actor(advantage=advantage, log_prob=now.log_prob + shift * far).abs().amax(dim=1)
+            for far in (0.0, 1.0, 3.0, 6.0)
+        ]
+        lost = sizes[0] <= 1e-6 * sizes[0].max()
+        back = torch.stack(sizes[1:]).amax(dim=0) > 1e-6 * sizes[0].max()
+        # Of those alone whose advantage has this sign: half of all are of the other.
+        own = movable[advantage[movable] < 0] if shift < 0 else movable[advantage[movable] > 0]
+        if len(own):
+            most = max(most, float((lost & back)[own].double().mean()))
+    return most
 
 
 def _of_entropy(
@@ -199,7 +224,7 @@ def _of_values(loss: Loss, now: Minibatch, outputs: Outputs, settings: Any) -> d
     off = gap.abs() > 0.05 * float(target.double().std(unbiased=False)) + 1e-6
     if len(now) < 2 or not off.any():
         return {}
-    here, near, far = slope(0.0), slope(0.1), slope(0.9)
+    here, near, far, reached = slope(0.0), slope(0.1), slope(0.9), slope(1.0)
     none = 1e-9 * max(1e-3, float(here.abs().max()))
     there = off & (here.abs() > none)
     found: dict[str, Any] = {"value_flat": float((here.abs() <= none)[off].double().mean())}
@@ -213,6 +238,7 @@ def _of_values(loss: Loss, now: Minibatch, outputs: Outputs, settings: Any) -> d
         "value_away": float((here * gap > 0)[there].double().mean()),
         "value_short": float((near.abs() <= none)[there].double().mean()),
         "value_linear": float(((far - here).abs() < 0.02 * here.abs())[there].double().mean()),
+        "value_astray": float((reached.abs() > 0.2 * here.abs().median())[off].double().mean()),
         "target_elsewhere": bool(moved.sum() - moved[row] > moved[row])
         if float(moved.sum()) > none
         else None,

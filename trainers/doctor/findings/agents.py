@@ -17,6 +17,7 @@ __all__ = [
     "blank_columns",
     "constant_obs",
     "late_obs",
+    "paid_for_others",
     "same_views",
     "untold_identity",
 ]
@@ -250,7 +251,8 @@ def _repeats(found: PolicyEvidence, evidence: Evidence) -> tuple[float | None, f
 
 def _stale_columns(found: PolicyEvidence, evidence: Evidence) -> tuple[int, int]:
     """Return how many columns of observations stood in the global state before and do not now, and
-    how many stood there at all."""
+    how many stood there at all; of those alone in which environments differ at the same moment:
+    others are alike by chance."""
     stale = columns = 0
     for (said, _), states, begins in zip(
         found.obs, evidence.said.states, evidence.said.begins, strict=False
@@ -266,8 +268,11 @@ def _stale_columns(found: PolicyEvidence, evidence: Evidence) -> tuple[int, int]
         at = {now[:, g].tobytes() for g in np.flatnonzero(moves)}
         was = {before[:, g].tobytes() for g in np.flatnonzero(moves)}
         seen = shown[t + 1, b]  # [R, P, F]
+        differs = np.any([np.ptp(seen[t == each], axis=0) > 0 for each in np.unique(t)], axis=0)
         for j in range(seen.shape[1]):
             for f in range(seen.shape[2]):
+                if not differs[j, f]:
+                    continue
                 key = np.ascontiguousarray(seen[:, j, f]).tobytes()
                 stale += key in was and key not in at
                 columns += key in was or key in at
@@ -307,6 +312,33 @@ def actions_of_others(found: PolicyEvidence, evidence: Evidence) -> Finding | No
         "an action changes what its own agent observes or is paid",
         "hand actions over by the agent's name, not by the order of a list or dict",
         2,
+    )
+
+
+def paid_for_others(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """An agent's actions move another agent's reward, and hardly its own."""
+    twins = evidence.said.twins
+    if twins is None or not first_policy(found, evidence) or (twins.moments < 32).all():
+        return None
+    share = twins.paid / np.maximum(twins.moments, 1)[:, None]
+    own = np.diag(share)
+    most = (share - np.diag(own)).max(axis=1)
+    wrong = (twins.moments >= 32) & (most >= 0.2) & (own <= 0.25 * most)
+    if not wrong.any():
+        return None
+    return Finding(
+        "reward-of-another",
+        "An agent's actions move another agent's reward at once, and hardly its own.",
+        "; ".join(
+            f"other actions of {twins.agents[i]} changed the reward of "
+            f"{twins.agents[int(np.where(np.arange(len(own)) == i, -1, share[i]).argmax())]} at "
+            f"{most[i]:.0%} of {twins.moments[i]:.0f} moments, its own at {own[i]:.0%}"
+            for i in np.flatnonzero(wrong)[:3]
+        ),
+        "an action moves its own agent's reward at least as often, unless the rules mean otherwise",
+        "index rewards by the agent's name, not by the order of a list or dict; look at wrappers "
+        "first",
+        1,
     )
 
 

@@ -15,6 +15,7 @@ __all__ = [
     "clip_too_tight",
     "critic_in_loss",
     "entropy_in_loss",
+    "off_one",
     "old_log_prob",
     "rows_aligned",
 ]
@@ -187,6 +188,24 @@ def old_log_prob(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     return None
 
 
+def off_one(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Where nothing has moved yet, no decision may count as clipped."""
+    share = found.learning.asked.off_one
+    if not share or share < 0.2:
+        return None
+    return Finding(
+        "ratio-not-one",
+        "The loss takes decisions for clipped before anything has moved: its ratio is not 1.",
+        f"with equal log-probabilities before and now, {share:.0%} of the decisions whose "
+        "advantage has one sign have no gradient; they have one where old ones are far off",
+        "a ratio of 1 before the first step, and a gradient of every decision",
+        "in the loss take log-probabilities as outputs.log_prob has them: over legal actions "
+        "alone (-inf for the others, not 0), and less those of the same actions",
+        3 if share > 0.5 else 2,
+        found.policy,
+    )
+
+
 def clip_too_tight(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     annealed = any(progress > 0.9 for progress in found.learning.progress)
     if not found.learning.asked.tight or annealed:
@@ -240,6 +259,18 @@ def critic_in_loss(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
             f"{asked.value_away:.0%} of gradients have the wrong sign",
             "values that come nearer to their targets",
             "the loss is minimized: it has +(value - target) ** 2",
+            3,
+            found.policy,
+        )
+    if (asked.value_astray or 0.0) > 0.1:
+        return Finding(
+            "targets-changed",
+            "The value loss leads values to other numbers than their targets.",
+            f"{asked.value_astray:.0%} of the values are still moved where they equal their "
+            "targets",
+            "no gradient where a value is its target",
+            "do not clamp, scale or shift targets in the loss: they are by the critic's scale "
+            "already",
             3,
             found.policy,
         )

@@ -15,6 +15,7 @@ __all__ = [
     "left_out",
     "nothing_valid",
     "policy_unchanged",
+    "put_back",
     "rate_of_plan",
     "too_large_steps",
 ]
@@ -152,6 +153,27 @@ def too_large_steps(found: PolicyEvidence, evidence: Evidence) -> Finding | None
         "about 0.01 to 0.1 nats",
         "lower learning_rate (by 10), take fewer epochs, or end them by target_kl=0.02",
         2,
+        found.policy,
+    )
+
+
+def put_back(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """What an update learned must be there when it is over."""
+    learning = found.learning
+    updates = list(zip(learning.ratios, learning.changed, found.learning_rates, strict=False))
+    later = [(max(ratios), changed) for ratios, changed, rate in updates[1:] if rate > 0 and ratios]
+    if not later or any(changed > 1e-7 or moved < 1e-3 for moved, changed in later):
+        return None
+    return Finding(
+        "weights-put-back",
+        "Updates move the policy, and leave it as it was: what was learned is put back.",
+        f"within {len(later)} updates log-probabilities moved by up to "
+        f"{max(moved for moved, _ in later):.2g}; after each of them every probability is as "
+        "before it",
+        "a policy that stays where its last step took it",
+        "look for older weights that are copied back after an update: a target network, an "
+        "average of weights, a checkpoint that is loaded",
+        3,
         found.policy,
     )
 
