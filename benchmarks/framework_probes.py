@@ -119,7 +119,9 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
         again = [r.get("longer", {}).get(label) for label in LABELS]
         cells = [f"{a}; {b}" if b else a for a, b in zip(cells, again, strict=True)]
         nearest = ", ".join(r["nearest"])
-        lines.append(f"| {name} | {' | '.join(cells)} | {nearest} | {sum(r['seconds'].values()):.0f} |")
+        lines.append(
+            f"| {name} | {' | '.join(cells)} | {nearest} | {sum(r['seconds'].values()):.0f} |"
+        )
     lines += ["", "Errors, and what was refused (the beginning of what was said):", ""]
     for name, r in rows.items():
         alike: dict[str, list[str]] = {}

@@ -19,7 +19,7 @@ FAILED = 3
 def examination_text(examination: Examination, name: str = "The learner", width: int = 80) -> str:
     """Return an examination, verdict first: what was found beside what is expected."""
     lines = textwrap.wrap(_verdict(examination, name), width)
-    for told in _named(examination):
+    for told in (*_near_misses(examination), *_named(examination)):
         lines += textwrap.wrap(told, width)
     lines.append("")
     lines += _row(width, "probe", "", "expected", "found", "s")
@@ -53,6 +53,22 @@ def _named(examination: Examination) -> Iterator[str]:
         if others:
             told += f", and, in nothing that was judged apart from it, {', '.join(others)}"
         yield f"{'Next nearest: it' if number else 'It'} {told} (likeness {one.likeness:.2f})."
+
+
+CLOSE = 0.75
+"""Probability of the best action from which on more training may do."""
+
+
+def _near_misses(examination: Examination) -> Iterator[str]:
+    """Yield which probes failed only by actions that were nearly learned."""
+    close = []
+    for result in examination.results:
+        failed = [check for check in result.checks if check.passed is False]
+        near = [c.kind == "actions" and c.found is not None and c.found >= CLOSE for c in failed]
+        if failed and all(near) and not result.error:
+            close.append(result.label)
+    if close:
+        yield f"{_ranges(close)} came close: longer training may do, --budget 3."
 
 
 def _ranges(labels: Sequence[str]) -> str:
@@ -135,7 +151,9 @@ def _row(width: int, label: str, what: str, expected: str, found: str, seconds: 
 
 def _indented(text: str, width: int) -> list[str]:
     indents = {"initial_indent": " " * 6, "subsequent_indent": " " * 6}
-    return textwrap.wrap(text, width, max_lines=3, placeholder=" ...", **indents)
+    return textwrap.wrap(
+        text, width, max_lines=4, placeholder=" ...", break_on_hyphens=False, **indents
+    )
 
 
 def examination_json(examination: Examination) -> dict[str, Any]:
