@@ -140,6 +140,7 @@ def main() -> None:
     parser.add_argument("--only", metavar="NAME", help="one row, measured anew")
     parser.add_argument("--probes", metavar="P4,P7", help="default: all")
     parser.add_argument("--limit", type=float, metavar="SECONDS", help="for each probe")
+    parser.add_argument("--once", action="store_true", help="do not train longer what fails")
     given = parser.parse_args()
     chosen = learners(given.only)
     if not chosen:
@@ -153,7 +154,7 @@ def main() -> None:
         for probe in names:
             found = examination(learner, [probe], limit=given.limit)
             longer = None
-            if found.failed and not found.results[0].error:
+            if found.failed and not found.results[0].error and not given.once:
                 longer = examination(learner, [probe], budget=LONGER, limit=given.limit)
             rows = json.loads(path.read_text()) if path.exists() else {}  # others may have come
             rows[name] = row(package, found, longer, rows.get(name, {}))

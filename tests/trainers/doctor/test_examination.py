@@ -129,6 +129,22 @@ def test_values_that_are_off_fail_and_say_whose_and_where_to() -> None:
     assert "cut taken for an end" in suspects(found)[0].bugs
 
 
+@pytest.mark.parametrize(("sees_the_mask", "off"), [(True, 0.0), (True, 0.5), (False, 0.5)])
+def test_critics_may_see_the_mask_or_not(sees_the_mask: bool, off: float) -> None:
+    """The values of P6 are those of its 15 masks, or their mean."""
+
+    def learn(make_env: Any, steps: int, seed: int) -> Learned:
+        found = knows()(make_env, steps, seed)
+
+        def worth(obs: Any) -> float:
+            highest = int(np.flatnonzero(obs["action_mask"])[-1])
+            return (float(highest) if sees_the_mask else 34 / 15) + off
+
+        return Learned(found.policies, dict.fromkeys(found.policies, worth))
+
+    assert ("P6 values" in examination(learn, ["P6"]).failed) is (off > 0)
+
+
 def test_illegal_play_is_counted() -> None:
     illegal = knows(lambda probe, best, mask: int(mask.argmin()))
     (result,) = examination(illegal, ["P6"]).results
@@ -182,7 +198,9 @@ def test_what_goes_wrong_is_the_result(learner: Any, told: str) -> None:
     assert told in result.error
     assert "\n" not in result.error
     assert result.passed is False
-    assert told.split()[-1] in " ".join(examination_text(Examination((result,))).split())
+    text = " ".join(examination_text(Examination((result,))).split())
+    assert told.split()[-1] in text
+    assert "planted bugs" not in text  # an error comes before all guesses
 
 
 def test_an_error_says_where_in_ones_own_file_it_came_from(tmp_path: Path) -> None:
@@ -321,16 +339,12 @@ def test_where_nothing_is_near_nothing_is_named() -> None:
 
 
 def test_bugs_that_values_alone_tell_apart_are_named_together() -> None:
-    judged = frozenset({"P4 actions", "P4 values"})
-    both = frozenset({"P4 actions", "P4 values"})
-    known = {
-        "a": [Pattern(judged, frozenset({"P4 actions"}))],
-        "b": [Pattern(judged, both)],
-    }
-    apart = suspects(Pattern(judged, both), known)
+    actions = frozenset({"P4 actions", "P5 actions"})
+    all_of_it = actions | {"P4 values"}
+    known = {"a": [Pattern(all_of_it, actions)], "b": [Pattern(all_of_it, all_of_it)]}
+    apart = suspects(Pattern(all_of_it, all_of_it), known)
     assert [one.bugs for one in apart] == [("b",), ("a",)]
-    without = Pattern(frozenset({"P4 actions"}), frozenset({"P4 actions"}))
-    assert [one.bugs for one in suspects(without, known)] == [("a", "b")]
+    assert [one.bugs for one in suspects(Pattern(actions, actions), known)] == [("a", "b")]
 
 
 def test_zeroed_advantages_are_named_after_training() -> None:

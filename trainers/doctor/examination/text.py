@@ -42,8 +42,8 @@ NAMED = 2
 
 def _named(examination: Examination) -> Iterator[str]:
     """Yield what planted bugs fail alike, the nearest first."""
-    if not examination.symptoms:
-        return
+    if all(symptom.endswith(" error") for symptom in examination.symptoms):
+        return  # or nothing failed
     found = suspects(examination)[:NAMED]
     if not found:
         yield "None of the planted bugs fails like this."
