@@ -55,7 +55,7 @@ NOTES = """
 - refused: the learner says that it does not play such games. error: it raised, or what it
   returned did. -: not judged, since no values were given, or nothing keeps a memory.
 - Tianshou's DQN gives what its greedy action is worth while the others explore (P7), and ends the
-  episode of all as the first agent ends (P9, P10); its n-step return is made for one turn each (P12).
+  episode of all as the first agent ends (P9, P10); its n-step return counts turns (P12).
 - RLlib without ValueFunctionAPI: see docs/plug_it_in.md.
 - *nearest*: the planted bugs whose failures are the likest, where any are near.
 """

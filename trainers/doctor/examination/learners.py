@@ -112,6 +112,9 @@ def _names(probes: Sequence[str] | None) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+_ANY = inspect.Parameter.VAR_POSITIONAL
+
+
 def _learn(learner: Any) -> Learn:
     """Return the function that ``learner`` stands for."""
     found = learner
@@ -125,17 +128,17 @@ def _learn(learner: Any) -> Learn:
         raise ValueError(
             f"learner {learner!r:.60} is no function: give learn(make_env, steps, seed)"
         )
-    signature = None
-    with contextlib.suppress(ValueError):  # of what is made by C: it tells no signature
-        signature = inspect.signature(found)
     try:
-        if signature is not None:
-            signature.bind(None, 1, 0)
+        signature = inspect.signature(found)
+    except ValueError:  # of what is made by C: it tells no signature
+        signature = inspect.Signature([inspect.Parameter("given", _ANY)])
+    try:
+        signature.bind(None, 1, 0)
     except TypeError:
         parameters = [each.replace(annotation=each.empty) for each in signature.parameters.values()]
-        plain = inspect.Signature(parameters)
         raise ValueError(
-            f"learner {learner!s:.60} takes {plain}; give learn(make_env, steps, seed)"
+            f"learner {learner!s:.60} takes {inspect.Signature(parameters)}; give "
+            "learn(make_env, steps, seed)"
         ) from None
     learn: Learn = found
     return learn

@@ -150,9 +150,15 @@ def _row(width: int, label: str, what: str, expected: str, found: str, seconds: 
 
 
 def _indented(text: str, width: int) -> list[str]:
-    indents = {"initial_indent": " " * 6, "subsequent_indent": " " * 6}
+    indent = " " * 6
     return textwrap.wrap(
-        text, width, max_lines=4, placeholder=" ...", break_on_hyphens=False, **indents
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        max_lines=4,
+        placeholder=" ...",
+        break_on_hyphens=False,
     )
 
 
