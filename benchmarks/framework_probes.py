@@ -56,7 +56,9 @@ NOTES = """
   returned did. -: not judged, since no values were given, or nothing keeps a memory.
 - Tianshou's DQN gives what its greedy action is worth while the others explore (P7), and ends the
   episode of all as the first agent ends (P9, P10); its n-step return counts turns (P12).
-- RLlib without ValueFunctionAPI: see docs/plug_it_in.md.
+- RLlib drops what is paid with an agent's first observation; RLlibEnv pays it with the first move,
+  which keeps the return, and credits it to that move (P13). Without ValueFunctionAPI: see
+  docs/plug_it_in.md.
 - *nearest*: the planted bugs whose failures are the likest, where any are near.
 """
 
