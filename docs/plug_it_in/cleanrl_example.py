@@ -24,8 +24,10 @@ class Agent(nn.Module):
         self.critic = nn.Sequential(nn.Linear(features, 64), nn.Tanh(), nn.Linear(64, 1))
 
     def policy(self, obs: torch.Tensor, mask: torch.Tensor) -> Categorical:
-        """The same mask in rollout, ratio, entropy and greedy play."""
-        return Categorical(logits=self.actor(obs).masked_fill(~mask, -torch.inf))
+        """The same mask in rollout, ratio, entropy and greedy play; where an agent has ended, and
+        nothing is legal, any action does."""
+        allowed = mask | ~mask.any(-1, keepdim=True)
+        return Categorical(logits=self.actor(obs).masked_fill(~allowed, -torch.inf))
 
     def value(self, obs: torch.Tensor) -> torch.Tensor:
         return self.critic(obs).squeeze(-1)
@@ -82,9 +84,10 @@ def train(batch: Any, steps: int, gamma: float = GAMMA, rate: float = LEARNING_R
         b_advantage = advantages.flatten()
         b_return = b_advantage + values.flatten()
 
-        # Update.
+        # Update, by the steps of agents that had not ended.
+        acting = b_mask.any(-1).nonzero().squeeze(-1)
         for _ in range(EPOCHS):
-            for mb in torch.randperm(len(b_return)).chunk(MINIBATCHES):
+            for mb in acting[torch.randperm(len(acting))].chunk(MINIBATCHES):
                 policy = agent.policy(b_seen[mb], b_mask[mb])
                 ratio = (policy.log_prob(b_action[mb]) - b_log_prob[mb]).exp()
                 mb_advantage = b_advantage[mb]

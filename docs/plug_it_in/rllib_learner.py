@@ -68,7 +68,9 @@ def learn(
     played = 0
     while played < steps:
         played = algorithm.train()["env_runners"]["num_env_steps_sampled_lifetime"]
-    modules = {agent: algorithm.get_module(agent) for agent in agents}
+    assert algorithm.learner_group is not None
+    # algorithm.get_module gives the runner's copy, whose critic stays as it was at the beginning.
+    modules = algorithm.learner_group._learner.module
     algorithm.stop()
 
     def obs(observation: dict[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,6 @@ def trained(vec_env: Any, make_env: Callable[[], Any], steps: int, seed: int) ->
         gamma=0.9,
         seed=seed,
         device="cpu",
-        policy_kwargs={"net_arch": [32]},
     )
     model.learn(total_timesteps=steps * len(agents))  # it counts columns
     vec_env.close()

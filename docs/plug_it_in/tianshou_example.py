@@ -27,7 +27,8 @@ def dqn(env: PettingZooEnv, gamma: float) -> DQN:
     """Its n-step return spans a round: one step alone bootstraps from the next agent's view."""
     space, n = env.observation_space["observation"], len(env.agents)
     net = Net(state_shape=space.shape, action_shape=env.action_space.n, hidden_sizes=(64, 64))
-    policy = DiscreteQLearningPolicy(model=net, action_space=env.action_space, eps_training=0.2)
+    # eps_training is never used in a team: only the team's policy is told that it trains.
+    policy = DiscreteQLearningPolicy(model=net, action_space=env.action_space, eps_inference=0.2)
     optim = AdamOptimizerFactory(lr=3e-3)
     return DQN(policy=policy, optim=optim, gamma=gamma ** (1 / n), n_step_return_horizon=n)
 

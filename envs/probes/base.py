@@ -36,6 +36,7 @@ class Answer:
     state: ProbeState
     value: Array  # float64 [K, N] of the best play; NaN where nothing is said
     best: Array  # int64 [K, N] the best action; -1 where the agent does not act, or all are equal
+    masked: Array | None = None  # float64 [K, N] of critics that see the mask; None: as value
 
 
 class Probe(ABC):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -107,8 +108,9 @@ class FifteenMasks(Probe):
     four actions, drawn. Action k pays k; illegal actions pay -100.
 
     The best is the highest legal action, on average 34/15 = 2.2667; uniform legal play gets 1.5.
-    Critics that do not see the mask: V = 34/15. Catches a mask that is ignored in play, and one
-    that is lost between play and training (ratios are not 1 before the first optimiser step).
+    Critics that do not see the mask: V = 34/15; that do: V = the highest legal action. Catches a
+    mask that is ignored in play, and one that is lost between play and training (ratios are not 1
+    before the first optimiser step).
     """
 
     name = "probe_p06_v0"
@@ -124,7 +126,8 @@ class FifteenMasks(Probe):
     def answer(self, gamma: float = 0.9) -> Answer:
         drawn = np.arange(15).repeat(2).reshape(15, 2)
         highest = 3 - FIFTEEN[drawn[:, 0], ::-1].argmax(axis=1)
-        return self._answer(self.situations([0] * 15, drawn), 34 / 15, highest[:, None])
+        answer = self._answer(self.situations([0] * 15, drawn), 34 / 15, highest[:, None])
+        return replace(answer, masked=answer.best.astype(np.float64))
 
 
 class Credit(Probe):

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,6 +42,21 @@ def test_what_needs_no_other_framework_runs(title: str, needs: str, tmp_path: Pa
     assert done.returncode == 0, done.stderr
 
 
+EXAMINED = "Does your learner learn?"
+
+
+def test_the_learner_of_the_page_can_be_examined() -> None:
+    pytest.importorskip("torch", reason="needs the extra mappo")
+    from corral.trainers.doctor.examination import examination
+
+    (code,) = blocks(section(EXAMINED))
+    named: dict[str, Any] = {}
+    exec(compile(code, "page", "exec"), named)
+    (result,) = examination(named["learn"], ["P6"]).results
+    assert not result.error
+    assert result.kinds(True) == {"P6 masks"}  # it plays the lowest legal action
+
+
 def test_all_code_is_python() -> None:
     assert len(blocks(PAGE)) > 6
     for code in blocks(PAGE):
@@ -50,7 +66,8 @@ def test_all_code_is_python() -> None:
 def test_what_does_not_run_here_says_so() -> None:
     """Excerpts name their program, and blocks that need another framework its extra."""
     assert not re.search(r"^```\n(?!$)[^`]*^```$", PAGE.replace("```python", "~~~"), re.MULTILINE)
-    runs = [code for title in RUN_HERE for code in blocks(section(title))]
+    titles = [*RUN_HERE, EXAMINED]
+    runs = [code for title in titles for code in blocks(section(title))]
     for code in blocks(PAGE):
         first = code.splitlines()[0]
         if code in runs:

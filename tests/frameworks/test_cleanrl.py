@@ -52,6 +52,6 @@ def _row(seen: dict[str, np.ndarray], i: int) -> dict[str, np.ndarray]:
 
 
 def test_its_learner_comes_out_at_the_answers_of_probes() -> None:
-    found = examination(f"{EXAMPLES}/cleanrl_learner.py:learn", ["P1", "P4", "P12"])
+    found = examination(f"{EXAMPLES}/cleanrl_learner.py:learn", ["P4", "P10", "P12"])
     assert [result.passed for result in found.results] == [True, True, None]
     assert found.results[-1].refused

@@ -20,7 +20,8 @@ from tianshou.env import DummyVectorEnv, PettingZooEnv
 from tianshou.utils.net.common import Net
 
 from corral.envs import probes, tictactoe_v0, tiles_v0
-from support.frameworks import example, judge
+from corral.trainers.doctor.examination import examination
+from support.frameworks import EXAMPLES, example, judge
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -96,3 +97,28 @@ def test_its_greedy_policy_needs_the_mask_beside_the_features() -> None:
     mask[0, free] = False
     bound = int(policy(Batch(obs=Batch(obs=views, mask=mask), info=Batch())).act[0])
     assert bound != free
+
+
+def test_agents_of_a_team_are_not_told_that_they_train() -> None:
+    """So ``eps_training`` explores nothing, and ``eps_inference`` does it."""
+    torch.manual_seed(0)
+    env = PettingZooEnv(probes.env("probe_p04_v0"))
+    team = MultiAgentOffPolicyAlgorithm(algorithms=[dqn(env) for _ in env.agents], env=env)
+    seen, _ = env.reset(seed=0)
+    own = {"obs": seen["obs"], "mask": np.asarray(seen["mask"]), "agent_id": seen["agent_id"]}
+    batch = Batch(obs=Batch([own] * 200), info=Batch())
+    with policy_within_training_step(team.policy):
+        assert team.policy.is_within_training_step
+        policies = team.policy.policies
+        assert not any(policy.is_within_training_step for policy in policies.values())
+        assert (team.policy.add_exploration_noise(np.zeros(200, int), batch) == 0).all()
+        for policy in policies.values():
+            policy.eps_inference = 0.5
+        assert team.policy.add_exploration_noise(np.zeros(200, int), batch).any()
+
+
+@pytest.mark.timeout(600)
+def test_its_learner_learns_what_is_paid_and_refuses_agents_that_differ() -> None:
+    found = examination(f"{EXAMPLES}/tianshou_learner.py:learn", ["P4", "P11"])
+    assert found.failed == frozenset()
+    assert [result.refused for result in found.results] == [False, True]

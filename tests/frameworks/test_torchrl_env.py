@@ -22,6 +22,7 @@ from corral.adapters.torchrl.env import RandomLegal, torchrl_env
 from corral.envs import dfaas_v0
 from corral.envs.policy import RandomPolicy
 from corral.errors import IllegalActionError, UnsupportedSpaceError
+from corral.trainers.doctor.examination import examination
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -197,3 +198,10 @@ def returns(play: Any) -> np.ndarray[Any, Any]:
             observations, rewards, *_ = env.step(play(observations))
             totals[seed] += sum(rewards.values())
     return totals
+
+
+@pytest.mark.timeout(600)
+def test_its_learner_comes_out_at_the_answers_of_probes() -> None:
+    found = examination(f"{EXAMPLES}/torchrl_learner.py:learn", ["P5", "P6", "P12"])
+    assert [result.passed for result in found.results] == [True, True, None]
+    assert found.results[-1].refused

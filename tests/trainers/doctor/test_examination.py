@@ -129,6 +129,22 @@ def test_values_that_are_off_fail_and_say_whose_and_where_to() -> None:
     assert "cut taken for an end" in suspects(found)[0].bugs
 
 
+@pytest.mark.parametrize(("sees_the_mask", "off"), [(True, 0.0), (True, 0.5), (False, 0.5)])
+def test_critics_may_see_the_mask_or_not(sees_the_mask: bool, off: float) -> None:
+    """The values of P6 are those of its 15 masks, or their mean."""
+
+    def learn(make_env: Any, steps: int, seed: int) -> Learned:
+        found = knows()(make_env, steps, seed)
+
+        def worth(obs: Any) -> float:
+            highest = int(np.flatnonzero(obs["action_mask"])[-1])
+            return (float(highest) if sees_the_mask else 34 / 15) + off
+
+        return Learned(found.policies, dict.fromkeys(found.policies, worth))
+
+    assert ("P6 values" in examination(learn, ["P6"]).failed) is (off > 0)
+
+
 def test_illegal_play_is_counted() -> None:
     illegal = knows(lambda probe, best, mask: int(mask.argmin()))
     (result,) = examination(illegal, ["P6"]).results
@@ -165,7 +181,8 @@ TEAM: Mapping[str, Any] = {"agent_0": lambda obs: 0, "agent_1": lambda obs: 1}
     [
         (fails, "RuntimeError: out of memory"),
         (leaves, "SystemExit: 3"),
-        (returns(None), "policies of type NoneType"),
+        (returns(None), "learn returned nothing; give"),
+        (returns([1, 2]), "policies of type list"),
         (returns({"agent_0": TEAM["agent_0"]}), "no policy for agent_1"),
         (returns({**TEAM, "agent_1": 7}), "agent_1: 7 is no policy"),
         (returns(Learned(TEAM, {"agent_0": 1.0})), r"values['agent_0'] is of type float"),
@@ -181,7 +198,35 @@ def test_what_goes_wrong_is_the_result(learner: Any, told: str) -> None:
     assert told in result.error
     assert "\n" not in result.error
     assert result.passed is False
-    assert told.split()[-1] in " ".join(examination_text(Examination((result,))).split())
+    text = " ".join(examination_text(Examination((result,))).split())
+    assert told.split()[-1] in text
+    assert "planted bugs" not in text  # an error comes before all guesses
+
+
+def test_an_error_says_where_in_ones_own_file_it_came_from(tmp_path: Path) -> None:
+    """And keeps saying so where the message is long."""
+    (tmp_path / "own_fault.py").write_text(
+        "import json\n\n\ndef learn(make_env, steps, seed):\n    return json.loads('x' * 5)\n\n\n"
+        "def long(make_env, steps, seed):\n    raise RuntimeError('so long ' * 200)\n"
+    )
+    for name, line in (("learn", 5), ("long", 9)):
+        found = examination(f"{tmp_path / 'own_fault.py'}:{name}", ["P4"])
+        assert found.results[0].error.endswith(f"(own_fault.py:{line})")
+        assert f"(own_fault.py:{line})" in examination_text(found)
+
+
+def test_what_came_close_is_told_to_train_longer() -> None:
+    def mostly(wrong: float) -> Any:
+        drawn = np.random.default_rng(0)
+        return knows(
+            lambda probe, best, mask: int((1 - best if drawn.random() < wrong else best).argmax())
+        )
+
+    close, far = (examination(mostly(wrong), ["P4"]) for wrong in (0.17, 0.9))
+    assert "P4 actions" in close.failed & far.failed
+    assert "P4 came close" in examination_text(close)
+    assert "--budget 3" in examination_text(close)
+    assert "came close" not in examination_text(far)
 
 
 def test_a_value_that_is_nan_is_wrong() -> None:
@@ -205,7 +250,7 @@ def test_a_learner_that_hangs_is_stopped() -> None:
             time.sleep(0.01)
 
     found = examination(hangs, ["P4"], limit=0.2)
-    assert found.results[0].error == "TimeoutError: not done in 0.2 s"
+    assert "not done in 0.2 s (limit)" in found.results[0].error
     assert found.results[0].seconds < 5
 
 
@@ -228,11 +273,21 @@ def test_what_is_no_learner_is_refused(tmp_path: Path) -> None:
         examination(lambda make_env: TEAM, ["P4"])
     with pytest.raises(ValueError, match="is no function"):
         examination(3, ["P4"])  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="budget=0"):
-        examination(returns(TEAM), budget=0)
+    with pytest.raises(ValueError, match=r"takes \(steps, seed=0\); give learn\("):
+        examination(lambda steps, seed=0: TEAM, ["P4"])
+    for budget in (0, -1, np.nan, np.inf):
+        with pytest.raises(ValueError, match="budget="):
+            examination(returns(TEAM), budget=budget)
+    for limit in (0, -1, np.nan):
+        with pytest.raises(ValueError, match="limit="):
+            examination(returns(TEAM), ["P4"], limit=limit)
     with pytest.raises(UnknownNameError, match="P44"):
         examination(returns(TEAM), ["P44"])
     (tmp_path / "my_file.py").write_text("def learn(make_env, steps, seed): return {}\n")
+    with pytest.raises(UnknownNameError, match=r"my_file.py:learn"):
+        examination(f"{tmp_path}/my_file.py", ["P4"])
+    with pytest.raises(UnknownNameError, match=r"there is no file .*none.py"):
+        examination(f"{tmp_path}/none.py:learn", ["P4"])
     with pytest.raises(UnknownNameError, match="learn"):
         examination(f"{tmp_path}/my_file.py:lern", ["P4"])
     found = examination(f"{tmp_path}/my_file.py:learn", ["P4"])
@@ -284,16 +339,12 @@ def test_where_nothing_is_near_nothing_is_named() -> None:
 
 
 def test_bugs_that_values_alone_tell_apart_are_named_together() -> None:
-    judged = frozenset({"P4 actions", "P4 values"})
-    both = frozenset({"P4 actions", "P4 values"})
-    known = {
-        "a": [Pattern(judged, frozenset({"P4 actions"}))],
-        "b": [Pattern(judged, both)],
-    }
-    apart = suspects(Pattern(judged, both), known)
+    actions = frozenset({"P4 actions", "P5 actions"})
+    all_of_it = actions | {"P4 values"}
+    known = {"a": [Pattern(all_of_it, actions)], "b": [Pattern(all_of_it, all_of_it)]}
+    apart = suspects(Pattern(all_of_it, all_of_it), known)
     assert [one.bugs for one in apart] == [("b",), ("a",)]
-    without = Pattern(frozenset({"P4 actions"}), frozenset({"P4 actions"}))
-    assert [one.bugs for one in suspects(without, known)] == [("a", "b")]
+    assert [one.bugs for one in suspects(Pattern(actions, actions), known)] == [("a", "b")]
 
 
 def test_zeroed_advantages_are_named_after_training() -> None:

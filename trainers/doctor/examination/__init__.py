@@ -9,7 +9,8 @@
     print(examination_text(found))
 
 Policies are whatever ``corral.envs.policy.as_policy`` takes. ``make_env`` stands for the
-environment wherever corral takes one: ``make_batch(make_env, num_envs=16)``. What asks for values
+environment wherever corral takes one: ``make_batch(make_env, num_envs=16)``; and
+``make_env(api="aec")`` is the AEC form of any. What asks for values
 is "not judged" where none are given. ``suspects`` names the planted bugs that fail alike.
 """
 

@@ -7,9 +7,13 @@ for values is not judged where none are given, nor is memory where policies keep
 from __future__ import annotations
 
 import inspect
+import sys
+import textwrap
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -188,11 +192,30 @@ def judge(
 
 
 def told(error: BaseException) -> str:
-    """Return an exception in one line."""
+    """Return an exception in one line, and where in the learner's own files it came from."""
     text = " ".join(str(error).split())
     name = type(error).__name__
-    plain = isinstance(error, _Misfit) or type(error).__module__.startswith("corral.")
-    return text if plain and text else f"{name}: {text}" if text else name
+    if text and (isinstance(error, _Misfit) or type(error).__module__.startswith("corral.")):
+        return text
+    said = f"{name}: {text}" if text else name
+    place = _own_place(error)
+    return f"{textwrap.shorten(said, SAID, placeholder=' ...')} ({place})" if place else said
+
+
+SAID = 160
+"""Characters that are kept of an exception's message; some libraries write pages."""
+
+
+def _own_place(error: BaseException) -> str:
+    """Return "my_file.py:31", the innermost place that is neither installed nor corral's, or ""."""
+    place = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        path = Path(frame.f_code.co_filename)
+        module = str(frame.f_globals.get("__name__", ""))
+        known = module.partition(".")[0] in ("corral", *sys.stdlib_module_names)
+        if path.suffix == ".py" and not known and "site-packages" not in path.parts:
+            place = f"{path.name}:{line}"
+    return place
 
 
 class _Misfit(ValueError):
@@ -202,6 +225,11 @@ class _Misfit(ValueError):
 def _parts(probe: Probe, learned: Any) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
     """Return policies and values. Raises _Misfit where they are none."""
     found = learned if isinstance(learned, Learned) else Learned(learned)
+    if learned is None:
+        raise _Misfit(
+            f"learn returned nothing; give a mapping from each of {', '.join(probe.agents)} to its "
+            "policy, or Learned(policies, values)"
+        )
     for what, given in (("policies", found.policies), ("values", found.values)):
         if not isinstance(given, Mapping) and not (what == "values" and given is None):
             raise _Misfit(
@@ -238,7 +266,8 @@ def _values(
         observation = take_tree(observed[agent], k)
         told = value(observation, states[k]) if _takes_state(value) else value(observation)
         found = _number(agent, told)
-        good = bool(abs(found - expected) <= tolerance)  # NaN is wrong
+        right = [expected] if answer.masked is None else [expected, answer.masked[k, i]]
+        good = any(abs(found - each) <= tolerance for each in right)  # NaN is wrong
         wrong = "" if good else f"{agent} {'low' if found < expected else 'high'}"
         yield Check("values", what, said, found, good, wrong)
 

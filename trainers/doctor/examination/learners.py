@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import inspect
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -70,8 +71,9 @@ def examination(
 
     Raises UnknownNameError for what names nothing, ValueError for what is no learner or budget.
     """
-    if not budget > 0:
-        raise ValueError(f"budget={budget}: give a number above 0")
+    for name, given in (("budget", budget), ("limit", limit)):
+        if given is not None and not 0 < given < math.inf:
+            raise ValueError(f"{name}={given}: give a number above 0")
     learn, names = _learn(learner), _names(probes)
     results: list[Result] = []
     for name in names:
@@ -110,10 +112,15 @@ def _names(probes: Sequence[str] | None) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+_ANY = inspect.Parameter.VAR_POSITIONAL
+
+
 def _learn(learner: Any) -> Learn:
     """Return the function that ``learner`` stands for."""
     found = learner
     if isinstance(found, str):
+        if found.endswith(".py"):
+            raise UnknownNameError(f"learner {found} is a file: name its function, {found}:learn")
         found = named_object(found, "learner") if is_named(found) else trainer_class(found)
     if isinstance(found, type) and hasattr(found, "Settings"):
         return trained_by(found)
@@ -122,13 +129,17 @@ def _learn(learner: Any) -> Learn:
             f"learner {learner!r:.60} is no function: give learn(make_env, steps, seed)"
         )
     try:
-        inspect.signature(found).bind(None, 1, 0)
-    except TypeError as error:
+        signature = inspect.signature(found)
+    except ValueError:  # of what is made by C: it tells no signature
+        signature = inspect.Signature([inspect.Parameter("given", _ANY)])
+    try:
+        signature.bind(None, 1, 0)
+    except TypeError:
+        parameters = [each.replace(annotation=each.empty) for each in signature.parameters.values()]
         raise ValueError(
-            f"learner {learner!r:.60}: {error}; give learn(make_env, steps, seed)"
-        ) from error
-    except ValueError:
-        pass  # of what is made by C: it tells no signature
+            f"learner {learner!s:.60} takes {inspect.Signature(parameters)}; give "
+            "learn(make_env, steps, seed)"
+        ) from None
     learn: Learn = found
     return learn
 
@@ -147,7 +158,7 @@ def _examined(learn: Learn, name: str, seed: int, budget: float, limit: float | 
     return replace(judge(probe, found, seed=seed), seconds=seconds)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _at_most(limit: float | None) -> Iterator[None]:
     """Raise TimeoutError in the block after ``limit`` seconds, where the system can."""
     import signal
@@ -159,7 +170,7 @@ def _at_most(limit: float | None) -> Iterator[None]:
         return
 
     def stop(*_: Any) -> None:
-        raise TimeoutError(f"not done in {limit:g} s")
+        raise TimeoutError(f"not done in {limit:g} s (limit)")
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, limit)

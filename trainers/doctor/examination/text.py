@@ -19,7 +19,7 @@ FAILED = 3
 def examination_text(examination: Examination, name: str = "The learner", width: int = 80) -> str:
     """Return an examination, verdict first: what was found beside what is expected."""
     lines = textwrap.wrap(_verdict(examination, name), width)
-    for told in _named(examination):
+    for told in (*_near_misses(examination), *_named(examination)):
         lines += textwrap.wrap(told, width)
     lines.append("")
     lines += _row(width, "probe", "", "expected", "found", "s")
@@ -42,8 +42,8 @@ NAMED = 2
 
 def _named(examination: Examination) -> Iterator[str]:
     """Yield what planted bugs fail alike, the nearest first."""
-    if not examination.symptoms:
-        return
+    if all(symptom.endswith(" error") for symptom in examination.symptoms):
+        return  # or nothing failed
     found = suspects(examination)[:NAMED]
     if not found:
         yield "None of the planted bugs fails like this."
@@ -53,6 +53,22 @@ def _named(examination: Examination) -> Iterator[str]:
         if others:
             told += f", and, in nothing that was judged apart from it, {', '.join(others)}"
         yield f"{'Next nearest: it' if number else 'It'} {told} (likeness {one.likeness:.2f})."
+
+
+CLOSE = 0.75
+"""Probability of the best action from which on more training may do."""
+
+
+def _near_misses(examination: Examination) -> Iterator[str]:
+    """Yield which probes failed only by actions that were nearly learned."""
+    close = []
+    for result in examination.results:
+        failed = [check for check in result.checks if check.passed is False]
+        near = [c.kind == "actions" and c.found is not None and c.found >= CLOSE for c in failed]
+        if failed and all(near) and not result.error:
+            close.append(result.label)
+    if close:
+        yield f"{_ranges(close)} came close: longer training may do, --budget 3."
 
 
 def _ranges(labels: Sequence[str]) -> str:
@@ -140,8 +156,9 @@ def _indented(text: str, width: int) -> list[str]:
         width,
         initial_indent=indent,
         subsequent_indent=indent,
-        max_lines=3,
+        max_lines=4,
         placeholder=" ...",
+        break_on_hyphens=False,
     )
 
 
