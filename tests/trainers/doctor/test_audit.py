@@ -43,7 +43,9 @@ def trained(rules: Any, trainer: Any = IPPO, updates: int = 30, **given: Any) ->
 # --- Moments --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rules", [Death(), ReplyPays(), Memory(), TicTacToeRules()], ids=str)
+@pytest.mark.parametrize(
+    "rules", [Death(), ReplyPays(), Memory(), TicTacToeRules()], ids=lambda rules: rules.name
+)
 def test_what_is_asked_about_is_what_was_decided(rules: Any) -> None:
     trainer = make_trainer(rules, **SMALL, memory=4 if isinstance(rules, Memory) else 0)
     trainer.begin()
@@ -112,7 +114,7 @@ def test_advantages_are_compared_with_those_of_forks() -> None:
     assert (found.actor_gradient or 0) > 0
 
 
-@pytest.mark.parametrize("rules", [OneLegal(), EqualAdvantages()], ids=str)
+@pytest.mark.parametrize("rules", [OneLegal(), EqualAdvantages()], ids=lambda rules: rules.name)
 def test_nothing_is_wrong_where_no_action_matters(rules: Any) -> None:
     assert causes(audit(make_trainer(rules, **SMALL))) == []
 

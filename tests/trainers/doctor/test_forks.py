@@ -63,7 +63,9 @@ def valued(rules: Probe, agent: int, value: Any = None, **given: Any) -> tuple[W
 
 
 @pytest.mark.parametrize("agent", [0, 1])
-@pytest.mark.parametrize("rules", [LaterReward(), Death(), Accounts(), EarlyGift()], ids=str)
+@pytest.mark.parametrize(
+    "rules", [LaterReward(), Death(), Accounts(), EarlyGift()], ids=lambda rules: rules.name
+)
 def test_discounted_returns_until_the_end(rules: Probe, agent: int) -> None:
     found, expected = valued(rules, agent)
     np.testing.assert_allclose(found.mean, expected)

@@ -262,6 +262,16 @@ def critic_in_loss(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
             3,
             found.policy,
         )
+    if asked.target_elsewhere:
+        return Finding(
+            "targets-shuffled",
+            "A value's target moves other decisions' values.",
+            "raising one target changes the gradients of other values more than its own",
+            "row r of the targets belongs to row r of the values",
+            "compare shapes: [R, 1] less [R] is [R, R]; index all arrays alike",
+            3,
+            found.policy,
+        )
     if (asked.value_astray or 0.0) > 0.1:
         return Finding(
             "targets-changed",
@@ -271,16 +281,6 @@ def critic_in_loss(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
             "no gradient where a value is its target",
             "do not clamp, scale or shift targets in the loss: they are by the critic's scale "
             "already",
-            3,
-            found.policy,
-        )
-    if asked.target_elsewhere:
-        return Finding(
-            "targets-shuffled",
-            "A value's target moves other decisions' values.",
-            "raising one target changes the gradients of other values more than its own",
-            "row r of the targets belongs to row r of the values",
-            "compare shapes: [R, 1] less [R] is [R, R]; index all arrays alike",
             3,
             found.policy,
         )
