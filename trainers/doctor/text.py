@@ -15,7 +15,7 @@ from corral.trainers.doctor.facts import FACTS
 from corral.trainers.doctor.findings import Finding
 from corral.trainers.doctor.imitation import Imitation
 
-__all__ = ["as_json", "diagnosis_json", "diagnosis_lines", "diagnosis_text"]
+__all__ = ["as_json", "diagnosis_json", "diagnosis_lines", "diagnosis_text", "truth_lines"]
 
 SHOWN = 10
 """Worst decisions that are shown."""
@@ -48,7 +48,7 @@ def diagnosis_lines(diagnosis: Diagnosis, width: int = 80) -> Iterator[Line]:
     if diagnosis.imitation is not None:
         parts.append(_wrapped(_network(diagnosis.imitation), width))
     if diagnosis.audit is not None:
-        parts.append(list(_audit(diagnosis.audit, width)))
+        parts.append(list(truth_lines(diagnosis.audit, width)))
     for part in filter(None, parts):
         yield "", ""
         yield from ((line, "") for line in part)
@@ -166,7 +166,8 @@ def _network(found: Imitation) -> str:
 # --- The truth -----------------------------------------------------------------------------------
 
 
-def _audit(audit: Audit, width: int) -> Iterator[str]:
+def truth_lines(audit: Audit, width: int) -> Iterator[str]:
+    """Yield what an audit found, in lines."""
     future = ", given this future" if audit.given_this_future else ""
     yield from _wrapped(
         f"Against the truth{future} (forked moments, played on by the run's own policies):", width
@@ -176,7 +177,11 @@ def _audit(audit: Audit, width: int) -> Iterator[str]:
     worst = sorted(
         (one for each in audit.policies for one in each.worst), key=lambda one: -one.loss
     )
-    sure = [one for one in worst if one.loss > 2 * one.error][:SHOWN]
+    different = {}  # the same decision at the same place is told once, where it costs most
+    for one in worst:
+        if one.loss > 2 * one.error:
+            different.setdefault((one.agent, one.where, one.action, one.best), one)
+    sure = list(different.values())[:SHOWN]
     if sure:
         yield from _wrapped(
             f"Its worst decisions of those, as it plays in training{future}:", width

@@ -13,12 +13,14 @@ from corral.trainers.doctor.audit.audited import (
     Audit,
     Audited,
     Compared,
+    Decision,
     clamped,
     correlation,
     fitted,
 )
 from corral.trainers.doctor.audit.findings import against_truth
 from corral.trainers.doctor.findings.finding import Finding
+from corral.trainers.doctor.text import truth_lines
 
 K = 120
 
@@ -174,3 +176,11 @@ def test_ceilings_and_signs() -> None:
     assert compared(-TRUE).same_sign == 0.0
     assert compared(TRUE, error=9.0).same_sign is None
     assert correlation(TRUE, 1e6 + 0.0 * TRUE) is None
+
+
+def test_the_same_decision_at_the_same_place_is_told_once() -> None:
+    worst = [Decision("a", row, 0, 3, 1, 0.1 * row, 0.001, "step 0") for row in (1, 2, 3)]
+    worst.append(Decision("a", 4, 7, 3, 1, 0.05, 0.001, "step 7"))
+    audit = Audit((dataclasses.replace(SOUND, worst=tuple(worst)),), False, 200, 1000, 1.0)
+    told = [line for line in truth_lines(audit, 80) if "is better by" in line]
+    assert [("step 0" in line, "0.3 ±" in line) for line in told] == [(True, True), (False, False)]
