@@ -43,7 +43,15 @@ PAGES = (
 BLOCK = re.compile(r"^```(python|console|toml)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 
 
-LONG = {"algorithms", "callbacks", "cloning", "it_does_not_learn", "networks", "training"}
+LONG = {
+    "algorithms",
+    "callbacks",
+    "cloning",
+    "coming_from",
+    "it_does_not_learn",
+    "networks",
+    "training",
+}
 """Pages whose snippets take half a minute and more."""
 
 

@@ -68,7 +68,7 @@ class Lottery(Probe):
     def rewards(self, state: ProbeState, action: Array) -> Array:
         return np.take_along_axis(state.drawn.reshape(-1, 2, 2), action[..., None], 2)[..., 0]
 
-    def redraw(self, state: ProbeState, rngs: Any) -> ProbeState:
+    def redraw(self, state: ProbeState, rngs: Any, told: bool) -> ProbeState:
         state.drawn = np.array([rng.integers(self.draws) for rng in rngs])
         return state
 

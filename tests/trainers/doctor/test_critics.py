@@ -74,6 +74,7 @@ def test_stable_baselines3(trainer: Any) -> None:
     assert list(against_truth(report)) == []
 
 
+@pytest.mark.slow
 def test_data_is_replayed_unless_other_days_are_asked_for() -> None:
     rules = DfaasRules()
     made = SB3PPO(

@@ -135,6 +135,7 @@ def test_a_network_that_sees_learns_to_play_as_the_best_team(tmp_path: Path) -> 
     assert "can play as perfect" in diagnosis_text(found)
 
 
+@pytest.mark.slow
 def test_a_network_that_sees_nothing_is_blamed(tmp_path: Path) -> None:
     blind = own_networks.made_of(lambda self, obs: self.layer(torch.ones_like(self.join(obs))))
     given = {key: value for key, value in SMALL.items() if key != "steps"}

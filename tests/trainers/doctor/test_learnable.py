@@ -52,6 +52,7 @@ def test_a_budget_at_which_every_tile_is_sent_anyway() -> None:
     assert any("level_0: it has hardly ever two legal actions" in each for each in found.not_asked)
 
 
+@pytest.mark.slow
 def test_an_observation_that_never_changes() -> None:
     found = learnable(BlindArena(), seconds=10)
     assert "constant-observation" in causes(found)
@@ -119,6 +120,7 @@ def test_probes_are_told_rightly(probe: int, expected: str | None, verdict: str)
     assert verdict in found.verdict
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "verdict"),
     [

@@ -50,9 +50,12 @@ def no_gradient(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     )
     if not learned or not found.gradients:
         return None
-    learner = evidence.trainer.learners[found.policy]
-    shapes = {name: p.ndim for name, p in learner.named_parameters() if p.requires_grad}
-    idle = _without_memory(found, learner)
+    learner = getattr(evidence.trainer, "learners", {}).get(found.policy)
+    if learner is None:  # of another library: what it noted is all that there is
+        shapes, idle = dict.fromkeys(found.gradients, 0), set[str]()
+    else:
+        shapes = {name: p.ndim for name, p in learner.named_parameters() if p.requires_grad}
+        idle = _without_memory(found, learner)
     dead = [
         name
         for name, size in found.gradients.items()

@@ -20,8 +20,9 @@ __all__ = [
     "too_large_steps",
 ]
 
-FAR = 1.0
-"""KL divergence of one update, in nats, from which it is no small step."""
+FAR = 5.0
+"""KL divergence of one update, in nats, from which it is no step: to be sure of one of two actions
+after none was preferred takes 1 to 3, and small games are learned in one."""
 
 
 def diverged(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
