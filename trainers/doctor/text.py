@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 import textwrap
 from collections.abc import Iterator
 from typing import Any
@@ -14,8 +12,9 @@ from corral.trainers.doctor.diagnose import Diagnosis
 from corral.trainers.doctor.facts import FACTS
 from corral.trainers.doctor.findings import Finding
 from corral.trainers.doctor.imitation import Imitation
+from corral.trainers.doctor.json_values import as_json
 
-__all__ = ["as_json", "diagnosis_json", "diagnosis_lines", "diagnosis_text", "truth_lines"]
+__all__ = ["diagnosis_json", "diagnosis_lines", "diagnosis_text", "truth_lines"]
 
 SHOWN = 10
 """Worst decisions that are shown."""
@@ -216,18 +215,3 @@ def _correlates(correlation: float | None) -> str:
 def diagnosis_json(diagnosis: Diagnosis) -> dict[str, Any]:
     """Return all of a diagnosis as JSON values, with what follows from it: "healthy"."""
     return {"healthy": diagnosis.healthy, **as_json(diagnosis)}
-
-
-def as_json(found: Any) -> Any:
-    """Return a dataclass as JSON values: arrays as lists, NaN as null."""
-    if dataclasses.is_dataclass(found) and not isinstance(found, type):
-        return {each.name: as_json(getattr(found, each.name)) for each in dataclasses.fields(found)}
-    if isinstance(found, dict):
-        return {str(key): as_json(value) for key, value in found.items()}
-    if isinstance(found, list | tuple):
-        return [as_json(each) for each in found]
-    if hasattr(found, "tolist"):
-        return as_json(found.tolist())
-    if isinstance(found, float) and not math.isfinite(found):
-        return None
-    return found

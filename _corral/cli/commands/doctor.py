@@ -13,6 +13,7 @@ import typer
 from corral.cli.mistakes import EXAMPLES, expect
 from corral.cli.options import OwnModel, arguments_of, import_from_here, listed, whole
 from corral.cli.output import out, progress_bar, reported
+from corral.extras import require
 
 __all__ = ["add_to"]
 
@@ -131,6 +132,8 @@ def doctor(
 
 def _diagnose(run: str, env: str | None, options: dict[str, Any], as_json: bool) -> bool:
     from corral.errors import RunError
+
+    require("torch", extra="mappo", purpose="watch how a run learns")
     from corral.trainers.doctor.diagnose import diagnose
     from corral.trainers.doctor.text import diagnosis_json, diagnosis_lines
 

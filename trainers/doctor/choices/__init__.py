@@ -37,6 +37,7 @@ from corral.trainers.doctor.choices.forked import (
 from corral.trainers.doctor.choices.gains import Forked, Gain, compare
 from corral.trainers.doctor.choices.scripts import LONGEST, Fixed, Script, Scripts, play_scripts
 from corral.trainers.doctor.choices.verdict import Fault, faults_of, notes_of, verdict_of
+from corral.trainers.doctor.json_values import as_json
 from corral.trainers.evaluation.episodes import play
 
 __all__ = ["Fault", "Forked", "Gain", "Learnable", "Script", "Scripts", "learnable"]
@@ -72,8 +73,6 @@ class Learnable:
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it as plain data."""
-        from corral.trainers.doctor.text import as_json
-
         found: dict[str, Any] = as_json(self)
         return found
 
