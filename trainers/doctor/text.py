@@ -176,7 +176,9 @@ def truth_lines(audit: Audit, width: int) -> Iterator[str]:
     worst = sorted(
         (one for each in audit.policies for one in each.worst), key=lambda one: -one.loss
     )
-    different = {}  # the same decision at the same place is told once, where it costs most
+    different: dict[
+        Any, Any
+    ] = {}  # the same decision at the same place is told once, where it costs most
     for one in worst:
         if one.loss > 2 * one.error:
             different.setdefault((one.agent, one.where, one.action, one.best), one)
