@@ -23,6 +23,8 @@ IN_HOUSE: dict[str, dict[str, Any]] = {
     "clone": {"teacher": "random"},
 }
 TRAINERS = {**IN_HOUSE, "sb3_ppo": {"batch_size": 32}, "sb3_maskable_ppo": {"batch_size": 32}}
+PAIRS = [(env, trainer) for env in ENVIRONMENTS for trainer in TRAINERS]
+PAIRS += [(env, trainer) for env in PROBES for trainer in ("mappo", "pg", "sb3_ppo")]
 QUICK = [("rps_v0", "mappo"), ("probe_p01_v0", "mappo with memory"), ("probe_p07_v0", "clone")]
 
 
@@ -46,7 +48,6 @@ def test_sound_runs_hear_nothing(env: str, trainer: str, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trainer", TRAINERS)
-@pytest.mark.parametrize("env", [*ENVIRONMENTS, *PROBES])
+@pytest.mark.parametrize(("env", "trainer"), PAIRS)
 def test_no_sound_run_hears_anything(env: str, trainer: str, tmp_path: Path) -> None:
     assert warned(env, trainer, tmp_path / "run") == []
