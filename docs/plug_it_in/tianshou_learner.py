@@ -34,7 +34,7 @@ def learn(make_env: Callable[..., Any], steps: int, seed: int) -> Learned:
     except AssertionError as error:  # agents with different observations or actions
         raise UnsupportedSpaceError(str(error)) from error
     agents, envs = list(env.agents), DummyVectorEnv([make] * COPIES)
-    team = MultiAgentOffPolicyAlgorithm(algorithms=[dqn(env, GAMMA) for _ in agents], env=env)
+    team = MultiAgentOffPolicyAlgorithm(algorithms=[dqn(env, GAMMA, 0.2) for _ in agents], env=env)
     envs.seed(seed)
     team.run_training(
         OffPolicyTrainerParams(
