@@ -27,10 +27,11 @@ def dqn(env: PettingZooEnv, gamma: float, explore: float = 0.0) -> DQN:
     """Its n-step return spans a round: one step alone bootstraps from the next agent's view."""
     space, n = env.observation_space["observation"], len(env.agents)
     net = Net(state_shape=space.shape, action_shape=env.action_space.n, hidden_sizes=(64, 64))
-    # eps_training is never used in a team: only the team's policy is told that it trains. In dfaas_v0
-    # the load is chance enough, and teammates that explore are noise.
-    space = env.action_space
-    policy = DiscreteQLearningPolicy(model=net, action_space=space, eps_inference=explore)
+    # eps_training is never used in a team: only the team's policy is told that it trains. In
+    # dfaas_v0 the load is chance enough, and teammates that explore are noise.
+    policy = DiscreteQLearningPolicy(
+        model=net, action_space=env.action_space, eps_inference=explore
+    )
     optim = AdamOptimizerFactory(lr=3e-3)
     return DQN(policy=policy, optim=optim, gamma=gamma ** (1 / n), n_step_return_horizon=n)
 
