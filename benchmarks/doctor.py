@@ -118,14 +118,14 @@ def healthy(found: dict[str, Any], envs: list[str], trainers: list[str], audited
 
 def healthy_lines(found: dict[str, Any]) -> list[str]:
     cells = [each for row in found.values() for each in row]
-    alarms = sum(len(each["alarms"]) for each in cells)
+    alarms = sum(bool(each["alarms"]) for each in cells)
     longest = max(each["seconds"] for each in cells)
     lines = [
         "## Healthy runs",
         "",
-        f"{alarms} false alarms in {len(cells)} runs, each of one environment, trainer and length; "
-        f"a diagnosis took {longest:.0f} s at most. Rows are environments, columns trainers, cells "
-        f"the alarms after {BRIEF} updates (and, with {' and '.join(ANNEALED)}, after {LONG}), "
+        f"{alarms} of {len(cells)} runs, each of one environment, trainer and length, are called "
+        f"broken; a diagnosis took {longest:.0f} s at most. Rows are environments, columns "
+        f"trainers, cells what is found after {BRIEF} updates (and, with {' and '.join(ANNEALED)}, after {LONG}), "
         "then the seconds of their diagnoses.",
         "",
     ]

@@ -23,7 +23,6 @@ __all__ = [
     "ANY_OPTION",
     "Capacity",
     "OptimumWindows",
-    "OwnModel",
     "Window",
     "arguments_known",
     "arguments_of",
@@ -62,15 +61,6 @@ Window = Annotated[
         help="Steps of a window; default: those of a day, or 288 where steps have no length."
     ),
 ]
-OwnModel = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        metavar="<file.py:make>",
-        help="For runs with networks of your own: the function that makes them, as in training.",
-    ),
-]
-
 OptimumWindows = Annotated[
     int, typer.Option(help="Windows whose optimum is computed, where that takes a linear program.")
 ]

@@ -11,8 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from corral.cli.mistakes import EXAMPLES, expect
-from corral.cli.options import OwnModel, arguments_of, import_from_here, listed, whole
+from corral.cli.options import arguments_of, import_from_here, listed, whole
 from corral.cli.output import out, progress_bar, reported
+from corral.cli.run_options import OwnApi, OwnArguments, OwnEnv, OwnModel, OwnTrainer
 from corral.extras import require
 
 __all__ = ["add_to"]
@@ -66,26 +67,11 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print all that was found as JSON.")] = (
         False
     ),
-    env: Annotated[
-        str | None,
-        typer.Option(
-            help="For runs in environments of others: what was trained in, by name; nothing is "
-            "imported because a file names it."
-        ),
-    ] = None,
-    arg: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="<key=value>",
-            help="An argument of --env; may be repeated. Default: the run's.",
-        ),
-    ] = None,
-    api: Annotated[str | None, typer.Option(help="parallel or aec, as in training.")] = None,
+    env: OwnEnv = None,
+    arg: OwnArguments = None,
+    api: OwnApi = None,
     model: OwnModel = None,
-    trainer: Annotated[
-        str | None,
-        typer.Option(help="file.py:name, for runs by a trainer of your own, as in training."),
-    ] = None,
+    trainer: OwnTrainer = None,
 ) -> None:
     """Say why it does not learn, the most likely cause first.
 

@@ -10,7 +10,6 @@ import typer
 from corral.cli.mistakes import expect
 from corral.cli.options import (
     OptimumWindows,
-    OwnModel,
     Window,
     arguments_of,
     import_from_here,
@@ -28,6 +27,7 @@ from corral.cli.output import (
     show_table,
     written,
 )
+from corral.cli.run_options import OwnApi, OwnArguments, OwnEnv, OwnModel, OwnTrainer
 
 __all__ = ["add_to"]
 
@@ -91,26 +91,11 @@ def evaluate(
             "does not hold, the command exits with 1.",
         ),
     ] = None,
-    env: Annotated[
-        str | None,
-        typer.Option(
-            help="For runs in environments of others: what was trained in, by name; nothing is "
-            "imported because a file names it."
-        ),
-    ] = None,
-    arg: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="<key=value>",
-            help="An argument of --env; may be repeated. Default: the run's.",
-        ),
-    ] = None,
-    api: Annotated[str | None, typer.Option(help="parallel or aec, as in training.")] = None,
+    env: OwnEnv = None,
+    arg: OwnArguments = None,
+    api: OwnApi = None,
     model: OwnModel = None,
-    trainer: Annotated[
-        str | None,
-        typer.Option(help="file.py:name, for runs by a trainer of your own, as in training."),
-    ] = None,
+    trainer: OwnTrainer = None,
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Folder of the report; default: the run's folder.")
     ] = None,

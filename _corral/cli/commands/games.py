@@ -14,13 +14,13 @@ import typer
 from corral.cli.mistakes import expect
 from corral.cli.options import (
     ANY_OPTION,
-    OwnModel,
     import_from_here,
     named_as_options,
     read_options,
     whole,
 )
 from corral.cli.output import check_new, out, reported
+from corral.cli.run_options import OwnModel
 from corral.errors import CorralError
 from corral.text import one_line
 

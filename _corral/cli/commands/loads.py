@@ -20,7 +20,6 @@ from corral.cli.mistakes import expect
 from corral.cli.options import (
     Capacity,
     OptimumWindows,
-    OwnModel,
     Window,
     capacity_of,
     import_from_here,
@@ -38,6 +37,7 @@ from corral.cli.output import (
     show_replay,
     show_table,
 )
+from corral.cli.run_options import OwnModel
 from corral.text import one_line
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ seen with what must be so; none knows the name of an environment or a trainer.
 
 from __future__ import annotations
 
-from corral.trainers.doctor.evidence import Evidence
 from corral.trainers.doctor.findings import (
     agents,
     ends,
@@ -20,7 +19,7 @@ from corral.trainers.doctor.findings import (
 )
 from corral.trainers.doctor.findings.finding import Finding, Rule
 
-__all__ = ["RULES", "Finding", "findings"]
+__all__ = ["RULES", "Finding"]
 
 RULES: tuple[Rule, ...] = (
     stored.not_finite,
@@ -74,14 +73,3 @@ RULES: tuple[Rule, ...] = (
     networks.frozen_weights,
 )
 """From the root outwards: what is wrong at the beginning makes what follows wrong."""
-
-
-def findings(evidence: Evidence) -> list[Finding]:
-    """Return all findings, the surest and those nearest to the root first."""
-    found = [
-        one
-        for rule in RULES
-        for policy in evidence.policies.values()
-        if (one := rule(policy, evidence)) is not None
-    ]
-    return sorted(found, key=lambda each: -each.certainty)  # stable: by the order of RULES
