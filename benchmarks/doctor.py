@@ -125,8 +125,8 @@ def healthy_lines(found: dict[str, Any]) -> list[str]:
         "",
         f"{alarms} of {len(cells)} runs, each of one environment, trainer and length, are called "
         f"broken; a diagnosis took {longest:.0f} s at most. Rows are environments, columns "
-        f"trainers, cells what is found after {BRIEF} updates (and, with {' and '.join(ANNEALED)}, after {LONG}), "
-        "then the seconds of their diagnoses.",
+        f"trainers, cells what is found after {BRIEF} updates (and, with {' and '.join(ANNEALED)}, "
+        f"after {LONG}), then the seconds of their diagnoses.",
         "",
     ]
     kinds = list(dict.fromkeys(name.partition(", ")[2] for name in found))
