@@ -73,7 +73,7 @@ Redraw = Callable[[Any, Sequence[np.random.Generator], bool], Any]
 
 # --- Chance --------------------------------------------------------------------------------------
 
-PURPOSES = {"env": 0, "policy": 1, "init": 2, "minibatch": 3, "eval": 4}
+PURPOSES = {"env": 0, "policy": 1, "init": 2, "minibatch": 3, "eval": 4, "opponent": 5}
 """Uses of random numbers; each has streams of its own."""
 
 
