@@ -1,0 +1,212 @@
+"""Frozen copies of a policy's actor, played many at once."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from corral.adapters.networks import Network, Parts
+from corral.envs.core import Array
+from corral.errors import CheckpointError
+from corral.trainers.base import require_arrays
+from corral.trainers.on_policy.learner import Learner
+from corral.trainers.on_policy.saving import arrays_of, shapes_of
+from corral.trainers.policies import NetworkPolicy, actor_policy
+from corral.trainers.runs.checkpoint_format import encode_arrays
+from corral.trainers.runs.files import sha256
+
+__all__ = ["FrozenActors", "Snapshot"]
+
+
+@dataclass(eq=False)
+class Snapshot:
+    """A policy's actor as it was after so many env steps; nothing changes it."""
+
+    name: str  # <policy>@<env steps>
+    env_steps: int
+    actor: Network
+    log_std: torch.Tensor | None  # float32 [A] of continuous actions
+    digest: str = ""  # SHA-256 of ``encoded``
+    drawn: bool = True  # False: it leaves when the episodes that it plays in are over
+
+    def __post_init__(self) -> None:
+        self.actor.requires_grad_(False)
+        self.digest = self.digest or sha256(self.encoded())
+
+    def arrays(self) -> dict[str, Array]:
+        """Return its weights by name."""
+        own = {} if self.log_std is None else arrays_of({"log_std": self.log_std})
+        return arrays_of(self.actor.state_dict()) | own
+
+    def encoded(self) -> bytes:
+        """Return its weights as the bytes of a safetensors file."""
+        return encode_arrays(f"{self.name}.safetensors", self.arrays())
+
+
+class FrozenActors:
+    """The snapshots of one policy, in the order in which they were taken."""
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner = learner
+        self.snapshots: list[Snapshot] = []
+        self._layers: list[tuple[torch.Tensor, torch.Tensor] | nn.Module] | None = None
+
+    def add(self, env_steps: int) -> Snapshot:
+        """Freeze the learner's actor as it is now."""
+        learner = self.learner
+        log_std = None if learner.log_std is None else learner.log_std.detach().clone()
+        name = f"{learner.group.policy}@{env_steps}"
+        self.snapshots.append(Snapshot(name, env_steps, copy.deepcopy(learner.actor), log_std))
+        self._layers = None
+        return self.snapshots[-1]
+
+    def remove(self, chosen: Sequence[int]) -> None:
+        """Take out the snapshots at these places."""
+        self.snapshots = [each for i, each in enumerate(self.snapshots) if i not in chosen]
+        self._layers = None
+
+    def policy(self, number: int, agent: str) -> NetworkPolicy:
+        """Return the policy of ``agent`` as the snapshot at that place plays it."""
+        found = self.snapshots[number]
+        learner = SimpleNamespace(
+            actor=found.actor, log_std=found.log_std, device=self.learner.device
+        )
+        return actor_policy(learner, self.learner.group, agent)
+
+    # --- Playing ---------------------------------------------------------------------------------
+
+    def sample(
+        self,
+        parts: Parts,
+        mask: torch.Tensor,
+        numbers: Array,
+        hidden: Array,
+        rng: torch.Generator,
+    ) -> tuple[torch.Tensor, Array]:
+        """Return actions [R, ...] for what is observed, ``parts`` and ``mask`` [R, ...], row r by
+        the snapshot at place ``numbers[r]``; and hidden states after, from ``hidden`` [R, H]."""
+        with torch.inference_mode():
+            outputs, after = self._outputs(parts, numbers, hidden)
+            log_std = self.learner.log_std
+            if log_std is not None:
+                own = [each.log_std for each in self.snapshots if each.log_std is not None]
+                log_std = torch.stack(own)[torch.from_numpy(numbers)]  # type: ignore[assignment]
+            return _distribution(self.learner, outputs, mask, log_std).sample(rng), after
+
+    def _outputs(self, parts: Parts, numbers: Array, hidden: Array) -> tuple[torch.Tensor, Array]:
+        """Return the outputs [R, ...] of the snapshots' actors, and hidden states after."""
+        first, several = int(numbers[0]), bool((numbers != numbers[0]).any())
+        actor = self.snapshots[first].actor
+        if several and not actor.memory and actor.encoder is None and not len(actor.cnns):
+            return self._stacked(parts[0], numbers), hidden
+        if not several:
+            outputs, after = actor.step(parts, self.learner.tensor(hidden))
+            return outputs, after.cpu().numpy()
+        pieces, moved = [], np.empty_like(hidden)
+        chosen = [np.flatnonzero(numbers == number) for number in np.unique(numbers)]
+        for rows in chosen:
+            at = self.learner.tensor(rows)
+            own = self.snapshots[int(numbers[rows[0]])].actor
+            outputs, after = own.step(
+                [part.index_select(0, at) for part in parts], self.learner.tensor(hidden[rows])
+            )
+            pieces.append(outputs)
+            moved[rows] = after.cpu().numpy()
+        back = self.learner.tensor(np.argsort(np.concatenate(chosen)))
+        return torch.cat(pieces).index_select(0, back), moved
+
+    def _stacked(self, vector: torch.Tensor, numbers: Array) -> torch.Tensor:
+        """Return outputs [R, ...] of several actors made of linear layers, asked at once.
+
+        The rows of each actor stand side by side, [K, most, F], so that a layer is one product.
+        """
+        present, which = np.unique(numbers, return_inverse=True)
+        counts = np.bincount(which)
+        order = np.argsort(which, kind="stable")
+        at = np.empty_like(order)  # the place of each row among those of its actor
+        at[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+        place = torch.from_numpy(which * int(counts.max()) + at)
+        some = len(present) < len(self.snapshots)
+        index = torch.from_numpy(present) if some else None
+        width = vector.new_zeros(len(present) * int(counts.max()), vector.shape[1])
+        layer_in = width.index_copy(0, place, vector).view(len(present), -1, vector.shape[1])
+        for layer in self._stack():
+            if isinstance(layer, nn.Module):
+                layer_in = layer(layer_in)
+                continue
+            weight, bias = layer if index is None else [p.index_select(0, index) for p in layer]
+            layer_in = torch.baddbmm(bias, layer_in, weight)
+        return layer_in.flatten(0, 1).index_select(0, place)
+
+    def _stack(self) -> list[Any]:
+        """Return the layers of all snapshots: weights [K, in, out] and biases [K, 1, out]."""
+        if self._layers is None:
+            actors = [each.actor for each in self.snapshots]
+            self._layers = []
+            for same in zip(*([*each.layers, each.head] for each in actors), strict=True):
+                if isinstance(same[0], nn.Linear):
+                    weight = torch.stack([each.weight.T for each in same]).contiguous()
+                    bias = torch.stack([each.bias for each in same])[:, None]
+                    self._layers.append((weight, bias))
+                else:
+                    self._layers.append(same[0])
+        return self._layers
+
+    # --- Saving ----------------------------------------------------------------------------------
+
+    def save(self) -> tuple[list[list[Any]], dict[str, Array]]:
+        """Return [env steps, digest, drawn] of each, and their weights, [K, ...] each.
+
+        Raises CheckpointError where one has changed: whatever did that, it is no snapshot now.
+        """
+        for each in self.snapshots:
+            if sha256(each.encoded()) != each.digest:
+                raise CheckpointError(
+                    f"snapshot {each.name} has changed since it was taken: something trains or "
+                    "writes to a frozen network"
+                )
+        listed = [[each.env_steps, each.digest, each.drawn] for each in self.snapshots]
+        return listed, _stack_arrays([each.arrays() for each in self.snapshots])
+
+    def load(self, listed: Sequence[Sequence[Any]], arrays: Mapping[str, Array]) -> None:
+        """Go on with what ``save`` gave. Raises CheckpointError where it does not fit."""
+        learner, found = self.learner, []
+        policy = learner.group.policy
+        own = arrays_of(learner.actor.state_dict())
+        if learner.log_std is not None:
+            own |= arrays_of({"log_std": learner.log_std})
+        expected = {
+            key: ((len(listed), *shape), kind) for key, (shape, kind) in shapes_of(own).items()
+        }
+        require_arrays(f"pool_{policy}", arrays, expected)
+        for number, (env_steps, digest, drawn) in enumerate(listed):
+            tensors = {
+                key: torch.from_numpy(each[number].copy()).to(learner.device)
+                for key, each in arrays.items()
+            }
+            log_std = tensors.pop("log_std", None)
+            actor = copy.deepcopy(learner.actor)
+            actor.load_state_dict(tensors)
+            name = f"{policy}@{int(env_steps)}"
+            snapshot = Snapshot(name, int(env_steps), actor, log_std, drawn=bool(drawn))
+            if snapshot.digest != digest:
+                raise CheckpointError(f"pool_{policy}: {name} is not the snapshot it was")
+            found.append(snapshot)
+        self.snapshots, self._layers = found, None
+
+
+def _stack_arrays(each: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    return {key: np.stack([arrays[key] for arrays in each]) for key in each[0]} if each else {}
+
+
+def _distribution(learner: Learner, outputs: Any, mask: Any, log_std: Any) -> Any:
+    from corral.adapters.masked_distribution import make_distribution
+
+    return make_distribution(learner.group.actions, outputs, mask, log_std)

@@ -1,0 +1,179 @@
+"""What a pool of frozen snapshots is: how often it is played against, and who is drawn from it.
+
+    corral.train("tictactoe_v0", self_play=corral.Pool(past=0.2, draw="pfsp"))
+    corral train tictactoe_v0 --self-play past=0.2,every=20000,keep=20,draw=pfsp
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from corral.envs.arguments import nonnegative_float, nonnegative_int, one_of
+from corral.envs.core import Array
+from corral.errors import ArgumentError
+from corral.hints import hint
+
+__all__ = ["DRAWS", "Pool", "draw_weights", "to_drop"]
+
+DRAWS = ("pfsp", "uniform", "latest")
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Self-play against frozen snapshots of the policies that learn.
+
+    In a share ``past`` of the episodes one seat learns, and a snapshot plays each other one; in the
+    rest all play as they are now, as without a pool. Who plays is drawn per environment and
+    episode. A snapshot never changes, and nothing is learned from what it plays.
+
+    Args:
+        past: share of the episodes against snapshots: 0 to 1.
+        every: env steps from one snapshot to the next; the first is of the beginning.
+        keep: snapshots of each policy that are drawn from. Beyond it those go that are nearest to
+            others in time, so that the rest stay spread over the training.
+        draw: "pfsp": the more often the worse the learner does against them, by (1 - p)^2 of its
+            share of points p (prioritized fictitious self-play; Vinyals et al., Grandmaster level
+            in StarCraft II, 2019); "uniform"; or "latest", the newest alone.
+        seat: the agent that learns in those episodes; None: drawn among those that learn.
+        also: other players among the opponents, name -> share of what is drawn: reference players,
+            or runs ("runs/a@best"). Snapshots have the rest.
+        best: episodes in each seat against each opponent, by which checkpoints are compared; 0:
+            the latest is the best.
+
+    Raises ValueError for values out of range.
+    """
+
+    past: float = 0.2
+    every: int = 20_000
+    keep: int = 20
+    draw: str = "pfsp"
+    seat: str | None = None
+    also: Mapping[str, float] = field(default_factory=dict)
+    best: int = 20
+
+    def __post_init__(self) -> None:
+        for name, value in (("past", self.past), *self.also.items()):
+            if not 0 <= nonnegative_float(name, value) <= 1:
+                raise ValueError(f"self_play: {name}={value}: give a share, 0 to 1")
+        object.__setattr__(self, "every", _whole("every", self.every, 1))
+        object.__setattr__(self, "keep", _whole("keep", self.keep, 1))
+        object.__setattr__(self, "best", _whole("best", self.best, 0))
+        object.__setattr__(self, "also", dict(self.also))
+        one_of("draw", self.draw, DRAWS)
+        if sum(self.also.values()) > 1 + 1e-9:
+            raise ValueError(f"self_play: also={self.also}: the shares add up to more than 1")
+
+    @classmethod
+    def of(cls, given: Any) -> Pool:
+        """Return a pool as it is ``given``: one, a mapping, or text "past=0.2,draw=uniform".
+
+        In text, ``also`` is "perfect:0.1+runs/a@best:0.2". Raises ArgumentError, ValueError.
+        """
+        if isinstance(given, Pool):
+            return given
+        values = _parsed(given) if isinstance(given, str) else given
+        known = [each.name for each in dataclasses.fields(cls)]
+        if not isinstance(values, Mapping):
+            raise ArgumentError(
+                f"self_play={given!r:.80}: give a corral.Pool, or text such as past=0.2,every=20000"
+            )
+        for name in values:
+            if name not in known:
+                raise ArgumentError(
+                    f"self_play has no part {name!r}{hint(str(name), known)} Known: "
+                    f"{', '.join(known)}"
+                )
+        return cls(**values)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON values, for config.json."""
+        return {**vars(self), "also": dict(self.also)}
+
+    def require_seats(self, agents: Sequence[str], learners: Sequence[str]) -> None:
+        """Raise ValueError where nobody could play against anybody."""
+        if len(agents) < 2:
+            raise ValueError(
+                f"self_play: {agents[0]} is alone in its game; self-play needs another agent"
+            )
+        if self.seat is not None and self.seat not in learners:
+            known = ", ".join(learners)
+            raise ValueError(
+                f"self_play: seat={self.seat}: no policy learns there; give one of {known}"
+            )
+        if len(learners) < 2 and not self.also:
+            raise ValueError(
+                f"self_play: {learners[0]} alone learns, and nobody else has snapshots; give "
+                "opponents instead (--opponent)"
+            )
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return nonnegative_int(f"self_play: {name}", value, least)
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """Return the parts of "past=0.2,every=20000"."""
+    found: dict[str, Any] = {}
+    for part in filter(None, text.split(",")):
+        name, equals, value = part.partition("=")
+        if not equals or not value:
+            raise ArgumentError(
+                f"self_play={text}: {part!r} is no name=value; give text such as "
+                "past=0.2,every=20000,keep=20,draw=pfsp"
+            )
+        name = name.strip()
+        if name == "also":
+            found[name] = dict(_share_of(text, each) for each in value.split("+"))
+        elif name in ("draw", "seat"):
+            found[name] = value.strip()
+        else:
+            found[name] = _number(text, name, value)
+    return found
+
+
+def _share_of(text: str, part: str) -> tuple[str, float]:
+    name, colon, share = part.rpartition(":")
+    if not colon or not name:
+        raise ArgumentError(
+            f"self_play={text}: also={part}: give name:share, such as perfect:0.1+random:0.1"
+        )
+    return name, _number(text, name, share)
+
+
+def _number(text: str, name: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ArgumentError(f"self_play={text}: {name}={value} is no number") from None
+
+
+# --- Who is drawn, and who goes -------------------------------------------------------------------
+
+
+def draw_weights(draw: str, points: Array) -> Array:
+    """Return the probabilities float64 [K] of K snapshots, the oldest first, of which the learner
+    has won a share of ``points`` float64 [K] each."""
+    weights = np.ones(len(points))
+    if draw == "latest":
+        weights[:-1] = 0.0
+    elif draw == "pfsp":
+        weights = (1.0 - points) ** 2
+        if weights.sum() < 1e-12:  # it wins every game against all of them
+            weights = np.ones(len(points))
+    return np.asarray(weights / weights.sum())
+
+
+def to_drop(steps: Sequence[int]) -> int:
+    """Return which of the snapshots at ``steps``, in order, is to go: one whose neighbours in time
+    are nearest, neither the oldest nor the newest; of two the oldest goes."""
+    if len(steps) < 3:
+        return 0
+    at = np.asarray(steps)
+    return int(np.argmin(at[2:] - at[:-2])) + 1
