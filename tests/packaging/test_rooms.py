@@ -18,8 +18,8 @@ HOUSE = {"_corral": "corral"} | {
 
 ORDER = (
     *("named", "base", "criteria", "schedules", "settings", "rng", "policies"),
-    *("runs", "evaluation", "report", "callbacks", "session", "kinds", "driver", "config_files"),
-    *("on_policy", "cloning", "sb3", "rllib", "doctor", "loads"),
+    *("runs", "opponents", "evaluation", "report", "callbacks", "session", "kinds", "driver"),
+    *("config_files", "on_policy", "cloning", "sb3", "rllib", "doctor", "loads"),
 )
 """Rooms of trainers; each imports only what stands before it."""
 
