@@ -12,7 +12,7 @@ Where somebody wants to see more than sums, an EpisodeRecorder keeps the steps t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,8 @@ class Episode:
     returns: dict[str, float]  # agent -> sum of its rewards
     length: int  # steps
     kpis: dict[str, float]  # sums of the environment's info, over steps and agents
+    players: dict[str, str] = field(default_factory=dict)
+    """agent -> who played it in the place of its policy: a snapshot, in self-play with a pool."""
 
 
 @dataclass(frozen=True, eq=False)

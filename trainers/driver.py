@@ -69,6 +69,7 @@ def session(
     policies: Policies | None = None,
     policies_to_train: Sequence[str] | None = None,
     opponents: Mapping[str, str] | None = None,
+    self_play: Any = None,
     model: str | Callable[..., Any] | None = None,
     out: str | Path | None = None,
     checkpoint_every: int | None = None,
@@ -116,6 +117,8 @@ def session(
         opponents: agents that reference players play, agent -> name, such as
             {"player_1": "beat-last"}; see ``corral.envs.reference``. They have no policy and do not
             learn. For the trainers in corral itself (mappo, ippo, a2c, ...).
+        self_play: a ``corral.Pool`` of frozen snapshots that policies also play against, or text
+            such as "past=0.2,every=20000,keep=20,draw=pfsp". For the trainers in corral itself.
         model: a function ``make(observation_space, *, role) -> torch.nn.Module`` that makes the
             networks of actors and critics, or text that names one, "my_nets:make" or
             "my_file.py:make": see ``corral.adapters.models``. For the trainers in corral itself
@@ -194,6 +197,12 @@ def session(
             "something else"
         )
     everybody = {**learned, **played}
+    pool = None
+    if self_play is not None:
+        pool = pkgutil.resolve_name("corral.trainers.selfplay.pool:Pool").of(self_play)
+        pool.require_seats(
+            agents, [a for a in learners if learned[a] in learning(policies_to_train, learned)]
+        )
     chosen = vars(make_settings(kind, {**defaults.settings, **settings}))
     config = RunConfig(
         env_config=env_config,
@@ -209,6 +218,7 @@ def session(
         policies_to_train=learning(policies_to_train, learned),
         versions=versions(learning=True),
         opponents=played,
+        self_play=None if pool is None else pool.as_json(),
         trainer_source=found.source,
         own_trainer=None if isinstance(trainer, str) and not found.source else kind,
         own_model=own_model,

@@ -392,7 +392,8 @@ def statistics_of(config: RunConfig) -> Statistics:
     idle = [agent for agent in config.policies if agent not in config.learners]
     self_play = not idle and is_zero_sum(config.env_config.rules())
     best_by = getattr(config.trainer_class(), "best_by", None)
-    return Statistics(config.policies, idle, self_play=self_play, best_by=best_by)
+    pool = config.self_play is not None
+    return Statistics(config.policies, idle, self_play=self_play, best_by=best_by, pool=pool)
 
 
 def say(folder: Path, message: str) -> None:

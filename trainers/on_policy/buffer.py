@@ -162,13 +162,26 @@ class ObservationBuffer:
 class GroupBuffer(ObservationBuffer):
     """A group's moments [T + 1, B] of a rollout; ``log_prob`` float32 [T, B, P] of its actions.
 
-    ``extras`` [T, B, P, ...] are what an algorithm keeps of each decision for its loss.
+    ``extras`` [T, B, P, ...] are what an algorithm keeps of each decision for its loss. ``learned``
+    bool [T, B, P] tells where the policy itself plays, not a frozen copy; None: everywhere.
     """
 
     def __init__(self, group: AgentGroup, steps: int, num_envs: int) -> None:
         super().__init__(group, steps + 1, num_envs)
         self.log_prob = np.zeros((steps, num_envs, len(group.agents)), dtype=np.float32)
         self.extras: dict[str, Array] = {}
+        self.learned: Array | None = None
+
+    def store_learned(self, t: int, learned: Array) -> None:
+        """Store where the policy itself plays step ``t``: bool [B, P]."""
+        if self.learned is None:
+            self.learned = np.ones(self.log_prob.shape, dtype=bool)
+        self.learned[t] = learned
+
+    def decides(self, t: int) -> Array:
+        """Return which columns the policy itself decides for in step ``t``: bool [C]."""
+        acting = self.acting[t] if self.learned is None else self.acting[t] & self.learned[t]
+        return acting.reshape(-1)
 
     def store_extras(self, t: int, at: Any, extras: Mapping[str, torch.Tensor]) -> None:
         """Store named tensors [R, ...] of the columns ``at`` that decide in step ``t``."""
@@ -182,8 +195,9 @@ class GroupBuffer(ObservationBuffer):
 
     @property
     def acted(self) -> Array:
-        """Which columns decided in step t: bool [T, C]."""
-        return self.acting[:-1].reshape(len(self.log_prob), -1)
+        """Which columns the policy itself decided for in step t: bool [T, C]."""
+        acting = self.acting[:-1] if self.learned is None else self.acting[:-1] & self.learned
+        return acting.reshape(len(self.log_prob), -1)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class LearnedPlayer:
 
     def act(self, buffer: GroupBuffer, t: int, observations: Mapping[str, Observation]) -> None:
         """Sample the actions of step ``t``, with their log-probabilities, where agents act."""
-        acting = buffer.acting[t].reshape(-1)  # [C]
+        acting = buffer.decides(t)  # [C]
         rows = None if acting.all() else np.flatnonzero(acting)
         action, log_prob = buffer.action[t], buffer.log_prob[t]  # views [B, P, ...]
         if rows is not None:

@@ -39,6 +39,9 @@ from corral.adapters.masked_distribution import Distribution
 from corral.envs.core import Array
 from corral.errors import AlgorithmError, ArgumentError, NonFiniteError
 from corral.hints import hint
+from corral.trainers.on_policy import maths
+from corral.trainers.on_policy.buffer import GroupBuffer, RolloutBuffer
+from corral.trainers.on_policy.critic import Values
 from corral.trainers.on_policy.learner import Learner
 from corral.trainers.schedules import scheduled
 
@@ -76,6 +79,23 @@ class Trajectories:
     final_obs_value: Array  # float32 [T, C] where ended: 0 by the rules, V(final obs) by the limit
     bootstrap_value: Array  # float32 [C] of the observation after the last step
     valid: Array  # bool [T, C] the decisions that are learned from
+
+    @classmethod
+    def of(cls, rollout: RolloutBuffer, buffer: GroupBuffer, values: Values) -> Trajectories:
+        """Return the rollout of one group's agents, in columns, with the ``values`` of a critic."""
+        group, acted = buffer.group, buffer.acted
+        terminated = group.own(rollout.terminated)
+        ended = terminated | group.own(rollout.truncated)
+        acts_next = buffer.acting[-1].reshape(-1)
+        return cls(
+            reward=group.own(rollout.reward),
+            value=values.value,
+            acted=acted,
+            ended=ended,
+            final_obs_value=np.where(terminated, 0.0, values.final_obs_value),
+            bootstrap_value=values.bootstrap_value,
+            valid=maths.valid_decisions(acted=acted, ended=ended, acts_next=acts_next),
+        )
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,9 @@ def save(trainer: Any) -> Content:
             document["opponents"], arrays["opponents"] = trainer.opponents.save()
         if hidden := _hidden_states(trainer):
             arrays["memory"] = {key: each.copy() for key, each in hidden.items()}
+    if trainer.casting is not None:
+        document["self_play"], files = trainer.casting.save()
+        arrays |= files
     return Content({"trainer": document}, arrays)
 
 
@@ -105,6 +108,8 @@ def _load(
         trainer.opponents.restart()
     for key, values in hidden.items():
         values[...] = arrays["memory"][key] if exact else 0.0
+    if trainer.casting is not None:
+        trainer.casting.load(document["self_play"], arrays, exact=exact)
 
 
 def _hidden_states(trainer: Any) -> dict[str, Array]:

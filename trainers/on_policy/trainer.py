@@ -32,7 +32,7 @@ from corral.errors import CheckpointError
 from corral.trainers.base import Episode, Update, unheard, unwrapped
 from corral.trainers.on_policy import critic, maths, records, saving
 from corral.trainers.on_policy.algorithms import a2c, adam, ippo, mappo, pg, pg_episode, ppo_kl
-from corral.trainers.on_policy.buffer import GroupBuffer, RolloutBuffer, make_groups
+from corral.trainers.on_policy.buffer import RolloutBuffer, make_groups
 from corral.trainers.on_policy.learner import HiddenState, Learner, Sequences, device_of, try_out
 from corral.trainers.on_policy.minibatches import Metrics, Minibatches
 from corral.trainers.on_policy.players import LearnedPlayer, OpponentPlayer, Opponents
@@ -64,6 +64,7 @@ class OnPolicyTrainer:
     plays_opponents: ClassVar[bool] = True
     takes_settings_of: ClassVar[bool] = True
     takes_model: ClassVar[bool] = True
+    takes_self_play: ClassVar[bool] = True
 
     # --- Settings and networks -------------------------------------------------------------------
 
@@ -80,13 +81,15 @@ class OnPolicyTrainer:
         settings_of: Mapping[str, Mapping[str, Any]] | None = None,
         make_batch: MakeBatch | None = None,
         model: Make | None = None,
+        self_play: Callable[[Any], Any] | None = None,
     ) -> None:
         """``rules``: built in, your own, or of ``corral.adapters.zoo_rules``.
 
         ``opponents`` names the reference players of agents that have no policy; ``settings_of``
         gives single policies settings of their own.
         ``make_batch(rules, num_envs, seed)`` gives what is played in; default: a Batch, or a
-        ZooBatch for those of ``zoo_rules``. ``model``: see ``corral.adapters.models``. Raises
+        ZooBatch for those of ``zoo_rules``. ``model``: see ``corral.adapters.models``.
+        ``self_play`` makes the Casting of a pool, see ``corral.trainers.selfplay``. Raises
         UnsupportedSpaceError where no network fits, or agents of one policy differ; ModelError.
         """
         self.rules, self.settings, self.seed, self.steps = rules, settings, seed, steps
@@ -121,6 +124,7 @@ class OnPolicyTrainer:
         self.snapshot: dict[str, Any] | None = None  # state to restore into the next batch
         self.resumes_exactly = True
         self.wrap_batch, self.on_rollout = unwrapped, unheard
+        self.casting = None if self_play is None else self_play(self)  # who plays which seat
 
     @property
     def policies(self) -> dict[str, Policy]:
@@ -160,6 +164,9 @@ class OnPolicyTrainer:
         metrics = self.update()
         seconds["learning"] = time.perf_counter() - clock
         self.env_steps += self.rollout_steps
+        if self.casting is not None:
+            self.casting.take()
+            metrics |= self.casting.figures()
         means = self.rollout.reward.mean(axis=(0, 1), dtype=np.float64)  # [T, B, N]: [N]
         rewards = dict(zip(self.rules.agents, means.tolist(), strict=True))
         return Update(self.env_steps, episodes, metrics, seconds, rewards)
@@ -183,6 +190,8 @@ class OnPolicyTrainer:
         elif self.obs is None:
             self.obs = self.batch.reset()
         self.snapshot = None
+        if self.casting is not None:
+            self.casting.begin()
 
     def collect(self) -> tuple[list[Episode], dict[str, float]]:
         """Play T steps of all environments; return the episodes that ended, and the seconds."""
@@ -209,7 +218,8 @@ class OnPolicyTrainer:
             if step.finished is not None:
                 for player in self.players:
                     player.reset(step.finished.rows)
-            episodes += self.episode_stats.add(step)
+            ended = self.episode_stats.add(step)
+            episodes += ended if self.casting is None else self.casting.ended(ended)
             self.obs = step.observations
             seconds["env"] += time.perf_counter() - then
         clock = time.perf_counter()
@@ -252,7 +262,7 @@ class OnPolicyTrainer:
 
         critic_obs = self.critic_input.tensors(learner, self.rollout, i)
         values = compute_values(self, i, learner, critic_obs, sequences)
-        trajectories = _trajectories(self.rollout, buffer, values)
+        trajectories = Trajectories.of(self.rollout, buffer, values)
         policy, valid = learner.group.policy, trajectories.valid
         advantages = records.advantages_of(algorithm, policy, trajectories, settings)
         target = torch.from_numpy(advantages.value_target[valid])
@@ -373,22 +383,3 @@ def compute_values(
         hidden = trainer.hidden[group.policy]
         outputs = critic.recurrent_outputs(learner, hidden, rollout, sequences, obs, final_obs)
     return critic.Values.of(learner, acted, outputs, step, column)
-
-
-def _trajectories(
-    rollout: RolloutBuffer, buffer: GroupBuffer, values: critic.Values
-) -> Trajectories:
-    """Return the rollout of one group's agents, in columns."""
-    group, acted = buffer.group, buffer.acted
-    terminated = group.own(rollout.terminated)
-    ended = terminated | group.own(rollout.truncated)
-    acts_next = buffer.acting[-1].reshape(-1)
-    return Trajectories(
-        reward=group.own(rollout.reward),
-        value=values.value,
-        acted=acted,
-        ended=ended,
-        final_obs_value=np.where(terminated, 0.0, values.final_obs_value),
-        bootstrap_value=values.bootstrap_value,
-        valid=maths.valid_decisions(acted=acted, ended=ended, acts_next=acts_next),
-    )

@@ -9,7 +9,9 @@ A row of progress.csv is one update:
 | ``episodes`` | that ended since the run began |
 | ``return_team`` | sum of all agents' returns, mean of the last 100 episodes; empty before one |
 | ``reward_per_step`` | sum of all agents' rewards, mean of the env steps of this update |
-| ``return_<agent>``, ``return_of_<policy>`` | the same of one agent, and of a policy's agents |
+| ``return_<agent>`` | the same of one agent, whoever played it |
+| ``return_of_<policy>`` | the same of a policy's agents, in the episodes in which it played them |
+| ``return_of_past``, ``points_past`` | with a pool: of who played from it; points won of it |
 | ``length`` | steps of an episode, mean of the last 100 |
 | ``kpi_<name>`` | the environment's info, summed over an episode and its agents, mean of them |
 | ``env_steps_per_s`` | in this update |
@@ -54,14 +56,16 @@ class Statistics:
         *,
         self_play: bool = False,
         best_by: str | None = None,
+        pool: bool = False,
     ) -> None:
         """``policies`` names each agent's; ``opponents`` are agents that do not learn.
 
         ``best_by`` names the metric that the best checkpoint has most of; None: returns.
 
         ``self_play``: all agents of a zero-sum game learn, so that their returns add up to 0.
+        ``pool``: in some episodes snapshots play, see ``corral.Pool``.
         """
-        self.policies, self.self_play = policies, self_play
+        self.policies, self.self_play, self.pool = policies, self_play, pool
         self.metric = best_by
         self.latest_metric: float | None = None
         self.learned = [agent for agent in policies if agent not in opponents]
@@ -75,6 +79,7 @@ class Statistics:
         self.recent: deque[Episode] = deque(maxlen=RECENT)
         self.stopped: str | None = None  # why a callback ended training
         self._validated: tuple[float, str] | None = None  # since the last checkpoint
+        self._duelled: tuple[bool, str, float] | None = None  # the same, by duels
         self.warnings: dict[str, int] = {}  # <policy>/<cause> -> updates in a row; < 0: said
 
     def improved(self) -> bool:
@@ -85,6 +90,12 @@ class Statistics:
         In self-play of a zero-sum game returns say nothing, and the latest is the best. Once a
         run is validated, validations alone decide, and the best is the first of equals.
         """
+        if self._duelled is not None:
+            (better, compared, value), self._duelled = self._duelled, None
+            if better:
+                self.best_by = {"env_steps": self.env_steps, "compared": compared, "value": value}
+                self.best_by["episodes"] = self.episodes
+            return better
         if self._validated is not None or (self.best_by or {}).get("validated"):
             better, validated = self.better_validated, self._validated
             self._validated = None
@@ -117,6 +128,11 @@ class Statistics:
         if not self.self_play:
             self._validated = value, compared
 
+    def duelled(self, better: bool, compared: str, points: float) -> None:
+        """Let a checkpoint of this moment be the best, or not, by duels: it won ``points`` of
+        them, a share, in ``compared``."""
+        self._duelled = better, compared, points
+
     @property
     def better_validated(self) -> bool:
         """Whether the team was validated since the last checkpoint, and is the best yet."""
@@ -129,6 +145,8 @@ class Statistics:
     def headline(self) -> str:
         """The recent return of those that learn, in words; before an episode ended, their reward
         in the last update. In self-play both are 0: how long episodes last."""
+        if (points := self.points_past) is not None:
+            return f"self-play, {points:.0%} of the points against its pool"
         if self.self_play:
             length = self._mean([episode.length for episode in self.recent])
             return "self-play" if length is None else f"self-play, {length:.3g} steps an episode"
@@ -144,6 +162,7 @@ class Statistics:
         agents = [f"return_{agent}" for agent in self.policies]
         policies = [f"return_of_{name}" for name in dict.fromkeys(self.policies.values())]
         first = ["env_steps", "wall_s", "updates", "episodes", "return_team", "reward_per_step"]
+        policies += ["return_of_past", "points_past"] if self.pool else []
         return [*first, *agents, *policies, "length", "env_steps_per_s", "warnings"]
 
     @property
@@ -154,7 +173,14 @@ class Statistics:
     @property
     def return_learned(self) -> float | None:
         """Return the same without the opponents: a learner cares for its own return."""
-        return self._mean([sum(e.returns[a] for a in self.learned) for e in self.recent])
+        sums = [sum(e.returns[a] for a in self.learned if a not in e.players) for e in self.recent]
+        return self._mean(sums)
+
+    @property
+    def points_past(self) -> float | None:
+        """Return the share of points that learners won in the last episodes in which snapshots, or
+        others in their place, played: 1 for a return above theirs, 1/2 for the same."""
+        return self._mean([points for episode in self.recent for points in self._points(episode)])
 
     def row(self, update: Update, env_steps: int, seconds: float) -> Row:
         """Return the row of an ``update`` that took ``seconds`` for ``env_steps`` more steps."""
@@ -180,8 +206,11 @@ class Statistics:
             row[f"return_{agent}"] = self._mean([e.returns[agent] for e in self.recent])
         for policy in dict.fromkeys(self.policies.values()):
             own = [agent for agent, name in self.policies.items() if name == policy]
-            sums = [sum(e.returns[agent] for agent in own) for e in self.recent]
+            sums = [sum(e.returns[a] for a in own if a not in e.players) for e in self.recent]
             row[f"return_of_{policy}"] = self._mean(sums)
+        if self.pool:
+            sums = [sum(e.returns[agent] for agent in e.players) for e in self.recent]
+            row |= {"return_of_past": self._mean(sums), "points_past": self.points_past}
         row["length"] = self._mean([episode.length for episode in self.recent])
         for key in self.recent[-1].kpis if self.recent else ():
             row[f"kpi_{key}"] = self._mean([episode.kpis[key] for episode in self.recent])
@@ -196,10 +225,18 @@ class Statistics:
     def _mean(values: Sequence[float]) -> float | None:
         return float(np.mean(values)) if values else None
 
+    def _points(self, episode: Episode) -> list[float]:
+        """Return the points of those that learned in an episode against each of its players."""
+        own = [episode.returns[agent] for agent in self.learned if agent not in episode.players]
+        ahead = [float(np.mean(own)) - episode.returns[agent] for agent in episode.players]
+        return [0.5 if abs(each) < 1e-9 else float(each > 0) for each in ahead]
+
     # --- For checkpoints -------------------------------------------------------------------------
 
     def save(self) -> dict[str, Any]:
-        recent = [[e.returns, e.length, e.kpis] for e in self.recent]
+        recent = [
+            [e.returns, e.length, e.kpis, *([e.players] if e.players else [])] for e in self.recent
+        ]
         saved = {name: getattr(self, name) for name in self.SAVED}
         why: dict[str, Any] = {} if self.stopped is None else {"stopped": self.stopped}
         if self.metric is not None:

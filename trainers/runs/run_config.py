@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pkgutil
 import platform
 import sys
 from collections.abc import Collection, Mapping
@@ -42,6 +43,7 @@ MISSING: dict[str, Any] = {
         "defaults": {},
         "init": None,
         "seen": [],
+        "self_play": None,
     },
 }
 """What stands for keys that an earlier version did not write."""
@@ -72,6 +74,7 @@ class RunConfig:
     defaults: dict[str, Any] = field(default_factory=dict)  # kind of game, and what it gave
     init: dict[str, Any] | None = None  # the run whose weights it started from, and its digest
     seen: list[list[Any]] = field(default_factory=list)  # rows, by what it came of
+    self_play: dict[str, Any] | None = None  # a pool of snapshots, see ``corral.Pool``
     trainer_source: dict[str, str | None] | None = None  # of a trainer that is not registered
     own_trainer: type[Trainer] | None = None  # that trainer: it is given, and never looked up
     own_source: dict[str, str | None] | None = None  # where that came from, of a run that is read
@@ -106,8 +109,9 @@ class RunConfig:
 
     def _values(self, folder: Path | None) -> dict[str, Any]:
         own = {name: value for name, value in vars(self).items() if name not in NOT_WRITTEN}
-        if not self.seen:
-            own.pop("seen")
+        for name in ("seen", "self_play"):
+            if not own[name]:
+                own.pop(name)
         found = {"format": FORMAT, **self.env_config.write(folder), **own}
         return found if self.own_model is None else {**found, "model": self.own_model.as_json()}
 
@@ -235,6 +239,14 @@ class RunConfig:
             more["model"] = self.own_model.make
         if self.env_config.validation and getattr(kind, "takes_validation", False):
             more["validation_rules"] = self.env_config.validation_rules()
+        if self.self_play is not None:
+            if not getattr(kind, "takes_self_play", False):
+                raise ValueError(
+                    f"trainer {self.trainer} has no pool of snapshots to play against; give one in "
+                    "corral itself (mappo, ippo, a2c, ...)"
+                )
+            casting_of = pkgutil.resolve_name("corral.trainers.selfplay.casting:casting_of")
+            more["self_play"] = casting_of(self)
         if self.settings_of:
             named = [name for a, name in self.policies.items() if a not in self.opponents]
             found = settings_by_policy(kind, self.settings, self.settings_of, named)
@@ -325,6 +337,8 @@ def _require_kinds(values: Mapping[str, Any]) -> None:
         for name in names:
             if not isinstance(values[name], kind) or isinstance(values[name], bool):
                 raise TypeError(f"{name} is {values[name]!r:.40}")
+    if not isinstance(values["self_play"], dict | None):
+        raise TypeError(f"self_play is {values['self_play']!r:.40}")
     if not isinstance(values["trainer_source"], dict | None):
         raise TypeError(f"trainer_source is {values['trainer_source']!r:.40}")
     if values["keep"] != "all" and not isinstance(values["keep"], int):

@@ -1,7 +1,7 @@
 """What a pool of frozen snapshots is: how often it is played against, and who is drawn from it.
 
-    corral.train("tictactoe_v0", self_play=corral.Pool(past=0.2, draw="pfsp"))
-    corral train tictactoe_v0 --self-play past=0.2,every=20000,keep=20,draw=pfsp
+corral.train("tictactoe_v0", self_play=corral.Pool(past=0.2, draw="pfsp"))
+corral train tictactoe_v0 --self-play past=0.2,every=20000,keep=20,draw=pfsp
 """
 
 from __future__ import annotations
