@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from corral.trainers.evaluation.judge import evaluate
     from corral.trainers.evaluation.watch import watch
     from corral.trainers.runs.run import load_run
+    from corral.trainers.selfplay.pool import Pool
 
 __all__ = [
     "Callback",
+    "Pool",
     "__version__",
     "algorithms",
     "clone",
@@ -54,6 +56,7 @@ __version__ = metadata.version("corral")
 
 _ON_DEMAND = {
     "Callback": "corral.trainers.callbacks.protocol",
+    "Pool": "corral.trainers.selfplay.pool",
     "clone": "corral.trainers.cloning.driver",
     "diagnose": "corral.trainers.doctor.diagnose",
     "evaluate": "corral.trainers.evaluation.judge",

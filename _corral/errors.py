@@ -63,6 +63,7 @@ __all__ = [
     "ModelNeededError",
     "NonFiniteError",
     "OptimumError",
+    "PoolError",
     "ResetNeededError",
     "RunError",
     "ScaleError",
@@ -177,6 +178,10 @@ class ResetNeededError(CorralError, RuntimeError):
 
 class CheckpointError(CorralError, ValueError):
     """A checkpoint is damaged or foreign, or one could not be saved; earlier ones are untouched."""
+
+
+class PoolError(CorralError, ValueError):
+    """A pool of frozen snapshots is empty, damaged, or no longer what it was."""
 
 
 class OptimumError(CorralError, RuntimeError):

@@ -118,8 +118,8 @@ class Session:
                     say(self.run.folder, line)
             stack.callback(self.learner.close)
             self._stop = stack.enter_context(stop_signals())
-            steps, shown = self.steps, self._progress
-            self._bar = Bar(steps, visible=sys.stderr.isatty() if shown is None else shown)
+            shown = sys.stderr.isatty() if self._progress is None else self._progress
+            self._bar = Bar(self.steps, visible=shown)
             stack.callback(self._bar.close)
             self._begun = self._saved = self.env_steps
             self._tell_of_rollouts()
@@ -171,6 +171,7 @@ class Session:
 
     def save(self) -> None:
         """Save a checkpoint of this moment; the best stays besides."""
+        self.listeners.before_save(self)
         content, better = self.learner.save(), self.statistics.improved()
         if self.learner.resumes_exactly and (episodes := self.listeners.metrics.save()):
             content = Content(content.documents, {**content.arrays, "episodes": episodes})
@@ -251,10 +252,8 @@ class Session:
         return dict(update.metrics)
 
     def weights(self) -> dict[str, Array]:
-        """Return copies of all weights, "<policy>.<name>" by name: actors, critics, log_std, and
-        the scales of values."""
-        found: dict[str, Array] = self._in_house("weights()", "weights").weights()
-        return found
+        """Return copies of all weights, "<policy>.<name>" by name, with the scales of values."""
+        return dict(self._in_house("weights()", "weights").weights())
 
     def set_weights(self, weights: Mapping[str, Array]) -> None:
         """Go on with other ``weights``, as ``weights()`` gives them; optimizers stay.
@@ -383,8 +382,8 @@ class Session:
         if not size or count * size == steps or count * size <= learner.env_steps:
             return
         what = "num_envs x n_steps" if "n_steps" in self.config.settings else "train_batch_size"
-        played = f"{count * size:,} env steps are played, not {steps:,}"
-        say(folder, f"{played}: whole rollouts of {size:,}, {what}")
+        whole = f"whole rollouts of {size:,}, {what}"
+        say(folder, f"{count * size:,} env steps are played, not {steps:,}: {whole}")
 
 
 def statistics_of(config: RunConfig) -> Statistics:

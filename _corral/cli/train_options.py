@@ -142,6 +142,15 @@ OPTIONS = (
         argument="opponents",
     ),
     TrainOption(
+        "self_play",
+        typer.Option(
+            metavar="<past=0.2,...>",
+            help="Play a share of the episodes against frozen snapshots: past=0.2,every=20000,"
+            "keep=20,draw=pfsp (or uniform, latest); also seat=player_1 (who learns then) and "
+            "also=perfect:0.1 (other players among them). For the trainers in corral itself.",
+        ),
+    ),
+    TrainOption(
         "model",
         typer.Option(
             metavar="<file.py:make>",

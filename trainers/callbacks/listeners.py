@@ -21,6 +21,9 @@ from corral.trainers.callbacks.stopping import StopWhen
 
 __all__ = ["Listeners"]
 
+OWN = ("corral.trainers.callbacks.", "corral.trainers.selfplay.")
+"""Modules whose callbacks are corral's: their errors are told as they are."""
+
 
 class Listeners:
     """What ``corral.train`` is given. Errors name who raised them, see ``CallbackError``."""
@@ -71,6 +74,9 @@ class Listeners:
         """Let metrics see whole episodes, and add what warns while training goes on. Raises
         ValueError where no whole episode is seen."""
         self.metrics.attach(learner, trainer)
+        if (casting := getattr(learner, "casting", None)) is not None:
+            keeper = pkgutil.resolve_name("corral.trainers.selfplay.keeper:PoolKeeper")(casting)
+            self.callbacks = callbacks_of([*self.callbacks, keeper])
         if importlib.util.find_spec("torch"):
             self.watch = pkgutil.resolve_name("corral.trainers.doctor.watching.live:Watch")()
 
@@ -110,12 +116,16 @@ class Listeners:
     def call(self, hook: str, session: Any, *given: Any) -> None:
         """Call a method of all callbacks."""
         for one in self.who(hook):
-            ours = type(one).__module__.startswith("corral.trainers.callbacks.")
-            own = ours and not isinstance(one, Listener)
+            own = type(one).__module__.startswith(OWN) and not isinstance(one, Listener)
             with blamed(f"callback {name_of(one)}, {hook}", session, own=own):
                 getattr(one, hook)(session, *given)
                 if hook == "on_update":
                     _require_numbers(*given)
+
+    def before_save(self, session: Any) -> None:
+        """Let those compare this moment with the best that do so, before it is saved."""
+        for one in self.callbacks:
+            getattr(one, "before_save", lambda session: None)(session)
 
     # --- From start to end -----------------------------------------------------------------------
 

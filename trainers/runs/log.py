@@ -94,8 +94,10 @@ class Statistics:
             (better, compared, value), self._duelled = self._duelled, None
             if better:
                 self.best_by = {"env_steps": self.env_steps, "compared": compared, "value": value}
-                self.best_by["episodes"] = self.episodes
+                self.best_by |= {"episodes": self.episodes, "duels": True}
             return better
+        if (self.best_by or {}).get("duels"):
+            return False  # until this moment duels, too
         if self._validated is not None or (self.best_by or {}).get("validated"):
             better, validated = self.better_validated, self._validated
             self._validated = None

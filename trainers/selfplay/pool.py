@@ -76,7 +76,7 @@ class Pool:
         """
         if isinstance(given, Pool):
             return given
-        values = _parsed(given) if isinstance(given, str) else given
+        values: Any = _parsed(given) if isinstance(given, str) else given
         known = [each.name for each in dataclasses.fields(cls)]
         if not isinstance(values, Mapping):
             raise ArgumentError(
@@ -88,6 +88,8 @@ class Pool:
                     f"self_play has no part {name!r}{hint(str(name), known)} Known: "
                     f"{', '.join(known)}"
                 )
+        if values.get("seat") == "none":  # as files of settings say it
+            values = {**values, "seat": None}
         return cls(**values)
 
     def as_json(self) -> dict[str, Any]:

@@ -1,0 +1,172 @@
+"""The pool of a run on disk, and its best checkpoint by duels.
+
+``RUN/pool/shared@20000.safetensors`` holds a snapshot's actor. Checkpoints hold the whole pool
+besides, so that a run goes on whatever happens to these files; what was changed or deleted while
+training goes on is said at the next snapshot, and written anew when the run goes on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corral.envs.policy import Policy
+from corral.errors import PoolError
+from corral.trainers.callbacks.protocol import Callback, again
+from corral.trainers.evaluation.validate import validation_seed
+from corral.trainers.evaluation.zero_sum import is_constant_sum
+from corral.trainers.runs.files import sha256, write_through
+from corral.trainers.runs.run import Run
+from corral.trainers.selfplay.casting import Casting
+from corral.trainers.selfplay.duels import points_against
+from corral.trainers.selfplay.frozen import Snapshot
+
+__all__ = ["FOLDER", "PoolKeeper"]
+
+FOLDER = "pool"
+
+SNAPSHOT = re.compile(r"[a-z0-9_]{1,80}@\d{1,12}\.safetensors")
+
+MOST_DUELLED = 8
+"""Snapshots that a checkpoint duels with, evenly spread over the pool."""
+
+
+class PoolKeeper(Callback):
+    """Keeps a pool's files as the casting has them, and compares checkpoints by duels."""
+
+    order = -1
+    columns = ("pool_size",)
+
+    def __init__(self, casting: Casting) -> None:
+        self.casting = casting
+        self._known: dict[str, str] = {}  # file -> digest, of those that were written
+        self._compared = -1  # env steps of the last comparison
+        self._points: dict[str, float] = {}  # of the best against snapshots, by their env steps
+        self._best_at = -1  # env steps of the best that these are of
+
+    # --- Files -----------------------------------------------------------------------------------
+
+    def on_start(self, session: Any) -> None:
+        """Write the pool as it is; what a run that goes on finds otherwise is put right."""
+        folder = session.run.folder / FOLDER
+        if session.env_steps:
+            for each in self._snapshots():
+                self._write(folder, each)
+            self._remove(folder)
+
+    def on_update(self, session: Any, row: dict[str, Any]) -> None:
+        """Write new snapshots. Raises PoolError where one that was written is not as it was."""
+        if any(_file(each) not in self._known for each in self._snapshots()):
+            self.write(session)
+
+    def write(self, session: Any) -> None:
+        """Write snapshots that are new, and remove those that are gone, into the run's folder."""
+        folder = session.run.folder / FOLDER
+        for name, digest in self._known.items():
+            if (fault := _fault(folder / name, digest)) is not None:
+                raise PoolError(
+                    f"{folder / name}: {fault} while training went on. The last checkpoint holds "
+                    f"what it was; go on from there with: {again(session)}"
+                )
+        for each in self._snapshots():
+            if _file(each) not in self._known:
+                self._write(folder, each)
+        self._remove(folder)
+
+    def _snapshots(self) -> Iterator[Snapshot]:
+        for frozen in self.casting.frozen.values():
+            yield from frozen.snapshots
+
+    def _write(self, folder: Path, snapshot: Snapshot) -> None:
+        folder.mkdir(exist_ok=True)
+        path = folder / _file(snapshot)
+        if _fault(path, snapshot.digest) is not None:
+            new = path.with_name(f".{path.name}.writing")
+            new.unlink(missing_ok=True)  # of a process that was killed
+            write_through(new, snapshot.encoded())
+            new.replace(path)
+        self._known[path.name] = snapshot.digest
+
+    def _remove(self, folder: Path) -> None:
+        """Remove the files of snapshots that are none of the pool's."""
+        there = {_file(each) for each in self._snapshots()}
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if SNAPSHOT.fullmatch(path.name) and path.name not in there:
+                path.unlink(missing_ok=True)
+                self._known.pop(path.name, None)
+
+    # --- The best --------------------------------------------------------------------------------
+
+    def before_save(self, session: Any) -> None:
+        """Compare this moment with the best checkpoint, by duels with the pool and each other."""
+        statistics, pool = session.statistics, self.casting.pool
+        if not pool.best or session.env_steps in (0, self._compared):
+            return
+        rules = session.config.env_config.rules()
+        returns = [list(each.returns.values()) for each in statistics.recent]
+        if not is_constant_sum(rules, np.array(returns).reshape(len(returns), len(rules.agents))):
+            return  # returns can be compared as they are
+        self._compared = session.env_steps
+        best: Mapping[str, Policy] | None = None
+        if (statistics.best_by or {}).get("duels"):
+            best = Run(session.run.folder, session.config, "best").policies
+        others = self._teams(session.policies)
+        plan: dict[str, Any] = {
+            "seats": self.casting.seats,
+            "episodes": pool.best,
+            "seed": validation_seed(),
+        }
+        own = points_against(rules, session.policies, others, **plan)
+        compared = f"duels with {len(others)} snapshots of its pool, {pool.best} games each"
+        points = float(np.mean(list(own.values())))
+        if best is None:
+            statistics.duelled(True, compared, points)
+            return
+        at = int(statistics.best_by["env_steps"])
+        theirs = self._points_of_best(at, others, rules, best, **plan)
+        (direct,) = points_against(rules, session.policies, {"best": best}, **plan).values()
+        ahead = sum(own.values()) - sum(theirs.values()) + 2 * direct - 1
+        statistics.duelled(ahead > 0, f"{compared}, and with the best before", points)
+
+    def _points_of_best(
+        self, env_steps: int, others: Mapping[str, Any], rules: Any, best: Any, **plan: Any
+    ) -> dict[str, float]:
+        """Return the points of the best checkpoint, of ``env_steps``, against ``others``: neither
+        changes, so that each pair plays once."""
+        if self._best_at != env_steps:
+            self._best_at, self._points = env_steps, {}
+        new = {name: team for name, team in others.items() if name not in self._points}
+        self._points |= points_against(rules, best, new, **plan)
+        return {name: self._points[name] for name in others}
+
+    def _teams(self, now: Mapping[str, Policy]) -> dict[str, Mapping[str, Policy]]:
+        """Return teams of snapshots of one moment, by its env steps, at most ``MOST_DUELLED``."""
+        frozen = self.casting.frozen
+        times = [each.env_steps for each in next(iter(frozen.values())).snapshots if each.drawn]
+        chosen = np.unique(np.linspace(0, len(times) - 1, MOST_DUELLED).round().astype(int))
+        teams: dict[str, Mapping[str, Policy]] = {}
+        for at in chosen.tolist():
+            team = dict(now)
+            for agent, name in self.casting.policy_of.items():
+                places = [each.env_steps for each in frozen[name].snapshots]
+                team[agent] = frozen[name].policy(places.index(times[at]), agent)
+            teams[str(times[at])] = team
+        return teams
+
+
+def _file(snapshot: Snapshot) -> str:
+    return f"{snapshot.name}.safetensors"
+
+
+def _fault(path: Path, digest: str) -> str | None:
+    """Return what is wrong with a snapshot's file; None: nothing."""
+    try:
+        return None if sha256(path.read_bytes()) == digest else "it was changed"
+    except FileNotFoundError:
+        return "it was deleted"
+    except OSError as error:
+        return f"it cannot be read ({error.strerror})"
