@@ -102,7 +102,7 @@ def _load(
         if trainer.opponents.policies:
             trainer.opponents.load(document["opponents"], opponents)
     else:
-        trainer.opponents.restart()
+        trainer.opponents.restart(trainer.env_steps)
     for key, values in hidden.items():
         values[...] = arrays["memory"][key] if exact else 0.0
 
