@@ -31,7 +31,7 @@ def parse_mix(given: Any) -> dict[str, float]:
     A Path or a Run stands for its name. Raises ValueError, with what is wrong with it.
     """
     weights = weights_of(given)
-    total = math.fsum(weights.values())
+    total = sum(weights.values())
     return {name: weight / total for name, weight in weights.items()}
 
 
@@ -65,7 +65,7 @@ def weights_of(given: Any) -> dict[str, float]:
         found[name] = _weight(name, weight)
     if not found:
         raise ValueError(f"opponent {given!r}: name a player, {EXAMPLE}")
-    if not math.isfinite(math.fsum(found.values())):
+    if not math.isfinite(sum(found.values())):
         raise ValueError(f"opponent {given!r}: the weights sum to infinity; give smaller ones")
     return found
 

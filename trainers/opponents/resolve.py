@@ -44,6 +44,7 @@ from corral.trainers.runs.run import (
     place_of,
     with_checkpoint,
 )
+from corral.trainers.runs.run_config import CONFIG
 from corral.trainers.runs.seen import seen_before
 
 __all__ = ["Players", "RunPlayer", "members", "pinned", "resolve", "seen_by", "space_in_words"]
@@ -127,15 +128,14 @@ class Players:
         reasons = []
         for place in dict.fromkeys([name, str(pin["run"])]):
             try:
-                if not is_run(place):
-                    raise RunError(f"{place_of(place)[0]} is no run")
                 _, digest = _checkpoint(place)
-                if digest == pin["sha256"]:
-                    return self._load(place)
-                before, now = str(pin["sha256"])[:12], str(digest)[:12]
-                reasons.append(f"the SHA-256 of {place} is {now}..., and was {before}...")
-            except (RunError, CheckpointError) as error:
+            except CheckpointError as error:
                 reasons.append(str(error))
+                continue
+            if digest == pin["sha256"]:
+                return self._load(place)
+            before, now = str(pin["sha256"])[:12], str(digest)[:12]
+            reasons.append(f"the SHA-256 of {place} is {now}..., and was {before}...")
         raise CheckpointError(
             f"the checkpoint that training began against is not to be had: {'; '.join(reasons)}. "
             f"{GONE}"
@@ -255,8 +255,10 @@ def _pin(name: str) -> tuple[str, dict[str, Any]]:
 
 def _checkpoint(name: str) -> tuple[str | None, str | None]:
     """Return the checkpoint that RUN@N names, and the SHA-256 of its manifest; None, None of RUN@0,
-    which is made of the run's config.json alone."""
+    which is made of the run's config.json alone. Raises CheckpointError."""
     folder, at = place_of(name)
+    if not (folder / CONFIG).is_file():
+        raise CheckpointError(f"{folder} is no run")
     try:
         path = named_checkpoint(folder / CHECKPOINTS, at or "latest")
     except CheckpointError:
