@@ -32,6 +32,7 @@ from corral.errors import InfeasibleError, UnknownNameError
 __all__ = [
     "Makers",
     "RandomPolicy",
+    "player_names",
     "reference_player",
     "reference_players",
     "reference_team",
@@ -56,6 +57,11 @@ def reference_player(name: str, rules: Rules[Any], agent: str) -> Policy:
     if name not in makers:
         raise UnknownNameError.of(f"reference player of {rules.name}'s {agent}", name, makers)
     return makers[name](rules)
+
+
+def player_names(rules: Rules[Any], agent: str) -> tuple[str, ...]:
+    """Return the names that ``reference_player`` knows for ``agent``. Raises ValueError."""
+    return tuple(_makers(rules, agent))
 
 
 def reference_players(

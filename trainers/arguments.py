@@ -9,7 +9,9 @@ from typing import Any, Literal
 
 from corral.envs.arguments import nonnegative_int
 from corral.envs.core import Rules
+from corral.envs.reference import player_names
 from corral.envs.registry import registered_name, rules_class
+from corral.trainers.opponents.mix import mix_text
 
 __all__ = [
     "Policies",
@@ -17,7 +19,8 @@ __all__ = [
     "arguments_of",
     "check_saving",
     "learning",
-    "played_by_references",
+    "named_after",
+    "played_by_others",
     "policy_of_each",
     "seed_of",
     "whole_steps",
@@ -79,24 +82,28 @@ def arguments_of(env: str) -> Collection[str]:
     return inspect.signature(rules_class(env)).parameters if registered_name(env) else ()
 
 
-def played_by_references(opponents: Any, agents: Sequence[str]) -> dict[str, str]:
-    """Return which agents reference players play, in the order of ``agents``. Raises ValueError."""
+def played_by_others(opponents: Any, agents: Sequence[str]) -> dict[str, str]:
+    """Return which agents never learn, and the text of who plays them (``opponents.mix``), in the
+    order of ``agents``. Raises ValueError."""
     if opponents is not None and not isinstance(opponents, Mapping):
         example = {agents[-1]: opponents if isinstance(opponents, str) else "random"}
         raise ValueError(f"opponents={opponents!r}: give agent -> name, such as {example}")
     players = dict(opponents or {})
-    for agent, name in players.items():
+    for agent in players:
         if agent not in agents:
             raise ValueError(f"opponents name {agent!r}; the agents are {list(agents)}")
-        if not isinstance(name, str):
-            raise ValueError(
-                f"opponents={{{agent!r}: {name!r}}}: training takes names of reference players, "
-                f"such as {{{agent!r}: 'random'}}; functions and policies play in "
-                "corral.adapters.SeatEnv(env, opponents=...)"
-            )
     if len(players) == len(agents):
         raise ValueError(f"opponents={players} play all agents; leave one of them out, to learn")
-    return {agent: players[agent] for agent in agents if agent in players}
+    return {agent: mix_text(players[agent]) for agent in agents if agent in players}
+
+
+def named_after(opponents: Mapping[str, str], rules: Rules[Any]) -> dict[str, str]:
+    """Return what the policies of opponents are called: reference players by their names, runs and
+    mixes by the agent that they play."""
+    return {
+        agent: text if text in player_names(rules, agent) else f"opponent_{agent}"
+        for agent, text in opponents.items()
+    }
 
 
 def alike(rules: Rules[Any], agents: Sequence[str]) -> bool:

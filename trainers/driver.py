@@ -27,7 +27,8 @@ from corral.trainers.arguments import (
     check_saving,
     few_rows,
     learning,
-    played_by_references,
+    named_after,
+    played_by_others,
     policy_of_each,
     seed_of,
     whole_steps,
@@ -36,6 +37,7 @@ from corral.trainers.base import Algorithm, Trainer, find_trainer, trainers
 from corral.trainers.callbacks.listeners import Listeners
 from corral.trainers.callbacks.sinks import past_rows
 from corral.trainers.kinds import defaults_for
+from corral.trainers.opponents.resolve import pinned, seen_by
 from corral.trainers.runs.env_config import EnvConfig
 from corral.trainers.runs.folders import begun_folder, locked
 from corral.trainers.runs.own_model import LAYERS, OwnModel, require_no_layers
@@ -68,7 +70,7 @@ def session(
     validation: float | tuple[int, int] | None = None,
     policies: Policies | None = None,
     policies_to_train: Sequence[str] | None = None,
-    opponents: Mapping[str, str] | None = None,
+    opponents: Mapping[str, Any] | None = None,
     self_play: Any = None,
     model: str | Callable[..., Any] | None = None,
     out: str | Path | None = None,
@@ -114,9 +116,11 @@ def session(
             agent -> name of its policy, as a mapping or a function. Default: shared, where the
             spaces of all agents are equal; else separate, or where the ``preset`` says so.
         policies_to_train: those that learn; the others only play. Default: all.
-        opponents: agents that reference players play, agent -> name, such as
-            {"player_1": "beat-last"}; see ``corral.envs.reference``. They have no policy and do not
-            learn. For the trainers in corral itself (mappo, ippo, a2c, ...).
+        opponents: agents that never learn, agent -> who plays them: a reference player
+            ("beat-last", see ``corral.envs.reference``), the policy of a run for that agent (RUN,
+            RUN@best, RUN@N; its checkpoint is pinned), or a mix with weights, drawn for each
+            episode: "runs/a@best:2,beat-last:1", or {"runs/a@best": 2, "beat-last": 1}. For the
+            trainers in corral itself (mappo, ippo, a2c, ...).
         self_play: a ``corral.Pool`` of frozen snapshots that policies also play against, or text
             such as "past=0.2,every=20000,keep=20,draw=pfsp". For the trainers in corral itself.
         model: a function ``make(observation_space, *, role) -> torch.nn.Module`` that makes the
@@ -186,23 +190,24 @@ def session(
             said.append(CLONE_STARTS.format(", ".join(left)))
     defaults = defaults.without({**layers, **settings, "policies": policies})
     agents = rules.agents
-    played = played_by_references(opponents, agents)
+    played, opponent_runs = pinned(played_by_others(opponents, agents), rules)
     learners = [agent for agent in agents if agent not in played]
     if policies is None:
         policies = defaults.policies or ("shared" if alike(rules, learners) else "separate")
     learned = policy_of_each(policies, learners)
-    if both := set(learned.values()) & set(played.values()):
+    others = named_after(played, rules)
+    if both := set(learned.values()) & set(others.values()):
         raise ValueError(
             f"{', '.join(sorted(both))} is a policy and a reference player; call the policy "
             "something else"
         )
-    everybody = {**learned, **played}
+    everybody = {**learned, **others}
     pool = None
     if self_play is not None:
-        pool = pkgutil.resolve_name("corral.trainers.selfplay.pool:Pool").of(self_play)
-        pool.require_seats(
-            agents, [a for a in learners if learned[a] in learning(policies_to_train, learned)]
-        )
+        pooled = pkgutil.resolve_name("corral.trainers.selfplay.also:pooled")
+        trained = learning(policies_to_train, learned)
+        pool, pins = pooled(self_play, rules, [a for a in learners if learned[a] in trained])
+        opponent_runs = {**opponent_runs, **pins}
     chosen = vars(make_settings(kind, {**defaults.settings, **settings}))
     config = RunConfig(
         env_config=env_config,
@@ -219,6 +224,7 @@ def session(
         versions=versions(learning=True),
         opponents=played,
         self_play=None if pool is None else pool.as_json(),
+        opponent_runs=opponent_runs,
         trainer_source=found.source,
         own_trainer=None if isinstance(trainer, str) and not found.source else kind,
         own_model=own_model,
@@ -229,6 +235,7 @@ def session(
     if found.source is not None and name in trainers():
         said.append(f"this is a changed {name}; give it a name: .but(name=...)")
     seen = seen_before(env_config, getattr(learner, "learns_from", None))
+    seen += [each for each in seen_by(opponent_runs, env_config, rules) if each not in seen]
     if init is not None:
         start_from = pkgutil.resolve_name("corral.trainers.cloning.start:start_from")
         origin, rows, lines = start_from(learner, init, env_config, critic=init_critic)

@@ -46,6 +46,9 @@ __all__ = [
     "whole_number",
 ]
 
+AGENT = re.compile(r"[^/\\:@]+")
+"""What may stand before the "=" of --opponent; a run's folder may have a "=", too."""
+
 ANY_OPTION = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Settings of a command that reads options which are not known beforehand."""
 
@@ -164,15 +167,22 @@ def share_or_rows(option: str, text: str | None) -> float | tuple[int, int] | No
 
 
 def opponents_of(pairs: list[str]) -> dict[str, str]:
-    """agent -> player, of "agent=player"; several may be in one, with commas."""
+    """agent -> players, of "agent=player" or "agent=player:2,other:1"; several agents may be in
+    one, with commas: the next one begins where a name without slashes and colons has a "="."""
     found: dict[str, str] = {}
-    for text in [part for pair in pairs for part in listed(pair)]:
-        agent, equals, player = (part.strip() for part in text.partition("="))
-        if not (agent and equals and player):
-            raise ValueError(f"--opponent {text}: give agent=player, such as player_1=random")
-        if agent in found:
-            raise ValueError(f"--opponent {text}: {agent} has {found[agent]} already; give one")
-        found[agent] = player
+    for pair in pairs:
+        agent = ""
+        for text in listed(pair):
+            before, equals, player = (part.strip() for part in text.partition("="))
+            if agent and not (equals and AGENT.fullmatch(before)):
+                found[agent] += f",{text}"
+                continue
+            agent = before
+            if not (agent and equals and player):
+                raise ValueError(f"--opponent {text}: give agent=player, such as player_1=random")
+            if agent in found:
+                raise ValueError(f"--opponent {text}: {agent} has {found[agent]} already; give one")
+            found[agent] = player
     return found
 
 

@@ -134,8 +134,10 @@ OPTIONS = (
         "opponent",
         typer.Option(
             metavar="<agent=player>",
-            help="Let a reference player play this agent, such as player_1=beat-last; may be "
-            "repeated. For the trainers in corral itself (mappo, ippo, a2c, ...).",
+            help="Who plays this agent, which then never learns: a reference player "
+            "(player_1=beat-last), a run (player_1=runs/a@best), or a mix with weights, drawn for "
+            "each episode (player_1=runs/a@best:2,random:1); may be repeated. For the trainers in "
+            "corral itself (mappo, ippo, a2c, ...).",
         ),
         list[str],
         read=opponents_of,

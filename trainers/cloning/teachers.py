@@ -29,6 +29,7 @@ from corral.envs.registry import REGISTERED, make_rules, registered_name
 from corral.errors import CorralError, RunError, UnknownNameError, UnsupportedSpaceError
 from corral.text import shortened
 from corral.trainers.cloning.steps import RecordedTeacher, Steps, read_steps, recorded_arguments
+from corral.trainers.opponents.resolve import space_in_words
 from corral.trainers.runs.files import read_file, sha256
 from corral.trainers.runs.run import Run, is_run, load_run
 
@@ -205,15 +206,7 @@ def require_same_spaces(run: Run, rules: Rules[Any], what: str) -> None:
             if before != here:
                 raise RunError(
                     f"{run.name} has another {kind.replace('_', ' ')} than what {what} it: {agent} "
-                    f"has {_short(before)} there, {_short(here)} here. Give the environment the "
-                    f"arguments that {run.folder} was trained with (its config.json), or train "
-                    "without it"
+                    f"has {space_in_words(before)} there, {space_in_words(here)} here. Give the "
+                    f"environment the arguments that {run.folder} was trained with (its "
+                    "config.json), or train without it"
                 )
-
-
-def _short(space: Any) -> str:
-    if isinstance(space, spaces.Dict):
-        return "{" + ", ".join(f"{key}: {_short(each)}" for key, each in space.items()) + "}"
-    if isinstance(space, spaces.Box):
-        return f"{space.dtype} {space.shape}"
-    return str(space)

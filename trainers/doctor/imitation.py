@@ -157,6 +157,7 @@ def _cloned(
         policies_to_train=sorted(set(learned.values())),
         steps=10**9,  # it is compared once, at its first update, and below
         opponents=config.opponents or None,
+        opponent_runs=config.opponent_runs,
         **made,
     )
     decisions, sure = 0, 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from corral.adapters.sources import EnvLike
 from corral.envs.arguments import nonnegative_int
 from corral.envs.core import Array, Rules, carried_by, teams_of
 from corral.envs.episode_stats import EndedEpisodes
+from corral.envs.policy import Policy
+from corral.envs.reference import player_names
 from corral.envs.registry import REGISTERED, Api
 from corral.hints import answer
 from corral.trainers.criteria import Criterion
@@ -44,6 +46,7 @@ from corral.trainers.evaluation.zero_sum import (
     is_zero_sum,
     sum_in_words,
 )
+from corral.trainers.opponents.resolve import members
 from corral.trainers.runs.run import Run, load_each
 
 __all__ = ["Progress", "evaluate", "judge_of", "players", "run_labels", "run_players"]
@@ -190,7 +193,7 @@ def _judged(
     details: dict[str, Any] = {}
     total: float | None = 0.0
     if not zero_sum:
-        rows = _team_rows(rules, run_players(runs), plan)
+        rows = _team_rows(rules, runs, plan)
         details = say_gaps(team_gaps(runs, played))
         total = constant_sum(_returns(played)) if zero_sum is None else None
     if total is None:
@@ -199,11 +202,11 @@ def _judged(
         said = f"{sum_in_words(_returns(played))} Each agent is judged by itself."
         return rows, {"constant_sum": total, "judged": said}
     teams = len(played)
-    seats = _seat_rows(rules, runs, {**plan, "draw": total / 2})
+    seats, left_out = _seat_rows(rules, runs, {**plan, "draw": total / 2})
     if not zero_sum and constant_sum(_returns(played)) is None:
         return rows, details  # it was so by chance
     details = say_gaps(seat_gaps(runs, rules.agents, seats, played[teams:]))
-    said = f"{sum_in_words(_returns(played))} Each seat is judged by itself."
+    said = f"{sum_in_words(_returns(played))} Each seat is judged by itself.{left_out}"
     return seats, {"judged": said, **details}
 
 
@@ -212,26 +215,49 @@ def _returns(played: Sequence[EndedEpisodes]) -> Array:
 
 
 def _team_rows(
-    rules: Rules[Any], teams: Mapping[str, Player], plan: Mapping[str, Any]
+    rules: Rules[Any], runs: Mapping[str, Run], plan: Mapping[str, Any]
 ) -> list[TeamScore]:
-    rows = evaluate_players(rules, teams, **plan)
+    rows = evaluate_players(rules, run_players(runs), **plan)
+    more = [
+        evaluate_team(rules, player, label=name, **plan)
+        for name, player in _with_each_opponent(runs)
+    ]
     references = [
         evaluate_team(rules, Player(team, False), label=name, **plan)
         for name, team in teams_of(rules).items()
     ]
     # Random play stays the last row.
-    rows[-1:-1] = [dataclasses.replace(score, mode="") for score in references]
+    rows[-1:-1] = [*more, *(dataclasses.replace(score, mode="") for score in references)]
     return rows
+
+
+def _with_each_opponent(runs: Mapping[str, Run]) -> Iterator[tuple[str, Player]]:
+    """Yield the teams of runs that learned against a mix, with each of its players by itself."""
+    for label, run in runs.items():
+        for agent, found in members(run.policies)[0].items():
+            for name, opponent in found.items() if len(found) > 1 else ():
+                for p in players(run):
+                    team = {**p.team, agent: opponent}
+                    yield f"{label}, {p.mode}, {agent}={name}", dataclasses.replace(p, team=team)
 
 
 def _seat_rows(
     rules: Rules[Any], runs: Mapping[str, Run], plan: Mapping[str, Any]
-) -> list[SeatScore]:
-    """Return what each run learned in each seat; several runs are each other's opponents, too."""
+) -> tuple[list[SeatScore], str]:
+    """Return what each run learned in each seat, against reference players and the runs that the
+    first one learned against; and in words what was left out. Several runs are each other's
+    opponents, too."""
     first = next(iter(runs.values()))
     learned = [agent for agent in rules.agents if agent not in first.config.opponents]
-    others = {label: run.policies for label, run in runs.items()} if len(runs) > 1 else {}
-    return evaluate_seats(rules, run_players(runs), seats=learned, others=others, **plan)
+    others: dict[str, Mapping[str, Policy]] = {}
+    if len(runs) > 1:
+        others = {label: run.policies for label, run in runs.items()}
+    found, left_out = members(first.policies)
+    for agent, own in found.items():
+        known = {*others, *player_names(rules, agent)}  # those are opponents in any case
+        others |= {name: {agent: each} for name, each in own.items() if name not in known}
+    rows = evaluate_seats(rules, run_players(runs), seats=learned, others=others, **plan)
+    return rows, "".join(f" Left out: {reason}." for reason in left_out)
 
 
 def judge_of(env: str) -> Callable[..., Evaluation] | None:

@@ -105,7 +105,7 @@ def _load(
         if trainer.opponents.policies:
             trainer.opponents.load(document["opponents"], opponents)
     else:
-        trainer.opponents.restart()
+        trainer.opponents.restart(trainer.env_steps)
     for key, values in hidden.items():
         values[...] = arrays["memory"][key] if exact else 0.0
     if trainer.casting is not None:

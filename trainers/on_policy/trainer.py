@@ -78,6 +78,7 @@ class OnPolicyTrainer:
         policies_to_train: Sequence[str],
         steps: int,
         opponents: Mapping[str, str] | None = None,
+        opponent_runs: Mapping[str, Any] | None = None,
         settings_of: Mapping[str, Mapping[str, Any]] | None = None,
         make_batch: MakeBatch | None = None,
         model: Make | None = None,
@@ -85,8 +86,8 @@ class OnPolicyTrainer:
     ) -> None:
         """``rules``: built in, your own, or of ``corral.adapters.zoo_rules``.
 
-        ``opponents`` names the reference players of agents that have no policy; ``settings_of``
-        gives single policies settings of their own.
+        ``opponents`` names who plays the agents that have no policy, and ``opponent_runs`` pins the
+        runs among them; ``settings_of`` gives single policies settings of their own.
         ``make_batch(rules, num_envs, seed)`` gives what is played in; default: a Batch, or a
         ZooBatch for those of ``zoo_rules``. ``model``: see ``corral.adapters.models``.
         ``self_play`` makes the Casting of a pool, see ``corral.trainers.selfplay``. Raises
@@ -96,7 +97,8 @@ class OnPolicyTrainer:
         self.env_steps = 0
         self._policy_of, self.model = dict(policies), model
         self._make_batch = make_batch or partial(batch_for, workers=settings.workers)
-        self.opponents = Opponents(rules, opponents or {}, num_envs=settings.num_envs, seed=seed)
+        many = {"num_envs": settings.num_envs, "seed": seed, "pins": opponent_runs}
+        self.opponents = Opponents(rules, opponents or {}, **many)
         # Each opponent is a group of its own, after the learners': critics may observe them.
         opponent_groups = {agent: f"opponent {agent}" for agent in opponents or ()}
         self.groups = make_groups(rules, {**policies, **opponent_groups}, settings.agent_id)
@@ -129,14 +131,16 @@ class OnPolicyTrainer:
     @property
     def policies(self) -> dict[str, Policy]:
         """Those that are learned, and the opponents."""
-        found = self.opponents.policies
+        found = dict(self.opponents.policies)
         for agent, name in self._policy_of.items():
             learner = self.learners[name]
             found[agent] = actor_policy(learner, learner.group, agent)
         return {agent: found[agent] for agent in self.rules.agents}
 
     def check(self) -> None:
-        """Raise ValueError where the device to learn on is not there, and ModelError."""
+        """Raise ValueError where the device to learn on is not there, ModelError, and what
+        ``Opponents.begin`` raises."""
+        self.opponents.begin()
         try_out(self.settings.device, self.learners)
 
     @property

@@ -261,9 +261,7 @@ def load_run(
     Raises RunError where there is no run, ValueError for arguments that the run keeps,
     CheckpointError where that checkpoint is not there, and TraceError where its load has changed.
     """
-    path, at = place_of(folder)
-    if at is not None and not CHECKPOINT_NAME.fullmatch(at):
-        raise RunError(f"{folder}: give {path}@best, @latest, @N for N env steps, or @0")
+    path, at = _place_of(folder)
     config = RunConfig.read(path, trainer, model, env=env, env_kwargs=env_kwargs, api=api)
     run = Run(path, config, at)
     if at is not None and at.strip("0"):
@@ -299,12 +297,20 @@ def place_of(name: str | Path) -> tuple[Path, str | None]:
     return path.with_name(base), checkpoint
 
 
+def _place_of(name: str | Path) -> tuple[Path, str | None]:
+    """Return the same. Raises RunError for what can name no checkpoint."""
+    path, at = place_of(name)
+    if at is not None and not CHECKPOINT_NAME.fullmatch(at):
+        raise RunError(f"{name}: give {path}@best, @latest, @N for N env steps, or @0")
+    return path, at
+
+
 def with_checkpoint(name: str | Path) -> str:
     """Return RUN@N of RUN or RUN@best: the checkpoint that it names now, by its env steps.
 
-    Raises CheckpointError where there is none.
+    Raises CheckpointError where there is none, and RunError for a name that none can have.
     """
-    folder, at = place_of(name)
+    folder, at = _place_of(name)
     if at is not None and not at.strip("0"):
         return str(name)
     found = named_checkpoint(folder / CHECKPOINTS, at or "latest")

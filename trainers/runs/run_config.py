@@ -44,6 +44,7 @@ MISSING: dict[str, Any] = {
         "init": None,
         "seen": [],
         "self_play": None,
+        "opponent_runs": {},
     },
 }
 """What stands for keys that an earlier version did not write."""
@@ -64,12 +65,13 @@ class RunConfig:
     settings: dict[str, Any]
     seed: int
     steps: int  # env steps asked for
-    policies: dict[str, str]  # agent -> name of its policy, or of its reference player
+    policies: dict[str, str]  # agent -> name of its policy, or of what plays it
     policies_to_train: tuple[str, ...]
     versions: dict[str, str]
     horizon: int  # env steps planned: where what is annealed ends
     keep: int | Literal["all"] = 3  # checkpoints that stay, besides the best
-    opponents: dict[str, str] = field(default_factory=dict)  # agent -> name of a reference player
+    opponents: dict[str, str] = field(default_factory=dict)  # agent -> a player, or a mix, as text
+    opponent_runs: dict[str, dict[str, Any]] = field(default_factory=dict)  # RUN@N -> its digest
     settings_of: dict[str, dict[str, Any]] = field(default_factory=dict)  # policy -> its own
     defaults: dict[str, Any] = field(default_factory=dict)  # kind of game, and what it gave
     init: dict[str, Any] | None = None  # the run whose weights it started from, and its digest
@@ -109,7 +111,7 @@ class RunConfig:
 
     def _values(self, folder: Path | None) -> dict[str, Any]:
         own = {name: value for name, value in vars(self).items() if name not in NOT_WRITTEN}
-        for name in ("seen", "self_play"):
+        for name in ("seen", "self_play", "opponent_runs"):  # earlier checkpoints have no such key
             if not own[name]:
                 own.pop(name)
         found = {"format": FORMAT, **self.env_config.write(folder), **own}
@@ -233,6 +235,8 @@ class RunConfig:
                 f"trainer {self.trainer} plays no opponents={self.opponents}; give one in corral "
                 "itself (mappo, ippo, a2c, ...)"
             )
+        if self.opponent_runs:
+            more["opponent_runs"] = self.opponent_runs
         if self.own_model is not None:
             if not getattr(kind, "takes_model", False):
                 raise ValueError(own_model_of.refusal(self.trainer))
@@ -329,7 +333,7 @@ def _require_kinds(values: Mapping[str, Any]) -> None:
         int: ("seed", "steps", "horizon"),
         dict: (
             *("env_kwargs", "held_out", "validation", "settings", "settings_of"),
-            *("policies", "versions", "opponents", "defaults"),
+            *("policies", "versions", "opponents", "opponent_runs", "defaults"),
         ),
         list: ("policies_to_train", "seen"),
     }

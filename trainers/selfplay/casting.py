@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from corral.adapters.seats import Seat
-from corral.envs.core import Array, Observation, generator
+from corral.envs.core import Array, Observation
 from corral.envs.episode_stats import EndedEpisodes, Episode
 from corral.envs.policy import Policy, take_tree
 from corral.errors import CheckpointError
@@ -30,6 +29,7 @@ from corral.trainers.on_policy.players import LearnedPlayer
 from corral.trainers.on_policy.saving import shapes_of
 from corral.trainers.opponents.draws import EpisodeDraws
 from corral.trainers.rng import torch_generator
+from corral.trainers.selfplay.also import OtherSeats, players_of
 from corral.trainers.selfplay.frozen import FrozenActors
 from corral.trainers.selfplay.pool import Pool, draw_weights, to_drop
 
@@ -76,21 +76,8 @@ class Casting:
             for name, each in trained.items()
             if each.actor.memory
         }
-        self.others = {
-            (name, agent): Seat(
-                agent,
-                player,
-                num_envs=self.num_envs,
-                actions=trainer.rules.action_space(agent),
-                rng=generator(trainer.seed, "opponent", STREAM - 2 - i),
-                deterministic=False,
-            )
-            for i, (name, agent, player) in enumerate(
-                (name, agent, player)
-                for name, team in also.items()
-                for agent, player in team.items()
-            )
-        }
+        plan = {"num_envs": self.num_envs, "seed": trainer.seed, "last_row": STREAM - 2}
+        self.others = OtherSeats(also, trainer.rules, **plan)
         self._taken = -1  # at which multiple of ``every`` the latest snapshot was
         trainer.players = [
             CastPlayer(each, self) if getattr(each, "learner", None) in trained.values() else each
@@ -243,11 +230,12 @@ class Casting:
             self._play_frozen(buffer, at, frozen, cast, rows, moves=env_rows is None)
         if not self.also or not (acting & (cast < LEARNS)).any():
             return
-        for (name, agent), seat in self.others.items():
+        for (name, agent), seat in self.others.seats().items():
             if agent not in buffer.group.agents:
                 continue
             j = buffer.group.agents.index(agent)
-            mine = np.flatnonzero(acting[:, j] & (cast[:, j] == -2 - list(self.also).index(name)))
+            number = -2 - self.others.names.index(name)
+            mine = np.flatnonzero(acting[:, j] & (cast[:, j] == number))
             if len(mine) and env_rows is None:
                 buffer.action[at][mine, j] = seat.decide(observations[agent], mine).action
             elif len(mine):
@@ -276,8 +264,7 @@ class Casting:
         """Let all that can be cast begin anew in ``env_rows``, whose episodes are over."""
         for hidden in self.hidden.values():
             hidden[env_rows] = 0
-        for seat in self.others.values():
-            seat.forget(env_rows)
+        self.others.forget(env_rows)
 
     def figures(self) -> dict[str, float]:
         """Return what is reported of each update."""
@@ -295,8 +282,9 @@ class Casting:
             "snapshots": listed,
             "taken": self._taken,
             "results": [[*pair, *games] for pair, games in self.results.items()],
-            "generators": [seat.rng.bit_generator.state for seat in self.others.values()],
         }
+        if self.also:
+            document["others"], files["casting_others"] = self.others.save()
         files["casting"] = {key: each.copy() for key, each in self._arrays().items()}
         files["casting"]["chance"] = self.rng.get_state().numpy().copy()
         return document, files
@@ -320,11 +308,11 @@ class Casting:
         self.rng.set_state(torch.from_numpy(arrays.pop("chance").copy()))
         for key, values in self._arrays().items():
             values[...] = arrays[key]
-        pairs = zip(self.others.values(), document["generators"], strict=True)
-        for seat, state in pairs:
-            seat.rng.bit_generator.state = state
+        if self.also:
+            self.others.load(document["others"], files["casting_others"])
         self._require_cast()
         if not exact:
+            self.others.restart()
             self.restart()
 
     def _require_cast(self) -> None:
@@ -374,5 +362,6 @@ class CastPlayer:
 
 def casting_of(config: Any) -> Callable[[Any], Casting]:
     """Return what makes the casting of a run's trainer, as its configuration says."""
-    pool = Pool.of(config.self_play)
-    return partial(Casting, pool=pool, also={})
+    pool, rules = Pool.of(config.self_play), config.env_config.rules()
+    also = players_of(pool, rules, config.learners, config.opponent_runs)
+    return partial(Casting, pool=pool, also=also)

@@ -54,6 +54,23 @@ def test_a_run_starts_from_none_that_has_seen_what_it_holds_out(first: Run, tmp_
     assert trained(tmp_path / "third", init=second.folder, held_out=(3_700, 4_032)).policies
 
 
+def test_a_run_holds_out_nothing_that_an_opponent_has_seen(first: Run, tmp_path: Path) -> None:
+    """The team that is judged on those rows has the opponent among it."""
+    given: dict[str, Any] = {"opponents": {"node_1": f"{first.folder}:1,overflow:1"}}
+    with pytest.raises(ValueError, match=REFUSED):
+        trained(tmp_path / "refused", **given)
+    assert not (tmp_path / "refused").exists()
+    second = trained(tmp_path / "second", **given, **WIDE)
+    digest = second.config.env_config.trace.digest  # type: ignore[union-attr]
+    assert second.config.seen == [[digest, *rows] for rows in _rows(first)]
+    assert trained(tmp_path / "third", opponents={"node_1": "overflow"}).config.seen == []
+
+
+def _rows(run: Run) -> list[tuple[int, int]]:
+    env_config = run.config.env_config
+    return [env_config.env_kwargs["rows"], env_config.validation["rows"]]
+
+
 def test_rows_that_were_played_again_are_not_offered(tmp_path: Path) -> None:
     """A run may train on rows that it holds out, and then they are no remedy."""
     again = trained(tmp_path / "again", env_kwargs={"rows": (0, 4_032)}, **WIDE)

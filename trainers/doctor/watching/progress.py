@@ -54,7 +54,8 @@ class Told:
 
 def told_of(config: RunConfig) -> list[Told]:
     """Return what is known of each policy that learns."""
-    several = len(set(config.policies.values()) - set(config.opponents.values())) > 1
+    learned = {name for agent, name in config.policies.items() if agent not in config.opponents}
+    several = len(learned) > 1
     found = []
     for policy in config.policies_to_train:
         settings = {**config.settings, **config.settings_of.get(policy, {})}

@@ -1,0 +1,95 @@
+"""Names of opponents with weights: what a text says, and what it must not say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from corral.trainers.opponents.mix import mix_text, parse_mix
+
+MIXES = [
+    ("perfect", {"perfect": 1}, "perfect"),
+    ("perfect:3", {"perfect": 1}, "perfect"),
+    ("beat-last:2,copy-last:1", {"beat-last": 2 / 3, "copy-last": 1 / 3}, None),
+    (
+        " beat-last : 3 , copy-last ",
+        {"beat-last": 0.75, "copy-last": 0.25},
+        "beat-last:3,copy-last:1",
+    ),
+    ("runs/a@best:0.5,overflow/two:1.5", {"runs/a@best": 0.25, "overflow/two": 0.75}, None),
+    ("runs/a@40000", {"runs/a@40000": 1}, "runs/a@40000"),
+    (r"C:\runs\a@best", {r"C:\runs\a@best": 1}, r"C:\runs\a@best"),
+    (
+        r"C:\runs\a:2,D:/runs/b",
+        {r"C:\runs\a": 2 / 3, "D:/runs/b": 1 / 3},
+        r"C:\runs\a:2,D:/runs/b:1",
+    ),
+    ("runs/x:y/z", {"runs/x:y/z": 1}, "runs/x:y/z"),
+    (
+        {"beat-last": 2, "runs/a@best": np.float64(2)},
+        {"beat-last": 0.5, "runs/a@best": 0.5},
+        "beat-last:2,runs/a@best:2",
+    ),
+    ({"random": 1}, {"random": 1}, "random"),
+    ({Path("runs/a"): 1, "random": 1}, {"runs/a": 0.5, "random": 0.5}, "runs/a:1,random:1"),
+    (Path("runs/a"), {"runs/a": 1}, "runs/a"),
+]
+
+
+@pytest.mark.parametrize(("given", "weights", "text"), MIXES, ids=lambda value: str(value)[:30])
+def test_a_mix_and_its_text(given: Any, weights: dict[str, float], text: str | None) -> None:
+    assert parse_mix(given) == pytest.approx(weights)
+    assert list(parse_mix(given)) == list(weights)
+    assert mix_text(given) == (given if text is None else text)
+    assert parse_mix(mix_text(given)) == parse_mix(given)
+    assert mix_text(mix_text(given)) == mix_text(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("random:two", "random: weight 'two': give a finite number above 0"),
+        ("random:0", "random: weight '0': give a finite number above 0"),
+        ("random:-1,perfect", "random: weight '-1': give"),
+        ("random:nan", "weight 'nan': give"),
+        ("random:inf", "weight 'inf': give"),
+        ({"random": True}, "weight True: give"),
+        ({"random": None}, "weight None: give"),
+        ({"random": 1e308, "perfect": 1e308}, "the weights sum to infinity"),
+        ("random:", "weight '': give"),
+        ("", "a name is missing"),
+        ("random,,perfect", "a name is missing"),
+        ({}, "name a player, such as"),
+        ("random,random:2", "names random twice"),
+        ({"runs/a,b": 1}, "'runs/a,b': commas part the players"),
+        (lambda obs: 0, "a run keeps the names of its opponents.*SeatEnv"),
+        ({3: 1}, "opponent 3: a run keeps the names"),
+    ],
+    ids=str,
+)
+def test_what_is_no_mix(given: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_mix(given)
+
+
+def test_what_could_be_a_folder_or_a_mix_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a:2", "a,b", "c"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").touch()
+    with pytest.raises(ValueError, match=r"'a:2' is a run's folder, and could be a with weight 2"):
+        parse_mix("a:2")
+    assert parse_mix("a:2:1") == {"a:2": 1}
+    assert mix_text({"a:2": 1}) == mix_text("a:2:5") == "a:2:1"
+    with pytest.raises(ValueError, match="'a,b' is a run's folder, and commas part"):
+        parse_mix("a,b")
+    with pytest.raises(ValueError, match="'a,b@best' is a run's folder"):
+        parse_mix("a,b@best")
+    # The checkpoint of a run is no folder's name.
+    assert parse_mix("c@best:3,c@latest") == {"c@best": 0.75, "c@latest": 0.25}
+    assert parse_mix("a:2@best") == {"a:2@best": 1}
