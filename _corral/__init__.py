@@ -29,13 +29,16 @@ if TYPE_CHECKING:
     from corral.trainers.evaluation.judge import evaluate
     from corral.trainers.evaluation.watch import watch
     from corral.trainers.runs.run import load_run
+    from corral.trainers.selfplay.duels import Duels, duel
 
 __all__ = [
     "Callback",
+    "Duels",
     "__version__",
     "algorithms",
     "clone",
     "diagnose",
+    "duel",
     "evaluate",
     "learnable",
     "load_run",
@@ -54,8 +57,10 @@ __version__ = metadata.version("corral")
 
 _ON_DEMAND = {
     "Callback": "corral.trainers.callbacks.protocol",
+    "Duels": "corral.trainers.selfplay.duels",
     "clone": "corral.trainers.cloning.driver",
     "diagnose": "corral.trainers.doctor.diagnose",
+    "duel": "corral.trainers.selfplay.duels",
     "evaluate": "corral.trainers.evaluation.judge",
     "learnable": "corral.trainers.doctor.choices",
     "load_run": "corral.trainers.runs.run",

@@ -207,6 +207,8 @@ def _reference(name: str, rules: Rules[Any]) -> Mapping[str, Policy]:
         if name in made:
             found[agent] = made[name]
     if not found:
-        _refuse_path(name)
-        raise UnknownNameError.of(f"player of {rules.name}", name, known)
+        unknown = UnknownNameError.of(f"player of {rules.name}", name, known)
+        if Path(name).is_dir() or not any("/" in each for each in known):
+            _refuse_path(name)
+        raise unknown
     return found

@@ -36,7 +36,8 @@ def duel_picture(duels: Duels) -> str:
     """Return the picture: rows are players in their seat, columns who plays the other seats.
 
     Cells hold the mean return of the row's player; blue ones won more than they lost, red ones the
-    reverse. Below are the ratings with their 95 % intervals, best first.
+    reverse (of more than two seats: have the larger, and the lesser, returns in their seat). Below
+    are the ratings with their 95 % intervals, best first.
     """
     matrix = duels.matrix
     names = [" as ".join(key) if isinstance(key, tuple) else str(key) for key in matrix.index]
@@ -69,10 +70,17 @@ def _words(x: float, y: float, words: str, *, soft: bool = False, **style: Any) 
     return drawn.replace("<text ", '<text class="soft" ', 1) if soft else drawn
 
 
+def _cut(name: str, most: int = 34) -> str:
+    """Return a name without its middle, if it is longer: checkpoints differ at the end."""
+    head, tail = (most - 1) // 2, most - 1 - (most - 1) // 2
+    return name if len(name) <= most else f"{name[:head]}…{name[-tail:]}"
+
+
 def _shades(duels: Duels) -> list[list[float | None]]:
     """Return for each cell of the matrix how good it is for its row: -1 .. 1; None where empty.
 
-    Of two seats that is by points; of more by the return, between the least and the largest.
+    Of two seats that is by points; of more by the return, between the least and the largest that
+    anybody had in that seat.
     """
     values = duels.matrix.to_numpy(dtype=float)
     if len(duels.agents) == 2:
@@ -80,8 +88,12 @@ def _shades(duels: Duels) -> list[list[float | None]]:
         index, columns = duels.matrix.index, duels.matrix.columns
         points = [[by_pair.get((a, b)) for b in columns] for a in index]
         return [[None if p is None else 2 * p - 1 for p in row] for row in points]
-    low, high = np.nanmin(values), np.nanmax(values)
-    scaled = 2 * (values - low) / max(high - low, 1e-9) - 1
+    seats = np.array([duels.agents.index(seat) for _, seat in duels.matrix.index])
+    low, high = np.zeros((2, len(values), 1))
+    for seat in set(seats.tolist()):
+        low[seats == seat] = np.nanmin(values[seats == seat])
+        high[seats == seat] = np.nanmax(values[seats == seat])
+    scaled = 2 * (values - low) / np.maximum(high - low, 1e-9) - 1
     return [[None if math.isnan(v) else v for v in row] for row in scaled.tolist()]
 
 
@@ -103,7 +115,7 @@ class _Grid:
     def of(cls, rows: Sequence[str], columns: Sequence[str]) -> _Grid:
         left = MARGIN + pen.room(rows, least=70, letter=7)
         width = min(WIDEST, (pen.WIDTH - MARGIN - left) / len(columns))
-        longest = max(len(pen.cut(name, 22)) for name in columns) * pen.LETTER
+        longest = max(len(_cut(name, 22)) for name in columns) * pen.LETTER
         turned = longest > width - 6
         return cls(rows, columns, left, TOP + (longest if turned else 14) + 8, width, turned)
 
@@ -115,11 +127,11 @@ class _Grid:
         parts = []
         for i, name in enumerate(self.rows):
             y = self.top + (i + 0.5) * ROW + 4
-            parts.append(_words(self.left - 10, y, pen.cut(name), anchor="end", size=13))
+            parts.append(_words(self.left - 10, y, _cut(name), anchor="end", size=13))
         for j, name in enumerate(self.columns):
             x = self.left + (j + 0.5) * self.width
             if self.turned:
-                parts.append(_words(x + 4, self.top - 8, pen.cut(name, 22), turned=True))
+                parts.append(_words(x + 4, self.top - 8, _cut(name, 22), turned=True))
             else:
                 parts.append(_words(x, self.top - 8, name, anchor="middle", size=12))
         return parts
@@ -146,7 +158,7 @@ def _ratings(duels: Duels, top: float) -> tuple[list[str], float]:
     """Return a line for each player with its rating and interval, and where the chart ends."""
     rated, height = duels.rated, 26
     left = MARGIN + pen.room((each.player for each in rated), least=70, letter=7)
-    right = pen.WIDTH - MARGIN - 150
+    right = pen.WIDTH - MARGIN - 165
     ends = [end for each in rated for end in (each.rating, each.low, each.high) if end is not None]
     low, high, marks = pen.ticks(min(ends), max(ends))
     scale = (right - left) / (high - low)
@@ -171,7 +183,7 @@ def _ratings(duels: Duels, top: float) -> tuple[list[str], float]:
         parts.append(_words(at(mark), base + 16, f"{mark:g}", anchor="middle", size=11, soft=True))
     for number, each in enumerate(rated):
         y = first + (number + 0.5) * height
-        parts.append(_words(left - 10, y + 4, pen.cut(each.player), anchor="end", size=13))
+        parts.append(_words(left - 10, y + 4, _cut(each.player), anchor="end", size=13))
         if each.low is not None and each.high is not None:
             parts.append(_line(at(each.low), y, at(each.high), y, "interval", width=2))
         parts.append(f'<circle cx="{at(each.rating):.1f}" cy="{y:.1f}" r="5" fill="{pen.BLUE}"/>')

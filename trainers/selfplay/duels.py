@@ -29,7 +29,7 @@ from corral.envs.core import Array, Rules
 from corral.envs.registry import Api
 from corral.trainers.evaluation.episodes import bootstrap_ratio
 from corral.trainers.evaluation.scores import Progress
-from corral.trainers.evaluation.zero_sum import is_zero_sum, sum_in_words
+from corral.trainers.evaluation.zero_sum import constant_sum, is_zero_sum, sum_in_words
 from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run_config import versions
 from corral.trainers.selfplay.contestants import Contestant, Contestants, contestants
@@ -99,6 +99,7 @@ class Duels(Sequence[Duel]):
     rated: Sequence[Rating] = ()  # best first; of two seats
     cycles: Sequence[tuple[str, ...]] = ()  # each beats the next, the last beats the first
     notes: Sequence[str] = ()  # what has to be said of all this, as sentences
+    modes: Mapping[str, str] = field(default_factory=dict)  # player -> "greedy", "sampled"
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -129,7 +130,8 @@ class Duels(Sequence[Duel]):
         rows = [name for name in self.players if name in set(table["player"])]
         columns = [name for name in self.players if name in set(table["other"])]
         if len(self.agents) > 2:
-            return found.reindex(pd.MultiIndex.from_product([rows, self.agents]))[columns]
+            both = pd.MultiIndex.from_product([rows, self.agents], names=["player", "seat"])
+            return found.reindex(both)[columns]
         return found.loc[rows, columns]
 
     @property
@@ -244,6 +246,7 @@ def duel(
         tuple(rules.agents),
         names,
         _rows(rules.agents, pairings, matches),
+        modes={each.name: each.mode for each in found},
         env_kwargs=dict(env_kwargs or {}) if run is None else run.config.env_config.env_kwargs,
         seed=seed,
         versions=versions(learning=run is not None),
@@ -366,13 +369,19 @@ def _notes(
     duels: Duels, rules: Rules[Any], found: Sequence[Contestant], matches: Sequence[Match]
 ) -> list[str]:
     """Return what a reader of the tables has to know, as sentences."""
-    notes = [each.about for each in found if each.about]
+    runs = [each for each in found if each.about]
+    notes = [each.about for each in runs]
+    if runs:
+        greedy = runs[0].deterministic
+        notes.append(f"Runs {'play greedily' if greedy else 'sample their actions'}.")
     for each in found:
         if len(each.team) < len(duels.agents):
             notes.append(f"{each.name} plays {', '.join(each.team)} alone.")
     returns = np.concatenate([match.returns for match in matches])
     if not is_zero_sum(rules):
         notes.append(sum_in_words(returns))
+        if len(duels.agents) == 2 and constant_sum(returns) is None:
+            notes[-1] += " Won is an episode in which one earned more than the other."
     if len(duels.agents) > 2:
         return [*notes, f"{rules.name} has {len(duels.agents)} seats: there are no ratings."]
     if same := [f"{row.player} - {row.other}" for row in duels.rows if row.same]:

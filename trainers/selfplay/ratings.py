@@ -82,19 +82,18 @@ def points_of(outcomes: npt.ArrayLike) -> tuple[Array, Array]:
     return first + np.swapaxes(second, -1, -2), games + np.swapaxes(games, -1, -2)
 
 
-def _resampled(outcomes: Array, resamples: int, rng: np.random.Generator) -> Array:
-    """Return ``resamples`` tables like ``outcomes`` [..., 3]: int64 [R, ..., 3].
+def _resampled(outcomes: Array, resamples: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return ``resamples`` tables like ``outcomes`` [..., 3], int64 [R, ..., 3], and their mean.
 
     Within each pairing and seat order whole episodes are drawn with replacement, from those played
     and the prior's: half a game in each order, half of it won and half lost. Without these a
     pairing that was always won would seem to be sure for ever.
     """
-    table = np.asarray(outcomes, dtype=np.float64)
-    shares = table + PRIOR / 4 * np.array([1.0, 0.0, 1.0])
+    shares = np.asarray(outcomes) + PRIOR / 4 * np.array([1.0, 0.0, 1.0])
     shares /= shares.sum(axis=-1, keepdims=True)
     games = np.asarray(outcomes, dtype=np.int64).sum(axis=-1)
     drawn: Array = rng.multinomial(games, shares, size=(resamples, *games.shape))
-    return drawn
+    return drawn, shares * games[..., None]
 
 
 def points_intervals(
@@ -102,7 +101,7 @@ def points_intervals(
 ) -> tuple[Array, Array]:
     """Return both ends [...] of bootstrap intervals of mean points, of ``outcomes`` [..., 3]."""
     table = np.asarray(outcomes)
-    drawn = _resampled(table, resamples, generator(seed, "eval"))
+    drawn, _ = _resampled(table, resamples, generator(seed, "eval"))
     games = np.maximum(1, table.sum(axis=-1))
     means = (drawn[..., 0] + drawn[..., 1] / 2) / games
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2], axis=0)
@@ -197,8 +196,10 @@ def rate(
         raise ValueError(f"anchor={anchor!r}: give one of {', '.join(players)}")
     table = np.asarray(outcomes)
     used = table if counted is None else np.asarray(counted)
-    drawn = _resampled(used, resamples, generator(seed, "eval"))
+    drawn, mean = _resampled(used, resamples, generator(seed, "eval"))
     fitted, fits = fit_ratings(*matrix_of(used)), fit_ratings(*matrix_of(drawn))  # [P], [R, P]
+    # The prior is in the draws and in the fit: by how much it pulls twice is known, and undone.
+    fits = fits + fitted - fit_ratings(*matrix_of(mean))
     if anchor is not None:
         zero = list(players).index(anchor)
         fitted, fits = fitted - fitted[zero], fits - fits[:, zero, None]
@@ -263,7 +264,7 @@ def cycles(
 
 def _beats(outcomes: Array, level: float, seed: int) -> Array:
     """Return bool [P, P]: whether row surely beats column."""
-    drawn = _resampled(outcomes, 1000, generator(seed, "eval"))
+    drawn, _ = _resampled(outcomes, 1000, generator(seed, "eval"))
     points, games = points_of(drawn)  # [R, P, P]
     low = np.quantile(points / np.maximum(1, games), (1 - level) / 2, axis=0)
     beats: Array = (low > 0.5) & (games[0] > 0)
