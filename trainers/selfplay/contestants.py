@@ -84,7 +84,7 @@ def contestants(
     elif env is None:
         for each in itertools.chain(*within):
             _refuse_path(each)
-        raise ValueError("no player is a run: name the environment, env='tictactoe_v0'")
+        raise ValueError("no player is a run: name the environment, env=tictactoe_v0")
     else:
         rules = rules_of(env, env_kwargs, api=api)
     if len(rules.agents) < 2:

@@ -27,6 +27,7 @@ from corral.adapters.sources import EnvLike
 from corral.envs.arguments import nonnegative_int
 from corral.envs.core import Array, Rules
 from corral.envs.registry import Api
+from corral.errors import UnknownNameError
 from corral.trainers.evaluation.episodes import bootstrap_ratio
 from corral.trainers.evaluation.scores import Progress
 from corral.trainers.evaluation.zero_sum import constant_sum, is_zero_sum, sum_in_words
@@ -222,18 +223,19 @@ def duel(
     Of two agents, whoever earns more has won. The ratings are Bradley and Terry's on Elo's scale,
     with bootstrap intervals over episodes; see ``corral.trainers.selfplay.ratings``.
 
-    Raises what ``contestants`` raises, and ValueError for fewer than two players, no episodes, an
-    unknown anchor, and a player whom nobody can play.
+    Raises what ``contestants`` raises, UnknownNameError for an unknown anchor, and ValueError for
+    fewer than two players, no episodes, and a player whom nobody can play.
     """
     episodes = nonnegative_int("episodes", episodes, least=1)
     seed, workers = nonnegative_int("seed", seed), nonnegative_int("workers", workers)
     named = {"env_kwargs": env_kwargs, "api": api, "model": model, "trainer": trainer}
     rules, found, run = contestants(players, env, **named, deterministic=not sampled)
     if len(found) < 2:
-        raise ValueError(f"players={[each.name for each in found]}: a duel takes two or more")
+        named_here = ", ".join(each.name for each in found) or "nobody"
+        raise ValueError(f"a duel takes two players or more, and here is {named_here}")
     names = tuple(each.name for each in found)
     if anchor is not None and anchor not in names:
-        raise ValueError(f"anchor={anchor!r}: give one of {', '.join(names)}")
+        raise UnknownNameError.of("player", anchor, names)
     pairings = _pairings(rules.agents, found, itself)
     plan = {"episodes": episodes, "seed": seed, "workers": workers}
     matches = []
@@ -376,7 +378,10 @@ def _notes(
         notes.append(f"Runs {'play greedily' if greedy else 'sample their actions'}.")
     for each in found:
         if len(each.team) < len(duels.agents):
-            notes.append(f"{each.name} plays {', '.join(each.team)} alone.")
+            notes.append(
+                f"{each.name} plays {', '.join(each.team)} alone"
+                + (", and its rating is of that seat." if len(duels.agents) == 2 else ".")
+            )
     returns = np.concatenate([match.returns for match in matches])
     if not is_zero_sum(rules):
         notes.append(sum_in_words(returns))
