@@ -194,8 +194,9 @@ def rate(
         raise ValueError(f"players={list(players)}: give two or more")
     if anchor is not None and anchor not in players:
         raise ValueError(f"anchor={anchor!r}: give one of {', '.join(players)}")
-    table = np.asarray(outcomes)
-    used = table if counted is None else np.asarray(counted)
+    others = ~np.eye(len(players), dtype=bool)[..., None]
+    table = np.asarray(outcomes) * others
+    used = table if counted is None else np.asarray(counted) * others
     drawn, mean = _resampled(used, resamples, generator(seed, "eval"))
     fitted, fits = fit_ratings(*matrix_of(used)), fit_ratings(*matrix_of(drawn))  # [P], [R, P]
     # The prior is in the draws and in the fit: by how much it pulls twice is known, and undone.
@@ -204,8 +205,7 @@ def rate(
         zero = list(players).index(anchor)
         fitted, fits = fitted - fitted[zero], fits - fits[:, zero, None]
     low, high = np.quantile(fits, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    others = table * ~np.eye(len(players), dtype=bool)[..., None]
-    counts = others.sum(axis=1) + others.sum(axis=0)[:, ::-1]  # [P, 3] as first and as second
+    counts = table.sum(axis=1) + table.sum(axis=0)[:, ::-1]  # [P, 3] as first and as second
     found = []
     for i, player in enumerate(players):
         won, drew, lost = counts[i].tolist()
