@@ -5,6 +5,7 @@ A contestant plays all seats of a game, or those that it learned or was written 
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from corral.adapters.sources import EnvLike, rules_of
 from corral.envs.core import Rules, carried_by, teams_of
 from corral.envs.policy import Policy, PolicyLike, as_policy
 from corral.envs.reference import reference_players
-from corral.envs.registry import Api
+from corral.envs.registry import Api, rules_class
 from corral.errors import RunError, UnknownNameError
 from corral.trainers.evaluation.judge import require_same_game
 from corral.trainers.evaluation.players import Player
@@ -66,8 +67,8 @@ def contestants(
     Raises:
         UnknownNameError: no reference player or team of that name.
         RunError, CheckpointError: a folder without a run, a run without a checkpoint.
-        ValueError: no environment, runs of different games, two players with one name, a seat that
-            no policy plays.
+        ValueError: fewer than two players, no environment, runs of different games, two players
+            with one name, a seat that no policy plays.
     """
     within = [list(one.values()) if isinstance(one, Mapping) else [one] for one in players]
     given = [each for one in within for each in one if _is_run(each)]
@@ -78,7 +79,7 @@ def contestants(
         for other in runs[1:]:
             require_same_game(runs[0], other)
             _require_same_scales(runs[0], other)
-        rules = runs[0].config.env_config.rules()
+        rules = _rules_of(runs[0])
     elif model is not None or trainer is not None:
         raise ValueError("model and trainer are for runs with one's own; leave them out")
     elif env is None:
@@ -98,6 +99,9 @@ def contestants(
             found.append(_of_run(name or label, run, deterministic))
         else:
             found.append(_of_other(name, each, rules, deterministic))
+    if len(found) < 2:
+        here = ", ".join(each.name for each in found) or "nobody"
+        raise ValueError(f"a duel takes two players or more, and here is {here}")
     _require_names(found)
     for agent in rules.agents:
         if not any(agent in each.team for each in found):
@@ -131,6 +135,16 @@ def _require_names(found: Sequence[Contestant]) -> None:
 
 def _is_run(given: Any) -> bool:
     return isinstance(given, Run) or (isinstance(given, str | Path) and is_run(given))
+
+
+def _rules_of(run: Run) -> Rules[Any]:
+    """Return the rules of a run's game; who plays a masked action there is counted, not stopped."""
+    env_config = run.config.env_config
+    if env_config.own_rules is not None:
+        return env_config.own_rules
+    parameters = inspect.signature(rules_class(env_config.env)).parameters
+    usual = {"illegal": parameters["illegal"].default} if "illegal" in parameters else {}
+    return env_config.rules(**usual)
 
 
 def _labels(runs: Sequence[Run]) -> list[str]:

@@ -223,16 +223,13 @@ def duel(
     Of two agents, whoever earns more has won. The ratings are Bradley and Terry's on Elo's scale,
     with bootstrap intervals over episodes; see ``corral.trainers.selfplay.ratings``.
 
-    Raises what ``contestants`` raises, UnknownNameError for an unknown anchor, and ValueError for
-    fewer than two players, no episodes, and a player whom nobody can play.
+    Raises what ``contestants`` raises, UnknownNameError for an unknown anchor, and ValueError
+    for no episodes, and a player whom nobody can play.
     """
     episodes = nonnegative_int("episodes", episodes, least=1)
     seed, workers = nonnegative_int("seed", seed), nonnegative_int("workers", workers)
     named = {"env_kwargs": env_kwargs, "api": api, "model": model, "trainer": trainer}
     rules, found, run = contestants(players, env, **named, deterministic=not sampled)
-    if len(found) < 2:
-        named_here = ", ".join(each.name for each in found) or "nobody"
-        raise ValueError(f"a duel takes two players or more, and here is {named_here}")
     names = tuple(each.name for each in found)
     if anchor is not None and anchor not in names:
         raise UnknownNameError.of("player", anchor, names)
