@@ -70,7 +70,9 @@ def contestants(
         ValueError: fewer than two players, no environment, runs of different games, two players
             with one name, a seat that no policy plays.
     """
-    within = [list(one.values()) if isinstance(one, Mapping) else [one] for one in players]
+    within: list[list[Any]] = [
+        list(one.values()) if isinstance(one, Mapping) else [one] for one in players
+    ]
     given = [each for one in within for each in one if _is_run(each)]
     named = {"env_kwargs": env_kwargs, "api": api, "trainer": trainer, "model": model}
     runs: list[Run] = []

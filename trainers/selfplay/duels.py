@@ -25,23 +25,20 @@ import pandas as pd
 
 from corral.adapters.sources import EnvLike
 from corral.envs.arguments import nonnegative_int
-from corral.envs.core import Array, Rules
 from corral.envs.registry import Api
 from corral.errors import UnknownNameError
 from corral.trainers.evaluation.episodes import bootstrap_ratio
 from corral.trainers.evaluation.scores import Progress
-from corral.trainers.evaluation.zero_sum import constant_sum, is_zero_sum, sum_in_words
 from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run_config import versions
 from corral.trainers.selfplay.contestants import Contestant, Contestants, contestants
+from corral.trainers.selfplay.duel_notes import notes_of, outcomes_of
 from corral.trainers.selfplay.matches import Match, play_match, points_of_side
 from corral.trainers.selfplay.ratings import (
-    PRIOR,
     Rating,
     cycles,
     points_intervals,
     rate,
-    unmeasured,
     wilson,
 )
 
@@ -251,7 +248,7 @@ def duel(
         versions=versions(learning=run is not None),
     )
     result = _rated(result, anchor, seed)
-    result = dataclasses.replace(result, notes=_notes(result, rules, found, matches))
+    result = dataclasses.replace(result, notes=notes_of(result, rules, found, matches))
     if out is not None:
         result.write(out)
     return result
@@ -338,80 +335,13 @@ def _with_points(row: Duel, match: Match) -> Duel:
     return dataclasses.replace(row, **given)
 
 
-def _outcomes(duels: Duels, *, counted: bool = False) -> Array:
-    """Return games won, drawn and lost by who sits first: int64 [P, P, 3].
-
-    ``counted``: episodes that are all the same are one.
-    """
-    number = {name: i for i, name in enumerate(duels.players)}
-    table = np.zeros((len(number), len(number), 3), dtype=np.int64)
-    for row in duels.rows:
-        games = 1 if row.same and counted else row.episodes
-        counts = np.array([row.won, row.drawn, row.lost])
-        table[number[row.player], number[row.other]] = counts * games // row.episodes
-    return table
-
-
 def _rated(duels: Duels, anchor: str | None, seed: int) -> Duels:
     """Return the same with ratings and cycles, where the game has two seats."""
     if len(duels.agents) > 2:
         return duels
-    outcomes, counted = _outcomes(duels), _outcomes(duels, counted=True)
+    outcomes, counted = outcomes_of(duels), outcomes_of(duels, counted=True)
     return dataclasses.replace(
         duels,
         rated=rate(duels.players, outcomes, counted=counted, anchor=anchor, seed=seed),
         cycles=cycles(duels.players, outcomes, seed=seed),
     )
-
-
-def _notes(
-    duels: Duels, rules: Rules[Any], found: Sequence[Contestant], matches: Sequence[Match]
-) -> list[str]:
-    """Return what a reader of the tables has to know, as sentences."""
-    runs = [each for each in found if each.about]
-    notes = [each.about for each in runs]
-    if runs:
-        greedy = runs[0].deterministic
-        notes.append(f"Runs {'play greedily' if greedy else 'sample their actions'}.")
-    for each in found:
-        if len(each.team) < len(duels.agents):
-            notes.append(
-                f"{each.name} plays {', '.join(each.team)} alone"
-                + (", and its rating is of that seat." if len(duels.agents) == 2 else ".")
-            )
-    returns = np.concatenate([match.returns for match in matches])
-    if not is_zero_sum(rules):
-        notes.append(sum_in_words(returns))
-        if len(duels.agents) == 2 and constant_sum(returns) is None:
-            notes[-1] += " Won is an episode in which one earned more than the other."
-    if len(duels.agents) > 2:
-        return [*notes, f"{rules.name} has {len(duels.agents)} seats: there are no ratings."]
-    if same := [f"{row.player} - {row.other}" for row in duels.rows if row.same]:
-        every = "every pairing" if len(same) == len(duels) else _some(same)
-        notes.append(
-            f"All episodes were the same, action by action, in {every}: such a pairing has no "
-            "interval, and its ratings count it as one game."
-        )
-    above, below = unmeasured(duels.players, _outcomes(duels))
-    if above:
-        notes.append(
-            f"{_some(below)} took nothing off {_some(above)}: how far apart they are is no "
-            f"measurement, but due to the {PRIOR:g} drawn game that is added between each two."
-        )
-    for cycle in list(duels.cycles)[:5]:
-        said = ", ".join(f"{a} beats {b}" for a, b in itertools.pairwise([*cycle, cycle[0]]))
-        notes.append(f"Cycle: {said}.")
-    if duels.cycles:
-        more = len(duels.cycles) - 5
-        notes.append(
-            (f"And {more} more cycles. " if more > 0 else "")
-            + "Who beats whom runs in circles here: one number for each player misleads, read the "
-            "matrix instead."
-        )
-    return notes
-
-
-def _some(names: Sequence[str], most: int = 4) -> str:
-    """Return names with commas, the first few of many."""
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")

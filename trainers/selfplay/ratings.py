@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -209,9 +209,11 @@ def rate(
     found = []
     for i, player in enumerate(players):
         won, drew, lost = counts[i].tolist()
-        ends = (None, None) if player == anchor else (float(low[i]), float(high[i]))
         points = (won + drew / 2) / max(1, won + drew + lost)
-        found.append(Rating(player, float(fitted[i]), *ends, points, won, drew, lost))
+        one = Rating(
+            player, float(fitted[i]), float(low[i]), float(high[i]), points, won, drew, lost
+        )
+        found.append(replace(one, low=None, high=None) if player == anchor else one)
     return sorted(found, key=lambda each: -each.rating)
 
 

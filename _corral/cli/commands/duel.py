@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -82,12 +82,12 @@ def duel(
     if out_dir is not None:
         check_new(out_dir, folder=True, files=FILES, overwrite=overwrite)
     import_from_here()
+    theirs: dict[str, Any] = {"env_kwargs": arguments_of(arg) if arg else None, "api": api}
     with named_as_options(context, ["env", "out", "anchor"]), progress_bar() as show:
         result = play(
             *players,
             env=env,
-            env_kwargs=arguments_of(arg) if arg else None,
-            api=api,
+            **theirs,
             episodes=episodes,
             seed=seed,
             sampled=not greedy,
