@@ -29,15 +29,18 @@ if TYPE_CHECKING:
     from corral.trainers.evaluation.judge import evaluate
     from corral.trainers.evaluation.watch import watch
     from corral.trainers.runs.run import load_run
+    from corral.trainers.selfplay.duels import Duels, duel
     from corral.trainers.selfplay.pool import Pool
 
 __all__ = [
     "Callback",
+    "Duels",
     "Pool",
     "__version__",
     "algorithms",
     "clone",
     "diagnose",
+    "duel",
     "evaluate",
     "learnable",
     "load_run",
@@ -56,9 +59,11 @@ __version__ = metadata.version("corral")
 
 _ON_DEMAND = {
     "Callback": "corral.trainers.callbacks.protocol",
+    "Duels": "corral.trainers.selfplay.duels",
     "Pool": "corral.trainers.selfplay.pool",
     "clone": "corral.trainers.cloning.driver",
     "diagnose": "corral.trainers.doctor.diagnose",
+    "duel": "corral.trainers.selfplay.duels",
     "evaluate": "corral.trainers.evaluation.judge",
     "learnable": "corral.trainers.doctor.choices",
     "load_run": "corral.trainers.runs.run",

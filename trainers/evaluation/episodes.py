@@ -212,6 +212,7 @@ def play_episodes(
     seed: int = 0,
     workers: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    on_turn: Callable[[Turn], None] = lambda turn: None,
 ) -> tuple[EndedEpisodes, Array]:
     """Return exactly ``episodes`` episodes, and the illegal actions in them, int64 [N].
 
@@ -219,7 +220,7 @@ def play_episodes(
     ``play`` does it. How many episodes each environment plays is fixed beforehand: to count those
     that end first would prefer short ones. They must end, by ``max_cycles`` or by themselves.
     ``workers`` is as of ``play``; ``progress`` is called with how many episodes have ended, of how
-    many.
+    many, ``on_turn`` with each step.
     """
     for name, value in (("episodes", episodes), ("num_envs", num_envs)):
         if value is not None and value < 1:
@@ -232,6 +233,7 @@ def play_episodes(
     progress(done, episodes)
     for turn in play(rules, team, deterministic, quota=quota, seed=seed, workers=workers):
         illegal += turn.illegal
+        on_turn(turn)
         if len(turn.ended):
             parts.append(turn.ended)
             done += len(turn.ended)

@@ -49,7 +49,15 @@ from corral.trainers.evaluation.zero_sum import (
 from corral.trainers.opponents.resolve import members
 from corral.trainers.runs.run import Run, load_each
 
-__all__ = ["Progress", "evaluate", "judge_of", "players", "run_labels", "run_players"]
+__all__ = [
+    "Progress",
+    "evaluate",
+    "judge_of",
+    "players",
+    "require_same_game",
+    "run_labels",
+    "run_players",
+]
 
 
 def evaluate(
@@ -119,7 +127,7 @@ def evaluate(
     folder = Path(out) if out is not None else own.results
     env_config = own.config.env_config
     for other in others:
-        _require_same_game(own, other)
+        require_same_game(own, other)
     labels = run_labels([own, *others])
     if judge := judge_of(env_config.env):
         if workers:
@@ -269,7 +277,7 @@ def judge_of(env: str) -> Callable[..., Evaluation] | None:
     return found
 
 
-def _require_same_game(run: Run, other: Run) -> None:
+def require_same_game(run: Run, other: Run) -> None:
     """Raise ValueError where what one was trained on could not be played by the other."""
     own, others = run.config.env_config, other.config.env_config
     if own.env != others.env:
