@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from corral.trainers.evaluation.watch import watch
     from corral.trainers.runs.run import load_run
     from corral.trainers.selfplay.duels import Duels, duel
+    from corral.trainers.selfplay.exploit.driver import exploit
     from corral.trainers.selfplay.pool import Pool
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "diagnose",
     "duel",
     "evaluate",
+    "exploit",
     "learnable",
     "load_run",
     "make",
@@ -65,6 +67,7 @@ _ON_DEMAND = {
     "diagnose": "corral.trainers.doctor.diagnose",
     "duel": "corral.trainers.selfplay.duels",
     "evaluate": "corral.trainers.evaluation.judge",
+    "exploit": "corral.trainers.selfplay.exploit.driver",
     "learnable": "corral.trainers.doctor.choices",
     "load_run": "corral.trainers.runs.run",
     "make": "corral.envs.registry",
