@@ -60,6 +60,7 @@ def test_results_are_written_once(tmp_path: Path) -> None:
         (["perfect", "random", *GAME, "--episodes", "0"], "--episodes 0: give a whole number, 1"),
         (["perfect", "perfect", *GAME], "2 players are named perfect"),
         (["runs/no", "random", *GAME], "there is no run in runs/no: no such folder"),
+        (["perfect", "random", *GAME, "--deterministic"], "did you mean '--greedy'?"),
         (["perfect", "random", *GAME, "--arg", "size=4"], "perfect play on 4 x 4"),
     ],
 )

@@ -246,6 +246,7 @@ BAD: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
     (("perfect", "random"), {"episodes": 0}, ValueError, "episodes=0: give a whole number, 1"),
     (("random", "random"), {}, ValueError, "2 players are named random: leave one out, or name"),
     (("random", "perfect"), {"anchor": "perfekt"}, UnknownNameError, "did you mean 'perfect'?"),
+    (("rps_v0", "random"), {"env": None}, ValueError, "rps_v0 is an environment, not a player: "),
     (("runs/none", "random"), {}, RunError, "there is no run in runs/none: no such folder"),
     (("none@best", "random"), {}, RunError, "there is no run in none@best: no such folder"),
     (("perfect", "random"), {"env": "tictacto"}, UnknownNameError, "did you mean 'tictactoe_v0'"),
