@@ -150,6 +150,13 @@ def test_a_cycle_is_named() -> None:
     assert duels.ratings["rating"].tolist() == pytest.approx([0, 0, 0])
 
 
+def test_a_duel_prints_its_matrix_ratings_and_notes() -> None:
+    shown = str(duel(MOVES, env="rps_v0", episodes=20))
+    assert shown.startswith("<Duels of 3 in rps_v0: 6 pairings>\n")
+    assert "Cycle: rock beats scissors" in shown
+    assert [line.split()[0] for line in shown.splitlines()].count("paper") == 2
+
+
 def test_one_and_the_same_episode_has_no_interval() -> None:
     duels = duel({"rock": MOVES["rock"], "paper": MOVES["paper"]}, env="rps_v0", episodes=500)
     for row in duels:
