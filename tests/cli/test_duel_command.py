@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from corral.trainers.selfplay.duels import FILES
+from corral.trainers.selfplay.duel_tables import _cell
+from corral.trainers.selfplay.duels import FILES, Duel
 from support.command import run as command
 from support.command import within
 
@@ -41,6 +42,15 @@ def test_many_players_are_numbered_and_fit_80_columns() -> None:
     assert "Columns are headed by the number of their player." in " ".join(printed.split())
 
 
+def test_no_return_is_minus_zero() -> None:
+    rows = {
+        each: Duel("a", "x", "b", value, None, None, 0.0, 1, False, 1.0, 0, 0)
+        for each, value in {"least": -0.001, "some": -0.01, "much": -123.456}.items()
+    }
+    shown = {each: _cell(row, False) for each, row in rows.items()}
+    assert shown == {"least": "+0.00", "some": "-0.01", "much": "-123.5"}
+
+
 def test_results_are_written_once(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     printed = within("duel", "perfect", "random", *GAME, "--out", folder)
@@ -60,6 +70,7 @@ def test_results_are_written_once(tmp_path: Path) -> None:
         (["perfect", "random", *GAME, "--episodes", "0"], "--episodes 0: give a whole number, 1"),
         (["perfect", "perfect", *GAME], "2 players are named perfect"),
         (["runs/no", "random", *GAME], "there is no run in runs/no: no such folder"),
+        (["perfect", "random", *GAME, "--deterministic"], "did you mean '--greedy'?"),
         (["perfect", "random", *GAME, "--arg", "size=4"], "perfect play on 4 x 4"),
     ],
 )

@@ -18,7 +18,7 @@ from corral.adapters.sources import EnvLike, rules_of
 from corral.envs.core import Rules, carried_by, teams_of
 from corral.envs.policy import Policy, PolicyLike, as_policy
 from corral.envs.reference import reference_players
-from corral.envs.registry import Api, rules_class
+from corral.envs.registry import Api, registered_name, rules_class
 from corral.errors import RunError, UnknownNameError
 from corral.trainers.evaluation.judge import require_same_game
 from corral.trainers.evaluation.players import Player
@@ -98,7 +98,7 @@ def contestants(
     for each, name in _flat(players, rules.agents):
         if id(each) in loaded:
             label, run = loaded[id(each)]
-            found.append(_of_run(name or label, run, deterministic))
+            found.append(_of_run(name or label, run, deterministic, runs[0]))
         else:
             found.append(_of_other(name, each, rules, deterministic))
     if len(found) < 2:
@@ -157,11 +157,16 @@ def _labels(runs: Sequence[Run]) -> list[str]:
     ]
 
 
-def _of_run(name: str, run: Run, deterministic: bool) -> Contestant:
+def _of_run(name: str, run: Run, deterministic: bool, first: Run) -> Contestant:
     """Return who plays the seats that the run learned: its opponents are players of their own."""
+    about = f"{name} is {run.source()}."
+    own, played = run.config.env_config.env_kwargs, first.config.env_config.env_kwargs
+    for key in dict.fromkeys([*own, *played]):
+        if own.get(key) != played.get(key):
+            about += f" It was trained with {key} {own.get(key)}, and plays {played.get(key)}."
     team = {agent: run.policies[agent] for agent in run.config.policies}
     learned = {agent: policy for agent, policy in team.items() if agent not in run.config.opponents}
-    return Contestant(name, learned, deterministic, f"{name} is {run.source()}.")
+    return Contestant(name, learned, deterministic, about)
 
 
 def _require_same_scales(run: Run, other: Run) -> None:
@@ -174,10 +179,12 @@ def _require_same_scales(run: Run, other: Run) -> None:
 
 
 def _refuse_path(given: Any) -> None:
-    """Raise RunError for what looks like a run, and is none."""
+    """Raise for what looks like a run, and is none: RunError, ValueError for an environment."""
     if not isinstance(given, str | Path):
         return
     path, text = Path(given), str(given)
+    if registered_name(text) is not None:
+        raise ValueError(f"{text} is an environment, not a player: give it as env={text}")
     if path.is_dir():
         raise RunError(f"{text} is a folder, but holds no run")
     if isinstance(given, Path) or len(path.parts) > 1 or "@" in text:
@@ -223,8 +230,7 @@ def _reference(name: str, rules: Rules[Any]) -> Mapping[str, Policy]:
         if name in made:
             found[agent] = made[name]
     if not found:
-        unknown = UnknownNameError.of(f"player of {rules.name}", name, known)
         if Path(name).is_dir() or not any("/" in each for each in known):
             _refuse_path(name)
-        raise unknown
+        raise UnknownNameError.of(f"player of {rules.name}", name, known)
     return found

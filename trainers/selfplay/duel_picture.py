@@ -146,7 +146,7 @@ class _Grid:
             parts.append(f'<rect {where} rx="4" {fill}/>')
             size = 13 if self.width >= 54 else 10
             middle = x + self.width / 2
-            shown = f"{value:+.2f}" if abs(value) < 100 else f"{value:+.4g}"
+            shown = f"{round(value, 2) + 0.0:+.2f}" if abs(value) < 100 else f"{value:+.4g}"
             parts.append(_words(middle, y + ROW / 2 + 4.5, shown, anchor="middle", size=size))
         return parts
 
@@ -186,7 +186,9 @@ def _ratings(duels: Duels, top: float) -> tuple[list[str], float]:
         parts.append(_words(left - 10, y + 4, _cut(each.player), anchor="end", size=13))
         if each.low is not None and each.high is not None:
             parts.append(_line(at(each.low), y, at(each.high), y, "interval", width=2))
-        parts.append(f'<circle cx="{at(each.rating):.1f}" cy="{y:.1f}" r="5" fill="{pen.BLUE}"/>')
+            for end in (at(each.low), at(each.high)):
+                parts.append(_line(end, y - 5, end, y + 5, "interval", width=1.5))
+        parts.append(f'<circle cx="{at(each.rating):.1f}" cy="{y:.1f}" r="4" fill="{pen.BLUE}"/>')
         interval = "" if each.low is None else f"  ({each.low:+.0f} to {each.high:+.0f})"
         parts.append(_words(right + 12, y + 4, f"{each.rating:+.0f}{interval}", size=12))
     return parts, base + 20

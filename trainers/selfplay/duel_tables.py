@@ -84,7 +84,7 @@ def _cell(row: Duel | None, counts: bool) -> str:
     if row is None:
         return "-"
     value = row.return_player
-    text = f"{value:+.2f}" if abs(value) < 100 else f"{value:+.4g}"
+    text = f"{round(value, 2) + 0.0:+.2f}" if abs(value) < 100 else f"{value:+.4g}"
     return f"{text}\n{row.won}/{row.drawn}/{row.lost}" if counts and row.won is not None else text
 
 

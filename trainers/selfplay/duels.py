@@ -105,6 +105,12 @@ class Duels(Sequence[Duel]):
     def __repr__(self) -> str:
         return f"<Duels of {len(self.players)} in {self.env}: {len(self.rows)} pairings>"
 
+    def __str__(self) -> str:
+        """The matrix, the ratings and what has to be said of them."""
+        frames = [self.matrix, self.ratings] if self.rated else [self.matrix]
+        tables = [frame.to_string(float_format="{:.4g}".format) for frame in frames]
+        return "\n".join([repr(self), *tables, *self.notes])
+
     def __len__(self) -> int:
         return len(self.rows)
 

@@ -70,13 +70,10 @@ class _Sameness:
         if len(self.ended) > 1:
             return  # it is known that they differ
         chosen = turn.actions
-        if isinstance(chosen, Mapping):
-            rows = [np.asarray(actions) for actions in chosen.values()]
-        else:
-            rows = [np.where(turn.asked, chosen, -1)]  # who is not asked plays anything
+        rows = [*chosen.values()] if isinstance(chosen, Mapping) else [chosen]
         rows.append(turn.step.reward)
         for row in range(len(turn.asked)):
-            entry = tuple(array[row].tobytes() for array in rows)
+            entry = tuple(np.asarray(array[row]).tobytes() for array in rows)
             self.now[row] = hash((self.now.get(row, 0), entry))
         for row in turn.ended.rows.tolist():
             self.ended.add(self.now[row])

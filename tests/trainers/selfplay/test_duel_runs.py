@@ -84,6 +84,13 @@ def test_runs_of_one_name_are_called_by_their_paths(runs: Path, tmp_path: Path) 
         duel({"long": runs / "other"}, runs / "long", **FAST)
 
 
+def test_other_arguments_of_one_game_are_told(runs: Path, tmp_path: Path) -> None:
+    cut = small(tmp_path / "cut", env_kwargs={"max_cycles": 5})
+    assert not any("It was trained" in note for note in duel(runs / "long", "random", **FAST).notes)
+    notes = duel(runs / "long", cut, **FAST).notes
+    assert any("It was trained with max_cycles 5, and plays None." in note for note in notes)
+
+
 def test_bad_runs_are_named(runs: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="wide: the observation space of player_1 differs; they"):
         duel(runs / "long", runs / "wide", **FAST)

@@ -150,6 +150,13 @@ def test_a_cycle_is_named() -> None:
     assert duels.ratings["rating"].tolist() == pytest.approx([0, 0, 0])
 
 
+def test_a_duel_prints_its_matrix_ratings_and_notes() -> None:
+    shown = str(duel(MOVES, env="rps_v0", episodes=20))
+    assert shown.startswith("<Duels of 3 in rps_v0: 6 pairings>\n")
+    assert "Cycle: rock beats scissors" in shown
+    assert [line.split()[0] for line in shown.splitlines()].count("paper") == 2
+
+
 def test_one_and_the_same_episode_has_no_interval() -> None:
     duels = duel({"rock": MOVES["rock"], "paper": MOVES["paper"]}, env="rps_v0", episodes=500)
     for row in duels:
@@ -246,6 +253,7 @@ BAD: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
     (("perfect", "random"), {"episodes": 0}, ValueError, "episodes=0: give a whole number, 1"),
     (("random", "random"), {}, ValueError, "2 players are named random: leave one out, or name"),
     (("random", "perfect"), {"anchor": "perfekt"}, UnknownNameError, "did you mean 'perfect'?"),
+    (("rps_v0", "random"), {"env": None}, ValueError, "rps_v0 is an environment, not a player: "),
     (("runs/none", "random"), {}, RunError, "there is no run in runs/none: no such folder"),
     (("none@best", "random"), {}, RunError, "there is no run in none@best: no such folder"),
     (("perfect", "random"), {"env": "tictacto"}, UnknownNameError, "did you mean 'tictactoe_v0'"),
