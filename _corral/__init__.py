@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from corral.trainers.evaluation.judge import evaluate
     from corral.trainers.evaluation.watch import watch
     from corral.trainers.runs.run import load_run
-    from corral.trainers.selfplay.duels import Duels, duel
+    from corral.trainers.selfplay.duels.driver import Duels, duel
     from corral.trainers.selfplay.exploit.driver import exploit
     from corral.trainers.selfplay.pool import Pool
 
@@ -61,11 +61,11 @@ __version__ = metadata.version("corral")
 
 _ON_DEMAND = {
     "Callback": "corral.trainers.callbacks.protocol",
-    "Duels": "corral.trainers.selfplay.duels",
+    "Duels": "corral.trainers.selfplay.duels.driver",
     "Pool": "corral.trainers.selfplay.pool",
     "clone": "corral.trainers.cloning.driver",
     "diagnose": "corral.trainers.doctor.diagnose",
-    "duel": "corral.trainers.selfplay.duels",
+    "duel": "corral.trainers.selfplay.duels.driver",
     "evaluate": "corral.trainers.evaluation.judge",
     "exploit": "corral.trainers.selfplay.exploit.driver",
     "learnable": "corral.trainers.doctor.choices",

@@ -75,9 +75,9 @@ def duel(
     are on Elo's scale, with intervals, and it is said where who beats whom runs in circles. Of more
     agents each player sits in each seat once, and another's team in the rest.
     """
-    from corral.trainers.selfplay.duel_tables import duel_tables
-    from corral.trainers.selfplay.duels import FILES
-    from corral.trainers.selfplay.duels import duel as play
+    from corral.trainers.selfplay.duels.driver import FILES
+    from corral.trainers.selfplay.duels.driver import duel as play
+    from corral.trainers.selfplay.duels.tables import duel_tables
 
     if out_dir is not None:
         check_new(out_dir, folder=True, files=FILES, overwrite=overwrite)

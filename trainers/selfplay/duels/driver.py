@@ -31,10 +31,10 @@ from corral.trainers.evaluation.episodes import bootstrap_ratio
 from corral.trainers.evaluation.scores import Progress
 from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run_config import versions
-from corral.trainers.selfplay.contestants import Contestant, Contestants, contestants
-from corral.trainers.selfplay.duel_notes import notes_of, outcomes_of
-from corral.trainers.selfplay.matches import Match, play_match, points_of_side
-from corral.trainers.selfplay.ratings import (
+from corral.trainers.selfplay.duels.contestants import Contestant, Contestants, contestants
+from corral.trainers.selfplay.duels.matches import Match, play_match, points_of_side
+from corral.trainers.selfplay.duels.notes import notes_of, outcomes_of
+from corral.trainers.selfplay.duels.ratings import (
     Rating,
     cycles,
     points_intervals,
@@ -165,7 +165,7 @@ class Duels(Sequence[Duel]):
         matrix.csv and ratings.csv are the frames of these names, duels.csv is ``to_dataframe``,
         duels.json all of it, duels.svg a picture. Each is written whole or not at all.
         """
-        from corral.trainers.selfplay.duel_picture import duel_picture
+        from corral.trainers.selfplay.duels.picture import duel_picture
 
         own = dataclasses.asdict(self)
         own["pairings"], own["ratings"] = own.pop("rows"), own.pop("rated")
@@ -224,7 +224,7 @@ def duel(
         progress: is called with who plays, episodes played, and episodes to play.
 
     Of two agents, whoever earns more has won. The ratings are Bradley and Terry's on Elo's scale,
-    with bootstrap intervals over episodes; see ``corral.trainers.selfplay.ratings``.
+    with bootstrap intervals over episodes; see ``corral.trainers.selfplay.duels.ratings``.
 
     Raises what ``contestants`` raises, UnknownNameError for an unknown anchor, and ValueError
     for no episodes, and a player whom nobody can play.

@@ -10,12 +10,12 @@ import numpy as np
 
 from corral.envs.core import Array, Rules
 from corral.trainers.evaluation.zero_sum import constant_sum, is_zero_sum, sum_in_words
-from corral.trainers.selfplay.contestants import Contestant
-from corral.trainers.selfplay.matches import Match
-from corral.trainers.selfplay.ratings import PRIOR, unmeasured
+from corral.trainers.selfplay.duels.contestants import Contestant
+from corral.trainers.selfplay.duels.matches import Match
+from corral.trainers.selfplay.duels.ratings import PRIOR, unmeasured
 
 if TYPE_CHECKING:
-    from corral.trainers.selfplay.duels import Duels
+    from corral.trainers.selfplay.duels.driver import Duels
 
 __all__ = ["notes_of", "outcomes_of"]
 

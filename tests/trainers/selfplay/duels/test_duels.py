@@ -21,7 +21,7 @@ from corral.envs.rps_v0.baselines import AlwaysSame
 from corral.errors import IllegalActionWarning, InfeasibleError, RunError, UnknownNameError
 from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.zero_sum import evaluate_seat
-from corral.trainers.selfplay.duels import FILES, Duels, duel
+from corral.trainers.selfplay.duels.driver import FILES, Duels, duel
 from support.turn_rules import PileRules
 
 MOVES = {move: AlwaysSame(move) for move in ("rock", "paper", "scissors")}

@@ -13,7 +13,7 @@ from corral.text import visible
 from corral.trainers.report import svg as pen
 
 if TYPE_CHECKING:
-    from corral.trainers.selfplay.duels import Duels
+    from corral.trainers.selfplay.duels.driver import Duels
 
 __all__ = ["duel_picture"]
 

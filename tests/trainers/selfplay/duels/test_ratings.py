@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize
 
 from corral.envs.core import Array
-from corral.trainers.selfplay.ratings import (
+from corral.trainers.selfplay.duels.ratings import (
     PRIOR,
     cycles,
     fit_ratings,

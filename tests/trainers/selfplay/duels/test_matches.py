@@ -12,7 +12,7 @@ from corral.envs.policy import RandomPolicy
 from corral.envs.reference import reference_player
 from corral.envs.rps_v0.baselines import AlwaysSame
 from corral.trainers.evaluation.zero_sum import evaluate_seat
-from corral.trainers.selfplay.matches import play_match, points_against, points_of_side
+from corral.trainers.selfplay.duels.matches import play_match, points_against, points_of_side
 from support.turn_rules import PileRules
 
 SAMPLED = {"player_1": False, "player_2": False}

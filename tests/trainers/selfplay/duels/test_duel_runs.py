@@ -13,7 +13,7 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 
 import corral
 from corral.errors import CheckpointError, EnvNeededError, IllegalActionWarning, RunError
-from corral.trainers.selfplay.duels import duel
+from corral.trainers.selfplay.duels.driver import duel
 from support.command import within
 
 SMALL: dict[str, Any] = {"num_envs": 4, "n_steps": 16, "n_epochs": 1, "net_arch": (8,)}

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from corral.trainers.evaluation.tables import COLUMNS, table_of
-from corral.trainers.selfplay.duels import Duel, Duels
+from corral.trainers.selfplay.duels.driver import Duel, Duels
 
 __all__ = ["duel_tables"]
 
