@@ -383,5 +383,5 @@ def test_opponents_of_several_agents_and_mixes(pairs: list[str], expected: Any) 
 
 @pytest.mark.parametrize("pairs", [["a"], ["a=x", "random"], ["=x"], ["a="], ["a=x,a=y"]])
 def test_opponents_without_an_agent_or_twice(pairs: list[str]) -> None:
-    with pytest.raises(ValueError, match="--opponent .*give"):
+    with pytest.raises(ValueError, match=r"--opponent .*give"):
         opponents_of(pairs)
