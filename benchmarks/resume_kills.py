@@ -33,6 +33,7 @@ TRAINERS = {
     "mappo": {},
     "mappo with memory": {"memory": 8},
     "ippo": {},
+    "mappo against a mix": {"opponents": {}, "memory": 8},
     "sb3_ppo": {"batch_size": 64},
 }
 CLOCKS = {"wall_s", "env_steps_per_s", "share_env", "share_inference", "share_learning"}
@@ -80,11 +81,11 @@ def fingerprint(folder: Path) -> tuple[str, list[dict[str, str]]]:
 
 
 def tried(name: str, folder: Path) -> dict[str, Any]:
-    names = {
-        "trainer": name.split()[0],
-        "steps": UPDATES * ROLLOUT,
-        "settings": TRAINERS[name],
-    }
+    settings: dict[str, Any] = dict(TRAINERS[name])
+    if "opponents" in settings:  # a run among them: the first of these
+        mix = {"overflow": 2, "random": 1, str(folder / "mappo unstopped"): 1}
+        settings["opponents"] = {"node_1": mix}
+    names = {"trainer": name.split()[0], "steps": UPDATES * ROLLOUT, "settings": settings}
     unstopped, killed = folder / f"{name} unstopped", folder / f"{name} killed"
     assert started(BEGIN.format(folder=str(unstopped), **names)).wait() == 0
     rng = random.Random(0)

@@ -103,8 +103,9 @@ class Trainer(Protocol):
     A trainer that needs more to learn than to play has ``check()``, which raises what is missing:
     it is called before a new run gets its folder.
 
-    A trainer with ``plays_opponents = True`` lets reference players play some agents: it gets
-    ``opponents=``, agent -> name, where there are any, and ``policies`` leave them out. One with
+    A trainer with ``plays_opponents = True`` lets others play some agents: it gets ``opponents=``,
+    agent -> a player or a mix as text (``corral.trainers.opponents``), where there are any, with
+    ``opponent_runs=``, where runs are among them, and ``policies`` leave them out. One with
     ``takes_settings_of = True`` gets ``settings_of=``, policy -> setting -> value, where there are
     any. One with ``plays_turns = False`` refuses games in which agents act in turn. One with
     ``takes_validation = True`` gets ``validation_rules=``, where rows are kept for validation; one

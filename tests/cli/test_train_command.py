@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from corral.cli.options import settings_of_policies
+from corral.cli.options import opponents_of, settings_of_policies
 
 pytest.importorskip("torch", reason="needs the extra sb3")
 pytest.importorskip("psutil")
@@ -365,3 +365,23 @@ def test_config_is_plain_json(tmp_path: Path) -> None:
     values: dict[str, Any] = json.loads((run.folder / "config.json").read_text())
     assert values["format"] == 2
     assert values["env_kwargs"]["trace"]["file"] == "trace.csv.gz"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [
+        (["a=random,b=perfect"], {"a": "random", "b": "perfect"}),
+        (["a=random:2,perfect:1,b=x"], {"a": "random:2,perfect:1", "b": "x"}),
+        (["a=random, perfect", "b=runs/c@best"], {"a": "random,perfect", "b": "runs/c@best"}),
+        (["a=random,runs/lr=3e-4:2,b=y"], {"a": "random,runs/lr=3e-4:2", "b": "y"}),
+        ([r"a=C:\runs\lr=1"], {"a": r"C:\runs\lr=1"}),
+    ],
+)
+def test_opponents_of_several_agents_and_mixes(pairs: list[str], expected: Any) -> None:
+    assert opponents_of(pairs) == expected
+
+
+@pytest.mark.parametrize("pairs", [["a"], ["a=x", "random"], ["=x"], ["a="], ["a=x,a=y"]])
+def test_opponents_without_an_agent_or_twice(pairs: list[str]) -> None:
+    with pytest.raises(ValueError, match=r"--opponent .*give"):
+        opponents_of(pairs)

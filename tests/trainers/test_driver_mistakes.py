@@ -61,7 +61,7 @@ MISTAKES: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"steps": 1.5}, ValueError, "steps=1.5: give a whole number, 1 or more"),
     ({"seed": None}, ValueError, "seed=None: leave it out, or give a number"),
     ({"opponents": "random"}, ValueError, r"give agent -> name, such as \{'node_2': 'random'\}"),
-    ({"opponents": {"node_1": len}}, ValueError, "training takes names of reference players"),
+    ({"opponents": {"node_1": len}}, ValueError, "a run keeps the names of its opponents"),
     ({"env": SeatEnv("arena_v0")}, TypeError, "is a Gymnasium environment: one agent"),
     ({"env": make_vec_env("arena_v0", 2)}, TypeError, "BatchVecEnv: give the environment itself"),
     ({"seed": -1}, ValueError, "seed=-1: give a whole number"),

@@ -161,7 +161,11 @@ class Opponents:
             "deterministic": self.deterministic,
         }
         if isinstance(policy, MixPolicy):
-            drawn = {"draws": self._draws, "column": i, "first_episode": self._first_episode}
+            drawn: dict[str, Any] = {
+                "draws": self._draws,
+                "column": i,
+                "first_episode": self._first_episode,
+            }
             seat: Seat = MixSeat(agent, policy, **given, **drawn)
         else:
             seat = Seat(agent, policy, **given)

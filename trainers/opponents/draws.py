@@ -28,15 +28,25 @@ class EpisodeDraws:
     def __call__(self, rows: Array, episodes: Array) -> Array:
         """Return float64 [R, count] in [0, 1) of ``rows`` [R] and ``episodes``, int64 [R], 0 or
         more."""
+        if len(rows) == 1:
+            return self._one(int(rows[0]), int(episodes[0]))[None].copy()
         blocks = episodes // BLOCK
         places = episodes - blocks * BLOCK
         stale = (self._blocks[rows] != blocks).nonzero()[0]
         for at in stale:
             self._fill(int(rows[at]), int(blocks[at]))
         if len(stale) > 1 and (self._blocks[rows] != blocks).any():  # one row, two of its blocks
-            parts = [self(rows[at : at + 1], episodes[at : at + 1]) for at in range(len(rows))]
-            return np.concatenate(parts)
+            pairs = zip(rows.tolist(), episodes.tolist(), strict=True)
+            return np.array([self._one(row, episode).copy() for row, episode in pairs])
         found: Array = self._values[rows, places]
+        return found
+
+    def _one(self, row: int, episode: int) -> Array:
+        """Return the numbers of one episode: a view [count]."""
+        block, place = divmod(episode, BLOCK)
+        if self._blocks[row] != block:
+            self._fill(row, block)
+        found: Array = self._values[row, place]
         return found
 
     def _fill(self, row: int, block: int) -> None:
