@@ -5,7 +5,7 @@
 
 Every contestant has the same env steps (moves of either player). Rungs: random play; one-ply play,
 which wins at once or blocks if it can; and the contestant's own snapshot of half its training. Each
-is played 1,000 times in each seat, by the contestant's likeliest moves and by moves that it draws.
+is played 500 times in each seat, by the contestant's likeliest moves and by moves that it draws.
 The tutorial is trained as it stands, with its wrapper and its settings; of its two ways to play,
 the table shows the better.
 
@@ -37,8 +37,8 @@ from corral.errors import CheckpointError
 from corral.trainers.evaluation.zero_sum import SeatScore, evaluate_seat
 
 ENV = "classic/connect_four-v3"
-STEPS = 307_200
-EPISODES = 1000
+STEPS = 204_800
+EPISODES = 500
 MARKS = {"random": 0.98, "one-ply": 0.9, "half": 0.6}
 """Shares of won games that are aimed at, in either seat."""
 
@@ -118,10 +118,18 @@ def teams_of(name: str, seed: int, steps: int, folder: Path, deadline: float) ->
     run = trained(ENV, given, seed, steps, folder, deadline)
     if run is None:
         return None
-    saved = [int(path.name.split("_")[1]) for path in (folder / "checkpoints").glob("*_*")]
-    half = min(saved, key=lambda done: abs(done - steps // 2))
-    past = corral.load_run(f"{folder}@{half}", ENV)
-    return [run.policies, past.policies], max(saved)
+    return [run.policies, half_of(ENV, folder, steps).policies], max(saved_at(folder))
+
+
+def half_of(env: str, folder: Path, steps: int) -> Any:
+    """Return the run as it was at about half of ``steps``."""
+    half = min(saved_at(folder), key=lambda done: abs(done - steps // 2))
+    return corral.load_run(f"{folder}@{half}", env)
+
+
+def saved_at(folder: Path) -> list[int]:
+    """Return the env steps of a run's checkpoints."""
+    return [int(path.name.split("_")[1]) for path in (folder / "checkpoints").glob("step_*")]
 
 
 # --- Playing -------------------------------------------------------------------------------------

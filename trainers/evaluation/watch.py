@@ -14,7 +14,7 @@ import contextlib
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -132,16 +132,15 @@ def watch(
     rate = float(own_fps or 4) if fps is None else fps
 
     episode = _Episode(rules, player, seed, steps)
-    frames = episode.frames(mode)
-    path = None
-    if out is not None:
-        path = Path(out)
-        write_video(path, [shrunk(picture, pixels) for picture in frames], rate)
-    elif text is not None:
-        for words in frames:
-            text(words)
-    else:
-        _show(rules.name, frames, rate)
+    path = None if out is None else Path(out)
+    with contextlib.closing(episode.frames(mode)) as frames:  # a window may be closed early
+        if path is not None:
+            write_video(path, [shrunk(picture, pixels) for picture in frames], rate)
+        elif text is not None:
+            for words in frames:
+                text(words)
+        else:
+            _show(rules.name, frames, rate)
     returns = dict(zip(rules.agents, episode.returns.tolist(), strict=True))
     return Watched(rules.name, label, episode.t, episode.t + 1, returns, episode.over, path)
 
@@ -294,7 +293,7 @@ class _Episode:
         self.returns = np.zeros(len(rules.agents))
         self.over = False
 
-    def frames(self, mode: str) -> Iterator[Any]:
+    def frames(self, mode: str) -> Generator[Any, None, None]:
         """Yield the start, and what follows each step, as pictures or text; on demand."""
         drawn: list[Any] = []
         if hasattr(self.rules, "make_env"):
