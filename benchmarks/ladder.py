@@ -1,6 +1,6 @@
 """connect_four_v3: mappo and PettingZoo's own MaskablePPO tutorial against one ladder.
 
-    OMP_NUM_THREADS=1 python benchmarks/ladder.py [--steps N] [--seeds N] [--only TEXT]
+    OMP_NUM_THREADS=1 python benchmarks/ladder.py [--steps N] [--seeds N] [--only NAME ...]
         [--minutes M] [--folder DIR]
 
 Every contestant has the same env steps (moves of either player). Rungs: random play; one-ply play,
@@ -55,6 +55,13 @@ class Contestant:
 
 CONTESTANTS = {
     "mappo": Contestant("plain self-play, with the defaults for such a game", {}),
+    "mappo, tuned": Contestant(
+        "the same in smaller rollouts, with larger networks and less entropy",
+        {
+            **{"num_envs": 64, "n_steps": 32, "net_arch": (256, 256), "activation": "relu"},
+            **{"ent_coef": 0.1, "ent_coef_end": 0.03},
+        },
+    ),
     "mappo, pool": Contestant(
         "the same against a pool of its own snapshots",
         {"self_play": "past=0.2,every=20000,keep=20,draw=pfsp"},
@@ -110,21 +117,23 @@ def teams_of(name: str, seed: int, steps: int, folder: Path, deadline: float) ->
     given = CONTESTANTS[name].given
     if given is None:
         files = tutorial(seed, steps, folder, lambda: time.monotonic() > deadline)
-        if max(files) < steps:
+        if max(files, default=0) < steps:
             return None
         half = min(files, key=lambda done: abs(done - steps // 2))
-        models = [MaskablePPO.load(files[done], device="cpu") for done in (max(files), half)]
-        return [dict.fromkeys(("player_0", "player_1"), model) for model in models], max(files)
+        models = [MaskablePPO.load(files[done], device="cpu") for done in (steps, half)]
+        return [dict.fromkeys(("player_0", "player_1"), model) for model in models], steps
     run = trained(ENV, given, seed, steps, folder, deadline)
     if run is None:
         return None
-    return [run.policies, half_of(ENV, folder, steps).policies], max(saved_at(folder))
+    half = half_of(ENV, folder, steps)
+    return [run.policies, half and half.policies], max(saved_at(folder))
 
 
 def half_of(env: str, folder: Path, steps: int) -> Any:
-    """Return the run as it was at about half of ``steps``."""
+    """Return the run as it was at half of ``steps``; None where no such checkpoint was kept."""
     half = min(saved_at(folder), key=lambda done: abs(done - steps // 2))
-    return corral.load_run(f"{folder}@{half}", env)
+    near = abs(half - steps // 2) <= steps / 20
+    return corral.load_run(f"{folder}@{half}", env) if near else None
 
 
 def saved_at(folder: Path) -> list[int]:
@@ -135,13 +144,13 @@ def saved_at(folder: Path) -> list[int]:
 # --- Playing -------------------------------------------------------------------------------------
 
 
-def climbed(team: Team, half: Team) -> dict[str, Any]:
+def climbed(team: Team, half: Team | None) -> dict[str, Any]:
     """Return shares won, drawn and lost: rung -> seat -> mode."""
     rules = rules_of(ENV)
     found: dict[str, Any] = {}
-    for rung in (*RUNGS, "half"):
+    for rung in (*RUNGS, *(["half"] if half else [])):
         for seat, other in (rules.agents, rules.agents[::-1]):
-            opponent = RUNGS.get(rung, half[other])
+            opponent = RUNGS[rung] if half is None or rung in RUNGS else half[other]
             for mode in ("greedy", "sampled"):
                 score = evaluate_seat(
                     rules,
@@ -201,7 +210,8 @@ def table(runs: Mapping[str, Mapping[str, Any]]) -> str:
         mode = better(own)
         for run in sorted(own, key=lambda each: each["seed"]):
             for seat in run["played"]["random"]:
-                cells = " | ".join(cell(run["played"][rung][seat][mode]) for rung in MARKS)
+                played = [run["played"].get(rung) for rung in MARKS]
+                cells = " | ".join(cell(each[seat][mode]) if each else "" for each in played)
                 lines.append(
                     f"| {name} | {run['env_steps']:,} | {run['seed']} | {seat} | {mode} | {cells} |"
                 )
@@ -218,7 +228,7 @@ def options(about: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(about or "").split("\n", 1)[0])
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--only", default="", help="contestants whose name begins so")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="of the contestants")
     parser.add_argument("--minutes", type=float, default=math.inf)
     parser.add_argument("--folder", type=Path, default=Path("runs"), help="of what is trained")
     return parser
@@ -237,7 +247,7 @@ def main() -> None:
     for seed in range(asked.seeds):
         for name, contestant in CONTESTANTS.items():
             key = f"{name}/{asked.steps}/{seed}"
-            if not name.startswith(asked.only) or not able(contestant.given) or key in runs:
+            if name not in (asked.only or CONTESTANTS) or not able(contestant.given) or key in runs:
                 continue
             folder = asked.folder / f"ladder-{key.replace('/', '-').replace(', ', '-')}"
             found = teams_of(name, seed, asked.steps, folder, deadline)

@@ -1,7 +1,7 @@
 """leduc_holdem_v4: plain self-play beside a pool of snapshots, and duels between them.
 
     pip install --no-deps rlcard termcolor
-    OMP_NUM_THREADS=1 python benchmarks/leduc_pool.py [--steps N] [--seeds N] [--only TEXT]
+    OMP_NUM_THREADS=1 python benchmarks/leduc_pool.py [--steps N] [--seeds N] [--only NAME ...]
         [--minutes M] [--folder DIR]
 
 Poker is played by chance: actions are sampled. A return is what a hand wins, mean of both seats,
@@ -30,6 +30,7 @@ from corral.trainers.evaluation.episodes import bootstrap_ratio, play_episodes
 ENV = "classic/leduc_holdem-v4"
 STEPS = 102_400
 HANDS = 2000  # in each seat
+LEARNERS = ("mappo", "mappo, pool")
 
 
 def duel(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[float]:
@@ -78,7 +79,7 @@ def main() -> None:
     teams: dict[str, Any] = {}
     for seed, (name, contestant) in itertools.product(range(asked.seeds), CONTESTANTS.items()):
         given = contestant.given
-        if given is None or not name.startswith(asked.only) or not able(given):
+        if given is None or name not in (asked.only or LEARNERS) or not able(given):
             continue
         folder = asked.folder / f"leduc-{name.replace(', ', '-')}-{asked.steps}-{seed}"
         run = trained(ENV, given, seed, asked.steps, folder, deadline)
@@ -87,7 +88,8 @@ def main() -> None:
             break
         teams[f"{name}/{seed}"] = run.policies
         rungs = {"random": dict.fromkeys(run.policies, RandomPolicy())}
-        rungs["its own half"] = half_of(ENV, folder, asked.steps).policies
+        if half := half_of(ENV, folder, asked.steps):
+            rungs["its own half"] = half.policies
         for rung, opponent in rungs.items():
             if (key := f"{name}, seed {seed}|{rung}|{asked.steps}") not in duels:
                 duels[key] = duel(run.policies, opponent)

@@ -31,7 +31,7 @@ def rendering(rules: ZooRules) -> tuple[tuple[str, ...], float | None]:
         metadata = dict(getattr(env, "metadata", None) or {})
     finally:
         env.close()
-    modes = metadata.get("render_modes", metadata.get("render.modes", ()))  # as in Gym of old
+    modes: Any = metadata.get("render_modes", ())
     fps = metadata.get("render_fps")
     return tuple(map(str, modes)), float(fps) if isinstance(fps, int | float) and fps > 0 else None
 
@@ -71,7 +71,7 @@ class _Turns(BaseWrapper):  # type: ignore[misc]  # PettingZoo ships no types
             self._draw()
 
 
-class _Parallel(BaseParallelWrapper):  # type: ignore[misc, type-arg]
+class _Parallel(BaseParallelWrapper):  # type: ignore[misc]
     """A ParallelEnv that is drawn after each step."""
 
     def __init__(self, env: Any, draw: Callable[[], None]) -> None:

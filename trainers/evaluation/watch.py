@@ -187,9 +187,9 @@ def _cast(
     is_folder = isinstance(game, str | Path) and _names_a_run(game)
     runs = [each for each in (game, policies) if isinstance(each, str | Path) and is_run(each)]
     if not runs:
-        for key, others in (("model", "networks of one's own"), ("env", "environments of others")):
+        for key, what in (("model", "networks of one's own"), ("env", "environments of others")):
             if named[key] is not None:
-                raise ValueError(f"{key}= is for runs with {others}; leave it out")
+                raise ValueError(f"{key}= is for runs with {what}; leave it out")
     of_run = {
         str(run): partial(load_run, run, model=own_model, trainer=own_trainer)
         for run, own_model, own_trainer in zip(
@@ -203,7 +203,9 @@ def _cast(
     said = None if plays else policies
     rules: Any
     if isinstance(game, Run) or is_folder:
-        again = {} if env is None else {"env": env, "api": api, "env_kwargs": env_kwargs or None}
+        again: dict[str, Any] = {}
+        if env is not None:
+            again = {"env": env, "api": api, "env_kwargs": env_kwargs or None}
         own = game if isinstance(game, Run) else of_run[str(game)](**again)
         config = own.config.env_config
         if isinstance(game, Run) and env_kwargs and config.own_rules is not None:
@@ -217,8 +219,7 @@ def _cast(
         rules = rules_of(game, env_kwargs, api=api)
     others = hasattr(rules, "make_env")
     if plays:
-        again = {"env": rules if env is None and others else env}
-        policies = of_run[str(policies)](**again)
+        policies = of_run[str(policies)](env=rules if env is None and others else env)
     if isinstance(policies, Run):
         label = f"{policies.config.trainer} of {policies.name}"
         return rules, _learned(policies, rules, sampled), label
@@ -303,7 +304,7 @@ class _Episode:
         else:
             rules = self._pictured(mode, drawn.append)
         greedy = dict.fromkeys(rules.agents, self.player.deterministic)
-        turns = play(
+        turns: Any = play(
             rules, self.player.team, greedy, quota=np.ones(1, dtype=np.int64), seed=self.seed
         )
         with contextlib.closing(turns):
@@ -326,7 +327,7 @@ class _Episode:
 
         # What ends is drawn before the batch begins the next episode in its place.
         def shown_step(state: Any, action: Array) -> Outcome[Any]:
-            outcome = step(state, action)
+            outcome: Outcome[Any] = step(state, action)
             show(self.rules.render(outcome.state, outcome.info, mode))
             return outcome
 
