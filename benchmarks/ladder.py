@@ -255,13 +255,14 @@ def main() -> None:
                 print(f"{key}: broken off; the same command goes on", file=sys.stderr)
                 return
             (team, half), env_steps = found
-            runs[key] = {
+            found = {
                 "contestant": name,
                 "seed": seed,
                 "steps": asked.steps,
                 "env_steps": env_steps,
                 "played": climbed(team, half),
             }
+            runs = {**kept(RESULTS / "ladder.json"), key: found}  # others may add to it meanwhile
             about = machine("torch", "pettingzoo", "sb3-contrib")
             save("ladder", table(runs), {"runs": runs}, about)
 
