@@ -147,7 +147,8 @@ class ZooRules(ZooSpec):
             env.close()
             raise ValueError(
                 f"render_mode={render_mode!r}: {self.name} has {modes}; give one of them, and a "
-                "make_env that takes render_mode= or sets it"
+                "make_env that takes render_mode= or sets it: its name, a function or a class, or "
+                "an environment that was made with it"
             )
         return env
 

@@ -9,8 +9,9 @@ step in which an agent ends it still shows its last observation.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -292,10 +293,10 @@ class TurnCopy(ZooCopy):
         self.env.reset(seed=seed)
         self._rewards = np.zeros(len(self._index))  # sums since each agent's last turn
         self._corrections = np.zeros(len(self._index))  # of the next step's rewards
-        if not self.env.agents:
+        if not (agents := self.env.agents):
             self._fault("no agents after reset()")
-        self._turn()
-        return self._observe_all({}, dict(self.env.infos), None, first=True)
+        self._turn(agents)
+        return self._observe_all(agents, {}, dict(self.env.infos), None, first=True)
 
     def take_early(self) -> Array:
         early, self._corrections = self._corrections, np.zeros(len(self._index))
@@ -303,7 +304,7 @@ class TurnCopy(ZooCopy):
 
     def _play(self, actions: Mapping[str, Any]) -> tuple[Moved, bool]:
         env, count = self.env, len(self._index)
-        self.env.step(self._action(self._find(self._mover), actions[self._mover]))
+        env.step(self._action(self._find(self._mover), actions[self._mover]))
         reward = np.zeros(count)
         for agent, value in env.rewards.items():
             i = self._find(agent)
@@ -315,24 +316,25 @@ class TurnCopy(ZooCopy):
 
         terminated, truncated = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
         last: dict[str, Any] = {}
-        while env.agents:
-            agent = env.agent_selection
-            if not (env.terminations[agent] or env.truncations[agent]):
+        # Wrappers look up an attribute of the environment one in the other: it is asked for once.
+        while agents := env.agents:
+            agent, terminations = env.agent_selection, env.terminations
+            ended = terminations[agent]
+            if not (ended or env.truncations[agent]):
                 break
             i = self._find(agent)
             if self._ended[i]:
                 self._fault(f"{agent} has its turn again, after its episode was over")
             last[agent] = env.observe(agent)
-            terminated[i], truncated[i] = env.terminations[agent], env.truncations[agent]
+            terminated[i], truncated[i] = ended, env.truncations[agent]
             self._correct(agent)
             self._ended[i] = True
             env.step(None)
-        over = not env.agents
-        if not over:
-            self._turn()
-        look = self._observe_all(last, infos, state)
+        if agents:
+            self._turn(agents)
+        look = self._observe_all(agents, last, infos, state)
         reward, self._corrections = reward + self._corrections, np.zeros(count)
-        return Moved(look, reward, terminated, truncated, self._info(infos), None), over
+        return Moved(look, reward, terminated, truncated, self._info(infos), None), not agents
 
     def _cut(self, moved: Moved) -> None:
         for agent in self.env.agents:
@@ -346,9 +348,9 @@ class TurnCopy(ZooCopy):
         ends = [*self.env.terminations.values(), *self.env.truncations.values()]
         return super()._some_ended() or any(ends)
 
-    def _turn(self) -> None:
+    def _turn(self, agents: Sequence[str]) -> None:
         self._mover = self.env.agent_selection
-        if self._mover not in self.env.agents:
+        if self._mover not in agents:
             self._fault(f"it is the turn of {self._mover!r}, which is not among the agents")
         self._correct(self._mover)
 
@@ -356,25 +358,27 @@ class TurnCopy(ZooCopy):
         """Bring the rewards since the agent's last turn to what ``last()`` says."""
         i = self._find(agent)
         earned = _number(self.env.last(observe=False)[1])
-        if not np.isclose(earned, self._rewards[i], rtol=1e-9, atol=1e-12):
+        if not math.isclose(earned, self._rewards[i], rel_tol=1e-9, abs_tol=1e-12):
             self._corrections[i] += earned - self._rewards[i]
         self._returns[i] += earned
         self._rewards[i] = 0.0
 
     def _observe_all(
         self,
+        agents: Sequence[str],
         last: Mapping[str, Any],
         infos: Mapping[str, Any],
         state: Array | None,
         first: bool = False,
     ) -> Look:
-        """Return what all observe: those in ``last`` for the last time."""
+        """Return what all observe: live ``agents``, and those in ``last`` for the last time."""
         observations = dict(last)
-        for agent in self.env.agents:
+        for agent in agents:
             self._find(agent)
             observations[agent] = self.env.observe(agent)
-        infos = {**infos, **{agent: self.env.infos.get(agent) for agent in self.env.agents}}
-        mover = self._mover if self.env.agents else None
+        now = self.env.infos if agents else {}
+        infos = {**infos, **{agent: now.get(agent) for agent in agents}}
+        mover = self._mover if agents else None
         look = self._look(
             observations, infos, lambda agent: agent == mover, state, mover is None, first
         )

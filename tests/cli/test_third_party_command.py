@@ -27,8 +27,8 @@ def test_a_run_remembers_what_it_was_trained_in(tmp_path: Path) -> None:
     assert f"--env {RING}" in " ".join(told.split())
     printed = within("evaluate", run, "--env", RING, "--episodes", "4")
     assert "mappo, greedy" in printed
-    told = " ".join(within("watch", run, "--ansi", code=2).split())
-    assert "ring_v0 is an environment of others, and watch draws corral's own alone" in told
+    told = " ".join(within("watch", run, "--ansi", "--env", RING, code=2).split())
+    assert "ring_v0 has no text to show; its render modes: " in told
     told = within("watch", run, "--ansi", "--foo", "3", code=2)
     assert "no option named '--foo'" in told
     resumed = within("train", RING, "--resume", run, "--steps", "128")

@@ -14,13 +14,15 @@ import typer
 from corral.cli.mistakes import expect
 from corral.cli.options import (
     ANY_OPTION,
+    arguments_of,
     import_from_here,
+    is_third_party,
     named_as_options,
     read_options,
     whole,
 )
 from corral.cli.output import check_new, out, reported
-from corral.cli.run_options import OwnModel
+from corral.cli.run_options import OwnApi, OwnArguments, OwnEnv, OwnModel, OwnTrainer
 from corral.errors import CorralError
 from corral.text import one_line
 
@@ -40,7 +42,10 @@ def watch(
     context: typer.Context,
     game: Annotated[
         str,
-        typer.Argument(help="An environment (corral envs lists them), a run, or RUN@best."),
+        typer.Argument(
+            help="An environment (corral envs lists them; one of others by its id or "
+            "module:function), a run, or RUN@best."
+        ),
     ],
     policies: Annotated[
         str | None,
@@ -68,16 +73,18 @@ def watch(
         bool, typer.Option("--sampled", help="Sample actions, instead of the likeliest.")
     ] = False,
     pixels: Annotated[int, typer.Option(help="Width of a clip, in pixels.")] = 480,
+    env: OwnEnv = None,
+    arg: OwnArguments = None,
+    api: OwnApi = None,
     model: OwnModel = None,
-    trainer: Annotated[
-        str | None, typer.Option(help="file.py:name, for a run by a trainer of your own.")
-    ] = None,
+    trainer: OwnTrainer = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the clip.")] = False,
 ) -> None:
     """Watch an episode, in a window or as a clip.
 
     With --out it is written as a clip, with --ansi printed as text. Arguments of the environment
-    are options too: --height 6 --walls mask. See corral envs NAME.
+    are options too: --height 6 --walls mask. See corral envs NAME. Environments of others draw
+    themselves, and take theirs as --arg key=value.
     """
     from corral.trainers.evaluation.watch import watch as show
 
@@ -86,11 +93,17 @@ def watch(
         if ansi:
             raise ValueError("give --out or --ansi, not both")
         check_new(out_path, overwrite=overwrite)
-    if model is not None or trainer is not None:
+    others = env is not None or is_third_party(game)
+    if others or any(each is not None for each in (model, trainer)):
         import_from_here()
-    arguments = _arguments(game, model, trainer)
-    known = bool(arguments) or Path(game).is_dir()  # else ``watch`` says that there is no such
+    arguments = {} if env is not None else _arguments(game, model, trainer)
+    # Else ``watch`` says that there is no such.
+    known = bool(arguments) or others or Path(game).is_dir()
     env_kwargs = read_options(context, arguments)[0] if known and context.args else {}
+    if arg:
+        if arguments:
+            raise ValueError(f"--arg {arg[0]}: give --name value for corral's own environments")
+        env_kwargs |= arguments_of(arg)
     with named_as_options(context, ["out", *arguments]):
         shown = show(
             game,
@@ -104,6 +117,8 @@ def watch(
             pixels=pixels,
             model=model,
             trainer=trainer,
+            env=env,
+            api=api,  # type: ignore[arg-type]  # checked there
             **env_kwargs,
         )
     _tell(shown)
@@ -125,7 +140,8 @@ def _tell(shown: Watched) -> None:
     if len(returns) > MOST_AGENTS:
         each = f"{len(returns)} agents: {min(returns):.4g} to {max(returns):.4g}"
     said = f"team return {sum(returns):.4g} ({each})"
-    if shown.env in REGISTERED and REGISTERED[shown.env].zero_sum:
+    zero_sum = shown.env in REGISTERED and REGISTERED[shown.env].zero_sum
+    if zero_sum or (shown.env not in REGISTERED and not sum(returns)):
         said = f"returns: {each}"
     steps = f"{shown.steps} step" + "s" * (shown.steps != 1) + ", not over" * (not shown.over)
     out.print(f"{shown.env}, {shown.policies}: {steps}, {said}", soft_wrap=True)
