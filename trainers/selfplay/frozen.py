@@ -97,7 +97,7 @@ class FrozenActors:
             log_std = self.learner.log_std
             if log_std is not None:
                 own = [each.log_std for each in self.snapshots if each.log_std is not None]
-                log_std = torch.stack(own)[torch.from_numpy(numbers)]  # type: ignore[assignment]
+                log_std = torch.stack(own)[self.learner.tensor(numbers)]  # type: ignore[assignment]
             return _distribution(self.learner, outputs, mask, log_std).sample(rng), after
 
     def _outputs(self, parts: Parts, numbers: Array, hidden: Array) -> tuple[torch.Tensor, Array]:
@@ -132,9 +132,9 @@ class FrozenActors:
         order = np.argsort(which, kind="stable")
         at = np.empty_like(order)  # the place of each row among those of its actor
         at[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-        place = torch.from_numpy(which * int(counts.max()) + at)
+        place = self.learner.tensor(which * int(counts.max()) + at)
         some = len(present) < len(self.snapshots)
-        index = torch.from_numpy(present) if some else None
+        index = self.learner.tensor(present) if some else None
         width = vector.new_zeros(len(present) * int(counts.max()), vector.shape[1])
         layer_in = width.index_copy(0, place, vector).view(len(present), -1, vector.shape[1])
         for layer in self._stack():

@@ -118,7 +118,10 @@ def _said_and_stored(
             wrong[k] += differs.mean() / moments, (differs & stale).mean() / moments
             before[k] = image
     flat = (moments, size * len(group.agents))
-    found.acted.append(group.own(np.stack(witness.who_acts[:moments])))
+    acts = group.own(np.stack(witness.who_acts[:moments]))
+    if buffer.learned is not None:  # elsewhere snapshots played, see ``corral.Pool``
+        acts = acts & buffer.learned[:moments].reshape(flat)
+    found.acted.append(acts)
     stored = buffer.vector[:moments]
     width = layout.width
     found.obs.append((said.reshape(*flat, -1), stored[..., :width].reshape(*flat, -1).copy()))
