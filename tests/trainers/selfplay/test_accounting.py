@@ -66,7 +66,12 @@ CASES: dict[str, Callable[[], Any]] = {
     "Box and MultiDiscrete": lambda: trainer(
         IPPO, ManyRules(), lambda r, b, s: ManyBatch(r, b, s), **TWO
     ),
-    "images": lambda: trainer(A2C, make_rules("tiles_v0"), cnn_arch=(4, 8)),
+    "images": lambda: trainer(
+        A2C,
+        make_rules("tiles_v0"),
+        cnn_arch=(4, 4, 4, 8),
+        policies={"tile_0": "tile", "level_0": "level"},
+    ),
 }
 
 
@@ -89,7 +94,9 @@ def learned(case: str, scale: float) -> tuple[Any, list[dict[str, float]], int]:
     return one, metrics, changed
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(n, marks=pytest.mark.slow) if n == "images" else n for n in CASES]
+)
 def test_rewards_of_frozen_seats_are_in_no_weight_and_no_metric(case: str) -> None:
     plain, metrics, _ = learned(case, 1.0)
     other, others, changed = learned(case, -7.0)
