@@ -14,7 +14,7 @@ from torch import nn
 
 from corral.adapters.networks import Network, Parts
 from corral.envs.core import Array
-from corral.errors import CheckpointError
+from corral.errors import CheckpointError, ModelError
 from corral.trainers.base import require_arrays
 from corral.trainers.on_policy.learner import Learner
 from corral.trainers.on_policy.saving import arrays_of, shapes_of
@@ -59,11 +59,17 @@ class FrozenActors:
         self._layers: list[tuple[torch.Tensor, torch.Tensor] | nn.Module] | None = None
 
     def add(self, env_steps: int) -> Snapshot:
-        """Freeze the learner's actor as it is now."""
+        """Freeze the learner's actor as it is now. Raises ModelError where it cannot be copied."""
         learner = self.learner
         log_std = None if learner.log_std is None else learner.log_std.detach().clone()
         name = f"{learner.group.policy}@{env_steps}"
-        self.snapshots.append(Snapshot(name, env_steps, copy.deepcopy(learner.actor), log_std))
+        try:
+            actor = copy.deepcopy(learner.actor)
+        except (TypeError, RuntimeError) as error:
+            raise ModelError(
+                f"{name}: copy.deepcopy cannot copy the network, as a snapshot needs it: {error}"
+            ) from error
+        self.snapshots.append(Snapshot(name, env_steps, actor, log_std))
         self._layers = None
         return self.snapshots[-1]
 
