@@ -91,10 +91,10 @@ class Statistics:
         run is validated, validations alone decide, and the best is the first of equals.
         """
         if self._duelled is not None:
-            (better, compared, value), self._duelled = self._duelled, None
+            (better, compared, points), self._duelled = self._duelled, None
             self._validated = None  # duels alone decide
             if better:
-                self.best_by = {"env_steps": self.env_steps, "compared": compared, "value": value}
+                self.best_by = {"env_steps": self.env_steps, "compared": compared, "value": points}
                 self.best_by |= {"episodes": self.episodes, "duels": True}
             return better
         if (self.best_by or {}).get("duels"):
