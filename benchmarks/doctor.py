@@ -40,6 +40,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "separate policies": {"policies": "separate"},
     "entropy bonus": {"ent_coef": 0.01},
     "bare scales": {"normalize_values": False, "huber_delta": None},
+    "pool": {"self_play": "past=0.5,every=512,keep=5,best=2"},
 }
 """Changes of settings, each tried with the first trainer."""
 

@@ -11,7 +11,7 @@ Where somebody wants to see more than sums, an EpisodeRecorder keeps the steps t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -124,6 +124,7 @@ class EpisodeRecord:
     info: dict[str, Array]  # [T, N] each
     terminated: Array  # bool [N] whose episode ended in the last step by the rules, not a limit
     env: int  # which of the environments side by side
+    players: dict[str, str] = field(default_factory=dict)  # as of an ``Episode``
 
     @property
     def length(self) -> int:
@@ -144,6 +145,7 @@ class EpisodeRecorder:
         self.agents, self.num_envs = tuple(agents), num_envs
         self._ended: list[EpisodeRecord] = []
         self.given_up = 0  # episodes that were too long to be kept
+        self.players_in: Callable[[int], dict[str, str]] = lambda row: {}  # a row's running episode
         self.forget()
 
     def wrap(self, batch: Any) -> Any:
@@ -204,6 +206,7 @@ class EpisodeRecorder:
             info=_parts("info", own),
             terminated=np.array(terminated),
             env=row,
+            players=self.players_in(row),
         )
 
     def _drop_steps(self) -> None:

@@ -155,3 +155,15 @@ def test_every_option_is_an_argument_of_the_library() -> None:
         used = {"train": [train], "resume": [resume], "both": [train, resume], "command": []}
         for function in used[option.used]:
             assert argument in names[function], option.name
+
+
+@pytest.mark.parametrize("preset", ["none", "auto"])
+def test_a_pool_and_the_preset_none_go_through_a_file(preset: str, tmp_path: Path) -> None:
+    given = ["tictactoe_v0", "--self-play", "past=0.5,every=64,keep=2", "--preset", preset]
+    small = ["--num-envs", "4", "--n-steps", "16", "--steps", "64", "--trainer", "ippo"]
+    path = written(tmp_path, within(*given, *small, "--print-config"))
+    within("--config", path, "--out", tmp_path / "run")
+    config = load_run(tmp_path / "run").config
+    assert config.self_play is not None
+    assert (config.self_play["past"], config.self_play["every"]) == (0.5, 64)
+    assert bool(config.defaults) == (preset == "auto")

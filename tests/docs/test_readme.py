@@ -38,6 +38,7 @@ PAGES = (
     "docs/libraries.md",
     "docs/networks.md",
     "docs/policies.md",
+    "docs/self_play.md",
     "docs/training.md",
 )
 BLOCK = re.compile(r"^```(python|console|toml)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
@@ -50,6 +51,7 @@ LONG = {
     "coming_from",
     "it_does_not_learn",
     "networks",
+    "self_play",
     "training",
 }
 """Pages whose snippets take half a minute and more."""

@@ -125,7 +125,8 @@ class Listeners:
     def before_save(self, session: Any) -> None:
         """Let those compare this moment with the best that do so, before it is saved."""
         for one in self.callbacks:
-            getattr(one, "before_save", lambda session: None)(session)
+            if hasattr(one, "before_save") and type(one).__module__.startswith(OWN):
+                one.before_save(session)
 
     # --- From start to end -----------------------------------------------------------------------
 

@@ -66,6 +66,8 @@ class Metrics:
         num_envs = learner.settings.num_envs  # type: ignore[attr-defined]
         self.recorder = EpisodeRecorder(learner.rules.agents, num_envs)  # type: ignore[attr-defined]
         learner.wrap_batch = self.recorder.wrap
+        if (casting := getattr(learner, "casting", None)) is not None:
+            self.recorder.players_in = casting.players_in
 
     def read(self, session: Any) -> tuple[dict[str, float | None], dict[str, Array]]:
         """Return columns of the episodes that ended since the last call, and all values by metric.

@@ -53,7 +53,8 @@ class Callback:
         """
 
     def on_episode(self, session: Session, episode: Episode) -> None:
-        """For each episode that ended in an update; ``episode`` has returns, length and kpis."""
+        """For each episode that ended in an update; ``episode`` has returns, length, kpis and
+        players: agent -> the snapshot that played it, see ``corral.Pool``."""
 
     def on_update(self, session: Session, row: dict[str, Any]) -> None:
         """After an update. ``row`` is about to be written to progress.csv: numbers that are added

@@ -66,6 +66,8 @@ def load_config(path: str | Path, **given: Any) -> dict[str, Any]:
     values = _read(path)
     is_run = path.suffix.lower() != ".toml" and "format" in values
     values = _of_run(path, values) if is_run else _without_none(path, values)
+    if values.get("preset", "") is None:  # there is one of that name
+        values["preset"] = "none"
     whose = values.get("env")
     if "steps" in given and values.get("horizon") == values.get("steps"):
         values.pop("horizon", None)  # it was what --steps had been

@@ -180,7 +180,7 @@ class GroupBuffer(ObservationBuffer):
 
     def decides(self, t: int) -> Array:
         """Return which columns the policy itself decides for in step ``t``: bool [C]."""
-        acting = self.acting[t] if self.learned is None else self.acting[t] & self.learned[t]
+        acting: Array = self.acting[t] if self.learned is None else self.acting[t] & self.learned[t]
         return acting.reshape(-1)
 
     def store_extras(self, t: int, at: Any, extras: Mapping[str, torch.Tensor]) -> None:

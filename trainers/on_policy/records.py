@@ -87,8 +87,11 @@ class Trajectories:
         terminated = group.own(rollout.terminated)
         ended = terminated | group.own(rollout.truncated)
         acts_next = buffer.acting[-1].reshape(-1)
+        reward = group.own(rollout.reward)
+        if buffer.learned is not None:  # what frozen copies earn is nobody's who learns
+            reward = np.where(buffer.learned.reshape(acted.shape), reward, np.float32(0))
         return cls(
-            reward=group.own(rollout.reward),
+            reward=reward,
             value=values.value,
             acted=acted,
             ended=ended,

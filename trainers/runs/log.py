@@ -10,7 +10,7 @@ A row of progress.csv is one update:
 | ``return_team`` | sum of all agents' returns, mean of the last 100 episodes; empty before one |
 | ``reward_per_step`` | sum of all agents' rewards, mean of the env steps of this update |
 | ``return_<agent>`` | the same of one agent, whoever played it |
-| ``return_of_<policy>`` | the same of a policy's agents, in the episodes in which it played them |
+| ``return_of_<policy>`` | the same of a policy's agents, 0 where a snapshot played them |
 | ``return_of_past``, ``points_past`` | with a pool: of who played from it; points won of it |
 | ``length`` | steps of an episode, mean of the last 100 |
 | ``kpi_<name>`` | the environment's info, summed over an episode and its agents, mean of them |
@@ -91,12 +91,14 @@ class Statistics:
         run is validated, validations alone decide, and the best is the first of equals.
         """
         if self._duelled is not None:
-            (better, compared, value), self._duelled = self._duelled, None
+            (better, compared, points), self._duelled = self._duelled, None
+            self._validated = None  # duels alone decide
             if better:
-                self.best_by = {"env_steps": self.env_steps, "compared": compared, "value": value}
+                self.best_by = {"env_steps": self.env_steps, "compared": compared, "value": points}
                 self.best_by |= {"episodes": self.episodes, "duels": True}
             return better
         if (self.best_by or {}).get("duels"):
+            self._validated = None
             return False  # until this moment duels, too
         if self._validated is not None or (self.best_by or {}).get("validated"):
             better, validated = self.better_validated, self._validated
@@ -140,6 +142,8 @@ class Statistics:
         """Whether the team was validated since the last checkpoint, and is the best yet."""
         if self._validated is None:
             return False
+        if (self.best_by or {}).get("duels"):
+            return False
         first = self.best is None or not (self.best_by or {}).get("validated")
         return first or self._validated[0] > float(self.best or 0.0)
 
@@ -174,9 +178,12 @@ class Statistics:
 
     @property
     def return_learned(self) -> float | None:
-        """Return the same without the opponents: a learner cares for its own return."""
-        sums = [sum(e.returns[a] for a in self.learned if a not in e.players) for e in self.recent]
-        return self._mean(sums)
+        """Return the same without the opponents: a learner cares for its own return. Each agent's
+        is of the episodes in which it learned, however few they are with a pool."""
+        if not self.pool:
+            return self._mean([sum(e.returns[a] for a in self.learned) for e in self.recent])
+        own = [[e.returns[a] for e in self.recent if a not in e.players] for a in self.learned]
+        return float(sum(np.mean(each) for each in own if each)) if any(own) else None
 
     @property
     def points_past(self) -> float | None:

@@ -117,6 +117,9 @@ class Casting:
                 if not each.drawn and not (cast == i).any()
             ]
             if gone:
+                for i in gone:
+                    for learner in self.frozen:
+                        self.results.pop((learner, frozen.snapshots[i].name), None)
                 frozen.remove(gone)
                 for i in reversed(gone):
                     cast[cast > i] -= 1
@@ -128,7 +131,7 @@ class Casting:
         """Return the episodes with who played in them, note who won, and cast the next ones."""
         found = []
         for row, episode in zip(episodes.rows.tolist(), episodes, strict=True):
-            players = self._players(row)
+            players = self.players_in(row)
             found.append(replace(episode, players=players) if players else episode)
             if players:
                 self._note(self.agents[self.learner_at[row]], players, episode.returns)
@@ -141,8 +144,8 @@ class Casting:
         self._draw(np.arange(self.num_envs))
         self.begin_rows(np.arange(self.num_envs))
 
-    def _players(self, row: int) -> dict[str, str]:
-        """Return who is cast in a row, by agent; nobody for those that learn."""
+    def players_in(self, row: int) -> dict[str, str]:
+        """Return who is cast in a row's running episode, by agent; nobody for those that learn."""
         cast = self.cast[row].tolist()
         return {
             agent: self._name(agent, number)
@@ -209,7 +212,8 @@ class Casting:
 
     def columns(self, buffer: ObservationBuffer, env_rows: Any = slice(None)) -> Array:
         """Return who is cast for the agents of a buffer, in ``env_rows``: int64 [R, P]."""
-        return self.cast[env_rows][:, buffer.group.index]
+        found: Array = self.cast[env_rows][:, buffer.group.index]
+        return found
 
     def play(
         self,
@@ -316,7 +320,12 @@ class Casting:
             self.restart()
 
     def _require_cast(self) -> None:
-        """Raise CheckpointError where somebody is cast who is not there."""
+        """Raise CheckpointError where somebody is cast who is not there, or against nobody."""
+        against = self.learner_at >= 0
+        if (self.cast[~against] != LEARNS).any() or self.episode.min() < 0:
+            raise CheckpointError("casting: of some episodes it is not known who learns")
+        if not set(self.learner_at[against].tolist()) <= set(self.seat_index.tolist()):
+            raise CheckpointError("casting: somebody learns where no policy does")
         for i, agent in enumerate(self.agents):
             most = -1
             if agent in self.policy_of:

@@ -14,7 +14,7 @@ from torch import nn
 
 from corral.adapters.networks import Network, Parts
 from corral.envs.core import Array
-from corral.errors import CheckpointError
+from corral.errors import CheckpointError, ModelError
 from corral.trainers.base import require_arrays
 from corral.trainers.on_policy.learner import Learner
 from corral.trainers.on_policy.saving import arrays_of, shapes_of
@@ -59,11 +59,17 @@ class FrozenActors:
         self._layers: list[tuple[torch.Tensor, torch.Tensor] | nn.Module] | None = None
 
     def add(self, env_steps: int) -> Snapshot:
-        """Freeze the learner's actor as it is now."""
+        """Freeze the learner's actor as it is now. Raises ModelError where it cannot be copied."""
         learner = self.learner
         log_std = None if learner.log_std is None else learner.log_std.detach().clone()
         name = f"{learner.group.policy}@{env_steps}"
-        self.snapshots.append(Snapshot(name, env_steps, copy.deepcopy(learner.actor), log_std))
+        try:
+            actor = copy.deepcopy(learner.actor)
+        except (TypeError, RuntimeError) as error:
+            raise ModelError(
+                f"{name}: copy.deepcopy cannot copy the network, as a snapshot needs it: {error}"
+            ) from error
+        self.snapshots.append(Snapshot(name, env_steps, actor, log_std))
         self._layers = None
         return self.snapshots[-1]
 
@@ -97,7 +103,7 @@ class FrozenActors:
             log_std = self.learner.log_std
             if log_std is not None:
                 own = [each.log_std for each in self.snapshots if each.log_std is not None]
-                log_std = torch.stack(own)[torch.from_numpy(numbers)]  # type: ignore[assignment]
+                log_std = torch.stack(own)[self.learner.tensor(numbers)]  # type: ignore[assignment]
             return _distribution(self.learner, outputs, mask, log_std).sample(rng), after
 
     def _outputs(self, parts: Parts, numbers: Array, hidden: Array) -> tuple[torch.Tensor, Array]:
@@ -132,9 +138,9 @@ class FrozenActors:
         order = np.argsort(which, kind="stable")
         at = np.empty_like(order)  # the place of each row among those of its actor
         at[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-        place = torch.from_numpy(which * int(counts.max()) + at)
+        place = self.learner.tensor(which * int(counts.max()) + at)
         some = len(present) < len(self.snapshots)
-        index = torch.from_numpy(present) if some else None
+        index = self.learner.tensor(present) if some else None
         width = vector.new_zeros(len(present) * int(counts.max()), vector.shape[1])
         layer_in = width.index_copy(0, place, vector).view(len(present), -1, vector.shape[1])
         for layer in self._stack():

@@ -7,7 +7,9 @@ training goes on is said at the next snapshot, and written anew when the run goe
 
 from __future__ import annotations
 
+import contextlib
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,12 @@ from typing import Any
 import numpy as np
 
 from corral.envs.policy import Policy
-from corral.errors import PoolError
+from corral.errors import CheckpointError, PoolError
+from corral.text import visible
 from corral.trainers.callbacks.protocol import Callback, again
 from corral.trainers.evaluation.validate import validation_seed
 from corral.trainers.evaluation.zero_sum import is_constant_sum
-from corral.trainers.runs.files import sha256, write_through
+from corral.trainers.runs.files import reason, sha256, write_through
 from corral.trainers.runs.run import Run
 from corral.trainers.selfplay.casting import Casting
 from corral.trainers.selfplay.duels.matches import points_against
@@ -28,8 +31,7 @@ from corral.trainers.selfplay.frozen import Snapshot
 __all__ = ["FOLDER", "PoolKeeper"]
 
 FOLDER = "pool"
-
-SNAPSHOT = re.compile(r"[a-z0-9_]{1,80}@\d{1,12}\.safetensors")
+BEST = "best"
 
 MOST_DUELLED = 8
 """Snapshots that a checkpoint duels with, evenly spread over the pool."""
@@ -82,22 +84,31 @@ class PoolKeeper(Callback):
             yield from frozen.snapshots
 
     def _write(self, folder: Path, snapshot: Snapshot) -> None:
-        folder.mkdir(exist_ok=True)
         path = folder / _file(snapshot)
-        if _fault(path, snapshot.digest) is not None:
-            new = path.with_name(f".{path.name}.writing")
-            new.unlink(missing_ok=True)  # of a process that was killed
-            write_through(new, snapshot.encoded())
-            new.replace(path)
+        new = path.with_name(f".{path.name}.writing")
+        try:
+            folder.mkdir(exist_ok=True)
+            if _fault(path, snapshot.digest) is not None:
+                new.unlink(missing_ok=True)  # of a process that was killed
+                write_through(new, snapshot.encoded())
+                new.replace(path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                new.unlink(missing_ok=True)
+            raise PoolError(f"{path}: cannot be written: {reason(error)}") from error
         self._known[path.name] = snapshot.digest
 
     def _remove(self, folder: Path) -> None:
-        """Remove the files of snapshots that are none of the pool's."""
+        """Remove the files of snapshots that are the pool's no more; all others stay."""
         there = {_file(each) for each in self._snapshots()}
+        own = re.compile(rf"({'|'.join(self.casting.frozen)})@\d{{1,12}}\.safetensors")
         for path in folder.iterdir() if folder.is_dir() else ():
-            if SNAPSHOT.fullmatch(path.name) and path.name not in there:
-                path.unlink(missing_ok=True)
-                self._known.pop(path.name, None)
+            if own.fullmatch(path.name) and path.name not in there and path.is_file():
+                try:
+                    path.unlink(missing_ok=True)
+                except OSError as error:
+                    raise PoolError(f"{path}: cannot be removed: {reason(error)}") from error
+        self._known = {name: self._known[name] for name in self._known.keys() & there}
 
     # --- The best --------------------------------------------------------------------------------
 
@@ -111,9 +122,7 @@ class PoolKeeper(Callback):
         if not is_constant_sum(rules, np.array(returns).reshape(len(returns), len(rules.agents))):
             return  # returns can be compared as they are
         self._compared = session.env_steps
-        best: Mapping[str, Policy] | None = None
-        if (statistics.best_by or {}).get("duels"):
-            best = Run(session.run.folder, session.config, "best").policies
+        best = self._best(session)
         others = self._teams(session.policies)
         plan: dict[str, Any] = {
             "seats": self.casting.seats,
@@ -121,16 +130,36 @@ class PoolKeeper(Callback):
             "seed": validation_seed(),
         }
         own = points_against(rules, session.policies, others, **plan)
-        compared = f"duels with {len(others)} snapshots of its pool, {pool.best} games each"
+        duels = f"duels, {pool.best} games in each seat"
+        won = f"share of the points won of {len(others)} snapshot{'s' * (len(others) > 1)}"
         points = float(np.mean(list(own.values())))
         if best is None:
-            statistics.duelled(True, compared, points)
+            statistics.duelled(True, f"{duels}; {won}", points)
             return
         at = int(statistics.best_by["env_steps"])
         theirs = self._points_of_best(at, others, rules, best, **plan)
-        (direct,) = points_against(rules, session.policies, {"best": best}, **plan).values()
-        ahead = sum(own.values()) - sum(theirs.values()) + 2 * direct - 1
-        statistics.duelled(ahead > 0, f"{compared}, and with the best before", points)
+        (direct,) = points_against(rules, session.policies, {BEST: best}, **plan).values()
+        ahead = sum(own.values()) - sum(theirs.values())
+        ahead += 2 * (direct - self._even(rules, best, plan))
+        statistics.duelled(ahead > 0, f"{duels}, also with the best before; {won}", points)
+
+    def _best(self, session: Any) -> Mapping[str, Policy] | None:
+        """Return the team of the best checkpoint; None: none is, by duels, or it is damaged."""
+        if not (session.statistics.best_by or {}).get("duels"):
+            return None
+        try:
+            return Run(session.run.folder, session.config, BEST).policies
+        except CheckpointError as error:  # no reason to lose this moment, too
+            print(f"corral: {visible(f'{error}; this moment is the best now')}", file=sys.stderr)
+            return None
+
+    def _even(self, rules: Any, best: Any, plan: Mapping[str, Any]) -> float:
+        """Return the points that the best checkpoint wins of itself."""
+        if set(plan["seats"]) == set(rules.agents):
+            return 0.5
+        if BEST not in self._points:  # it may sit in the better seats
+            self._points |= points_against(rules, best, {BEST: best}, **plan)
+        return self._points[BEST]
 
     def _points_of_best(
         self, env_steps: int, others: Mapping[str, Any], rules: Any, best: Any, **plan: Any

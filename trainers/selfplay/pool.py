@@ -57,14 +57,18 @@ class Pool:
     best: int = 20
 
     def __post_init__(self) -> None:
+        if not isinstance(self.also, Mapping):
+            raise ValueError(f"self_play: also={self.also!r:.80}: give a mapping, name -> share")
+        if not isinstance(self.seat, str | None):
+            raise ValueError(f"self_play: seat={self.seat!r:.80}: give the name of an agent")
         for name, value in (("past", self.past), *self.also.items()):
-            if not 0 <= nonnegative_float(name, value) <= 1:
+            if nonnegative_float(f"self_play: {name}", value) > 1:
                 raise ValueError(f"self_play: {name}={value}: give a share, 0 to 1")
         object.__setattr__(self, "every", _whole("every", self.every, 1))
         object.__setattr__(self, "keep", _whole("keep", self.keep, 1))
         object.__setattr__(self, "best", _whole("best", self.best, 0))
         object.__setattr__(self, "also", dict(self.also))
-        one_of("draw", self.draw, DRAWS)
+        one_of("self_play: draw", self.draw, DRAWS)
         if sum(self.also.values()) > 1 + 1e-9:
             raise ValueError(f"self_play: also={self.also}: the shares add up to more than 1")
 
@@ -78,7 +82,7 @@ class Pool:
             return given
         values: Any = _parsed(given) if isinstance(given, str) else given
         known = [each.name for each in dataclasses.fields(cls)]
-        if not isinstance(values, Mapping):
+        if not isinstance(values, Mapping) or not values:
             raise ArgumentError(
                 f"self_play={given!r:.80}: give a corral.Pool, or text such as past=0.2,every=20000"
             )
@@ -131,6 +135,8 @@ def _parsed(text: str) -> dict[str, Any]:
                 "past=0.2,every=20000,keep=20,draw=pfsp"
             )
         name = name.strip()
+        if name in found:
+            raise ArgumentError(f"self_play={text}: {name} is given twice")
         if name == "also":
             found[name] = dict(_share_of(text, each) for each in value.split("+"))
         elif name in ("draw", "seat"):

@@ -221,6 +221,8 @@ def _summarize(run: Run) -> None:
     if is_constant_sum(task.rules(), progress[agents].dropna().to_numpy()):
         learned = [agent for agent in run.config.policies if agent not in run.config.opponents]
         columns = {f"return of {one_line(agent)}": f"return_{agent}" for agent in learned}
+    if "points_past" in progress and progress["points_past"].notna().any():
+        columns = {"share of the points against its pool, mean": "points_past"}
     for what, column in columns.items():
         known = progress.dropna(subset=[column])
         if len(known):

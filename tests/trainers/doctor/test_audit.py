@@ -23,6 +23,8 @@ from corral.trainers.doctor.audit.audited import Audit, Decision
 from corral.trainers.doctor.audit.findings import against_truth
 from corral.trainers.doctor.audit.truth import CANDIDATES, candidates
 from corral.trainers.on_policy.trainer import IPPO, MAPPO, trainer_of
+from corral.trainers.selfplay.casting import Casting
+from corral.trainers.selfplay.pool import Pool
 from support.loads import small_trace
 from support.probing import make_trainer
 
@@ -41,6 +43,20 @@ def trained(rules: Any, trainer: Any = IPPO, updates: int = 30, **given: Any) ->
 
 
 # --- Moments --------------------------------------------------------------------------------------
+
+
+def test_what_snapshots_decided_is_not_asked_about() -> None:
+    rules = TicTacToeRules()
+    trainer = make_trainer(rules, **SMALL)
+    trainer.casting = Casting(trainer, Pool(past=0.7), {})
+    trainer.begin()
+    seen = audits._watch_rollout(trainer, 8, 6, np.random.default_rng(0))
+    learned = trainer.rollout.groups[0].learned
+    frozen = 0
+    for j, each in enumerate(audits._asked(trainer, rules, 0, seen)):
+        assert learned[each.t, each.env_row, j].all()
+        frozen += sum(int((~learned[one.t, one.rows, j]).sum()) for one in seen)
+    assert frozen > 10
 
 
 @pytest.mark.parametrize(

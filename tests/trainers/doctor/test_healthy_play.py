@@ -20,10 +20,18 @@ from support.zoo_envs import MixedEnv, RingEnv
 
 ROOT = Path(__file__).parents[3]
 
+POOL = "past=0.5,every=256,keep=3,best=0"
+
 SOUND: dict[str, Any] = {
     "dfaas, a policy each": ("dfaas_v0", {"trainer": "ippo", "policies": "separate"}),
     "masks and memory": ("arena_v0", {"env_kwargs": {"walls": "mask"}, "memory": 8}),
     "turns": ("tictactoe_v0", {"trainer": "ippo"}),
+    "a pool": ("tictactoe_v0", {"trainer": "ippo", "self_play": POOL}),
+    "a pool, at once": ("arena_v0", {"self_play": POOL}),
+    "a pool, memory, a policy each": (
+        "rps_v0",
+        {"self_play": POOL, "memory": 8, "policies": "separate"},
+    ),
     "an opponent": ("tictactoe_v0", {"opponents": {"player_2": "random"}}),
     "actor-critic": ("rps_v0", {"trainer": "a2c"}),
     "one decision": ("two_step_v0", {}),
@@ -39,7 +47,7 @@ SOUND: dict[str, Any] = {
 }
 
 
-QUICK = ("masks and memory", "turns", "paid before its turn", "several choices")
+QUICK = ("masks and memory", "turns", "a pool", "paid before its turn", "several choices")
 """What differs most; the others are tried by make test-slow."""
 
 

@@ -54,6 +54,12 @@ def test_zero_advantages_are_told_once_by_the_third_update(
     assert warned(run, "warning_zero_advantages") == ["", "", "1", "1", "1"]
 
 
+@pytest.mark.parametrize(("trainer", "heard"), [("mappo", "0"), (zeroed, "1")])
+def test_with_a_pool_the_same_is_told(trainer: Any, heard: str, tmp_path: Path) -> None:
+    pool = f"past=0.6,every={ROLLOUT},keep=2,best=0"
+    assert warned(trained(tmp_path / "run", trainer, self_play=pool))[-1] == heard
+
+
 def test_policies_are_counted_each_and_named_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -191,6 +191,8 @@ def _asked(trainer: Any, rules: Any, i: int, seen: Sequence[_Seen]) -> list[Aske
         told = trainer.critic_input.kind == "state"
         every = Asked(agent, own, t, env_row, taken, value, told)
         decides = rules.acting(own.state)[:, at] & ~own.ended[:, at]
+        if buffer.learned is not None:  # what snapshots chose tells nothing of the policy
+            decides = decides & buffer.learned[t, env_row, j]
         found.append(every.at(np.flatnonzero(decides)))
     return found
 

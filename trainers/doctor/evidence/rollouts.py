@@ -118,7 +118,10 @@ def _said_and_stored(
             wrong[k] += differs.mean() / moments, (differs & stale).mean() / moments
             before[k] = image
     flat = (moments, size * len(group.agents))
-    found.acted.append(group.own(np.stack(witness.who_acts[:moments])))
+    acts = group.own(np.stack(witness.who_acts[:moments]))
+    if buffer.learned is not None:  # elsewhere snapshots played, see ``corral.Pool``
+        acts = acts & buffer.learned[:moments].reshape(flat)
+    found.acted.append(acts)
     stored = buffer.vector[:moments]
     width = layout.width
     found.obs.append((said.reshape(*flat, -1), stored[..., :width].reshape(*flat, -1).copy()))
@@ -162,7 +165,11 @@ def _paid_and_played(
     steps = len(witness.steps)
     rewards = np.stack([step.reward for step in witness.steps])
     found.everybody.append(rewards)
-    found.rewards.append((group.own(rewards), group.own(rollout.reward[:steps]).copy()))
+    said, stored = group.own(rewards), group.own(rollout.reward[:steps])
+    if buffer.learned is not None:  # what snapshots earn counts for nobody
+        own = buffer.learned[:steps].reshape(said.shape)
+        said, stored = np.where(own, said, 0), np.where(own, stored, 0)
+    found.rewards.append((said, stored.copy()))
     if not group.actions.shape:
         found.actions.append(buffer.action[:steps].reshape(steps, -1).copy())
     found.playing.played.append((_played(trainer, group, witness), _decoded(group, buffer, steps)))

@@ -124,7 +124,7 @@ def _distribution(learner: Any, buffer: Any) -> tuple[Distribution, Array] | Non
     steps = len(buffer.log_prob)
     parts: list[Any] = []
     for t in sorted({0, steps // 2}):
-        rows = np.flatnonzero(buffer.acting[t].reshape(-1))[:LOOKED_AT]
+        rows = np.flatnonzero(buffer.decides(t))[:LOOKED_AT]
         parts.append(buffer.tensors(t, rows, learner.device))
     inputs = [torch.cat(each) for each in zip(*(own for own, _ in parts), strict=True)]
     mask = torch.cat([each for _, each in parts])

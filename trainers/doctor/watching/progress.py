@@ -354,6 +354,8 @@ def returns(rows: Sequence[Row], told: Told) -> Finding | None:
     found = trend(rows, column)
     if found is None or (found[0] == found[1] and found[2] == 0):
         return None
+    if "pool_size" in rows[-1]:  # those that it plays against grow with it
+        return None
     first, last, noise = found
     if last - first > 2 * noise:
         return None
