@@ -12,7 +12,6 @@ and the snapshots, are part of a checkpoint.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -69,6 +68,8 @@ class Casting:
         self.cast = np.full((self.num_envs, len(self.agents)), LEARNS)  # see ``LEARNS``
         self.learner_at = np.full(self.num_envs, -1)  # the agent that learns, where others are cast
         self.results: dict[tuple[str, str], list[float]] = {}  # (learner, player): games, points
+        self._played: list[tuple[Array, Array, Array]] = []  # games that are not yet among them
+        self._drawn_from: dict[tuple[str, str], tuple[Array, Array]] = {}  # see ``_chances``
         self.rng = torch_generator(trainer.seed, "opponent", STREAM - 1)
         shape = self.num_envs, len(self.agents)
         self.hidden = {
@@ -106,7 +107,10 @@ class Casting:
             self._draw(np.arange(self.num_envs))
 
     def take(self) -> None:
-        """Take a snapshot of each policy that learns, if one is due."""
+        """Count the games of an update, which decide who is drawn from now on; take a snapshot of
+        each policy that learns, if one is due."""
+        self._count()
+        self._drawn_from.clear()
         now, due = self.trainer.env_steps, self.trainer.env_steps // self.pool.every
         if due <= self._taken:
             return
@@ -138,43 +142,59 @@ class Casting:
     # --- Episodes --------------------------------------------------------------------------------
 
     def ended(self, episodes: EndedEpisodes) -> list[Episode]:
-        """Return the episodes with who played in them, note who won, and cast the next ones."""
-        found = []
-        for row, episode in zip(episodes.rows.tolist(), episodes, strict=True):
-            players = self._players(row)
-            found.append(replace(episode, players=players) if players else episode)
-            if players:
-                self._note(self.agents[self.learner_at[row]], players, episode.returns)
-        if len(episodes):
-            self._draw(episodes.rows)
+        """Return the episodes with who played in them, and cast the next ones of their rows."""
+        found, rows = list(episodes), episodes.rows
+        if not found:
+            return found
+        cast, learner_at = self.cast[rows], self.learner_at[rows]
+        against = np.flatnonzero(learner_at >= 0)
+        if len(against):
+            self._played.append((learner_at[against], cast[against], episodes.returns[against]))
+            names, others = self._names(), cast != LEARNS
+            for d, i in zip(*(each.tolist() for each in others.nonzero()), strict=True):
+                found[d].players[self.agents[i]] = names[i][cast[d, i]]
+        self._draw(rows)
         return found
 
     def restart(self) -> None:
         """Cast anew everywhere: episodes begin that nobody knew of."""
+        self._drawn_from.clear()
         self._draw(np.arange(self.num_envs))
         self.begin_rows(np.arange(self.num_envs))
 
-    def _players(self, row: int) -> dict[str, str]:
-        """Return who is cast in a row, by agent; nobody for those that learn."""
-        cast = self.cast[row].tolist()
-        return {
-            agent: self._name(agent, number)
-            for agent, number in zip(self.agents, cast, strict=True)
-            if number != LEARNS
-        }
+    def _names(self) -> list[list[str]]:
+        """Return the names of who can be cast as each agent, in the places that ``cast`` tells."""
+        also = [*reversed(self.also), ""]  # at -2, -3, ...; nobody has the name at -1
+        of_policy = {name: [s.name for s in f.snapshots] for name, f in self.frozen.items()}
+        return [[*of_policy.get(self.policy_of.get(a, ""), ()), *also] for a in self.agents]
 
-    def _name(self, agent: str, number: int) -> str:
-        if number >= 0:
-            return self.frozen[self.policy_of[agent]].snapshots[number].name
-        return list(self.also)[-2 - number]
+    def _count(self) -> None:
+        """Count the games that were played since this was last done."""
+        if not self._played:
+            return
+        learner_at, cast, returns = map(np.concatenate, zip(*self._played, strict=True))
+        self._played = []
+        own = returns[np.arange(len(returns)), learner_at]
+        ahead = own[:, None] - returns  # [E, N]
+        points = np.where(abs(ahead) < 1e-9, 0.5, ahead > 0)
+        for policy in dict.fromkeys(self.policy_of.values()):
+            mine = [i for i, agent in enumerate(self.agents) if self.policy_of.get(agent) == policy]
+            learning = np.isin(learner_at, mine)
+            for i, names in enumerate(self._names()):
+                for number in np.unique(cast[learning, i]):
+                    if number != LEARNS:
+                        won = points[learning & (cast[:, i] == number), i]
+                        self._add(policy, names[number], won)
 
-    def _note(self, learner: str, players: Mapping[str, str], returns: Mapping[str, float]) -> None:
-        """Count a game of the agent ``learner`` against each of the ``players``."""
-        for agent, name in players.items():
-            ahead = returns[learner] - returns[agent]
-            points = 0.5 + 0.5 * np.sign(ahead) * (abs(ahead) > 1e-9)
-            games = self.results.setdefault((self.policy_of[learner], name), [0.0, 0.0])
-            games[:] = FORGETTING * games[0] + 1, FORGETTING * games[1] + float(points)
+    def _add(self, learner: str, name: str, won: Array) -> None:
+        """Add games with the points ``won`` [E], the oldest first."""
+        games, points = self.results.get((learner, name), (0.0, 0.0))
+        weight = FORGETTING ** np.arange(len(won))[::-1]
+        kept = FORGETTING ** len(won)
+        self.results[learner, name] = [
+            games * kept + float(weight.sum()),
+            points * kept + float(weight @ won),
+        ]
 
     def points(self, learner: str, names: Iterable[str]) -> Array:
         """Return the share of points that a policy has won against each of ``names``: float64 [K].
@@ -200,7 +220,10 @@ class Casting:
             self.learner_at[rows[own]] = at
             for i, agent in enumerate(self.agents):
                 if i != at and agent in self.policy_of:
-                    numbers, sums = self._chances(learner, agent)
+                    pair = self.policy_of[learner], agent
+                    if pair not in self._drawn_from:
+                        self._drawn_from[pair] = self._chances(learner, agent)
+                    numbers, sums = self._drawn_from[pair]
                     drawn = np.searchsorted(sums, chance[own, 2 + i], side="right")
                     self.cast[rows[own], i] = numbers[np.minimum(drawn, len(numbers) - 1)]
 
@@ -313,6 +336,7 @@ class Casting:
         for name, frozen in self.frozen.items():
             frozen.load(document["snapshots"][name], files[f"pool_{name}"])
         self._taken = int(document["taken"])
+        self._played, self._drawn_from = [], {}
         self.results = {
             (str(learner), str(name)): [float(games), float(points)]
             for learner, name, games, points in document["results"]
