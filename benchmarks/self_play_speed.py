@@ -116,7 +116,7 @@ def one_by_one(frozen: Any, vector: torch.Tensor, numbers: Any) -> torch.Tensor:
 
 
 def names() -> list[str]:
-    """Return all contenders: how often the pool plays, how many networks, how they are asked."""
+    """Return all contenders: how often a pool plays, of how many, and how they are asked."""
     pools = [f"past {past} of {count}" for past in PASTS for count in (1, SNAPSHOTS)]
     return [NONE, *pools, *(f"past {past} of {SNAPSHOTS}{BY_ONE}" for past in PASTS)]
 
