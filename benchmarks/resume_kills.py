@@ -34,7 +34,7 @@ from typing import Any
 
 from common import RESULTS, machine, save
 
-from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint
+from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint, named_checkpoint
 
 ROLLOUT = 64  # env steps: 4 copies x 16
 DFAAS = {"env": "dfaas_v0", "env_kwargs": {"max_cycles": 30}, "checkpoint_every": ROLLOUT}
@@ -98,10 +98,23 @@ def updates(folder: Path) -> int:
         return 0
 
 
-def fingerprint(folder: Path) -> list[Any]:
+def fingerprint(folder: Path) -> dict[str, Any]:
     """A hash of all that the last checkpoint holds, the log without clocks; of a run with a pool
     also the best checkpoint, and the pool's files."""
-    content = load_checkpoint(latest_checkpoint(folder / "checkpoints"))
+    checkpoints = folder / "checkpoints"
+    with (folder / "progress.csv").open(newline="") as file:
+        rows = [{k: v for k, v in row.items() if k not in CLOCKS} for row in csv.DictReader(file)]
+    found = {"checkpoint": hash_of(latest_checkpoint(checkpoints)), "progress.csv": rows}
+    if (folder / "pool").exists():
+        best = named_checkpoint(checkpoints, "best")
+        found["best"] = best.name, hash_of(best)
+        found["pool"] = {path.name: path.read_bytes() for path in (folder / "pool").iterdir()}
+    return found
+
+
+def hash_of(checkpoint: Path) -> str:
+    """A hash of all arrays of a checkpoint, and of the trainer's JSON."""
+    content = load_checkpoint(checkpoint)
     digest = hashlib.sha256()
     for file in sorted(content.arrays):
         for name in sorted(content.arrays[file]):
@@ -110,16 +123,7 @@ def fingerprint(folder: Path) -> list[Any]:
             digest.update(array.tobytes())
     trainer = content.documents["trainer"]
     digest.update(repr(sorted(trainer.items(), key=lambda item: item[0])).encode())
-    with (folder / "progress.csv").open(newline="") as file:
-        rows = [{k: v for k, v in row.items() if k not in CLOCKS} for row in csv.DictReader(file)]
-    found: list[Any] = [digest.hexdigest(), rows]
-    if (folder / "pool").exists():
-        best = (folder / "checkpoints" / "best").resolve()
-        weights = {path.name: path.read_bytes() for path in best.glob("*.safetensors")}
-        assert weights
-        found += [best.name, weights, sorted(path.name for path in (folder / "pool").iterdir())]
-        found.append({path.name: path.read_bytes() for path in (folder / "pool").iterdir()})
-    return found
+    return digest.hexdigest()
 
 
 class Snapshots:
@@ -186,10 +190,12 @@ def tried(name: str, folder: Path) -> dict[str, Any]:
         process = started(code + (go_on if (killed / "config.json").exists() else begin))
     then.wait(process)
     assert process.wait() == 0
+    ours, theirs = fingerprint(unstopped), fingerprint(killed)
     found = {
         "kills": sum(kills.values()),
         "in training": in_training,
-        "equal": fingerprint(unstopped) == fingerprint(killed),
+        "equal": ours == theirs,
+        "unequal": [part for part in ours if ours[part] != theirs[part]],
     }
     if pool:
         both = first.digests.keys() & then.digests.keys()

@@ -11,7 +11,7 @@ and the snapshots, are part of a checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,7 @@ from corral.trainers.on_policy.saving import shapes_of
 from corral.trainers.opponents.draws import EpisodeDraws
 from corral.trainers.rng import torch_generator
 from corral.trainers.selfplay.frozen import FrozenActors
-from corral.trainers.selfplay.pool import Pool, draw_weights, to_drop
+from corral.trainers.selfplay.pool import Pool, Results, draw_weights, to_drop
 
 __all__ = ["CastPlayer", "Casting", "casting_of"]
 
@@ -40,9 +40,6 @@ LEARNS = -1
 
 STREAM = 10**9
 """Rows of random numbers from here on are a pool's: mixes of fixed opponents have those before."""
-
-FORGETTING = 0.98
-"""What an episode's result counts for after one more."""
 
 Also = Mapping[str, Mapping[str, Policy]]
 """name -> agent -> who plays it: the players of ``Pool.also``."""
@@ -67,7 +64,7 @@ class Casting:
         self.episode = np.zeros(self.num_envs, dtype=np.int64)  # of each row
         self.cast = np.full((self.num_envs, len(self.agents)), LEARNS)  # see ``LEARNS``
         self.learner_at = np.full(self.num_envs, -1)  # the agent that learns, where others are cast
-        self.results: dict[tuple[str, str], list[float]] = {}  # (learner, player): games, points
+        self.results = Results()  # of learners against players
         self._played: list[tuple[Array, Array, Array]] = []  # games that are not yet among them
         self._drawn_from: dict[tuple[str, str], tuple[Array, Array]] = {}  # see ``_chances``
         self.rng = torch_generator(trainer.seed, "opponent", STREAM - 1)
@@ -150,9 +147,8 @@ class Casting:
         against = np.flatnonzero(learner_at >= 0)
         if len(against):
             self._played.append((learner_at[against], cast[against], episodes.returns[against]))
-            names, others = self._names(), cast != LEARNS
-            for d, i in zip(*(each.tolist() for each in others.nonzero()), strict=True):
-                found[d].players[self.agents[i]] = names[i][cast[d, i]]
+            for d, row in zip(against.tolist(), rows[against].tolist(), strict=True):
+                found[d].players.update(self.players_in(row))
         self._draw(rows)
         return found
 
@@ -162,11 +158,19 @@ class Casting:
         self._draw(np.arange(self.num_envs))
         self.begin_rows(np.arange(self.num_envs))
 
-    def _names(self) -> list[list[str]]:
-        """Return the names of who can be cast as each agent, in the places that ``cast`` tells."""
-        also = [*reversed(self.also), ""]  # at -2, -3, ...; nobody has the name at -1
-        of_policy = {name: [s.name for s in f.snapshots] for name, f in self.frozen.items()}
-        return [[*of_policy.get(self.policy_of.get(a, ""), ()), *also] for a in self.agents]
+    def players_in(self, row: int) -> dict[str, str]:
+        """Return who is cast in a row's running episode, by agent; nobody for those that learn."""
+        cast = self.cast[row].tolist()
+        return {
+            agent: self._name(agent, number)
+            for agent, number in zip(self.agents, cast, strict=True)
+            if number != LEARNS
+        }
+
+    def _name(self, agent: str, number: int) -> str:
+        if number >= 0:
+            return self.frozen[self.policy_of[agent]].snapshots[number].name
+        return list(self.also)[-2 - number]
 
     def _count(self) -> None:
         """Count the games that were played since this was last done."""
@@ -180,29 +184,11 @@ class Casting:
         for policy in dict.fromkeys(self.policy_of.values()):
             mine = [i for i, agent in enumerate(self.agents) if self.policy_of.get(agent) == policy]
             learning = np.isin(learner_at, mine)
-            for i, names in enumerate(self._names()):
-                for number in np.unique(cast[learning, i]):
+            for i, agent in enumerate(self.agents):
+                for number in np.unique(cast[learning, i]).tolist():
                     if number != LEARNS:
                         won = points[learning & (cast[:, i] == number), i]
-                        self._add(policy, names[number], won)
-
-    def _add(self, learner: str, name: str, won: Array) -> None:
-        """Add games with the points ``won`` [E], the oldest first."""
-        games, points = self.results.get((learner, name), (0.0, 0.0))
-        weight = FORGETTING ** np.arange(len(won))[::-1]
-        kept = FORGETTING ** len(won)
-        self.results[learner, name] = [
-            games * kept + float(weight.sum()),
-            points * kept + float(weight @ won),
-        ]
-
-    def points(self, learner: str, names: Iterable[str]) -> Array:
-        """Return the share of points that a policy has won against each of ``names``: float64 [K].
-
-        Recent games count for more, and half a point of one game stands beside them.
-        """
-        found = [self.results.get((learner, name), (0.0, 0.0)) for name in names]
-        return np.array([(points + 0.5) / (games + 1.0) for games, points in found])
+                        self.results.add(policy, self._name(agent, number), won)
 
     def _draw(self, rows: Array) -> None:
         """Draw who plays the next episodes of ``rows`` [R]."""
@@ -235,7 +221,7 @@ class Casting:
         others = [(-2 - i, name) for i, name in enumerate(self.also) if agent in self.also[name]]
         shares = [self.pool.also[name] for _, name in others]
         names = [frozen[i].name for i in drawn]
-        points = self.points(self.policy_of[learner], names)
+        points = self.results.points(self.policy_of[learner], names)
         weights = draw_weights(self.pool.draw, points) * (1.0 - sum(shares))
         numbers = np.array([*drawn, *(number for number, _ in others)])
         sums = np.cumsum([*weights, *shares])
@@ -337,10 +323,9 @@ class Casting:
             frozen.load(document["snapshots"][name], files[f"pool_{name}"])
         self._taken = int(document["taken"])
         self._played, self._drawn_from = [], {}
-        self.results = {
-            (str(learner), str(name)): [float(games), float(points)]
-            for learner, name, games, points in document["results"]
-        }
+        self.results = Results(
+            {(str(a), str(b)): [float(n), float(points)] for a, b, n, points in document["results"]}
+        )
         self.rng.set_state(torch.from_numpy(arrays.pop("chance").copy()))
         for key, values in self._arrays().items():
             values[...] = arrays[key]

@@ -31,8 +31,11 @@ FOLDER = "pool"
 
 SNAPSHOT = re.compile(r"[a-z0-9_]{1,80}@\d{1,12}\.safetensors")
 
-MOST_DUELLED = 8
+MOST_DUELLED = 5
 """Snapshots that a checkpoint duels with, evenly spread over the pool."""
+
+SHARE = 0.05
+"""Env steps of those duels, of the env steps since the checkpoint before."""
 
 
 class PoolKeeper(Callback):
@@ -45,14 +48,16 @@ class PoolKeeper(Callback):
         self.casting = casting
         self._known: dict[str, str] = {}  # file -> digest, of those that were written
         self._compared = -1  # env steps of the last comparison
+        self._saved = 0  # env steps of the checkpoint before
         self._points: dict[str, float] = {}  # of the best against snapshots, by their env steps
-        self._best_at = -1  # env steps of the best that these are of
+        self._points_of = (-1, 0)  # env steps of the best that these are of, and episodes of each
 
     # --- Files -----------------------------------------------------------------------------------
 
     def on_start(self, session: Any) -> None:
         """Write the pool as it is; what a run that goes on finds otherwise is put right."""
         folder = session.run.folder / FOLDER
+        self._saved = session.env_steps
         if session.env_steps:
             for each in self._snapshots():
                 self._write(folder, each)
@@ -104,6 +109,7 @@ class PoolKeeper(Callback):
     def before_save(self, session: Any) -> None:
         """Compare this moment with the best checkpoint, by duels with the pool and each other."""
         statistics, pool = session.statistics, self.casting.pool
+        since, self._saved = session.env_steps - self._saved, session.env_steps
         if not pool.best or session.env_steps in (0, self._compared):
             return
         rules = session.config.env_config.rules()
@@ -115,30 +121,46 @@ class PoolKeeper(Callback):
         if (statistics.best_by or {}).get("duels"):
             best = Run(session.run.folder, session.config, "best").policies
         others = self._teams(session.policies)
+        lengths = [episode.length for episode in statistics.recent]
+        episodes = self._episodes(since, len(others), float(np.mean(lengths or [1])))
         plan: dict[str, Any] = {
             "seats": self.casting.seats,
-            "episodes": pool.best,
+            "episodes": episodes,
             "seed": validation_seed(),
         }
         own = points_against(rules, session.policies, others, **plan)
-        compared = f"duels with {len(others)} snapshots of its pool, {pool.best} games each"
+        compared = f"duels with {len(others)} snapshots of its pool, {episodes} games each"
         points = float(np.mean(list(own.values())))
         if best is None:
+            self._points_of, self._points = (session.env_steps, episodes), own
             statistics.duelled(True, compared, points)
             return
         at = int(statistics.best_by["env_steps"])
         theirs = self._points_of_best(at, others, rules, best, **plan)
         (direct,) = points_against(rules, session.policies, {"best": best}, **plan).values()
         ahead = sum(own.values()) - sum(theirs.values()) + 2 * direct - 1
+        if ahead > 0:
+            self._points_of, self._points = (session.env_steps, episodes), own
         statistics.duelled(ahead > 0, f"{compared}, and with the best before", points)
+
+    def _episodes(self, since: int, others: int, length: float) -> int:
+        """Return how many episodes each duel has in each seat: ``Pool.best``, or so few that all of
+        them, of ``length`` steps each, take about SHARE of the env steps ``since`` then; 2 or more.
+        """
+        duels = (others + 2) * len(self.casting.seats)  # of this moment, and one or two of the best
+        found = self.casting.pool.best
+        while found > 3 and found * duels * length > SHARE * since:
+            found //= 2
+        return found
 
     def _points_of_best(
         self, env_steps: int, others: Mapping[str, Any], rules: Any, best: Any, **plan: Any
     ) -> dict[str, float]:
         """Return the points of the best checkpoint, of ``env_steps``, against ``others``: neither
         changes, so that each pair plays once."""
-        if self._best_at != env_steps:
-            self._best_at, self._points = env_steps, {}
+        of = env_steps, plan["episodes"]
+        if self._points_of != of:
+            self._points_of, self._points = of, {}
         new = {name: team for name, team in others.items() if name not in self._points}
         self._points |= points_against(rules, best, new, **plan)
         return {name: self._points[name] for name in others}
