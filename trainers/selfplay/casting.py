@@ -11,8 +11,7 @@ and the snapshots, are part of a checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -31,7 +30,7 @@ from corral.trainers.opponents.draws import EpisodeDraws
 from corral.trainers.rng import torch_generator
 from corral.trainers.selfplay.also import OtherSeats, players_of
 from corral.trainers.selfplay.frozen import FrozenActors
-from corral.trainers.selfplay.pool import Pool, draw_weights, to_drop
+from corral.trainers.selfplay.pool import Pool, Results, draw_weights, to_drop
 
 __all__ = ["CastPlayer", "Casting", "casting_of"]
 
@@ -41,9 +40,6 @@ LEARNS = -1
 
 STREAM = 10**9
 """Rows of random numbers from here on are a pool's: mixes of fixed opponents have those before."""
-
-FORGETTING = 0.98
-"""What an episode's result counts for after one more."""
 
 Also = Mapping[str, Mapping[str, Policy]]
 """name -> agent -> who plays it: the players of ``Pool.also``."""
@@ -68,7 +64,9 @@ class Casting:
         self.episode = np.zeros(self.num_envs, dtype=np.int64)  # of each row
         self.cast = np.full((self.num_envs, len(self.agents)), LEARNS)  # see ``LEARNS``
         self.learner_at = np.full(self.num_envs, -1)  # the agent that learns, where others are cast
-        self.results: dict[tuple[str, str], list[float]] = {}  # (learner, player): games, points
+        self.results = Results()  # of learners against players
+        self._played: list[tuple[Array, Array, Array]] = []  # games that are not yet among them
+        self._drawn_from: dict[tuple[str, str], tuple[Array, Array]] = {}  # see ``_chances``
         self.rng = torch_generator(trainer.seed, "opponent", STREAM - 1)
         shape = self.num_envs, len(self.agents)
         self.hidden = {
@@ -93,7 +91,10 @@ class Casting:
             self._draw(np.arange(self.num_envs))
 
     def take(self) -> None:
-        """Take a snapshot of each policy that learns, if one is due."""
+        """Count the games of an update, which decide who is drawn from now on; take a snapshot of
+        each policy that learns, if one is due."""
+        self._count()
+        self._drawn_from.clear()
         now, due = self.trainer.env_steps, self.trainer.env_steps // self.pool.every
         if due <= self._taken:
             return
@@ -128,19 +129,22 @@ class Casting:
     # --- Episodes --------------------------------------------------------------------------------
 
     def ended(self, episodes: EndedEpisodes) -> list[Episode]:
-        """Return the episodes with who played in them, note who won, and cast the next ones."""
-        found = []
-        for row, episode in zip(episodes.rows.tolist(), episodes, strict=True):
-            players = self.players_in(row)
-            found.append(replace(episode, players=players) if players else episode)
-            if players:
-                self._note(self.agents[self.learner_at[row]], players, episode.returns)
-        if len(episodes):
-            self._draw(episodes.rows)
+        """Return the episodes with who played in them, and cast the next ones of their rows."""
+        found, rows = list(episodes), episodes.rows
+        if not found:
+            return found
+        cast, learner_at = self.cast[rows], self.learner_at[rows]
+        against = np.flatnonzero(learner_at >= 0)
+        if len(against):
+            self._played.append((learner_at[against], cast[against], episodes.returns[against]))
+            for d, row in zip(against.tolist(), rows[against].tolist(), strict=True):
+                found[d].players.update(self.players_in(row))
+        self._draw(rows)
         return found
 
     def restart(self) -> None:
         """Cast anew everywhere: episodes begin that nobody knew of."""
+        self._drawn_from.clear()
         self._draw(np.arange(self.num_envs))
         self.begin_rows(np.arange(self.num_envs))
 
@@ -158,21 +162,23 @@ class Casting:
             return self.frozen[self.policy_of[agent]].snapshots[number].name
         return list(self.also)[-2 - number]
 
-    def _note(self, learner: str, players: Mapping[str, str], returns: Mapping[str, float]) -> None:
-        """Count a game of the agent ``learner`` against each of the ``players``."""
-        for agent, name in players.items():
-            ahead = returns[learner] - returns[agent]
-            points = 0.5 + 0.5 * np.sign(ahead) * (abs(ahead) > 1e-9)
-            games = self.results.setdefault((self.policy_of[learner], name), [0.0, 0.0])
-            games[:] = FORGETTING * games[0] + 1, FORGETTING * games[1] + float(points)
-
-    def points(self, learner: str, names: Iterable[str]) -> Array:
-        """Return the share of points that a policy has won against each of ``names``: float64 [K].
-
-        Recent games count for more, and half a point of one game stands beside them.
-        """
-        found = [self.results.get((learner, name), (0.0, 0.0)) for name in names]
-        return np.array([(points + 0.5) / (games + 1.0) for games, points in found])
+    def _count(self) -> None:
+        """Count the games that were played since this was last done."""
+        if not self._played:
+            return
+        learner_at, cast, returns = map(np.concatenate, zip(*self._played, strict=True))
+        self._played = []
+        own = returns[np.arange(len(returns)), learner_at]
+        ahead = own[:, None] - returns  # [E, N]
+        points = np.where(abs(ahead) < 1e-9, 0.5, ahead > 0)
+        for policy in dict.fromkeys(self.policy_of.values()):
+            mine = [i for i, agent in enumerate(self.agents) if self.policy_of.get(agent) == policy]
+            learning = np.isin(learner_at, mine)
+            for i, agent in enumerate(self.agents):
+                for number in np.unique(cast[learning, i]).tolist():
+                    if number != LEARNS:
+                        won = points[learning & (cast[:, i] == number), i]
+                        self.results.add(policy, self._name(agent, number), won)
 
     def _draw(self, rows: Array) -> None:
         """Draw who plays the next episodes of ``rows`` [R]."""
@@ -190,7 +196,10 @@ class Casting:
             self.learner_at[rows[own]] = at
             for i, agent in enumerate(self.agents):
                 if i != at and agent in self.policy_of:
-                    numbers, sums = self._chances(learner, agent)
+                    pair = self.policy_of[learner], agent
+                    if pair not in self._drawn_from:
+                        self._drawn_from[pair] = self._chances(learner, agent)
+                    numbers, sums = self._drawn_from[pair]
                     drawn = np.searchsorted(sums, chance[own, 2 + i], side="right")
                     self.cast[rows[own], i] = numbers[np.minimum(drawn, len(numbers) - 1)]
 
@@ -202,7 +211,7 @@ class Casting:
         others = [(-2 - i, name) for i, name in enumerate(self.also) if agent in self.also[name]]
         shares = [self.pool.also[name] for _, name in others]
         names = [frozen[i].name for i in drawn]
-        points = self.points(self.policy_of[learner], names)
+        points = self.results.points(self.policy_of[learner], names)
         weights = draw_weights(self.pool.draw, points) * (1.0 - sum(shares))
         numbers = np.array([*drawn, *(number for number, _ in others)])
         sums = np.cumsum([*weights, *shares])
@@ -305,10 +314,10 @@ class Casting:
         for name, frozen in self.frozen.items():
             frozen.load(document["snapshots"][name], files[f"pool_{name}"])
         self._taken = int(document["taken"])
-        self.results = {
-            (str(learner), str(name)): [float(games), float(points)]
-            for learner, name, games, points in document["results"]
-        }
+        self._played, self._drawn_from = [], {}
+        self.results = Results(
+            {(str(a), str(b)): [float(n), float(points)] for a, b, n, points in document["results"]}
+        )
         self.rng.set_state(torch.from_numpy(arrays.pop("chance").copy()))
         for key, values in self._arrays().items():
             values[...] = arrays[key]

@@ -133,8 +133,9 @@ class FrozenActors:
 
         The rows of each actor stand side by side, [K, most, F], so that a layer is one product.
         """
-        present, which = np.unique(numbers, return_inverse=True)
-        counts = np.bincount(which)
+        asked = np.bincount(numbers, minlength=len(self.snapshots))
+        present = np.flatnonzero(asked)
+        which, counts = (np.cumsum(asked > 0) - 1)[numbers], asked[present]
         order = np.argsort(which, kind="stable")
         at = np.empty_like(order)  # the place of each row among those of its actor
         at[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)

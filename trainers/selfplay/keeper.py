@@ -33,8 +33,11 @@ __all__ = ["FOLDER", "PoolKeeper"]
 FOLDER = "pool"
 BEST = "best"
 
-MOST_DUELLED = 8
+MOST_DUELLED = 5
 """Snapshots that a checkpoint duels with, evenly spread over the pool."""
+
+SHARE = 0.05
+"""Env steps of those duels, of the env steps since the checkpoint before."""
 
 
 class PoolKeeper(Callback):
@@ -47,14 +50,16 @@ class PoolKeeper(Callback):
         self.casting = casting
         self._known: dict[str, str] = {}  # file -> digest, of those that were written
         self._compared = -1  # env steps of the last comparison
+        self._saved = 0  # env steps of the checkpoint before
         self._points: dict[str, float] = {}  # of the best against snapshots, by their env steps
-        self._best_at = -1  # env steps of the best that these are of
+        self._points_of = (-1, 0)  # env steps of the best that these are of, and episodes of each
 
     # --- Files -----------------------------------------------------------------------------------
 
     def on_start(self, session: Any) -> None:
         """Write the pool as it is; what a run that goes on finds otherwise is put right."""
         folder = session.run.folder / FOLDER
+        self._saved = session.env_steps
         if session.env_steps:
             for each in self._snapshots():
                 self._write(folder, each)
@@ -115,6 +120,7 @@ class PoolKeeper(Callback):
     def before_save(self, session: Any) -> None:
         """Compare this moment with the best checkpoint, by duels with the pool and each other."""
         statistics, pool = session.statistics, self.casting.pool
+        since, self._saved = session.env_steps - self._saved, session.env_steps
         if not pool.best or session.env_steps in (0, self._compared):
             return
         rules = session.config.env_config.rules()
@@ -124,16 +130,19 @@ class PoolKeeper(Callback):
         self._compared = session.env_steps
         best = self._best(session)
         others = self._teams(session.policies)
+        lengths = [episode.length for episode in statistics.recent]
+        episodes = self._episodes(since, len(others), float(np.mean(lengths or [1])))
         plan: dict[str, Any] = {
             "seats": self.casting.seats,
-            "episodes": pool.best,
+            "episodes": episodes,
             "seed": validation_seed(),
         }
         own = points_against(rules, session.policies, others, **plan)
-        duels = f"duels, {pool.best} games in each seat"
+        duels = f"duels, {episodes} games in each seat"
         won = f"share of the points won of {len(others)} snapshot{'s' * (len(others) > 1)}"
         points = float(np.mean(list(own.values())))
         if best is None:
+            self._points_of, self._points = (session.env_steps, episodes), own
             statistics.duelled(True, f"{duels}; {won}", points)
             return
         at = int(statistics.best_by["env_steps"])
@@ -141,6 +150,8 @@ class PoolKeeper(Callback):
         (direct,) = points_against(rules, session.policies, {BEST: best}, **plan).values()
         ahead = sum(own.values()) - sum(theirs.values())
         ahead += 2 * (direct - self._even(rules, best, plan))
+        if ahead > 0:
+            self._points_of, self._points = (session.env_steps, episodes), own
         statistics.duelled(ahead > 0, f"{duels}, also with the best before; {won}", points)
 
     def _best(self, session: Any) -> Mapping[str, Policy] | None:
@@ -161,13 +172,24 @@ class PoolKeeper(Callback):
             self._points |= points_against(rules, best, {BEST: best}, **plan)
         return self._points[BEST]
 
+    def _episodes(self, since: int, others: int, length: float) -> int:
+        """Return how many episodes each duel has in each seat: ``Pool.best``, or so few that all of
+        them, of ``length`` steps each, take about SHARE of the env steps ``since`` then; 2 or more.
+        """
+        duels = (others + 2) * len(self.casting.seats)  # of this moment, and one or two of the best
+        found = self.casting.pool.best
+        while found > 3 and found * duels * length > SHARE * since:
+            found //= 2
+        return found
+
     def _points_of_best(
         self, env_steps: int, others: Mapping[str, Any], rules: Any, best: Any, **plan: Any
     ) -> dict[str, float]:
         """Return the points of the best checkpoint, of ``env_steps``, against ``others``: neither
         changes, so that each pair plays once."""
-        if self._best_at != env_steps:
-            self._best_at, self._points = env_steps, {}
+        of = env_steps, plan["episodes"]
+        if self._points_of != of:
+            self._points_of, self._points = of, {}
         new = {name: team for name, team in others.items() if name not in self._points}
         self._points |= points_against(rules, best, new, **plan)
         return {name: self._points[name] for name in others}

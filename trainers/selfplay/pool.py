@@ -7,7 +7,7 @@ corral train tictactoe_v0 --self-play past=0.2,every=20000,keep=20,draw=pfsp
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from corral.envs.core import Array
 from corral.errors import ArgumentError
 from corral.hints import hint
 
-__all__ = ["DRAWS", "Pool", "draw_weights", "to_drop"]
+__all__ = ["DRAWS", "Pool", "Results", "draw_weights", "to_drop"]
 
 DRAWS = ("pfsp", "uniform", "latest")
 
@@ -42,8 +42,9 @@ class Pool:
         seat: the agent that learns in those episodes; None: drawn among those that learn.
         also: other players among the opponents, name -> share of what is drawn: reference players,
             or runs ("runs/a@best"). Snapshots have the rest.
-        best: episodes in each seat against each opponent, by which checkpoints are compared; 0:
-            the latest is the best.
+        best: most episodes in each seat against each opponent, by which checkpoints are compared;
+            fewer where that would cost more than a twentieth of the env steps. 0: the latest is the
+            best.
 
     Raises ValueError for values out of range.
     """
@@ -163,6 +164,29 @@ def _number(text: str, name: str, value: str) -> float:
 
 
 # --- Who is drawn, and who goes -------------------------------------------------------------------
+
+FORGETTING = 0.98
+"""What a game counts for after one more."""
+
+
+class Results(dict[tuple[str, str], list[float]]):
+    """(learner, player) -> games and points of those games; recent ones count for more."""
+
+    def add(self, learner: str, player: str, won: Array) -> None:
+        """Add games with the points ``won`` [E], the oldest first."""
+        games, points = self.get((learner, player), (0.0, 0.0))
+        weights = FORGETTING ** np.arange(len(won))[::-1]
+        kept = FORGETTING ** len(won)
+        found = [games * kept + weights.sum(), points * kept + weights @ won]
+        self[learner, player] = [float(each) for each in found]
+
+    def points(self, learner: str, players: Iterable[str]) -> Array:
+        """Return the share of points that a policy has won against each player: float64 [K].
+
+        Half a point of one game stands beside what was played.
+        """
+        found = [self.get((learner, player), (0.0, 0.0)) for player in players]
+        return np.array([(points + 0.5) / (games + 1.0) for games, points in found])
 
 
 def draw_weights(draw: str, points: Array) -> Array:

@@ -222,7 +222,7 @@ def test_a_run_resumes_exactly_with_its_pool(tmp_path: Path) -> None:
         for run in (whole, part)
     ]
     assert pools[0] == pools[1]
-    assert len(pools[0]) == 3
+    assert 3 <= len(pools[0]) <= 4  # one that was dropped stays as long as an episode with it
     one, two = (latest_checkpoint(run.folder / "checkpoints") for run in (whole, part))
     for path in one.glob("*.safetensors"):
         assert path.read_bytes() == (two / path.name).read_bytes(), path.name
