@@ -17,22 +17,23 @@ from __future__ import annotations
 
 import argparse
 import functools
+import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from alternating import Rounds, alternate, quotients, serve, spread
-from common import machine, save
+from common import RESULTS, machine, save
 
 from corral.adapters.sources import rules_of
 from corral.trainers.kinds import defaults_for
 from corral.trainers.on_policy.trainer import MAPPO
 
-ROUNDS, SNAPSHOTS, SEED = 7, 20, 0
+ROUNDS, SNAPSHOTS, SEED = 5, 20, 0
 PASTS = (0.2, 0.5, 1.0)
 GAMES: dict[str, tuple[str, dict[str, Any], int]] = {  # name -> environment, settings, updates
     "tictactoe_v0, 256 envs": ("tictactoe_v0", {}, 2),
@@ -40,7 +41,11 @@ GAMES: dict[str, tuple[str, dict[str, Any], int]] = {  # name -> environment, se
     "arena_v0, 16 envs": ("arena_v0", {}, 3),
     "rps_v0, 32 envs": ("rps_v0", {}, 3),
     "connect_four_v3, 32 envs": ("pettingzoo.classic.connect_four_v3", {"num_envs": 32}, 1),
+    "tictactoe_v0 with memory, 256 envs": ("tictactoe_v0", {"memory": 32}, 1),
+    "tiles_v0 (images), 64 envs": ("tiles_v0", {}, 1),
 }
+SINGLY = ("memory", "images")
+"""Games with such networks: snapshots are asked one by one there in any case."""
 NONE, BY_ONE = "no pool", " one by one"
 Seconds = dict[str, float]
 """Of one env step, times 10^6: "training" as a whole, and "playing"."""
@@ -54,7 +59,7 @@ def contender(name: str, game: str) -> Callable[[], Seconds]:
     env, given, updates = GAMES[game]
     rules = rules_of(env)
     settings = {**defaults_for(rules, MAPPO, SEED).settings, **given}
-    alike = env != "arena_v0"  # its agents are paid for other things
+    alike = env not in ("arena_v0", "tiles_v0")  # whose agents do other things
     agents = rules.agents
     policies = dict.fromkeys(agents, "shared") if alike else dict(zip(agents, agents, strict=True))
     more: dict[str, Any] = {}
@@ -115,9 +120,11 @@ def one_by_one(frozen: Any, vector: torch.Tensor, numbers: Any) -> torch.Tensor:
     return torch.cat(pieces)[torch.from_numpy(np.argsort(np.concatenate(chosen)))]
 
 
-def names() -> list[str]:
+def names(game: str) -> list[str]:
     """Return all contenders: how often a pool plays, of how many, and how they are asked."""
     pools = [f"past {past} of {count}" for past in PASTS for count in (1, SNAPSHOTS)]
+    if any(kind in game for kind in SINGLY):
+        return [NONE, *pools]
     return [NONE, *pools, *(f"past {past} of {SNAPSHOTS}{BY_ONE}" for past in PASTS)]
 
 
@@ -175,11 +182,11 @@ Measured = dict[str, dict[str, list[Seconds]]]
 """game -> contender -> round by round."""
 
 
-def measured(games: Mapping[str, Any]) -> Measured:
+def measured(games: Sequence[str]) -> Measured:
     """Return what each contender needs in each game, in turn."""
     found: Measured = {}
     for game in games:
-        runs = {name: contender(name, game) for name in names()}
+        runs = {name: contender(name, game) for name in names(game)}
         for run in runs.values():
             run()  # unmeasured
         own = found[game] = {name: [] for name in runs}
@@ -216,6 +223,8 @@ def page(found: Measured, spent: Mapping[str, list[float]]) -> str:
         for past in PASTS:
             one, all_of = f"past {past} of 1", f"past {past} of {SNAPSHOTS}"
             for name, other in ((one, NONE), (all_of, one), (all_of + BY_ONE, one)):
+                if name not in own:
+                    continue
                 cells = [cell(ratio(own, what, name, other)) for what in ("training", "playing")]
                 lines.append(f"| {name} / {other} | {' | '.join(cells)} |")
     lines += ["", "## Twenty networks of two layers of 64, 3 rows each", ""]
@@ -249,7 +258,9 @@ def against(python: str, games: list[str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--against", metavar="PYTHON", help="interpreter of another version")
-    parser.add_argument("--game", action="append", choices=list(GAMES), help="these alone")
+    parser.add_argument(
+        "--game", action="append", choices=list(GAMES), help="these alone; others stay"
+    )
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     torch.set_num_threads(1)
@@ -260,7 +271,9 @@ def main() -> None:
     elif asked.against:
         against(asked.against, games)
     else:
-        found, spent = measured(dict.fromkeys(games)), forwards()
+        kept = RESULTS / "self_play_speed.json"
+        before = json.loads(kept.read_text())["games"] if asked.game and kept.exists() else {}
+        found, spent = {**before, **measured(games)}, forwards()
         about = {**machine("torch"), "rounds": ROUNDS, "seed": SEED}
         save("self_play_speed", page(found, spent), {"games": found, "forwards": spent}, about)
 

@@ -36,8 +36,9 @@ BEST = "best"
 MOST_DUELLED = 5
 """Snapshots that a checkpoint duels with, evenly spread over the pool."""
 
-SHARE = 0.05
-"""Env steps of those duels, of the env steps since the checkpoint before."""
+SHARE = 0.03
+"""Env steps of those duels, of the env steps since the checkpoint before. Played in fewer
+environments each takes longer than one of training, so that it is about 5 % of the time."""
 
 
 class PoolKeeper(Callback):

@@ -43,8 +43,7 @@ class Pool:
         also: other players among the opponents, name -> share of what is drawn: reference players,
             or runs ("runs/a@best"). Snapshots have the rest.
         best: most episodes in each seat against each opponent, by which checkpoints are compared;
-            fewer where that would cost more than a twentieth of the env steps. 0: the latest is the
-            best.
+            fewer where they would take more than about 5 % of the time. 0: the latest is the best.
 
     Raises ValueError for values out of range.
     """
