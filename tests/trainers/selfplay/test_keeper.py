@@ -193,7 +193,7 @@ def test_the_best_is_the_one_that_wins_the_duels(
     assert best == [128, 256, 256, 256, 640]  # equal ones leave it as it is
     told = load_run(f"{folder}@best").source()
     assert told == (
-        "the checkpoint of 640 env steps, the best by duels, 5 games in each seat, also with the "
+        "the checkpoint of 640 env steps, the best by duels, 2 games in each seat, also with the "
         f"best before; share of the points won of 3 snapshots, {0.7 + lead:.4g}"
     )
 
