@@ -23,7 +23,7 @@ from corral.adapters.seats import Seat
 from corral.envs.core import Array, Observation, generator
 from corral.envs.episode_stats import EndedEpisodes, Episode
 from corral.envs.policy import Policy, take_tree
-from corral.errors import CheckpointError
+from corral.errors import ArgumentError, CheckpointError
 from corral.trainers.base import require_arrays
 from corral.trainers.on_policy.buffer import GroupBuffer, ObservationBuffer
 from corral.trainers.on_policy.players import LearnedPlayer
@@ -383,5 +383,8 @@ class CastPlayer:
 
 def casting_of(config: Any) -> Callable[[Any], Casting]:
     """Return what makes the casting of a run's trainer, as its configuration says."""
-    pool = Pool.of(config.self_play)
+    try:
+        pool = Pool.of(config.self_play)
+    except ArgumentError as error:  # of a config.json, not of a caller
+        raise TypeError(str(error)) from error
     return partial(Casting, pool=pool, also={})
