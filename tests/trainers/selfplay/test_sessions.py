@@ -117,6 +117,7 @@ class Other(IPPO):
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "cloning": ({"trainer": "clone", "teacher": "random"}, "trainer clone has no pool"),
     "a trainer without": ({"trainer": Other}, "trainer other has no pool of snapshots"),
     "no such seat": ({"self_play": "seat=player_3"}, "seat=player_3: no policy learns there"),
     "nobody else": (
