@@ -214,6 +214,7 @@ class Clone(OnPolicyTrainer):
     given: ClassVar[tuple[TeacherLike, ...]] = ()  # in a tuple: a function is no method
 
     takes_validation: ClassVar[bool] = True
+    takes_self_play: ClassVar[bool] = False  # teachers play, and no results
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ import torch
 from corral.envs.core import Array, Observation
 from corral.envs.episode_stats import EndedEpisodes, Episode
 from corral.envs.policy import Policy, take_tree
-from corral.errors import CheckpointError
+from corral.errors import ArgumentError, CheckpointError
 from corral.trainers.base import require_arrays
 from corral.trainers.on_policy.buffer import GroupBuffer, ObservationBuffer
 from corral.trainers.on_policy.players import LearnedPlayer
@@ -380,6 +380,9 @@ class CastPlayer:
 
 def casting_of(config: Any) -> Callable[[Any], Casting]:
     """Return what makes the casting of a run's trainer, as its configuration says."""
-    pool, rules = Pool.of(config.self_play), config.env_config.rules()
+    try:
+        pool, rules = Pool.of(config.self_play), config.env_config.rules()
+    except ArgumentError as error:  # of a config.json, not of a caller
+        raise TypeError(str(error)) from error
     also = players_of(pool, rules, config.learners, config.opponent_runs)
     return partial(Casting, pool=pool, also=also)

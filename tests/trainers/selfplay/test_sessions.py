@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import corral
 from corral.adapters.zoo.batch import zoo_rules
+from corral.errors import RunError
 from corral.trainers.on_policy.trainer import IPPO
 from corral.trainers.selfplay.casting import LEARNS, Casting
 from corral.trainers.selfplay.pool import Pool
@@ -97,6 +99,16 @@ def test_a_run_that_is_stretched_keeps_its_pool(tmp_path: Path) -> None:
     assert {"shared@0.safetensors", "shared@640.safetensors"} <= names
 
 
+@pytest.mark.parametrize("changed", [{"evry": 1}, {"past": 3}, 5])
+def test_a_damaged_pool_in_a_configuration_names_the_file(changed: Any, tmp_path: Path) -> None:
+    run = corral.train("tictactoe_v0", out=tmp_path / "run", **{**GIVEN, "steps": 128})
+    path = run.folder / "config.json"
+    values = {**json.loads(path.read_text()), "self_play": changed}
+    path.write_text(json.dumps(values))
+    with pytest.raises(RunError, match=r"config\.json is damaged: self_play"):
+        assert corral.load_run(run.folder).policies
+
+
 class Other(IPPO):
     """A trainer of one's own that knows of no pool."""
 
@@ -105,6 +117,7 @@ class Other(IPPO):
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "cloning": ({"trainer": "clone", "teacher": "random"}, "trainer clone has no pool"),
     "a trainer without": ({"trainer": Other}, "trainer other has no pool of snapshots"),
     "no such seat": ({"self_play": "seat=player_3"}, "seat=player_3: no policy learns there"),
     "nobody else": (
