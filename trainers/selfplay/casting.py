@@ -41,6 +41,9 @@ LEARNS = -1
 STREAM = 10**9
 """Rows of random numbers from here on are a pool's: mixes of fixed opponents have those before."""
 
+FEW = 8
+"""Snapshots that are drawn in a rollout where each is asked by itself."""
+
 Also = Mapping[str, Mapping[str, Policy]]
 """name -> agent -> who plays it: the players of ``Pool.also``."""
 
@@ -91,8 +94,7 @@ class Casting:
             self._draw(np.arange(self.num_envs))
 
     def take(self) -> None:
-        """Count the games of an update, which decide who is drawn from now on; take a snapshot of
-        each policy that learns, if one is due."""
+        """Count an update's games for draws to come, and take snapshots, if they are due."""
         self._count()
         self._drawn_from.clear()
         now, due = self.trainer.env_steps, self.trainer.env_steps // self.pool.every
@@ -168,17 +170,14 @@ class Casting:
             return
         learner_at, cast, returns = map(np.concatenate, zip(*self._played, strict=True))
         self._played = []
-        own = returns[np.arange(len(returns)), learner_at]
-        ahead = own[:, None] - returns  # [E, N]
+        ahead = returns[np.arange(len(returns)), learner_at, None] - returns  # [E, N]
         points = np.where(abs(ahead) < 1e-9, 0.5, ahead > 0)
-        for policy in dict.fromkeys(self.policy_of.values()):
-            mine = [i for i, agent in enumerate(self.agents) if self.policy_of.get(agent) == policy]
-            learning = np.isin(learner_at, mine)
+        for seat, at in zip(self.seats, self.seat_index, strict=True):
             for i, agent in enumerate(self.agents):
-                for number in np.unique(cast[learning, i]).tolist():
-                    if number != LEARNS:
-                        won = points[learning & (cast[:, i] == number), i]
-                        self.results.add(policy, self._name(agent, number), won)
+                numbers = np.where(learner_at == at, cast[:, i], LEARNS)
+                for number in np.unique(numbers[numbers != LEARNS]).tolist():
+                    won = points[numbers == number, i]
+                    self.results.add(self.policy_of[seat], self._name(agent, number), won)
 
     def _draw(self, rows: Array) -> None:
         """Draw who plays the next episodes of ``rows`` [R]."""
@@ -212,7 +211,12 @@ class Casting:
         shares = [self.pool.also[name] for _, name in others]
         names = [frozen[i].name for i in drawn]
         points = self.results.points(self.policy_of[learner], names)
-        weights = draw_weights(self.pool.draw, points) * (1.0 - sum(shares))
+        weights = draw_weights(self.pool.draw, points)
+        if len(drawn) > FEW and not self.frozen[self.policy_of[agent]].stacks:
+            at = self.trainer.env_steps * len(self.agents) + self.agents.index(agent)
+            rng = generator(self.trainer.seed, "opponent", 2 * STREAM + at)
+            weights = rng.multinomial(FEW, weights) / FEW  # whose mean is what they were
+        weights = weights * (1.0 - sum(shares))
         numbers = np.array([*drawn, *(number for number, _ in others)])
         sums = np.cumsum([*weights, *shares])
         return numbers, sums / sums[-1]

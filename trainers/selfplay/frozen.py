@@ -1,4 +1,9 @@
-"""Frozen copies of a policy's actor, played many at once."""
+"""Frozen copies of a policy's actor, played many at once.
+
+Actors made of linear layers are asked all at once, each for its own rows: twenty cost little more
+than one. Those with images, memory or layers of a user's own are asked one by one; of these few are
+drawn in any rollout, see ``Casting``.
+"""
 
 from __future__ import annotations
 
@@ -88,6 +93,12 @@ class FrozenActors:
 
     # --- Playing ---------------------------------------------------------------------------------
 
+    @property
+    def stacks(self) -> bool:
+        """Whether several of them are asked at once."""
+        actor = self.learner.actor
+        return not actor.memory and actor.encoder is None and not len(actor.cnns)
+
     def sample(
         self,
         parts: Parts,
@@ -110,7 +121,7 @@ class FrozenActors:
         """Return the outputs [R, ...] of the snapshots' actors, and hidden states after."""
         first, several = int(numbers[0]), bool((numbers != numbers[0]).any())
         actor = self.snapshots[first].actor
-        if several and not actor.memory and actor.encoder is None and not len(actor.cnns):
+        if several and self.stacks:
             return self._stacked(parts[0], numbers), hidden
         if not several:
             outputs, after = actor.step(parts, self.learner.tensor(hidden))

@@ -178,6 +178,20 @@ def test_hard_opponents_are_drawn_more_often() -> None:
     np.testing.assert_allclose(chances, expected / expected.sum())
 
 
+def test_few_are_drawn_in_a_rollout_where_each_network_is_asked_by_itself() -> None:
+    one = trainer(Pool(past=1.0, every=10**6, draw="uniform"), memory=4)
+    one.begin()
+    for number in range(1, 20):
+        one.casting.frozen["shared"].add(number)
+    found = np.zeros(20)
+    for one.env_steps in range(400):
+        numbers, sums = one.casting._chances("player_1", "player_2")
+        chances = np.diff(sums, prepend=0.0)
+        assert np.count_nonzero(chances > 1e-12) <= 8
+        found[numbers] += chances / 400
+    np.testing.assert_allclose(found, 1 / 20, atol=0.02)
+
+
 CASES: dict[str, dict[str, Any]] = {
     "shared": {},
     "memory": {"memory": 4},
