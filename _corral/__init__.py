@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from corral.trainers.evaluation.judge import evaluate
     from corral.trainers.evaluation.watch import watch
     from corral.trainers.runs.run import load_run
+    from corral.trainers.selfplay.exploit.driver import exploit
     from corral.trainers.selfplay.pool import Pool
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "clone",
     "diagnose",
     "evaluate",
+    "exploit",
     "learnable",
     "load_run",
     "make",
@@ -60,6 +62,7 @@ _ON_DEMAND = {
     "clone": "corral.trainers.cloning.driver",
     "diagnose": "corral.trainers.doctor.diagnose",
     "evaluate": "corral.trainers.evaluation.judge",
+    "exploit": "corral.trainers.selfplay.exploit.driver",
     "learnable": "corral.trainers.doctor.choices",
     "load_run": "corral.trainers.runs.run",
     "make": "corral.envs.registry",

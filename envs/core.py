@@ -46,6 +46,7 @@ __all__ = [
     "changed",
     "copy_rows",
     "for_rendering",
+    "future_of",
     "generator",
     "places_of",
     "put_rows",
@@ -55,6 +56,7 @@ __all__ = [
     "shares_of",
     "split_of",
     "stack_agents",
+    "starts_of",
     "state_arrays",
     "teams_of",
     "windows_of",
@@ -235,6 +237,15 @@ class OptionalRules(Protocol):
         """Return in words where in its data each row of ``state`` stands: "row 1,204"."""
         ...
 
+    def future(self, state: Any) -> Array:
+        """Return what of ``state`` matters from here on, [B, K]: rows that are equal in it observe,
+        pay and end alike, whatever is played. What is kept for pictures does not."""
+        ...
+
+    def starts(self) -> tuple[Any, Array]:
+        """Return all states that episodes begin in, K rows, and their probabilities [K]."""
+        ...
+
 
 def replays_data(rules: Rules[Any]) -> bool:
     """Return whether the environment replays data, which nobody's actions change."""
@@ -252,8 +263,7 @@ def split_of(
 
 def windows_of(rules: Rules[Any], most: int) -> tuple[Rules[Any], int] | None:
     """Return rules that go through their data, see ``OptionalRules.in_windows``; None: no data."""
-    in_windows = getattr(rules, "in_windows", None)
-    found: tuple[Rules[Any], int] | None = None if in_windows is None else in_windows(most)
+    found: tuple[Rules[Any], int] | None = getattr(rules, "in_windows", lambda most: None)(most)
     return found
 
 
@@ -297,6 +307,18 @@ def redrawing(rules: Rules[Any]) -> Rules[Any] | None:
 def places_of(rules: Rules[Any], state: Any) -> list[str] | None:
     """Return where each row of ``state`` stands, see ``OptionalRules.places``; default: None."""
     found: list[str] | None = getattr(rules, "places", lambda state: None)(state)
+    return found
+
+
+def future_of(rules: Rules[Any], state: Any) -> list[Array]:
+    """Return what a state's future hangs on, see ``OptionalRules.future``; default: all of it."""
+    future = getattr(rules, "future", None)
+    return [*state_arrays(state).values()] if future is None else [future(state)]
+
+
+def starts_of(rules: Rules[Any]) -> tuple[Any, Array] | None:
+    """Return all starts, see ``OptionalRules.starts``; default: None."""
+    found: tuple[Any, Array] | None = getattr(rules, "starts", lambda: None)()
     return found
 
 

@@ -36,11 +36,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Decision:
-    """The choice of a policy."""
+    """A choice; ``extra`` may hold, [B, A], "choices" (bool, equally good) and "probabilities"."""
 
     action: Array  # int [B], or a single integer for a single observation
     state: Any = None  # of a recurrent policy, to be given back at the next step
-    extra: dict[str, Array] = field(default_factory=dict)  # "choices": bool [B, A], equally good
+    extra: dict[str, Array] = field(default_factory=dict)
 
 
 class Policy(Protocol):
@@ -174,7 +174,7 @@ class Heuristic(Memoryless):
 
 
 class RandomPolicy(Heuristic):
-    """Plays uniformly random legal actions, of any environment; always by chance."""
+    """Plays uniformly random legal actions, always by chance."""
 
     def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
         if rng is None:
@@ -182,7 +182,8 @@ class RandomPolicy(Heuristic):
         return greedy(rng.random(np.shape(observation[MASK])), observation[MASK])
 
     def extra(self, observation: Observation) -> dict[str, Array]:
-        return {"choices": np.asarray(observation[MASK]) != 0}
+        legal = np.asarray(observation[MASK]) != 0
+        return {"choices": legal, "probabilities": legal / np.maximum(1, legal.sum(-1)[..., None])}
 
 
 # --- What can stand for a policy -----------------------------------------------------------------
@@ -219,8 +220,7 @@ def as_policy(player: PolicyLike, agent: str = "the policy", agents: Sequence[st
     ``observation_space`` names, ``agent`` among them, as in ``make_vec_env`` and ``SeatEnv``; it
     draws from the generators of its own library. Models without masks may choose illegal actions.
 
-    Raises ValueError for anything else. Where its actions are malformed, playing raises ActionError
-    with ``agent`` in it.
+    Raises ValueError for anything else. Malformed actions raise ActionError where they are played.
     """
     if isinstance(player, PolicyBase):
         return player

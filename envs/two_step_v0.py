@@ -140,6 +140,10 @@ class TwoStepRules:
     def global_state(self, state: TwoStepState) -> Array:
         return FEATURES[state.place]
 
+    def future(self, state: TwoStepState) -> Array:
+        """Return the place, int64 [B, 1]."""
+        return state.place[:, None]
+
     def render(self, state: TwoStepState, info: dict[str, Array], mode: str) -> Any:
         show = _text if mode == "ansi" else _drawn
         return show(int(state.place[0]), tuple(state.played[0].tolist()), float(state.paid[0]))

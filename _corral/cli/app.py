@@ -15,7 +15,7 @@ from rich.table import Table
 
 import corral
 from corral.cli.base import App
-from corral.cli.commands import check, doctor, evaluate, games, loads, teach, train
+from corral.cli.commands import check, doctor, evaluate, exploit, games, loads, teach, train
 from corral.cli.help import documented, meaning, text_of
 from corral.cli.mistakes import expect, option_of
 from corral.cli.output import out, plain_streams, reported
@@ -26,7 +26,7 @@ app = App(
     name="corral",
     help="Multi-agent environments with action masks; trainers, and tests of who plays them.",
 )
-for commands in (loads, train, teach, evaluate, check, doctor, games):
+for commands in (loads, train, teach, evaluate, check, doctor, exploit, games):
     commands.add_to(app)
 
 

@@ -22,6 +22,7 @@ EXAMPLES = {
     "watch": "corral watch arena_v0",
     "check": "corral check arena_v0",
     "doctor": "corral doctor runs/NAME",
+    "exploit": "corral exploit runs/NAME",
     "envs": "corral envs dfaas_v0",
     "trainers": "corral trainers mappo",
     "replay": "corral replay edge3",
@@ -44,6 +45,7 @@ TAKES = {
     "trainers": ("trainer", "a trainer"),
     "evaluate": ("run", "the folder of a run"),
     "doctor": ("run", "the folder of a run"),
+    "exploit": ("run", "the folder of a run"),
     "--resume": ("run", "the folder of a run"),
     "replay": ("trace", "a trace"),
     "show": ("trace", "a trace"),
@@ -61,6 +63,7 @@ TYPE: dict[tuple[str, str], str] = {
     ("evaluate", "environment"): "corral train {0} makes a run, in the folder that it prints",
     ("doctor", "environment"): "corral check {0} --learnable asks whether choices matter there; "
     "corral train {0} makes a run",
+    ("exploit", "environment"): "corral exploit random --env {0}; corral train {0} makes a run",
     ("--resume", "environment"): "corral train {0} begins a run",
     ("evaluate", "trace"): "corral evaluate RUN --trace {0}, or corral replay {0}",
     ("replay", "environment"): "corral replay edge3, or corral watch {0}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -111,6 +112,12 @@ class Probe(ABC):
     def start(self, rngs: Sequence[np.random.Generator]) -> ProbeState:
         drawn = [rng.integers(self.draws) for rng in rngs] if self.draws else []
         return self.situations([0] * len(rngs), np.array(drawn) if self.draws else None)
+
+    def starts(self) -> tuple[ProbeState, Array]:
+        """Return the states that episodes begin in, one for all that chance can decide, equally
+        likely: float64 [K]."""
+        drawn = np.array(list(itertools.product(*map(range, self.draws))))  # [K, D]
+        return self.situations([0] * len(drawn), drawn), np.full(len(drawn), 1 / len(drawn))
 
     def situations(
         self, t: Sequence[int] | Array, drawn: Any = None, played: Any = None

@@ -128,6 +128,10 @@ class RpsRules:
         # Before the first round it looks at the last one, which is yet to be played as well.
         return np.asarray(state.played[np.arange(len(state.t)), :, state.t - 1])
 
+    def future(self, state: RpsState) -> Array:
+        """Return rounds played and both last moves: int64 [B, 3]."""
+        return np.column_stack([state.t, self._last(state)])
+
     def render(self, state: RpsState, info: dict[str, Array], mode: str) -> Any:
         frame = self.frame(state)
         return ansi(frame) if mode == "ansi" else draw(frame)

@@ -112,7 +112,7 @@ class Perfect(Memoryless):
     ) -> Decision:
         """A best move; ``rng`` draws it unless ``deterministic``, which takes the first."""
         best = self.solution.best[self._place(observation)]  # [..., R C]
-        extra = {"choices": best}
+        extra = {"choices": best, "probabilities": best / best.sum(axis=-1, keepdims=True)}
         if deterministic:
             return Decision(first(best), extra=extra)
         if rng is None:

@@ -187,6 +187,12 @@ class TicTacToeRules:
         boards = state.stones[:, :, : self.fields].reshape(len(state.t), -1)
         return np.concatenate([boards, self.acting(state)], axis=1).astype(np.float32)
 
+    def future(self, state: TicTacToeState) -> Array:
+        """Return all but the field of the last move: int64 [B, 2 (R C + 1) + 2]."""
+        return np.column_stack(
+            [state.stones.reshape(len(state.t), 2 * self.fields + 2), state.t, state.ended]
+        )
+
     def render(self, state: TicTacToeState, info: dict[str, Array], mode: str) -> Any:
         frame = self.frame(state)
         return ansi(frame) if mode == "ansi" else draw(frame)
