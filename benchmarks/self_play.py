@@ -62,7 +62,7 @@ RPS_POOLS = {
     "uniform": "past=0.5,every=5000,draw=uniform,best=0",
     "pfsp": "past=0.5,every=5000,draw=pfsp,best=0",
 }
-ARENA: dict[str, Any] = {"steps": 150_000, "checkpoint_every": 15_000, "policies": "separate"}
+ARENA: dict[str, Any] = {"steps": 150_000, "checkpoint_every": 25_000, "policies": "separate"}
 ARENA_POOLS = {"no pool": None, "pool of blockers": "past=0.5,every=10000,seat=agent_1,best=0"}
 ARENA_EPISODES = 32
 ONE_SIDE = {"steps": 16_000, "opponents": {"player_1": "beat-last"}}
@@ -79,7 +79,9 @@ def train(runs: Path, env: str, what: str, seed: int, **settings: Any) -> Path:
     if folder.is_dir():
         corral.resume(folder, progress=False)
     else:
-        corral.train(env, "mappo", seed=seed, out=folder, keep="all", progress=False, **settings)
+        corral.train(
+            env, trainer="mappo", seed=seed, out=folder, keep="all", progress=False, **settings
+        )
     return folder
 
 
