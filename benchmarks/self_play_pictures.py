@@ -16,7 +16,7 @@ STYLE = f"""<style>
 }}
 </style>"""
 COLORS = (pen.BLUE, pen.RED, pen.GREEN)
-TOP, PLOT, LEFT, GAP = 76, 180, 46, 20
+TOP, PLOT, LEFT, GAP, ROW = 76, 180, 46, 20, 19
 Runs = Mapping[str, Mapping[str, Any]]
 Curve = Sequence[tuple[float, float]]
 
@@ -140,7 +140,8 @@ def arena_picture(runs: Runs) -> str:
     for (x, width), what in zip(_columns(len(names)), names, strict=True):
         parts += matrix(x, y, width, what, seeds_of(runs, what))
     note = "a rating: mean return against the other side's checkpoints of the run; a line per seed"
-    return page("arena_v0: who meets whom", note, y + 250, parts)
+    moments = max(len(run["times"]) for run in runs.values() if "times" in run)
+    return page("arena_v0: who meets whom", note, y + 54 + ROW * moments, parts)
 
 
 def matrix(x: float, y: float, width: float, what: str, runs: Sequence[Mapping[str, Any]]) -> Any:
@@ -151,7 +152,7 @@ def matrix(x: float, y: float, width: float, what: str, runs: Sequence[Mapping[s
         pen.text(x, y, f"{what}: return of the explorer", size=13, weight=600),
         pen.text(x, y + 16, "rows: explorers at env steps; columns: blockers", size=11),
     ]
-    cell, tall, top = (width - LEFT) / len(times), 19, y + 38
+    cell, top = (width - LEFT) / len(times), y + 38
     low, high = values.min(), values.max()
     for j, at in enumerate(times):
         middle = x + LEFT + (j + 0.5) * cell
@@ -159,13 +160,13 @@ def matrix(x: float, y: float, width: float, what: str, runs: Sequence[Mapping[s
             pen.text(middle, top - 6, pen.thousands(round(at, -3)), anchor="middle", size=10)
         )
     for i, at in enumerate(times):
-        up = top + i * tall
+        up = top + i * ROW
         parts.append(
             pen.text(x + LEFT - 6, up + 13, pen.thousands(round(at, -3)), anchor="end", size=10)
         )
         for j, value in enumerate(values[i].tolist()):
             shade = 0.05 + 0.6 * (value - low) / max(1e-9, high - low)
-            square = pen.box(x + LEFT + j * cell, up, cell - 1, tall - 1, pen.BLUE)
+            square = pen.box(x + LEFT + j * cell, up, cell - 1, ROW - 1, pen.BLUE)
             parts.append(square.replace("<rect ", f'<rect fill-opacity="{shade:.2f}" '))
             middle = x + LEFT + (j + 0.5) * cell
             parts.append(pen.text(middle, up + 13, f"{value:.0f}", anchor="middle", size=10))
