@@ -77,7 +77,8 @@ def train(runs: Path, env: str, what: str, seed: int, **settings: Any) -> Path:
     """Train, or go on with what is there; return the run's folder."""
     folder = runs / f"{env}-{what.replace(' ', '_')}-{seed}"
     if folder.is_dir():
-        corral.resume(folder, progress=False)
+        every = settings.get("checkpoint_every")
+        corral.resume(folder, checkpoint_every=every, progress=False)
     else:
         corral.train(
             env, trainer="mappo", seed=seed, out=folder, keep="all", progress=False, **settings
