@@ -40,6 +40,7 @@ NAMES = (
     "audit",
     "algorithms",
     "games_learning",
+    "self_play",
     "tiles_learning",
     "seat_learning",
     "learning_curves",

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from corral.envs.core import Array, Observation
+from corral.envs.core import Array, Observation, generator
 from corral.envs.episode_stats import EndedEpisodes, Episode
 from corral.envs.policy import Policy, take_tree
 from corral.errors import ArgumentError, CheckpointError
