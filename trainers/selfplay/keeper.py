@@ -8,6 +8,7 @@ training goes on is said at the next snapshot, and written anew when the run goe
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -151,9 +152,12 @@ class PoolKeeper(Callback):
         (direct,) = points_against(rules, session.policies, {BEST: best}, **plan).values()
         ahead = sum(own.values()) - sum(theirs.values())
         ahead += 2 * (direct - self._even(rules, best, plan))
-        if ahead > 0:
+        # Chance alone moves that by at most so much: a game's points have a deviation of 1/2.
+        games = episodes * len(self.casting.seats)
+        error = math.sqrt((0.5 * len(others) + 1.0) / games)
+        if better := ahead > -error:
             self._points_of, self._points = (session.env_steps, episodes), own
-        statistics.duelled(ahead > 0, f"{duels}, also with the best before; {won}", points)
+        statistics.duelled(better, f"{duels}, also with the best before; {won}", points)
 
     def _best(self, session: Any) -> Mapping[str, Policy] | None:
         """Return the team of the best checkpoint; None: none is, by duels, or it is damaged."""

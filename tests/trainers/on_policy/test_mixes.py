@@ -428,7 +428,7 @@ def test_the_command_takes_runs_and_mixes(tmp_path: Path, other: Path) -> None:
         ({"random": "x"}, ValueError, "weight 'x': give a finite number"),
         (lambda obs: 0, ValueError, "a run keeps the names of its opponents"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_mistakes_are_named_before_a_folder_is_made(
     tmp_path: Path, other: Path, opponents: Any, error: Any, message: str

@@ -68,7 +68,7 @@ def test_a_mix_and_its_text(given: Any, weights: dict[str, float], text: str | N
         (lambda obs: 0, "a run keeps the names of its opponents.*SeatEnv"),
         ({3: 1}, "opponent 3: a run keeps the names"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_what_is_no_mix(given: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
