@@ -27,7 +27,6 @@ import argparse
 import functools
 import itertools
 import json
-import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -221,10 +220,8 @@ def one_side(train: Train, seed: int) -> Found:
         found[name] = [score.kpis["won"], score.kpis["lost"]]
     greedy, sampled = (corral.exploit(run, sampled=each) for each in (False, True))
     for mode, told in (("greedy", greedy), ("sampled", sampled)):
-        found[f"exploit, {mode}"] = {
-            "value": told.headline.value,
-            "says": str(told).splitlines()[0],
-        }
+        says = str(told).splitlines()[0]
+        found[f"exploit, {mode}"] = {"value": told.headline.value, "says": says}
     return found
 
 
@@ -245,7 +242,7 @@ def rps_table(runs: Found) -> list[str]:
         if (run := runs.get(f"{what} {seed}")) is None:
             continue
         own = [value for _, value, _ in run["curve"]]
-        values = (statistics.mean(own), min(own), max(own), own[-1], run["curve"][-1][2])
+        values = (float(np.mean(own)), min(own), max(own), own[-1], run["curve"][-1][2])
         lines.append(f"| {what} | {seed} | " + " | ".join(f"{v:.2f}" for v in values) + " |")
     lines += [
         "",
