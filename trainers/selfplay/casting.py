@@ -235,7 +235,8 @@ class Casting:
 
     def columns(self, buffer: ObservationBuffer, env_rows: Any = slice(None)) -> Array:
         """Return who is cast for the agents of a buffer, in ``env_rows``: int64 [R, P]."""
-        return self.cast[env_rows][:, buffer.group.index]
+        found: Array = self.cast[env_rows][:, buffer.group.index]
+        return found
 
     def play(
         self,
