@@ -32,6 +32,7 @@ NAMES = (
     "arena_learning",
     "training_speed",
     "learner_speed",
+    "self_play_speed",
     "simple_spread",
     "checkpoint_trust",
     "resume_kills",
