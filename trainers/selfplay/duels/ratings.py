@@ -102,7 +102,7 @@ def _resampled(
 
 
 def _together(drawn: Array, played: Array, games: Array, rng: np.random.Generator) -> Array:
-    """Return the tables ``drawn`` with the same episodes in all pairings that count each of them."""
+    """Return the tables ``drawn`` with the same episodes in all pairings that count them all."""
     resamples, number = len(drawn), played.shape[-1]
     prior = PRIOR / 2 / (number + PRIOR / 2)  # what share of the draws is of the prior
     for rows in np.array_split(np.arange(resamples), -(-resamples * number // 4_000_000)):
@@ -272,9 +272,9 @@ def cycles(
 
     One beats another where the bootstrap interval of its points against it, both seats together,
     lies above 1/2. Of many players some pairs look unequal by chance: intervals are wider then, so
-    that players that are alike are hardly ever a cycle. ``outcomes`` are as of ``points_of``. Every cycle of three is returned; of
-    longer ones the shortest through each pair that is in none of these. Where there is one, no
-    single number says who is better.
+    that players that are alike hardly ever are a cycle. ``outcomes`` are as of ``points_of``. Every
+    cycle of three is returned; of longer ones the shortest through each pair that is in none of
+    these. Where there is one, no single number says who is better.
     """
     # Of P players that are alike each is above (1 - level) / 2 * P others; cycles come up where
     # that is near 1, and seldom below 0.4.
