@@ -64,6 +64,11 @@ def write_video(path: str | Path, pictures: Sequence[Picture], fps: float) -> No
     encoder = encoder_of(path)
     if not pictures or fps <= 0:
         raise ValueError(f"{len(pictures)} pictures at fps={fps}: give one or more, above 0")
+    if len(sizes := list(dict.fromkeys(picture.shape[:2] for picture in pictures))) > 1:
+        first, second = (f"{width} x {height}" for height, width in sizes[:2])
+        raise ValueError(
+            f"the environment draws pictures of {first} and of {second}; a clip takes one size"
+        )
     if encoder == "pillow":
         Path(path).write_bytes(gif(pictures, fps))
         return

@@ -265,3 +265,15 @@ def test_environments_that_cannot_be_shown(tmp_path: Path) -> None:
         with pytest.raises(EnvironmentFault, match=r"counting_v0: render\(\) gave None"):
             watch(Broken, **given)
     assert not list(tmp_path.iterdir())
+
+
+class Growing(Counting):
+    def render(self) -> Any:
+        self.drawn = getattr(self, "drawn", 39) + 1
+        return np.zeros((self.drawn, 60, 3), dtype=np.uint8)
+
+
+def test_pictures_of_several_sizes_are_no_clip(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"pictures of 60 x 40 and of 60 x 41; a clip takes one"):
+        watch(Growing, out=tmp_path / "clip.gif")
+    assert not list(tmp_path.iterdir())

@@ -253,7 +253,7 @@ def duel(
         seed=seed,
         versions=versions(learning=run is not None),
     )
-    result = _rated(result, anchor, seed)
+    result = _rated(result, matches, anchor, seed)
     result = dataclasses.replace(result, notes=notes_of(result, rules, found, matches))
     if out is not None:
         result.write(out)
@@ -341,13 +341,19 @@ def _with_points(row: Duel, match: Match) -> Duel:
     return dataclasses.replace(row, **given)
 
 
-def _rated(duels: Duels, anchor: str | None, seed: int) -> Duels:
+def _rated(duels: Duels, matches: Sequence[Match], anchor: str | None, seed: int) -> Duels:
     """Return the same with ratings and cycles, where the game has two seats."""
     if len(duels.agents) > 2:
         return duels
     outcomes, counted = outcomes_of(duels), outcomes_of(duels, counted=True)
+    number = {name: i for i, name in enumerate(duels.players)}
+    played = np.full((len(number), len(number), duels.rows[0].episodes), -1, dtype=np.int8)
+    for row, match in zip(duels.rows, matches, strict=True):
+        lost = 2 - 2 * points_of_side(match.returns, [0])  # 0 won, 1 drawn, 2 lost
+        played[number[row.player], number[row.other]] = lost
+    given: dict[str, Any] = {"counted": counted, "played": played, "anchor": anchor, "seed": seed}
     return dataclasses.replace(
         duels,
-        rated=rate(duels.players, outcomes, counted=counted, anchor=anchor, seed=seed),
+        rated=rate(duels.players, outcomes, **given),
         cycles=cycles(duels.players, outcomes, seed=seed),
     )

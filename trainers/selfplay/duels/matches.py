@@ -27,7 +27,7 @@ __all__ = ["Match", "play_match", "points_against", "points_of_side"]
 class Match:
     """E episodes of one casting."""
 
-    returns: Array  # float64 [E, N]
+    returns: Array  # float64 [E, N], in the order in which all matches meet the episodes
     lengths: Array  # int64 [E] steps
     illegal: Array  # int64 [N] masked actions chosen
     same: bool  # whether actions and rewards were the same in all episodes, of two or more
@@ -56,7 +56,9 @@ def play_match(
         progress=progress,
         on_turn=same.look,
     )
-    return Match(played.returns, played.lengths, illegal, episodes > 1 and len(same.ended) == 1)
+    order = np.argsort(played.rows, kind="stable")  # not that in which they ended
+    returns, lengths = played.returns[order], played.lengths[order]
+    return Match(returns, lengths, illegal, episodes > 1 and len(same.ended) == 1)
 
 
 class _Sameness:

@@ -82,18 +82,39 @@ def points_of(outcomes: npt.ArrayLike) -> tuple[Array, Array]:
     return first + np.swapaxes(second, -1, -2), games + np.swapaxes(games, -1, -2)
 
 
-def _resampled(outcomes: Array, resamples: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Return ``resamples`` tables like ``outcomes`` [..., 3], int64 [R, ..., 3], and their mean.
+def _resampled(
+    outcomes: Array, resamples: int, rng: np.random.Generator, played: Array | None = None
+) -> tuple[Array, Array]:
+    """Return ``resamples`` tables like ``outcomes`` [..., 3], [R, ..., 3], and their mean.
 
     Within each pairing and seat order whole episodes are drawn with replacement, from those played
     and the prior's: half a game in each order, half of it won and half lost. Without these a
-    pairing that was always won would seem to be sure for ever.
+    pairing that was always won would seem to be sure for ever. With ``played``, see ``rate``, the
+    same episodes are drawn in all pairings.
     """
     shares = np.asarray(outcomes) + PRIOR / 4 * np.array([1.0, 0.0, 1.0])
     shares /= shares.sum(axis=-1, keepdims=True)
     games = np.asarray(outcomes, dtype=np.int64).sum(axis=-1)
     drawn: Array = rng.multinomial(games, shares, size=(resamples, *games.shape))
+    if played is not None:
+        drawn = _together(drawn.astype(np.float64), played, games, rng)
     return drawn, shares * games[..., None]
+
+
+def _together(drawn: Array, played: Array, games: Array, rng: np.random.Generator) -> Array:
+    """Return the tables ``drawn`` with the same episodes in all pairings that count them all."""
+    resamples, number = len(drawn), played.shape[-1]
+    prior = PRIOR / 2 / (number + PRIOR / 2)  # what share of the draws is of the prior
+    for rows in np.array_split(np.arange(resamples), -(-resamples * number // 4_000_000)):
+        times = rng.multinomial(number, np.full(number, 1 / number), size=len(rows))
+        weights = times.astype(np.float32)  # [R, E], sums are whole numbers
+        for i, j in np.argwhere(games == number).tolist():
+            own = weights @ (played[i, j][:, None] == np.arange(3)).astype(np.float32)
+            added = rng.binomial(number, prior, size=len(rows))
+            won = rng.binomial(added, 0.5)
+            drawn[rows, i, j] = own * (1 - added / number)[:, None]
+            drawn[rows, i, j] += np.stack([won, 0 * won, added - won], axis=1)
+    return drawn
 
 
 def points_intervals(
@@ -174,6 +195,7 @@ def rate(
     outcomes: npt.ArrayLike,
     *,
     counted: npt.ArrayLike | None = None,
+    played: Array | None = None,
     anchor: str | None = None,
     level: float = 0.95,
     resamples: int = RESAMPLES,
@@ -185,6 +207,10 @@ def rate(
         outcomes: int [P, P, 3], see ``points_of``.
         counted: the same as the fit counts them: a pairing whose episodes are all one and the same
             is one game. Default: ``outcomes``.
+        played: int [P, P, E], what each of E episodes was for who sits first: 0 won, 1 drawn, 2
+            lost; where all pairings met the same ones. The luck of an episode is then in all of
+            them: opponents that are alike tell little more than one of them. Default: pairings
+            have episodes of their own.
         anchor: the player whose rating is 0; None: the mean of all is.
         resamples: tables drawn for the intervals; the ratings are fitted to each.
 
@@ -197,7 +223,7 @@ def rate(
     others = ~np.eye(len(players), dtype=bool)[..., None]
     table = np.asarray(outcomes) * others
     used = table if counted is None else np.asarray(counted) * others
-    drawn, mean = _resampled(used, resamples, generator(seed, "eval"))
+    drawn, mean = _resampled(used, resamples, generator(seed, "eval"), played)
     fitted, fits = fit_ratings(*matrix_of(used)), fit_ratings(*matrix_of(drawn))  # [P], [R, P]
     # The prior is in the draws and in the fit: by how much it pulls twice is known, and undone.
     fits = fits + fitted - fit_ratings(*matrix_of(mean))
@@ -245,10 +271,14 @@ def cycles(
     """Return cycles of ``players``: each beats the next, and the last beats the first.
 
     One beats another where the bootstrap interval of its points against it, both seats together,
-    lies above 1/2. ``outcomes`` are as of ``points_of``. Every cycle of three is returned; of
-    longer ones the shortest through each pair that is in none of these. Where there is one, no
-    single number says who is better.
+    lies above 1/2. Of many players some pairs look unequal by chance: intervals are wider then, so
+    that players that are alike hardly ever are a cycle. ``outcomes`` are as of ``points_of``. Every
+    cycle of three is returned; of longer ones the shortest through each pair that is in none of
+    these. Where there is one, no single number says who is better.
     """
+    # Of P players that are alike each is above (1 - level) / 2 * P others; cycles come up where
+    # that is near 1, and seldom below 0.4.
+    level = max(level, 1 - 0.8 / len(players))
     beats = _beats(np.asarray(outcomes), level, seed)
     found: dict[tuple[int, ...], None] = {}
     for i, j, k in itertools.permutations(range(len(players)), 3):

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from corral.envs import make_rules
+from corral.envs.episode_stats import EndedEpisodes
 from corral.envs.policy import RandomPolicy
 from corral.envs.reference import reference_player
 from corral.envs.rps_v0.baselines import AlwaysSame
 from corral.trainers.evaluation.zero_sum import evaluate_seat
+from corral.trainers.selfplay.duels import matches
 from corral.trainers.selfplay.duels.matches import play_match, points_against, points_of_side
 from support.turn_rules import PileRules
 
@@ -145,3 +147,14 @@ def test_chance_of_the_game_makes_episodes_differ() -> None:
 def test_one_episode_says_nothing_of_others() -> None:
     rules = make_rules("tictactoe_v0")
     assert not play_match(rules, team(first_free), SAMPLED, episodes=1).same
+
+
+def test_returns_are_in_the_order_of_the_episodes_not_of_their_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Environment 0 plays the first episodes of the plan, in whatever step they end."""
+    rows, numbers = np.array([1, 0, 1, 0]), np.array([20, 10, 21, 11])
+    ended = EndedEpisodes(("a", "b"), rows, np.stack([numbers, -numbers], axis=1), numbers, {})
+    monkeypatch.setattr(matches, "play_episodes", lambda *args, **kwargs: (ended, np.zeros(2)))
+    match = play_match(make_rules("rps_v0"), {}, {}, episodes=4)
+    assert match.returns[:, 0].tolist() == match.lengths.tolist() == [10, 11, 20, 21]

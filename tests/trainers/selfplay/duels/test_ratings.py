@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -143,6 +144,26 @@ def test_intervals_hold_what_is_true_about_as_often_as_they_say() -> None:
     assert 0.91 < np.mean(held) < 0.985
 
 
+def test_opponents_that_are_alike_are_no_more_games() -> None:
+    """All pairings meet the same episodes: whom a meets four times over is met by the same luck."""
+    rng = np.random.default_rng(0)
+    first, second = rng.integers(0, 3, size=(2, 60))
+    widths = []
+    for others in (1, 4):
+        played = np.full((1 + others, 1 + others, 60), -1)
+        played[0, 1:], played[1:, 0] = first, second
+        for i, j in itertools.permutations(range(1, 1 + others), 2):
+            played[i, j] = 1
+        outcomes = (played[..., None] == np.arange(3)).sum(axis=2)
+        found = rate([*"abcde"[: 1 + others]], outcomes, played=played, resamples=2000)
+        (a,) = [each for each in found if each.player == "a"]
+        assert a.low is not None
+        assert a.high is not None
+        widths.append(a.high - a.low)
+    # Of n players a is (n - 1) / n of the gap above the mean.
+    assert widths[1] == pytest.approx(widths[0] * (4 / 5) / (1 / 2), rel=0.1)
+
+
 def test_intervals_shrink_with_the_games_and_return_with_the_seed() -> None:
     few, many = table(2, ab=(6, 0, 4), ba=(5, 0, 5)), table(2, ab=(600, 0, 400), ba=(500, 0, 500))
     widths = []
@@ -197,6 +218,13 @@ def test_a_cycle_needs_intervals_that_exclude_one_half() -> None:
     assert cycles("abc", circle(550, 1000)) == [("a", "b", "c")]
     assert cycles("abc", circle(11, 20)) == []
     assert cycles("abc", circle(1, 1)) == []
+
+
+def test_forty_players_that_are_alike_are_no_cycle() -> None:
+    """Among 780 pairs some intervals exclude 1/2 by chance."""
+    rng = np.random.default_rng(0)
+    tables = rng.multinomial(200, [0.4, 0.2, 0.4], size=(12, 40, 40))
+    assert sum(bool(cycles([*map(str, range(40))], each)) for each in tables) <= 1
 
 
 def test_order_is_no_cycle() -> None:
