@@ -201,13 +201,12 @@ def session(
             f"{', '.join(sorted(both))} is a policy and a reference player; call the policy "
             "something else"
         )
-    everybody = {**learned, **others}
-    pool = None
+    pool: Any = None
     if self_play is not None:
         pooled = pkgutil.resolve_name("corral.trainers.selfplay.also:pooled")
         trained = learning(policies_to_train, learned)
-        pool, pins = pooled(self_play, rules, [a for a in learners if learned[a] in trained])
-        opponent_runs = {**opponent_runs, **pins}
+        pool, pins, notes = pooled(self_play, rules, learned, trained, steps)
+        opponent_runs, said = {**opponent_runs, **pins}, [*said, *notes]
     chosen = vars(make_settings(kind, {**defaults.settings, **settings}))
     config = RunConfig(
         env_config=env_config,
@@ -219,7 +218,7 @@ def session(
         steps=steps,
         horizon=horizon,
         keep=keep,
-        policies={agent: everybody[agent] for agent in agents},
+        policies={agent: (learned | others)[agent] for agent in agents},
         policies_to_train=learning(policies_to_train, learned),
         versions=versions(learning=True),
         opponents=played,
@@ -315,7 +314,8 @@ def resume_session(
     run = load_run(folder, env, env_kwargs=env_kwargs, api=api, trainer=trainer, model=model)
     if run.at not in (None, "latest"):
         raise RunError(
-            f"{run.name}: a run goes on from its latest checkpoint alone; give {run.folder}"
+            f"{run.name}: a run goes on from its latest checkpoint alone; give {run.folder}, or "
+            f"begin another run from this one: --init {run.name} (init=)"
         )
     if keep is not None:
         run.config = dataclasses.replace(run.config, keep=kept)

@@ -337,7 +337,7 @@ def named_checkpoint(folder: Path, name: str) -> Path:
         steps = ", ".join(f"@{step}" for step in dict.fromkeys(each.step for each in complete))
         raise CheckpointError(
             f"{folder}: {missing}. There are {steps or 'none'}, and @0, as the run began; training "
-            "with --keep all (keep='all') keeps every one"
+            "with --keep all keeps every one"
         )
     return found
 

@@ -152,7 +152,7 @@ class Statistics:
         """The recent return of those that learn, in words; before an episode ended, their reward
         in the last update. In self-play both are 0: how long episodes last."""
         if (points := self.points_past) is not None:
-            return f"self-play, {points:.0%} of the points against its pool"
+            return f"{points:.0%} against its pool"
         if self.self_play:
             length = self._mean([episode.length for episode in self.recent])
             return "self-play" if length is None else f"self-play, {length:.3g} steps an episode"

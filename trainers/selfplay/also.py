@@ -22,15 +22,22 @@ __all__ = ["OtherSeats", "players_of", "pooled"]
 
 
 def pooled(
-    given: Any, rules: Rules[Any], learners: Sequence[str]
-) -> tuple[Pool, dict[str, dict[str, Any]]]:
+    given: Any,
+    rules: Rules[Any],
+    policies: Mapping[str, str],
+    trained: Sequence[str],
+    steps: int,
+) -> tuple[Pool, dict[str, dict[str, Any]], list[str]]:
     """Return the pool that is ``given`` (see ``Pool.of``), the checkpoints of runs in ``also``
-    named by their env steps; and the pins of those runs, see ``corral.trainers.opponents``.
+    named by their env steps; the pins of those runs, see ``corral.trainers.opponents``; and what
+    there is to say of the pool in a run of so many env ``steps``.
 
-    ``learners`` are the agents whose policies learn. Raises ValueError, UnknownNameError where a
-    name stands for no player of any of them, RunError and CheckpointError for runs that do not fit.
+    ``policies`` are those of agents, of which ``trained`` ones learn. Raises ValueError,
+    UnknownNameError where a name stands for no player of any of them, RunError and CheckpointError
+    for runs that do not fit.
     """
     pool = Pool.of(given)
+    learners = [agent for agent, policy in policies.items() if policy in trained]
     pool.require_seats(rules.agents, learners)
     also: dict[str, float] = {}
     pins: dict[str, dict[str, Any]] = {}
@@ -40,7 +47,8 @@ def pooled(
         named = next(iter(own), texts[agents[0]])
         also[named] = also.get(named, 0.0) + share
         pins |= own
-    return dataclasses.replace(pool, also=also), pins
+    notes = pool.notes(steps, {agent: policies[agent] for agent in learners})
+    return dataclasses.replace(pool, also=also), pins, notes
 
 
 def players_of(

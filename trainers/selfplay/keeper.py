@@ -140,12 +140,13 @@ class PoolKeeper(Callback):
             "seed": validation_seed(),
         }
         own = points_against(rules, session.policies, others, **plan)
-        duels = f"duels, {episodes} games in each seat"
-        won = f"share of the points won of {len(others)} snapshot{'s' * (len(others) > 1)}"
+        games = episodes * len(self.casting.seats)
+        with_pool = f"{games * len(others)} games with {len(others)} of its pool"
+        won = "share of the points won of the pool"
         points = float(np.mean(list(own.values())))
         if best is None:
             self._points_of, self._points = (session.env_steps, episodes), own
-            statistics.duelled(True, f"{duels}; {won}", points)
+            statistics.duelled(True, f"duels, {with_pool}; {won}", points)
             return
         at = int(statistics.best_by["env_steps"])
         theirs = self._points_of_best(at, others, rules, best, **plan)
@@ -153,11 +154,11 @@ class PoolKeeper(Callback):
         ahead = sum(own.values()) - sum(theirs.values())
         ahead += 2 * (direct - self._even(rules, best, plan))
         # Chance alone moves that by at most so much: a game's points have a deviation of 1/2.
-        games = episodes * len(self.casting.seats)
         error = math.sqrt((0.5 * len(others) + 1.0) / games)
         if better := ahead > -error:
             self._points_of, self._points = (session.env_steps, episodes), own
-        statistics.duelled(better, f"{duels}, also with the best before; {won}", points)
+        compared = f"duels, {with_pool} and {games} with the best before; {won}"
+        statistics.duelled(better, compared, points)
 
     def _best(self, session: Any) -> Mapping[str, Policy] | None:
         """Return the team of the best checkpoint; None: none is, by duels, or it is damaged."""

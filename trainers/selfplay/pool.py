@@ -102,6 +102,25 @@ class Pool:
         """Return it as JSON values, for config.json."""
         return {**vars(self), "also": dict(self.also)}
 
+    def notes(self, steps: int, policies: Mapping[str, str]) -> list[str]:
+        """Return what to say of a pool that does not do what it is for, in a run of so many env
+        ``steps``; ``policies`` are those that learn, by agent."""
+        found = []
+        if not self.past:
+            found.append("past is 0: nobody plays against the pool")
+        elif self.every >= steps:
+            found.append(
+                f"a snapshot every {self.every:,} of {steps:,} env steps: its pool stays what it "
+                "began as; give a smaller every, such as a twentieth of the steps"
+            )
+        idle = set(policies.values()) - {policies.get(str(self.seat))}
+        if self.past == 1 and self.seat is not None and idle:
+            found.append(
+                f"past is 1 and {self.seat} learns in every episode: {', '.join(sorted(idle))} "
+                "never learns"
+            )
+        return [f"--self-play (self_play=): {each}" for each in found]
+
     def require_seats(self, agents: Sequence[str], learners: Sequence[str]) -> None:
         """Raise ValueError where nobody could play against anybody."""
         if len(agents) < 2:
@@ -123,7 +142,12 @@ class Pool:
 def _whole(name: str, value: Any, least: int) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return nonnegative_int(f"self_play: {name}", value, least)
+    try:
+        return nonnegative_int(name, value, least)
+    except ValueError:  # "keep=0" would be taken for the option --keep
+        raise ValueError(
+            f"self_play: {name} is {value!r}: give a whole number, {least} or more"
+        ) from None
 
 
 def _parsed(text: str) -> dict[str, Any]:
@@ -134,7 +158,7 @@ def _parsed(text: str) -> dict[str, Any]:
         if not equals or not value:
             raise ArgumentError(
                 f"self_play={text}: {part!r} is no name=value; give text such as "
-                "past=0.2,every=20000,keep=20,draw=pfsp"
+                "past=0.2,every=20000,draw=pfsp"
             )
         name = name.strip()
         if name in found:

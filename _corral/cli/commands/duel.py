@@ -98,7 +98,8 @@ def duel(
             workers=workers,
             progress=show,
         )
-    out.print(f"{result.env}: {len(result)} pairings of {episodes:,} episodes.")
+    pairings = f"{len(result)} pairing" + "s" * (len(result) > 1)
+    out.print(f"{result.env}: {pairings} of {episodes:,} episodes.")
     for part in duel_tables(result):
         out.print(part, style="dim") if isinstance(part, str) else show_table(part)
     if out_dir is not None:
