@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-pytest.importorskip("ray.rllib", reason="needs the extra rllib")
+ray = pytest.importorskip("ray", reason="needs the extra rllib")
 
 from corral.trainers.doctor.examination import examination, suspects
 from support.frameworks import EXAMPLES
 
 pytestmark = pytest.mark.filterwarnings("default")
+
+
+@pytest.fixture(autouse=True)
+def left_as_it_was() -> Iterator[None]:
+    """The learner starts Ray in this process: other modules of tests start one of their own."""
+    yield
+    ray.shutdown()
 
 
 @pytest.mark.timeout(900)
