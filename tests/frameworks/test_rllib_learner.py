@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-ray = pytest.importorskip("ray", reason="needs the extra rllib")
+pytest.importorskip("ray.rllib", reason="needs the extra rllib")
+
+import ray
 
 from corral.trainers.doctor.examination import examination, suspects
 from support.frameworks import EXAMPLES

@@ -8,7 +8,7 @@ goes on meets the same bytes, or an error.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,16 @@ from corral.trainers.runs.run import (
 from corral.trainers.runs.run_config import CONFIG
 from corral.trainers.runs.seen import seen_before
 
-__all__ = ["Players", "RunPlayer", "members", "pinned", "resolve", "seen_by", "space_in_words"]
+__all__ = [
+    "Players",
+    "RunPlayer",
+    "members",
+    "pinned",
+    "placed",
+    "resolve",
+    "seen_by",
+    "space_in_words",
+]
 
 Pins = Mapping[str, Mapping[str, Any]]
 """Name of a run with its checkpoint -> "run", its absolute name, "checkpoint" and "sha256"."""
@@ -227,6 +236,22 @@ def pinned(
             mix[name] = mix.get(name, 0.0) + weight  # RUN and RUN@best may be the same
         texts[agent] = mix_text(mix)
     return texts, pins
+
+
+def placed(text: str, pins: Pins) -> str:
+    """Return the text of an opponent with its runs named where they are, as seen from here: at
+    their names, or where they were when training began."""
+    mix: dict[str, float] = {}
+    for name, weight in weights_of(text).items():
+        here = name
+        if name in pins:
+            for place in (name, str(pins[name]["run"])):
+                with suppress(CheckpointError):
+                    if _checkpoint(place)[1] == pins[name]["sha256"]:
+                        here = place
+                        break
+        mix[here] = mix.get(here, 0.0) + weight
+    return mix_text(mix)
 
 
 def seen_by(pins: Pins, env_config: EnvConfig, rules: Rules[Any]) -> list[list[Any]]:

@@ -164,7 +164,10 @@ def _parsed(text: str) -> dict[str, Any]:
         if name in found:
             raise ArgumentError(f"self_play={text}: {name} is given twice")
         if name == "also":
-            found[name] = dict(_share_of(text, each) for each in value.split("+"))
+            shares = [_share_of(text, each) for each in value.split("+")]
+            if len(also := dict(shares)) < len(shares):
+                raise ArgumentError(f"self_play={text}: also={value} names a player twice")
+            found[name] = also
         elif name in ("draw", "seat"):
             found[name] = value.strip()
         else:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import corral
-from corral.errors import CheckpointError, RunError, UnknownNameError
+from corral.errors import ArgumentError, CheckpointError, RunError, UnknownNameError
+from corral.trainers.selfplay.pool import Pool
 
 SMALL: dict[str, Any] = {"num_envs": 8, "n_steps": 16, "net_arch": (16,), "n_epochs": 1}
 
@@ -86,3 +87,10 @@ def test_a_player_of_one_seat_alone_plays_that_seat(tmp_path: Path) -> None:
     given = {"policies": "separate", "env_kwargs": {"max_cycles": 10}, "callbacks": [names]}
     trained(tmp_path / "a", "arena_v0", 4_096, self_play="past=1,also=nearest:0.5", **given)
     assert names.seen.count("nearest") > 10
+
+
+def test_a_player_that_is_named_twice_is_refused() -> None:
+    with pytest.raises(
+        ArgumentError, match=r"also=beat-last:0.3.beat-last:0.2 names a player twice"
+    ):
+        Pool.of("past=0.5,also=beat-last:0.3+beat-last:0.2")

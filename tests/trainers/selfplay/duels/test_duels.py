@@ -302,3 +302,14 @@ def test_duels_of_reference_players_need_no_torch() -> None:
         "assert 'torch' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_four_opponents_that_are_alike_make_nobody_surer() -> None:
+    """Of n players one is (n - 1) / n of its gap to the others above the mean."""
+    widths = []
+    for many in (1, 4):
+        others = {f"other {i}": "beat-last" for i in range(many)}
+        found = duel({"me": RandomPolicy(), **others}, env="rps_v0", episodes=100)
+        low, high = found.ratings.loc["me", ["low", "high"]]
+        widths.append(high - low)
+    assert widths[1] == pytest.approx(widths[0] * (4 / 5) / (1 / 2), rel=0.2)
