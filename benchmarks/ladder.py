@@ -47,11 +47,18 @@ Team = Mapping[str, PolicyLike]
 
 @dataclasses.dataclass(frozen=True)
 class Contestant:
-    """What learns: mappo with these arguments of ``corral.train``, or the tutorial."""
+    """What learns: ``corral.train`` with these arguments, or the tutorial."""
 
     about: str
     given: Mapping[str, Any] | None = None  # None: the tutorial
 
+
+POOL = "past=0.2,every=20000,keep=20,draw=pfsp,best=0"
+MODEL = f"{Path(__file__).parent / 'ladder_network.py'}:make"
+OWN: Mapping[str, Any] = {
+    **{"trainer": "ippo", "model": MODEL, "num_envs": 128, "n_steps": 32, "learning_rate": 1e-3},
+    **{"n_epochs": 8, "gamma": 0.8, "gae_lambda": 0.5, "ent_coef": 0.25, "ent_coef_end": 0.1},
+}
 
 CONTESTANTS = {
     "mappo": Contestant("plain self-play, with the defaults for such a game", {}),
@@ -62,9 +69,11 @@ CONTESTANTS = {
             **{"ent_coef": 0.1, "ent_coef_end": 0.03},
         },
     ),
-    "mappo, pool": Contestant(
-        "the same against a pool of its own snapshots",
-        {"self_play": "past=0.2,every=20000,keep=20,draw=pfsp"},
+    "ippo, own network": Contestant(
+        "plain self-play with ladder_network.py, more entropy and short sight", OWN
+    ),
+    "ippo, own network, pool": Contestant(
+        "the same against a pool of its own snapshots", {**OWN, "self_play": POOL}
     ),
     "tutorial": Contestant("MaskablePPO of PettingZoo's tutorial, as it stands"),
 }
@@ -84,11 +93,11 @@ def wilson(share: float, count: int) -> tuple[float, float]:
 def trained(
     env: str, given: Mapping[str, Any], seed: int, steps: int, folder: Path, deadline: float
 ) -> Any:
-    """Return a run of mappo with ``steps`` env steps; None where there was no time for that."""
+    """Return a run with ``steps`` env steps; None where there was no time for that."""
+    model = given.get("model")
     if not (folder / "config.json").is_file():
         session = corral.session(
             env,
-            trainer="mappo",
             seed=seed,
             steps=steps,
             out=folder,
@@ -99,12 +108,12 @@ def trained(
         )
     else:
         try:
-            run = corral.load_run(folder, env)
+            run = corral.load_run(folder, env, model=model)
             if int(run.progress["env_steps"].iloc[-1]) >= run.config.steps:
                 return run
         except (CheckpointError, IndexError, OSError):
             pass
-        session = corral.resume_session(folder, env=env, progress=False)
+        session = corral.resume_session(folder, env=env, model=model, progress=False)
     with session:
         for _ in session:
             if time.monotonic() > deadline:
@@ -125,15 +134,15 @@ def teams_of(name: str, seed: int, steps: int, folder: Path, deadline: float) ->
     run = trained(ENV, given, seed, steps, folder, deadline)
     if run is None:
         return None
-    half = half_of(ENV, folder, steps)
+    half = half_of(ENV, folder, steps, given.get("model"))
     return [run.policies, half and half.policies], max(saved_at(folder))
 
 
-def half_of(env: str, folder: Path, steps: int) -> Any:
+def half_of(env: str, folder: Path, steps: int, model: str | None = None) -> Any:
     """Return the run as it was at half of ``steps``; None where no such checkpoint was kept."""
     half = min(saved_at(folder), key=lambda done: abs(done - steps // 2))
     near = abs(half - steps // 2) <= steps / 20
-    return corral.load_run(f"{folder}@{half}", env) if near else None
+    return corral.load_run(f"{folder}@{half}", env, model=model) if near else None
 
 
 def saved_at(folder: Path) -> list[int]:
@@ -234,20 +243,15 @@ def options(about: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def able(given: Mapping[str, Any] | None) -> bool:
-    """Return whether this version of corral can do it."""
-    return "self_play" not in (given or {}) or hasattr(corral, "Pool")
-
-
 def main() -> None:
     asked = options(__doc__).parse_args()
     deadline = time.monotonic() + 60 * asked.minutes
     torch.set_num_threads(1)
     runs = kept(RESULTS / "ladder.json")
     for seed in range(asked.seeds):
-        for name, contestant in CONTESTANTS.items():
+        for name in CONTESTANTS:
             key = f"{name}/{asked.steps}/{seed}"
-            if name not in (asked.only or CONTESTANTS) or not able(contestant.given) or key in runs:
+            if name not in (asked.only or CONTESTANTS) or key in runs:
                 continue
             folder = asked.folder / f"ladder-{key.replace('/', '-').replace(', ', '-')}"
             found = teams_of(name, seed, asked.steps, folder, deadline)

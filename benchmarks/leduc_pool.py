@@ -21,16 +21,20 @@ from typing import Any
 import numpy as np
 import torch
 from common import RESULTS, machine, save
-from ladder import CONTESTANTS, able, half_of, kept, options, trained
+from ladder import half_of, kept, options, trained
 
 from corral.adapters.sources import rules_of
 from corral.envs.policy import RandomPolicy
 from corral.trainers.evaluation.episodes import bootstrap_ratio, play_episodes
 
 ENV = "classic/leduc_holdem-v4"
-STEPS = 102_400
+STEPS = 40_960
 HANDS = 2000  # in each seat
-LEARNERS = ("mappo", "mappo, pool")
+PLAIN = {"num_envs": 64, "n_steps": 32, "ent_coef": 0.1, "ent_coef_end": 0.03}
+LEARNERS = {
+    "mappo": PLAIN,
+    "mappo, pool": {**PLAIN, "self_play": "past=0.3,every=4096,keep=20,draw=pfsp,best=0"},
+}
 
 
 def duel(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[float]:
@@ -77,9 +81,8 @@ def main() -> None:
     torch.set_num_threads(1)
     duels = kept(RESULTS / "leduc_pool.json")
     teams: dict[str, Any] = {}
-    for seed, (name, contestant) in itertools.product(range(asked.seeds), CONTESTANTS.items()):
-        given = contestant.given
-        if given is None or name not in (asked.only or LEARNERS) or not able(given):
+    for seed, (name, given) in itertools.product(range(asked.seeds), LEARNERS.items()):
+        if name not in (asked.only or LEARNERS):
             continue
         folder = asked.folder / f"leduc-{name.replace(', ', '-')}-{asked.steps}-{seed}"
         run = trained(ENV, given, seed, asked.steps, folder, deadline)
