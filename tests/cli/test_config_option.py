@@ -166,4 +166,4 @@ def test_a_pool_and_the_preset_none_go_through_a_file(preset: str, tmp_path: Pat
     config = load_run(tmp_path / "run").config
     assert config.self_play is not None
     assert (config.self_play["past"], config.self_play["every"]) == (0.5, 64)
-    assert bool(config.defaults) == (preset == "auto")
+    assert (config.defaults["kind"] is not None) == (preset == "auto")
