@@ -391,6 +391,7 @@ def test_a_team_is_judged_with_each_player_of_the_mix(tmp_path: Path) -> None:
     assert names[-1] == "random"
 
 
+@pytest.mark.slow
 def test_the_command_takes_runs_and_mixes(tmp_path: Path, other: Path) -> None:
     small = ("--num-envs", "4", "--n-steps", "16", "--net-arch", "16", "--steps", "128")
     words = ("train", "rps_v0", "--trainer", "mappo", *small)

@@ -29,6 +29,7 @@ class Names(corral.Callback):
         self.seen += episode.players.values()
 
 
+@pytest.mark.slow
 def test_shares_are_those_that_were_given(tmp_path: Path) -> None:
     other = trained(tmp_path / "other")
     names = Names()

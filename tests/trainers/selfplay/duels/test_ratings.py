@@ -220,6 +220,7 @@ def test_a_cycle_needs_intervals_that_exclude_one_half() -> None:
     assert cycles("abc", circle(1, 1)) == []
 
 
+@pytest.mark.slow
 def test_forty_players_that_are_alike_are_no_cycle() -> None:
     """Among 780 pairs some intervals exclude 1/2 by chance."""
     rng = np.random.default_rng(0)
