@@ -126,10 +126,8 @@ def policy_of_each(policies: Policies, agents: Sequence[str]) -> dict[str, str]:
             "a function"
         )
     if set(policies) != set(agents):
-        more = "" if set(policies) < set(agents) else ", those that opponents play left out"
-        raise ValueError(
-            f"policies name {list(policies)}; give one for each of {list(agents)}{more}"
-        )
+        more = "" if set(policies) < set(agents) else ": what opponents play has no policy"
+        raise ValueError(f"policies name {list(policies)}, the agents are {list(agents)}{more}")
     for name in policies.values():
         if not (isinstance(name, str) and POLICY_NAME.fullmatch(name)):
             raise ValueError(

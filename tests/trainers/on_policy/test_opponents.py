@@ -348,7 +348,7 @@ def test_who_beats_the_last_move_is_learned_to_be_beaten(tmp_path: Path, seat: s
         (
             {"opponents": {"player_1": "random"}, "policies": {"player_1": "a", "player_0": "b"}},
             ValueError,
-            r"policies name .*; give one for each of \['player_0'\], those that opponents",
+            r"policies name .*, the agents are \['player_0'\]: what opponents play has no policy",
         ),
         (
             {"opponents": {"player_1": "random"}, "policies_to_train": ["random"]},
