@@ -220,8 +220,10 @@ def one_side(train: Train, seed: int) -> Found:
         found[name] = [score.kpis["won"], score.kpis["lost"]]
     greedy, sampled = (corral.exploit(run, sampled=each) for each in (False, True))
     for mode, told in (("greedy", greedy), ("sampled", sampled)):
-        says = str(told).splitlines()[0]
-        found[f"exploit, {mode}"] = {"value": told.headline.value, "says": says}
+        says, known = str(told).splitlines()[0], told.headline.references
+        best = max(known, key=lambda name: known[name])  # of the game's own players
+        row = {"value": told.headline.value, "says": says, "named": [best, known[best]]}
+        found[f"exploit, {mode}"] = row
     return found
 
 
@@ -256,7 +258,8 @@ def rps_table(runs: Found) -> list[str]:
         if (run := runs.get(f"beat-last {seed}")) is None:
             continue
         rounds = [f"{won:.2f}, {lost:.2f}" for won, lost in list(run.values())[:3]]
-        said = [run[f"exploit, {mode}"]["says"] for mode in ("greedy", "sampled")]
+        told = [run[f"exploit, {mode}"] for mode in ("greedy", "sampled")]
+        said = [f"{e['says']} {e['named'][0]} gets {e['named'][1]:.2f}." for e in told]
         lines.append(f"| {seed} | {' | '.join([*rounds, *said])} |")
     return lines
 
