@@ -51,7 +51,7 @@ class Kuhn(Probe):
         return np.stack([won, -won], axis=1)
 
     def answer(self, gamma: float = 0.9) -> Answer:
-        raise NotImplementedError
+        raise NotImplementedError("a game of tests alone: nobody asks for its answer")
 
     def _ended(self, state: ProbeState) -> Array:
         raised = (state.played[:, 0] == 0) & (state.played[:, 1] == 1)
