@@ -214,6 +214,9 @@ def show_replay(replay: Replay, options: Iterable[str] = ()) -> None:
 @contextlib.contextmanager
 def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
     """Show a bar on stderr; give the function that moves it: what goes on, how much of how much."""
+    if not err.is_terminal:  # even a disabled bar leaves an empty line in a file, with rich 13.0
+        yield lambda what, done, total: None
+        return
     with Progress(
         TextColumn("{task.description:22}", markup=False),
         BarColumn(),
@@ -221,7 +224,6 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
         TimeRemainingColumn(),
         console=err,
         transient=True,
-        disable=not err.is_terminal,  # it would leave an empty line in a file
     ) as bar:
         task = bar.add_task("reading", total=None)
 
