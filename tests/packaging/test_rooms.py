@@ -19,7 +19,17 @@ HOUSE = {"_corral": "corral"} | {
 ORDER = (
     *("named", "base", "criteria", "schedules", "settings", "rng", "policies"),
     *("runs", "opponents", "evaluation", "report", "callbacks", "session", "kinds", "driver"),
-    *("config_files", "on_policy", "cloning", "sb3", "rllib", "selfplay", "doctor", "loads"),
+    *(
+        "config_files",
+        "on_policy",
+        "cloning",
+        "sb3",
+        "rllib",
+        "selfplay",
+        "doctor",
+        "loads",
+        "study",
+    ),
 )
 """Rooms of trainers; each imports only what stands before it."""
 
