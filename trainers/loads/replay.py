@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from corral.data import Trace, load_trace
 from corral.envs.core import Array
@@ -28,7 +29,8 @@ from corral.errors import ActionError, IllegalActionWarning, ScaleError
 from corral.trainers.evaluation.episodes import Changed, Turn, play
 from corral.trainers.evaluation.judge import Progress
 from corral.trainers.evaluation.players import Player, as_player
-from corral.trainers.loads.scores import Score, best_of, optimum_score, score_of
+from corral.trainers.loads.best_rule import BestRule, best_of_others, rule_of
+from corral.trainers.loads.scores import Score, WindowSums, best_of, optimum_score, score_of
 
 __all__ = ["OWN", "Replay", "Score", "Series", "TeamNote", "binned", "play_windows", "replay"]
 
@@ -81,6 +83,23 @@ class Replay:
     teams: dict[str, TeamNote] = field(default_factory=dict)  # by policy; not the references
     returns: dict[str, Array] = field(default_factory=dict, repr=False)
     """float64 [W] the team's in each whole window, by policy."""
+    sums: dict[str, WindowSums] = field(default_factory=dict, repr=False)  # by policy
+    best_rule: BestRule | None = None  # None: no rule was replayed, or one window alone
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a line for each policy and window: its first row, requests, and the cost above
+        that of the best rule in the same window."""
+        frames = []
+        for label, sums in self.sums.items():
+            frame = pd.DataFrame(vars(sums))
+            frame.insert(0, "first_row", self.rows[0] + self.window * np.arange(len(frame)))
+            frame.insert(0, "window", np.arange(len(frame)))
+            frame.insert(0, "policy", label)
+            if self.best_rule is not None:
+                frame["best_rule"] = self.best_rule.labels
+                frame["difference"] = sums.cost - self.best_rule.cost
+            frames.append(frame)
+        return pd.concat(frames, ignore_index=True)
 
     @property
     def optimum_is_partial(self) -> bool:
@@ -96,6 +115,7 @@ def replay(
     window: int | None = None,
     seed: int = 0,
     optimum_windows: int = 8,
+    best_rule: tuple[str, str] | None = None,
     progress: Progress = lambda what, done, total: None,
     **settings: Any,
 ) -> Replay:
@@ -114,6 +134,8 @@ def replay(
         optimum_windows: how many windows get a linear program where the optimum has no closed form
             (0: none): all of them, or so many whole ones, evenly spread. The closed form is
             computed for all.
+        best_rule: the pair, among ``policies``, that was the best on other days, and which days
+            these were, in words; default: for each window the best of all others.
         settings: further arguments of dfaas_v0.
 
     Returns of all policies are in units of the replay's load_scale, whatever scale a team was
@@ -156,8 +178,22 @@ def replay(
         windows[label], series[label] = (played, rules.load_scale / base.load_scale), course
     best = best_of(base, length, optimum_windows, progress)
     whole = (high - low) // length
+    sums = {label: WindowSums.of(played, base) for label, (played, _) in windows.items()}
+    costs = {label: sums[label].cost for label in sums if label not in teams}
+    if best_rule is None:
+        rule = best_of_others(costs)
+    else:
+        rule = rule_of(costs, best_rule[1], best_rule[0])
     scores = [
-        score_of(label, teams[label].mode if label in teams else "", *played, base, best, whole)
+        score_of(
+            label,
+            teams[label].mode if label in teams else "",
+            *played,
+            sums[label],
+            best,
+            whole,
+            rule,
+        )
         for label, played in windows.items()
     ]
     if best.optima:
@@ -180,6 +216,8 @@ def replay(
             label: played.returns[:whole].sum(axis=1) * scale
             for label, (played, scale) in windows.items()
         },
+        sums=sums,
+        best_rule=rule,
     )
 
 

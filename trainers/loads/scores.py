@@ -12,10 +12,12 @@ from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.optimum import Optimum, has_closed_form, optimum
 from corral.envs.episode_stats import EndedEpisodes
 from corral.errors import MissingExtraError
-from corral.trainers.evaluation.episodes import bootstrap_ratio
+from corral.trainers.evaluation.episodes import Interval
+from corral.trainers.evaluation.intervals import difference_interval, share_interval
 from corral.trainers.evaluation.judge import Progress
+from corral.trainers.loads.best_rule import BestRule
 
-__all__ = ["Best", "Score", "best_of", "optimum_score", "score_of"]
+__all__ = ["Best", "Score", "WindowSums", "best_of", "optimum_score", "score_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,13 +27,13 @@ class Score:
     policy: str
     mode: str  # "greedy", "sampled"; "" for reference policies and the optimum
     return_team: float | None = None  # mean over whole windows of the sum of all agents' rewards
-    low: float | None = None  # 95 % bootstrap interval of return_team over whole windows
+    low: float | None = None  # 95 % interval of return_team over whole windows
     high: float | None = None
     returns: dict[str, float] = field(default_factory=dict)  # of each agent; empty: the optimum's
     episodes: int  # windows played
     illegal_actions: int
     served: float
-    served_low: float | None = None  # 95 % bootstrap interval of served over all windows
+    served_low: float | None = None  # 95 % interval of served over all windows
     served_high: float | None = None
     lost: float
     forwarded: float
@@ -39,6 +41,12 @@ class Score:
     cost: float  # lost + forward_cost * forwarded + wait_cost * waiting
     cost_low: float | None = None
     cost_high: float | None = None
+    lost_per_window: float | None = None  # requests, mean over whole windows
+    cost_per_window: float | None = None
+    difference: float | None = None
+    """``cost`` minus that of the best rule in the same windows: see ``loads.best_rule``."""
+    difference_low: float | None = None  # 95 % interval of the paired difference
+    difference_high: float | None = None
     share_of_optimum: float | None
     """(arrivals - cost) of the policy over that of the optimum, in the windows that this covers."""
     cost_in_optimum_windows: float | None = None
@@ -96,43 +104,70 @@ def best_of(rules: DfaasRules, window: int, sampled: int, progress: Progress) ->
     return Best(windows, method, arrivals, optima, node_steps)
 
 
+@dataclass(frozen=True)
+class WindowSums:
+    """Requests of a policy in each window, summed over steps and nodes: [W]."""
+
+    arrivals: Array
+    served: Array
+    lost: Array
+    forwarded: Array
+    waiting: Array
+    cost: Array  # float64
+    illegal_actions: Array
+
+    @classmethod
+    def of(cls, played: EndedEpisodes, rules: DfaasRules) -> WindowSums:
+        sums = {key: values.sum(axis=1) for key, values in played.infos.items()}  # int64 [W]
+        amounts, load = rules.shares(sums)
+        own = {name: sums[name] for name in ("waiting", "illegal_actions")}
+        return cls(arrivals=load, **amounts, **own)
+
+
 def score_of(
     policy: str,
     mode: str,
     played: EndedEpisodes,
     scale: float,
-    rules: DfaasRules,
+    sums: WindowSums,
     best: Best,
     whole: int,
+    rule: BestRule | None,
 ) -> Score:
     """Return a policy's row, of the windows ``played``, W of them: shares and their intervals over
     all, returns over the first ``whole`` ones, in units of ``scale`` times those played."""
     returns = played.returns.sum(axis=1) * scale  # [W] of the team
     each = played.returns[:whole].mean(axis=0) * scale
-    sums = {key: values.sum(axis=1) for key, values in played.infos.items()}  # int64 [W] requests
-    amounts, load = rules.shares(sums)
-    served, cost = amounts["served"], amounts["cost"]
+    load, cost = sums.arrivals, sums.cost
     every = max(1, int(load.sum()))
-    served_range, cost_range = bootstrap_ratio(served, load), bootstrap_ratio(cost, load)
-    return_range = bootstrap_ratio(returns[:whole], np.ones(whole))
+    # What is not served is the share that is small, and that no interval may take below 0.
+    missed = share_interval(load - sums.served, load)
+    low, high = difference_interval(returns[:whole], np.ones(whole))
+    cost_low, cost_high = share_interval(cost, load)
+    beside = Interval(None, None) if rule is None else difference_interval(cost - rule.cost, load)
     return Score(
         policy=policy,
         mode=mode,
         return_team=float(returns[:whole].mean()),
-        low=return_range.low,
-        high=return_range.high,
+        low=low,
+        high=high,
         returns=dict(zip(played.agents, each.tolist(), strict=True)),
         episodes=len(load),
-        illegal_actions=int(sums["illegal_actions"].sum()),
-        served=int(served.sum()) / every,
-        served_low=served_range.low,
-        served_high=served_range.high,
-        lost=int(sums["lost"].sum()) / every,
-        forwarded=int(sums["forwarded"].sum()) / every,
-        mean_waiting=int(sums["waiting"].sum()) / (int(played.lengths.sum()) * len(rules.agents)),
+        illegal_actions=int(sums.illegal_actions.sum()),
+        served=int(sums.served.sum()) / every,
+        served_low=None if missed.high is None else max(0.0, 1 - missed.high),
+        served_high=None if missed.low is None else 1 - missed.low,
+        lost=int(sums.lost.sum()) / every,
+        forwarded=int(sums.forwarded.sum()) / every,
+        mean_waiting=int(sums.waiting.sum()) / (int(played.lengths.sum()) * len(played.agents)),
         cost=float(cost.sum()) / every,
-        cost_low=cost_range.low,
-        cost_high=cost_range.high,
+        cost_low=cost_low,
+        cost_high=cost_high,
+        lost_per_window=float(sums.lost[:whole].mean()),
+        cost_per_window=float(cost[:whole].mean()),
+        difference=None if rule is None else float((cost - rule.cost).sum()) / every,
+        difference_low=beside.low,
+        difference_high=beside.high,
         share_of_optimum=_share(load[best.windows], cost[best.windows], best),
         cost_in_optimum_windows=(
             float(cost[best.windows].sum()) / max(1.0, float(best.arrivals.sum()))
