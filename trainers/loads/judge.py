@@ -83,6 +83,7 @@ def evaluate_loads(
             del settings[scale]
     if trace is None:
         rows = rows or env_config.held_out["rows"]
+    own = _but_defaults(settings)
     result = replay(
         load,
         {**{pair: pair for pair in references}, **run_players(runs)},
@@ -90,8 +91,9 @@ def evaluate_loads(
         window=window,
         seed=seed,
         optimum_windows=optimum_windows,
+        best_rule=_best_rule(run, references, window, own, progress),
         progress=progress,
-        **_but_defaults(settings),
+        **own,
     )
     notes = [seen for run in runs.items() if (seen := seen_rows(*run, load, result.rows))]
     below = say_gaps(_gaps(runs, result))
@@ -112,6 +114,33 @@ def evaluate_loads(
     found = dataclasses.replace(found, details={**found.details, **below})
     found.write(folder)
     return found
+
+
+def _best_rule(
+    run: Run,
+    references: Sequence[str],
+    window: int | None,
+    settings: Mapping[str, Any],
+    progress: Progress,
+) -> tuple[str, str] | None:
+    """Return the pair of least cost on the rows that the run was not judged on, and which these
+    are; None where there are no pairs, or no rows of its own."""
+    config = run.config.env_config
+    rows = [config.env_kwargs["rows"], *([config.validation["rows"]] if config.validation else [])]
+    low, high = min(low for low, _ in rows), max(high for _, high in rows)
+    if not references or config.trace is None:
+        return None
+    played = replay(
+        config.trace,
+        references,
+        rows=(low, high),
+        window=window,
+        optimum_windows=0,
+        progress=progress,
+        **{**settings, "capacity": config.env_kwargs["capacity"]},
+    )
+    best = min(played.scores, key=lambda score: score.cost)
+    return best.policy, f"the training days (rows {low}:{high})"
 
 
 def _gaps(runs: Mapping[str, Run], result: Replay) -> dict[str, tuple[Gap, RunConfig]]:

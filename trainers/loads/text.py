@@ -12,6 +12,7 @@ from rich.table import Table
 from corral.data import Trace
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.optimum import reached_by
+from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 from corral.trainers.evaluation.tables import returns_by_agent, table_of
 from corral.trainers.loads.replay import OWN, Replay
 from corral.trainers.loads.scores import Score
@@ -27,9 +28,6 @@ __all__ = [
     "returns_table",
     "score_tables",
 ]
-
-FEW_WINDOWS = 10
-"""With fewer windows than this, a bootstrap interval is called rough."""
 
 UNIX = 10**9
 """Integers from here on look like seconds since 1970: the year 2001."""
@@ -53,10 +51,12 @@ def describe(replay: Replay) -> list[str]:
     played = f"{counted(replay.windows, 'window')} of {counted(replay.window, 'step')}"
     if replay.remainder:
         played += f" and one of {replay.remainder}"
-    few = " (so few of them that intervals are rough)" if windows < FEW_WINDOWS else ""
-    intervals = f"95 % intervals by bootstrap over the windows{few}."
-    if windows == 1:
-        intervals = "No intervals: one window."
+    intervals = f"95 % intervals are Student's over {counted(windows, 'window')}."
+    if windows < FEWEST_WINDOWS:
+        intervals = (
+            f"No intervals: {counted(windows, 'window')}; with fewer than {FEWEST_WINDOWS} they "
+            "would not cover what they say."
+        )
     lines = [
         f"Trace {trace.name}: rows {low}:{high} of {len(trace)}, "
         f"{counted(len(trace.nodes), 'node')} "
@@ -67,6 +67,7 @@ def describe(replay: Replay) -> list[str]:
         "Served, lost and forwarded (refused offers included) in % of the arrivals; waiting in "
         f"requests per node and step.{_about_rest(replay)}",
         *_about_cost(replay),
+        *_about_best_rule(replay),
         _about_returns(replay),
         f"Settings of dfaas_v0: {settings or 'default'}.",
     ]
@@ -108,6 +109,23 @@ def _about_cost(replay: Replay) -> list[str]:
         lines.append(
             f"Of opt.: what a policy gains (arrivals minus {less}) in % of what the optimum gains."
         )
+    return lines
+
+
+def _about_best_rule(replay: Replay) -> list[str]:
+    """Return which rule the others are paired with, how it was chosen, and what is in doubt."""
+    rule = replay.best_rule
+    if rule is None:
+        return []
+    counts = [f"{name} in {rule.labels.count(name)}" for name in rule.names]
+    which = rule.names[0] if len(counts) == 1 else f"chosen for each window ({', '.join(counts)})"
+    lines = [
+        f"Best rule: {which}, of least cost on {rule.chosen_on}. Difference: what a policy costs "
+        "more than it in the same windows, in % of the arrivals."
+    ]
+    windows = replay.windows + bool(replay.remainder)
+    if windows >= FEWEST_WINDOWS and rule.doubts:
+        lines.append(f"These intervals are too narrow: {' and '.join(rule.doubts)}.")
     return lines
 
 
@@ -226,6 +244,8 @@ def counted(number: int, what: str) -> str:
 def score_tables(result: Replay) -> Iterator[Table]:
     """Yield the tables of a replay, for 80 columns."""
     yield _score_table(result)
+    if result.best_rule is not None:
+        yield _paired_table(result)
     if result.optimum_is_partial:
         yield _optimum_table(result)
     tables = {"return per whole window": returns_table(result)}
@@ -285,6 +305,22 @@ def _score_table(result: Replay) -> Table:
         if costs:
             cells.insert(0, f"{100 * score.served:.2f}")
         table.add_row(score.policy, *cells)
+    return table
+
+
+def _paired_table(result: Replay) -> Table:
+    """Return what policies cost more than the best rule in the same windows."""
+    costs, per = _has_costs(result), "a day" if result.trace.steps_per_day == result.window else ""
+    per = per or "a window"
+    headings = [f"cost\n{per}"] * costs + [f"lost\n{per}", "above\n%", "95 %\ninterval"]
+    table = table_of("requests, and cost\nbeside the best rule", headings)
+    for score in ordered(result.scores):
+        if score.policy == "optimum" or score.difference is None:
+            continue
+        cells = [f"{score.cost_per_window:,.0f}"] * costs + [f"{score.lost_per_window:,.0f}"]
+        low, high = score.difference_low, score.difference_high
+        between = "" if low is None or high is None else f"{100 * low:+.2f} to {100 * high:+.2f}"
+        table.add_row(score.policy, *cells, f"{100 * score.difference:+.2f}", between)
     return table
 
 
