@@ -17,6 +17,7 @@ import corral
 from corral.cli.base import App
 from corral.cli.commands import (
     check,
+    compare,
     doctor,
     duel,
     evaluate,
@@ -36,7 +37,7 @@ app = App(
     name="corral",
     help="Multi-agent environments with action masks; trainers, and tests of who plays them.",
 )
-for commands in (loads, train, teach, evaluate, duel, exploit, check, doctor, games):
+for commands in (loads, train, teach, evaluate, compare, duel, exploit, check, doctor, games):
     commands.add_to(app)
 
 

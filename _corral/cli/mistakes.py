@@ -19,6 +19,7 @@ EXAMPLES = {
     "clone": "corral clone dfaas_v0 --from overflow/equal",
     "record": "corral record dfaas_v0 --policies overflow --out steps.npz",
     "evaluate": "corral evaluate runs/NAME",
+    "compare": "corral compare runs/a-seed* --against runs/b-seed*",
     "duel": "corral duel runs/NAME runs/OTHER random",
     "watch": "corral watch arena_v0",
     "check": "corral check arena_v0",
