@@ -172,11 +172,12 @@ def _groups(
     context: typer.Context, first: list[str], against: list[str], names: list[str]
 ) -> dict[str, list[str]]:
     """Return label -> runs, or the files of one group."""
-    from corral.trainers.study.comparing.groups import labels_of
+    from corral.trainers.study.comparing.groups import but_logs, labels_of
 
     for word in first:
         if word.startswith("-"):
             known = [each for one in context.command.get_params(context) for each in one.opts]
+            known.remove("--arg")
             raise UnknownNameError(unknown_option(word, known, "See corral compare --help"))
     if not first or not against:
         raise ValueError(
@@ -184,7 +185,7 @@ def _groups(
             "corral compare arena_v0 --trainers mappo,ippo"
         )
     groups, given = [], []
-    for i, words in enumerate([first, *(text.split("\n") for text in against)]):
+    for i, words in enumerate(map(but_logs, [first, *(text.split("\n") for text in against)])):
         label, equals, path = words[0].partition("=")
         is_labeled = bool(equals) and path.endswith(".json") and not Path(words[0]).exists()
         groups.append([path, *words[1:]] if is_labeled else words)

@@ -15,7 +15,13 @@ from corral.envs.registry import Api
 from corral.trainers.evaluation.judge import Progress
 from corral.trainers.runs.run import Run
 from corral.trainers.study.comparing.comparison import Comparison
-from corral.trainers.study.comparing.groups import Given, Group, Member, load_groups
+from corral.trainers.study.comparing.groups import (
+    Given,
+    Group,
+    Member,
+    but_logs,
+    load_groups,
+)
 from corral.trainers.study.comparing.marl_eval import is_file, read_marl_eval
 from corral.trainers.study.comparing.scores import SEED, mean_returns, require_new_seed, scores_of
 from corral.trainers.study.comparing.statistics import MIN_SEEDS
@@ -70,10 +76,10 @@ def compare(
     episodes = nonnegative_int("episodes", episodes, least=1)
     seed, workers = nonnegative_int("seed", seed), nonnegative_int("workers", workers)
     listed = {
-        str(label): [given] if isinstance(given, str | Path | Run) else [*given]
+        str(label): [given] if isinstance(given, str | Path | Run) else but_logs(given)
         for label, given in groups.items()
     }
-    files = _read(listed)
+    files, told = _read(listed)
     of_runs = {label: given for label, given in listed.items() if label not in files}
     if not of_runs:
         raise ValueError("no group of runs: give one, what files hold stands beside it")
@@ -101,7 +107,7 @@ def compare(
         env=next(iter(runs.values())).config.env_config.env,
         metric=metric,
         groups={**ours, **theirs},
-        notes=[*notes, *_told(theirs), *_told_of_few({**ours, **theirs})],
+        notes=[*notes, *told, *_told_of_few({**ours, **theirs})],
         agents=1 if theirs else len(rules.agents),
         seed=seed,
         versions=next(iter(runs.values())).config.versions,
@@ -111,26 +117,37 @@ def compare(
     return result
 
 
-def _read(groups: Mapping[str, Sequence[Given]]) -> dict[str, dict[str, Group]]:
-    """Return what the files among the groups hold: label -> name -> runs.
+def _read(groups: Mapping[str, Sequence[Given]]) -> tuple[dict[str, dict[str, Group]], list[str]]:
+    """Return what the files among the groups hold, label -> name -> runs, and what to say of it.
 
     Files of one group are read as one: BenchMARL writes one for each run.
     """
     read: dict[str, dict[str, Group]] = {}
+    notes = []
     for label, given in groups.items():
         if not any(map(is_file, given)):
             continue
         if not all(map(is_file, given)):
             raise ValueError(f"{label} holds runs and files: give each a group of its own")
         within: dict[str, Group] = {}
+        tasks = set()
         for path in given:
-            for algorithm, runs in read_marl_eval(str(path)).items():
+            task, found = read_marl_eval(str(path))
+            tasks.add(task)
+            for algorithm, runs in found.items():
                 within[algorithm] = (*within.get(algorithm, ()), *runs)
-        if len(within) == 1:
-            read[label] = {label: next(iter(within.values()))}
-        else:
-            read[label] = {f"{label}-{algorithm}": runs for algorithm, runs in within.items()}
-    return read
+        if len(tasks) > 1:
+            raise ValueError(f"{label} holds files of several tasks: {', '.join(sorted(tasks))}")
+        named = {label: next(iter(within.values()))}
+        if len(within) > 1:
+            named = {f"{label}-{algorithm}": runs for algorithm, runs in within.items()}
+        read[label] = named
+        steps = max(run.env_steps for group in named.values() for run in group)
+        notes.append(
+            f"{', '.join(named)}: read from files of {min(tasks)}, {steps:,} env steps. Scores are "
+            "those of its own last evaluation, on other episodes; a return is the mean over agents."
+        )
+    return read, notes
 
 
 def _member(run: Run, score: float, over: int) -> Member:
@@ -145,15 +162,6 @@ def _member(run: Run, score: float, over: int) -> Member:
     if run.at is not None:
         last = int(run.checkpoint().name.split("_")[1])
     return Member(run.name, run.config.seed, last, score, steps, returns, elapsed)
-
-
-def _told(theirs: Mapping[str, Group]) -> list[str]:
-    if not theirs:
-        return []
-    return [
-        f"{', '.join(theirs)}: read from files. Scores are those of its own last evaluation, on "
-        "other episodes than those of the runs; a return is the mean over agents."
-    ]
 
 
 def _told_of_few(groups: Mapping[str, Group]) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,10 @@ from corral.trainers.evaluation.judge import differences, require_same_game
 from corral.trainers.runs.run import Run, is_run, load_each
 from corral.trainers.study.jobs import finished
 
-__all__ = ["Given", "Group", "Member", "labels_of", "load_groups", "require_comparable"]
+__all__ = ["Given", "Group", "Member", "but_logs", "labels_of", "load_groups", "require_comparable"]
+
+SEED = re.compile(r"[-_. ]*seed[-_=]?[0-9]+$")
+"""What a folder's name ends with where it names the seed."""
 
 Given = str | Path | Run
 """A run, or its folder; RUN@best is a checkpoint of it."""
@@ -45,6 +49,7 @@ def labels_of(groups: Sequence[Sequence[str]], names: Sequence[str | None] = ())
 
     Raises ValueError where two groups are called the same, or more labels are given than groups.
     """
+    _require_once(itertools.chain(*groups))
     if len(names) > len(groups):
         raise ValueError(f"{len(names)} names for {len(groups)} groups: give one for each")
     given = [*names, *[None] * (len(groups) - len(names))]
@@ -58,12 +63,21 @@ def labels_of(groups: Sequence[Sequence[str]], names: Sequence[str | None] = ())
 def _common(folders: Sequence[str]) -> str:
     names = [Path(folder).resolve().name for folder in folders]
     alike = itertools.takewhile(lambda letters: len({*letters}) == 1, zip(*names, strict=False))
-    shared = "".join(letters[0] for letters in alike).rstrip("0123456789")
-    if len(names) == 1:
-        shared = names[0]
-    for ending in ("seed", "run"):
-        shared = shared.rstrip("-_ .").removesuffix(ending)
-    return shared.rstrip("-_ .=") or names[0]
+    shared = "".join(letters[0] for letters in alike)
+    if len(names) > 1:
+        shared = shared.rstrip("0123456789")
+    return re.sub(r"[-_. ]*(seed|run)?[-_. ]*$", "", SEED.sub("", shared)) or names[0]
+
+
+def but_logs(given: Iterable[Any]) -> list[Any]:
+    """Return what is given, but for the logs that lie beside runs: runs/a-* names these, too."""
+    return [
+        each
+        for each in given
+        if not (
+            isinstance(each, str | Path) and str(each).endswith(".log") and Path(each).is_file()
+        )
+    ]
 
 
 def load_groups(
@@ -108,12 +122,7 @@ def _require_folder(given: str | Path) -> None:
 
 def require_comparable(runs: Sequence[Run]) -> None:
     """Raise ValueError where a run is given twice, or where two are of different games."""
-    seen: dict[Path, Run] = {}
-    for run in runs:
-        folder = run.folder.resolve()
-        if folder in seen:
-            raise ValueError(f"{run.folder} is given twice: a run counts once")
-        seen[folder] = run
+    _require_once(run.folder for run in runs)
     first = runs[0]
     config = first.config.env_config
     for other in runs[1:]:
@@ -126,6 +135,15 @@ def require_comparable(runs: Sequence[Run]) -> None:
                 f"{first.folder} and {other.folder} hold out other rows: "
                 f"{config.held_out} and {theirs.held_out}"
             )
+
+
+def _require_once(folders: Iterable[str | Path]) -> None:
+    seen: set[Path] = set()
+    for folder in folders:
+        path = Path(folder).resolve()
+        if path in seen:
+            raise ValueError(f"{folder} is given twice: a run counts once")
+        seen.add(path)
 
 
 def _told_unfinished(runs: Sequence[Run], allowed: bool) -> list[str]:

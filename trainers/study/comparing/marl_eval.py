@@ -29,8 +29,9 @@ def is_file(given: Any) -> bool:
     return isinstance(given, str | Path) and str(given).endswith(".json")
 
 
-def read_marl_eval(path: str | Path) -> dict[str, Group]:
-    """Return the groups in a file: algorithm -> its runs. A score is the mean of the last step.
+def read_marl_eval(path: str | Path) -> tuple[str, dict[str, Group]]:
+    """Return the task of a file, "environment/task", and its groups: algorithm -> its runs. A score
+    is the mean of the last step.
 
     Raises ValueError where it is no file of this form, or holds more than one task.
     """
@@ -56,7 +57,7 @@ def read_marl_eval(path: str | Path) -> dict[str, Group]:
         raise (error if str(path) in str(error) else _other_form(path)) from None
     if not all(groups.values()) or not groups:
         raise ValueError(f"{path} holds no runs")
-    return groups
+    return f"{env}/{task}", groups
 
 
 def _other_form(path: str | Path) -> ValueError:
@@ -101,7 +102,7 @@ def marl_eval_json(
 
 
 def _steps(member: Member, grid: np.ndarray, over: int) -> dict[str, Any]:
-    if not len(member.steps):
+    if not len(grid) or not len(member.steps):
         return {"absolute_metrics": {METRIC: [member.score]}}
     returns = np.interp(grid, member.steps, member.returns) / over
     steps: dict[str, Any] = {}

@@ -12,7 +12,7 @@ from corral.trainers.study.comparing.comparison import Comparison
 
 __all__ = ["comparison_tables"]
 
-NAME = 22
+NAME = 20
 """Letters of a group's name."""
 
 
@@ -30,9 +30,9 @@ def comparison_tables(comparison: Comparison) -> Iterator[Table | str]:
 
 
 def _groups(comparison: Comparison) -> Table:
-    table = table_of("group", ["runs", "IQM", "95 % interval", "median", "least", "most"])
+    table = table_of("group", ["runs", "IQM", "95 % interval", "least", "most"])
     for name, row in comparison.table.iterrows():
-        numbers = [_number(row[key]) for key in ("median", "min", "max")]
+        numbers = [_number(row[key]) for key in ("min", "max")]
         interval = _interval(row["low"], row["high"])
         table.add_row(
             _cut(str(name)), f"{row['runs']:.0f}", _number(row["iqm"]), interval, *numbers
@@ -54,13 +54,13 @@ def _pairs(comparison: Comparison) -> Table:
 
 
 def _number(value: float) -> str:
-    return f"{value:.4g}"
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e8 else f"{value:.4g}"
 
 
 def _interval(low: float | None, high: float | None) -> str:
     if low is None or high is None or math.isnan(low):
         return "-"
-    return f"[{low:.3g}, {high:.3g}]"
+    return f"[{_number(low)}, {_number(high)}]"
 
 
 def _cut(name: str) -> str:

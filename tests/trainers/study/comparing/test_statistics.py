@@ -78,13 +78,27 @@ def test_no_scores(scores: object) -> None:
 
 def test_permutation_p_is_that_of_all_splits() -> None:
     # Of 252 splits of ten runs into halves, two put all of one group above the other.
-    found = permutation_p([1, 2, 3, 4, 5], [11, 12, 13, 14, 15])
-    assert found == pytest.approx(2 / 252, abs=0.003)
+    low, high = [1, 2, 3, 4, 5], [11, 12, 13, 14, 15]
+    assert permutation_p(low, high) == 2 / 252
     assert permutation_p([1, 1, 1, 1, 1], [1, 1, 1, 1, 1]) == 1.0
     # Splits of 3 and 3: 20. Two of them are as unlikely as this one.
-    assert permutation_p([1, 2, 3], [4, 5, 6]) == pytest.approx(0.1, abs=0.015)
+    assert permutation_p([1, 2, 3], [4, 5, 6]) == 0.1
     a = RNG.normal(size=5)
     assert permutation_p(a, a + 1e-6) > 0.5
+
+
+def test_permutations_are_drawn_where_there_are_many() -> None:
+    stats = pytest.importorskip("scipy.stats", reason="needs the extra optimum")
+    low, high = RNG.normal(size=(2, 9))
+    shifted = high + 0.7
+    exact = stats.mannwhitneyu(low, shifted, method="exact").pvalue
+    assert permutation_p(low, shifted) == pytest.approx(exact, abs=0.02)
+    few = RNG.normal(size=(2, 6))
+    exact = stats.mannwhitneyu(few[0], few[1], method="exact").pvalue
+    assert permutation_p(*few) == pytest.approx(exact)
+    # Two environments of three runs: one of 20 splits of each, or its mirror.
+    both = permutation_p({"a": [1, 2, 3], "b": [1, 2, 3]}, {"a": [4, 5, 6], "b": [7, 8, 9]})
+    assert both == pytest.approx(2 / 400, abs=0.002)
 
 
 def test_three_seeds_can_show_nothing_and_five_can() -> None:
