@@ -19,6 +19,7 @@ def flat(printed: str) -> str:
     return " ".join(printed.split())
 
 
+@pytest.mark.slow
 def test_missing_runs_are_trained_and_compared(tmp_path: Path) -> None:
     place = tmp_path / "out"
     printed = within("compare", *GAME, *SMALL, "--out", place)
@@ -43,6 +44,7 @@ def test_missing_runs_are_trained_and_compared(tmp_path: Path) -> None:
     assert "file-mappo" in printed
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_says_why(tmp_path: Path) -> None:
     printed = within("compare", *GAME, "--no-such", "1", "--out", tmp_path / "out", code=2)
     assert "--no-such" in printed

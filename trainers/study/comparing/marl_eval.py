@@ -89,7 +89,8 @@ def marl_eval_json(
     env: str, groups: Mapping[str, Group], grid: np.ndarray, *, over: int = 1
 ) -> dict[str, Any]:
     """Return groups in this form, at the env steps of ``grid``; returns are divided by ``over``,
-    the number of agents that they sum. Groups without a curve have their score alone."""
+    the number of agents that they sum. Without a grid there is one step, the last: a run without
+    any curve has its score there."""
     found: dict[str, Any] = {}
     for label, group in groups.items():
         runs: dict[str, Any] = {}
@@ -103,7 +104,9 @@ def marl_eval_json(
 
 def _steps(member: Member, grid: np.ndarray, over: int) -> dict[str, Any]:
     if not len(grid) or not len(member.steps):
-        return {"absolute_metrics": {METRIC: [member.score]}}
+        last = float(member.returns[-1]) / over if len(member.returns) else member.score
+        step = {"step_count": member.env_steps, METRIC: [last]}
+        return {"step_0": step, "absolute_metrics": {METRIC: [last]}}
     returns = np.interp(grid, member.steps, member.returns) / over
     steps: dict[str, Any] = {}
     for i, (count, value) in enumerate(zip(grid, returns, strict=True)):

@@ -15,11 +15,20 @@ import corral
 from corral.errors import RunError
 from corral.trainers.evaluation.judge import players
 from corral.trainers.evaluation.scores import evaluate_team
+from corral.trainers.runs.run import Run
 from corral.trainers.study.comparing import groups as grouping
 from corral.trainers.study.comparing.scores import SEED
 from support.runs import small_run
 
 Groups = dict[str, list[str]]
+
+
+def trained(
+    folder: Path, trainer: str, env: str = "two_step_v0", *, updates: int = 3, seed: int = 0
+) -> Run:
+    """A run of a few updates of 64 env steps."""
+    small: dict[str, Any] = {"num_envs": 4, "n_steps": 16, "n_epochs": 1, "net_arch": (16,)}
+    return corral.train(env, trainer=trainer, steps=64 * updates, seed=seed, out=folder, **small)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +39,7 @@ def groups(tmp_path_factory: pytest.TempPathFactory) -> Groups:
     for trainer, folders in found.items():
         for seed in range(2):
             folder = place / f"{trainer}-seed{seed}"
-            small_run(folder, trainer, env="two_step_v0", seed=seed)
+            trained(folder, trainer, seed=seed)
             folders.append(str(folder))
     return found
 
@@ -90,7 +99,7 @@ def test_what_cannot_be_compared(groups: Groups, tmp_path: Path) -> None:
 
 def test_runs_of_other_games_arguments_rows_and_steps(groups: Groups, tmp_path: Path) -> None:
     first = groups["mappo"][0]
-    longer = small_run(tmp_path / "longer", "mappo", env="two_step_v0", updates=5)
+    longer = trained(tmp_path / "longer", "mappo", updates=5)
     said = r"mappo-seed0 was trained for 192 env steps, .*longer for 320"
     with pytest.raises(ValueError, match=said):
         corral.compare({"a": [first], "b": [longer]})
@@ -141,7 +150,7 @@ def test_checkpoints_and_logs_beside_runs(groups: Groups, tmp_path: Path) -> Non
 
 def test_a_zero_sum_game_is_scored_against_reference_players(tmp_path: Path) -> None:
     runs = [
-        small_run(tmp_path / f"run{seed}", "mappo", env="rps_v0", seed=seed, updates=1)
+        trained(tmp_path / f"run{seed}", "mappo", "rps_v0", seed=seed, updates=1)
         for seed in range(2)
     ]
     found = corral.compare({"a": runs[:1], "b": runs[1:]}, episodes=4)
