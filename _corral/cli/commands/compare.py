@@ -88,7 +88,9 @@ def compare(
     episodes: Annotated[
         int, whole("Episodes that each run plays; a load is replayed as a whole.")
     ] = 100,
-    seed: Annotated[int, whole("Seed of the episodes and of intervals; of no training.")] = 10_000,
+    seed: Annotated[
+        int, whole("Seed of episodes, others than those of training with it, and of intervals.")
+    ] = 0,
     unequal_steps: Annotated[
         bool, typer.Option("--unequal-steps", help="Compare runs of unequal env steps, too.")
     ] = False,

@@ -23,7 +23,7 @@ from corral.trainers.study.comparing.groups import (
     load_groups,
 )
 from corral.trainers.study.comparing.marl_eval import is_file, read_marl_eval
-from corral.trainers.study.comparing.scores import SEED, mean_returns, require_new_seed, scores_of
+from corral.trainers.study.comparing.scores import mean_returns, require_new_seed, scores_of
 from corral.trainers.study.comparing.statistics import MIN_SEEDS
 
 __all__ = ["compare"]
@@ -38,7 +38,7 @@ def compare(
     trainer: Any = None,
     model: Any = None,
     episodes: int = 100,
-    seed: int = SEED,
+    seed: int = 0,
     workers: int = 0,
     unequal_steps: bool = False,
     unfinished: bool = False,
@@ -60,7 +60,8 @@ def compare(
             over agents, on episodes of its own.
         env, env_kwargs, api, trainer, model: see ``corral.load_run``.
         episodes: that each run plays; a load is replayed as a whole.
-        seed: of the episodes, and of the resamples of intervals.
+        seed: of the episodes, which are others than those of training with it, and of the
+            resamples of intervals.
         workers: processes that step a third-party environment; 0: this one.
         unequal_steps: compare runs of unequal env steps, too.
         unfinished: compare runs that are not finished, too.

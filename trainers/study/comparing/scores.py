@@ -16,16 +16,16 @@ from corral.trainers.runs.run import Run
 __all__ = ["SEED", "mean_returns", "require_new_seed", "scores_of"]
 
 SEED = 10_000
-"""Seed of the episodes that are played, unless another is given: far from those of training."""
+"""Added to the seed that is given: episodes are others than those of training with that seed."""
 
 
 def require_new_seed(runs: Sequence[Run], seed: int) -> None:
-    """Raise ValueError where a run was trained with the seed of the evaluation."""
+    """Raise ValueError where a run was trained with the seed of the episodes."""
     for run in runs:
-        if run.config.seed == seed:
+        if run.config.seed == seed + SEED:
             raise ValueError(
-                f"seed={seed}: {run.folder} was trained with it, and knows these episodes; give "
-                "another"
+                f"seed={seed}: its episodes have the seed {seed + SEED}, with which {run.folder} "
+                "was trained; give another"
             )
 
 
@@ -33,7 +33,7 @@ def scores_of(
     runs: Mapping[str, Run],
     *,
     episodes: int = 100,
-    seed: int = SEED,
+    seed: int = 0,
     workers: int = 0,
     progress: Progress = lambda what, done, total: None,
 ) -> tuple[str, dict[str, float]]:
@@ -47,7 +47,7 @@ def scores_of(
     first = next(iter(runs.values()))
     if judge_of(first.config.env_config.env):
         return _replayed(runs, seed, progress)
-    plan = {"episodes": episodes, "seed": seed, "workers": workers}
+    plan = {"episodes": episodes, "seed": seed + SEED, "workers": workers}
     if is_zero_sum(first.config.env_config.rules()):
         found = {}
         for done, (label, run) in enumerate(runs.items()):
@@ -66,7 +66,7 @@ def mean_returns(
     runs: Mapping[str, Run],
     *,
     episodes: int = 100,
-    seed: int = SEED,
+    seed: int = 0,
     workers: int = 0,
     progress: Progress = lambda what, done, total: None,
 ) -> tuple[str, dict[str, float]]:
@@ -74,7 +74,7 @@ def mean_returns(
     found = {}
     for label, run in runs.items():
         rules = run.config.env_config.rules()
-        plan = {"episodes": episodes, "seed": seed, "workers": workers}
+        plan = {"episodes": episodes, "seed": seed + SEED, "workers": workers}
         score = evaluate_team(rules, players(run)[0], label=label, progress=progress, **plan)
         found[label] = score.return_team / len(rules.agents)
     return f"return, mean over agents, greedy, {episodes} episodes", found

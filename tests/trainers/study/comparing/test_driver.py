@@ -93,8 +93,9 @@ def test_what_cannot_be_compared(groups: Groups, tmp_path: Path) -> None:
     for said, (given, kind) in wrong.items():
         with pytest.raises(kind, match=said):
             corral.compare(given)
-    with pytest.raises(ValueError, match=r"seed=1: .*mappo-seed1 was trained with it"):
-        corral.compare(groups, seed=1)
+    far = trained(tmp_path / "far", "mappo", seed=SEED + 3, updates=1)
+    with pytest.raises(ValueError, match=r"seed=3: its episodes have the seed 10003, with which"):
+        corral.compare({"a": [first], "b": [far]}, seed=3, unequal_steps=True)
 
 
 def test_runs_of_other_games_arguments_rows_and_steps(groups: Groups, tmp_path: Path) -> None:
