@@ -38,6 +38,7 @@ NAMES = (
     "resume_kills",
     "config_digits",
     "two_step",
+    "comparing",
     "audit",
     "algorithms",
     "games_learning",

@@ -97,7 +97,12 @@ def compare(
     runs = {run.name: run for group in found.values() for run in group}
     require_new_seed([*runs.values()], seed)
     rules = next(iter(runs.values())).config.env_config.rules()
-    plan = {"episodes": episodes, "seed": seed, "workers": workers, "progress": progress}
+    plan: dict[str, Any] = {
+        "episodes": episodes,
+        "seed": seed,
+        "workers": workers,
+        "progress": progress,
+    }
     metric, scores = (mean_returns if theirs else scores_of)(runs, **plan)
     over = len(rules.agents) if theirs else 1
     ours = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -47,7 +48,7 @@ def scores_of(
     first = next(iter(runs.values()))
     if judge_of(first.config.env_config.env):
         return _replayed(runs, seed, progress)
-    plan = {"episodes": episodes, "seed": seed + SEED, "workers": workers}
+    plan: dict[str, Any] = {"episodes": episodes, "seed": seed + SEED, "workers": workers}
     if is_zero_sum(first.config.env_config.rules()):
         found = {}
         for done, (label, run) in enumerate(runs.items()):
@@ -74,7 +75,7 @@ def mean_returns(
     found = {}
     for label, run in runs.items():
         rules = run.config.env_config.rules()
-        plan = {"episodes": episodes, "seed": seed + SEED, "workers": workers}
+        plan: dict[str, Any] = {"episodes": episodes, "seed": seed + SEED, "workers": workers}
         score = evaluate_team(rules, players(run)[0], label=label, progress=progress, **plan)
         found[label] = score.return_team / len(rules.agents)
     return f"return, mean over agents, greedy, {episodes} episodes", found
@@ -85,7 +86,7 @@ def _replayed(
 ) -> tuple[str, dict[str, float]]:
     labels, listed = [*runs], [*runs.values()]
     with tempfile.TemporaryDirectory() as folder:  # the report of an evaluation is not asked for
-        plan = {"seed": seed, "references": [], "progress": progress}
+        plan: dict[str, Any] = {"seed": seed, "references": [], "progress": progress}
         result = evaluate(listed[0], beside=listed[1:], out=Path(folder), **plan)
     # Rows are named by labels of the evaluation's own; those of runs stand in their order.
     rows = [row for row in result if row.mode == "greedy"]
