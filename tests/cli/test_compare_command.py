@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("safetensors", reason="needs the extra mappo")
 
+from corral.cli.commands.compare import _require_same_study
 from support.command import within
 
 GAME = ("two_step_v0", "--trainers", "mappo,ippo", "--seeds", "1")
@@ -66,3 +67,13 @@ def test_a_run_that_fails_says_why(tmp_path: Path) -> None:
 )
 def test_mistakes(words: tuple[str, ...], said: str) -> None:
     assert said in flat(within("compare", *words, code=2))
+
+
+def test_a_folder_without_runs_takes_other_options(tmp_path: Path) -> None:
+    _require_same_study(tmp_path, {"env": "arena_v0", "options": ["--no-such", "1"]})
+    _require_same_study(tmp_path, {"env": "arena_v0", "options": []})
+    run = tmp_path / "mappo-seed0"
+    run.mkdir()
+    (run / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match="holds runs of corral train arena_v0: give another --out"):
+        _require_same_study(tmp_path, {"env": "tiles_v0", "options": []})

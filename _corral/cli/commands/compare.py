@@ -222,8 +222,10 @@ def _trained(
 
 def _require_same_study(folder: Path, study: dict[str, Any]) -> None:
     """Remember what the runs in ``folder`` are; raise ValueError where they are others."""
+    from corral.trainers.runs.run import is_run
+
     file = folder / STUDY
-    if file.exists():
+    if file.exists() and any(map(is_run, folder.iterdir())):
         before = json.loads(file.read_text(encoding="utf-8"))
         if before != study:
             said = " ".join([before["env"], *before["options"]])
