@@ -1,8 +1,8 @@
 """The one policy of networks, for whatever trained them, as ``corral.envs.policy`` wants it.
 
 A ``NetworkPolicy`` is given a function from observations to a distribution, and imports nothing
-that trains. ``actor_policy``, ``mlp_policy``, ``sb3_policy`` and ``rllib_policy`` make it for what is
-trained here.
+that trains. ``actor_policy``, ``mlp_policy``, ``sb3_policy`` and ``rllib_policy`` make it for what
+is trained here.
 """
 
 from __future__ import annotations

@@ -248,8 +248,9 @@ class Learning:
             steps = range(self.learner.settings.gradient_steps)
             found = torch.stack([experiment._optimizer_loop(key) for _ in steps])
             prefix = f"{group.policy}/" if len(self.groups) > 1 else ""
+            known = set(found.keys())  # a TensorDict does not say what is in it
             for theirs, ours in METRICS.items():
-                if theirs in found.keys():
+                if theirs in known:
                     metrics[prefix + ours] = float(found[theirs].float().mean())
         return metrics
 
@@ -264,8 +265,9 @@ class Learning:
                 values.data.copy_(own[name])
             tensors = self._tensors(key)
             for name, values in tensors.items():
-                if name.startswith("target_"):
-                    values.data.copy_(tensors[name.removeprefix("target_")].data)
+                source = tensors.get(name.removeprefix("target_"))
+                if source is not None:
+                    values.data.copy_(source.data)
 
     def take(self, networks: Mapping[str, torch.nn.Module]) -> None:
         """Copy the weights that BenchMARL has learned to the policies' networks."""

@@ -88,7 +88,7 @@ class MASACSettings(OffPolicySettings):
     """Settings of MASAC; its exploration is the entropy that it is paid for."""
 
     ent_coef: float = setting(
-        1.0, "Weight of entropy at first; it is adapted to target_entropy.", above=0
+        0.2, "Weight of entropy at first; it is adapted to target_entropy.", above=0
     )
     ent_coef_max: float | None = setting(
         None, "Largest weight of entropy that it is adapted to; none: any.", above=0

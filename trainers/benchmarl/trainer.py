@@ -4,15 +4,15 @@
 
 | trainer | learns | from |
 |---|---|---|
-| ``benchmarl_vdn`` | values of actions whose sum is the team's value | the sum of a policy's rewards |
+| ``benchmarl_vdn`` | values of actions that add up to the team's value | the team's reward |
 | ``benchmarl_qmix`` | the same, mixed by a network that sees the global state | the same |
-| ``benchmarl_iql`` | each agent's values of its own actions | its own rewards |
-| ``benchmarl_masac`` | a stochastic policy, with a critic of the global state | its own rewards |
+| ``benchmarl_iql`` | each agent's values of its own actions | its own reward |
+| ``benchmarl_masac`` | a stochastic policy, with a critic of the global state | its own reward |
 
-The agents of a policy share a network, and are what a mixer adds up. VDN: Sunehag et al.,
-Value-Decomposition Networks, 2018. QMIX: Rashid et al., 2018. IQL: Tan, Multi-Agent Reinforcement
-Learning: Independent versus Cooperative Agents, 1993. MASAC: Haarnoja et al., Soft Actor-Critic,
-2018, with one critic for all.
+The agents of a policy share a network; their values are what a mixer adds up, and the sum of their
+rewards is the team's reward. VDN: Sunehag et al., Value-Decomposition Networks, 2018. QMIX: Rashid
+et al., 2018. IQL: Tan, Multi-Agent Reinforcement Learning: Independent versus Cooperative Agents,
+1993. MASAC: Haarnoja et al., Soft Actor-Critic, 2018, with one critic for all.
 
 The policies' networks are kept here as plain torch, and their weights go to BenchMARL and come back
 after each update: a run is saved, loaded and judged without BenchMARL. A run is resumed with its
@@ -85,7 +85,7 @@ class BenchMARL:
         steps: int,
     ) -> None:
         """Raises UnsupportedSpaceError for games in turns, images, actions that are not Discrete,
-        and agents of one policy that differ; ValueError where a mixer had nothing to mix."""
+        agents of one policy that differ, and where a mixer had nothing to mix."""
         self.rules, self.settings, self.seed, self.steps = rules, settings, seed, steps
         self.env_steps = 0
         self.policy_of = dict(policies)
@@ -119,10 +119,11 @@ class BenchMARL:
                 raise UnsupportedSpaceError(f"{error}. {self._instead()}") from None
         alone = len(set(self.policy_of.values())) == len(rules.agents) > 1
         if self.team_reward and alone:
-            raise ValueError(
+            raise UnsupportedSpaceError(
                 f"{self.name} adds up the values of a policy's agents, and here each agent has a "
-                "policy of its own: give policies='shared', or a mapping that puts a team's agents "
-                "in one policy; benchmarl_iql learns agent by agent"
+                "policy of its own: give policies='shared' where agents are alike, or a mapping "
+                "that puts a team's agents in one policy; benchmarl_iql learns agent by agent. "
+                f"{self._instead()}"
             )
 
     def _instead(self) -> str:
