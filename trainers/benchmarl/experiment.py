@@ -169,7 +169,7 @@ class Learning:
 
     def _algorithm(self) -> Any:
         """Return BenchMARL's configuration of the algorithm."""
-        settings = self.learner.settings
+        settings: Any = self.learner.settings
         name = self.learner.algorithm
         kind: Any = LegalMasacConfig if name == "Masac" else getattr(algorithms, f"{name}Config")
         values = MasacConfig._load_from_yaml(name)
@@ -246,7 +246,7 @@ class Learning:
             if not learns:
                 continue
             steps = range(self.learner.settings.gradient_steps)
-            found = torch.stack([experiment._optimizer_loop(key) for _ in steps])
+            found: Any = torch.stack([experiment._optimizer_loop(key) for _ in steps])
             prefix = f"{group.policy}/" if len(self.groups) > 1 else ""
             known = set(found.keys())  # a TensorDict does not say what is in it
             for theirs, ours in METRICS.items():
