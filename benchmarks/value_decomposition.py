@@ -43,7 +43,7 @@ BEST = {  # of own rewards, of the sum
 }
 ELSEWHERE = {
     "P1-P3, P8, P9, P16, P17, P19": "ask for a critic's V, or for gradients of a policy of PPO's "
-    "kind: Q-learning has neither",
+    "kind: these have neither",
     "P10, P15": "nothing to choose: their returns are in tests/frameworks",
     "P14": "needs a memory: the networks here have none",
     "P18": "needs an opponent that never learns: of corral's own trainers",
@@ -162,8 +162,8 @@ def _table_of_vdn(found: Any) -> list[str]:
         "all pairs are played equally often, the nearest sums are -1.5, 2.5, 2.5 and 6.5. So VDN "
         f"takes the pair that pays 8 to be worth {b[1, 1]:.2f}, less than the {a.max():.2f} of "
         f"game A, and chooses game {chosen}. As exploration fades, the buffer holds more and more "
-        "of one pair, and the sum can meet that one: which game VDN settles in then depends on "
-        "what it played. The weights of QMIX's mixing network depend on the state: it meets all.",
+        "of one pair, and the sum can meet that one. The weights of QMIX's mixing network depend "
+        "on the state: it meets all.",
     ]
     return lines
 
