@@ -250,6 +250,31 @@ BUILT_IN = {
             ("torch", "rllib"),  # to play; to learn, its check() asks for Ray
             "RLlib's PPO, for clusters: played by processes on any number of machines",
         ),
+        # To play, they need torch alone; to learn, their check() asks for BenchMARL.
+        TrainerSpec(
+            "benchmarl_vdn",
+            "corral.trainers.benchmarl.trainer:VDN",
+            ("torch", "benchmarl"),
+            "BenchMARL's VDN: values of the agents' actions that add up to the team's",
+        ),
+        TrainerSpec(
+            "benchmarl_qmix",
+            "corral.trainers.benchmarl.trainer:QMIX",
+            ("torch", "benchmarl"),
+            "BenchMARL's QMIX: the same, mixed by a network that sees the global state",
+        ),
+        TrainerSpec(
+            "benchmarl_iql",
+            "corral.trainers.benchmarl.trainer:IQL",
+            ("torch", "benchmarl"),
+            "BenchMARL's IQL: Q-learning, each agent for itself",
+        ),
+        TrainerSpec(
+            "benchmarl_masac",
+            "corral.trainers.benchmarl.trainer:MASAC",
+            ("torch", "benchmarl"),
+            "BenchMARL's MASAC: soft actor-critic with a critic that sees everything",
+        ),
     )
 }
 
