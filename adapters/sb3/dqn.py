@@ -55,9 +55,9 @@ class MaskedQPolicy(DQNPolicy):
     """For ``MaskedDQN``; ``policy_kwargs`` are those of DQN's MultiInputPolicy, and ``epsilon``.
 
     ``features_extractor_class`` is FeaturesWithoutMask unless given. ``epsilon`` is the rate of
-    random actions of ``get_distribution`` alone; MaskedDQN has its own. Raises UnsupportedSpaceError
-    for observations without a mask and for masks that something has changed; MaskError where a mask
-    allows nothing.
+    random actions of ``get_distribution`` alone; MaskedDQN has its own. Raises
+    UnsupportedSpaceError for observations without a mask and for masks that something has changed;
+    MaskError where a mask allows nothing.
     """
 
     def __init__(

@@ -47,7 +47,7 @@ class SB3DQN(SB3Trainer):
         given["policy_kwargs"]["epsilon"] = settings.exploration_final_eps
         if not trained:
             given["buffer_size"] = 1
-        # Stable-Baselines3 counts decisions of all columns here, and says so below a step of them.
+        # Stable-Baselines3 counts the decisions of all columns, and warns where one step is more.
         interval = max(settings.target_update_interval, settings.num_envs)
         return {**given, "target_update_interval": agents * interval}
 
