@@ -43,7 +43,7 @@ def test_help_of_every_command_is_short_of_80_columns_and_of_private_words(
         assert wrong not in text, wrong
 
 
-@pytest.mark.parametrize("trainer", ["mappo", "ippo", "sb3_ppo", "rllib_ppo"])
+@pytest.mark.parametrize("trainer", ["mappo", "ippo", "sb3_ppo", "sb3_dqn", "rllib_ppo"])
 @pytest.mark.parametrize("env", ENVIRONMENTS)
 def test_help_of_train_speaks_as_the_command_line_does(env: str, trainer: str) -> None:
     pytest.importorskip("torch", reason="needs the extra sb3")

@@ -20,7 +20,7 @@ from corral.trainers.base import trainer_class
 
 torch = pytest.importorskip("torch", reason="needs torch")
 
-TRAINERS = ("mappo", "ippo", "sb3_ppo", "sb3_maskable_ppo", "rllib_ppo")
+TRAINERS = (*("mappo", "ippo", "sb3_ppo", "sb3_maskable_ppo", "sb3_a2c", "sb3_dqn", "rllib_ppo"),)
 
 
 def policies(name: str, env: str = "dfaas_v0", **settings: Any) -> Any:

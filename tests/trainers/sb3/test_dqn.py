@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import random
+import signal
+import subprocess
+import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +31,16 @@ from corral.trainers.evaluation.scores import evaluate_team
 from corral.trainers.runs.run import Run, load_run
 from corral.trainers.settings import make_settings
 from support.loads import small_trace
-from support.runs import FaultyRules, PaidRules, everything, kept, observations, rows, weights
+from support.runs import (
+    FaultyRules,
+    PaidRules,
+    everything,
+    kept,
+    observations,
+    rows,
+    updates_logged,
+    weights,
+)
 from support.steady_rules import SteadyRules
 from support.turn_rules import MortalRules
 
@@ -254,6 +268,37 @@ def test_a_run_that_stopped_goes_on_as_if_it_had_not(
         assert own["edge"]["full"]  # 2 agents: 75 steps of 8 decisions
         assert not own["core"]["full"]
         assert len(kept(whole).arrays["replay_core"]["actions"]) == 6 * 16
+
+
+BEGIN = """
+import corral
+corral.train("arena_v0", steps={steps}, seed=3, out={folder!r}, checkpoint_every=64, **{given!r})
+"""
+GO_ON = "import corral; corral.resume({folder!r}, checkpoint_every=64, progress=False)"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("given", BOTH, ids=["dqn", "a2c"])
+def test_kills_at_random_moments_change_nothing(tmp_path: Path, given: dict[str, Any]) -> None:
+    """SIGKILL after a row or two, in the midst of updates and of checkpoints."""
+    steps, rng = 100 * ROLLOUT, random.Random(0)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    exec(BEGIN.format(steps=steps, folder=str(whole), given=given), {})
+    kills = 0
+    for _ in range(5):
+        begun = (killed / "checkpoints" / "latest").exists()
+        code = (GO_ON if begun else BEGIN).format(steps=steps, folder=str(killed), given=given)
+        known = len(rows(killed)) if begun else 0
+        process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+        while process.poll() is None and updates_logged(killed) <= known + 2:
+            time.sleep(0.005)
+        time.sleep(rng.uniform(0.0, 0.1))
+        process.kill()
+        kills += process.wait() == -signal.SIGKILL
+    assert kills >= 4
+    resume(killed)
+    assert everything(killed) == everything(whole)
+    assert rows(killed) == rows(whole)
 
 
 def test_a_replay_buffer_of_another_size_is_refused_before_anything_changes(tmp_path: Path) -> None:
