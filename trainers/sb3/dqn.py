@@ -36,6 +36,7 @@ class SB3DQN(SB3Trainer):
     Settings: ClassVar[type] = SB3DQNSettings
     algorithm: ClassVar[type] = MaskedDQN
     policy_class: ClassVar[type] = MaskedQPolicy
+    rollout_of: ClassVar[str] = "num_envs x train_freq x log_interval"
     arguments: ClassVar[tuple[str, ...]] = (
         *("buffer_size", "learning_starts", "batch_size", "train_freq", "gradient_steps", "tau"),
         *("gamma", "exploration_fraction", "exploration_initial_eps", "exploration_final_eps"),

@@ -20,11 +20,13 @@ import torch
 from stable_baselines3 import A2C
 from stable_baselines3.common.buffers import DictReplayBuffer
 
+import corral
 from corral.adapters import MaskedDQN
 from corral.envs.masks import MASK
 from corral.errors import CheckpointError, NonFiniteError
 from corral.trainers import session
 from corral.trainers.base import Content, trainer_class
+from corral.trainers.doctor.text import diagnosis_text
 from corral.trainers.driver import resume, train
 from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.scores import evaluate_team
@@ -198,6 +200,25 @@ def test_the_columns_of_progress(tmp_path: Path) -> None:
     # After 100 env steps an update every 16: at 112 and 128, then four in a row of the table.
     assert table["n_updates"].tolist()[1:] == [2 * 4, 6 * 4, 10 * 4]
     assert table["exploration_rate"].tolist() == pytest.approx([0.525, 0.05, 0.05, 0.05])
+
+
+def test_whole_rollouts_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train("arena_v0", steps=65, out=tmp_path / "run", **DQN)
+    said = "64 env steps are played, not 65: whole rollouts of 64, num_envs x train_freq x log_"
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_doctor_reads_its_runs(tmp_path: Path) -> None:
+    run = dfaas(tmp_path / "run", DQN, updates=2, gamma=0.5)
+    found = corral.diagnose(run)
+    assert found.healthy
+    assert found.played is not None
+    assert found.audit is not None
+    assert found.not_looked_at == ("updates: sb3_dqn lets nobody watch them",)
+    told = diagnosis_text(found)
+    assert "values correlate" in told
+    assert "advantages" not in told
 
 
 def test_settings_reach_stable_baselines3() -> None:
