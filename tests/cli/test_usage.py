@@ -90,7 +90,12 @@ OPTIONS = (
         "--memory",
         "sb3_ppo has no --memory; mappo, ippo, ppo_kl, a2c, pg and pg_episode have it",
     ),
-    ("dfaas_v0", "mappo", "--vf-coef", "mappo has no --vf-coef; sb3_ppo, sb3_maskable_ppo and"),
+    (
+        "dfaas_v0",
+        "mappo",
+        "--vf-coef",
+        "mappo has no --vf-coef; sb3_ppo, sb3_maskable_ppo, sb3_a2c",
+    ),
     ("dfaas_v0", "mappo", "--batch-size", "--num-envs times --n-steps, is split into --n-minib"),
     ("dfaas_v0", "mappo", "--grad-clip", "did you mean '--max-grad-norm'?"),
     ("arena_v0", "mappo", "--clip-param", "did you mean '--clip-range'?"),
