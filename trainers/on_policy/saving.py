@@ -277,7 +277,8 @@ def _expected_moments(policy: Any, moments: Iterable[str]) -> Shapes:
 
 def _usual_moments(policy: Any) -> Shapes:
     """Return those of Adam, or of RMSprop where that is a policy's optimizer."""
-    single, found = np.dtype(np.float32), {}
+    single = np.dtype(np.float32)
+    found: Shapes = {}
     rms_prop = isinstance(policy.optimizer, torch.optim.RMSprop)
     moments = ("square_avg",) if rms_prop else ("exp_avg", "exp_avg_sq")
     for number, values in enumerate(each for each in policy.parameters() if each.requires_grad):
