@@ -104,6 +104,8 @@ SPELLINGS: Mapping[str, str] = {
     # environments, trainers, commands
     "sb3_ppo": "ppo sb3 stable_baselines3 ppo2",
     "sb3_maskable_ppo": "maskable_ppo maskableppo masked_ppo ppo_mask",
+    "sb3_dqn": "dqn masked_dqn maskeddqn q_learning ddqn double_dqn",
+    "sb3_a2c": "stable_baselines3_a2c",
     "mappo": "ppo ma_ppo multi_agent_ppo",
     "ippo": "ppo independent_ppo",
     "rllib_ppo": "rllib ray",

@@ -27,6 +27,7 @@ NAMES = (
     "trace_statistics",
     "default_game",
     "sb3_training_time",
+    "off_policy",
     "hard_setting",
     "hard_days",
     "arena_learning",

@@ -203,6 +203,18 @@ BUILT_IN = {
             "sb3-contrib's MaskablePPO, which is handed the masks",
         ),
         TrainerSpec(
+            "sb3_a2c",
+            "corral.trainers.sb3.trainer:SB3A2C",
+            ("sb3_contrib", "sb3"),  # its module has MaskablePPO, too
+            "Stable-Baselines3's A2C; its policy reads the mask from the observation",
+        ),
+        TrainerSpec(
+            "sb3_dqn",
+            "corral.trainers.sb3.dqn:SB3DQN",
+            ("stable_baselines3", "sb3"),
+            "Stable-Baselines3's DQN; explores and bootstraps with legal actions alone",
+        ),
+        TrainerSpec(
             "mappo",
             "corral.trainers.on_policy.trainer:MAPPO",
             ("torch", "mappo"),

@@ -92,8 +92,9 @@ class NetworkPolicy(PolicyBase):
 
         Of Discrete actions it is a ``MaskedCategorical`` (``corral.adapters.masked_distribution``):
         ``probs`` [..., A], exactly 0 for illegal actions, ``log_prob(actions)`` and ``entropy()``
-        [...]. Gradients flow to ``network``; under ``torch.no_grad()`` there are none. Actions are
-        counted as ``act`` gives them; those of a Box are scaled, see ``ActionCodec``.
+        [...]. Gradients flow to ``network`` (not of sb3_dqn, whose play is epsilon-greedy); under
+        ``torch.no_grad()`` there are none. Actions are counted as ``act`` gives them; those of a
+        Box are scaled, see ``ActionCodec``.
         """
         rows = self.rows(observation)
         choice, _ = self._forward(observation, state, rows)

@@ -43,7 +43,7 @@ def test_help_of_every_command_is_short_of_80_columns_and_of_private_words(
         assert wrong not in text, wrong
 
 
-@pytest.mark.parametrize("trainer", ["mappo", "ippo", "sb3_ppo", "rllib_ppo"])
+@pytest.mark.parametrize("trainer", ["mappo", "ippo", "sb3_ppo", "sb3_dqn", "rllib_ppo"])
 @pytest.mark.parametrize("env", ENVIRONMENTS)
 def test_help_of_train_speaks_as_the_command_line_does(env: str, trainer: str) -> None:
     pytest.importorskip("torch", reason="needs the extra sb3")
@@ -90,7 +90,12 @@ OPTIONS = (
         "--memory",
         "sb3_ppo has no --memory; mappo, ippo, ppo_kl, a2c, pg and pg_episode have it",
     ),
-    ("dfaas_v0", "mappo", "--vf-coef", "mappo has no --vf-coef; sb3_ppo, sb3_maskable_ppo and"),
+    (
+        "dfaas_v0",
+        "mappo",
+        "--vf-coef",
+        "mappo has no --vf-coef; sb3_ppo, sb3_maskable_ppo, sb3_a2c",
+    ),
     ("dfaas_v0", "mappo", "--batch-size", "--num-envs times --n-steps, is split into --n-minib"),
     ("dfaas_v0", "mappo", "--grad-clip", "did you mean '--max-grad-norm'?"),
     ("arena_v0", "mappo", "--clip-param", "did you mean '--clip-range'?"),

@@ -27,6 +27,8 @@ SHORT: dict[str, dict[str, Any]] = {
     },
     "sb3_ppo": {"num_envs": 2, "n_steps": 8, "n_epochs": 1, "batch_size": 16},
     "sb3_maskable_ppo": {"num_envs": 2, "n_steps": 8, "n_epochs": 1, "batch_size": 16},
+    "sb3_a2c": {"num_envs": 2, "n_steps": 8},
+    "sb3_dqn": {"num_envs": 2, "learning_starts": 4, "log_interval": 2, "batch_size": 16},
     "rllib_ppo": {"envs_per_runner": 2, "train_batch_size": 16, "batch_size": 16, "n_epochs": 1},
     "benchmarl_vdn": BENCHMARL,
     "benchmarl_qmix": BENCHMARL,

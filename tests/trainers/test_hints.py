@@ -32,7 +32,10 @@ from corral.trainers.settings import unknown_setting
         ({"overwrite": True}, "'overwrite'. A run's folder is new or empty: leave out out"),
         ({"exist_ok": True}, "'exist_ok'. A run's folder is new or empty"),
         ({"policy": "MlpPolicy"}, "did you mean 'policies'.* layers are net_arch"),
-        ({"normalize_advantage": True}, "'normalize_advantage'. Advantages are always"),
+        (
+            {"normalize_advantage": True},
+            "no normalize_advantage; sb3_a2c has it. Advantages are always",
+        ),
         ({"verbose": 1}, "did you mean 'progress'?"),
         ({"trace": "edge8"}, "argument of the environment: give env_kwargs={'trace': 'edge8'}"),
         ({"queue": 50}, "queue is an argument of the environment: give env_kwargs={'queue': 50}"),
