@@ -7,9 +7,10 @@
     env = from_multi_agent_env(MyEnv, {"width": 5})
 
 Both forms of the interface are taken: ``reset() -> obs`` and ``step -> obs, rewards, dones,
-infos``, or ``reset(seed=, options=) -> obs, infos`` and ``step -> obs, rewards, terminateds, truncateds,
-infos``. Who is in the observations acts next. A parallel environment of PettingZoo shows all live
-agents in every step: those who are not observed show what they observed last, and wait.
+infos``, or ``reset(seed=, options=) -> obs, infos`` and ``step -> obs, rewards, terminateds,
+truncateds, infos``. Who is in the observations acts next. A parallel environment of PettingZoo
+shows all live agents in every step: those who are not observed show what they observed last, wait,
+and are paid as they earn.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ ALL = "__all__"
 
 IDLE = 1_000
 """Steps in a row in which an environment may observe nobody."""
+
+ENDLESS = 10_000
+"""Steps after which an episode counts as one that never ends, where no max_cycles is given."""
 
 
 class MultiAgentEnv(gymnasium.Env[Any, Any]):
@@ -190,6 +194,11 @@ class ParallelOfMultiAgent(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  #
                 f'observations, or dones["{ALL}"] be True'
             )
         self._elapsed += 1
+        if self.max_cycles is None and self._elapsed > ENDLESS:
+            self._fault(
+                f"an episode goes on after {ENDLESS:,} steps: let it end, or give max_cycles= "
+                "(--arg max_cycles=1000), after which it is cut"
+            )
         before, cut = self.agents, self._elapsed == self.max_cycles
         terminations, truncations = {}, {}
         for name in before:

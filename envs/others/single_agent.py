@@ -24,6 +24,9 @@ __all__ = ["AGENT", "ParallelOfGymnasium", "from_gymnasium", "is_gymnasium_id", 
 
 AGENT = "agent_0"
 
+ENDLESS = 50_000
+"""Steps after which an episode counts as one that never ends, where no time limit is known."""
+
 
 def from_gymnasium(
     env: Any, *, max_cycles: int | None = None, render_mode: str | None = None, **env_kwargs: Any
@@ -88,6 +91,8 @@ class ParallelOfGymnasium(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  # 
         limit = optional_int("max_cycles", max_cycles, least=1)
         self.env: Any = env if limit is None else TimeLimit(env, limit)
         spec = env.spec
+        self._limited = limit is not None or (spec is not None and bool(spec.max_episode_steps))
+        self._elapsed = 0
         self.name = spec.id if spec is not None else short_name(env.unwrapped)
         for kind in ("observation", "action"):
             space = getattr(env, f"{kind}_space", None)
@@ -120,7 +125,7 @@ class ParallelOfGymnasium(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  # 
             raise EnvironmentFault(
                 f"{self.name}: reset() gave a {type(answer).__name__}; give observation, info"
             )
-        self.agents = [AGENT]
+        self.agents, self._elapsed = [AGENT], 0
         return {AGENT: answer[0]}, {AGENT: self._told(answer[1])}
 
     def step(self, actions: Mapping[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
@@ -131,6 +136,12 @@ class ParallelOfGymnasium(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  # 
                 "values; give observation, reward, terminated, truncated, info"
             )
         observation, reward, terminated, truncated, info = answer
+        self._elapsed += 1
+        if self._elapsed > ENDLESS and not self._limited:
+            raise EnvironmentFault(
+                f"{self.name}: an episode goes on after {ENDLESS:,} steps: let it end, or give "
+                "max_cycles= (--arg max_cycles=1000), after which it is cut"
+            )
         ended, cut = bool(terminated), bool(truncated) and not terminated
         self.agents = [] if ended or cut else [AGENT]
         told = self._told(info)

@@ -57,7 +57,7 @@ class TicTacToe(MultiAgentEnv):
         super().__init__()
         self.agents = self.possible_agents = ["player1", "player2"]
         board = spaces.Box(-1.0, 1.0, (9,), np.float32)
-        self.observation_spaces = {a: board for a in self.agents}
+        self.observation_spaces = dict.fromkeys(self.agents, board)
         self.action_spaces = {a: spaces.Discrete(9) for a in self.agents}
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
@@ -143,7 +143,7 @@ class TupleObservations(MultiAgentEnv):
 
 
 class Arena(MultiAgentEnv):
-    """A small old one: no call of super().__init__(), a shared space, four values, global chance."""
+    """A small old one: no call of super().__init__(), a shared space, four values."""
 
     def __init__(self, config: Any = None) -> None:
         self.observation_space = spaces.MultiDiscrete([5, 5])
