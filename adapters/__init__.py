@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from corral.adapters.wrappers import homogenize, mask_in_info
     from corral.adapters.zoo.batch import ZooBatch, make_zoo_batch, zoo_rules
     from corral.envs.batch import Batch, BatchStep, Finished
-    from corral.envs.others.multi_agent import MultiAgentEnv, from_multi_agent_env
+    from corral.envs.others.base import MultiAgentEnv
+    from corral.envs.others.multi_agent import from_multi_agent_env
     from corral.envs.others.single_agent import from_gymnasium
 
 __all__ = [
@@ -65,7 +66,8 @@ _NAMES = {
     "corral.adapters.zoo.batch": ("ZooBatch", "make_zoo_batch", "zoo_rules"),
     "corral.adapters.sources": ("make_batch",),
     "corral.envs.batch": ("Batch", "BatchStep", "Finished"),
-    "corral.envs.others.multi_agent": ("MultiAgentEnv", "from_multi_agent_env"),
+    "corral.envs.others.base": ("MultiAgentEnv",),
+    "corral.envs.others.multi_agent": ("from_multi_agent_env",),
     "corral.envs.others.single_agent": ("from_gymnasium",),
 }
 _SB3_NAMES = {

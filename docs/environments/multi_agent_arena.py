@@ -1,10 +1,10 @@
-"""The arena of RLlib's tutorial, written for Ray and the old gym, before and after.
+"""The arena of RLlib's tutorial of 2021, a class for Ray and the old gym. Two lines are others:
 
-Two lines differ from what Ray takes: the first two imports below were
-
-    from gym.spaces import Discrete, MultiDiscrete
-    from ray.rllib.env.multi_agent_env import MultiAgentEnv
+from gym.spaces import Discrete, MultiDiscrete
+from ray.rllib.env.multi_agent_env import MultiAgentEnv
 """
+
+import random
 
 import numpy as np
 from gymnasium.spaces import Discrete, MultiDiscrete
@@ -32,15 +32,16 @@ class MultiAgentArena(MultiAgentEnv):
     def reset(self):
         self.agent1_pos = [0, 0]  # upper left corner
         self.agent2_pos = [self.height - 1, self.width - 1]  # lower right corner
-        self.agent1_visited_fields = {tuple(self.agent1_pos)}
+        self.agent1_visited_fields = set()
         self.timesteps = 0
         return self._get_obs()
 
     def step(self, action):
         self.timesteps += 1
-        # agent2 always moves first.
-        events = self._move(self.agent2_pos, action["agent2"], is_agent1=False)
-        events |= self._move(self.agent1_pos, action["agent1"], is_agent1=True)
+        # Who moves first is drawn.
+        events = set()
+        for agent in random.sample(["agent1", "agent2"], 2):
+            events |= self._move(agent, action[agent])
 
         obs = self._get_obs()
         r1 = -1.0 if "collision" in events else 1.0 if "new" in events else -0.5
@@ -56,14 +57,18 @@ class MultiAgentArena(MultiAgentEnv):
         two = self.agent2_pos[0] * self.width + self.agent2_pos[1]
         return {"agent1": np.array([one, two]), "agent2": np.array([two, one])}
 
-    def _move(self, coords, action, is_agent1):
+    def _move(self, agent, action):
         """Move an agent; return what happened: "collision", "new", or nothing."""
+        is_agent1 = agent == "agent1"
+        coords, other = self.agent1_pos, self.agent2_pos
+        if not is_agent1:
+            coords, other = other, coords
         before = coords[:]
         coords[0] += -1 if action == 0 else 1 if action == 2 else 0
         coords[1] += 1 if action == 1 else -1 if action == 3 else 0
         # Neither may run into the other.
-        if coords == (self.agent2_pos if is_agent1 else self.agent1_pos):
-            coords[0], coords[1] = before
+        if coords == other:
+            coords[:] = before
             return {"collision"}
         coords[0] = min(max(coords[0], 0), self.height - 1)
         coords[1] = min(max(coords[1], 0), self.width - 1)

@@ -34,7 +34,8 @@ def make_of(env: Any) -> Make:
     """Return what makes fresh environments of ``env``.
 
     A class or function is called, an environment is copied. A module or a text makes what
-    ``NamedEnv`` makes of it; of corral's own, ``corral.make``. Raises UnknownNameError for an unknown name.
+    ``NamedEnv`` makes of it; of corral's own, ``corral.make``. Raises UnknownNameError for an
+    unknown name.
     """
     if isinstance(env, AECEnv | ParallelEnv) or is_foreign(env):
         return Copies(as_pettingzoo(env))

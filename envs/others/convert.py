@@ -9,8 +9,9 @@ from typing import Any
 import gymnasium
 from pettingzoo import AECEnv, ParallelEnv
 
+from corral.envs.others.base import is_multi_agent
 from corral.envs.others.calls import called, short_name, takes
-from corral.envs.others.multi_agent import ParallelOfMultiAgent, is_multi_agent
+from corral.envs.others.multi_agent import ParallelOfMultiAgent
 from corral.envs.others.single_agent import ParallelOfGymnasium
 from corral.errors import EnvironmentFault
 
@@ -74,10 +75,11 @@ def as_pettingzoo(
     else:
         unused = list(kwargs)
         if _is_old(env):
-            raise EnvironmentFault(
-                f"{short_name(env)} is an environment of the old gym: write import gymnasium as "
-                "gym, let reset(seed=None, options=None) return obs, info and step obs, reward, "
-                "terminated, truncated, info"
+            raise EnvironmentFault.of(
+                short_name(env),
+                "it is an environment of the old gym",
+                "write import gymnasium as gym, let reset(seed=None, options=None) return obs, "
+                "info, and step obs, reward, terminated, truncated, info",
             )
     if unused:
         raise TypeError(f"{short_name(env)} got an unexpected keyword argument {unused[0]!r}")

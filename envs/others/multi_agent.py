@@ -21,17 +21,17 @@ import io
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NoReturn
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 from corral.envs.arguments import optional_int
 from corral.envs.masks import MASK, has_mask
+from corral.envs.others.base import MultiAgentEnv, space_of
 from corral.envs.others.calls import called, short_name
 from corral.errors import EnvironmentFault
 
-__all__ = ["MultiAgentEnv", "ParallelOfMultiAgent", "from_multi_agent_env", "is_multi_agent"]
+__all__ = ["ParallelOfMultiAgent", "from_multi_agent_env"]
 
 ALL = "__all__"
 
@@ -40,57 +40,6 @@ IDLE = 1_000
 
 ENDLESS = 10_000
 """Steps after which an episode counts as one that never ends, where no max_cycles is given."""
-
-
-class MultiAgentEnv(gymnasium.Env[Any, Any]):
-    """The base class that environments of RLlib have, with what their code relies on."""
-
-    agents: Any = ()  # that play now
-    possible_agents: Any = ()
-    observation_spaces: Any = None  # by agent
-    action_spaces: Any = None
-    observation_space: Any = None  # one for all agents
-    action_space: Any = None
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__()
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """Seed ``np_random``; a class returns its observations, or these and infos."""
-        super().reset(seed=seed, options=options)
-
-    def step(self, action_dict: Any) -> Any:
-        raise NotImplementedError
-
-    def render(self) -> Any:
-        """Draw the environment; nothing here."""
-
-    def get_observation_space(self, agent_id: Any) -> Any:
-        """Return an agent's observation space."""
-        return space_of(self, "observation", agent_id)
-
-    def get_action_space(self, agent_id: Any) -> Any:
-        """Return an agent's action space."""
-        return space_of(self, "action", agent_id)
-
-    def get_agent_ids(self) -> set[Any]:
-        """Return the ids of all agents, as far as they are named."""
-        return set(self.possible_agents or self.agents)
-
-    @property
-    def num_agents(self) -> int:
-        """Number of agents that play now."""
-        return len(self.agents)
-
-    @property
-    def max_num_agents(self) -> int:
-        """Number of agents that may come."""
-        return len(self.possible_agents)
-
-
-def is_multi_agent(kind: type) -> bool:
-    """Return whether a class has a MultiAgentEnv, ours or RLlib's, among its bases."""
-    return any(base.__name__ == "MultiAgentEnv" for base in kind.__mro__)
 
 
 def from_multi_agent_env(
@@ -136,7 +85,7 @@ class ParallelOfMultiAgent(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  #
         self.max_cycles = optional_int("max_cycles", max_cycles, least=1)
         self.render_mode = render_mode
         if not (callable(getattr(env, "reset", None)) and callable(getattr(env, "step", None))):
-            self._fault("it has no reset and step; give a class with RLlib's multi-agent interface")
+            self._fault("it has no reset and step", "give a class with RLlib's interface")
         self._started = False
         self._ids: dict[str, Any] = {}
         first, _ = self._first(None, None)
@@ -144,7 +93,7 @@ class ParallelOfMultiAgent(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  #
         self._ids = {_name_of(each): each for each in ids}
         self._names = {each: name for name, each in self._ids.items()}
         if len(self._names) < len(ids) or not ids:
-            self._fault(f"agents are {ids}; give each once")
+            self._fault(f"agents are {ids}", "name each once")
         self.possible_agents = list(self._ids)
         self.agents: list[str] = []
         self._observation = {name: self._space("observation", name) for name in self._ids}
@@ -178,7 +127,7 @@ class ParallelOfMultiAgent(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  #
 
     def step(self, actions: Mapping[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
         if not self._started:
-            self._fault("call reset() first")
+            self._fault("step() before reset()", "call reset() first")
         acting = [name for name in self.agents if name not in self.waiting]
         observations, paid, ends, infos = self._play({self._ids[n]: actions[n] for n in acting})
         rewards = {self._ids[name]: paid.get(self._ids[name], 0.0) for name in self.agents}
@@ -190,14 +139,14 @@ class ParallelOfMultiAgent(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  #
                 rewards[each] += value
         else:
             self._fault(
-                f"step() observed nobody {IDLE} times in a row: who is to act must be in the "
-                f'observations, or dones["{ALL}"] be True'
+                f"step() observed nobody {IDLE} times in a row",
+                f'put who is to act into the observations, or set dones["{ALL}"] to True',
             )
         self._elapsed += 1
         if self.max_cycles is None and self._elapsed > ENDLESS:
             self._fault(
-                f"an episode goes on after {ENDLESS:,} steps: let it end, or give max_cycles= "
-                "(--arg max_cycles=1000), after which it is cut"
+                f"an episode goes on after {ENDLESS:,} steps",
+                "let it end, or give max_cycles= (--arg max_cycles=1000), after which it is cut",
             )
         before, cut = self.agents, self._elapsed == self.max_cycles
         terminations, truncations = {}, {}
@@ -211,7 +160,8 @@ class ParallelOfMultiAgent(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  #
         self._ended |= {self._ids[name] for name in before if name not in self.agents}
         if not self.agents and not cut and not any(ends[ALL]):
             self._fault(
-                f'every agent is done, and "{ALL}" is not: set dones["{ALL}"] (terminateds) to True'
+                f'every agent is done, and "{ALL}" is not',
+                f'set dones["{ALL}"] (terminateds["{ALL}"]) to True when the episode is over',
             )
         shown, told = self._shown(observations, infos, before)
         named = {name: rewards[self._ids[name]] for name in before}
@@ -250,7 +200,7 @@ class ParallelOfMultiAgent(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  #
         observations, infos = answer if _is_tuple(answer, 2) else (answer, {})
         if not isinstance(observations, Mapping) or not observations:
             said = f"a {type(observations).__name__}" if observations != {} else "no observation"
-            self._fault(f"reset() gave {said}; give a dict of observations by agent, not empty")
+            self._fault(f"reset() gave {said}", "give a dict of observations by agent, not empty")
         return observations, infos if isinstance(infos, Mapping) else {}
 
     def _play(self, actions: dict[Any, Any]) -> tuple[Any, dict[Any, Any], dict[Any, Any], Any]:
@@ -258,20 +208,20 @@ class ParallelOfMultiAgent(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  #
         answer = self.env.step(actions)
         if not (_is_tuple(answer, 4) or _is_tuple(answer, 5)):
             self._fault(
-                f"step() gave {_brief(answer)}; give obs, rewards, terminateds, truncateds, infos, "
-                "or obs, rewards, dones, infos"
+                f"step() gave {_brief(answer)}",
+                "give obs, rewards, terminateds, truncateds, infos, or obs, rewards, dones, infos",
             )
         observations, rewards, ended, *cut, infos = answer
         cuts = cut[0] if cut else {}
         parts = ("observations", "rewards", "terminateds" if cut else "dones", "truncateds")
         for what, part in zip(parts, (observations, rewards, ended, cuts), strict=True):
             if not isinstance(part, Mapping):
-                self._fault(f"step(): {what} are {_brief(part)}; give a dict by agent")
+                self._fault(f"step(): {what} are {_brief(part)}", "give a dict by agent")
             self._known([each for each in part if each != ALL], f"{what} of step()")
         if ALL not in ended:
             self._fault(
-                f'step(): {parts[2]} {dict(ended)} lack "{ALL}"; set {parts[2]}["{ALL}"] to True '
-                "when the episode is over, else to False"
+                f'step(): {parts[2]} {dict(ended)} lack "{ALL}"',
+                f'set {parts[2]}["{ALL}"] to True when the episode is over, else to False',
             )
         infos = infos if isinstance(infos, Mapping) else {}
         ends = {}
@@ -283,15 +233,18 @@ class ParallelOfMultiAgent(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  #
         for each in self._ended:
             if each in observations or rewards.get(each):
                 what = "an observation" if each in observations else "a reward"
-                self._fault(f"step() gave {what} of {each!r}, which was done in an earlier step")
+                self._fault(
+                    f"step() gave {what} of {each!r}, which was done in an earlier step",
+                    "leave out who is done, or do not let it be done yet",
+                )
         return observations, dict(rewards), ends, infos
 
     def _known(self, ids: Iterable[Any], where: str) -> None:
         for each in ids:
             if each not in self._names:
                 self._fault(
-                    f"{each!r} is in the {where}, and is none of its agents {list(self._names)}: "
-                    "name all that may come in self.possible_agents, or give agents=[...]"
+                    f"{each!r} is in the {where}, and is none of its agents {list(self._names)}",
+                    "name all that may come in self.possible_agents, or give agents=[...]",
                 )
 
     def _shown(
@@ -329,14 +282,18 @@ class ParallelOfMultiAgent(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  #
             return found
         if found is None:
             self._fault(
-                f"there is no {kind} space of {each!r}: set self.{kind}_space, one for all agents, "
-                f"or self.{kind}_spaces, a dict by agent, in __init__"
+                f"there is no {kind} space of {each!r}",
+                f"set self.{kind}_space, one for all agents, or self.{kind}_spaces, a dict by "
+                "agent, in __init__",
             )
         if type(found).__module__.partition(".")[0] == "gym":
             self._fault(
-                f"the {kind} space {found} is one of the old gym: import it from gymnasium.spaces"
+                f"the {kind} space {found} is one of the old gym",
+                "import it from gymnasium.spaces",
             )
-        self._fault(f"the {kind} space of {each!r} is {_brief(found)}, no gymnasium.spaces.Space")
+        self._fault(
+            f"the {kind} space of {each!r} is {_brief(found)}", "give a gymnasium.spaces.Space"
+        )
 
     def _render_metadata(self) -> dict[str, Any]:
         own = dict(getattr(self.env, "metadata", None) or {})
@@ -344,21 +301,8 @@ class ParallelOfMultiAgent(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  #
             own["render_modes"] = ["ansi"]
         return {key: own[key] for key in ("render_modes", "render_fps") if key in own}
 
-    def _fault(self, what: str) -> NoReturn:
-        raise EnvironmentFault(f"{self.name}: {what}")
-
-
-def space_of(env: Any, kind: str, agent: Any) -> Any:
-    """Return an agent's space as the attributes of ``env`` say; None where they do not."""
-    by_agent = getattr(env, f"{kind}_spaces", None)
-    if isinstance(by_agent, Mapping | spaces.Dict) and agent in by_agent:
-        return by_agent[agent]
-    one = getattr(env, f"{kind}_space", None)
-    if isinstance(one, Mapping | spaces.Dict) and agent in one:
-        return one[agent]
-    if isinstance(one, Mapping):
-        return None
-    return one(agent) if callable(one) else one
+    def _fault(self, what: str, advice: str) -> NoReturn:
+        raise EnvironmentFault.of(self.name, what, advice)
 
 
 def _named_agents(env: Any) -> list[Any]:

@@ -98,9 +98,9 @@ class ParallelOfGymnasium(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  # 
             space = getattr(env, f"{kind}_space", None)
             if not isinstance(space, spaces.Space):
                 old = type(space).__module__.partition(".")[0] == "gym"
-                why = f"{space} is one of the old gym: import it from gymnasium.spaces"
-                none = f"set self.{kind}_space in __init__"
-                raise EnvironmentFault(f"{self.name}: {kind}_space: {why if old else none}")
+                what = f"{kind}_space {space} is " + ("one of the old gym" if old else "no space")
+                do = f"set self.{kind}_space in __init__, to a space of gymnasium.spaces"
+                raise EnvironmentFault.of(self.name, what, do)
         own = env.metadata or {}
         self.metadata = {
             "name": self.name,
@@ -122,25 +122,27 @@ class ParallelOfGymnasium(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  # 
     def reset(self, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
         answer = self.env.reset(seed=seed, options=options)
         if not (isinstance(answer, tuple) and len(answer) == 2):
-            raise EnvironmentFault(
-                f"{self.name}: reset() gave a {type(answer).__name__}; give observation, info"
-            )
+            what = f"reset() gave a {type(answer).__name__}"
+            raise EnvironmentFault.of(self.name, what, "give observation, info")
         self.agents, self._elapsed = [AGENT], 0
         return {AGENT: answer[0]}, {AGENT: self._told(answer[1])}
 
     def step(self, actions: Mapping[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
         answer = self.env.step(actions[AGENT])
         if not (isinstance(answer, tuple) and len(answer) == 5):
-            raise EnvironmentFault(
-                f"{self.name}: step() gave {len(answer) if isinstance(answer, tuple) else 1} "
-                "values; give observation, reward, terminated, truncated, info"
+            count = len(answer) if isinstance(answer, tuple) else 1
+            raise EnvironmentFault.of(
+                self.name,
+                f"step() gave {count} values",
+                "give observation, reward, terminated, truncated, info",
             )
         observation, reward, terminated, truncated, info = answer
         self._elapsed += 1
         if self._elapsed > ENDLESS and not self._limited:
-            raise EnvironmentFault(
-                f"{self.name}: an episode goes on after {ENDLESS:,} steps: let it end, or give "
-                "max_cycles= (--arg max_cycles=1000), after which it is cut"
+            raise EnvironmentFault.of(
+                self.name,
+                f"an episode goes on after {ENDLESS:,} steps",
+                "let it end, or give max_cycles= (--arg max_cycles=1000), after which it is cut",
             )
         ended, cut = bool(terminated), bool(truncated) and not terminated
         self.agents = [] if ended or cut else [AGENT]
