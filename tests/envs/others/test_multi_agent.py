@@ -163,7 +163,7 @@ def test_a_config_is_the_one_argument_of_the_constructor() -> None:
         ("no space", "no observation space of 'agent1'; set self.observation_space"),
         ("nobody", "reset.. gave no observation; give a dict of observations by agent"),
         ("other agents", "'agent3' is in the observations of reset.*self.possible_agents"),
-        ("no all", "lack \"__all__\"; set dones"),
+        ("no all", 'lack "__all__"; set dones'),
         ("stranger", "'agent9' is in the rewards of step"),
         ("zombie", "an observation of 'agent2', which was done in an earlier step"),
         ("all done", 'every agent is done, and "__all__" is not'),
@@ -204,12 +204,12 @@ def test_an_old_space_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     old = type("Discrete", (), {"__module__": "gym.spaces.discrete"})
     env = Arena()
     monkeypatch.setattr(env, "action_space", old())
-    with pytest.raises(EnvironmentFault, match="old gym; import it from gymnasium.spaces"):
+    with pytest.raises(EnvironmentFault, match=r"old gym; import it from gymnasium\.spaces"):
         from_multi_agent_env(env)
 
 
 def test_an_episode_that_never_ends_is_told_and_can_be_cut() -> None:
-    with pytest.raises(EnvironmentFault, match="goes on after 10,000 steps; let it end, or give"):
+    with pytest.raises(EnvironmentFault, match=r"goes on after 10,000 steps; let it end, or give"):
         _play(from_multi_agent_env(Endless))
     batch = make_batch(Endless, num_envs=1, seed=0, max_cycles=3)
     batch.reset()
@@ -280,7 +280,7 @@ def test_classes_instances_and_copies_are_environments() -> None:
     env.reset(seed=1)
     for twin in (copy.deepcopy(env), pickle.loads(pickle.dumps(env))):
         assert twin.waiting == env.waiting
-    with pytest.raises(TypeError, match="derive Odd from corral.adapters.MultiAgentEnv"):
+    with pytest.raises(TypeError, match=r"derive Odd from corral\.adapters\.MultiAgentEnv"):
         resolve(Odd())
 
 

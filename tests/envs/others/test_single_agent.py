@@ -112,9 +112,21 @@ Old.__module__ = "gym.core"
         (lambda: resolve("Cartpole-v1"), UnknownNameError, "did you mean 'CartPole-v1'"),
         (lambda: from_gymnasium("NoSuchThing-v1"), UnknownNameError, "no environment of Gymnasium"),
         (lambda: from_gymnasium(3), TypeError, "int is no gymnasium.Env"),
-        (lambda: resolve(Line, {"agents": ["a"]}), TypeError, "unexpected keyword argument 'agents'"),
-        (lambda: resolve(type("Mine", (Old,), {})()), EnvironmentFault, "environment of the old gym"),
-        (lambda: resolve("CartPole-v1", {"foo": 1}), ValueError, "unexpected keyword argument 'foo'"),
+        (
+            lambda: resolve(Line, {"agents": ["a"]}),
+            TypeError,
+            "unexpected keyword argument 'agents'",
+        ),
+        (
+            lambda: resolve(type("Mine", (Old,), {})()),
+            EnvironmentFault,
+            "environment of the old gym",
+        ),
+        (
+            lambda: resolve("CartPole-v1", {"foo": 1}),
+            ValueError,
+            "unexpected keyword argument 'foo'",
+        ),
     ],
 )
 def test_mistakes_are_named(call: Any, error: Any, said: str) -> None:
@@ -127,7 +139,7 @@ def test_answers_of_the_old_form_are_told(monkeypatch: pytest.MonkeyPatch) -> No
         def step(self, action: Any) -> Any:
             return super().step(action)[:4]
 
-    with pytest.raises(EnvironmentFault, match="Four: step.. gave 4 values; give observation"):
+    with pytest.raises(EnvironmentFault, match=r"Four: step\(\) gave 4 values; give observation"):
         _episode(Four)
     monkeypatch.setattr("corral.envs.others.single_agent.ENDLESS", 5)
     with pytest.raises(EnvironmentFault, match="goes on after 5 steps; let it end"):
