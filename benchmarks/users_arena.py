@@ -24,7 +24,7 @@ from corral.adapters import make_batch
 CLASS = f"{Path(__file__).parents[1] / 'docs/environments/multi_agent_arena.py'}:MultiAgentArena"
 CONTESTANTS = {"arena_v0": "arena_v0", "MultiAgentArena": CLASS}
 SEEDS = (1, 2)
-STEPS, NUM_ENVS = 20_480, 16
+STEPS, NUM_ENVS = 12_288, 16
 
 
 def random_class(num_envs: int) -> Step:

@@ -73,9 +73,9 @@ def near_ids(text: str) -> list[str]:
 
 def make_gymnasium(id: str, kwargs: Mapping[str, Any], render_mode: str | None) -> Any:
     """Return ``gymnasium.make(id)``, without its checker: ``corral check`` looks for faults."""
-    drawn = {"render_mode": render_mode} if render_mode else {}
+    words: dict[str, Any] = {**kwargs, **({"render_mode": render_mode} if render_mode else {})}
     try:
-        return gymnasium.make(id, disable_env_checker=True, **kwargs, **drawn)
+        return gymnasium.make(id, disable_env_checker=True, **words)
     except gymnasium.error.DependencyNotInstalled as error:
         raise MissingExtraError(f"{id}: {error}") from error
     except gymnasium.error.UnregisteredEnv as error:
@@ -101,8 +101,8 @@ class ParallelOfGymnasium(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  # 
                 what = f"{kind}_space {space} is " + ("one of the old gym" if old else "no space")
                 do = f"set self.{kind}_space in __init__, to a space of gymnasium.spaces"
                 raise EnvironmentFault.of(self.name, what, do)
-        own = env.metadata or {}
-        self.metadata = {
+        own: dict[str, Any] = env.metadata or {}
+        self.metadata: dict[str, Any] = {
             "name": self.name,
             "is_parallelizable": True,
             **{key: own[key] for key in ("render_modes", "render_fps") if key in own},
