@@ -44,7 +44,7 @@ def main() -> None:
     lines = [
         f"# The tutorial's arena, as a user's class and as arena_v0: mappo, {STEPS:,} env steps",
         "",
-        "| environment | seed | env steps per CPU second in training | greedy team return | sampled |",
+        "| environment | seed | env steps per CPU second, training | greedy team return | sampled |",
         "|---|--:|--:|--:|--:|",
     ]
     found: dict[str, Any] = {}
@@ -61,12 +61,14 @@ def main() -> None:
                 )
             lines.append(f"| {name} | {seed} | {speed:,.0f} | {greedy:.1f} | {sampled:.1f} |")
             print(lines[-1], file=sys.stderr)
-            found[f"{name}, seed {seed}"] = {"speed": speed, "greedy": greedy, "sampled": sampled}
+            figures = {"speed": speed, "greedy": greedy, "sampled": sampled}
+            found[f"{name}, seed {seed}"] = figures
     contestants = {
         "arena_v0": random_batch("arena_v0", NUM_ENVS),
         "MultiAgentArena": random_class(NUM_ENVS),
     }
-    speeds = env_steps_per_second(contestants, rounds=5, seconds=1.0, clock=time.process_time)
+    clock = time.process_time
+    speeds = env_steps_per_second(contestants, rounds=5, seconds=1.0, clock=clock)
     trained = [
         found[f"arena_v0, seed {s}"]["speed"] / found[f"MultiAgentArena, seed {s}"]["speed"]
         for s in SEEDS
@@ -74,8 +76,8 @@ def main() -> None:
     medians = {name: f"{statistics.median(each):,.0f}" for name, each in speeds.items()}
     lines += [
         "",
-        f"Random agents alone, {NUM_ENVS} environments, env steps per CPU second: {medians}; arena_v0 is "
-        f"{ratio(speeds, 'arena_v0', 'MultiAgentArena'):.1f} times as fast, in training "
+        f"Random agents alone, {NUM_ENVS} environments, env steps per CPU second: {medians}; "
+        f"arena_v0 is {ratio(speeds, 'arena_v0', 'MultiAgentArena'):.1f} times as fast, in training "
         f"{statistics.median(trained):.1f} times.",
     ]
     save("users_arena", "\n".join(lines), {**found, "random": speeds}, machine("torch"))

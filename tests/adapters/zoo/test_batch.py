@@ -533,7 +533,7 @@ MASKED = spaces.Dict({"observation": BOX, "action_mask": spaces.Box(0, 1, (2,), 
         (BOX, spaces.MultiBinary(2), "action space MultiBinary"),
         (BOX, spaces.Tuple([spaces.Discrete(2)]), "action space Tuple"),
         (spaces.Text(4), spaces.Discrete(2), "observation space Text"),
-        (spaces.Dict({"x": spaces.Tuple([BOX])}), spaces.Discrete(2), "observation space Tuple"),
+        (spaces.Tuple([spaces.Text(4)]), spaces.Discrete(2), "observation space Text"),
         (MASKED, spaces.MultiDiscrete([2, 2]), "masks are for Discrete"),
     ],
 )
