@@ -80,8 +80,8 @@ def main() -> None:
         "",
         f"Random agents alone, {NUM_ENVS} environments, env steps per CPU second: "
         f"{medians}; "
-        f"arena_v0 is {ratio(speeds, 'arena_v0', 'MultiAgentArena'):.1f} times as fast, in training "
-        f"{statistics.median(trained):.1f} times.",
+        f"arena_v0 is {ratio(speeds, 'arena_v0', 'MultiAgentArena'):.1f} times as fast, in "
+        f"training {statistics.median(trained):.1f} times.",
     ]
     save("users_arena", "\n".join(lines), {**found, "random": speeds}, machine("torch"))
 
