@@ -47,5 +47,5 @@ def make_of(env: Any) -> Make:
             return named
         return functools.partial(make, env_spec(text).name)
     if callable(env):
-        return Made(env)
+        return env if isinstance(env, NamedEnv) else Made(env)
     return lambda: env  # which is reported as no environment
