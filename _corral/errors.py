@@ -248,7 +248,20 @@ class NonFiniteError(CorralError, RuntimeError):
 
 
 class EnvironmentFault(CorralError, RuntimeError):
-    """A third-party environment breaks PettingZoo's rules, or its own spaces."""
+    """A third-party environment breaks PettingZoo's rules, or its own spaces.
+
+    ``seen`` and ``advice`` are parts of the message where the environment is one of
+    ``corral.envs.others``, else empty.
+    """
+
+    seen = advice = ""
+
+    @classmethod
+    def of(cls, name: str, seen: str, advice: str) -> EnvironmentFault:
+        """Return the fault of the environment ``name``: what was seen, and what to do."""
+        fault = cls(f"{name}: {seen}; {advice}")
+        fault.seen, fault.advice = seen, advice
+        return fault
 
 
 class ListenerError(CorralError, TypeError):

@@ -11,7 +11,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["answer", "hint", "listed", "meant", "of_gymnasium", "spelled_otherwise"]
+__all__ = ["answer", "hint", "listed", "meant", "spelled_otherwise"]
 
 SPELLINGS: Mapping[str, str] = {
     # arguments of train and options of commands
@@ -223,19 +223,6 @@ def _nearest(name: str, names: list[str]) -> list[str]:
     others = {other: each for each in names for other in OTHERS.get(_letters(each), ())}
     other = difflib.get_close_matches(_letters(name), others, n=1, cutoff=max(0.85, ratio))
     return [others[other[0]]] if other else [lower[each] for each in near]
-
-
-def of_gymnasium(name: str) -> str | None:
-    """Return what to say of an environment for one agent; None: Gymnasium has none of that name."""
-    import gymnasium
-
-    if name not in gymnasium.registry or name.startswith("corral/"):
-        return None
-    return (
-        f"{name} is an environment of Gymnasium, for a single agent: libraries for those, such as "
-        "Stable-Baselines3, train in it. Several agents play in the environments of corral envs, "
-        "in an id of PettingZoo such as classic/connect_four-v3, and in module:function."
-    )
 
 
 def _noted(name: str) -> str | None:

@@ -28,7 +28,7 @@ from corral.envs.episode_stats import Episode
 from corral.envs.policy import Policy
 from corral.errors import ArgumentError, CheckpointError, UnknownNameError
 from corral.extras import require
-from corral.trainers.named import is_named, named_object, source_digest
+from corral.named import is_named, named_object, source_digest
 
 __all__ = [
     "BUILT_IN",

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from corral.errors import UnknownNameError
-from corral.hints import answer, hint, meant, of_gymnasium
+from corral.hints import answer, hint, meant
 from corral.text import pasted
 
 __all__ = ["SHORT", "expect", "kind_of", "option_of", "unknown_command", "unknown_option", "usage"]
@@ -151,8 +150,6 @@ def expect(command: str, given: str | None) -> None:
         listed = {"environment": " (corral envs lists them)"}.get(kind, "")
         raise ValueError(f"name {taken}, as in: {EXAMPLES[command]}{listed}")
     found = kind_of(given)
-    if kind == "environment" and (said := of_gymnasium(given)):
-        raise UnknownNameError(said)
     if found is None or found == kind or (command == "watch" and found == "run"):
         return
     if kind == "run" and Path(given).is_dir():

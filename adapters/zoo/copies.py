@@ -228,7 +228,7 @@ class ParallelCopy(ZooCopy):
             self._fault("no agents after reset()")
         self._require(observations, self._live, "observation")
         present = {agent: observations[agent] for agent in self._live}
-        return self._look(present, infos, lambda agent: True, first=True)
+        return self._look(present, infos, self._acts(), first=True)
 
     def _play(self, actions: Mapping[str, Any]) -> tuple[Moved, bool]:
         played = {a: self._action(self._find(a), actions.get(a, 0)) for a in self._live}
@@ -266,9 +266,14 @@ class ParallelCopy(ZooCopy):
         self._require(observations, self._live, "observation")
         present = {agent: observations[agent] for agent in dict.fromkeys([*before, *self._live])}
         over = not self._live
-        look = self._look(present, infos, lambda agent: agent in self._live, over=over)
+        look = self._look(present, infos, self._acts(), over=over)
         moved = Moved(look, reward, terminated, truncated, self._info(infos), None)
         return moved, over
+
+    def _acts(self) -> Callable[[str], bool]:
+        """Return who acts now: all live agents, but for those that some environments let wait."""
+        acting = set(self._live) - set(getattr(self.env.unwrapped, "waiting", ()))
+        return lambda agent: agent in acting
 
     def _cut(self, moved: Moved) -> None:
         for agent in self._live:

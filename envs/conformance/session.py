@@ -23,9 +23,11 @@ from corral.envs.conformance.play import (
 )
 from corral.envs.conformance.report import Findings, Severity, brief
 from corral.envs.masks import has_mask
+from corral.errors import EnvironmentFault
 
-__all__ = ["Difference", "Session", "check_spaces", "middle_of", "record", "steps_of"]
+__all__ = ["FORM", "Difference", "Session", "check_spaces", "middle_of", "record", "steps_of"]
 
+FORM = "an environment of RLlib's form, or Gymnasium's: see docs/environments.md"
 SHORT = 200  # steps of further episodes, once one did not end within the limit
 FEWEST = 10  # steps that episodes are compared over at least
 FURTHER = 18  # episodes beside two of each seed: other seeds, resets, neighbours, copies
@@ -68,6 +70,10 @@ class Session:
                 expected="a function that returns a pettingzoo ParallelEnv or AECEnv",
                 advice="derive the class from pettingzoo.ParallelEnv or pettingzoo.AECEnv",
             )
+            return False
+        except EnvironmentFault as error:
+            seen, advice = error.seen or str(error), error.advice or "see the error"
+            add("api: make raises", seen=seen, expected=FORM, advice=advice)
             return False
         except Exception as error:  # whatever make raises
             add(

@@ -92,8 +92,8 @@ def test_arguments_reach_the_environment() -> None:
     ("arguments", "told"),
     [
         (("dfaas_v1",), "did you mean 'dfaas_v0'"),
-        (("no_such_module:env",), "No module named 'no_such_module'"),
-        (("support.faulty_envs:Wlak",), "has no attribute 'Wlak'"),
+        (("no_such_module:env",), "no module named 'no_such_module'"),
+        (("support.faulty_envs:Wlak",), "named 'Wlak'; did you mean 'Walk'"),
         (("support.faulty_envs:__doc__",), "is no function, but a str"),
         (("arena_v0", "--arg", "widht=3"), "did you mean 'width'"),
         (("arena_v0", "--arg", "width=0"), "give a whole number, 1 or more"),

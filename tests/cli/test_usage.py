@@ -152,7 +152,7 @@ def test_names_in_other_spellings(words: list[str], message: str) -> None:
         ("train rps_v0 --learning-rate lin_0.001", "such as 0.001; --anneal lowers it linearly"),
         ("train rps_v0 --policies-to-train foo", "--policies-to-train foo: give some of shared"),
         ("train rps_v0 --help-all", "did you mean '--help'?"),
-        ("train CartPole-v1", "is an environment of Gymnasium, for a single agent"),
+        ("train Cartpole-v1", "did you mean 'CartPole-v1'"),
         ("train my_env:tag --size 7", "An argument of the environment is given as --arg size="),
         ("train my_env:tag --max-cycles 7", "environment is given as --arg max_cycles="),
         ("evaluate x -n 500", "no option named '-n'. See corral evaluate --help"),

@@ -35,6 +35,7 @@ PAGES = (
     "docs/cloning.md",
     "docs/coming_from.md",
     "docs/comparing.md",
+    "docs/environments.md",
     "docs/it_does_not_learn.md",
     "docs/libraries.md",
     "docs/networks.md",
@@ -66,7 +67,8 @@ LONG = {
 def test_every_snippet_runs_in_the_order_of_the_page(page: str, tmp_path: Path) -> None:
     blocks = BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
     assert len(blocks) >= 2
-    shutil.copytree(ROOT / "docs" / "networks", tmp_path / "docs" / "networks")
+    for folder in ("networks", "environments"):
+        shutil.copytree(ROOT / "docs" / folder, tmp_path / "docs" / folder)
     for language, block in blocks:
         if language == "python":
             if named := re.match(r"# (\w+\.py)\n", block):

@@ -17,7 +17,7 @@ HOUSE = {"_corral": "corral"} | {
 }
 
 ORDER = (
-    *("named", "base", "criteria", "schedules", "settings", "rng", "policies"),
+    *("base", "criteria", "schedules", "settings", "rng", "policies"),
     *("runs", "opponents", "evaluation", "report", "callbacks", "session", "kinds", "driver"),
     *(
         "config_files",

@@ -13,9 +13,9 @@ import torch
 from corral.adapters.networks import describe
 from corral.envs.core import Array
 from corral.errors import CheckpointError, NonFiniteError
+from corral.named import source_digest
 from corral.text import dotted_name
 from corral.trainers.base import Content, require_arrays
-from corral.trainers.named import source_digest
 from corral.trainers.on_policy.algorithms import adam
 from corral.trainers.on_policy.learner import Learner, load_moments
 from corral.trainers.runs.checkpoint_format import encode_arrays, encode_document

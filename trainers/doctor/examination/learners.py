@@ -21,6 +21,7 @@ from corral.envs.probes import PROBES
 from corral.envs.probes.base import Probe
 from corral.envs.registry import make
 from corral.errors import UnknownNameError, UnsupportedSpaceError
+from corral.named import is_named, named_object
 from corral.trainers.base import Trainer, trainer_class
 from corral.trainers.doctor.examination.judging import (
     GAMMA,
@@ -30,7 +31,6 @@ from corral.trainers.doctor.examination.judging import (
     judge,
     told,
 )
-from corral.trainers.named import is_named, named_object
 from corral.trainers.runs.run import Run
 from corral.trainers.settings import make_settings
 
