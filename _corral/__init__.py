@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from corral.trainers.selfplay.duels.driver import Duels, duel
     from corral.trainers.selfplay.exploit.driver import exploit
     from corral.trainers.selfplay.pool import Pool
+    from corral.trainers.study.tuning.driver import tune
 
 __all__ = [
     "Callback",
@@ -53,6 +54,7 @@ __all__ = [
     "resume_session",
     "session",
     "train",
+    "tune",
     "watch",
 ]
 
@@ -77,6 +79,7 @@ _ON_DEMAND = {
     "resume_session": "corral.trainers.driver",
     "session": "corral.trainers.driver",
     "train": "corral.trainers.driver",
+    "tune": "corral.trainers.study.tuning.driver",
     "watch": "corral.trainers.evaluation.watch",
 }
 

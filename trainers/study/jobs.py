@@ -9,21 +9,26 @@ job whose run is finished is not played again, and one that was killed goes on f
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+
 from corral.envs.registry import registered_name
 from corral.errors import CorralError
+from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint
 from corral.trainers.runs.folders import is_locked
-from corral.trainers.runs.run import PROGRESS, Run, is_run, load_run
+from corral.trainers.runs.run import CHECKPOINTS, PROGRESS, Run, is_run, load_run
+from corral.trainers.runs.run_config import CONFIG
 
-__all__ = ["AGAIN", "Ended", "Job", "finished", "play", "threads_of_each"]
+__all__ = ["AGAIN", "Ended", "Job", "finished", "is_finished", "play", "threads_of_each"]
 
 POLL_S = 0.1
 THREADS = "OMP_NUM_THREADS"
@@ -87,20 +92,31 @@ class Ended:
 
 
 def finished(folder: Path) -> Run | None:
-    """Return the run in ``folder``, where its training came to an end; None where it did not.
+    """Return the run in ``folder``, where its training came to an end; None where it did not."""
+    try:
+        return load_run(folder) if is_finished(folder) else None
+    except (CorralError, OSError):
+        return None
+
+
+def is_finished(folder: Path) -> bool:
+    """Return whether the run in ``folder`` came to its end; it need not be one of corral's own
+    environments.
 
     It did where a stop criterion ended it, or no further rollout fits into its steps.
     """
     try:
-        run = load_run(folder)
-        saved = int(run.checkpoint().name.split("_")[1])
-        steps = run.progress["env_steps"]
+        planned = int(json.loads((folder / CONFIG).read_text(encoding="utf-8"))["steps"])
+        latest = latest_checkpoint(folder / CHECKPOINTS)
+        saved = int(latest.name.split("_")[1])
+        steps = pd.read_csv(folder / PROGRESS)["env_steps"]
         rollout = int(steps.diff().iloc[-1]) if len(steps) > 1 else int(steps.iloc[-1])
-    except (CorralError, OSError, ValueError, LookupError):
-        return None
-    if saved != int(steps.iloc[-1]):  # killed between a row and its checkpoint
-        return None
-    return run if run.stopped is not None or saved + rollout > run.config.steps else None
+        if saved != int(steps.iloc[-1]):  # killed between a row and its checkpoint
+            return False
+        stopped = load_checkpoint(latest).documents["progress"].get("stopped")
+    except (CorralError, OSError, ValueError, LookupError, TypeError):
+        return False
+    return stopped is not None or saved + rollout > planned
 
 
 def threads_of_each(processes: int) -> int:
@@ -115,7 +131,7 @@ def play(
     *,
     watch: Callable[[Job], bool] | None = None,
     threads: int | None = None,
-) -> Iterator[Ended]:
+) -> Generator[Ended, None, None]:
     """Train the runs of ``jobs``, ``processes`` at a time, and yield each as it ends.
 
     ``jobs`` may be a generator: the next is asked for when there is room for it; None stands for
@@ -141,14 +157,14 @@ def play(
                     break
                 elif is_locked(job.folder):
                     running[job] = None
-                elif finished(job.folder) is not None:
+                elif is_finished(job.folder):
                     yield Ended(job, None)
                 else:
                     running[job] = _begun(job, threads)
             for job, process in [*running.items()]:
                 if process is None:
                     if not is_locked(job.folder):
-                        done = finished(job.folder) is not None
+                        done = is_finished(job.folder)
                         running[job] = None if done else _begun(job, threads)
                         if done:
                             del running[job]
