@@ -1,0 +1,172 @@
+"""corral tune: the grid of the arena's tutorial, and studies that are killed.
+
+    OMP_NUM_THREADS=1 python benchmarks/tuning.py [--case grid] [--case killed]
+
+The grid is learning_rate x num_envs (the batch of an update is num_envs x n_steps env steps), two
+values of each, two seeds. The command that the study prints for its best trial is then run as it
+is, and every row of progress.csv (but for clocks) and every byte of the last checkpoint is compared
+with the trial's own.
+
+A small study, by TPE, is killed ten times over: SIGKILL to the whole process group, parent and
+trainings, at two random moments each, then the same command again until it ends. Parameters,
+values and the best are compared with those of a study that was left alone, exactly, and so is each
+run. ``--case`` runs one alone and keeps the results of the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from common import RESULTS, machine, save
+from resume_kills import fingerprint
+
+GRID = """
+corral tune arena_v0 --trainer mappo --steps 50000 --seeds 2 --jobs 2 \\
+  --grid learning_rate=1e-4,5e-4 num_envs=8,32
+"""
+KILLED = """
+corral tune two_step_v0 --search learning_rate=log:1e-4..1e-1 gamma=0.9..1 --trials 4 --jobs 2
+  --steps 3000 --num-envs 4 --n-steps 5 --checkpoint-every 200
+"""
+STUDIES, KILLS = 10, 2
+
+
+def words(command: str) -> list[str]:
+    """Return a command as this Python runs it."""
+    found = shlex.split(command.replace("\\\n", " "))
+    return [sys.executable, "-m", *found]
+
+
+def grid(folder: Path) -> dict[str, Any]:
+    study = folder / "grid"
+    began = time.perf_counter()
+    printed = subprocess.run(
+        [*words(GRID), "--out", str(study)], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+    seconds = time.perf_counter() - began
+    print(printed, file=sys.stderr)
+    table = pd.read_csv(study / "trials.csv")
+    best = table.sort_values("value", ascending=False, kind="stable").iloc[0]
+    command = next(line for line in printed.splitlines() if line.startswith("for seed in"))
+    repeated = folder / "repeated"  # where the command writes runs/
+    repeated.mkdir()
+    (repeated / "corral").write_text(f'#!/bin/sh\nexec {sys.executable} -m corral "$@"\n')
+    (repeated / "corral").chmod(0o755)
+    path = f"{repeated}{os.pathsep}{os.environ['PATH']}"
+    subprocess.run(command, shell=True, cwd=repeated, env={**os.environ, "PATH": path}, check=True)
+    again = {f"trial-{best.trial:04}-seed{run.name[-1]}": run for run in repeated.glob("runs/*")}
+    equal = {name: fingerprint(study / name) == fingerprint(run) for name, run in again.items()}
+    return {
+        "command": GRID.strip(),
+        "lines typed": len(GRID.strip().splitlines()),
+        "trials": json.loads(table.to_json(orient="records")),
+        "printed": printed.replace(str(study), "runs/study"),
+        "seconds": seconds,
+        "the best, again": equal,
+    }
+
+
+def outcome(study: Path) -> dict[str, Any]:
+    """All that a study found, but for clocks."""
+    table = (study / "trials.csv").read_text()
+    runs = {run.name: fingerprint(run) for run in sorted(study.glob("trial-*")) if run.is_dir()}
+    return {"trials.csv": table, **runs}
+
+
+def killed(folder: Path) -> dict[str, Any]:
+    rng = random.Random(0)
+    began = time.perf_counter()
+    subprocess.run([*words(KILLED), "--out", str(folder / "left")], check=True, stdout=sys.stderr)
+    seconds = time.perf_counter() - began
+    expected = outcome(folder / "left")
+    kept: list[dict[str, Any]] = []
+    for number in range(STUDIES):
+        study, moments = folder / f"killed-{number}", []
+        while True:
+            process = subprocess.Popen(
+                [*words(KILLED), "--out", str(study)],
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            if len(moments) == KILLS:
+                code = process.wait()
+                break
+            try:
+                code = process.wait(rng.uniform(0.15, 0.75) * seconds)
+                break
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                runs = [*study.glob("trial-*/config.json")]
+                moments.append({"runs begun": len(runs), "checkpoints": checkpoints(study)})
+        found = outcome(study)
+        unequal = [name for name in expected if found.get(name) != expected[name]]
+        unequal += [name for name in found if name not in expected]
+        kept.append({"kills": moments, "exit code": code, "unequal": unequal})
+        print(number, kept[-1], file=sys.stderr, flush=True)
+    table = pd.read_csv(folder / "left" / "trials.csv")
+    return {
+        "command": KILLED.strip(),
+        "trials": json.loads(table.to_json(orient="records")),
+        "seconds": seconds,
+        "studies": kept,
+    }
+
+
+def checkpoints(study: Path) -> int:
+    return len([*study.glob("trial-*/checkpoints/step_*")])
+
+
+def page(found: dict[str, Any]) -> str:
+    lines = ["# Tuning"]
+    if (g := found.get("grid")) is not None:
+        same = sum(g["the best, again"].values())
+        lines += ["", "## The grid of the arena's tutorial", "", "```", g["command"], "```", ""]
+        lines += [f"{g['lines typed']} lines typed; {g['seconds']:.0f} s. It prints:", "", "```"]
+        lines += [g["printed"].rstrip(), "```", ""]
+        lines.append(
+            f"The command of the best trial, run as printed: {same} of "
+            f"{len(g['the best, again'])} runs equal the trial's, every row and every byte."
+        )
+    if (k := found.get("killed")) is not None:
+        whole = sum(not each["unequal"] and each["exit code"] == 0 for each in k["studies"])
+        kills = [moment for each in k["studies"] for moment in each["kills"]]
+        lines += ["", "## Studies that are killed", "", "```", k["command"], "```", ""]
+        lines.append(
+            f"Left alone: {k['seconds']:.0f} s. {len(kills)} kills of the process group, "
+            f"{sum(m['runs begun'] > 0 for m in kills)} while runs were begun, "
+            f"{sum(m['checkpoints'] > 0 for m in kills)} with checkpoints there. "
+            f"**{whole} of {len(k['studies'])}** studies ended with the same trials, parameters, "
+            "values and best, and the same rows and bytes of every run."
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    cases = {"grid": grid, "killed": killed}
+    parser.add_argument("--case", action="append", choices=list(cases), help="these alone")
+    asked = parser.parse_args().case or list(cases)
+    kept = RESULTS / "tuning.json"
+    found: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+    found.pop("about", None)
+    for name in asked:
+        with tempfile.TemporaryDirectory() as folder:
+            found[name] = cases[name](Path(folder))
+        save("tuning", page(found), found, machine("torch", "optuna"))
+
+
+if __name__ == "__main__":
+    main()
