@@ -136,14 +136,19 @@ def tune(
     arguments, settings = train_options(context, env, trainer)
     kwargs = {**(values.pop("env_kwargs", None) or {}), **arguments}
     values |= {**({"env_kwargs": kwargs} if kwargs else {}), **settings, "trainer": trainer}
+    tried: dict[str, Any] = {
+        "grid": _pairs("--grid", grid),
+        "search": _pairs("--search", search),
+        "points": [_point(text) for text in point or ()],
+    }
+    names = {*tried["grid"], *tried["search"], *(name for each in tried["points"] for name in each)}
     known = [*arguments_known(env), *(field.name for field in settings_of(trainer))]
+    known = [*(name for name in known if name not in names), "trials", "seeds", "jobs", "out"]
     try:
-        with named_as_options(context, [*known, "grid", "search", "points", "seeds", "out"]):
+        with named_as_options(context, known):
             study = driver.tune(
                 env,
-                grid=_pairs("--grid", grid),
-                search=_pairs("--search", search),
-                points=[_point(text) for text in point or ()],
+                **tried,
                 trials=trials,
                 seeds=seeds,
                 seed=seed,

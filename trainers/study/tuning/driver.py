@@ -62,8 +62,8 @@ def tune(
     A trial is trained with each of its seeds by processes of their own, and worth the mean of their
     values: how the policies play on what is kept for validation, the same episodes for all, never
     on what is held out. A call that is repeated goes on with a study that was stopped or killed,
-    and gives back one that is complete. Parameters of a trial depend on the study, not on when other
-    trials end.
+    and gives back one that is complete. Parameters of a trial depend on the study, not on when
+    other trials end.
 
     Args:
         env: its name or id, or module:function.

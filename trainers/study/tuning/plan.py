@@ -206,4 +206,6 @@ def stored(value: Any) -> Any:
 def _in_words(name: str, value: Any) -> str:
     if name == "arguments":
         return f"corral train {shlex.join(value)}"
+    if isinstance(value, dict):
+        return f"{name}={' '.join(f'{key}={text}' for key, text in value.items())}"
     return f"{name}={json.dumps(value)}"
