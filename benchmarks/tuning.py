@@ -8,7 +8,7 @@ is, and every row of progress.csv (but for clocks) and every byte of the last ch
 with the trial's own.
 
 A small study, by TPE, is killed ten times over: SIGKILL to the whole process group, parent and
-trainings, at two random moments each, then the same command again until it ends. Parameters,
+trainings, at one or two random moments each, then the same command again until it ends. Parameters,
 values and the best are compared with those of a study that was left alone, exactly, and so is each
 run. ``--case`` runs one alone and keeps the results of the other.
 """
@@ -16,6 +16,7 @@ run. ``--case`` runs one alone and keeps the results of the other.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import random
@@ -25,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +35,16 @@ from common import RESULTS, machine, save
 from resume_kills import fingerprint
 
 GRID = """
-corral tune arena_v0 --trainer mappo --steps 50000 --seeds 2 --jobs 2 \\
+corral tune arena_v0 --trainer mappo --steps 30000 --seeds 2 --jobs 2 \\
   --grid learning_rate=1e-4,5e-4 num_envs=8,32
 """
 KILLED = """
-corral tune two_step_v0 --search learning_rate=log:1e-4..1e-1 gamma=0.9..1 --trials 4 --jobs 2
-  --steps 3000 --num-envs 4 --n-steps 5 --checkpoint-every 200
+corral tune two_step_v0 --search learning_rate=log:1e-4..1e-1 gamma=0.9..1 --trials 3 --jobs 2
+  --steps 400 --num-envs 4 --n-steps 5 --checkpoint-every 40
 """
-STUDIES, KILLS = 10, 2
+STUDIES, KILLS = 10, (1, 2)  # of every other study
+AT_ONCE = 3
+ROWS = 60  # updates of all trials
 
 
 def words(command: str) -> list[str]:
@@ -86,36 +90,11 @@ def outcome(study: Path) -> dict[str, Any]:
 
 
 def killed(folder: Path) -> dict[str, Any]:
-    rng = random.Random(0)
     began = time.perf_counter()
     subprocess.run([*words(KILLED), "--out", str(folder / "left")], check=True, stdout=sys.stderr)
     seconds = time.perf_counter() - began
-    expected = outcome(folder / "left")
-    kept: list[dict[str, Any]] = []
-    for number in range(STUDIES):
-        study, moments = folder / f"killed-{number}", []
-        while True:
-            process = subprocess.Popen(
-                [*words(KILLED), "--out", str(study)],
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-            if len(moments) == KILLS:
-                code = process.wait()
-                break
-            try:
-                code = process.wait(rng.uniform(0.15, 0.75) * seconds)
-                break
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                runs = [*study.glob("trial-*/config.json")]
-                moments.append({"runs begun": len(runs), "checkpoints": checkpoints(study)})
-        found = outcome(study)
-        unequal = [name for name in expected if found.get(name) != expected[name]]
-        unequal += [name for name in found if name not in expected]
-        kept.append({"kills": moments, "exit code": code, "unequal": unequal})
-        print(number, kept[-1], file=sys.stderr, flush=True)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        kept = [*pool.map(functools.partial(one_killed, folder), range(STUDIES))]
     table = pd.read_csv(folder / "left" / "trials.csv")
     return {
         "command": KILLED.strip(),
@@ -123,6 +102,41 @@ def killed(folder: Path) -> dict[str, Any]:
         "seconds": seconds,
         "studies": kept,
     }
+
+
+def one_killed(folder: Path, number: int) -> dict[str, Any]:
+    """Return how often a study was killed, and what differs from the one that was left alone."""
+    rng, study = random.Random(number), folder / f"killed-{number}"
+    moments: list[dict[str, int]] = []
+    while True:
+        process = subprocess.Popen(
+            [*words(KILLED), "--out", str(study)],
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        if len(moments) < KILLS[number % 2]:
+            strike_at = rng.randrange(rows(study), ROWS - 1)
+            while process.poll() is None and rows(study) < strike_at:
+                time.sleep(0.01)
+            time.sleep(rng.uniform(0.0, 2.0))
+        else:
+            process.wait()
+        if (code := process.poll()) is not None:
+            break
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        moments.append({"rows": rows(study), "checkpoints": checkpoints(study)})
+    expected, found = outcome(folder / "left"), outcome(study)
+    unequal = [name for name in expected if found.get(name) != expected[name]]
+    unequal += [name for name in found if name not in expected]
+    kept = {"kills": moments, "exit code": code, "unequal": unequal}
+    print(number, kept, file=sys.stderr, flush=True)
+    return kept
+
+
+def rows(study: Path) -> int:
+    """Return the updates of all its runs so far."""
+    return sum(path.read_text().count("\n") - 1 for path in study.glob("trial-*/progress.csv"))
 
 
 def checkpoints(study: Path) -> int:
@@ -146,7 +160,7 @@ def page(found: dict[str, Any]) -> str:
         lines += ["", "## Studies that are killed", "", "```", k["command"], "```", ""]
         lines.append(
             f"Left alone: {k['seconds']:.0f} s. {len(kills)} kills of the process group, "
-            f"{sum(m['runs begun'] > 0 for m in kills)} while runs were begun, "
+            f"{sum(m['rows'] > 0 for m in kills)} after a first update, "
             f"{sum(m['checkpoints'] > 0 for m in kills)} with checkpoints there. "
             f"**{whole} of {len(k['studies'])}** studies ended with the same trials, parameters, "
             "values and best, and the same rows and bytes of every run."
@@ -160,11 +174,12 @@ def main() -> None:
     parser.add_argument("--case", action="append", choices=list(cases), help="these alone")
     asked = parser.parse_args().case or list(cases)
     kept = RESULTS / "tuning.json"
-    found: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
-    found.pop("about", None)
     for name in asked:
         with tempfile.TemporaryDirectory() as folder:
-            found[name] = cases[name](Path(folder))
+            new = cases[name](Path(folder))
+        found: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+        found = {**found, name: new}
+        found.pop("about", None)
         save("tuning", page(found), found, machine("torch", "optuna"))
 
 

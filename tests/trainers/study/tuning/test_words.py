@@ -56,7 +56,11 @@ def test_lists_are_said_once_each() -> None:
         "two_step_v0",
         "mappo",
         KIND,
-        {"stop": ["return_team>=8", "wall_s>=9"], "metrics": {"m": "my.py:f"}, "init_critic": False},
+        {
+            "stop": ["return_team>=8", "wall_s>=9"],
+            "metrics": {"m": "my.py:f"},
+            "init_critic": False,
+        },
     )
     assert found[3:] == (
         *("--stop", "return_team>=8", "--stop", "wall_s>=9"),
