@@ -13,6 +13,7 @@ from corral.trainers.study.jobs import Ended, Job, is_finished
 __all__ = ["SMALL", "in_this_process"]
 
 SMALL: dict[str, Any] = {"steps": 100, "num_envs": 4, "n_steps": 5, "net_arch": (8,)}
+SMALL["checkpoint_every"] = 1000  # one, at the end
 
 
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[Job]:

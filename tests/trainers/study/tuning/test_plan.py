@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 pytest.importorskip("safetensors", reason="needs the extra mappo")
-optuna = pytest.importorskip("optuna", reason="needs the extra tune")
+pytest.importorskip("optuna", reason="needs the extra tune")
+
+import optuna
 
 from corral.errors import StudyError
 from corral.trainers.base import find_trainer
