@@ -10,7 +10,8 @@ with the trial's own.
 A small study, by TPE, is killed ten times over: SIGKILL to the whole process group, parent and
 trainings, at one or two random moments each, then the same command again until it ends. Parameters,
 values and the best are compared with those of a study that was left alone, exactly, and so is each
-run. ``--case`` runs one alone and keeps the results of the other.
+run. ``--case`` runs one alone and keeps the results of the other. Each killed study is kept as it ends: a
+call that is repeated goes on.
 """
 
 from __future__ import annotations
@@ -93,18 +94,25 @@ def killed(folder: Path) -> dict[str, Any]:
     began = time.perf_counter()
     subprocess.run([*words(KILLED), "--out", str(folder / "left")], check=True, stdout=sys.stderr)
     seconds = time.perf_counter() - began
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        kept = [*pool.map(functools.partial(one_killed, folder), range(STUDIES))]
     table = pd.read_csv(folder / "left" / "trials.csv")
-    return {
+    found: dict[str, Any] = {
         "command": KILLED.strip(),
         "trials": json.loads(table.to_json(orient="records")),
         "seconds": seconds,
-        "studies": kept,
+        "studies": {},
     }
+    before = kept_results().get("killed", {})
+    if before.get("command") == found["command"] and len(before["studies"]) < STUDIES:
+        found["studies"] = before["studies"]  # those that an earlier call came to
+    left = [number for number in range(STUDIES) if str(number) not in found["studies"]]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for number, one in pool.map(functools.partial(one_killed, folder), left):
+            found["studies"][str(number)] = one
+            keep("killed", found)
+    return found
 
 
-def one_killed(folder: Path, number: int) -> dict[str, Any]:
+def one_killed(folder: Path, number: int) -> tuple[int, dict[str, Any]]:
     """Return how often a study was killed, and what differs from the one that was left alone."""
     rng, study = random.Random(number), folder / f"killed-{number}"
     moments: list[dict[str, int]] = []
@@ -131,7 +139,7 @@ def one_killed(folder: Path, number: int) -> dict[str, Any]:
     unequal += [name for name in found if name not in expected]
     kept = {"kills": moments, "exit code": code, "unequal": unequal}
     print(number, kept, file=sys.stderr, flush=True)
-    return kept
+    return number, kept
 
 
 def rows(study: Path) -> int:
@@ -155,8 +163,10 @@ def page(found: dict[str, Any]) -> str:
             f"{len(g['the best, again'])} runs equal the trial's, every row and every byte."
         )
     if (k := found.get("killed")) is not None:
-        whole = sum(not each["unequal"] and each["exit code"] == 0 for each in k["studies"])
-        kills = [moment for each in k["studies"] for moment in each["kills"]]
+        whole = sum(
+            not each["unequal"] and each["exit code"] == 0 for each in k["studies"].values()
+        )
+        kills = [moment for each in k["studies"].values() for moment in each["kills"]]
         lines += ["", "## Studies that are killed", "", "```", k["command"], "```", ""]
         lines.append(
             f"Left alone: {k['seconds']:.0f} s. {len(kills)} kills of the process group, "
@@ -173,14 +183,21 @@ def main() -> None:
     cases = {"grid": grid, "killed": killed}
     parser.add_argument("--case", action="append", choices=list(cases), help="these alone")
     asked = parser.parse_args().case or list(cases)
-    kept = RESULTS / "tuning.json"
     for name in asked:
         with tempfile.TemporaryDirectory() as folder:
-            new = cases[name](Path(folder))
-        found: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
-        found = {**found, name: new}
-        found.pop("about", None)
-        save("tuning", page(found), found, machine("torch", "optuna"))
+            keep(name, cases[name](Path(folder)))
+
+
+def kept_results() -> dict[str, Any]:
+    """Return the results of earlier calls."""
+    path = RESULTS / "tuning.json"
+    return dict(json.loads(path.read_text())) if path.exists() else {}
+
+
+def keep(name: str, new: dict[str, Any]) -> None:
+    found = {**kept_results(), name: new}
+    found.pop("about", None)
+    save("tuning", page(found), found, machine("torch", "optuna"))
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ PAGES = (
     "docs/policies.md",
     "docs/self_play.md",
     "docs/training.md",
+    "docs/tuning.md",
 )
 BLOCK = re.compile(r"^```(python|console|toml)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 
@@ -53,6 +54,7 @@ LONG = {
     "networks",
     "self_play",
     "training",
+    "tuning",
 }
 """Pages whose snippets take half a minute and more."""
 
