@@ -10,8 +10,8 @@ with the trial's own.
 A small study, by TPE, is killed ten times over: SIGKILL to the whole process group, parent and
 trainings, at one or two random moments each, then the same command again until it ends. Parameters,
 values and the best are compared with those of a study that was left alone, exactly, and so is each
-run. ``--case`` runs one alone and keeps the results of the other. Each killed study is kept as it ends: a
-call that is repeated goes on.
+run. ``--case`` runs one alone and keeps the results of the other. Each killed study is kept as
+it ends: a call that is repeated goes on.
 """
 
 from __future__ import annotations

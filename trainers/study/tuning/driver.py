@@ -177,7 +177,7 @@ def _checked(
             text = ", ".join(f"{name}={value}" for name, value in parameters.items())
             raise ValueError(
                 f"steps={found.steps}: too few for {text}, where one rollout has {rollout:,} env "
-                "steps; give that or more, or all trials do not play as much"
+                "steps; give that or more"
             )
     assert found is not None
     return found

@@ -163,7 +163,7 @@ def _checked_points(
         text = ",".join(f"{name}={text_of(value)}" for name, value in point.items())
         if foreign := sorted({*point} - named):
             raise ValueError(
-                f"point {text}: {foreign[0]} is the same in all other trials; leave it"
+                f"point {text}: {foreign[0]} is the same in all other trials; leave it out"
             )
         if missing := sorted(({*grid} or ({*named} - {*search})) - {*point}):
             raise ValueError(f"point {text}: it has no {missing[0]}; give that too")
