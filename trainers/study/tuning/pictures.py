@@ -83,9 +83,7 @@ def _mean_curve(study: Study, trial: Trial) -> tuple[Any, Any]:
     if high < low:
         return np.empty(0), np.empty(0)
     steps = np.linspace(low, high, POINTS)
-    return steps, np.mean(
-        [np.interp(steps, *zip(*points, strict=True)) for points in found], axis=0
-    )
+    return steps, np.mean([np.interp(steps, *np.array(points).T) for points in found], axis=0)
 
 
 def _told(trial: Trial) -> str:
