@@ -149,7 +149,7 @@ class Trials:
 
     def _known(self, last: int) -> bool:
         """Return whether all trials up to ``last`` are over."""
-        return all(trial.state != "running" for trial in self.trials[: last + 1])
+        return all(trial.state != "running" for trial in self.trials[: max(0, last + 1)])
 
     def _past(self, number: int) -> list[Any]:
         """Return what a trial may depend on: those far enough before it, whenever they ended."""

@@ -103,7 +103,7 @@ def test_a_killed_study_goes_on_with_the_same_trials(
 ) -> None:
     begun = in_this_process(monkeypatch)
     search = {"search": {"learning_rate": "log:1e-4..1e-1"}, "grid": None, "trials": 3}
-    search["checkpoint_every"] = 40
+    search |= {"checkpoint_every": 40, "jobs": 2}
     whole = tune(tmp_path / "whole", **search)
     parts = tmp_path / "parts"
     tune(parts, **search)

@@ -64,7 +64,7 @@ def test_lists_are_said_once_each() -> None:
     )
     assert found[3:] == (
         *("--stop", "return_team>=8", "--stop", "wall_s>=9"),
-        *("--metric", "m=f.py:f", "--no-init-critic"),
+        *("--metric", "m=my.py:f", "--no-init-critic"),
     )
     assert words_of("my:env", "mappo", KIND, {"env_kwargs": {"a": [1.5]}, "api": "aec"})[3:] == (
         *("--arg", "a=[1.5]", "--api", "aec"),
