@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from corral.trainers.selfplay.pool import Pool
     from corral.trainers.study.comparing.comparison import Comparison
     from corral.trainers.study.comparing.driver import compare
+    from corral.trainers.study.tuning.driver import tune
 
 __all__ = [
     "Callback",
@@ -57,6 +58,7 @@ __all__ = [
     "resume_session",
     "session",
     "train",
+    "tune",
     "watch",
 ]
 
@@ -83,6 +85,7 @@ _ON_DEMAND = {
     "resume_session": "corral.trainers.driver",
     "session": "corral.trainers.driver",
     "train": "corral.trainers.driver",
+    "tune": "corral.trainers.study.tuning.driver",
     "watch": "corral.trainers.evaluation.watch",
 }
 

@@ -17,7 +17,8 @@ CorralError
 ├── MissingExtraError (ImportError)    an optional dependency is not installed
 ├── RunError (ValueError)              a folder holds no run, or cannot take one
 │   ├── EnvNeededError                 a run of an environment of others, which must be given
-│   └── ModelNeededError               a run with a network of one's own, which must be given
+│   ├── ModelNeededError               a run with a network of one's own, which must be given
+│   └── StudyError                     a folder holds a damaged study, or another one
 ├── ModelError (ValueError)            a network of one's own cannot be made, played or learned
 ├── AlgorithmError (ValueError)        a loss, or another function of an algorithm, is none
 ├── ConfigError (ValueError)           a configuration file holds what no run can be made of
@@ -69,6 +70,7 @@ __all__ = [
     "ScaleError",
     "StepFault",
     "StepsError",
+    "StudyError",
     "TraceError",
     "TraceWarning",
     "UnknownNameError",
@@ -237,6 +239,10 @@ class EnvNeededError(RunError):
 
 class ModelNeededError(RunError):
     """A run was trained with a network of one's own: who reads it names that again."""
+
+
+class StudyError(RunError):
+    """A folder holds a study that is damaged, or one of something else."""
 
 
 class ModelError(CorralError, ValueError):

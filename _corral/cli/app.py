@@ -26,6 +26,7 @@ from corral.cli.commands import (
     loads,
     teach,
     train,
+    tune,
 )
 from corral.cli.help import documented, meaning, text_of
 from corral.cli.mistakes import expect, option_of
@@ -37,7 +38,7 @@ app = App(
     name="corral",
     help="Multi-agent environments with action masks; trainers, and tests of who plays them.",
 )
-for commands in (loads, train, teach, evaluate, compare, duel, exploit, check, doctor, games):
+for commands in (loads, train, tune, teach, evaluate, compare, duel, exploit, check, doctor, games):
     commands.add_to(app)
 
 

@@ -42,6 +42,7 @@ PAGES = (
     "docs/policies.md",
     "docs/self_play.md",
     "docs/training.md",
+    "docs/tuning.md",
 )
 BLOCK = re.compile(r"^```(python|console|toml)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 
@@ -56,6 +57,7 @@ LONG = {
     "networks",
     "self_play",
     "training",
+    "tuning",
 }
 """Pages whose snippets take half a minute and more."""
 

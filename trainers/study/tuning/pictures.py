@@ -1,0 +1,104 @@
+"""Pictures of a study, as SVG on white: they can be read on dark pages, too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from corral.extras import require
+from corral.trainers.study.tuning.judging import curve
+from corral.trainers.study.tuning.space import text_of
+
+if TYPE_CHECKING:
+    from corral.trainers.study.tuning.result import Study, Trial
+
+__all__ = ["curves", "importance", "matplotlib"]
+
+BEST, OTHER, PRUNED = "#0b6e4f", "#9aa5b1", "#d9a441"
+POINTS = 200
+"""Places at which the curves of a trial's seeds are averaged."""
+
+
+def matplotlib() -> Any:
+    """Return the module of matplotlib's figures. Raises MissingExtraError."""
+    return require("matplotlib.figure", extra="plot", purpose="draw pictures")
+
+
+def curves(study: Study, path: Path) -> Path:
+    """Draw how each trial learned, mean over its seeds; the best one stands out."""
+    figure = matplotlib().Figure(figsize=(7.2, 4.2), facecolor="white", layout="constrained")
+    axes = figure.add_subplot()
+    best = study.best
+    named: set[str] = set()
+    for trial in study.trials:
+        is_best = best is not None and trial.number == best.number
+        steps, values = _mean_curve(study, trial)
+        if not len(steps):
+            continue
+        color = BEST if is_best else PRUNED if trial.state == "pruned" else OTHER
+        label = trial.state if not is_best else f"best: trial {trial.number}, {_told(trial)}"
+        axes.plot(
+            *(steps, values),
+            color=color,
+            linewidth=2.2 if is_best else 1.0,
+            zorder=3 if is_best else 2,
+            label=label if label not in named else None,
+        )
+        named.add(label)
+    axes.set_xlabel("env steps")
+    axes.set_ylabel("mean return of who learns")
+    axes.set_title(f"{len(study.trials)} trials", loc="left", fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25)
+    if named:
+        axes.legend(fontsize=8, frameon=False)
+    return _saved(figure, path)
+
+
+def importance(study: Study, path: Path) -> Path:
+    """Draw a bar for each setting."""
+    names, shares = [*study.importance], [*study.importance.values()]
+    size = (7.2, 1.2 + 0.4 * len(names))
+    figure = matplotlib().Figure(figsize=size, facecolor="white", layout="constrained")
+    axes = figure.add_subplot()
+    bars = axes.barh(names, shares, color=BEST, height=0.6)
+    axes.bar_label(bars, labels=[f"{share:.0%}" for share in shares], padding=3, fontsize=9)
+    axes.invert_yaxis()
+    axes.set_xlim(0, max(1e-9, *shares) * 1.15)
+    axes.xaxis.set_visible(False)
+    axes.set_title(study.about_importance(), loc="left", fontsize=10)
+    axes.spines[["top", "right", "bottom"]].set_visible(False)
+    return _saved(figure, path)
+
+
+def _mean_curve(study: Study, trial: Trial) -> tuple[Any, Any]:
+    """Return env steps and values of a trial, over the part that all its seeds have played."""
+    found = [points for run in trial.runs.values() if (points := curve(run, study.learners))]
+    if not found:
+        return np.empty(0), np.empty(0)
+    low = max(points[0][0] for points in found)
+    high = min(points[-1][0] for points in found)
+    if high < low:
+        return np.empty(0), np.empty(0)
+    steps = np.linspace(low, high, POINTS)
+    return steps, np.mean([np.interp(steps, *np.array(points).T) for points in found], axis=0)
+
+
+def _told(trial: Trial) -> str:
+    return ", ".join(
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {text_of(value)}"
+        for name, value in trial.parameters.items()
+    )
+
+
+def _saved(figure: Any, path: Path) -> Path:
+    """Write a figure, the same bytes each time."""
+    from matplotlib import rc_context
+
+    unfinished = path.with_name(f".{path.name}")
+    with rc_context({"svg.hashsalt": "corral", "svg.fonttype": "path"}):
+        figure.savefig(unfinished, format="svg", metadata={"Date": None})
+    unfinished.replace(path)
+    return path
