@@ -34,10 +34,10 @@ types: $(VENV)/installed
 	cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p corral
 
 tests: $(VENV)/installed
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 
 test-slow: $(VENV)/installed
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m slow
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m slow
 
 wheel: $(VENV)/installed
 	rm -rf dist build $(BARE)
