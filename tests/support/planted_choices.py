@@ -64,6 +64,7 @@ class Lottery(Probe):
 
     name = "lottery"
     draws = (100,) * 4
+    max_cycles = 1
 
     def rewards(self, state: ProbeState, action: Array) -> Array:
         return np.take_along_axis(state.drawn.reshape(-1, 2, 2), action[..., None], 2)[..., 0]
