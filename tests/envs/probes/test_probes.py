@@ -16,7 +16,7 @@ from corral.envs.core import copy_rows, generator
 from corral.envs.probes.base import Probe, ProbeState
 from corral.envs.registry import ENVIRONMENTS
 from corral.errors import UnknownNameError
-from support.command import run
+from support.command import within
 from support.contract import check_contract, check_rules
 
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
@@ -86,11 +86,11 @@ def test_probes_are_made_by_name() -> None:
 
 
 def test_the_command_lists_the_probes_in_one_line() -> None:
-    listed = run("envs")
+    listed = within("envs")
     assert "two_step_v0" in listed
     assert "probes with exact answers: probe_p01_v0 .. probe_p18_v0" in listed
     assert "probe_p05_v0" not in listed
-    manual = run("envs", "probe_p12_v0")
+    manual = within("envs", "probe_p12_v0")
     assert "P12, in turns" in manual
     assert "replies" in manual
     assert "P11" not in manual
