@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from corral.envs.core import copy_rows, generator, put_rows
 from corral.envs.dfaas_v0 import DfaasRules, DfaasState
-from support.dfaas_cases import CASES, Case
+from support.dfaas_case import Case
+from support.dfaas_cases import CASES
 from support.dfaas_configurations import random_actions, random_configuration
 from support.dfaas_scalar import INFO_KEYS, ScalarDfaas
 
