@@ -29,9 +29,9 @@ def test_a_fault_ends_with_1() -> None:
 def test_arguments_and_json() -> None:
     given = ("--arg", "shown=False", "--seconds", "120", "--json")
     found = json.loads(
-        within("check", "support.planted_choices:Guess", "--learnable", *given, code=1)
+        within("check", "support.planted_choices:guess", "--learnable", *given, code=1)
     )
-    assert [fault["cause"] for fault in found["faults"]] == ["hidden"]  # by that argument alone
+    assert [fault["cause"] for fault in found["faults"]] == ["hidden"] * 2
     assert found["scripts"]["rows"][0]["name"] == "random"
 
 
