@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 from rich import box
-from rich.markdown import Markdown
 from rich.table import Table
 
 import corral
@@ -81,6 +80,8 @@ def envs(
     from corral.envs.registry import env_spec, rules_class
 
     if name is not None:
+        from rich.markdown import Markdown  # and its parser: slow to import
+
         expect("envs", name)
         # Probes share a module: the manual of one is its class's.
         module = importlib.import_module(env_spec(name).module)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from corral.envs.registry import ENVIRONMENTS
-from support.command import run, within
+from support.command import within
 
 COMMANDS = (
     *(
@@ -347,4 +348,6 @@ def test_a_module_that_is_not_there_is_a_mistake_of_one_line() -> None:
 
 
 def test_the_package_runs_as_the_command() -> None:
-    assert run("--version") == within("--version")
+    done = subprocess.run([sys.executable, "-m", "corral", "--version"], capture_output=True)
+    assert done.returncode == 0
+    assert done.stdout.decode() == within("--version")
