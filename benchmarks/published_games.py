@@ -43,6 +43,8 @@ class Game:
     options: Callable[[], dict[str, Any]] = dict  # of corral.train
     discounting: dict[str, float] = field(default_factory=dict)  # what everybody is given
     lower_is_better: bool = False
+    share: int = 1  # team returns of training are divided by it, to be in the unit
+    best: str = ""  # the reference that tables show beside random play
     alike: bool = True  # one policy serves all agents; else each has its own
     max_steps: int | None = None  # of an episode, where the rules name none
     only: tuple[str, ...] = ()  # these alone play it, with ``seeds``; empty: all
@@ -197,6 +199,7 @@ GAMES: dict[str, Game] = {
         rules=lambda: make_rules("dfaas_v0", trace="edge3", rows=(0, 2822), illegal="raise"),
         judge=_judged_default,
         references=_pairs(_judged_default, "overflow/equal"),
+        best="overflow/equal",
         options=lambda: {"validation": 0},
         discounting={"gamma": 0.5},  # what the registry gives the trainers of corral
     ),
@@ -210,6 +213,7 @@ GAMES: dict[str, Game] = {
         ),
         judge=_judged_hard,
         references=_pairs(_judged_hard, "patient-margin/spare"),
+        best="patient-margin/spare",
         options=lambda: {
             "env_kwargs": _hard(reward="team", max_cycles=240),
             "held_out": _hard_load()[1],
@@ -225,6 +229,7 @@ GAMES: dict[str, Game] = {
         rules=_arena,
         judge=_played(_arena),
         references=_arena_references,
+        best="nearest/chase",
         alike=False,
     ),
     "simple_spread": Game(
@@ -234,6 +239,8 @@ GAMES: dict[str, Game] = {
         rules=_spread,
         judge=_judged_spread,
         references=_spread_references,
+        share=3,
+        best="shared out",
         max_steps=25,
     ),
     "two_step": Game(
@@ -243,6 +250,7 @@ GAMES: dict[str, Game] = {
         rules=_two_step,
         judge=_judged_two_step,
         references=_two_step_references,
+        best="safe choice",
     ),
     "arena_visited": Game(
         'arena_v0, observation="visited"',
@@ -251,6 +259,7 @@ GAMES: dict[str, Game] = {
         rules=functools.partial(_arena, observation="visited"),
         judge=_played(functools.partial(_arena, observation="visited")),
         references=functools.partial(_arena_references, observation="visited"),
+        best="nearest/chase",
         options=lambda: {"env_kwargs": {"observation": "visited"}},
         alike=False,
         only=("mappo",),
