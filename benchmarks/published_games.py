@@ -263,7 +263,7 @@ GAMES: dict[str, Game] = {
         options=lambda: {"env_kwargs": {"observation": "visited"}},
         alike=False,
         only=("mappo",),
-        steps=1_500_000,
+        steps=1_000_000,
         seeds=(0, 1, 2),
     ),
 }
