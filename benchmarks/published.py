@@ -53,10 +53,22 @@ Key = tuple[str, str, int]
 
 
 def rows() -> list[dict[str, Any]]:
-    """Return the runs that have ended."""
-    if not FILE.exists():
-        return []
-    return [json.loads(line) for line in FILE.read_text().splitlines() if line.strip()]
+    """Return the runs that have ended; a line that was cut off while written does not count."""
+    found = []
+    for number, line in enumerate(FILE.read_text().splitlines() if FILE.exists() else (), start=1):
+        try:
+            found.append(json.loads(line))
+        except json.JSONDecodeError:
+            print(f"{FILE.name}, line {number}: no whole run, left out", file=sys.stderr)
+    return found
+
+
+def add(row: dict[str, Any]) -> None:
+    """Append a run, on a line of its own whatever the file ends with."""
+    RESULTS.mkdir(exist_ok=True)
+    cut_off = FILE.exists() and not FILE.read_bytes().endswith(b"\n")
+    with FILE.open("a") as file:
+        file.write("\n" * cut_off + json.dumps(row, default=str) + "\n")
 
 
 def planned() -> Iterator[Key]:
@@ -149,9 +161,7 @@ def run(only: list[str], games: list[str], seeds: list[int]) -> None:
         if key not in missing():  # another process has played it
             continue
         row = played(key)
-        RESULTS.mkdir(exist_ok=True)
-        with FILE.open("a") as file:
-            file.write(json.dumps(row, default=str) + "\n")
+        add(row)
         value = row["judged"].get("value", "")
         print(game, algorithm, seed, value, row.get("cpu_s", ""), file=sys.stderr, flush=True)
 
