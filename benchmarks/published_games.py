@@ -140,12 +140,15 @@ def _arena_references(**arguments: Any) -> dict[str, Judged]:
     return _played(lambda: _arena(**arguments))(rules.teams())
 
 
-def _spread() -> Any:
+def spread_env() -> Any:
+    """Make the environment; a function of a module, since BenchMARL pickles its task."""
     from mpe2 import simple_spread_v3
 
-    return zoo_rules(
-        functools.partial(simple_spread_v3.parallel_env, N=3, local_ratio=0.5, max_cycles=25)
-    )
+    return simple_spread_v3.parallel_env(N=3, local_ratio=0.5, max_cycles=25)
+
+
+def _spread() -> Any:
+    return zoo_rules(spread_env)
 
 
 class Nearest:
