@@ -32,6 +32,7 @@ NEEDS = {
     "mappo": "safetensors",
     "ippo": "safetensors",
     "sb3_ppo": "stable_baselines3",
+    "mappo_every_step": "safetensors",
     "cleanrl": "torch",
     "benchmarl_mappo_alike": "benchmarl",
     "benchmarl_mappo": "benchmarl",
@@ -44,7 +45,10 @@ PACKAGES = {
     "rllib_ppo": ("ray",),
     **dict.fromkeys((name for name in NEEDS if name[0] == "b"), ("benchmarl", "torchrl")),
 }
-FEWER = {"rllib_ppo": (("dfaas_default", "arena"), range(2))}
+FEWER = {
+    "rllib_ppo": (("dfaas_default", "arena"), range(2)),
+    "mappo_every_step": (("simple_spread",), SEEDS),
+}
 """Algorithms that play only some games, with fewer seeds."""
 REFERENCES = "references"
 
@@ -77,7 +81,7 @@ def planned() -> Iterator[Key]:
 
     yield from ((name, REFERENCES, 0) for name in GAMES)
     shared = [name for name, game in GAMES.items() if not game.only]
-    own = ("mappo", "ippo", "sb3_ppo", "cleanrl")
+    own = ("mappo", "ippo", "sb3_ppo", "mappo_every_step", "cleanrl")
     yield from _by_seed(own, shared)
     for name, game in GAMES.items():
         yield from ((name, algorithm, seed) for algorithm in game.only for seed in game.seeds)
@@ -138,7 +142,7 @@ def learner(algorithm: str) -> Callable[..., Any]:
     if algorithm in published_own.CORRAL:
         from corral.trainers.base import find_trainer
 
-        find_trainer(algorithm)
+        find_trainer(published_own.VARIANTS.get(algorithm, (algorithm,))[0])
         return functools.partial(published_own.trained, algorithm)
     if algorithm == "cleanrl":
         return published_own.cleanrl

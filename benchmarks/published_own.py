@@ -26,9 +26,13 @@ import corral
 from corral.envs.batch import batch_for
 from corral.envs.policy import Decision
 
-__all__ = ["CORRAL", "Curve", "Played", "cleanrl", "trained"]
+__all__ = ["CORRAL", "VARIANTS", "Curve", "Played", "cleanrl", "trained"]
 
-CORRAL = ("mappo", "ippo", "sb3_ppo", "rllib_ppo")
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "mappo_every_step": ("mappo", {"preset": "every-step"}),
+}
+"""Trainers with settings that are not what a user gets: they say where a difference comes from."""
+CORRAL = ("mappo", "ippo", "sb3_ppo", "rllib_ppo", *VARIANTS)
 LAST = 100
 """Episodes that a training return is the mean of."""
 POINTS = 40
@@ -95,16 +99,17 @@ class _Looking(corral.Callback):
 
 def trained(name: str, game: Game, seed: int, curve: Curve, **more: Any) -> Played:
     """Train by ``corral.train`` with its presets, and the game's discounting."""
+    trainer, other = VARIANTS.get(name, (name, {}))
     with tempfile.TemporaryDirectory() as folder:
         run = corral.train(
             game.env(),
-            trainer=name,
+            trainer=trainer,
             steps=game.steps,
             seed=seed,
             out=Path(folder) / "run",
             progress=False,
             callbacks=[_Looking(curve)],
-            **{**game.options(), **game.discounting, **more},
+            **{**game.options(), **game.discounting, **other, **more},
         )
         settings = {**run.config.settings, "policies": sorted({*run.config.policies.values()})}
         return Played(dict(run.policies), settings, int(run.progress["env_steps"].iloc[-1]))

@@ -24,6 +24,7 @@ NAMES = {
     "mappo": "mappo",
     "ippo": "ippo",
     "sb3_ppo": "sb3_ppo",
+    "mappo_every_step": 'mappo, preset="every-step"',
     "cleanrl": "CleanRL-style loop",
     "benchmarl_mappo_alike": "BenchMARL MAPPO, set like mappo",
     "benchmarl_mappo": "BenchMARL MAPPO, its defaults",
@@ -31,8 +32,18 @@ NAMES = {
     "rllib_ppo": "RLlib PPO (rllib_ppo)",
 }
 """Algorithms in the order of the table."""
-COLORS = ("#0072B2", "#56B4E9", "#009E73", "#E69F00", "#CC79A7", "#D55E00", "#7a4988", "#777777")
-GRID = 60
+COLORS = (
+    "#0072B2",
+    "#56B4E9",
+    "#009E73",
+    "#111111",
+    "#E69F00",
+    "#CC79A7",
+    "#D55E00",
+    "#7a4988",
+    "#777777",
+)
+GRID = 40
 
 Runs = list[dict[str, Any]]
 
