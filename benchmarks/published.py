@@ -32,7 +32,7 @@ NEEDS = {
     "mappo": "safetensors",
     "ippo": "safetensors",
     "sb3_ppo": "stable_baselines3",
-    "mappo_every_step": "safetensors",
+    "mappo_like_sb3": "safetensors",
     "cleanrl": "torch",
     "benchmarl_mappo_alike": "benchmarl",
     "benchmarl_mappo": "benchmarl",
@@ -47,7 +47,7 @@ PACKAGES = {
 }
 FEWER = {
     "rllib_ppo": (("dfaas_default", "arena"), range(2)),
-    "mappo_every_step": (("simple_spread",), SEEDS),
+    "mappo_like_sb3": (("simple_spread",), SEEDS),
 }
 """Algorithms that play only some games, with fewer seeds."""
 REFERENCES = "references"
@@ -81,7 +81,7 @@ def planned() -> Iterator[Key]:
 
     yield from ((name, REFERENCES, 0) for name in GAMES)
     shared = [name for name, game in GAMES.items() if not game.only]
-    own = ("mappo", "ippo", "sb3_ppo", "mappo_every_step", "cleanrl")
+    own = ("mappo", "ippo", "sb3_ppo", "mappo_like_sb3", "cleanrl")
     yield from _by_seed(own, shared)
     for name, game in GAMES.items():
         yield from ((name, algorithm, seed) for algorithm in game.only for seed in game.seeds)

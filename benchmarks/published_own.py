@@ -29,7 +29,11 @@ from corral.envs.policy import Decision
 __all__ = ["CORRAL", "VARIANTS", "Curve", "Played", "cleanrl", "trained"]
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "mappo_every_step": ("mappo", {"preset": "every-step"}),
+    "mappo_like_sb3": (
+        "mappo",
+        {"num_envs": 16, "n_minibatches": 6, "n_epochs": 6, "learning_rate": 2e-3}
+        | {"activation": "tanh"},
+    ),
 }
 """Trainers with settings that are not what a user gets: they say where a difference comes from."""
 CORRAL = ("mappo", "ippo", "sb3_ppo", "rllib_ppo", *VARIANTS)

@@ -24,7 +24,7 @@ NAMES = {
     "mappo": "mappo",
     "ippo": "ippo",
     "sb3_ppo": "sb3_ppo",
-    "mappo_every_step": 'mappo, preset="every-step"',
+    "mappo_like_sb3": "mappo, set like sb3_ppo",
     "cleanrl": "CleanRL-style loop",
     "benchmarl_mappo_alike": "BenchMARL MAPPO, set like mappo",
     "benchmarl_mappo": "BenchMARL MAPPO, its defaults",
