@@ -18,11 +18,10 @@ from corral.cli.commands import (
     check,
     compare,
     doctor,
-    duel,
     evaluate,
-    exploit,
     games,
     loads,
+    selfplay,
     teach,
     train,
     tune,
@@ -37,7 +36,7 @@ app = App(
     name="corral",
     help="Multi-agent environments with action masks; trainers, and tests of who plays them.",
 )
-for commands in (loads, train, tune, teach, evaluate, compare, duel, exploit, check, doctor, games):
+for commands in (loads, train, tune, teach, evaluate, compare, selfplay, check, doctor, games):
     commands.add_to(app)
 
 
