@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import signal
+import sys
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Annotated, Any
@@ -43,7 +45,10 @@ for commands in (loads, train, tune, teach, evaluate, compare, selfplay, check, 
 def main() -> None:
     """Entry point of the ``corral`` command."""
     plain_streams()
-    app()
+    try:
+        app()
+    except KeyboardInterrupt:  # before a command begins, while modules are imported
+        sys.exit(128 + signal.SIGINT)
 
 
 def _print_version(wanted: bool) -> None:
