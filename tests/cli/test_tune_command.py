@@ -90,7 +90,8 @@ def test_a_study_in_which_all_fails_ends_with_1(
         (["--grid", "gamma=0.9", "--seeds", "0"], "--seeds 0: give a whole number, 1 or more"),
         (["--point", "0.9"], "--point 0.9: give setting=value"),
         (["--grid", "gamma=0.9", "--gama", "1"], "did you mean '--gamma'"),
-        ([], "nothing to try: give --grid"),
+        ([], "nothing to try: give --grid, --search or --point"),
+        (["--search", "gamma=..1"], "gamma=..1: give two numbers, LOW..HIGH"),
     ],
 )
 def test_mistakes_are_said_in_one_line(tmp_path: Path, words: list[str], said: str) -> None:

@@ -106,10 +106,11 @@ def _profile(comparison: Comparison, colors: Mapping[str, str]) -> str:
     margin = 0.05 * float(np.ptp(values)) or 0.5
     thresholds = np.linspace(values.min() - margin, values.max() + margin, 200)
     at = {}
-    for name in colors:
+    for row, name in enumerate(colors):
         scores = comparison.scores[name]
         share = performance_profile(scores, thresholds)
-        axes.step(thresholds, share, where="post", color=colors[name], linewidth=2)
+        width = 1.5 + 2.0 * (len(colors) - 1 - row) / len(colors)  # equal ones show each other
+        axes.step(thresholds, share, where="post", color=colors[name], linewidth=width)
         at[name] = float(thresholds[np.argmax(share < 0.5)])
         if len(scores) >= MIN_SEEDS:
             low, high = bootstrap_band(
