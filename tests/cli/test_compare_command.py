@@ -88,3 +88,12 @@ def test_a_group_of_nothing_but_logs_has_no_runs(tmp_path: Path) -> None:
     (tmp_path / "a-seed0.log").touch()
     printed = within("compare", tmp_path / "a-seed0.log", "--against", "b", code=2)
     assert "a-seed0.log: a log, and no run" in flat(printed)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "duel"])
+def test_logs_beside_runs_are_passed_over(command: str, tmp_path: Path) -> None:
+    (tmp_path / "a-seed0.log").touch()
+    missing = [tmp_path / "no-such-run", tmp_path / "nor-this"]
+    printed = flat(within(command, tmp_path / "a-seed0.log", *missing, code=2))
+    assert "no-such-run" in printed
+    assert "a-seed0.log" not in printed

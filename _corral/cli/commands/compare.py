@@ -168,6 +168,11 @@ def compare(
         out.print(f"Results: {out_dir}, {', '.join(written)}", soft_wrap=True)
         if not any(file.endswith(".svg") for file in written):
             out.print("Pictures take matplotlib: pip install '.[plot]' in corral's sources.")
+        elif "curves.svg" not in written:
+            out.print(
+                "No learning curves: they need two rows or more of each run, which differ, at env "
+                "steps that all have in common."
+            )
 
 
 def _groups(

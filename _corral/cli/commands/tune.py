@@ -211,7 +211,7 @@ def _tell(trial: Trial, study: Study) -> None:
         text += f"{trial.value:.4g}"
         if study.best is not None and study.best.number == trial.number:
             text += ", the best so far"
-    out.print(text, soft_wrap=True)
+    out.print(text)
 
 
 def _parameters(trial: Trial) -> str:
@@ -243,10 +243,9 @@ def _show(study: Study) -> None:
         complete = study.counts["complete"]
         named = study.config.named(best.run) if study.config else pasted(best.run)
         out.print(
-            f"The best of {complete} by validation is flattered by choosing. What it is worth: "
-            f"corral evaluate {named}",
-            soft_wrap=True,
+            f"The best of {complete} by validation is flattered by choosing. What it is worth:"
         )
+        out.print(f"corral evaluate {named}", soft_wrap=True)
         out.print("To repeat the best:")
         out.print(best.command, soft_wrap=True)
     out.print(f"Study: {study.folder} (trials.csv, pictures, a run for each seed)", soft_wrap=True)
