@@ -205,7 +205,7 @@ def _searched(name: str, given: Any, one: Field[Any]) -> Choices | Range:
     if type_of(one).partition(" | ")[0] not in ("int", "float"):
         raise ValueError(f"{name}={given}: it is no number; give values with commas")
     parts = [part.strip() for part in text.split("..", 1)]
-    ends = [_read(name, part, one) for part in parts] if all(parts) else [None]
+    ends: list[Any] = [_read(name, part, one) for part in parts] if all(parts) else [None]
     if not all(isinstance(end, int | float) and math.isfinite(end) for end in ends):
         raise ValueError(f"{name}={given}: give two numbers, LOW..HIGH")
     low, high = ends
