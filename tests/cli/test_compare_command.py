@@ -77,3 +77,23 @@ def test_a_folder_without_runs_takes_other_options(tmp_path: Path) -> None:
     (run / "config.json").write_text("{}")
     with pytest.raises(ValueError, match="holds runs of corral train arena_v0: give another --out"):
         _require_same_study(tmp_path, {"env": "tiles_v0", "options": []})
+    tuned = '{"format": 1, "arguments": ["arena_v0"]}'
+    for other in (tuned, "{", "[]"):
+        (tmp_path / "study.json").write_text(other)
+        with pytest.raises(ValueError, match="is of no comparison: give another --out"):
+            _require_same_study(tmp_path, {"env": "arena_v0", "options": []})
+
+
+def test_a_group_of_nothing_but_logs_has_no_runs(tmp_path: Path) -> None:
+    (tmp_path / "a-seed0.log").touch()
+    printed = within("compare", tmp_path / "a-seed0.log", "--against", "b", code=2)
+    assert "a-seed0.log: a log, and no run" in flat(printed)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "duel"])
+def test_logs_beside_runs_are_passed_over(command: str, tmp_path: Path) -> None:
+    (tmp_path / "a-seed0.log").touch()
+    missing = [tmp_path / "no-such-run", tmp_path / "nor-this"]
+    printed = flat(within(command, tmp_path / "a-seed0.log", *missing, code=2))
+    assert "no-such-run" in printed
+    assert "a-seed0.log" not in printed

@@ -57,7 +57,7 @@ def test_the_screen_shows_trials_and_the_command_of_the_best(
         r"1 +0\.01 +2 +\d\S* +\d\S* \.\. \d\S* +complete",
         r"2 trials: 2 complete\.",
         r"Value: mean return of its last checkpoint in the same 64 validation episodes,",
-        r"flattered by choosing. What it is worth: corral evaluate \S+trial-000\d-seed0",
+        r"flattered by choosing. What it is worth:\ncorral evaluate \S+trial-000\d-seed0",
         r"for seed in 0 1; do OMP_NUM_THREADS=\d+ corral train two_step_v0 --trainer mappo .*"
         r"--learning-rate 0\.\d+ .*--seed \$seed; done",
     ):
@@ -73,7 +73,9 @@ def test_a_study_in_which_all_fails_ends_with_1(
     in_this_process(monkeypatch)
     words = ["tune", *SMALL, "--grid", "learning_rate=1e30", "--max-grad-norm", "1e30"]
     printed = within(*words, "--out", tmp_path / "study", code=1)
-    assert re.search(r"Trial 0, learning_rate 1e\+30: failed, .*not finite", printed)
+    assert re.search(
+        r"Trial 0, learning_rate 1e\+30: failed, .*not\s+finite", printed, flags=re.DOTALL
+    )
     assert "1 trials: 0 complete, 1 failed." in printed
     assert "no trial is complete. Trial 0:" in printed
 
@@ -90,7 +92,8 @@ def test_a_study_in_which_all_fails_ends_with_1(
         (["--grid", "gamma=0.9", "--seeds", "0"], "--seeds 0: give a whole number, 1 or more"),
         (["--point", "0.9"], "--point 0.9: give setting=value"),
         (["--grid", "gamma=0.9", "--gama", "1"], "did you mean '--gamma'"),
-        ([], "nothing to try: give --grid"),
+        ([], "nothing to try: give --grid, --search or --point"),
+        (["--search", "gamma=..1"], "gamma=..1: give two numbers, LOW..HIGH"),
     ],
 )
 def test_mistakes_are_said_in_one_line(tmp_path: Path, words: list[str], said: str) -> None:

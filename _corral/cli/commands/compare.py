@@ -21,7 +21,7 @@ from corral.cli.options import (
 )
 from corral.cli.output import check_new, out, progress_bar, reported, show_table
 from corral.cli.run_options import OwnApi, OwnArguments, OwnEnv, OwnModel, OwnTrainer
-from corral.errors import UnknownNameError
+from corral.errors import RunError, UnknownNameError
 
 __all__ = ["add_to"]
 
@@ -168,6 +168,11 @@ def compare(
         out.print(f"Results: {out_dir}, {', '.join(written)}", soft_wrap=True)
         if not any(file.endswith(".svg") for file in written):
             out.print("Pictures take matplotlib: pip install '.[plot]' in corral's sources.")
+        elif "curves.svg" not in written:
+            out.print(
+                "No learning curves: they need two rows or more of each run, which differ, at env "
+                "steps that all have in common."
+            )
 
 
 def _groups(
@@ -187,7 +192,9 @@ def _groups(
             "corral compare arena_v0 --trainers mappo,ippo"
         )
     groups, given = [], []
-    for i, words in enumerate(map(but_logs, [first, *(text.split("\n") for text in against)])):
+    for i, named in enumerate([first, *(text.split("\n") for text in against)]):
+        if not (words := but_logs(named)):
+            raise RunError(f"{named[0]}: a log, and no run; name folders of runs")
         label, equals, path = words[0].partition("=")
         is_labeled = bool(equals) and path.endswith(".json") and not Path(words[0]).exists()
         groups.append([path, *words[1:]] if is_labeled else words)
@@ -226,9 +233,12 @@ def _require_same_study(folder: Path, study: dict[str, Any]) -> None:
 
     file = folder / STUDY
     if file.exists() and any(map(is_run, folder.iterdir())):
-        before = json.loads(file.read_text(encoding="utf-8"))
-        if before != study:
+        try:
+            before = json.loads(file.read_text(encoding="utf-8"))
             said = " ".join([before["env"], *before["options"]])
+        except (LookupError, TypeError, ValueError):
+            raise ValueError(f"{file} is of no comparison: give another --out") from None
+        if before != study:
             raise ValueError(f"{folder} holds runs of corral train {said}: give another --out")
         return
     folder.mkdir(parents=True, exist_ok=True)

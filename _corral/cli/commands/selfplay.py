@@ -81,7 +81,9 @@ def duel(
     from corral.trainers.selfplay.duels.driver import FILES
     from corral.trainers.selfplay.duels.driver import duel as play
     from corral.trainers.selfplay.duels.tables import duel_tables
+    from corral.trainers.study.comparing.groups import but_logs
 
+    players = but_logs(players) or players
     if out_dir is not None:
         check_new(out_dir, folder=True, files=FILES, overwrite=overwrite)
     import_from_here()

@@ -143,7 +143,8 @@ def tune(
     }
     names = {*tried["grid"], *tried["search"], *(name for each in tried["points"] for name in each)}
     known = [*arguments_known(env), *(field.name for field in settings_of(trainer))]
-    known = [*(name for name in known if name not in names), "trials", "seeds", "jobs", "out"]
+    known = [*(name for name in known if name not in names), "points"]
+    known += ["trials", "seeds", "jobs", "out"]
     try:
         with named_as_options(context, known):
             study = driver.tune(
@@ -158,9 +159,10 @@ def tune(
                 on_trial=_tell,
                 **values,
             )
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as stopped:
         complain("stopped; the same command goes on")
-        raise typer.Exit(128 + signal.SIGINT) from None
+        by = signal.SIGTERM if isinstance(stopped, SystemExit) else signal.SIGINT
+        raise typer.Exit(128 + by) from None
     _show(study)
     if study.best is None:
         raise typer.Exit(1)
@@ -209,7 +211,7 @@ def _tell(trial: Trial, study: Study) -> None:
         text += f"{trial.value:.4g}"
         if study.best is not None and study.best.number == trial.number:
             text += ", the best so far"
-    out.print(text, soft_wrap=True)
+    out.print(text)
 
 
 def _parameters(trial: Trial) -> str:
@@ -239,11 +241,11 @@ def _show(study: Study) -> None:
         complain(f"no trial is complete.{why} Logs: {pasted(study.folder)}/trial-*.log")
     else:
         complete = study.counts["complete"]
+        named = study.config.named(best.run) if study.config else pasted(best.run)
         out.print(
-            f"The best of {complete} by validation is flattered by choosing. What it is worth: "
-            f"corral evaluate {pasted(best.run)}",
-            soft_wrap=True,
+            f"The best of {complete} by validation is flattered by choosing. What it is worth:"
         )
+        out.print(f"corral evaluate {named}", soft_wrap=True)
         out.print("To repeat the best:")
         out.print(best.command, soft_wrap=True)
     out.print(f"Study: {study.folder} (trials.csv, pictures, a run for each seed)", soft_wrap=True)

@@ -170,6 +170,8 @@ class Comparison:
             drawn = pictures(self)
         except MissingExtraError:
             return written
+        for name in (each for each in PICTURES if each not in drawn):
+            (folder / name).unlink(missing_ok=True)  # of what was there before
         return written | {
             name: replace_text(folder / name, drawn[name]) for name in PICTURES if name in drawn
         }

@@ -17,6 +17,7 @@ from corral.trainers.study.comparing.statistics import (
     bootstrap_band,
     performance_profile,
 )
+from corral.trainers.study.comparing.tables import cut
 
 if TYPE_CHECKING:
     from corral.trainers.study.comparing.comparison import Comparison
@@ -90,7 +91,7 @@ def _label(axes: Any, ends: Mapping[str, float], colors: Mapping[str, str]) -> N
     for name in sorted(ends, key=lambda each: ends[each]):
         below = max(ends[name], below + apart)
         axes.annotate(
-            name,
+            cut(name),
             (1.0, below),
             xycoords=("axes fraction", "data"),
             xytext=(4, 0),
@@ -105,12 +106,11 @@ def _profile(comparison: Comparison, colors: Mapping[str, str]) -> str:
     values = np.concatenate([*map(np.asarray, comparison.scores.values())])
     margin = 0.05 * float(np.ptp(values)) or 0.5
     thresholds = np.linspace(values.min() - margin, values.max() + margin, 200)
-    at = {}
-    for name in colors:
+    for row, name in enumerate(colors):
         scores = comparison.scores[name]
         share = performance_profile(scores, thresholds)
-        axes.step(thresholds, share, where="post", color=colors[name], linewidth=2)
-        at[name] = float(thresholds[np.argmax(share < 0.5)])
+        width = 1.5 + 2.0 * (len(colors) - 1 - row) / len(colors)  # equal ones show each other
+        axes.step(thresholds, share, where="post", color=colors[name], linewidth=width)
         if len(scores) >= MIN_SEEDS:
             low, high = bootstrap_band(
                 scores,
@@ -121,12 +121,13 @@ def _profile(comparison: Comparison, colors: Mapping[str, str]) -> str:
             axes.fill_between(
                 thresholds, low, high, step="post", color=colors[name], alpha=0.15, lw=0
             )
-    for row, name in enumerate(sorted(at, key=lambda each: at[each])):
         axes.annotate(
-            name,
-            (at[name], 0.5),
-            xytext=(6, 14 * (row % 4)),
+            cut(name),
+            (1.0, 1.0),
+            xycoords="axes fraction",
+            xytext=(6, -16 * row),
             textcoords="offset points",
+            va="top",
             color=colors[name],
         )
     axes.set_ylim(-0.03, 1.03)
@@ -147,7 +148,9 @@ def _intervals(comparison: Comparison, colors: Mapping[str, str]) -> str:
                 [group["low"], group["high"]], [row, row], color=color, linewidth=5, alpha=0.4
             )
         axes.plot([group["iqm"]], [row], "|", color=color, markersize=14, markeredgewidth=2)
-    axes.set_yticks(range(len(table)), [f"{n} ({int(c)})" for n, c in table["runs"].items()])
+    axes.set_yticks(
+        range(len(table)), [f"{cut(str(n))} ({int(c)})" for n, c in table["runs"].items()]
+    )
     for label, color in zip(axes.get_yticklabels(), colors.values(), strict=True):
         label.set_color(color)
     axes.set_ylim(len(table) - 0.4, -0.6)

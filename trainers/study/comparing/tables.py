@@ -10,7 +10,7 @@ from rich.table import Table
 from corral.trainers.evaluation.tables import table_of
 from corral.trainers.study.comparing.comparison import Comparison
 
-__all__ = ["comparison_tables"]
+__all__ = ["comparison_tables", "cut"]
 
 NAME = 20
 """Letters of a group's name."""
@@ -34,9 +34,7 @@ def _groups(comparison: Comparison) -> Table:
     for name, row in comparison.table.iterrows():
         numbers = [_number(row[key]) for key in ("min", "max")]
         interval = _interval(row["low"], row["high"])
-        table.add_row(
-            _cut(str(name)), f"{row['runs']:.0f}", _number(row["iqm"]), interval, *numbers
-        )
+        table.add_row(cut(str(name)), f"{row['runs']:.0f}", _number(row["iqm"]), interval, *numbers)
     return table
 
 
@@ -45,7 +43,7 @@ def _pairs(comparison: Comparison) -> Table:
     for pair in comparison.pairs:
         sign = "better than" if pair.found == "better" else "beside"
         table.add_row(
-            f"{_cut(pair.better)}\n{sign} {_cut(pair.other)}",
+            f"{cut(pair.better)}\n{sign} {cut(pair.other)}",
             f"{_number(pair.difference)}\n{_interval(*pair.interval)}",
             f"{pair.probability:.2f}\n{_interval(*pair.probability_interval)}",
             f"{pair.p:.2g}\n",
@@ -63,5 +61,6 @@ def _interval(low: float | None, high: float | None) -> str:
     return f"[{_number(low)}, {_number(high)}]"
 
 
-def _cut(name: str) -> str:
+def cut(name: str) -> str:
+    """Return the name of a group as tables and pictures have room for it."""
     return name if len(name) <= NAME else f"{name[: NAME - 1]}…"

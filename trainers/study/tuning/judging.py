@@ -13,7 +13,7 @@ from corral.envs.episode_stats import EndedEpisodes
 from corral.errors import StudyError
 from corral.trainers.evaluation.scores import evaluate_team
 from corral.trainers.evaluation.validate import EPISODES, validate
-from corral.trainers.evaluation.zero_sum import constant_sum, is_zero_sum
+from corral.trainers.evaluation.zero_sum import constant_sum, is_zero_sum, seat_players
 from corral.trainers.runs.run import PROGRESS, load_run
 from corral.trainers.runs.run_config import RunConfig
 
@@ -55,9 +55,11 @@ def measure_of(config: RunConfig, *, evaluated: bool, prune: bool) -> str:
                 "prune: returns in self-play tell no trial from another; give --evaluate-every "
                 "(evaluate_every=), whose values are used then"
             )
+        known = any(len(seat_players(rules, agent)) > 1 for agent in rules.agents)
+        players = "reference players and random play" if known else "random play"
         return (
-            f"mean return of its {which} in each seat that learns, against reference players and "
-            f"random play, {EPISODES} validation episodes each"
+            f"mean return of its {which} in each seat that learns, against {players}, "
+            f"{EPISODES} validation episodes each"
         )
     return f"mean return of its {which} in the same {EPISODES} validation episodes"
 

@@ -48,6 +48,7 @@ def curves(study: Study, path: Path) -> Path:
         )
         named.add(label)
     axes.set_xlabel("env steps")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set_ylabel("mean return of who learns")
     axes.set_title(f"{len(study.trials)} trials", loc="left", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)

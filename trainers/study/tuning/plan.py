@@ -99,6 +99,8 @@ class Plan:
             return None
         try:
             kept = strict_json(path.read_text(encoding="utf-8"))
+            if "format" not in kept:
+                raise StudyError(f"{path} is of no study of corral tune; give another --out (out=)")
             if kept["format"] != FORMAT:
                 raise StudyError(f"{path} is of format {kept['format']!r}; give another --out")
             found = {name: kept[name] for name in ("lag", "threads")}

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from corral.trainers.runs.files import replace_text
+from corral.trainers.runs.run_config import RunConfig
 from corral.trainers.study.jobs import Job
 from corral.trainers.study.tuning.plan import Plan, optuna, quiet
 from corral.trainers.study.tuning.space import Parameters, text_of
@@ -68,6 +69,7 @@ class Study:
     trials: Sequence[Trial]
     known: Any = None  # the trials as Optuna has them
     played: int = 0  # trials that ended in this call: 0 where all was done before
+    config: RunConfig | None = None  # of one of the runs
 
     def __repr__(self) -> str:
         return f"<Study {str(self.folder)!r}: {self.counted()}>"

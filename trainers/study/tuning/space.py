@@ -102,7 +102,7 @@ class Space:
             for point in points
         )
         if not (chosen or drawn or any(first)):
-            raise ValueError("nothing to try: give grid=, search= or points=")
+            raise ValueError("nothing to try: give grid=, search= or --point (points=)")
         return cls(chosen, drawn, _checked_points(first, chosen, drawn))
 
     @property
@@ -204,7 +204,8 @@ def _searched(name: str, given: Any, one: Field[Any]) -> Choices | Range:
     log, text = given.startswith("log:"), given.removeprefix("log:")
     if type_of(one).partition(" | ")[0] not in ("int", "float"):
         raise ValueError(f"{name}={given}: it is no number; give values with commas")
-    ends = [_read(name, part.strip(), one) for part in text.split("..", 1)]
+    parts = [part.strip() for part in text.split("..", 1)]
+    ends: list[Any] = [_read(name, part, one) for part in parts] if all(parts) else [None]
     if not all(isinstance(end, int | float) and math.isfinite(end) for end in ends):
         raise ValueError(f"{name}={given}: give two numbers, LOW..HIGH")
     low, high = ends

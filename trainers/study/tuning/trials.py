@@ -96,7 +96,7 @@ class Trials:
         """The study so far."""
         learners = self.config.learners
         given = (self.folder, self.plan, self.measure, learners, tuple(self.trials), self.known)
-        return Study(*given, self.played)
+        return Study(*given, self.played, self.config)
 
     def play(self, jobs: int, on_trial: Callable[[Trial, Study], None] | None) -> Study:
         """Train and judge all that is not over. Raises KeyboardInterrupt, or SystemExit of SIGTERM,
@@ -297,11 +297,19 @@ class Trials:
             for seed in self.plan.seeds
         }
         attributes = frozen.user_attrs
+        state = states.get(frozen.state.name, "running")
+        values = {int(seed): value for seed, value in attributes.get("values", {}).items()}
+        if state == "complete" and {*values} != {*self.plan.seeds}:
+            raise StudyError(
+                f"{self.folder / DATABASE} is damaged: trial {frozen.number} is complete, and "
+                "lacks values of seeds. Remove it: the trials' runs beside it are kept, and judged "
+                "again"
+            )
         return Trial(
             frozen.number,
             parameters,
-            states.get(frozen.state.name, "running"),
-            {int(seed): value for seed, value in attributes.get("values", {}).items()},
+            state,
+            values,
             {int(seed): steps for seed, steps in attributes.get("env_steps", {}).items()},
             {seed: folder for seed, folder in jobs.items() if folder.exists()},
             str(attributes.get("reason", "")),

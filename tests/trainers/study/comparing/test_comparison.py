@@ -187,3 +187,12 @@ def test_pictures_are_the_same_each_time_and_name_the_groups(tmp_path: Path) -> 
     for svg in drawn.values():
         assert "alpha" in svg
         assert "beta" in svg
+
+
+def test_pictures_of_before_do_not_stay(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="needs the extra plot")
+    assert "curves.svg" in of(alpha=HIGH, beta=LOW).write(tmp_path)
+    flat = {name: tuple(Member(f"{name}{i}", i, 9, 1.0 + i) for i in range(2)) for name in "ab"}
+    now = Comparison("two_step_v0", "return", flat).write(tmp_path)
+    assert "curves.svg" not in now
+    assert {path.name for path in tmp_path.iterdir()} == {*now}

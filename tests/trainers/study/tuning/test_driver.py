@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import sqlite3
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from corral.trainers.evaluation.validate import validate
 from corral.trainers.runs.folders import locked
 from corral.trainers.runs.run import CHECKPOINTS, load_run
 from corral.trainers.study.jobs import is_finished
+from corral.trainers.study.tuning.judging import measure_of
 from corral.trainers.study.tuning.result import Study, Trial
 from support.command import within
 from support.tuning import SMALL, in_this_process
@@ -39,8 +41,6 @@ def plain(study: Study) -> list[dict[str, Any]]:
 
 def forget(folder: Path, number: int) -> None:
     """Let a trial be as a killed study leaves it: not over, as Optuna has it."""
-    import sqlite3
-
     with sqlite3.connect(folder / "study.db") as database:
         database.execute("UPDATE trials SET state='RUNNING' WHERE number=?", (number,))
         database.execute(
@@ -48,7 +48,11 @@ def forget(folder: Path, number: int) -> None:
             "WHERE number=?)",
             (number,),
         )
-        database.execute("DELETE FROM trial_user_attributes")
+        database.execute(
+            "DELETE FROM trial_user_attributes WHERE trial_id IN (SELECT trial_id FROM trials "
+            "WHERE number=?)",
+            (number,),
+        )
     database.close()
 
 
@@ -186,6 +190,12 @@ def test_another_study_and_a_damaged_one_are_refused(
     again = tune(folder, grid={"learning_rate": "1e-2"})
     assert plain(again) == plain(study)
     assert len(begun) == 1
+    # A trial that is complete, and has no values.
+    with sqlite3.connect(folder / "study.db") as database:
+        database.execute("DELETE FROM trial_user_attributes")
+    database.close()
+    with pytest.raises(StudyError, match="trial 0 is complete, and lacks values of seeds"):
+        tune(folder, grid={"learning_rate": "1e-2"})
     # A run that is none of the study's.
     (folder / "study.db").unlink()
     config = json.loads((folder / "trial-0000" / "config.json").read_text())
@@ -195,6 +205,10 @@ def test_another_study_and_a_damaged_one_are_refused(
         tune(folder, grid={"learning_rate": "1e-2"})
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "a").touch()
+    (tmp_path / "compared").mkdir()
+    (tmp_path / "compared" / "study.json").write_text('{"env": "two_step_v0", "options": []}')
+    with pytest.raises(StudyError, match=r"compared/study\.json is of no study of corral tune"):
+        tune(tmp_path / "compared")
     with pytest.raises(StudyError, match="not empty"):
         tune(tmp_path / "full")
 
@@ -229,6 +243,15 @@ def test_a_zero_sum_game_is_judged_seat_by_seat(
     assert "in each seat that learns, against reference players" in study.measure
     assert study.trials[0].value is not None
     assert study.trials[0].value == validate(load_run(study.trials[0].runs[0])).value
+
+
+def test_players_are_named_only_where_there_are_some() -> None:
+    def words(env: str) -> str:
+        with corral.session(env, steps=200, num_envs=4, n_steps=5, progress=False) as begun:
+            return measure_of(begun.config, evaluated=False, prune=False)
+
+    assert "against reference players and random play" in words("rps_v0")
+    assert "seat that learns, against random play, 64" in words("classic/tictactoe-v3")
 
 
 def test_what_matters_in_a_grid_is_an_analysis_of_variance(tmp_path: Path) -> None:

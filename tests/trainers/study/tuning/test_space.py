@@ -82,7 +82,7 @@ def test_corners_hold_every_value_and_both_ends() -> None:
         ({"search": {"gamma": "log:0.9"}}, ValueError, "log:LOW..HIGH"),
         ({"search": {"gamma": "0.9"}}, ValueError, "one value is no search"),
         ({"search": {"gamma": "nan..1"}}, ValueError, "two numbers"),
-        ({"search": {"gamma": "..1"}}, ValueError, "give a number"),
+        ({"search": {"gamma": "..1"}}, ValueError, "give two numbers"),
         ({"search": {"activation": "a..b"}}, ValueError, "no number"),
         ({"grid": {"gamma": "1"}, "search": {"gamma": "0..1"}}, ValueError, "not to both"),
         ({}, ValueError, "nothing to try"),
