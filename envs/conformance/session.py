@@ -80,7 +80,7 @@ class Session:
                 "api: make raises",
                 seen=f"make() raised {type(error).__name__}: {error}",
                 expected="a fresh environment, made without arguments",
-                advice="wrap it: functools.partial(function, argument=value)",
+                advice=_mending(error),
             )
             return False
         self.turns = game.turns
