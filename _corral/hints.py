@@ -142,7 +142,7 @@ NOTES: Mapping[str, str] = {
     "weights, and Adam does not depend on the size of a loss.",
     "rms_prop": "The optimizer is Adam.",
     "hyperparams": "Settings are options of their own, such as {gamma} 0.9.",
-    "optimize": "There is no search for settings: each is given, such as {gamma} 0.9.",
+    "optimize": "Settings are searched by corral tune, such as --search gamma=0.9..0.999.",
     "load_best": "A checkpoint is named with the run: RUN@best.",
     "load_checkpoint": "A checkpoint is named with the run, such as RUN@2048.",
     "no_render": "corral watch RUN {ansi} prints an episode as text, {out} FILE.gif makes a clip.",

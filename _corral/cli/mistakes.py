@@ -99,11 +99,11 @@ ELSEWHERE = {
     "record_video": "corral watch RUN --out clip.gif makes a clip",
     "plot": "a run's folder holds progress.csv, and TensorBoard's files where it is installed",
     "export": "in Python, run.export(folder) writes the policies of a run",
-    "tune": "there is no search for settings; corral train takes each as an option",
+    "optimize": "corral tune ENV searches settings",
 }
 """What commands of other libraries do -> what does it here."""
 
-ELSEWHERE |= dict.fromkeys(["optimize", "optimise", "hyperopt", "sweep"], ELSEWHERE["tune"])
+ELSEWHERE |= dict.fromkeys(["optimise", "hyperopt", "sweep"], ELSEWHERE["optimize"])
 ELSEWHERE["video"] = ELSEWHERE["record_video"]
 ELSEWHERE |= dict.fromkeys(
     ["plots", "plot_train", "plot_training", "all_plots", "plot_from_file"], ELSEWHERE["plot"]

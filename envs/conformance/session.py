@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import time
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from gymnasium import spaces
@@ -78,9 +80,10 @@ class Session:
         except Exception as error:  # whatever make raises
             add(
                 "api: make raises",
-                seen=f"make() raised {type(error).__name__}: {error}",
-                expected="a fresh environment, made without arguments",
-                advice="wrap it: functools.partial(function, argument=value)",
+                seen=f"make() raised {type(error).__name__}: {error} ({_line_of(error)})",
+                expected="a fresh environment, ready to be reset",
+                advice="mend that line; arguments are given by --arg name=value, in Python by "
+                "functools.partial(function, name=value)",
             )
             return False
         self.turns = game.turns
@@ -224,6 +227,12 @@ class Session:
             at = (difference.agent, seed, difference.step)
             self.findings.add(fault, severity, at=at, seen=f"{seen}: {difference}", **texts)
         return difference is None
+
+
+def _line_of(error: BaseException) -> str:
+    """Return file and line where an error was raised."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(last.filename).name}:{last.lineno}"
 
 
 def check_spaces(game: Game, agent: Any, findings: Findings, when: str) -> bool:

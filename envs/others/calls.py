@@ -31,8 +31,10 @@ def called(make: Callable[..., Any], kwargs: Mapping[str, Any], *, config: bool 
         return make(**kwargs)
     if kwargs and takes(make, *kwargs):
         return make(**kwargs)
-    first = next((each for each in parameters if each.kind <= each.VAR_POSITIONAL), None)
-    if first is not None and (_is_config(first) or (config and _may_be_config(first))):
+    first, *others = [each for each in parameters if each.kind <= each.VAR_POSITIONAL] or [None]
+    if first is not None and (
+        _is_config(first) or (config and _may_be_config(first) and not any(map(_is_due, others)))
+    ):
         return make(EnvContext(kwargs))
     return make(**kwargs)
 
@@ -59,6 +61,11 @@ def _is_config(first: inspect.Parameter) -> bool:
 
 def _may_be_config(first: inspect.Parameter) -> bool:
     return first.default is first.empty or first.default in (None, {})
+
+
+def _is_due(parameter: inspect.Parameter) -> bool:
+    """Return whether a call must give a parameter."""
+    return parameter.default is parameter.empty and parameter.kind < parameter.VAR_POSITIONAL
 
 
 def short_name(thing: Any) -> str:

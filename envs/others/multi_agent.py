@@ -57,7 +57,8 @@ def from_multi_agent_env(
         env_config: is given to the class or function as its one argument, as RLlib does.
         agents: the ids of all that may come; None: those that the environment names in
             ``possible_agents``, ``observation_spaces`` or ``agents``, else those of its first
-            reset. An id that is no string gets a name: 0 is agent_0.
+            reset. A string names them with commas. An id that is no string gets a name: 0 is
+            agent_0.
         max_cycles: steps after which an episode is cut, for one that never ends by itself.
         render_mode: as for PettingZoo; where its class names no modes, "ansi" is what ``render``
             prints or returns.
@@ -89,6 +90,7 @@ class ParallelOfMultiAgent(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  #
         self._started = False
         self._ids: dict[str, Any] = {}
         first, _ = self._first(None, None)
+        agents = agents.split(",") if isinstance(agents, str) else agents  # --arg agents=a,b
         ids = list(agents) if agents is not None else _named_agents(env) or list(first)
         self._ids = {_name_of(each): each for each in ids}
         self._names = {each: name for name, each in self._ids.items()}

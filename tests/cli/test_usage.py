@@ -145,7 +145,7 @@ def test_names_in_other_spellings(words: list[str], message: str) -> None:
         ("train rps_v0 -conf x.yml", "Settings are options of their own, such as --gamma 0.9."),
         ("train rps_v0 --hyperparams gamma:0.9", "Settings are options of their own, such as"),
         ("train rps_v0 --exp-name x", "did you mean '--out'?"),
-        ("train rps_v0 --optimize", "There is no search for settings"),
+        ("train rps_v0 --optimize", "Settings are searched by corral tune"),
         ("train rps_v0 --norm-adv", "Advantages are always normalized."),
         ("train rps_v0 tictactoe_v0", "give one environment at a time"),
         ("train rps_v0 --net-arch 64 64", "--net-arch 64 64: give 64,64"),
@@ -166,7 +166,7 @@ def test_names_in_other_spellings(words: list[str], message: str) -> None:
         ("record_video", "corral watch RUN --out clip.gif"),
         ("plot", "holds progress.csv"),
         ("export", "run.export(folder)"),
-        ("tune", "no command named 'tune': there is no search"),
+        ("optimize", "no command named 'optimize': corral tune ENV searches settings"),
         ("-V", "did you mean '--version'?"),
         ("--help-all", "did you mean '--help'?"),
     ],
@@ -343,7 +343,9 @@ def test_errors_of_somebody_elses_code_keep_their_traceback(
 
 def test_a_module_that_is_not_there_is_a_mistake_of_one_line() -> None:
     printed = within("check", "no_such_module:env", code=2)
-    assert printed.startswith("corral: no_such_module:env: No module named 'no_such_module'; give")
+    assert printed.startswith(
+        "corral: environment 'no_such_module:env': no module named 'no_such_module'; give"
+    )
     assert printed.count("\n") == 1
 
 

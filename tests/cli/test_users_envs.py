@@ -114,3 +114,9 @@ def test_cartpole_is_one_word(tmp_path: Path) -> None:
 def test_what_is_not_there_is_named(text: str, said: str, file: Path) -> None:
     told = within("train", text.format(file=file), code=2)
     assert said in " ".join(told.split())
+
+
+def test_a_file_that_is_no_python_is_told_with_its_line(file: Path) -> None:
+    file.write_text("x = 1\nclass Pair(\n")
+    told = within("train", f"{file}:Pair", code=1).splitlines()[-1]
+    assert told.startswith(f"corral: SyntaxError in {file}:2: '(' was never closed")

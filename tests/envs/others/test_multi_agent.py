@@ -109,6 +109,8 @@ def test_agents_come_from_the_first_reset_or_are_given() -> None:
     assert from_multi_agent_env(Arena).possible_agents == ["agent1", "agent2"]
     given = from_multi_agent_env(Arena, agents=["agent2", "agent1", "agent3"])
     assert given.possible_agents == ["agent2", "agent1", "agent3"]
+    typed = from_multi_agent_env(Arena, agents="agent1,agent2")  # --arg agents=agent1,agent2
+    assert typed.possible_agents == ["agent1", "agent2"]
     given.reset()
     assert given.waiting == {"agent3"}
     assert "agent3" in rules_of(Arena, {"agents": ["agent1", "agent2", "agent3"]}).agents
@@ -153,6 +155,14 @@ def test_a_config_is_the_one_argument_of_the_constructor() -> None:
 
     assert from_multi_agent_env(Keywords).env.limit == 6 - 2
     assert corral.make(Keywords, size=9).env.limit == 9
+
+    class Two(Arena):
+        def __init__(self, width: int, height: int) -> None:
+            super().__init__({"ts": width * height})
+
+    assert corral.make(Two, width=2, height=3).env.limit == 6
+    with pytest.raises(TypeError, match=r"missing 2 required .* 'width' and 'height'"):
+        from_multi_agent_env(Two)  # a config is not the width
     with pytest.raises(ValueError, match="Arena is made already"):
         from_multi_agent_env(Arena(), {"ts": 3})
 
@@ -191,6 +201,29 @@ def test_faults_are_told_in_words_of_the_class(fault: str, said: str) -> None:
 def test_the_check_finds_faults_of_a_class(fault: str, check: str) -> None:
     found = check_env(functools.partial(Faulty, {"fault": fault}), processes=False, seconds=1)
     assert {each.check for each in found.errors} == {check}, found.text()
+
+
+def test_what_a_class_raises_when_it_is_made_is_told_with_its_line() -> None:
+    class Broken(Arena):
+        def reset(self) -> Any:
+            raise RuntimeError("no map")
+
+    (error,) = check_env(Broken, processes=False).errors
+    assert "RuntimeError: no map (test_multi_agent.py:" in error.seen
+    assert "--arg name=value" in error.advice
+
+
+@pytest.mark.parametrize("reward", [None, [1.0, 2.0], "much"])
+def test_a_reward_that_is_no_number_is_told(reward: Any) -> None:
+    class Paid(Arena):
+        def step(self, action_dict: Any) -> Any:
+            observations, rewards, *rest = super().step(action_dict)
+            return observations, {**rewards, "agent2": reward}, *rest
+
+    batch = make_batch(Paid, num_envs=1, seed=0)
+    batch.reset()
+    with pytest.raises(EnvironmentFault, match=r"Paid: .*a reward of .* for agent2, which is no"):
+        batch.step(batch.sample_actions(np.random.default_rng(0)))
 
 
 def _play(env: Any, episodes: int = 2) -> None:
