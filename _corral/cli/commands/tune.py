@@ -234,6 +234,8 @@ def _show(study: Study) -> None:
     out.print(f"Value: {study.measure}{_over(study)}; more is better.")
     shares = [f"{name} {share:.0%}" for name, share in study.importance.items()]
     out.print(f"{study.about_importance()}{': ' * bool(shares)}{', '.join(shares)}.")
+    for sentence in _warnings(study):
+        out.print(sentence)
     best = study.best
     if best is None:
         failed = next((trial for trial in study.trials if trial.state == "failed"), None)
@@ -251,6 +253,20 @@ def _show(study: Study) -> None:
     out.print(f"Study: {study.folder} (trials.csv, pictures, a run for each seed)", soft_wrap=True)
 
 
+def _warnings(study: Study) -> Iterator[str]:
+    """Yield what is to be known before the best is believed."""
+    if study.best is None or study.beside is None:
+        return
+    random, sampled = study.beside.random, study.beside.sampled
+    if study.best.value <= random:
+        yield f"No trial is above random play ({random:.4g}): train longer before tuning."
+    if sampled is not None:
+        yield (
+            f"The best trial plays far better with sampled actions ({sampled:.4g}) than greedily "
+            f"({study.beside.greedy:.4g}, its first seed): its policy is not sure yet."
+        )
+
+
 def _over(study: Study) -> str:
     count = len(study.plan.seeds)
     return f", mean over {count} seeds" if count > 1 else ""
@@ -260,7 +276,7 @@ def _table(study: Study) -> Table:
     """Return the trials, the best first, at most 80 columns wide."""
     names = study.plan.space.names
     widths = [max(len(name), 9) + 2 for name in names]
-    one_each = 44 + sum(widths) <= WIDTH
+    one_each = 50 + sum(widths) <= WIDTH
     columns = [*names] if one_each else ["settings"]
     seeds = len(study.plan.seeds) > 1
     table = Table("trial", *columns, "value", *(["over seeds"] * seeds), "state", box=box.SIMPLE)
@@ -273,15 +289,18 @@ def _table(study: Study) -> Table:
         value = "" if trial.value is None else f"{trial.value:.4g}"
         spread = [_spread_of(trial)] if seeds else []
         table.add_row(str(trial.number), *cells, value, *spread, trial.state)
+    if study.beside is not None:
+        blank = [""] * len(columns)
+        table.add_row("random play", *blank, f"{study.beside.random:.4g}", *[""] * seeds, "")
     return table
 
 
 def _folded(trial: Trial) -> list[str]:
-    """Return the parameters in lines of at most 34 characters, where names allow it."""
+    """Return the parameters in lines of at most 30 characters, where names allow it."""
     lines = [""]
     for name, value in trial.parameters.items():
         text = one_line(f"{name} {_short(value)}")
-        if lines[-1] and len(lines[-1]) + len(text) > 32:
+        if lines[-1] and len(lines[-1]) + len(text) > 28:
             lines.append("")
         lines[-1] += f"{', ' * bool(lines[-1])}{text}"
     return lines

@@ -25,7 +25,7 @@ from corral.trainers.driver import session
 from corral.trainers.runs.folders import HOLDER, LOCK, locked
 from corral.trainers.runs.run_config import RunConfig
 from corral.trainers.study.jobs import threads_of_each
-from corral.trainers.study.tuning.judging import measure_of
+from corral.trainers.study.tuning.judging import beside, measure_of, threads_set
 from corral.trainers.study.tuning.plan import STUDY, Plan, optuna
 from corral.trainers.study.tuning.result import Study, Trial
 from corral.trainers.study.tuning.space import Space
@@ -133,7 +133,11 @@ def tune(
         with opened(folder) as storage:
             found = Trials(folder, plan, storage, config, measure, source, evaluated=evaluated)
             study = found.play(jobs, on_trial)
-            study.write()
+        if study.best is not None:
+            with threads_set(plan.threads):
+                others = beside(study.best.run, source, evaluated=evaluated)
+            study = dataclasses.replace(study, beside=others)
+        study.write()
     return study
 
 

@@ -16,6 +16,7 @@ import pandas as pd
 from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run_config import RunConfig
 from corral.trainers.study.jobs import Job
+from corral.trainers.study.tuning.judging import Beside
 from corral.trainers.study.tuning.plan import Plan, optuna, quiet
 from corral.trainers.study.tuning.space import Parameters, text_of
 
@@ -70,6 +71,7 @@ class Study:
     known: Any = None  # the trials as Optuna has them
     played: int = 0  # trials that ended in this call: 0 where all was done before
     config: RunConfig | None = None  # of one of the runs
+    beside: Beside | None = None  # random play, and the best trial's by chance; None: none is best
 
     def __repr__(self) -> str:
         return f"<Study {str(self.folder)!r}: {self.counted()}>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
 import shutil
@@ -16,12 +17,16 @@ pytest.importorskip("safetensors", reason="needs the extra mappo")
 pytest.importorskip("optuna", reason="needs the extra tune")
 
 import corral
+from corral.cli.commands.tune import _warnings
+from corral.envs.policy import RandomPolicy
+from corral.envs.registry import make_rules
 from corral.errors import ArgumentError, RunError, StudyError
-from corral.trainers.evaluation.validate import validate
+from corral.trainers.evaluation.scores import evaluate_team
+from corral.trainers.evaluation.validate import Validation, validate
 from corral.trainers.runs.folders import locked
 from corral.trainers.runs.run import CHECKPOINTS, load_run
 from corral.trainers.study.jobs import is_finished
-from corral.trainers.study.tuning.judging import measure_of
+from corral.trainers.study.tuning.judging import Beside, _above, measure_of
 from corral.trainers.study.tuning.result import Study, Trial
 from support.command import within
 from support.tuning import SMALL, in_this_process
@@ -278,3 +283,36 @@ def test_what_matters_in_a_grid_is_an_analysis_of_variance(tmp_path: Path) -> No
     together = study((1, 1), (0, 0), (0, 0), (1, 1)).importance
     assert together["settings together"] == pytest.approx(1.0)
     assert study((1, 1), (1, 1), (1, 1), (1, 1)).importance == {}
+
+
+def test_random_play_stands_beside_the_best(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_this_process(monkeypatch)
+    study = tune(tmp_path / "study", grid={"learning_rate": "1e-2"})
+    assert study.best is not None
+    assert study.beside is not None
+    run = load_run(study.best.run)
+    assert study.beside.random == validate(run, RandomPolicy()).value
+    assert study.beside.greedy == study.best.value
+    few = Trial(0, {}, "complete", {0: 1.0}, {}, {0: study.best.run})
+    poor = dataclasses.replace(study, trials=[few], beside=Beside(2.5, 9.0, 1.0))
+    assert [*_warnings(poor)] == [
+        "No trial is above random play (2.5): train longer before tuning.",
+        "The best trial plays far better with sampled actions (9) than greedily (1, its first "
+        "seed): its policy is not sure yet.",
+    ]
+    assert [*_warnings(dataclasses.replace(poor, beside=Beside(0.5, None, 1.0)))] == []
+
+
+def test_sampled_play_is_told_where_its_interval_is_above(tmp_path: Path) -> None:
+    """A learner that greedily repeats one action, and knows better by chance."""
+    score = evaluate_team(make_rules("two_step_v0"), RandomPolicy(), episodes=8)
+
+    def found(low: float, high: float) -> Validation:
+        row = dataclasses.replace(score, low=low, high=high)
+        return Validation((row,), {"return_learned": (low + high) / 2})
+
+    assert _above(found(2, 3), found(0, 1))
+    assert not _above(found(1, 3), found(0, 2))
+    assert not _above(found(0, 1), found(2, 3))
