@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterable, Iterator
+from copy import copy
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +27,13 @@ from corral.cli.options import (
     whole,
 )
 from corral.cli.output import complain, out, reported, show_table
-from corral.cli.train_options import OPTIONS, arguments_given, given_options, with_options
+from corral.cli.train_options import (
+    OPTIONS,
+    TrainOption,
+    arguments_given,
+    given_options,
+    with_options,
+)
 from corral.text import one_line, pasted
 
 if TYPE_CHECKING:
@@ -33,6 +43,9 @@ __all__ = ["add_to"]
 
 OWN = ("config", "print_config", "out", "resume", "stretch", "seed")
 """Options of ``corral train`` that are another thing here, or none."""
+
+RESUME = re.compile(r"; with --resume[^.]*\.")
+"""What options say of an option that is not here."""
 
 SEVERAL = ("--grid", "--search", "--point")
 """Options that take several words."""
@@ -71,8 +84,21 @@ def add_to(app: typer.Typer) -> None:
     app.command(cls=TuneCommand, context_settings=ANY_OPTION)(tune)
 
 
+def _options() -> Iterator[TrainOption]:
+    """Yield those of corral train that all trials have, without what is said of its --resume."""
+    for option in OPTIONS:
+        if option.name in OWN:
+            continue
+        shown = copy(option.help)
+        if isinstance(shown, str):
+            shown = RESUME.sub(".", shown)
+        else:
+            shown.help = RESUME.sub(".", shown.help)
+        yield replace(option, help=shown)
+
+
 @reported
-@with_options(option for option in OPTIONS if option.name not in OWN)
+@with_options(_options())
 def tune(
     context: typer.Context,
     env: Annotated[
@@ -157,6 +183,7 @@ def tune(
                 prune=prune,
                 out=out_dir,
                 on_trial=_tell,
+                tell=out.print,
                 **values,
             )
     except (KeyboardInterrupt, SystemExit) as stopped:
@@ -209,7 +236,8 @@ def _tell(trial: Trial, study: Study) -> None:
         text += f"{trial.state}, {one_line(trial.reason)}"
     else:
         text += f"{trial.value:.4g}"
-        if study.best is not None and study.best.number == trial.number:
+        others = [t.value for t in study.trials if t.number != trial.number and t.value is not None]
+        if others and trial.value > max(others):
             text += ", the best so far"
     out.print(text)
 
@@ -226,14 +254,23 @@ def _short(value: Any) -> str:
 
 def _show(study: Study) -> None:
     """Print the study: table, counts, what matters, and how to repeat the best."""
+    from corral.trainers.study.tuning.phrases import in_numbers, percents
+    from corral.trainers.study.tuning.result import CURVES
+
     if not study.played:
         out.print(f"{study.folder} is complete; nothing was left to train.", soft_wrap=True)
     show_table(_table(study))
     left = f"; the best {SHOWN} are shown" if len(study.trials) > SHOWN else ""
     out.print(f"{study.counted()}{left}.")
     out.print(f"Value: {study.measure}{_over(study)}; more is better.")
-    shares = [f"{name} {share:.0%}" for name, share in study.importance.items()]
-    out.print(f"{study.about_importance()}{': ' * bool(shares)}{', '.join(shares)}.")
+    shares = percents([*study.importance.values()])
+    said = [f"{name} {share}%" for name, share in zip(study.importance, shares, strict=True)]
+    nothing = ""
+    if study.importance and max(study.importance, key=lambda n: study.importance[n]) == "seeds":
+        nothing = "; nothing is shown to matter: use more seeds"
+    out.print(f"{study.about_importance()}{': ' * bool(said)}{', '.join(said)}{nothing}.")
+    if not (study.folder / CURVES).exists() and find_spec("matplotlib") is not None:
+        out.print(f"No {CURVES}: no run has two rows of progress.csv with an episode that ended.")
     for sentence in _warnings(study):
         out.print(sentence)
     best = study.best
@@ -244,6 +281,9 @@ def _show(study: Study) -> None:
     else:
         complete = study.counts["complete"]
         named = study.config.named(best.run) if study.config else pasted(best.run)
+        if study.equal:
+            equal = in_numbers(study.equal)
+            out.print(f"{equal[:1].upper()}{equal[1:]} are equal; below is trial {best.number}.")
         out.print(
             f"The best of {complete} by validation is flattered by choosing. What it is worth:"
         )

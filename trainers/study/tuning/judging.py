@@ -36,9 +36,14 @@ def measure_of(config: RunConfig, *, evaluated: bool, prune: bool) -> str:
     env_config, learners = config.env_config, config.learners
     rules = env_config.validation_rules()
     which = "best checkpoint" if evaluated else "last checkpoint"
+    own = f"mean return of its {which}"
+    if len(learners) > 1:
+        all_learn = set(learners) == set(rules.agents)
+        team = "the team's mean return" if all_learn else "mean return of all that learn, summed,"
+        own = f"{team} with its {which}"
     if env_config.validation:
         low, high = env_config.validation["rows"]
-        return f"mean return of its {which} on rows {low}:{high}, kept for validation"
+        return f"{own} on rows {low}:{high}, kept for validation"
     played: list[EndedEpisodes] = []
     chance = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
     if not is_zero_sum(rules):
@@ -62,7 +67,7 @@ def measure_of(config: RunConfig, *, evaluated: bool, prune: bool) -> str:
             f"mean return of its {which} in each seat that learns, against {players}, "
             f"{EPISODES} validation episodes each"
         )
-    return f"mean return of its {which} in the same {EPISODES} validation episodes"
+    return f"{own} in the same {EPISODES} validation episodes"
 
 
 def judged(
