@@ -150,7 +150,7 @@ class Study:
     def write(self) -> list[Path]:
         """Write trials.csv, and pictures where matplotlib is installed; return their paths."""
         table = self.to_dataframe()
-        values = [name for name in table if str(name).startswith("value")]
+        values = [name for name in map(str, table) if name.startswith("value")]
         table[values] = table[values].astype(float).map("{:.7g}".format, na_action="ignore")
         text = table.to_csv(index=False, lineterminator="\n")  # returns are sums of float32
         written = [replace_text(self.folder / TABLE, text)]
