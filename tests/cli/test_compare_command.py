@@ -24,6 +24,8 @@ def flat(printed: str) -> str:
 def test_missing_runs_are_trained_and_compared(tmp_path: Path) -> None:
     place = tmp_path / "out"
     printed = within("compare", *GAME, *SMALL, "--out", place)
+    assert printed.startswith("2 runs of 64 env steps\n")
+    assert "The first run took" in printed
     assert "mappo-seed0 is trained" in flat(printed)
     assert "Too few seeds to tell" in printed
     shown = printed[printed.index("Too few") : printed.index("Results:")]
@@ -32,6 +34,7 @@ def test_missing_runs_are_trained_and_compared(tmp_path: Path) -> None:
     again = within("compare", *GAME, *SMALL, "--out", place)
     assert "mappo-seed0 was trained before" in flat(again)
     assert "is trained" not in again
+    assert "env steps\n" not in again
     other = within("compare", *GAME, "--steps", "128", "--out", place, code=2)
     assert "holds runs of corral train two_step_v0 --steps 64" in flat(other)
     # The shell writes both groups, and the logs that lie beside the runs.

@@ -42,6 +42,12 @@ def test_several_words_may_follow_an_option() -> None:
     assert [*_spread(["--grid", "a=1", "arena_v0", "b=2"])] == ["--grid", "a=1", "arena_v0", "b=2"]
 
 
+def test_help_is_of_this_command() -> None:
+    printed = " ".join(within("tune", "--help").split())
+    assert "--resume" not in printed
+    assert "as in: corral tune dfaas_v0 --help" in printed
+
+
 def test_the_screen_shows_trials_and_the_command_of_the_best(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -52,11 +58,13 @@ def test_the_screen_shows_trials_and_the_command_of_the_best(
     printed = within(*words, "--out", folder)
     assert wide(printed) == []
     for line in (
-        r"Trial 0, learning_rate 0\.01, n_epochs 1: \d\S*, the best so far",
+        r"^4 runs of 60 env steps\n",
+        r"Trial 0, learning_rate 0\.01, n_epochs 1: \d\S*\n",
         r"trial +learning_rate +n_epochs +value +over seeds +state",
         r"1 +0\.01 +2 +\d\S* +\d\S* \.\. \d\S* +complete",
+        r"random play +\d\S*",
         r"2 trials: 2 complete\.",
-        r"Value: mean return of its last checkpoint in the same 64 validation episodes,",
+        r"Value: the team's mean return with its last checkpoint in the same 64",
         r"flattered by choosing. What it is worth:\ncorral evaluate \S+trial-000\d-seed0",
         r"for seed in 0 1; do OMP_NUM_THREADS=\d+ corral train two_step_v0 --trainer mappo .*"
         r"--learning-rate 0\.\d+ .*--seed \$seed; done",
@@ -76,7 +84,7 @@ def test_a_study_in_which_all_fails_ends_with_1(
     assert re.search(
         r"Trial 0, learning_rate 1e\+30: failed, .*not\s+finite", printed, flags=re.DOTALL
     )
-    assert "1 trials: 0 complete, 1 failed." in printed
+    assert "1 trial: 0 complete, 1 failed." in printed
     assert "no trial is complete. Trial 0:" in printed
 
 

@@ -207,7 +207,7 @@ def _trained(
 ) -> dict[str, list[str]]:
     """Return label -> folders, after what is missing was trained."""
     from corral.trainers.base import find_trainer
-    from corral.trainers.study.comparing.training import folders_of, jobs_of, trained
+    from corral.trainers.study.comparing.training import folders_of, jobs_of, pace_of, trained
 
     if len(trainers) < 2 or len({*trainers}) < len(trainers):
         raise ValueError(f"--trainers {','.join(trainers)}: give two or more, each once")
@@ -216,10 +216,16 @@ def _trained(
     for each in trainers:
         find_trainer(each)
     _require_same_study(folder, {"env": env, "options": list(options)})
+    jobs = jobs_of(folder, env, trainers, seeds, options)
+    pace = pace_of(jobs, processes, options)
+    if pace.runs:
+        out.print(pace.planned())
     try:
-        for ended in trained(jobs_of(folder, env, trainers, seeds, options), processes):
+        for ended in trained(jobs, processes):
             did = "was trained before" if ended.code is None else "is trained"
             out.print(f"{ended.job.folder} {did}", style="dim", soft_wrap=True)
+            if ended.code == 0 and (text := pace.ended()):
+                out.print(text)
     except KeyboardInterrupt:
         out.print("Stopped; the same command goes on.")
         raise typer.Exit(130) from None

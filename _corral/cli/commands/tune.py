@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterable, Iterator
+from copy import copy
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +27,13 @@ from corral.cli.options import (
     whole,
 )
 from corral.cli.output import complain, out, reported, show_table
-from corral.cli.train_options import OPTIONS, arguments_given, given_options, with_options
+from corral.cli.train_options import (
+    OPTIONS,
+    TrainOption,
+    arguments_given,
+    given_options,
+    with_options,
+)
 from corral.text import one_line, pasted
 
 if TYPE_CHECKING:
@@ -33,6 +43,9 @@ __all__ = ["add_to"]
 
 OWN = ("config", "print_config", "out", "resume", "stretch", "seed")
 """Options of ``corral train`` that are another thing here, or none."""
+
+RESUME = re.compile(r"; with --resume[^.]*\.")
+"""What options say of an option that is not here."""
 
 SEVERAL = ("--grid", "--search", "--point")
 """Options that take several words."""
@@ -71,8 +84,21 @@ def add_to(app: typer.Typer) -> None:
     app.command(cls=TuneCommand, context_settings=ANY_OPTION)(tune)
 
 
+def _options() -> Iterator[TrainOption]:
+    """Yield those of corral train that all trials have, without what is said of its --resume."""
+    for option in OPTIONS:
+        if option.name in OWN:
+            continue
+        shown = copy(option.help)
+        if isinstance(shown, str):
+            shown = RESUME.sub(".", shown)
+        else:
+            shown.help = RESUME.sub(".", shown.help)
+        yield replace(option, help=shown)
+
+
 @reported
-@with_options(option for option in OPTIONS if option.name not in OWN)
+@with_options(_options())
 def tune(
     context: typer.Context,
     env: Annotated[
@@ -157,6 +183,7 @@ def tune(
                 prune=prune,
                 out=out_dir,
                 on_trial=_tell,
+                tell=out.print,
                 **values,
             )
     except (KeyboardInterrupt, SystemExit) as stopped:
@@ -209,7 +236,8 @@ def _tell(trial: Trial, study: Study) -> None:
         text += f"{trial.state}, {one_line(trial.reason)}"
     else:
         text += f"{trial.value:.4g}"
-        if study.best is not None and study.best.number == trial.number:
+        others = [t.value for t in study.trials if t.number != trial.number and t.value is not None]
+        if others and trial.value > max(others):
             text += ", the best so far"
     out.print(text)
 
@@ -226,14 +254,25 @@ def _short(value: Any) -> str:
 
 def _show(study: Study) -> None:
     """Print the study: table, counts, what matters, and how to repeat the best."""
+    from corral.trainers.study.tuning.phrases import in_numbers, percents
+    from corral.trainers.study.tuning.result import CURVES
+
     if not study.played:
         out.print(f"{study.folder} is complete; nothing was left to train.", soft_wrap=True)
     show_table(_table(study))
     left = f"; the best {SHOWN} are shown" if len(study.trials) > SHOWN else ""
     out.print(f"{study.counted()}{left}.")
     out.print(f"Value: {study.measure}{_over(study)}; more is better.")
-    shares = [f"{name} {share:.0%}" for name, share in study.importance.items()]
-    out.print(f"{study.about_importance()}{': ' * bool(shares)}{', '.join(shares)}.")
+    shares = percents([*study.importance.values()])
+    said = [f"{name} {share}%" for name, share in zip(study.importance, shares, strict=True)]
+    nothing = ""
+    if study.importance and max(study.importance, key=lambda n: study.importance[n]) == "seeds":
+        nothing = "; nothing is shown to matter: use more seeds"
+    out.print(f"{study.about_importance()}{': ' * bool(said)}{', '.join(said)}{nothing}.")
+    if not (study.folder / CURVES).exists() and find_spec("matplotlib") is not None:
+        out.print(f"No {CURVES}: no run has two rows of progress.csv with an episode that ended.")
+    for sentence in _warnings(study):
+        out.print(sentence)
     best = study.best
     if best is None:
         failed = next((trial for trial in study.trials if trial.state == "failed"), None)
@@ -242,6 +281,9 @@ def _show(study: Study) -> None:
     else:
         complete = study.counts["complete"]
         named = study.config.named(best.run) if study.config else pasted(best.run)
+        if study.equal:
+            equal = in_numbers(study.equal)
+            out.print(f"{equal[:1].upper()}{equal[1:]} are equal; below is trial {best.number}.")
         out.print(
             f"The best of {complete} by validation is flattered by choosing. What it is worth:"
         )
@@ -249,6 +291,20 @@ def _show(study: Study) -> None:
         out.print("To repeat the best:")
         out.print(best.command, soft_wrap=True)
     out.print(f"Study: {study.folder} (trials.csv, pictures, a run for each seed)", soft_wrap=True)
+
+
+def _warnings(study: Study) -> Iterator[str]:
+    """Yield what is to be known before the best is believed."""
+    if study.best is None or study.beside is None:
+        return
+    random, sampled = study.beside.random, study.beside.sampled
+    if study.best.value <= random:
+        yield f"No trial is above random play ({random:.4g}): train longer before tuning."
+    if sampled is not None:
+        yield (
+            f"The best trial plays far better with sampled actions ({sampled:.4g}) than greedily "
+            f"({study.beside.greedy:.4g}, its first seed): its policy is not sure yet."
+        )
 
 
 def _over(study: Study) -> str:
@@ -260,7 +316,7 @@ def _table(study: Study) -> Table:
     """Return the trials, the best first, at most 80 columns wide."""
     names = study.plan.space.names
     widths = [max(len(name), 9) + 2 for name in names]
-    one_each = 44 + sum(widths) <= WIDTH
+    one_each = 50 + sum(widths) <= WIDTH
     columns = [*names] if one_each else ["settings"]
     seeds = len(study.plan.seeds) > 1
     table = Table("trial", *columns, "value", *(["over seeds"] * seeds), "state", box=box.SIMPLE)
@@ -273,15 +329,18 @@ def _table(study: Study) -> Table:
         value = "" if trial.value is None else f"{trial.value:.4g}"
         spread = [_spread_of(trial)] if seeds else []
         table.add_row(str(trial.number), *cells, value, *spread, trial.state)
+    if study.beside is not None:
+        blank = [""] * len(columns)
+        table.add_row("random play", *blank, f"{study.beside.random:.4g}", *[""] * seeds, "")
     return table
 
 
 def _folded(trial: Trial) -> list[str]:
-    """Return the parameters in lines of at most 34 characters, where names allow it."""
+    """Return the parameters in lines of at most 30 characters, where names allow it."""
     lines = [""]
     for name, value in trial.parameters.items():
         text = one_line(f"{name} {_short(value)}")
-        if lines[-1] and len(lines[-1]) + len(text) > 32:
+        if lines[-1] and len(lines[-1]) + len(text) > 28:
             lines.append("")
         lines[-1] += f"{', ' * bool(lines[-1])}{text}"
     return lines

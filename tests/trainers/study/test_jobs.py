@@ -33,12 +33,18 @@ def test_jobs_are_played_once_and_a_failure_says_why(tmp_path: Path) -> None:
     assert run.config.seed == 1
     assert run.progress["env_steps"].iloc[-1] == 200
     assert [each.code for each in play(jobs[:1])] == [None]
-    _checkpoint_behind_its_rows(jobs[0])
-    _killed_before_its_first_checkpoint(jobs[0])
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_between_two_files_goes_on(tmp_path: Path) -> None:
+    """A row is written before the checkpoint: who is killed in between has not finished."""
+    job = Job(tmp_path / "first", (*SMALL, "--seed", "1"))
+    assert [each.code for each in play([job])] == [0]
+    _checkpoint_behind_its_rows(job)
+    _killed_before_its_first_checkpoint(job)
 
 
 def _checkpoint_behind_its_rows(job: Job) -> None:
-    """A row is written before the checkpoint: who is killed in between has not finished."""
     checkpoints = job.folder / CHECKPOINTS
     shutil.rmtree(load_run(job.folder).checkpoint())
     for pointer in ("latest", "best"):
@@ -55,6 +61,7 @@ def _killed_before_its_first_checkpoint(job: Job) -> None:
     assert finished(job.folder) is not None
 
 
+@pytest.mark.slow
 def test_a_job_that_is_stopped_is_not_finished_and_goes_on(tmp_path: Path) -> None:
     job = Job(tmp_path / "run", (*SMALL[:2], "4000", *SMALL[3:], "--checkpoint-every", "20"))
 
@@ -105,6 +112,7 @@ def test_every_option_that_a_resumed_run_takes_is_told_again() -> None:
     assert both - {"--steps", "--keep"} == set(AGAIN)  # those two are kept with the run
 
 
+@pytest.mark.slow
 def test_a_run_that_another_process_trains_is_waited_for(tmp_path: Path) -> None:
     """The processes of a study that was killed may live on."""
     job = Job(tmp_path / "run", (*SMALL, "--seed", "1"))

@@ -65,8 +65,10 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """One sentence: what is known of the group with the highest interquartile mean."""
-        return in_words(self.pairs, [*self.table.index])
+        """What is known of the group with the highest interquartile mean."""
+        said = in_words(self.pairs, [*self.table.index])
+        values = {score for scores in self.scores.values() for score in scores}
+        return f"All runs scored {values.pop():.4g}. {said}" if len(values) == 1 else said
 
     @cached_property
     def table(self) -> pd.DataFrame:

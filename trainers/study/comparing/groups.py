@@ -16,7 +16,7 @@ from corral.envs.core import Array
 from corral.errors import RunError
 from corral.trainers.evaluation.judge import differences, require_same_game
 from corral.trainers.runs.run import Run, is_run, load_each
-from corral.trainers.study.jobs import finished
+from corral.trainers.study.jobs import is_finished
 
 __all__ = ["Given", "Group", "Member", "but_logs", "labels_of", "load_groups", "require_comparable"]
 
@@ -147,14 +147,15 @@ def _require_once(folders: Iterable[str | Path]) -> None:
 
 
 def _told_unfinished(runs: Sequence[Run], allowed: bool) -> list[str]:
-    left = [run for run in runs if finished(run.folder) is None]
+    left = [run for run in runs if not is_finished(run.folder)]
     if not left:
         return []
     named = ", ".join(str(run.folder) for run in left)
     if not allowed:
         raise RunError(
-            f"not finished: {named}. corral train --resume {left[0].folder} goes on with it; "
-            "--unfinished compares what is there"
+            f"not finished: {named}. corral train --resume "
+            f"{left[0].config.named(left[0].folder)} goes on with it; --unfinished compares what "
+            "is there"
         )
     return [f"Not finished: {named}."]
 

@@ -15,16 +15,18 @@ __all__ = ["comparison_tables", "cut"]
 NAME = 20
 """Letters of a group's name."""
 
+PAIR = 24
+"""Letters of two names in one line."""
+
 
 def comparison_tables(comparison: Comparison) -> Iterator[Table | str]:
     """Yield the groups, every two of them, and the sentences that belong to the numbers."""
     yield _groups(comparison)
     yield f"Score: {comparison.metric}; higher is better. IQM: interquartile mean over runs."
     yield _pairs(comparison)
-    level = comparison.pairs[0].level
     yield (
-        f"P: how likely a run of the first scores more, ties half. [ ]: {100 * level:.4g} % "
-        "intervals. p: of a permutation test."
+        "Difference: of IQMs. P: how likely a run of the first scores more, ties half. p: of a "
+        "permutation test."
     )
     yield from comparison.notes
 
@@ -39,14 +41,16 @@ def _groups(comparison: Comparison) -> Table:
 
 
 def _pairs(comparison: Comparison) -> Table:
-    table = table_of("", ["IQM higher by", "P", "p"])
+    level = 100 * comparison.pairs[0].level
+    table = table_of("", ["difference", f"{level:.4g} % interval", "P", "p"])
     for pair in comparison.pairs:
-        sign = "better than" if pair.found == "better" else "beside"
+        both = f"{cut(pair.better)} - {cut(pair.other)}"
         table.add_row(
-            f"{cut(pair.better)}\n{sign} {cut(pair.other)}",
-            f"{_number(pair.difference)}\n{_interval(*pair.interval)}",
-            f"{pair.probability:.2f}\n{_interval(*pair.probability_interval)}",
-            f"{pair.p:.2g}\n",
+            both if len(both) <= PAIR else both.replace(" - ", " -\n", 1),
+            _number(pair.difference),
+            _interval(*pair.interval),
+            f"{pair.probability:.2f}",
+            f"{pair.p:.2g}",
         )
     return table
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from corral.errors import RunError
-from corral.trainers.study.jobs import Ended, Job, play
+from corral.trainers.driver import train
+from corral.trainers.study.jobs import Ended, Job, is_finished, play
+from corral.trainers.study.pace import Pace
 
-__all__ = ["folders_of", "jobs_of", "trained"]
+__all__ = ["folders_of", "jobs_of", "pace_of", "trained"]
 
 
 def folders_of(out: Path, trainers: Sequence[str], seeds: int) -> dict[str, list[Path]]:
@@ -33,6 +36,18 @@ def jobs_of(
         for seed in range(seeds)
         for trainer in trainers
     ]
+
+
+def pace_of(jobs: Sequence[Job], processes: int, options: Sequence[str]) -> Pace:
+    """Return how many runs are missing, and of how many env steps each."""
+    missing = [job for job in jobs if not is_finished(job.folder)]
+    steps = inspect.signature(train).parameters["steps"].default
+    for at, word in enumerate(options):
+        name, equals, value = word.partition("=")
+        value = value if equals else "".join(options[at + 1 : at + 2])
+        if name == "--steps" and value.isdigit():
+            steps = int(value)
+    return Pace(len(missing), steps, processes)
 
 
 def trained(jobs: Sequence[Job], processes: int = 1) -> Iterator[Ended]:

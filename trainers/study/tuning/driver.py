@@ -25,7 +25,7 @@ from corral.trainers.driver import session
 from corral.trainers.runs.folders import HOLDER, LOCK, locked
 from corral.trainers.runs.run_config import RunConfig
 from corral.trainers.study.jobs import threads_of_each
-from corral.trainers.study.tuning.judging import measure_of
+from corral.trainers.study.tuning.judging import beside, measure_of, threads_set
 from corral.trainers.study.tuning.plan import STUDY, Plan, optuna
 from corral.trainers.study.tuning.result import Study, Trial
 from corral.trainers.study.tuning.space import Space
@@ -55,6 +55,7 @@ def tune(
     prune: bool = False,
     out: str | Path | None = None,
     on_trial: Callable[[Trial, Study], None] | None = None,
+    tell: Callable[[str], None] = lambda text: None,
     **options: Any,
 ) -> Study:
     """Train an environment with many settings, and return what became of each.
@@ -81,6 +82,8 @@ def tune(
             quarter, half or three quarters of the steps.
         out: the study's folder; default: runs/tune-<env>-<trainer>.
         on_trial: called with each trial that ends, and the study so far.
+        tell: called with how many runs there are to train, and after the first with how long the
+            others will take.
         options: of ``corral.train``, its settings too, for all trials alike: steps, stop, held_out,
             validation, env_kwargs, gamma, ... as text or numbers.
 
@@ -132,8 +135,12 @@ def tune(
         plan.write(folder)
         with opened(folder) as storage:
             found = Trials(folder, plan, storage, config, measure, source, evaluated=evaluated)
-            study = found.play(jobs, on_trial)
-            study.write()
+            study = found.play(jobs, on_trial, tell)
+        if study.best is not None:
+            with threads_set(plan.threads):
+                others = beside(study.best.run, source, evaluated=evaluated)
+            study = dataclasses.replace(study, beside=others)
+        study.write()
     return study
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ from corral.adapters.seats import random_policy
 from corral.envs.episode_stats import EndedEpisodes
 from corral.errors import StudyError
 from corral.trainers.evaluation.scores import evaluate_team
-from corral.trainers.evaluation.validate import EPISODES, validate
+from corral.trainers.evaluation.validate import EPISODES, Validation, validate
 from corral.trainers.evaluation.zero_sum import constant_sum, is_zero_sum, seat_players
-from corral.trainers.runs.run import PROGRESS, load_run
+from corral.trainers.runs.run import PROGRESS, Run, load_run
 from corral.trainers.runs.run_config import RunConfig
 
-__all__ = ["RUNGS", "curve", "judged", "measure_of", "threads_set", "values_at"]
+__all__ = ["RUNGS", "Beside", "beside", "curve", "judged", "measure_of", "threads_set", "values_at"]
 
 RUNGS = (0.25, 0.5, 0.75)
 """Shares of the steps at which a trial may be pruned."""
@@ -35,9 +36,14 @@ def measure_of(config: RunConfig, *, evaluated: bool, prune: bool) -> str:
     env_config, learners = config.env_config, config.learners
     rules = env_config.validation_rules()
     which = "best checkpoint" if evaluated else "last checkpoint"
+    own = f"mean return of its {which}"
+    if len(learners) > 1:
+        all_learn = set(learners) == set(rules.agents)
+        team = "the team's mean return" if all_learn else "mean return of all that learn, summed,"
+        own = f"{team} with its {which}"
     if env_config.validation:
         low, high = env_config.validation["rows"]
-        return f"mean return of its {which} on rows {low}:{high}, kept for validation"
+        return f"{own} on rows {low}:{high}, kept for validation"
     played: list[EndedEpisodes] = []
     chance = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
     if not is_zero_sum(rules):
@@ -61,7 +67,7 @@ def measure_of(config: RunConfig, *, evaluated: bool, prune: bool) -> str:
             f"mean return of its {which} in each seat that learns, against {players}, "
             f"{EPISODES} validation episodes each"
         )
-    return f"mean return of its {which} in the same {EPISODES} validation episodes"
+    return f"{own} in the same {EPISODES} validation episodes"
 
 
 def judged(
@@ -76,9 +82,43 @@ def judged(
                 f"{folder} was trained with {name}={kept!r}, and the trial has {value!r}: it is no "
                 "run of this study. Move it away, or give another --out (out=)"
             )
+    return validate(_judged_run(run, source, evaluated=evaluated)).value
+
+
+def _judged_run(run: Run, source: Mapping[str, Any], *, evaluated: bool) -> Run:
     if evaluated and run.best_by is not None:
-        run = load_run(f"{folder}@best", **source)
-    return validate(run).value
+        return load_run(f"{run.folder}@best", **source)
+    return run
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What stands beside the best trial's value: other play in the same validation."""
+
+    random: float  # what random play earns in place of the agents that learn
+    sampled: float | None
+    """The value of the best trial's first run with sampled actions, where it is far better than
+    with greedy ones: the interval of one is above the other's."""
+    greedy: float  # the value of that run, as it was judged
+
+
+def beside(folder: Path, source: Mapping[str, Any], *, evaluated: bool) -> Beside:
+    """Return what stands beside the run in ``folder``."""
+    run = _judged_run(load_run(folder, **source), source, evaluated=evaluated)
+    rules = run.config.env_config.validation_rules()
+    chance = {agent: random_policy(rules.action_space(agent)) for agent in run.config.learners}
+    by_chance = validate(run, {**dict(run.policies), **chance})
+    greedy, sampled = validate(run), validate(run, deterministic=False)
+    return Beside(by_chance.value, sampled.value if _above(sampled, greedy) else None, greedy.value)
+
+
+def _above(one: Validation, other: Validation) -> bool:
+    """Return whether a team's interval is above another's; no for a zero-sum game."""
+    ends = [(score.low, score.high) for each in (one, other) for score in each.rows]
+    if len(ends) != 2 or one.value <= other.value:
+        return False
+    (low, _), (_, high) = ends
+    return low is not None and high is not None and low > high
 
 
 @contextlib.contextmanager

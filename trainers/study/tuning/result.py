@@ -16,15 +16,20 @@ import pandas as pd
 from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run_config import RunConfig
 from corral.trainers.study.jobs import Job
+from corral.trainers.study.tuning.judging import Beside
+from corral.trainers.study.tuning.phrases import counted
 from corral.trainers.study.tuning.plan import Plan, optuna, quiet
 from corral.trainers.study.tuning.space import Parameters, text_of
 
-__all__ = ["Best", "Study", "Trial"]
+__all__ = ["CURVES", "Best", "Study", "Trial"]
 
 ENOUGH = 10
 """Complete trials from which on the importance of a searched setting is stated."""
 
-TABLE = "trials.csv"
+INTERACTION = "interaction of settings"
+"""What settings explain together, beyond each alone."""
+
+TABLE, CURVES = "trials.csv", "curves.svg"
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,7 @@ class Study:
     known: Any = None  # the trials as Optuna has them
     played: int = 0  # trials that ended in this call: 0 where all was done before
     config: RunConfig | None = None  # of one of the runs
+    beside: Beside | None = None  # random play, and the best trial's by chance; None: none is best
 
     def __repr__(self) -> str:
         return f"<Study {str(self.folder)!r}: {self.counted()}>"
@@ -83,7 +89,7 @@ class Study:
     def counted(self) -> str:
         """Return how many trials there are of each state, in words."""
         found = [f"{n} {state}" for state, n in self.counts.items() if n or state == "complete"]
-        return f"{len(self.trials)} trials: {', '.join(found)}"
+        return f"{counted(len(self.trials))}: {', '.join(found)}"
 
     @property
     def ranked(self) -> list[Trial]:
@@ -107,6 +113,13 @@ class Study:
             first.runs[self.plan.seeds[0]],
             dict(first.runs),
         )
+
+    @property
+    def equal(self) -> list[int]:
+        """Numbers of the trials that share the highest value; empty where one alone has it."""
+        first = self.ranked[0].value if self.trials else None
+        found = [t.number for t in self.trials if first is not None and t.value == first]
+        return found if len(found) > 1 else []
 
     def command(self, trial: Trial) -> str:
         """Return what to type to train a trial again, every seed of it."""
@@ -136,7 +149,10 @@ class Study:
 
     def write(self) -> list[Path]:
         """Write trials.csv, and pictures where matplotlib is installed; return their paths."""
-        text = self.to_dataframe().to_csv(index=False, lineterminator="\n")
+        table = self.to_dataframe()
+        values = [name for name in map(str, table) if name.startswith("value")]
+        table[values] = table[values].astype(float).map("{:.7g}".format, na_action="ignore")
+        text = table.to_csv(index=False, lineterminator="\n")  # returns are sums of float32
         written = [replace_text(self.folder / TABLE, text)]
         try:
             from corral.trainers.study.tuning import pictures
@@ -144,8 +160,10 @@ class Study:
             pictures.matplotlib()
         except ImportError:
             return written
-        if any(trial.runs for trial in self.trials):
-            written.append(pictures.curves(self, self.folder / "curves.svg"))
+        if pictures.curves(self, self.folder / CURVES) is None:
+            (self.folder / CURVES).unlink(missing_ok=True)  # of what was there before
+        else:
+            written.append(self.folder / CURVES)
         if self.importance:
             written.append(pictures.importance(self, self.folder / "importance.svg"))
         return written
@@ -156,8 +174,9 @@ class Study:
     def importance(self) -> dict[str, float]:
         """Setting -> how much of what differs between trials it explains; they sum to 1.
 
-        Of a whole grid: shares of the variance of all runs, with "settings together" and "seeds" as
-        what is left. Of a search: Optuna's PED-ANOVA. Empty where there are too few trials.
+        Of a whole grid: shares of the variance of all runs, with what is due to "seeds", and
+        ``INTERACTION`` as what is left. Of a search: Optuna's PED-ANOVA. Empty where there are too
+        few trials.
         """
         if not self.plan.space.search:
             return self._of_grid()
@@ -208,7 +227,7 @@ class Study:
             within = float(((values - values.mean(axis=1, keepdims=True)) ** 2).sum())
             found["seeds"] = within / total
         rest = 1.0 - sum(found.values())
-        return {**found, "settings together": max(0.0, rest)}
+        return {**found, INTERACTION: max(0.0, rest)}
 
 
 def _between(cells: Sequence[Trial], name: str, values: np.ndarray[Any, Any]) -> float:

@@ -15,6 +15,7 @@ from corral.errors import StudyError
 from corral.trainers.runs.run_config import RunConfig
 from corral.trainers.runs.signals import stop_signals
 from corral.trainers.study.jobs import Ended, Job, is_finished, play
+from corral.trainers.study.pace import Pace
 from corral.trainers.study.tuning.judging import curve, judged, threads_set, values_at
 from corral.trainers.study.tuning.plan import Plan, optuna, quiet
 from corral.trainers.study.tuning.result import Study, Trial
@@ -98,10 +99,20 @@ class Trials:
         given = (self.folder, self.plan, self.measure, learners, tuple(self.trials), self.known)
         return Study(*given, self.played, self.config)
 
-    def play(self, jobs: int, on_trial: Callable[[Trial, Study], None] | None) -> Study:
-        """Train and judge all that is not over. Raises KeyboardInterrupt, or SystemExit of SIGTERM,
-        after the runs under way are saved."""
+    def play(
+        self,
+        jobs: int,
+        on_trial: Callable[[Trial, Study], None] | None,
+        tell: Callable[[str], None],
+    ) -> Study:
+        """Train and judge all that is not over; ``tell`` how much that is.
+
+        Raises KeyboardInterrupt, or SystemExit of SIGTERM, after the runs under way are saved.
+        """
         self.on_trial = on_trial or (lambda trial, study: None)
+        pace = Pace(self._runs_left(), self.config.steps, jobs)
+        if pace.runs:
+            tell(pace.planned())
         with stop_signals() as stop:
 
             def watch(job: Job) -> bool:
@@ -115,12 +126,21 @@ class Trials:
                     for ended in training:
                         if stop.number is not None:
                             raise KeyboardInterrupt
+                        if ended.code == 0 and (text := pace.ended()):
+                            tell(text)
                         self._take(ended)
             except KeyboardInterrupt:
                 if stop.number == signal.SIGTERM:
                     raise SystemExit(128 + signal.SIGTERM) from None
                 raise
         return self.now
+
+    def _runs_left(self) -> int:
+        """Return how many runs are not judged yet."""
+        begun = [trial for trial in self.trials if trial.state == "running"]
+        new = max(0, self.plan.trials - len(self.trials))
+        each = len(self.plan.seeds)
+        return new * each + sum(each - len(trial.values) for trial in begun)
 
     # --- What is trained -------------------------------------------------------------------------
 

@@ -164,6 +164,24 @@ def test_labels_are_what_folders_have_in_common() -> None:
         labels_of([["x"], ["runs/../x"]])
 
 
+def test_two_groups_stand_in_one_row() -> None:
+    from rich.console import Console
+
+    console = Console(width=80, record=True, file=io.StringIO())
+    [_, pairs] = [t for t in comparison_tables(of(mappo=HIGH, b=LOW)) if not isinstance(t, str)]
+    console.print(pairs)
+    lines = [line.split() for line in console.export_text().splitlines()]
+    [row] = [line for line in lines if line[:1] == ["mappo"]]
+    assert row[:3] == ["mappo", "-", "b"]
+    assert ["difference", "95", "%", "interval", "P", "p"] in lines
+
+
+def test_runs_that_all_score_the_same_are_told() -> None:
+    same = of(a=group(7, 7, 7), b=group(7, 7, 7))
+    assert same.verdict.startswith("All runs scored 7. Too few seeds to tell")
+    assert "All runs" not in of(a=group(7, 7, 7), b=group(7, 7, 8)).verdict
+
+
 def test_tables_fit_80_columns() -> None:
     long = "a_very_long_name_of_a_group_of_runs"
     found = of(**{long: group(*[-123456.7 - i for i in range(5)]), "b": LOW})

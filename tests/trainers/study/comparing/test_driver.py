@@ -130,9 +130,9 @@ def test_a_load_is_replayed_on_held_out_rows(tmp_path: Path) -> None:
 
 
 def test_unfinished_runs_are_named(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
-    is_done = grouping.finished
+    is_done = grouping.is_finished
     left = Path(groups["ippo"][1])
-    monkeypatch.setattr(grouping, "finished", lambda f: None if f == left else is_done(f))
+    monkeypatch.setattr(grouping, "is_finished", lambda f: f != left and is_done(f))
     with pytest.raises(RunError, match=r"not finished: .*ippo-seed1\. .*--resume"):
         corral.compare(groups)
     found = corral.compare(groups, unfinished=True, episodes=2)
@@ -157,3 +157,37 @@ def test_a_zero_sum_game_is_scored_against_reference_players(tmp_path: Path) -> 
     found = corral.compare({"a": runs[:1], "b": runs[1:]}, episodes=4)
     assert found.metric == "return against reference players, 4 episodes each"
     assert found.curves.empty  # the sum of both is the same whatever they play
+
+
+CLASS = """
+import gymnasium
+import numpy as np
+
+
+class Climb(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0.0, 9.0, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.at, self.cycle = 0, 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.at, self.cycle = self.at + int(action), self.cycle + 1
+        return np.full(1, self.at, np.float32), float(action), False, self.cycle == 8, {}
+"""
+
+
+def test_an_environment_of_others_is_named_again(tmp_path: Path) -> None:
+    """Whether a run is finished does not depend on the environment's being found."""
+    env = f"{tmp_path / 'climb.py'}:Climb"
+    (tmp_path / "climb.py").write_text(CLASS)
+    names = ("mappo", "ippo")
+    given = {name: [str(trained(tmp_path / name, name, env, updates=2).folder)] for name in names}
+    found = corral.compare(given, env, episodes=2)
+    assert "too few seeds" in found.verdict.lower()
+    progress = Path(given["ippo"][0]) / "progress.csv"
+    progress.write_text("".join(progress.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(RunError) as caught:
+        corral.compare(given, env, episodes=2)
+    assert f"corral train --resume {tmp_path / 'ippo'} --env {env} goes on" in str(caught.value)

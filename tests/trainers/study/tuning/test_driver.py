@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
 import shutil
@@ -16,13 +17,21 @@ pytest.importorskip("safetensors", reason="needs the extra mappo")
 pytest.importorskip("optuna", reason="needs the extra tune")
 
 import corral
+from corral.cli.commands.tune import _warnings
+from corral.envs.policy import RandomPolicy
+from corral.envs.registry import make_rules
 from corral.errors import ArgumentError, RunError, StudyError
-from corral.trainers.evaluation.validate import validate
+from corral.trainers.base import find_trainer
+from corral.trainers.evaluation.scores import evaluate_team
+from corral.trainers.evaluation.validate import Validation, validate
 from corral.trainers.runs.folders import locked
 from corral.trainers.runs.run import CHECKPOINTS, load_run
 from corral.trainers.study.jobs import is_finished
-from corral.trainers.study.tuning.judging import measure_of
+from corral.trainers.study.tuning.judging import Beside, _above, measure_of
+from corral.trainers.study.tuning.phrases import in_numbers, percents
+from corral.trainers.study.tuning.plan import Plan
 from corral.trainers.study.tuning.result import Study, Trial
+from corral.trainers.study.tuning.space import Space
 from support.command import within
 from support.tuning import SMALL, in_this_process
 
@@ -255,10 +264,6 @@ def test_players_are_named_only_where_there_are_some() -> None:
 
 
 def test_what_matters_in_a_grid_is_an_analysis_of_variance(tmp_path: Path) -> None:
-    from corral.trainers.base import find_trainer
-    from corral.trainers.study.tuning.plan import Plan
-    from corral.trainers.study.tuning.space import Space
-
     space = Space.of(find_trainer("mappo").kind, [], {"gamma": "0.5,1", "n_epochs": "1,2"}, {}, ())
     plan = Plan(("arena_v0",), space, 4, (0, 1), 1, 1)
 
@@ -270,11 +275,88 @@ def test_what_matters_in_a_grid_is_an_analysis_of_variance(tmp_path: Path) -> No
         return Study(tmp_path, plan, "", (), trials)
 
     alone = study((0, 0), (0, 0), (4, 4), (4, 4)).importance
-    assert alone == {"gamma": 1.0, "n_epochs": 0.0, "seeds": 0.0, "settings together": 0.0}
+    assert alone == {"gamma": 1.0, "n_epochs": 0.0, "seeds": 0.0, "interaction of settings": 0.0}
     mixed = study((0, 2), (3, 5), (5, 7), (8, 10)).importance  # 25 + 9 between, 8 / 8 within
     assert mixed["gamma"] == pytest.approx(50 / 76)
     assert mixed["n_epochs"] == pytest.approx(18 / 76)
     assert mixed["seeds"] == pytest.approx(8 / 76)
     together = study((1, 1), (0, 0), (0, 0), (1, 1)).importance
-    assert together["settings together"] == pytest.approx(1.0)
+    assert together["interaction of settings"] == pytest.approx(1.0)
     assert study((1, 1), (1, 1), (1, 1), (1, 1)).importance == {}
+
+
+def test_random_play_stands_beside_the_best(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_this_process(monkeypatch)
+    study = tune(tmp_path / "study", grid={"learning_rate": "1e-2"})
+    assert study.best is not None
+    assert study.beside is not None
+    run = load_run(study.best.run)
+    assert study.beside.random == validate(run, RandomPolicy()).value
+    assert study.beside.greedy == study.best.value
+    few = Trial(0, {}, "complete", {0: 1.0}, {}, {0: study.best.run})
+    poor = dataclasses.replace(study, trials=[few], beside=Beside(2.5, 9.0, 1.0))
+    assert [*_warnings(poor)] == [
+        "No trial is above random play (2.5): train longer before tuning.",
+        "The best trial plays far better with sampled actions (9) than greedily (1, its first "
+        "seed): its policy is not sure yet.",
+    ]
+    assert [*_warnings(dataclasses.replace(poor, beside=Beside(0.5, None, 1.0)))] == []
+
+
+def test_sampled_play_is_told_where_its_interval_is_above(tmp_path: Path) -> None:
+    """A learner that greedily repeats one action, and knows better by chance."""
+    score = evaluate_team(make_rules("two_step_v0"), RandomPolicy(), episodes=8)
+
+    def found(low: float, high: float) -> Validation:
+        row = dataclasses.replace(score, low=low, high=high)
+        return Validation((row,), {"return_learned": (low + high) / 2})
+
+    assert _above(found(2, 3), found(0, 1))
+    assert not _above(found(1, 3), found(0, 2))
+    assert not _above(found(0, 1), found(2, 3))
+
+
+def bare(folder: Path, *values: float, learning_rates: str = "1e-3,1e-2") -> Study:
+    """A study whose trials have these values, and no runs."""
+    kind = find_trainer("mappo").kind
+    space = Space.of(kind, [], {"learning_rate": learning_rates}, {}, ())
+    plan = Plan(("arena_v0", "--trainer", "mappo"), space, len(values), (0,), 1, 1)
+    trials = [
+        Trial(at, {"learning_rate": 0.1}, "complete", {0: value}, {0: 9}, {0: folder})
+        for at, value in enumerate(values)
+    ]
+    return Study(folder, plan, "mean return", ("agent_1", "agent_2"), trials)
+
+
+def test_curves_are_drawn_where_there_are_some(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="needs the extra plot")
+    (tmp_path / "curves.svg").write_text("of what was there before")
+    study = bare(tmp_path, 1.0, 2.0)
+    progress = "env_steps,return_agent_1,return_agent_2\n"
+    for rows in (f"{progress}100,,\n200,,\n", f"{progress}100,1,2\n"):
+        (tmp_path / "progress.csv").write_text(rows)
+        assert [path.name for path in study.write()] == ["trials.csv"]
+        assert not (tmp_path / "curves.svg").exists()
+    (tmp_path / "progress.csv").write_text(f"{progress}100,1,2\n200,3,4\n")
+    assert [path.name for path in study.write()] == ["trials.csv", "curves.svg"]
+
+
+def test_equal_trials_are_told(tmp_path: Path) -> None:
+    assert bare(tmp_path, 1.0, 2.0).equal == []
+    equal = bare(tmp_path, 2.0, 1.0, 2.0)
+    assert equal.equal == [0, 2]
+    assert in_numbers(equal.equal) == "trials 0 and 2"
+
+
+def test_values_are_written_without_the_noise_of_float32(tmp_path: Path) -> None:
+    bare(tmp_path, -40.50000014901161, float("nan")).write()
+    rows = (tmp_path / "trials.csv").read_text().splitlines()
+    assert rows[1] == "0,complete,-40.5,0.1,-40.5,9,"
+
+
+def test_shares_in_percent_sum_to_100() -> None:
+    assert percents([0.083, 0.083, 0.567, 0.267]) == [8, 8, 57, 27]
+    assert percents([1 / 3, 1 / 3, 1 / 3]) == [34, 33, 33]
+    assert percents([]) == []
