@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -165,3 +166,24 @@ def test_an_argument_that_a_class_reads_and_nobody_gave_is_asked_for(file: Path,
 def test_another_key_that_a_class_lacks_keeps_its_traceback(file: Path) -> None:
     file.write_text(CORRIDOR.replace('config["length"]', "{}[('a', 1)]"))
     assert "Traceback" in within("train", f"{file}:Pair", code=1)
+
+
+def test_a_refusal_names_the_command_with_the_text_that_was_typed(
+    tmp_path: Path, file: Path
+) -> None:
+    pytest.importorskip("stable_baselines3", reason="needs the extra sb3")
+    of_b = CLASS.replace("return self.seen(), paid", 'return {"b": self.seen()["b"]}, paid')
+    file.write_text(of_b.replace('{"__all__"', '{"a": True, "__all__"'))
+    text = f"{file}:Pair"
+    shown = within("train", text, "--trainer", "sb3_ppo", "--out", tmp_path / "run", code=2)
+    assert "Pair: a ended before the others" in shown
+    assert f"episode ends. What plays it: corral train {text} --trainer mappo\n" in shown
+    assert "homogenize" not in shown
+
+
+def test_a_clip_asks_sdl_for_no_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("PIL", reason="needs the extra render")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "")
+    monkeypatch.delenv("SDL_VIDEODRIVER")
+    within("watch", "CartPole-v1", "--steps", "2", "--out", tmp_path / "a.gif")
+    assert os.environ["SDL_VIDEODRIVER"] == "dummy"
