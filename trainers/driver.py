@@ -231,7 +231,8 @@ def session(
     )
     listeners = Listeners.of(callbacks, metrics, sinks, stop, evaluate_every)
     learner = _begun(config)  # wrong settings are refused before a folder is made
-    said = [defaults.words(), few_rows(env_config), getattr(learner, "remark", None), *said]
+    remark = str(getattr(learner, "remark", None) or "")
+    said = [defaults.words(), few_rows(env_config), remark, *said]
     if found.source is not None and name in trainers():
         said.append(f"this is a changed {name}; give it a name: .but(name=...)")
     seen = seen_before(env_config, getattr(learner, "learns_from", None))

@@ -34,7 +34,8 @@ def called(make: Callable[..., Any], kwargs: Mapping[str, Any], *, config: bool 
         return make(**kwargs)
     if kwargs and takes(make, *kwargs):
         return make(**kwargs)
-    first, *others = [each for each in parameters if each.kind <= each.VAR_POSITIONAL] or [None]
+    positional = [each for each in parameters if each.kind <= each.VAR_POSITIONAL]
+    first, others = next(iter(positional), None), positional[1:]
     if first is not None and (
         _is_config(first) or (config and _may_be_config(first) and not any(map(_is_due, others)))
     ):
