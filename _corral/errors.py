@@ -211,7 +211,19 @@ class UnknownNameError(CorralError, ValueError):
 
 
 class UnsupportedSpaceError(CorralError, TypeError):
-    """An adapter met an observation or action space that it does not handle."""
+    """An adapter met an observation or action space that it does not handle.
+
+    ``reason`` is the part of the message that says why, where the rest tells of other ways.
+    """
+
+    reason = ""
+
+    @classmethod
+    def of(cls, reason: str, otherwise: str) -> UnsupportedSpaceError:
+        """Return the error: why it is refused, and in further sentences what else can be done."""
+        error = cls(f"{reason}. {otherwise}")
+        error.reason = reason
+        return error
 
 
 class MissingExtraError(CorralError, ImportError):

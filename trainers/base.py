@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.util
 import inspect
 import pkgutil
 import sys
@@ -114,7 +115,8 @@ class Trainer(Protocol):
     Two attributes may be set before it learns, where a trainer has them: ``wrap_batch`` (see
     ``unwrapped``) is called with the batch that it plays in, and gives what it is to play in
     instead, so that metrics see whole episodes; ``on_rollout`` (see ``unheard``) is called with
-    each rollout before it is learned from.
+    each rollout before it is learned from. ``remark``, where there is one, is a line that a new run
+    says, or None.
     """
 
     name: ClassVar[str]
@@ -186,6 +188,15 @@ class TrainerSpec:
     needs: tuple[str, str]  # a module, and the extra that brings it
     summary: str
 
+    def lacks(self) -> str | None:
+        """Return the extra that learning with it needs and that is not installed; else None."""
+        module, extra = self.needs
+        both = (module, LEARNS_WITH.get(extra, module))
+        return None if all(map(importlib.util.find_spec, both)) else extra
+
+
+LEARNS_WITH = {"rllib": "ray", "benchmarl": "benchmarl"}
+"""Extra -> the module that learns, where another one is enough to play."""
 
 BUILT_IN = {
     spec.name: spec

@@ -28,7 +28,7 @@ from corral.cli.commands import (
     train,
     tune,
 )
-from corral.cli.help import documented, meaning, text_of
+from corral.cli.help import TrainCommand, documented, meaning, text_of
 from corral.cli.mistakes import expect, option_of
 from corral.cli.output import out, plain_streams, reported
 
@@ -123,15 +123,20 @@ def trainers(
 ) -> None:
     """List the trainers, or print the settings of one."""
     from corral.envs import ENVIRONMENTS, make_rules
-    from corral.trainers.base import trainer_class
+    from corral.trainers.base import BUILT_IN, trainer_class
     from corral.trainers.base import trainers as every_trainer
     from corral.trainers.kinds import PRESETS, defaults_for
 
     if name is None:
-        table = Table("trainer", "what it is", box=box.SIMPLE_HEAD)
+        table = Table("trainer", "here", "what it is", box=box.SIMPLE_HEAD)
+        lacking = {spec.name: extra for spec in BUILT_IN.values() if (extra := spec.lacks())}
         for trainer, summary in every_trainer().items():
-            table.add_row(trainer, summary)
+            here = f"needs {lacking[trainer]}" if trainer in lacking else "yes"
+            here += ", default" if trainer == TrainCommand.trainer else ""
+            table.add_row(trainer, here, summary)
         out.print(table)
+        if lacking:
+            out.print("needs NAME: corral train says how the extra NAME is installed.")
         out.print("corral trainers NAME prints its settings: the options of corral train.")
         return
     expect("trainers", name)

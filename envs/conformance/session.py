@@ -25,7 +25,7 @@ from corral.envs.conformance.play import (
 )
 from corral.envs.conformance.report import Findings, Severity, brief
 from corral.envs.masks import has_mask
-from corral.errors import EnvironmentFault
+from corral.errors import ArgumentError, EnvironmentFault
 
 __all__ = ["FORM", "Difference", "Session", "check_spaces", "middle_of", "record", "steps_of"]
 
@@ -77,6 +77,8 @@ class Session:
             seen, advice = error.seen or str(error), error.advice or "see the error"
             add("api: make raises", seen=seen, expected=FORM, advice=advice)
             return False
+        except ArgumentError:  # the user's mistake, not the environment's
+            raise
         except Exception as error:  # whatever make raises
             add(
                 "api: make raises",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import linecache
 import re
+import traceback
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-__all__ = ["EnvContext", "called", "short_name", "takes"]
+__all__ = ["EnvContext", "called", "lacking", "short_name", "takes"]
 
 
 class EnvContext(dict[str, Any]):
@@ -31,12 +34,32 @@ def called(make: Callable[..., Any], kwargs: Mapping[str, Any], *, config: bool 
         return make(**kwargs)
     if kwargs and takes(make, *kwargs):
         return make(**kwargs)
-    first, *others = [each for each in parameters if each.kind <= each.VAR_POSITIONAL] or [None]
+    positional = [each for each in parameters if each.kind <= each.VAR_POSITIONAL]
+    first, others = next(iter(positional), None), positional[1:]
     if first is not None and (
         _is_config(first) or (config and _may_be_config(first) and not any(map(_is_due, others)))
     ):
         return make(EnvContext(kwargs))
     return make(**kwargs)
+
+
+def lacking(error: KeyError | TypeError) -> tuple[str, list[str]] | None:
+    """Return where ``called`` failed for want of arguments, and their names; None: for another
+    reason.
+
+    Of a config only a key counts that the line of the error spells out: config["length"].
+    """
+    frame, line = list(traceback.walk_tb(error.__traceback__))[-1]
+    if isinstance(error, TypeError):
+        found = re.match(r"(.*\)) missing \d+ required .*arguments?: (.*)", str(error))
+        if found is None or frame.f_globals.get("__name__") != __name__:  # of another call
+            return None
+        return found[1], re.findall(r"'(\w+)'", found[2])
+    key, file = error.args[0] if error.args else None, frame.f_code.co_filename
+    spelled = rf"\[[\"']{re.escape(str(key))}[\"']\]"
+    if not isinstance(key, str) or not re.search(spelled, linecache.getline(file, line)):
+        return None
+    return f"{Path(file).name}:{line}", [key]
 
 
 def takes(make: Callable[..., Any], *names: str) -> bool:

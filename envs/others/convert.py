@@ -10,10 +10,11 @@ import gymnasium
 from pettingzoo import AECEnv, ParallelEnv
 
 from corral.envs.others.base import is_multi_agent
-from corral.envs.others.calls import called, short_name, takes
+from corral.envs.others.calls import called, lacking, short_name, takes
 from corral.envs.others.multi_agent import ParallelOfMultiAgent
 from corral.envs.others.single_agent import ParallelOfGymnasium
-from corral.errors import EnvironmentFault
+from corral.errors import ArgumentError, EnvironmentFault
+from corral.hints import listed
 
 __all__ = ["Made", "as_pettingzoo", "is_foreign"]
 
@@ -27,6 +28,7 @@ class Made:
 
     ``make`` may be a class with RLlib's interface, which is given ``kwargs`` as its config, one of
     Gymnasium or PettingZoo, or a function that returns one of these. Pickles if ``make`` does.
+    Raises ArgumentError where it reads an argument that is not given.
     """
 
     make: Callable[..., Any]
@@ -38,7 +40,18 @@ class Made:
         if render_mode is not None and takes(self.make, "render_mode"):
             kwargs["render_mode"] = render_mode
         config = isinstance(self.make, type) and is_multi_agent(self.make)
-        made = called(self.make, kwargs, config=config)
+        try:
+            made = called(self.make, kwargs, config=config)
+        except (KeyError, TypeError) as error:
+            if (lacks := lacking(error)) is None:
+                raise
+            where, names = lacks
+            given = " ".join(f"--arg {name}=VALUE" for name in names)
+            gives = "gives it" if len(names) == 1 else "give them"
+            raise ArgumentError(
+                f"{self}: {where} reads {listed(map(repr, names))}, not given: {given} {gives} "
+                "(env_kwargs=)"
+            ) from error
         return as_pettingzoo(made, ours, render_mode)
 
     def __str__(self) -> str:

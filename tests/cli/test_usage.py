@@ -353,3 +353,13 @@ def test_the_package_runs_as_the_command() -> None:
     done = subprocess.run([sys.executable, "-m", "corral", "--version"], capture_output=True)
     assert done.returncode == 0
     assert done.stdout.decode() == within("--version")
+
+
+def test_the_list_of_trainers_says_which_can_learn_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="needs the extra mappo")
+    monkeypatch.setattr("corral.trainers.base.LEARNS_WITH", {"benchmarl": "no_such_module"})
+    lines = within("trainers").splitlines()
+    here = {line.split()[0]: line for line in lines if line.strip()}
+    assert "yes, default" in here["mappo"]
+    assert "yes " in here["pg"]
+    assert "needs benchmarl" in here["benchmarl_iql"]

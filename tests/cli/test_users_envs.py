@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,3 +121,69 @@ def test_a_file_that_is_no_python_is_told_with_its_line(file: Path) -> None:
     file.write_text("x = 1\nclass Pair(\n")
     told = within("train", f"{file}:Pair", code=1).splitlines()[-1]
     assert told.startswith(f"corral: SyntaxError in {file}:2: '(' was never closed")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("import gym", "imports gym, which is not installed: write `import gymnasium as gym`"),
+        ("from gym.spaces import Box", "write `import gymnasium as gym`"),
+        (
+            "from ray.rllib.env.multi_agent_env import MultiAgentEnv",
+            "imports ray, which is not installed: write `from corral.adapters import "
+            "MultiAgentEnv` (docs/environments.md)",
+        ),
+    ],
+)
+def test_an_import_of_the_old_gym_or_of_ray_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, file: Path, line: str, told: str
+) -> None:
+    monkeypatch.setitem(sys.modules, line.split()[1].partition(".")[0], None)  # not installed
+    file.write_text(f"import sys\n{line}\n{CLASS}")
+    for command in ("train", "check"):
+        shown = within(command, f"{file}:Pair", code=2)
+        assert told in shown
+        assert f"{file.name}:2 imports" in shown
+        assert "Traceback" not in shown
+
+
+CORRIDOR = CLASS.replace('(config or {}).get("ts", 5)', 'config["length"]')
+KEYWORD = CLASS.replace("config=None", "*, length").replace('(config or {}).get("ts", 5)', "length")
+
+
+@pytest.mark.parametrize(
+    "text", [CORRIDOR, CORRIDOR.replace("config[", "(config or {})["), KEYWORD]
+)
+def test_an_argument_that_a_class_reads_and_nobody_gave_is_asked_for(file: Path, text: str) -> None:
+    file.write_text(text)
+    for command in ("train", "check"):
+        shown = within(command, f"{file}:Pair", code=2)
+        assert "--arg length=VALUE gives it" in shown
+        assert "Traceback" not in shown
+    assert "0 errors" in within("check", f"{file}:Pair", "--no-processes", "--arg", "length=4")
+
+
+def test_another_key_that_a_class_lacks_keeps_its_traceback(file: Path) -> None:
+    file.write_text(CORRIDOR.replace('config["length"]', "{}[('a', 1)]"))
+    assert "Traceback" in within("train", f"{file}:Pair", code=1)
+
+
+def test_a_refusal_names_the_command_with_the_text_that_was_typed(
+    tmp_path: Path, file: Path
+) -> None:
+    pytest.importorskip("stable_baselines3", reason="needs the extra sb3")
+    of_b = CLASS.replace("return self.seen(), paid", 'return {"b": self.seen()["b"]}, paid')
+    file.write_text(of_b.replace('{"__all__"', '{"a": True, "__all__"'))
+    text = f"{file}:Pair"
+    shown = within("train", text, "--trainer", "sb3_ppo", "--out", tmp_path / "run", code=2)
+    assert "Pair: a ended before the others" in shown
+    assert f"episode ends. What plays it: corral train {text} --trainer mappo\n" in shown
+    assert "homogenize" not in shown
+
+
+def test_a_clip_asks_sdl_for_no_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("PIL", reason="needs the extra render")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "")
+    monkeypatch.delenv("SDL_VIDEODRIVER")
+    within("watch", "CartPole-v1", "--steps", "2", "--out", tmp_path / "a.gif")
+    assert os.environ["SDL_VIDEODRIVER"] == "dummy"

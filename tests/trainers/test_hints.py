@@ -143,3 +143,9 @@ def test_other_trainers_are_named() -> None:
     assert unknown_setting("runners", "mappo", ["gamma"]) == (
         "trainer mappo has no runners; rllib_ppo has it."
     )
+
+
+@pytest.mark.parametrize("given", ["qmix", "QMIX", "vdn", "masac", "iql"])
+def test_trainers_of_benchmarl_are_known_by_their_algorithms(given: str) -> None:
+    with pytest.raises(UnknownNameError, match=rf"did you mean 'benchmarl_{given.lower()}'\?"):
+        trainer_class(given)

@@ -63,6 +63,8 @@ from corral.trainers.schedules import linear
 
 __all__ = ["IQL", "MASAC", "QMIX", "VDN", "BenchMARL"]
 
+INSTEAD = "corral's own trainers play it, for instance mappo"
+
 
 class BenchMARL:
     """What the four trainers share; ``algorithm`` is BenchMARL's name of it."""
@@ -94,9 +96,9 @@ class BenchMARL:
         self.groups = make_groups(rules, policies, settings.agent_id)
         for group in self.groups:
             if group.layout.images:
-                raise UnsupportedSpaceError(
-                    f"{rules.name}, {group.agents[0]}: {self.name} has no network for images. "
-                    f"{self._instead()}"
+                raise UnsupportedSpaceError.of(
+                    f"{rules.name}, {group.agents[0]}: {self.name} has no network for images",
+                    INSTEAD,
                 )
         self._networks = {
             group.policy: self._network(group, index) for index, group in enumerate(self.groups)
@@ -108,26 +110,22 @@ class BenchMARL:
     def _require_playable(self) -> None:
         rules = self.rules
         if not rules.simultaneous:
-            raise UnsupportedSpaceError(
-                f"{rules.name} is turn-based, and BenchMARL has no notion of turns. "
-                f"{self._instead()}"
+            raise UnsupportedSpaceError.of(
+                f"{rules.name} is turn-based, and BenchMARL has no notion of turns", INSTEAD
             )
         for agent in rules.agents:
             try:
                 count_actions(rules.action_space(agent), f"{rules.name}, {agent}: ")
             except UnsupportedSpaceError as error:
-                raise UnsupportedSpaceError(f"{error}. {self._instead()}") from None
+                raise UnsupportedSpaceError.of(str(error), INSTEAD) from None
         alone = len(set(self.policy_of.values())) == len(rules.agents) > 1
         if self.team_reward and alone:
-            raise UnsupportedSpaceError(
+            raise UnsupportedSpaceError.of(
                 f"{self.name} adds up the values of a policy's agents, and here each agent has a "
                 "policy of its own: give policies='shared' where agents are alike, or a mapping "
-                "that puts a team's agents in one policy; benchmarl_iql learns agent by agent. "
-                f"{self._instead()}"
+                "that puts a team's agents in one policy; benchmarl_iql learns agent by agent",
+                INSTEAD,
             )
-
-    def _instead(self) -> str:
-        return f"corral's own trainers play it: corral train {self.rules.name} --trainer mappo"
 
     # --- Networks and policies -------------------------------------------------------------------
 

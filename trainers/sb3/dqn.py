@@ -62,6 +62,18 @@ class SB3DQN(SB3Trainer):
         return learner
 
     @property
+    def remark(self) -> str | None:
+        """What is to be said where all that is planned is played at random; else None."""
+        rollout, starts = self.rollout_steps, self.settings.learning_starts
+        planned = max(1, self.steps // rollout) * rollout
+        if planned > starts:
+            return None
+        return (
+            f"nothing is learned in {planned:,} env steps: --learning-starts (learning_starts=) is "
+            f"{starts:,}; give less, or more steps"
+        )
+
+    @property
     def rollout_steps(self) -> int:
         """Env steps between two rows of progress, over all environments together."""
         settings = self.settings

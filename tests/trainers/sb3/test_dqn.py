@@ -205,7 +205,11 @@ def test_the_columns_of_progress(tmp_path: Path) -> None:
 def test_whole_rollouts_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train("arena_v0", steps=65, out=tmp_path / "run", **DQN)
     said = "64 env steps are played, not 65: whole rollouts of 64, num_envs x train_freq x log_"
-    assert said in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert said in told
+    assert "nothing is learned in 64 env steps: --learning-starts (learning_starts=) is 64" in told
+    train("arena_v0", steps=128, out=tmp_path / "longer", **DQN)
+    assert "nothing is learned" not in capsys.readouterr().err
 
 
 @pytest.mark.slow
