@@ -279,7 +279,8 @@ def _usual_moments(policy: Any) -> Shapes:
     """Return those of Adam, or of RMSprop where that is a policy's optimizer."""
     single = np.dtype(np.float32)
     found: Shapes = {}
-    rms_prop = isinstance(policy.optimizer, torch.optim.RMSprop)
+    # A learner's own would be made by asking for it, which imports torch's compiler.
+    rms_prop = not isinstance(policy, Learner) and isinstance(policy.optimizer, torch.optim.RMSprop)
     moments = ("square_avg",) if rms_prop else ("exp_avg", "exp_avg_sq")
     for number, values in enumerate(each for each in policy.parameters() if each.requires_grad):
         found[f"{number}.step"] = ((), single)
