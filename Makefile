@@ -10,7 +10,16 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 BARE   := .venv-bare
-ALONE  := tests/data tests/envs tests/adapters tests/trainers/evaluation tests/trainers/loads tests/cli
+
+# What a wheel could lack, or needs torch or an extra for: files, commands, bridges, every game once.
+# The rules of games are the same lines there, and are tested by make test.
+BARE_TESTS := tests/data tests/cli tests/trainers/loads tests/envs/test_contract.py \
+	tests/envs/conformance tests/adapters/test_sources.py tests/adapters/test_wrappers.py \
+	tests/adapters/gymnasium tests/adapters/zoo/test_bridges.py
+# What stands on NumPy's dtypes, Gymnasium, PettingZoo, pandas, SciPy, Pillow, Typer and rich.
+OLDEST_TESTS := tests/data tests/cli tests/trainers/loads tests/trainers/evaluation tests/adapters \
+	$(wildcard tests/envs/test_*.py) tests/envs/conformance tests/envs/render \
+	tests/envs/dfaas_v0/test_optimum.py
 FRAMEWORKS := cleanrl rllib torchrl tianshou agilerl skrl openspiel benchmarl
 
 .PHONY: demo test lint types tests test-slow wheel oldest test-frameworks list-frameworks bench clean
@@ -34,10 +43,10 @@ types: $(VENV)/installed
 	cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p corral
 
 tests: $(VENV)/installed
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 
 test-slow: $(VENV)/installed
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m slow
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m slow
 
 wheel: $(VENV)/installed
 	rm -rf dist build $(BARE)
@@ -46,14 +55,14 @@ wheel: $(VENV)/installed
 	$(PYTHON) -m venv $(BARE)
 	$(BARE)/bin/pip install --quiet dist/corral-*.whl pytest pytest-xdist hypothesis
 	$(BARE)/bin/python -c "import sys, corral.envs, corral.cli; assert 'torch' not in sys.modules"
-	$(BARE)/bin/pytest -n 2 $(ALONE)
+	OMP_NUM_THREADS=1 $(BARE)/bin/pytest -n 2 --dist worksteal -m "not slow" $(BARE_TESTS)
 
 # The oldest versions that pyproject.toml allows and that run on Python 3.11 and newer.
 oldest:
 	$(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/pip install --quiet --upgrade pip
 	.venv-oldest/bin/pip install --quiet --constraint tests/oldest.txt . scipy pillow pytest pytest-xdist hypothesis
-	.venv-oldest/bin/pytest -n 2 $(ALONE)
+	OMP_NUM_THREADS=1 .venv-oldest/bin/pytest -n 2 --dist worksteal -m "not slow" $(OLDEST_TESTS)
 
 test-frameworks: $(addprefix framework-,$(FRAMEWORKS))
 

@@ -32,14 +32,19 @@ if TYPE_CHECKING:
     from corral.trainers.selfplay.duels.driver import Duels, duel
     from corral.trainers.selfplay.exploit.driver import exploit
     from corral.trainers.selfplay.pool import Pool
+    from corral.trainers.study.comparing.comparison import Comparison
+    from corral.trainers.study.comparing.driver import compare
+    from corral.trainers.study.tuning.driver import tune
 
 __all__ = [
     "Callback",
+    "Comparison",
     "Duels",
     "Pool",
     "__version__",
     "algorithms",
     "clone",
+    "compare",
     "diagnose",
     "duel",
     "evaluate",
@@ -53,6 +58,7 @@ __all__ = [
     "resume_session",
     "session",
     "train",
+    "tune",
     "watch",
 ]
 
@@ -61,9 +67,11 @@ __version__ = metadata.version("corral")
 
 _ON_DEMAND = {
     "Callback": "corral.trainers.callbacks.protocol",
+    "Comparison": "corral.trainers.study.comparing.comparison",
     "Duels": "corral.trainers.selfplay.duels.driver",
     "Pool": "corral.trainers.selfplay.pool",
     "clone": "corral.trainers.cloning.driver",
+    "compare": "corral.trainers.study.comparing.driver",
     "diagnose": "corral.trainers.doctor.diagnose",
     "duel": "corral.trainers.selfplay.duels.driver",
     "evaluate": "corral.trainers.evaluation.judge",
@@ -77,6 +85,7 @@ _ON_DEMAND = {
     "resume_session": "corral.trainers.driver",
     "session": "corral.trainers.driver",
     "train": "corral.trainers.driver",
+    "tune": "corral.trainers.study.tuning.driver",
     "watch": "corral.trainers.evaluation.watch",
 }
 

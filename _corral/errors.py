@@ -17,7 +17,8 @@ CorralError
 ├── MissingExtraError (ImportError)    an optional dependency is not installed
 ├── RunError (ValueError)              a folder holds no run, or cannot take one
 │   ├── EnvNeededError                 a run of an environment of others, which must be given
-│   └── ModelNeededError               a run with a network of one's own, which must be given
+│   ├── ModelNeededError               a run with a network of one's own, which must be given
+│   └── StudyError                     a folder holds a damaged study, or another one
 ├── ModelError (ValueError)            a network of one's own cannot be made, played or learned
 ├── AlgorithmError (ValueError)        a loss, or another function of an algorithm, is none
 ├── ConfigError (ValueError)           a configuration file holds what no run can be made of
@@ -69,6 +70,7 @@ __all__ = [
     "ScaleError",
     "StepFault",
     "StepsError",
+    "StudyError",
     "TraceError",
     "TraceWarning",
     "UnknownNameError",
@@ -209,7 +211,19 @@ class UnknownNameError(CorralError, ValueError):
 
 
 class UnsupportedSpaceError(CorralError, TypeError):
-    """An adapter met an observation or action space that it does not handle."""
+    """An adapter met an observation or action space that it does not handle.
+
+    ``reason`` is the part of the message that says why, where the rest tells of other ways.
+    """
+
+    reason = ""
+
+    @classmethod
+    def of(cls, reason: str, otherwise: str) -> UnsupportedSpaceError:
+        """Return the error: why it is refused, and in further sentences what else can be done."""
+        error = cls(f"{reason}. {otherwise}")
+        error.reason = reason
+        return error
 
 
 class MissingExtraError(CorralError, ImportError):
@@ -239,6 +253,10 @@ class ModelNeededError(RunError):
     """A run was trained with a network of one's own: who reads it names that again."""
 
 
+class StudyError(RunError):
+    """A folder holds a study that is damaged, or one of something else."""
+
+
 class ModelError(CorralError, ValueError):
     """A network of a user's own cannot be made, returns what does not fit, or loses gradients."""
 
@@ -248,7 +266,20 @@ class NonFiniteError(CorralError, RuntimeError):
 
 
 class EnvironmentFault(CorralError, RuntimeError):
-    """A third-party environment breaks PettingZoo's rules, or its own spaces."""
+    """A third-party environment breaks PettingZoo's rules, or its own spaces.
+
+    ``seen`` and ``advice`` are parts of the message where the environment is one of
+    ``corral.envs.others``, else empty.
+    """
+
+    seen = advice = ""
+
+    @classmethod
+    def of(cls, name: str, seen: str, advice: str) -> EnvironmentFault:
+        """Return the fault of the environment ``name``: what was seen, and what to do."""
+        fault = cls(f"{name}: {seen}; {advice}")
+        fault.seen, fault.advice = seen, advice
+        return fault
 
 
 class ListenerError(CorralError, TypeError):

@@ -12,6 +12,10 @@ __all__ = ["require"]
 ALONE = ("agilerl", "benchmarl", "openspiel", "rllib", "skrl", "tianshou", "torchrl")
 """Extras whose pins exclude each other, and what corral trains with otherwise."""
 
+ALONE_LINES = """python3 -m venv .venv-{extra} && .venv-{extra}/bin/pip install '.[{extra}]'
+.venv-{extra}/bin/corral ..."""
+"""What makes such an environment, and what then stands for the command ``corral``."""
+
 
 def require(module: str, *, extra: str, purpose: str) -> ModuleType:
     """Import ``module``, or raise MissingExtraError that says how to install it.
@@ -22,7 +26,7 @@ def require(module: str, *, extra: str, purpose: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        raise MissingExtraError(
-            f"{package} is needed to {purpose}: pip install '.[{extra}]' in the folder of corral's "
-            f"sources{', in a virtual environment of its own' if extra in ALONE else ''}"
-        ) from error
+        how = f"pip install '.[{extra}]' in the folder of corral's sources"
+        if extra in ALONE:
+            how += ", in a virtual environment of its own:\n" + ALONE_LINES.format(extra=extra)
+        raise MissingExtraError(f"{package} is needed to {purpose}: {how}") from error

@@ -11,7 +11,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["answer", "hint", "listed", "meant", "of_gymnasium", "spelled_otherwise"]
+__all__ = ["answer", "hint", "listed", "meant", "spelled_otherwise"]
 
 SPELLINGS: Mapping[str, str] = {
     # arguments of train and options of commands
@@ -104,6 +104,12 @@ SPELLINGS: Mapping[str, str] = {
     # environments, trainers, commands
     "sb3_ppo": "ppo sb3 stable_baselines3 ppo2",
     "sb3_maskable_ppo": "maskable_ppo maskableppo masked_ppo ppo_mask",
+    "sb3_dqn": "dqn masked_dqn maskeddqn q_learning ddqn double_dqn",
+    "sb3_a2c": "stable_baselines3_a2c",
+    "benchmarl_vdn": "vdn",
+    "benchmarl_qmix": "qmix",
+    "benchmarl_iql": "iql",
+    "benchmarl_masac": "masac sac",
     "mappo": "ppo ma_ppo multi_agent_ppo",
     "ippo": "ppo independent_ppo",
     "rllib_ppo": "rllib ray",
@@ -140,7 +146,7 @@ NOTES: Mapping[str, str] = {
     "weights, and Adam does not depend on the size of a loss.",
     "rms_prop": "The optimizer is Adam.",
     "hyperparams": "Settings are options of their own, such as {gamma} 0.9.",
-    "optimize": "There is no search for settings: each is given, such as {gamma} 0.9.",
+    "optimize": "Settings are searched by corral tune, such as --search gamma=0.9..0.999.",
     "load_best": "A checkpoint is named with the run: RUN@best.",
     "load_checkpoint": "A checkpoint is named with the run, such as RUN@2048.",
     "no_render": "corral watch RUN {ansi} prints an episode as text, {out} FILE.gif makes a clip.",
@@ -221,19 +227,6 @@ def _nearest(name: str, names: list[str]) -> list[str]:
     others = {other: each for each in names for other in OTHERS.get(_letters(each), ())}
     other = difflib.get_close_matches(_letters(name), others, n=1, cutoff=max(0.85, ratio))
     return [others[other[0]]] if other else [lower[each] for each in near]
-
-
-def of_gymnasium(name: str) -> str | None:
-    """Return what to say of an environment for one agent; None: Gymnasium has none of that name."""
-    import gymnasium
-
-    if name not in gymnasium.registry or name.startswith("corral/"):
-        return None
-    return (
-        f"{name} is an environment of Gymnasium, for a single agent: libraries for those, such as "
-        "Stable-Baselines3, train in it. Several agents play in the environments of corral envs, "
-        "in an id of PettingZoo such as classic/connect_four-v3, and in module:function."
-    )
 
 
 def _noted(name: str) -> str | None:

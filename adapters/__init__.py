@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from corral.adapters.wrappers import homogenize, mask_in_info
     from corral.adapters.zoo.batch import ZooBatch, make_zoo_batch, zoo_rules
     from corral.envs.batch import Batch, BatchStep, Finished
+    from corral.envs.others.base import MultiAgentEnv
+    from corral.envs.others.multi_agent import from_multi_agent_env
+    from corral.envs.others.single_agent import from_gymnasium
 
 __all__ = [
     "Batch",
@@ -41,8 +44,11 @@ __all__ = [
     "MaskedDQN",
     "MaskedPolicy",
     "MaskedQPolicy",
+    "MultiAgentEnv",
     "SeatEnv",
     "ZooBatch",
+    "from_gymnasium",
+    "from_multi_agent_env",
     "homogenize",
     "make_batch",
     "make_vec_env",
@@ -60,6 +66,9 @@ _NAMES = {
     "corral.adapters.zoo.batch": ("ZooBatch", "make_zoo_batch", "zoo_rules"),
     "corral.adapters.sources": ("make_batch",),
     "corral.envs.batch": ("Batch", "BatchStep", "Finished"),
+    "corral.envs.others.base": ("MultiAgentEnv",),
+    "corral.envs.others.multi_agent": ("from_multi_agent_env",),
+    "corral.envs.others.single_agent": ("from_gymnasium",),
 }
 _SB3_NAMES = {
     "corral.adapters.sb3": (

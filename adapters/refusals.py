@@ -19,10 +19,10 @@ ONE_SEAT = (
 
 def refuse_turns(name: str) -> NoReturn:
     """Refuse turn-based games: some agents have no choice, and their columns would be noise."""
-    raise UnsupportedSpaceError(
-        f"{name} is turn-based, and here every agent acts in every step. corral's own trainers "
-        f"play it, for instance mappo. {ONE_SEAT}. Or step it with corral.adapters.make_batch, "
-        "whose steps say who acts"
+    raise UnsupportedSpaceError.of(
+        f"{name} is turn-based, and here every agent acts in every step",
+        f"corral's own trainers play it, for instance mappo. {ONE_SEAT}. Or step it with "
+        "corral.adapters.make_batch, whose steps say who acts",
     )
 
 
@@ -34,17 +34,18 @@ def refuse_masks(name: str, space: spaces.Space[Any]) -> None:
 
 def refuse_death(name: str, agents: Sequence[str]) -> NoReturn:
     """Refuse agents that leave before the others: a column cannot rest until the next episode."""
-    raise UnsupportedSpaceError(
+    raise UnsupportedSpaceError.of(
         f"{name}: {', '.join(agents)} ended before the others, and here every agent acts until the "
-        f"episode ends. corral's own trainers play it: corral train {name} --trainer mappo. Or use "
+        "episode ends",
+        "corral's own trainers play it, for instance mappo. Or use "
         "vectorize(corral.adapters.wrappers.homogenize(env), ...), which keeps "
-        f"ended agents in place, or step it with corral.adapters.make_batch. {ONE_SEAT}"
+        f"ended agents in place, or step it with corral.adapters.make_batch. {ONE_SEAT}",
     )
 
 
 def refuse_absence(name: str, agents: Sequence[str]) -> NoReturn:
     """Refuse agents that come late, or have nothing legal to do: a column must act."""
-    raise UnsupportedSpaceError(
-        f"{name}: {', '.join(agents)} cannot act yet, and here every agent acts in every step. "
-        f"{ONE_SEAT}. Or step it with corral.adapters.make_batch, whose steps say who acts"
+    raise UnsupportedSpaceError.of(
+        f"{name}: {', '.join(agents)} cannot act yet, and here every agent acts in every step",
+        f"{ONE_SEAT}. Or step it with corral.adapters.make_batch, whose steps say who acts",
     )

@@ -11,20 +11,19 @@ of corral in a wrapper, which may change what it likes.
 from __future__ import annotations
 
 import copy
-import functools
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, TypeAlias
 
-import gymnasium
 from pettingzoo import AECEnv, ParallelEnv
 
 from corral.envs.arguments import require_known_arguments
 from corral.envs.batch import batch_for
 from corral.envs.core import Rules
 from corral.envs.entries import plain_shell
+from corral.envs.others.convert import Made, as_pettingzoo, is_foreign
 from corral.envs.registry import (
     REGISTERED,
     Api,
@@ -38,8 +37,8 @@ from corral.envs.registry import (
 __all__ = ["EnvLike", "EnvSource", "make_batch", "resolve", "rules_of", "rules_with"]
 
 EnvLike: TypeAlias = str | ModuleType | Callable[..., Any] | AECEnv | ParallelEnv | Rules[Any]
-"""A name (see ``corral.envs.registry``), a module, a function that makes an environment, a
-PettingZoo environment, or rules."""
+"""A name (see ``corral.envs.registry``), a module, a class, a function that makes an environment,
+an environment of PettingZoo, Gymnasium or RLlib's form, or rules."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +110,8 @@ def resolve(
         raise ValueError(f"api={api!r} is for names and modules; {env!r} has one form")
     if not isinstance(env, AECEnv | ParallelEnv) and callable(env):
         return _of_function(env, kwargs)
+    if is_foreign(env):
+        return _of_object(as_pettingzoo(env, kwargs))
     if kwargs:
         raise ValueError(f"env_kwargs={kwargs}: {env!r} is made already; give its name or function")
     if isinstance(env, AECEnv | ParallelEnv):
@@ -125,19 +126,19 @@ def resolve(
 
 def _no_environment(env: Any) -> str:
     """Return what to say of an object that is no environment of several agents."""
-    if isinstance(env, gymnasium.Env):
-        return (
-            f"{env!r} is a Gymnasium environment: one agent. Give a PettingZoo environment, or its "
-            "name, such as 'arena_v0'; what has one agent is for Stable-Baselines3 itself"
-        )
     if hasattr(env, "num_envs"):
         return (
             f"{env!r} is many copies already, of type {type(env).__name__}: give the environment "
             "itself, its name or a function that makes it, and num_envs="
         )
+    if callable(getattr(env, "step", None)):
+        return (
+            f"{env!r} is no environment that is known: derive {type(env).__name__} from "
+            "corral.adapters.MultiAgentEnv (RLlib's form), pettingzoo.ParallelEnv or gymnasium.Env"
+        )
     return (
         f"{env!r} is no environment, but of type {type(env).__name__}: give a name, a module, a "
-        "function that makes a PettingZoo environment, or such an environment"
+        "class or function that makes an environment, or such an environment"
     )
 
 
@@ -154,8 +155,7 @@ def _of_text(text: str, kwargs: dict[str, Any], api: Api | None) -> EnvSource:
 
 
 def _of_function(make: Callable[..., Any], kwargs: dict[str, Any]) -> EnvSource:
-    called = functools.partial(make, **kwargs) if kwargs else make
-    return _of_maker(called, kwargs, _text_of(make))
+    return _of_maker(Made(make, kwargs), kwargs, _text_of(make))
 
 
 def _of_maker(

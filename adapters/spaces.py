@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from corral.adapters.nested import flat_tree
 from corral.adapters.refusals import ONE_SEAT, refuse_death, refuse_masks, refuse_turns
 from corral.envs.core import Array, Observation, stack_agents
 from corral.envs.masks import MASK, OBSERVATION, has_mask, mask_space, split, split_space
@@ -170,8 +171,8 @@ class ObservationCodec:
         return tuple(scale_of(entry.space) for entry in self.entries if entry.axes is not None)
 
     def inner(self, observation: Any) -> Any:
-        """Return the observation without its mask."""
-        return observation[OBSERVATION] if self.wrapped else observation
+        """Return the observation without its mask, as one level of dict where it is nested."""
+        return flat_tree(observation[OBSERVATION] if self.wrapped else observation)
 
     def rows(self, observation: Any) -> int | None:
         """Return how many rows an observation [R, ...] has; None: it is a single one."""

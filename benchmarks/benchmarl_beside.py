@@ -25,15 +25,14 @@ import torch
 from benchmarl.algorithms import MappoConfig
 from benchmarl.experiment import Experiment, ExperimentConfig
 from benchmarl.models.mlp import MlpConfig
+from benchmarl_player import Shared
 from common import machine, save
 from mpe2 import simple_spread_v3
-from tensordict import TensorDict
-from torchrl.envs import ExplorationType, set_exploration_type
 
 import corral
 from corral.adapters import make_zoo_batch, zoo_rules
 from corral.adapters.torchrl.benchmarl import CorralTask
-from corral.envs.policy import Decision, RandomPolicy
+from corral.envs.policy import RandomPolicy
 from corral.trainers.loads.replay import replay
 
 EPISODES = 100  # that judge simple_spread_v3, the same for all
@@ -135,28 +134,6 @@ def theirs(game: str, steps: int, seed: int) -> tuple[dict[str, Any], Seconds]:
     ((group, members),) = experiment.group_map.items()
     shared = Shared(experiment.policy, group, len(members))
     return dict.fromkeys(members, shared), seconds
-
-
-class Shared:
-    """BenchMARL's policy, one for all agents of a group, as a Policy of ours; greedy."""
-
-    def __init__(self, policy: Any, group: str, agents: int) -> None:
-        self.policy, self.group, self.agents = policy, group, agents
-
-    def initial_state(self, num_envs: int) -> None:
-        return None
-
-    def act(
-        self, observation: Any, state: Any = None, rng: Any = None, deterministic: bool = False
-    ) -> Decision:
-        mask = torch.as_tensor(np.array(observation["action_mask"]), dtype=torch.bool)  # [B, A]
-        obs = torch.as_tensor(np.array(observation["observation"]))
-        # The network has an axis of agents, all of which it treats alike: one stands in for all.
-        mask, obs = (x[:, None].expand(-1, self.agents, -1) for x in (mask, obs))
-        group = {"observation": {"observation": obs}, "action_mask": mask}
-        at = TensorDict({self.group: TensorDict(group, mask.shape[:2])}, mask.shape[:1])
-        with torch.no_grad(), set_exploration_type(ExplorationType.DETERMINISTIC):
-            return Decision(self.policy(at)[self.group, "action"][:, 0].numpy())
 
 
 def judged_dfaas(teams: dict[str, Any]) -> dict[str, Any]:

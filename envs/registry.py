@@ -5,11 +5,17 @@
 | ``dfaas_v0``, ``corral/dfaas-v0`` | one of corral: its module in ``corral.envs``, its id |
 | ``classic/connect_four-v3`` | an id of PettingZoo's registry (PettingZoo 1.27 or newer) |
 | ``mpe2.simple_spread_v3`` | a module with ``parallel_env`` or ``env`` |
-| ``my_package.games:make_game`` | a function of a module |
+| ``my_package.games:make_game`` | a class or function of a module |
+| ``my_file.py:MyEnv`` | a class or function of a file |
+| ``CartPole-v1`` | an id of Gymnasium's registry: one agent |
+
+Classes and functions may give environments of PettingZoo, of Gymnasium, or of RLlib's form: see
+``corral.envs.others``.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +27,10 @@ import pettingzoo
 
 from corral.envs.arguments import known_arguments
 from corral.envs.core import Rules
+from corral.envs.others.convert import Made
+from corral.envs.others.single_agent import from_gymnasium, is_gymnasium_id, near_ids
 from corral.errors import MissingExtraError, UnknownNameError
+from corral.named import named_object
 
 __all__ = [
     *("ENVIRONMENTS", "PROBES", "REGISTERED"),
@@ -183,6 +192,8 @@ def env_spec(name: str) -> EnvSpec:
                 f"no environment named {name!r}; of a module give module:function, such as "
                 f"{name}:parallel_env"
             )
+        if name[:1].isupper() and (ids := near_ids(name)):  # as Gymnasium spells them
+            raise UnknownNameError(f"no environment named {name!r}; did you mean {ids[0]!r}?")
         near = PROBES if "probe" in name else ENVIRONMENTS
         raise UnknownNameError.of("environment", name, near)
     return REGISTERED[known]
@@ -211,8 +222,8 @@ def make(name: str | Callable[..., Any], *ids: str, api: Api | None = None, **kw
     """Make an environment for PettingZoo users: a ParallelEnv or an AECEnv.
 
     Args:
-        name: see the table of this module: a name, an id, a module or module:function; or a
-            function that makes one.
+        name: see the table of this module: a name, an id, a module, module:function or
+            file.py:function; or a class, or a function that makes one.
         ids: none. ``pettingzoo.make("parallel", id)`` is ``corral.make(id, api="parallel")``.
         api: "parallel" or "aec"; default: a ParallelEnv where all agents act at once, else AEC.
         kwargs: arguments of the environment.
@@ -223,7 +234,7 @@ def make(name: str | Callable[..., Any], *ids: str, api: Api | None = None, **kw
     if ids:
         raise ValueError(f"corral.make({name!r}, {ids[0]!r}): give make({ids[0]!r}, api={name!r})")
     if not isinstance(name, str):
-        return name(**kwargs)
+        return Made(name, kwargs)()
     if registered_name(name) is None and NamedEnv.is_one(name):
         return NamedEnv(name, kwargs, api)()
     spec = env_spec(name)
@@ -245,11 +256,11 @@ def _check_api(api: str | None) -> None:
 
 @dataclass(frozen=True)
 class NamedEnv:
-    """Makes the PettingZoo environment that ``text`` names; pickles, whatever it makes.
+    """Makes the environment that ``text`` names, as one of PettingZoo; pickles, whatever it makes.
 
-    ``text`` is an id of PettingZoo's registry, a module, or module:function, see the table of this
-    module. Where an id or a module has both forms, the parallel one is made unless ``api`` says
-    otherwise.
+    ``text`` is an id of PettingZoo's or Gymnasium's registry, a module, module:function or
+    file.py:function, see the table of this module. Where an id or a module has both of PettingZoo's
+    forms, the parallel one is made unless ``api`` says otherwise.
     """
 
     text: str
@@ -258,8 +269,10 @@ class NamedEnv:
 
     @staticmethod
     def is_one(text: str) -> bool:
-        """Return whether the text may name an environment of others: it has a /, : or dot."""
-        return re.search(r"[/:.]", text) is not None and not text.startswith("corral/")
+        """Return whether the text may name an environment of others: it has a /, : or dot, or is an
+        id of Gymnasium's."""
+        marked = re.search(r"[/:.]", text) is not None or is_gymnasium_id(text)
+        return marked and not text.startswith("corral/")
 
     def __str__(self) -> str:
         return self.text
@@ -268,9 +281,8 @@ class NamedEnv:
         """Make one. Raises what ``find`` and the environment raise, and ValueError for arguments
         that it does not have."""
         make = self.find()
-        kwargs = {**self.env_kwargs, **({"render_mode": render_mode} if render_mode else {})}
         try:
-            return make(**kwargs)
+            return Made(make, self.env_kwargs)(render_mode)
         except TypeError as error:
             if re.search(r"unexpected keyword argument|required .*argument", str(error)):
                 raise ValueError(f"{self.text}: {error}") from error
@@ -279,7 +291,10 @@ class NamedEnv:
     def find(self) -> Callable[..., Any]:
         """Return the function that makes it. Raises UnknownNameError, MissingExtraError."""
         _check_api(self.api)
-        found = self._of_registry() if "/" in self.text else self._of_module()
+        if is_gymnasium_id(self.text):
+            return functools.partial(from_gymnasium, self.text)
+        of_module = ":" in self.text or self.text.endswith(".py") or "/" not in self.text
+        found = self._of_module() if of_module else self._of_registry()
         if not callable(found):
             raise UnknownNameError(f"{self.text} is no function, but a {type(found).__name__}")
         return found
@@ -311,33 +326,41 @@ class NamedEnv:
         return make_registered
 
     def _of_module(self) -> Any:
-        path, _, function = self.text.partition(":")
+        path, _, name = self.text.rpartition(":")
+        if not name or not path:
+            return self._of_whole_module(path or name)
+        try:
+            return named_object(self.text, "environment")
+        except UnknownNameError as error:
+            if is_gymnasium_id(name):  # as Gymnasium has it: module:id, and the module registers it
+                return functools.partial(from_gymnasium, name)
+            if str(error).startswith("environment:"):  # the module was found, the name was not
+                raise
+            hint = "" if "did you mean" in str(error) else f"; {OTHERWISE}"
+            raise UnknownNameError(f"{error}{hint}") from error
+
+    def _of_whole_module(self, path: str) -> Any:
+        """Return the function that a module has by PettingZoo's rules."""
+        if path.endswith(".py"):
+            raise UnknownNameError(f"{path}: give {path}:NAME, of a class or function in it")
         try:
             found: Any = importlib.import_module(path)
         except ImportError as error:
             if getattr(error, "name", None) not in (path, path.partition(".")[0]):
                 raise  # of what the module imports
             module, dot, name = path.rpartition(".")
-            if dot and not function and importlib.util.find_spec(module.partition(".")[0]):
-                hint = f"did you mean {module}:{name}?"
-            elif path.endswith(".py"):
-                hint = f"did you mean {self.text.replace('.py', '', 1)}?"
-            else:
-                hint = "give module:function, or an id such as classic/connect_four-v3"
+            is_part = dot and importlib.util.find_spec(module.partition(".")[0])
+            hint = f"did you mean {module}:{name}?" if is_part else OTHERWISE
             raise UnknownNameError(f"{self.text}: {error}; {hint}") from error
-        try:
-            if function:
-                for part in function.split("."):
-                    found = getattr(found, part)
-                return found
-            names = {"parallel": ["parallel_env"], "aec": ["env"]}
-            wanted = names[self.api] if self.api else ["parallel_env", "env"]
-            return next(getattr(found, name) for name in wanted if hasattr(found, name))
-        except StopIteration:
-            lacks = " or ".join(wanted)
-            raise UnknownNameError(f"{path} has no {lacks}; give module:function") from None
-        except AttributeError as error:
-            raise UnknownNameError(f"{self.text}: {error}; give module:function") from error
+        names = {"parallel": ["parallel_env"], "aec": ["env"]}
+        wanted = names[self.api] if self.api else ["parallel_env", "env"]
+        for name in wanted:
+            if hasattr(found, name):
+                return getattr(found, name)
+        raise UnknownNameError(f"{path} has no {' or '.join(wanted)}; give module:function")
+
+
+OTHERWISE = "give module:function, or an id such as classic/connect_four-v3"
 
 
 def _pettingzoo_ids(apis: Iterable[str] = ("parallel", "aec")) -> set[str]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from corral.envs.arguments import nonnegative_int
 from corral.envs.core import Rules
 from corral.envs.reference import player_names
 from corral.envs.registry import registered_name, rules_class
+from corral.errors import UnsupportedSpaceError
 from corral.trainers.opponents.mix import mix_text
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "alike",
     "arguments_of",
     "check_saving",
+    "instead_named",
     "learning",
     "named_after",
     "played_by_others",
@@ -147,3 +150,16 @@ def learning(names: Sequence[str] | None, policies: Mapping[str, str]) -> tuple[
     if not names or set(names) - set(every):
         raise ValueError(f"policies_to_train={list(names)}: give some of {list(every)}")
     return tuple(name for name in every if name in names)
+
+
+@contextmanager
+def instead_named(config: Any) -> Iterator[None]:
+    """Let a refusal of the environment's spaces name a command that runs."""
+    try:
+        yield
+    except UnsupportedSpaceError as error:
+        if config.trainer in ("mappo", "ippo"):
+            raise
+        env = config.env_config.source or config.env_config.env
+        instead = f"What plays it: corral train {env} --trainer mappo"
+        raise UnsupportedSpaceError(f"{error.reason or error}. {instead}") from error

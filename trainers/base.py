@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.util
 import inspect
 import pkgutil
 import sys
@@ -28,7 +29,7 @@ from corral.envs.episode_stats import Episode
 from corral.envs.policy import Policy
 from corral.errors import ArgumentError, CheckpointError, UnknownNameError
 from corral.extras import require
-from corral.trainers.named import is_named, named_object, source_digest
+from corral.named import is_named, named_object, source_digest
 
 __all__ = [
     "BUILT_IN",
@@ -114,7 +115,8 @@ class Trainer(Protocol):
     Two attributes may be set before it learns, where a trainer has them: ``wrap_batch`` (see
     ``unwrapped``) is called with the batch that it plays in, and gives what it is to play in
     instead, so that metrics see whole episodes; ``on_rollout`` (see ``unheard``) is called with
-    each rollout before it is learned from.
+    each rollout before it is learned from. ``remark``, where there is one, is a line that a new run
+    says, or None.
     """
 
     name: ClassVar[str]
@@ -186,6 +188,15 @@ class TrainerSpec:
     needs: tuple[str, str]  # a module, and the extra that brings it
     summary: str
 
+    def lacks(self) -> str | None:
+        """Return the extra that learning with it needs and that is not installed; else None."""
+        module, extra = self.needs
+        both = (module, LEARNS_WITH.get(extra, module))
+        return None if all(map(importlib.util.find_spec, both)) else extra
+
+
+LEARNS_WITH = {"rllib": "ray", "benchmarl": "benchmarl"}
+"""Extra -> the module that learns, where another one is enough to play."""
 
 BUILT_IN = {
     spec.name: spec
@@ -201,6 +212,18 @@ BUILT_IN = {
             "corral.trainers.sb3.trainer:SB3MaskablePPO",
             ("sb3_contrib", "sb3"),
             "sb3-contrib's MaskablePPO, which is handed the masks",
+        ),
+        TrainerSpec(
+            "sb3_a2c",
+            "corral.trainers.sb3.trainer:SB3A2C",
+            ("sb3_contrib", "sb3"),  # its module has MaskablePPO, too
+            "Stable-Baselines3's A2C; its policy reads the mask from the observation",
+        ),
+        TrainerSpec(
+            "sb3_dqn",
+            "corral.trainers.sb3.dqn:SB3DQN",
+            ("stable_baselines3", "sb3"),
+            "Stable-Baselines3's DQN; explores and bootstraps with legal actions alone",
         ),
         TrainerSpec(
             "mappo",
@@ -249,6 +272,31 @@ BUILT_IN = {
             "corral.trainers.rllib.trainer:RLlibPPO",
             ("torch", "rllib"),  # to play; to learn, its check() asks for Ray
             "RLlib's PPO, for clusters: played by processes on any number of machines",
+        ),
+        # To play, they need torch alone; to learn, their check() asks for BenchMARL.
+        TrainerSpec(
+            "benchmarl_vdn",
+            "corral.trainers.benchmarl.trainer:VDN",
+            ("torch", "benchmarl"),
+            "BenchMARL's VDN: values of the agents' actions that add up to the team's",
+        ),
+        TrainerSpec(
+            "benchmarl_qmix",
+            "corral.trainers.benchmarl.trainer:QMIX",
+            ("torch", "benchmarl"),
+            "BenchMARL's QMIX: the same, mixed by a network that sees the global state",
+        ),
+        TrainerSpec(
+            "benchmarl_iql",
+            "corral.trainers.benchmarl.trainer:IQL",
+            ("torch", "benchmarl"),
+            "BenchMARL's IQL: Q-learning, each agent for itself",
+        ),
+        TrainerSpec(
+            "benchmarl_masac",
+            "corral.trainers.benchmarl.trainer:MASAC",
+            ("torch", "benchmarl"),
+            "BenchMARL's MASAC: soft actor-critic with a critic that sees everything",
         ),
     )
 }

@@ -19,13 +19,14 @@ from typing import Any, Literal, ParamSpec
 
 from corral.adapters.sources import EnvLike
 from corral.envs.registry import Api
-from corral.errors import RunError, UnsupportedSpaceError
+from corral.errors import RunError
 from corral.trainers.arguments import (
     Policies,
     alike,
     arguments_of,
     check_saving,
     few_rows,
+    instead_named,
     learning,
     named_after,
     played_by_others,
@@ -230,7 +231,8 @@ def session(
     )
     listeners = Listeners.of(callbacks, metrics, sinks, stop, evaluate_every)
     learner = _begun(config)  # wrong settings are refused before a folder is made
-    said = [defaults.words(), few_rows(env_config), *said]
+    remark = str(getattr(learner, "remark", None) or "")
+    said = [defaults.words(), few_rows(env_config), remark, *said]
     if found.source is not None and name in trainers():
         said.append(f"this is a changed {name}; give it a name: .but(name=...)")
     seen = seen_before(env_config, getattr(learner, "learns_from", None))
@@ -254,7 +256,7 @@ def _to_its_end(begin: Callable[P, Session], name: str) -> Callable[P, Run]:
         if kwargs.get("dry_run"):
             session.learner.close()
             return Run(Path("."), session.config)
-        with session:
+        with session, instead_named(session.config):
             return session.finish()
 
     train.__name__ = train.__qualname__ = name
@@ -387,14 +389,8 @@ def _tell_of_plan_and_versions(folder: Path, config: RunConfig) -> None:
 
 
 def _begun(config: RunConfig) -> Trainer:
-    """Return the trainer as it begins; a refusal of its spaces names a command that runs."""
-    try:
+    """Return the trainer as it begins."""
+    with instead_named(config):
         learner = config.make_trainer()
-    except UnsupportedSpaceError as error:
-        env = config.env_config.source or config.env_config.env
-        instead = f"corral train {env} --trainer mappo"
-        if config.trainer in ("mappo", "ippo") or instead in str(error):
-            raise
-        raise UnsupportedSpaceError(f"{error}. What plays it: {instead}") from error
     getattr(learner, "check", lambda: None)()
     return learner

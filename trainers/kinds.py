@@ -79,9 +79,9 @@ class Kind:
     def words(self) -> str:
         """Return it in words: "turn-based, 2 agents, zero-sum, paid at the end"."""
         ended = f"episodes of {self.length:.0f} steps" if self.length is not None else ""
+        order = "turn-based" if self.in_turn else "all act at once"
         parts = (
-            "turn-based" if self.in_turn else "all act at once",
-            f"{self.agents} agent{'s' * (self.agents > 1)}",
+            "one agent" if self.agents == 1 else f"{order}, {self.agents} agents",
             "images of " + ", ".join(map(str, self.sides)) + " pixels" if self.sides else "",
             "data is replayed" if self.data else "",
             "zero-sum" if self.zero_sum else "paid unlike" if self.unlike else "",
@@ -320,7 +320,7 @@ class Defaults:
         if self.nothing:
             return f"Preset {' and '.join(self.names)} changes nothing: {self.nothing}"
         if not self.given():
-            return kind and f"{kind}No default changes"
+            return kind and f"{kind}No preset is for it"
         values = ", ".join(f"{name}={value}" for name, value in self.given().items())
         given = f"{kind}Preset {' and '.join(self.names)}: {values}"
         return f'{given}; --preset none (preset="none") leaves them out'

@@ -1,7 +1,8 @@
 """The one policy of networks, for whatever trained them, as ``corral.envs.policy`` wants it.
 
 A ``NetworkPolicy`` is given a function from observations to a distribution, and imports nothing
-that trains. ``actor_policy``, ``sb3_policy`` and ``rllib_policy`` make it for what is trained here.
+that trains. ``actor_policy``, ``mlp_policy``, ``sb3_policy`` and ``rllib_policy`` make it for what
+is trained here.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from corral.envs.core import Array, Observation
 from corral.envs.masks import MASK, as_legal, draw
 from corral.envs.policy import Decision, PolicyBase, take_tree
 
-__all__ = ["NetworkPolicy", "actor_policy", "rllib_policy", "sb3_policy"]
+__all__ = ["NetworkPolicy", "actor_policy", "mlp_policy", "rllib_policy", "sb3_policy"]
 
 Forward = Callable[[Any, Array | None], tuple[Distribution, Array | None]]
 """From an observation [R, ...] and a hidden state float32 [R, memory] to the distribution of stored
@@ -91,8 +92,9 @@ class NetworkPolicy(PolicyBase):
 
         Of Discrete actions it is a ``MaskedCategorical`` (``corral.adapters.masked_distribution``):
         ``probs`` [..., A], exactly 0 for illegal actions, ``log_prob(actions)`` and ``entropy()``
-        [...]. Gradients flow to ``network``; under ``torch.no_grad()`` there are none. Actions are
-        counted as ``act`` gives them; those of a Box are scaled, see ``ActionCodec``.
+        [...]. Gradients flow to ``network`` (not of sb3_dqn, whose play is epsilon-greedy); under
+        ``torch.no_grad()`` there are none. Actions are counted as ``act`` gives them; those of a
+        Box are scaled, see ``ActionCodec``.
         """
         rows = self.rows(observation)
         choice, _ = self._forward(observation, state, rows)
@@ -171,24 +173,53 @@ class _OfActor:
     agent: str
 
     def __call__(self, observation: Any, state: Array | None) -> tuple[Distribution, Array | None]:
-        group, observations, actions = self.group, self.group.layout, self.group.actions
-        rows = observations.rows(observation) or 0
-        vector = np.zeros((rows, observations.width + group.identities), dtype=np.float32)
-        if group.identities:
-            vector[:, observations.width + group.agents.index(self.agent)] = 1.0
-        images = [np.zeros((rows, *image), dtype=np.uint8) for image in observations.images]
-        observations.write(observations.inner(observation), vector, images)
-        legal = np.ones((rows, actions.masks), dtype=bool)
-        if observations.masked:
-            legal = as_legal(self.agent, observation[MASK])
-        parts = [torch.from_numpy(values).to(self.device) for values in (vector, *images)]
-        hidden = self.actor.initial(rows)
+        arrays, legal = _inputs(self.group, self.agent, observation)
+        parts = [torch.from_numpy(values).to(self.device) for values in arrays]
+        hidden = self.actor.initial(len(legal))
         if state is not None:
             hidden = torch.from_numpy(state).to(self.device)
         outputs, after = self.actor.step(parts, hidden)
         mask = torch.from_numpy(legal).to(self.device)
-        choice = make_distribution(actions, outputs, mask, self.log_std)
+        choice = make_distribution(self.group.actions, outputs, mask, self.log_std)
         return choice, after.detach().cpu().numpy() if self.actor.memory else None
+
+
+def _inputs(group: Any, agent: str, observation: Any) -> tuple[list[Array], Array]:
+    """Return a vector [R, F] and images, and what is legal: bool [R, A]; of one of ``group``."""
+    observations = group.layout
+    rows = observations.rows(observation) or 0
+    vector = np.zeros((rows, observations.width + group.identities), dtype=np.float32)
+    if group.identities:
+        vector[:, observations.width + group.agents.index(agent)] = 1.0
+    images = [np.zeros((rows, *image), dtype=np.uint8) for image in observations.images]
+    observations.write(observations.inner(observation), vector, images)
+    legal = np.ones((rows, group.actions.masks), dtype=bool)
+    if observations.masked:
+        legal = as_legal(agent, observation[MASK])
+    return [vector, *images], legal
+
+
+def mlp_policy(network: nn.Module, group: Any, agent: str, *, greedy: bool) -> NetworkPolicy:
+    """Return the policy of ``agent``, one of ``group``, with a ``network`` from features [R, F] to
+    logits [R, A]; ``greedy``: to values of actions, of which it always plays the best legal one."""
+    forward = _OfMLP(network, group, agent, greedy)
+    return NetworkPolicy(agent, group.layout, group.actions, forward, network)
+
+
+@dataclass(frozen=True, eq=False)
+class _OfMLP:
+    network: nn.Module
+    group: Any
+    agent: str
+    greedy: bool
+
+    def __call__(self, observation: Any, state: Array | None) -> tuple[Distribution, Array | None]:
+        (vector,), legal = _inputs(self.group, self.agent, observation)
+        choice = MaskedCategorical(self.network(torch.from_numpy(vector)), torch.from_numpy(legal))
+        if self.greedy:
+            best = torch.zeros_like(choice.mask).scatter(-1, choice.mode.unsqueeze(-1), True)
+            choice = MaskedCategorical(torch.zeros_like(choice.logits), best)
+        return choice, None
 
 
 def sb3_policy(policy: Any, columns: ColumnCodec, space: Any, agent: str) -> NetworkPolicy:

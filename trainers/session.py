@@ -381,7 +381,7 @@ class Session:
         count = max(1, steps // size) if size else 0
         if not size or count * size == steps or count * size <= learner.env_steps:
             return
-        what = "num_envs x n_steps" if "n_steps" in self.config.settings else "train_batch_size"
+        what = getattr(learner, "rollout_of", "num_envs x n_steps")  # settings that make its size
         whole = f"whole rollouts of {size:,}, {what}"
         say(folder, f"{count * size:,} env steps are played, not {steps:,}: {whole}")
 

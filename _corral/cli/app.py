@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import signal
+import sys
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Annotated, Any
 
 import typer
 from rich import box
-from rich.markdown import Markdown
 from rich.table import Table
 
 import corral
 from corral.cli.base import App
 from corral.cli.commands import (
     check,
+    compare,
     doctor,
-    duel,
     evaluate,
-    exploit,
     games,
     loads,
+    selfplay,
     teach,
     train,
+    tune,
 )
-from corral.cli.help import documented, meaning, text_of
+from corral.cli.help import TrainCommand, documented, meaning, text_of
 from corral.cli.mistakes import expect, option_of
 from corral.cli.output import out, plain_streams, reported
 
@@ -36,14 +38,17 @@ app = App(
     name="corral",
     help="Multi-agent environments with action masks; trainers, and tests of who plays them.",
 )
-for commands in (loads, train, teach, evaluate, duel, exploit, check, doctor, games):
+for commands in (loads, train, tune, teach, evaluate, compare, selfplay, check, doctor, games):
     commands.add_to(app)
 
 
 def main() -> None:
     """Entry point of the ``corral`` command."""
     plain_streams()
-    app()
+    try:
+        app()
+    except KeyboardInterrupt:  # before a command begins, while modules are imported
+        sys.exit(128 + signal.SIGINT)
 
 
 def _print_version(wanted: bool) -> None:
@@ -79,6 +84,8 @@ def envs(
     from corral.envs.registry import env_spec, rules_class
 
     if name is not None:
+        from rich.markdown import Markdown  # and its parser: slow to import
+
         expect("envs", name)
         # Probes share a module: the manual of one is its class's.
         module = importlib.import_module(env_spec(name).module)
@@ -116,15 +123,20 @@ def trainers(
 ) -> None:
     """List the trainers, or print the settings of one."""
     from corral.envs import ENVIRONMENTS, make_rules
-    from corral.trainers.base import trainer_class
+    from corral.trainers.base import BUILT_IN, trainer_class
     from corral.trainers.base import trainers as every_trainer
     from corral.trainers.kinds import PRESETS, defaults_for
 
     if name is None:
-        table = Table("trainer", "what it is", box=box.SIMPLE_HEAD)
+        table = Table("trainer", "here", "what it is", box=box.SIMPLE_HEAD)
+        lacking = {spec.name: extra for spec in BUILT_IN.values() if (extra := spec.lacks())}
         for trainer, summary in every_trainer().items():
-            table.add_row(trainer, summary)
+            here = f"needs {lacking[trainer]}" if trainer in lacking else "yes"
+            here += ", default" if trainer == TrainCommand.trainer else ""
+            table.add_row(trainer, here, summary)
         out.print(table)
+        if lacking:
+            out.print("needs NAME: corral train says how the extra NAME is installed.")
         out.print("corral trainers NAME prints its settings: the options of corral train.")
         return
     expect("trainers", name)

@@ -73,7 +73,12 @@ class TrainCommand(Command):
         super().format_options(ctx, formatter)
         given, _, _ = self.make_parser(ctx).parse_args(list(ctx.meta["corral.words"]))
         env, trainer = given.get("env"), given.get("trainer") or self.trainer
-        sections = [(f"Arguments of {env or 'the environment'}", partial(_arguments_rows, env))]
+        sections = [
+            (
+                f"Arguments of {env or 'the environment'}",
+                partial(_arguments_rows, env, ctx.info_name),
+            )
+        ]
         if trainer is not None:
             settings = partial(_settings_rows, env, trainer, self.stood_for)
             sections.insert(0, (f"Settings of {trainer}", settings))
@@ -122,13 +127,13 @@ def _settings_rows(
     return rows
 
 
-def _arguments_rows(env: str | None) -> list[tuple[str, str]]:
+def _arguments_rows(env: str | None, command: str) -> list[tuple[str, str]]:
     """Return the same for the arguments of an environment; LookupError where none is known."""
     from corral.envs.registry import rules_class
     from corral.trainers.runs.env_config import SET_BY_TRAINING
 
     if env is None:
-        raise LookupError("Name the environment too, as in: corral train dfaas_v0 --help")
+        raise LookupError(f"Name the environment too, as in: corral {command} dfaas_v0 --help")
     if is_third_party(env):
         raise LookupError("Each of them is given as --arg key=value.")
     meanings, kinds = documented(rules_class(env)), _types(rules_class(env))

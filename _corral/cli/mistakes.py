@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from corral.errors import UnknownNameError
-from corral.hints import answer, hint, meant, of_gymnasium
+from corral.hints import answer, hint, meant
 from corral.text import pasted
 
 __all__ = ["SHORT", "expect", "kind_of", "option_of", "unknown_command", "unknown_option", "usage"]
@@ -19,6 +18,7 @@ EXAMPLES = {
     "clone": "corral clone dfaas_v0 --from overflow/equal",
     "record": "corral record dfaas_v0 --policies overflow --out steps.npz",
     "evaluate": "corral evaluate runs/NAME",
+    "compare": "corral compare runs/a-seed* --against runs/b-seed*",
     "duel": "corral duel runs/NAME runs/OTHER random",
     "watch": "corral watch arena_v0",
     "check": "corral check arena_v0",
@@ -99,11 +99,11 @@ ELSEWHERE = {
     "record_video": "corral watch RUN --out clip.gif makes a clip",
     "plot": "a run's folder holds progress.csv, and TensorBoard's files where it is installed",
     "export": "in Python, run.export(folder) writes the policies of a run",
-    "tune": "there is no search for settings; corral train takes each as an option",
+    "optimize": "corral tune ENV searches settings",
 }
 """What commands of other libraries do -> what does it here."""
 
-ELSEWHERE |= dict.fromkeys(["optimize", "optimise", "hyperopt", "sweep"], ELSEWHERE["tune"])
+ELSEWHERE |= dict.fromkeys(["optimise", "hyperopt", "sweep"], ELSEWHERE["optimize"])
 ELSEWHERE["video"] = ELSEWHERE["record_video"]
 ELSEWHERE |= dict.fromkeys(
     ["plots", "plot_train", "plot_training", "all_plots", "plot_from_file"], ELSEWHERE["plot"]
@@ -150,8 +150,6 @@ def expect(command: str, given: str | None) -> None:
         listed = {"environment": " (corral envs lists them)"}.get(kind, "")
         raise ValueError(f"name {taken}, as in: {EXAMPLES[command]}{listed}")
     found = kind_of(given)
-    if kind == "environment" and (said := of_gymnasium(given)):
-        raise UnknownNameError(said)
     if found is None or found == kind or (command == "watch" and found == "run"):
         return
     if kind == "run" and Path(given).is_dir():

@@ -160,6 +160,8 @@ def foreign_place(error: BaseException) -> str | None:
         module = str(frame.f_globals.get("__name__", ""))
         if not (f"{module}.".startswith(OWN) or file.startswith("<")):
             place = f"{file}:{line}"
+    if isinstance(error, SyntaxError) and error.filename:  # no frame: nothing of it ran
+        place = f"{error.filename}:{error.lineno}"
     return place
 
 

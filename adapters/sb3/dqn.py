@@ -23,6 +23,7 @@ from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
 from corral.adapters.masked_distribution import masked_logits
 from corral.adapters.sb3.policies import (
     FeaturesWithoutMask,
+    MaskedDistribution,
     Tensors,
     as_mask,
     require_masked_choice,
@@ -31,6 +32,9 @@ from corral.envs.masks import MASK, greedy
 from corral.errors import MaskError
 
 __all__ = ["MaskedDQN", "MaskedQPolicy"]
+
+LEAST = -1e4
+"""Logit of an action that is never drawn: its probability is 0 in any float."""
 
 
 class MaskedQNetwork(QNetwork):
@@ -48,11 +52,12 @@ class MaskedQNetwork(QNetwork):
 
 
 class MaskedQPolicy(DQNPolicy):
-    """For ``MaskedDQN``; ``policy_kwargs`` are those of DQN's MultiInputPolicy.
+    """For ``MaskedDQN``; ``policy_kwargs`` are those of DQN's MultiInputPolicy, and ``epsilon``.
 
-    ``features_extractor_class`` is FeaturesWithoutMask unless given. Raises UnsupportedSpaceError
-    for observations without a mask and for masks that something has changed; MaskError where a mask
-    allows nothing.
+    ``features_extractor_class`` is FeaturesWithoutMask unless given. ``epsilon`` is the rate of
+    random actions of ``get_distribution`` alone; MaskedDQN has its own. Raises
+    UnsupportedSpaceError for observations without a mask and for masks that something has changed;
+    MaskError where a mask allows nothing.
     """
 
     def __init__(
@@ -61,17 +66,40 @@ class MaskedQPolicy(DQNPolicy):
         action_space: spaces.Discrete,
         lr_schedule: Schedule,
         *args: Any,
+        epsilon: float = 0.0,
         **kwargs: Any,
     ) -> None:
         if "use_sde" in kwargs:  # given by PPO and A2C
             raise TypeError("MaskedQPolicy is for MaskedDQN: give PPO and A2C MaskedPolicy")
         require_masked_choice(observation_space, action_space)
         kwargs.setdefault("features_extractor_class", FeaturesWithoutMask)
+        self.epsilon = epsilon
         super().__init__(observation_space, action_space, lr_schedule, *args, **kwargs)
 
     def make_q_net(self) -> QNetwork:
         arguments = self._update_features_extractor(self.net_args, features_extractor=None)
         return MaskedQNetwork(**arguments).to(self.device)
+
+    def predict_values(self, obs: Tensors) -> torch.Tensor:
+        """Return the values [C, 1] of greedy play: of the best legal action."""
+        best: torch.Tensor = self.q_net(obs).max(dim=1, keepdim=True).values
+        return best
+
+    def get_distribution(self, obs: Tensors) -> MaskedDistribution:
+        """Return what epsilon-greedy play draws from: the best legal action, or with probability
+        ``epsilon`` any legal one."""
+        values, mask = self.q_net(obs), as_mask(obs[MASK])
+        _require_choice(bool(mask.any(dim=1).all()))
+        share = self.epsilon * mask / mask.sum(dim=1, keepdim=True)  # [C, A]
+        share.scatter_add_(
+            1, values.argmax(dim=1, keepdim=True), torch.full_like(share[:, :1], 1 - self.epsilon)
+        )
+        # Where epsilon is 0 the others have no probability at all; a logit must be finite.
+        logits = share.log().clamp(min=LEAST)
+        return MaskedDistribution(logits.shape[1]).proba_distribution(logits, mask)
+
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        return {**super()._get_constructor_parameters(), "epsilon": self.epsilon}
 
 
 class MaskedDQN(DQN):

@@ -14,9 +14,11 @@ For games in which all agents act at once; in turns, use ``torchrl_env``.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
 from corral.adapters.sources import EnvLike, rules_of
 from corral.adapters.spaces import refuse_turns
@@ -37,6 +39,9 @@ __all__ = ["BatchEnv"]
 
 DONE = ("done", "terminated", "truncated")
 
+Encode = Callable[[dict[str, Observation]], Array]
+"""From the observations [B, ...] of all agents to features float32 [B, n, F] of a group."""
+
 
 class BatchEnv(EnvBase):
     """B copies as a TorchRL environment of batch size [B].
@@ -50,7 +55,13 @@ class BatchEnv(EnvBase):
         seed: of all copies.
         return_state: whether ``state`` holds the global state, float32 [B, G].
         device: of the tensors.
+        group_map: agents by group, alike in each; default: like agents of one name together.
+        encoders: group -> the number of features, and the function that makes them of what is
+            observed; default: observations as they are.
+        team_reward: whether each agent gets the sum of its group's rewards, not its own.
         env_kwargs: arguments of the environment, given by name.
+
+    ``on_step``, where it is set, is called with each BatchStep.
 
     Raises:
         UnsupportedSpaceError: a game in turns, an observation that is a Dict, actions that are not
@@ -65,6 +76,9 @@ class BatchEnv(EnvBase):
         *,
         return_state: bool = False,
         device: Any = None,
+        group_map: Mapping[str, list[str]] | None = None,
+        encoders: Mapping[str, tuple[int, Encode]] | None = None,
+        team_reward: bool = False,
         **env_kwargs: Any,
     ) -> None:
         super().__init__(device=device, batch_size=torch.Size([num_envs]))
@@ -72,7 +86,9 @@ class BatchEnv(EnvBase):
         if not rules.simultaneous:
             refuse_turns(rules.name)
         self.rules = rules
-        self.group_map = alike_by_name(rules.agents, rules)
+        self.group_map = dict(group_map or alike_by_name(rules.agents, rules))
+        self.on_step: Callable[[BatchStep], Any] | None = None
+        self._encoders, self._team_reward = dict(encoders or {}), team_reward
         self._columns = {
             group: [rules.agents.index(agent) for agent in members]
             for group, members in self.group_map.items()
@@ -85,11 +101,15 @@ class BatchEnv(EnvBase):
         self._make_specs()
 
     def _make_specs(self) -> None:
+        self._masked: dict[str, bool] = {}
+        self._actions: dict[str, int] = {}  # of each group
         num_envs = self.batch_size[0]
         observations, actions, rewards, dones = (Composite(shape=(num_envs,)) for _ in range(4))
         for group, members in self.group_map.items():
             shape = (num_envs, len(members))
-            space, _ = split_space(self.rules.observation_space(members[0]))
+            space, mask = split_space(self.rules.observation_space(members[0]))
+            if group in self._encoders:
+                space = spaces.Box(-np.inf, np.inf, (self._encoders[group][0],), np.float32)
             action = self.rules.action_space(members[0])
             if hasattr(space, "spaces") or not hasattr(action, "n"):
                 raise UnsupportedSpaceError(
@@ -97,10 +117,11 @@ class BatchEnv(EnvBase):
                     "BatchEnv takes plain observations and Discrete actions. Use torchrl_env"
                 )
             inner = Composite({OBSERVATION: _spread(space, *shape)}, shape=shape)
-            mask = _flag(*shape, int(action.n))
+            legal = _flag(*shape, int(action.n))
             observations[group] = Composite(
-                {OBSERVATION: inner, MASK: mask, "mask": _flag(*shape)}, shape=shape
+                {OBSERVATION: inner, MASK: legal, "mask": _flag(*shape)}, shape=shape
             )
+            self._masked[group], self._actions[group] = mask is not None, int(action.n)
             actions[group] = Composite(action=Categorical(int(action.n), shape), shape=shape)
             rewards[group] = Composite(reward=Unbounded((*shape, 1)), shape=shape)
             dones[group] = Composite({key: _flag(*shape, 1) for key in DONE}, shape=shape)
@@ -139,6 +160,8 @@ class BatchEnv(EnvBase):
         for group, columns in self._columns.items():
             actions[:, columns] = tensordict[group, "action"].cpu().numpy()
         step: BatchStep = self._batch.step(actions)
+        if self.on_step is not None:
+            self.on_step(step)
         self._observations = step.observations
         self._ended[1] |= step.terminated
         self._ended[2] |= step.truncated
@@ -149,12 +172,15 @@ class BatchEnv(EnvBase):
         if step.finished is not None:
             rows, last = step.finished.rows, step.finished.observations
             observations = put_tree(observations, rows, last)
-            acting = acting & ~over[:, None]
             if state is not None:
                 state = put_tree(state, rows, step.finished.global_state)
         out = self._tensors(observations, acting, state)
         for group, columns in self._columns.items():
-            out[group, "reward"] = self._tensor(step.reward[:, columns, None])
+            out[group, "mask"] = self._tensor((acting & ~over[:, None])[:, columns])
+            reward = step.reward[:, columns, None]  # [B, n, 1]
+            if self._team_reward:
+                reward = np.broadcast_to(reward.sum(axis=1, keepdims=True), reward.shape)
+            out[group, "reward"] = self._tensor(reward)
             for key, flags in zip(DONE, self._ended, strict=True):
                 out[group, key] = self._tensor(flags[:, columns, None])
         for key, flags in zip(DONE, self._ended, strict=True):
@@ -172,10 +198,18 @@ class BatchEnv(EnvBase):
         for group, members in self.group_map.items():
             own = {agent: observations[agent] for agent in members}
             acts = acting[:, self._columns[group]]  # [B, n]
-            legal = (stack_agents(own, MASK) != 0) | ~acts[:, :, None]  # [B, n, A]
+            legal = np.ones((*acts.shape, self._actions[group]), dtype=bool)  # [B, n, A]
+            if self._masked[group]:
+                given = stack_agents(own, MASK) != 0
+                # The last mask of an episode stays: Q-learning takes the best of what is legal.
+                legal = given | ~acts[:, :, None] | ~given.any(axis=2, keepdims=True)
+            if group in self._encoders:
+                shown = self._encoders[group][1](observations)
+            else:
+                shown = stack_agents(own, OBSERVATION)
             out[group] = TensorDict(
                 {
-                    OBSERVATION: {OBSERVATION: self._tensor(stack_agents(own, OBSERVATION))},
+                    OBSERVATION: {OBSERVATION: self._tensor(shown)},
                     MASK: self._tensor(legal),
                     "mask": self._tensor(acts),
                 },

@@ -15,17 +15,22 @@
 All copies are one ``BatchEnv``: BenchMARL need not step them one after the other. Masks reach its
 policies through ``action_mask_spec``. The centralised critic of its MAPPO sees the global state.
 
+BenchMARL pickles its tasks, and so what makes the environment: give ``zoo_rules`` a class or a
+function of a module, no lambda. Its mixers (VDN, QMIX) take the mean of the rewards in a group.
+
 BenchMARL knows no ended agents: until the last one's end it learns from the steps of all, at which
 the ended observe zeros and get reward 0. For turn-based games it has no notion; they are refused.
 """
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
 from corral.envs.masks import MASK, OBSERVATION
 from corral.envs.registry import rules_class
+from corral.errors import ArgumentError
 from corral.extras import require
 
 require("benchmarl", extra="benchmarl", purpose="make tasks for BenchMARL")
@@ -36,13 +41,26 @@ from torchrl.envs import EnvBase  # noqa: E402
 
 from corral.adapters.torchrl.batch import BatchEnv  # noqa: E402
 
-__all__ = ["CorralTask"]
+__all__ = ["CorralTask", "require_picklable"]
+
+
+def require_picklable(rules: Any) -> None:
+    """Raise ArgumentError where BenchMARL, which pickles its tasks, could not pickle ``rules``."""
+    try:
+        pickle.dumps(rules)
+    except Exception as error:  # whatever the parts of the rules raise
+        raise ArgumentError(
+            f"{rules.name} cannot be pickled, and BenchMARL pickles its tasks: {error}. Make it by "
+            "a class or a function of a module: no lambda, no function inside another"
+        ) from error
 
 
 class CorralTask(TaskClass):
     """A game by name with its arguments as config; or ``rules``, as ``zoo_rules`` makes them.
 
     ``max_steps`` is for rules that name no ``max_cycles``: the steps of an evaluation's episodes.
+
+    Raises ArgumentError for rules that cannot be pickled.
     """
 
     def __init__(
@@ -55,6 +73,7 @@ class CorralTask(TaskClass):
     ) -> None:
         super().__init__(name=name, config=config)
         self._rules = rules_class(name)(**self.config) if rules is None else rules
+        require_picklable(self._rules)
         self._max_steps = max_steps or self._rules.max_cycles or 1000
 
     def get_env_fun(

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from pettingzoo import AECEnv, ParallelEnv
 
 from corral.adapters.seats import random_actions
 from corral.adapters.zoo.copies import Look, Moved
@@ -35,6 +36,7 @@ from corral.adapters.zoo.workers import WorkerCopies
 from corral.envs.batch import Batch, BatchStep, Finished
 from corral.envs.core import Array, Observation
 from corral.envs.masks import MASK, require_integers, sample_legal
+from corral.envs.others.convert import Made, as_pettingzoo
 from corral.envs.registry import REGISTERED
 from corral.errors import ActionError, CheckpointError, ResetNeededError
 
@@ -79,12 +81,17 @@ def make_zoo_batch(
 def zoo_rules(make_env: Callable[[], Any], *, max_cycles: int | None = None) -> ZooRules:
     """Return a third-party environment for ``corral.train``; arguments as for ``make_zoo_batch``.
 
+    ``make_env`` may give one of Gymnasium or of RLlib's form too, see ``corral.envs.others``.
+
     from mpe2 import simple_spread_v3
     run = corral.train(zoo_rules(simple_spread_v3.parallel_env), trainer="mappo")
     """
     if max_cycles is not None and max_cycles < 1:
         raise ValueError(f"max_cycles={max_cycles}: give 1 or more, or None")
     example = make_env()
+    if not isinstance(example, AECEnv | ParallelEnv):
+        make_env = Made(make_env)
+        example = as_pettingzoo(example)
     try:
         spec = ZooSpec.of(example, max_cycles)
     finally:

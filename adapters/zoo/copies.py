@@ -217,6 +217,13 @@ class ZooCopy(ABC):
     def _fault(self, what: str) -> NoReturn:
         raise EnvironmentFault(f"{self.spec.name}: {what}")
 
+    def _number(self, agent: str, value: Any) -> float:
+        """Return a reward as a float: also of an array that holds just one."""
+        try:
+            return float(np.asarray(value).item())
+        except (TypeError, ValueError):
+            self._fault(f"a reward of {value!r} for {agent}, which is no number")
+
 
 class ParallelCopy(ZooCopy):
     """A ParallelEnv. A live agent whose mask is all zero does not act."""
@@ -228,7 +235,7 @@ class ParallelCopy(ZooCopy):
             self._fault("no agents after reset()")
         self._require(observations, self._live, "observation")
         present = {agent: observations[agent] for agent in self._live}
-        return self._look(present, infos, lambda agent: True, first=True)
+        return self._look(present, infos, self._acts(), first=True)
 
     def _play(self, actions: Mapping[str, Any]) -> tuple[Moved, bool]:
         played = {a: self._action(self._find(a), actions.get(a, 0)) for a in self._live}
@@ -247,7 +254,7 @@ class ParallelCopy(ZooCopy):
             i = self._find(agent)
             if self._ended[i] and value:
                 self._fault(f"a reward of {value} for {agent}, whose episode is over")
-            reward[i] = _number(value)
+            reward[i] = self._number(agent, value)
         for agent in self._live:
             i = self._find(agent)
             terminated[i], truncated[i] = bool(terminations[agent]), bool(truncations[agent])
@@ -266,9 +273,14 @@ class ParallelCopy(ZooCopy):
         self._require(observations, self._live, "observation")
         present = {agent: observations[agent] for agent in dict.fromkeys([*before, *self._live])}
         over = not self._live
-        look = self._look(present, infos, lambda agent: agent in self._live, over=over)
+        look = self._look(present, infos, self._acts(), over=over)
         moved = Moved(look, reward, terminated, truncated, self._info(infos), None)
         return moved, over
+
+    def _acts(self) -> Callable[[str], bool]:
+        """Return who acts now: all live agents, but for those that some environments let wait."""
+        acting = set(self._live) - set(getattr(self.env.unwrapped, "waiting", ()))
+        return lambda agent: agent in acting
 
     def _cut(self, moved: Moved) -> None:
         for agent in self._live:
@@ -309,7 +321,7 @@ class TurnCopy(ZooCopy):
         for agent, value in env.rewards.items():
             i = self._find(agent)
             if not self._ended[i]:
-                reward[i] = _number(value)
+                reward[i] = self._number(agent, value)
         self._rewards += reward
         infos = dict(env.infos)
         state = None if self.spec.state_size is None else self._state()
@@ -357,7 +369,7 @@ class TurnCopy(ZooCopy):
     def _correct(self, agent: str) -> None:
         """Bring the rewards since the agent's last turn to what ``last()`` says."""
         i = self._find(agent)
-        earned = _number(self.env.last(observe=False)[1])
+        earned = self._number(agent, self.env.last(observe=False)[1])
         if not math.isclose(earned, self._rewards[i], rel_tol=1e-9, abs_tol=1e-12):
             self._corrections[i] += earned - self._rewards[i]
         self._returns[i] += earned
@@ -385,8 +397,3 @@ class TurnCopy(ZooCopy):
         if mover is not None and not look.acting.any():
             self._fault(f"it is the turn of {mover}, and its action_mask allows nothing")
         return look
-
-
-def _number(value: Any) -> float:
-    """Return a reward as a float: also of an array that holds just one."""
-    return float(np.asarray(value).item())

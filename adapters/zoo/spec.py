@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
 
+from corral.adapters.nested import flat_space, flat_tree
 from corral.envs.core import Array, Observation
 from corral.envs.masks import (
     MASK,
@@ -120,7 +121,11 @@ class ZooSpec:
         return spaces.Box(-np.inf, np.inf, (size,), np.float32)
 
     def _inner(self, index: int) -> spaces.Space[Any]:
-        """Return the space of what is observed, without the mask."""
+        """Return the space of what is observed, without the mask, as one level of Dict."""
+        return flat_space(self._own_inner(index), self.agents[index])
+
+    def _own_inner(self, index: int) -> spaces.Space[Any]:
+        """Return the same as the environment has it."""
         return split_space(self.own_observations[index])[0]
 
     # --- Observations ----------------------------------------------------------------------------
@@ -128,7 +133,7 @@ class ZooSpec:
     def blank(self, index: int) -> Observation:
         """Return the zeros that an absent agent observes. Raises UnsupportedSpaceError."""
         where = f"{self.name}, {self.agents[index]}"
-        zeros: Observation = {OBSERVATION: _zeros(self._inner(index), where)}
+        zeros: Observation = {OBSERVATION: flat_tree(_zeros(self._own_inner(index), where))}
         if (count := self.actions(index)) is not None:
             zeros[MASK] = np.zeros(count, dtype=np.int8)
         return zeros
@@ -141,7 +146,8 @@ class ZooSpec:
             observation, mask = split(observation)
             if mask is None:
                 raise EnvironmentFault(f"{where}: an observation without its action_mask")
-        encoded: Observation = {OBSERVATION: _array(self._inner(index), observation, where)}
+        arrays = _array(self._own_inner(index), observation, where)
+        encoded: Observation = {OBSERVATION: flat_tree(arrays)}
         count = self.actions(index)
         if count is not None:
             legal = np.ones(count, dtype=bool) if mask is None else np.asarray(mask) != 0
@@ -212,11 +218,13 @@ def _bounds(low: Array, high: Array) -> str:
 def _zeros(space: spaces.Space[Any], where: str) -> Any:
     if isinstance(space, spaces.Dict):
         return {key: _zeros(part, where) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_zeros(part, where) for part in space.spaces)
     if isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         return np.zeros(space.shape or (), dtype=space.dtype)
     raise UnsupportedSpaceError(
-        f"{where}: observation space {space}; Box, Discrete, MultiDiscrete, MultiBinary and Dicts "
-        "of these are handled. Wrap the environment"
+        f"{where}: observation space {space}; Box, Discrete, MultiDiscrete, MultiBinary, Dicts and "
+        "Tuples of these are handled. Wrap the environment"
     )
 
 
@@ -227,6 +235,12 @@ def _array(space: spaces.Space[Any], value: Any, where: str) -> Any:
             keys = sorted(value) if isinstance(value, Mapping) else type(value).__name__
             raise EnvironmentFault(f"{where}: observed {keys}, its space has {sorted(space)}")
         return {key: _array(part, value[key], where) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        if not isinstance(value, tuple | list) or len(value) != len(space.spaces):
+            said = f"{len(value)} values" if isinstance(value, tuple | list) else repr(value)
+            raise EnvironmentFault(f"{where}: observed {said}, its space is {space}")
+        pairs = zip(space.spaces, value, strict=True)
+        return tuple(_array(part, each, where) for part, each in pairs)
     try:
         observed = np.asarray(value)
         array = observed.astype(space.dtype)  # a copy: environments overwrite what they showed

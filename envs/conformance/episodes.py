@@ -13,8 +13,9 @@ from gymnasium.utils import EzPickle
 
 from corral.envs.conformance.play import BadAnswer, Game, play_on
 from corral.envs.conformance.report import Severity, brief
-from corral.envs.conformance.session import Difference, Session, middle_of
+from corral.envs.conformance.session import FORM, Difference, Session, middle_of
 from corral.envs.conformance.steps import StepChecks
+from corral.errors import EnvironmentFault
 
 __all__ = ["EPISODES", "watched"]
 
@@ -70,6 +71,15 @@ def add_exception(session: Session, game: Game, seed: int | None, check: str = "
             seen=str(error),
             expected="what PettingZoo's documentation of the call says",
             advice="see https://pettingzoo.farama.org/api/",
+        )
+        return
+    if isinstance(error, EnvironmentFault) and error.advice:
+        session.findings.add(
+            f"api: {error.advice}",
+            at=(None, seed, step),
+            seen=error.seen,
+            expected=FORM,
+            advice=error.advice,
         )
         return
     agent, action = next(iter(broke.actions.items())) if len(broke.actions) == 1 else (None, None)

@@ -11,6 +11,7 @@ from typing import Any
 from pettingzoo import AECEnv, ParallelEnv
 
 from corral.envs.conformance.play import Make
+from corral.envs.others.convert import Made, as_pettingzoo, is_foreign
 from corral.envs.registry import NamedEnv, env_spec, make
 
 __all__ = ["Copies", "make_of"]
@@ -32,11 +33,12 @@ class Copies:
 def make_of(env: Any) -> Make:
     """Return what makes fresh environments of ``env``.
 
-    A function stays as it is, an environment is copied. A module or a text makes what ``NamedEnv``
-    makes of it; of corral's own, ``corral.make``. Raises UnknownNameError for an unknown name.
+    A class or function is called, an environment is copied. A module or a text makes what
+    ``NamedEnv`` makes of it; of corral's own, ``corral.make``. Raises UnknownNameError for an
+    unknown name.
     """
-    if isinstance(env, AECEnv | ParallelEnv):
-        return Copies(env)
+    if isinstance(env, AECEnv | ParallelEnv) or is_foreign(env):
+        return Copies(as_pettingzoo(env))
     if isinstance(env, ModuleType | str):
         text = f"{env.__name__}:" if isinstance(env, ModuleType) else env
         if NamedEnv.is_one(text):
@@ -45,6 +47,5 @@ def make_of(env: Any) -> Make:
             return named
         return functools.partial(make, env_spec(text).name)
     if callable(env):
-        found: Make = env
-        return found
+        return env if isinstance(env, NamedEnv) else Made(env)
     return lambda: env  # which is reported as no environment

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import time
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from gymnasium import spaces
@@ -23,9 +25,11 @@ from corral.envs.conformance.play import (
 )
 from corral.envs.conformance.report import Findings, Severity, brief
 from corral.envs.masks import has_mask
+from corral.errors import ArgumentError, EnvironmentFault
 
-__all__ = ["Difference", "Session", "check_spaces", "middle_of", "record", "steps_of"]
+__all__ = ["FORM", "Difference", "Session", "check_spaces", "middle_of", "record", "steps_of"]
 
+FORM = "an environment of RLlib's form, or Gymnasium's: see docs/environments.md"
 SHORT = 200  # steps of further episodes, once one did not end within the limit
 FEWEST = 10  # steps that episodes are compared over at least
 FURTHER = 18  # episodes beside two of each seed: other seeds, resets, neighbours, copies
@@ -69,12 +73,19 @@ class Session:
                 advice="derive the class from pettingzoo.ParallelEnv or pettingzoo.AECEnv",
             )
             return False
+        except EnvironmentFault as error:
+            seen, advice = error.seen or str(error), error.advice or "see the error"
+            add("api: make raises", seen=seen, expected=FORM, advice=advice)
+            return False
+        except ArgumentError:  # the user's mistake, not the environment's
+            raise
         except Exception as error:  # whatever make raises
             add(
                 "api: make raises",
-                seen=f"make() raised {type(error).__name__}: {error}",
-                expected="a fresh environment, made without arguments",
-                advice="wrap it: functools.partial(function, argument=value)",
+                seen=f"make() raised {type(error).__name__}: {error} ({_line_of(error)})",
+                expected="a fresh environment, ready to be reset",
+                advice="mend that line; arguments are given by --arg name=value, in Python by "
+                "functools.partial(function, name=value)",
             )
             return False
         self.turns = game.turns
@@ -218,6 +229,12 @@ class Session:
             at = (difference.agent, seed, difference.step)
             self.findings.add(fault, severity, at=at, seen=f"{seen}: {difference}", **texts)
         return difference is None
+
+
+def _line_of(error: BaseException) -> str:
+    """Return file and line where an error was raised."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(last.filename).name}:{last.lineno}"
 
 
 def check_spaces(game: Game, agent: Any, findings: Findings, when: str) -> bool:

@@ -116,7 +116,7 @@ def test_environments_of_others_come_by_function_module_and_rules() -> None:
         resolve("support.steady_rules")
     with pytest.raises(UnknownNameError, match="give module:function, or an id such as"):
         resolve("no_such_module:env")
-    with pytest.raises(UnknownNameError, match="no attribute 'ent'"):
+    with pytest.raises(UnknownNameError, match="named 'ent'; did you mean 'env'"):
         resolve("corral.envs.arena_v0:ent")
     with pytest.raises(UnknownNameError, match="is no function, but a str"):
         NamedEnv("corral.envs.arena_v0:__doc__").find()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from corral.envs.conformance.report import CHECKS
-from support.command import ENVIRONMENT, run
+from support import forked
+from support.command import run
 
 TESTS = Path(__file__).parents[1]
 QUICK = ("--no-processes", "--seeds", "0,1")
@@ -66,13 +65,8 @@ def test_warnings_alone_end_with_0() -> None:
 
 
 def test_json_is_all_there_is_on_stdout() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "corral", "check", "support.faulty_envs:Prints", "--json", *QUICK],
-        capture_output=True,
-        text=True,
-        env=ENVIRONMENT,
-        cwd=TESTS,
-    )
+    words = ["-m", "corral", "check", "support.faulty_envs:Prints", "--json", *QUICK]
+    done = forked.run(words, folder=TESTS)
     assert done.returncode == 0, done.stderr
     [result] = json.loads(done.stdout)["results"]
     assert (result["errors"], result["warnings"], result["findings"]) == (0, 0, [])
@@ -92,8 +86,8 @@ def test_arguments_reach_the_environment() -> None:
     ("arguments", "told"),
     [
         (("dfaas_v1",), "did you mean 'dfaas_v0'"),
-        (("no_such_module:env",), "No module named 'no_such_module'"),
-        (("support.faulty_envs:Wlak",), "has no attribute 'Wlak'"),
+        (("no_such_module:env",), "no module named 'no_such_module'"),
+        (("support.faulty_envs:Wlak",), "named 'Wlak'; did you mean 'Walk'"),
         (("support.faulty_envs:__doc__",), "is no function, but a str"),
         (("arena_v0", "--arg", "widht=3"), "did you mean 'width'"),
         (("arena_v0", "--arg", "width=0"), "give a whole number, 1 or more"),

@@ -27,9 +27,11 @@ def test_a_fault_ends_with_1() -> None:
 
 
 def test_arguments_and_json() -> None:
-    given = ("--arg", "levels=1", "--arg", "budget=48", "--seconds", "120", "--json")
-    found = json.loads(within("check", "tiles_v0", "--learnable", *given, code=1))
-    assert [fault["cause"] for fault in found["faults"]] == ["order-only"]
+    given = ("--arg", "shown=False", "--seconds", "120", "--json")
+    found = json.loads(
+        within("check", "support.planted_choices:guess", "--learnable", *given, code=1)
+    )
+    assert [fault["cause"] for fault in found["faults"]] == ["hidden"] * 2
     assert found["scripts"]["rows"][0]["name"] == "random"
 
 

@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 
 import corral
 from support.command import run as command
-from support.command import within
+from support.command import stdout_of, within
 from support.loads import small_trace
 
 QUICK = ("--no-audit", "--no-clone")
@@ -98,7 +98,7 @@ def test_the_report_fits_the_terminal(sound: Path, columns: str) -> None:
 
 def test_json_holds_all_of_it_and_nothing_else_is_printed(zeroed: tuple[Path, str]) -> None:
     run, named = zeroed
-    found = json.loads(command_stdout("doctor", run, "--trainer", named, "--json", *QUICK, code=1))
+    found = json.loads(stdout_of("doctor", run, "--trainer", named, "--json", *QUICK, code=1))
     assert found["healthy"] is False
     assert found["findings"][0]["cause"] == "zero-advantages"
     assert set(found["findings"][0]) == {
@@ -106,23 +106,6 @@ def test_json_holds_all_of_it_and_nothing_else_is_printed(zeroed: tuple[Path, st
     }
     assert found["audit"] is None
     assert found["imitation"] is None
-
-
-def command_stdout(*arguments: Any, code: int) -> str:
-    import subprocess
-    import sys
-
-    from support.command import ENVIRONMENT
-
-    done = subprocess.run(
-        [sys.executable, "-m", "corral", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env=ENVIRONMENT,
-        timeout=120,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout
 
 
 # --- Refusals ------------------------------------------------------------------------------------
@@ -169,7 +152,7 @@ def test_a_learner_that_learns_nothing_fails(learner: str) -> None:
 
 def test_an_examination_as_json_is_not_disturbed_by_what_a_learner_prints(learner: str) -> None:
     words = ("doctor", "--learner", learner, "--probes", "P4", "--json")
-    found = json.loads(command_stdout(*words, code=1))
+    found = json.loads(stdout_of(*words, code=1))
     assert found["passed"] is False
     assert [each["probe"] for each in found["probes"]] == ["probe_p04_v0"]
 

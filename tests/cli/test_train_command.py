@@ -31,7 +31,7 @@ from corral.trainers.base import trainer_class
 from corral.trainers.driver import resume
 from corral.trainers.kinds import defaults_for
 from corral.trainers.runs.run import load_run
-from corral.trainers.sb3.settings import SB3Settings
+from corral.trainers.sb3.settings import SB3A2CSettings, SB3DQNSettings, SB3Settings
 from corral.trainers.settings import about
 from support.command import run as command
 from support.runs import OPTIONS, everything, rows, small_run, start, trace_file, wait_for_rows
@@ -239,11 +239,13 @@ def test_settings_given_on_resuming_are_refused(tmp_path: Path) -> None:
 def test_trainers_are_listed_and_explained() -> None:
     printed = within("trainers")
     require_80_columns(printed)
-    for name in ("sb3_ppo", "sb3_maskable_ppo"):
+    of_sb3 = {"sb3_ppo": SB3Settings, "sb3_maskable_ppo": SB3Settings}
+    of_sb3 |= {"sb3_a2c": SB3A2CSettings, "sb3_dqn": SB3DQNSettings}
+    for name, settings in of_sb3.items():
         assert name in printed
         manual = within("trainers", name)
         require_80_columns(manual)
-        for field in dataclasses.fields(SB3Settings):
+        for field in dataclasses.fields(settings):
             option = "--" + field.name.replace("_", "-")
             row = next(line for line in manual.splitlines() if line.split()[:1] == [option])
             default = field.default

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from corral.envs.registry import ENVIRONMENTS
-from support.command import run, within
+from support.command import within
 
 COMMANDS = (
     *(
@@ -43,7 +44,7 @@ def test_help_of_every_command_is_short_of_80_columns_and_of_private_words(
         assert wrong not in text, wrong
 
 
-@pytest.mark.parametrize("trainer", ["mappo", "ippo", "sb3_ppo", "rllib_ppo"])
+@pytest.mark.parametrize("trainer", ["mappo", "ippo", "sb3_ppo", "sb3_dqn", "rllib_ppo"])
 @pytest.mark.parametrize("env", ENVIRONMENTS)
 def test_help_of_train_speaks_as_the_command_line_does(env: str, trainer: str) -> None:
     pytest.importorskip("torch", reason="needs the extra sb3")
@@ -90,7 +91,12 @@ OPTIONS = (
         "--memory",
         "sb3_ppo has no --memory; mappo, ippo, ppo_kl, a2c, pg and pg_episode have it",
     ),
-    ("dfaas_v0", "mappo", "--vf-coef", "mappo has no --vf-coef; sb3_ppo, sb3_maskable_ppo and"),
+    (
+        "dfaas_v0",
+        "mappo",
+        "--vf-coef",
+        "mappo has no --vf-coef; sb3_ppo, sb3_maskable_ppo, sb3_a2c",
+    ),
     ("dfaas_v0", "mappo", "--batch-size", "--num-envs times --n-steps, is split into --n-minib"),
     ("dfaas_v0", "mappo", "--grad-clip", "did you mean '--max-grad-norm'?"),
     ("arena_v0", "mappo", "--clip-param", "did you mean '--clip-range'?"),
@@ -139,7 +145,7 @@ def test_names_in_other_spellings(words: list[str], message: str) -> None:
         ("train rps_v0 -conf x.yml", "Settings are options of their own, such as --gamma 0.9."),
         ("train rps_v0 --hyperparams gamma:0.9", "Settings are options of their own, such as"),
         ("train rps_v0 --exp-name x", "did you mean '--out'?"),
-        ("train rps_v0 --optimize", "There is no search for settings"),
+        ("train rps_v0 --optimize", "Settings are searched by corral tune"),
         ("train rps_v0 --norm-adv", "Advantages are always normalized."),
         ("train rps_v0 tictactoe_v0", "give one environment at a time"),
         ("train rps_v0 --net-arch 64 64", "--net-arch 64 64: give 64,64"),
@@ -147,7 +153,7 @@ def test_names_in_other_spellings(words: list[str], message: str) -> None:
         ("train rps_v0 --learning-rate lin_0.001", "such as 0.001; --anneal lowers it linearly"),
         ("train rps_v0 --policies-to-train foo", "--policies-to-train foo: give some of shared"),
         ("train rps_v0 --help-all", "did you mean '--help'?"),
-        ("train CartPole-v1", "is an environment of Gymnasium, for a single agent"),
+        ("train Cartpole-v1", "did you mean 'CartPole-v1'"),
         ("train my_env:tag --size 7", "An argument of the environment is given as --arg size="),
         ("train my_env:tag --max-cycles 7", "environment is given as --arg max_cycles="),
         ("evaluate x -n 500", "no option named '-n'. See corral evaluate --help"),
@@ -160,7 +166,7 @@ def test_names_in_other_spellings(words: list[str], message: str) -> None:
         ("record_video", "corral watch RUN --out clip.gif"),
         ("plot", "holds progress.csv"),
         ("export", "run.export(folder)"),
-        ("tune", "no command named 'tune': there is no search"),
+        ("optimize", "no command named 'optimize': corral tune ENV searches settings"),
         ("-V", "did you mean '--version'?"),
         ("--help-all", "did you mean '--help'?"),
     ],
@@ -337,9 +343,23 @@ def test_errors_of_somebody_elses_code_keep_their_traceback(
 
 def test_a_module_that_is_not_there_is_a_mistake_of_one_line() -> None:
     printed = within("check", "no_such_module:env", code=2)
-    assert printed.startswith("corral: no_such_module:env: No module named 'no_such_module'; give")
+    assert printed.startswith(
+        "corral: environment 'no_such_module:env': no module named 'no_such_module'; give"
+    )
     assert printed.count("\n") == 1
 
 
 def test_the_package_runs_as_the_command() -> None:
-    assert run("--version") == within("--version")
+    done = subprocess.run([sys.executable, "-m", "corral", "--version"], capture_output=True)
+    assert done.returncode == 0
+    assert done.stdout.decode() == within("--version")
+
+
+def test_the_list_of_trainers_says_which_can_learn_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="needs the extra mappo")
+    monkeypatch.setattr("corral.trainers.base.LEARNS_WITH", {"benchmarl": "no_such_module"})
+    lines = within("trainers").splitlines()
+    here = {line.split()[0]: line for line in lines if line.strip()}
+    assert "yes, default" in here["mappo"]
+    assert "yes " in here["pg"]
+    assert "needs benchmarl" in here["benchmarl_iql"]

@@ -5,27 +5,19 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch", reason="needs the extra mappo")
 
-from support.command import ENVIRONMENT
+from support import forked
 
 PAGE = (Path(__file__).parents[2] / "docs" / "it_does_not_learn.md").read_text(encoding="utf-8")
 
 
 def corral(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", *words],
-        cwd=folder,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    return forked.run(["-m", *words], folder=folder, timeout=300)
 
 
 def first_finding(text: str) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from support import forked
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "plug_it_in.md").read_text(encoding="utf-8")
@@ -36,9 +36,7 @@ RUN_HERE = {
 def test_what_needs_no_other_framework_runs(title: str, needs: str, tmp_path: Path) -> None:
     pytest.importorskip(needs)
     (code,) = blocks(section(title))
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = forked.run(["-c", code], folder=tmp_path)
     assert done.returncode == 0, done.stderr
 
 

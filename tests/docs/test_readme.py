@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from support import forked
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FIGURES = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
-ENVIRONMENT = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "PYTHONUTF8": "1"}
 
 
 def run(command: list[str], folder: Path) -> str:
-    done = subprocess.run(
-        command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=300
-    )
+    done = forked.run(command, folder=folder, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -34,12 +30,15 @@ PAGES = (
     "docs/callbacks.md",
     "docs/cloning.md",
     "docs/coming_from.md",
+    "docs/comparing.md",
+    "docs/environments.md",
     "docs/it_does_not_learn.md",
     "docs/libraries.md",
     "docs/networks.md",
     "docs/policies.md",
     "docs/self_play.md",
     "docs/training.md",
+    "docs/tuning.md",
 )
 BLOCK = re.compile(r"^```(python|console|toml)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 
@@ -49,10 +48,12 @@ LONG = {
     "callbacks",
     "cloning",
     "coming_from",
+    "comparing",
     "it_does_not_learn",
     "networks",
     "self_play",
     "training",
+    "tuning",
 }
 """Pages whose snippets take half a minute and more."""
 
@@ -64,19 +65,20 @@ LONG = {
 def test_every_snippet_runs_in_the_order_of_the_page(page: str, tmp_path: Path) -> None:
     blocks = BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
     assert len(blocks) >= 2
-    shutil.copytree(ROOT / "docs" / "networks", tmp_path / "docs" / "networks")
+    for folder in ("networks", "environments"):
+        shutil.copytree(ROOT / "docs" / folder, tmp_path / "docs" / folder)
     for language, block in blocks:
         if language == "python":
             if named := re.match(r"# (\w+\.py)\n", block):
                 (tmp_path / named[1]).write_text(block)
-            run([sys.executable, "-c", block], tmp_path)
+            run(["-c", block], tmp_path)
             continue
         if language == "toml":  # its first line is its name
             (tmp_path / block.splitlines()[0].removeprefix("# ")).write_text(block)
             continue
         for line in block.splitlines():
             assert line.startswith("$ corral ")
-            run([sys.executable, "-m", *shlex.split(line[2:])], tmp_path)
+            run(["-m", *shlex.split(line[2:])], tmp_path)
 
 
 def test_examples_of_algorithms_have_the_lines_that_the_page_says() -> None:
@@ -119,7 +121,7 @@ def test_the_references_of_the_table_are_what_a_replay_prints(tmp_path: Path) ->
     """Bit for bit; what was learned may differ between processors, see the slow test."""
     pytest.importorskip("scipy", reason="the demo installs scipy: corral[optimum]")
     command = ["replay", "edge3", "--split", "0.7", "--out", str(tmp_path)]
-    printed = run([sys.executable, "-m", "corral", *command], tmp_path).splitlines()
+    printed = run(["-m", "corral", *command], tmp_path).splitlines()
     # The first table of several that have these rows.
     found = {line.split()[0]: figures(line) for line in reversed(printed) if figures(line)}
     compared = [line for line in shown_table() if figures(line) and not LEARNED.search(line)]
@@ -134,7 +136,7 @@ def test_the_table_is_what_the_demo_prints(tmp_path: Path) -> None:
         pytest.importorskip(module, reason="the demo installs it")
     commands = demo_commands(tmp_path / "run")
     assert [command[0] for command in commands] == ["train", "train", "evaluate"]
-    printed = [run([sys.executable, "-m", "corral", *command], tmp_path) for command in commands]
+    printed = [run(["-m", "corral", *command], tmp_path) for command in commands]
     table = [line.rstrip() for line in printed[-1].splitlines()]
     learned = 0
     for line in shown_table():

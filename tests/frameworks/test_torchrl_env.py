@@ -168,6 +168,25 @@ def test_batch_env_plays_what_batch_plays(name: str) -> None:
             )
 
 
+def test_what_a_time_limit_cuts_keeps_its_mask() -> None:
+    """Q-learning takes the best of the next actions, and there an episode goes on in thought."""
+    env = BatchEnv("dfaas_v0", num_envs=3, seed=4, illegal="raise", **KINDS["dfaas_v0"])
+    rollout = env.rollout(60, break_when_any_done=False)
+    batch = make_batch("dfaas_v0", 3, 4, illegal="raise", **KINDS["dfaas_v0"])
+    batch.reset()
+    compared = 0
+    for t in range(60):
+        step = batch.step(rollout["node", "action"][:, t].numpy())
+        if step.finished is not None:
+            rows = torch.as_tensor(step.finished.rows)
+            shown = rollout["next", "node", "action_mask"][rows, t]
+            for i, agent in enumerate(batch.agents):
+                legal = step.finished.observations[agent]["action_mask"] != 0
+                assert np.array_equal(shown[:, i], legal)
+                compared += int((~legal).sum())
+    assert compared
+
+
 def test_batch_env_refuses_games_in_turns() -> None:
     with pytest.raises(UnsupportedSpaceError, match="turn-based"):
         BatchEnv("tictactoe_v0", num_envs=2)

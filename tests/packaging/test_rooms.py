@@ -17,7 +17,7 @@ HOUSE = {"_corral": "corral"} | {
 }
 
 ORDER = (
-    *("named", "base", "criteria", "schedules", "settings", "rng", "policies"),
+    *("base", "criteria", "schedules", "settings", "rng", "policies"),
     *("runs", "opponents", "evaluation", "report", "callbacks", "session", "kinds", "driver"),
     *(
         "config_files",
@@ -25,6 +25,7 @@ ORDER = (
         "cloning",
         "sb3",
         "rllib",
+        "benchmarl",
         "selfplay",
         "doctor",
         "loads",
@@ -122,7 +123,9 @@ def test_no_module_has_the_name_of_a_function_that_its_package_exports() -> None
     assert checked > 15
 
 
-@pytest.mark.parametrize("room", ["evaluation", "report", "runs", "on_policy", "sb3", "rllib"])
+@pytest.mark.parametrize(
+    "room", ["evaluation", "report", "runs", "on_policy", "sb3", "rllib", "benchmarl"]
+)
 def test_dfaas_v0_is_an_environment_and_no_second_code_path(room: str) -> None:
     """Only its own folder, trainers/loads, data/ and the registry know it."""
     for path in (ROOT / "trainers" / room).rglob("*.py"):

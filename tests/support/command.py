@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 from typer.testing import CliRunner
 
-ENVIRONMENT = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "PYTHONUTF8": "1"}
+from support import forked
+from support.forked import ENVIRONMENT
+
+__all__ = ["ENVIRONMENT", "run", "stdout_of", "within"]
 
 
 def run(
     *arguments: str | Path, code: int = 0, folder: Path | None = None, columns: str = "80"
 ) -> str:
     """The output of ``corral ARGUMENTS``, errors included; it must end with ``code``."""
-    done = subprocess.run(
-        [sys.executable, "-m", "corral", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env={**ENVIRONMENT, "COLUMNS": columns},
-        cwd=folder,
-        timeout=120,
-    )
+    env = {**ENVIRONMENT, "COLUMNS": columns}
+    done = forked.run(["-m", "corral", *arguments], env=env, folder=folder)
     output = done.stdout + done.stderr
     assert done.returncode == code, output
     assert "Traceback" not in output
     return output
+
+
+def stdout_of(*arguments: str | Path, code: int = 0) -> str:
+    """What ``corral ARGUMENTS`` writes to stdout alone."""
+    done = forked.run(["-m", "corral", *arguments])
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
 
 
 def within(*arguments: str | Path, code: int | None = 0) -> str:

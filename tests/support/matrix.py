@@ -12,6 +12,8 @@ from corral.envs import ENVIRONMENTS, PROBES
 from corral.errors import UnsupportedSpaceError
 
 ENVS = (*ENVIRONMENTS, *PROBES)
+BENCHMARL = {"num_envs": 2, "n_steps": 8, "gradient_steps": 1, "batch_size": 8}
+BENCHMARL["learning_starts"] = 0
 SHORT: dict[str, dict[str, Any]] = {
     "mappo": {"num_envs": 2, "n_steps": 8, "n_epochs": 1, "n_minibatches": 1},
     "ippo": {"num_envs": 2, "n_steps": 8, "n_epochs": 1, "n_minibatches": 1},
@@ -25,7 +27,13 @@ SHORT: dict[str, dict[str, Any]] = {
     },
     "sb3_ppo": {"num_envs": 2, "n_steps": 8, "n_epochs": 1, "batch_size": 16},
     "sb3_maskable_ppo": {"num_envs": 2, "n_steps": 8, "n_epochs": 1, "batch_size": 16},
+    "sb3_a2c": {"num_envs": 2, "n_steps": 8},
+    "sb3_dqn": {"num_envs": 2, "learning_starts": 4, "log_interval": 2, "batch_size": 16},
     "rllib_ppo": {"envs_per_runner": 2, "train_batch_size": 16, "batch_size": 16, "n_epochs": 1},
+    "benchmarl_vdn": BENCHMARL,
+    "benchmarl_qmix": BENCHMARL,
+    "benchmarl_iql": BENCHMARL,
+    "benchmarl_masac": BENCHMARL,
 }
 """Settings of a training that takes a moment; everything else is at its default."""
 
@@ -38,7 +46,8 @@ def outcome(env: str, trainer: str, folder: Path) -> str:
     refusal = ""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore" if trainer == "rllib_ppo" else "error")  # Ray has many
+            theirs = trainer.startswith(("rllib", "benchmarl"))  # they warn of themselves
+            warnings.simplefilter("ignore" if theirs else "error")
             run = corral.train(
                 env, trainer=trainer, steps=16, out=folder, progress=False, **SHORT[trainer]
             )

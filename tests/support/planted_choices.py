@@ -10,6 +10,7 @@ from corral.envs.arena_v0 import ArenaRules
 from corral.envs.core import Array, Outcome
 from corral.envs.masks import OBSERVATION
 from corral.envs.probes.base import Answer, Probe, ProbeState, signs
+from corral.envs.shells import ParallelShell
 
 __all__ = ["BlindArena", "DeafArena", "Guess", "Lottery", "OneCounts"]
 
@@ -64,6 +65,7 @@ class Lottery(Probe):
 
     name = "lottery"
     draws = (100,) * 4
+    max_cycles = 1
 
     def rewards(self, state: ProbeState, action: Array) -> Array:
         return np.take_along_axis(state.drawn.reshape(-1, 2, 2), action[..., None], 2)[..., 0]
@@ -90,3 +92,8 @@ class OneCounts(Probe):
 
     def answer(self, gamma: float = 0.9) -> Answer:
         raise NotImplementedError
+
+
+def guess(shown: bool = True) -> ParallelShell:
+    """Return ``Guess`` as a PettingZoo environment."""
+    return ParallelShell(Guess(shown))

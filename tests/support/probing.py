@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
 from corral.envs.core import Array, Rules
 from corral.envs.probes.base import Probe
 from corral.trainers.base import Update
 from corral.trainers.doctor.examination.judging import GAMMA, SURE
 from corral.trainers.doctor.examination.learners import SMALL
+from corral.trainers.on_policy import maths
 from corral.trainers.on_policy.trainer import IPPO, OnPolicyTrainer
 
 
@@ -111,3 +113,16 @@ def misses(trainer: Any, rules: Probe) -> list[str]:
             if not chance >= SURE:
                 told.append(f"action of {agent}, {k}: {chance:.3f}")
     return told
+
+
+def first_ratios(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Filled with the ratios of each minibatch, in their order."""
+    seen: list[Any] = []
+    surrogate = maths.clipped_surrogate
+
+    def watched(log_ratio: Any, *rest: Any) -> Any:
+        seen.append(log_ratio.detach().exp())
+        return surrogate(log_ratio, *rest)
+
+    monkeypatch.setattr(maths, "clipped_surrogate", watched)
+    return seen

@@ -15,7 +15,7 @@ pytest.importorskip("torch", reason="needs the extra sb3")
 import torch
 
 import corral
-from corral.adapters import SeatEnv, make_vec_env
+from corral.adapters import make_vec_env
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.policy import RandomPolicy
 from corral.errors import (
@@ -62,7 +62,6 @@ MISTAKES: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"seed": None}, ValueError, "seed=None: leave it out, or give a number"),
     ({"opponents": "random"}, ValueError, r"give agent -> name, such as \{'node_2': 'random'\}"),
     ({"opponents": {"node_1": len}}, ValueError, "a run keeps the names of its opponents"),
-    ({"env": SeatEnv("arena_v0")}, TypeError, "is a Gymnasium environment: one agent"),
     ({"env": make_vec_env("arena_v0", 2)}, TypeError, "BatchVecEnv: give the environment itself"),
     ({"seed": -1}, ValueError, "seed=-1: give a whole number"),
     ({"horizon": 63}, ValueError, "horizon=63: give 64 or more, which are to be played first"),

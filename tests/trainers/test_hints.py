@@ -32,7 +32,10 @@ from corral.trainers.settings import unknown_setting
         ({"overwrite": True}, "'overwrite'. A run's folder is new or empty: leave out out"),
         ({"exist_ok": True}, "'exist_ok'. A run's folder is new or empty"),
         ({"policy": "MlpPolicy"}, "did you mean 'policies'.* layers are net_arch"),
-        ({"normalize_advantage": True}, "'normalize_advantage'. Advantages are always"),
+        (
+            {"normalize_advantage": True},
+            "no normalize_advantage; sb3_a2c has it. Advantages are always",
+        ),
         ({"verbose": 1}, "did you mean 'progress'?"),
         ({"trace": "edge8"}, "argument of the environment: give env_kwargs={'trace': 'edge8'}"),
         ({"queue": 50}, "queue is an argument of the environment: give env_kwargs={'queue': 50}"),
@@ -140,3 +143,9 @@ def test_other_trainers_are_named() -> None:
     assert unknown_setting("runners", "mappo", ["gamma"]) == (
         "trainer mappo has no runners; rllib_ppo has it."
     )
+
+
+@pytest.mark.parametrize("given", ["qmix", "QMIX", "vdn", "masac", "iql"])
+def test_trainers_of_benchmarl_are_known_by_their_algorithms(given: str) -> None:
+    with pytest.raises(UnknownNameError, match=rf"did you mean 'benchmarl_{given.lower()}'\?"):
+        trainer_class(given)

@@ -171,7 +171,7 @@ def test_a_game_that_never_ends_is_left_alone(
     run = corral.train(zoo_rules(make), steps=64, out=tmp_path / "run", **SMALL)
     said = capsys.readouterr().err
     assert "no episode ended in 2,000 env steps, when it is paid stays unknown" in said
-    assert "No default changes" in said
+    assert "No preset is for it" in said
     assert run.config.settings["gamma"] == MAPPOSettings().gamma
 
 

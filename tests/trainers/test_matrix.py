@@ -10,7 +10,8 @@ from corral.envs import ENVIRONMENTS
 from corral.trainers.base import BUILT_IN
 from support.matrix import ENVS, SHORT, outcome
 
-TRAINERS = [name for name in BUILT_IN if name != "rllib_ppo"]  # see tests/frameworks
+ELSEWHERE = ("rllib", "benchmarl")  # their matrices are in tests/frameworks
+TRAINERS = [name for name, spec in BUILT_IN.items() if spec.needs[1] not in ELSEWHERE]
 
 
 def test_no_trainer_is_left_out() -> None:

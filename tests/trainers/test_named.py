@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from corral.errors import UnknownNameError
-from corral.trainers.named import named_object, source_digest
+from corral.named import named_object, source_digest
 
 
 @pytest.fixture

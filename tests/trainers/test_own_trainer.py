@@ -17,6 +17,7 @@ import corral
 from corral import algorithms as alg
 from corral.errors import RunError, UnknownNameError
 from corral.trainers.base import find_trainer, trainer_class
+from support import forked
 from support.mappo_teams import SMALL
 
 STEPS: dict[str, Any] = {"steps": 128, "progress": False, **SMALL}
@@ -198,15 +199,8 @@ def test_settings_of_policies_are_kept_and_checked(tmp_path: Path) -> None:
 
 
 def corral_command(folder: Path, *words: str, **environment: str) -> Any:
-    done = subprocess.run(
-        [sys.executable, "-m", "corral", *words],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "300", **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    return done
+    env = {**os.environ, "COLUMNS": "300", **environment}
+    return forked.run(["-m", "corral", *words], folder=folder, env=env)
 
 
 SMALL_OPTIONS = ("--num-envs", "4", "--n-steps", "16", "--device", "cpu", "--net-arch", "8")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from corral.envs.episode_stats import Episode
 from corral.errors import CallbackError, ListenerError
 from corral.hints import hint
-from corral.trainers.named import named_object
+from corral.named import named_object
 
 if TYPE_CHECKING:
     from corral.trainers.evaluation.scores import Evaluation

@@ -27,8 +27,8 @@ from typing import Any, Protocol, TextIO
 
 from corral.envs.core import Array
 from corral.errors import ListenerError, UnknownNameError
+from corral.named import is_named
 from corral.trainers.callbacks.protocol import made_of
-from corral.trainers.named import is_named
 from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run import PROGRESS
 from corral.trainers.runs.run_config import RunConfig

@@ -24,6 +24,7 @@ from typing import Any
 from corral.envs.registry import registered_name, rules_class
 from corral.errors import ConfigError, UnknownNameError
 from corral.hints import answer, spelled_otherwise
+from corral.named import is_named
 from corral.trainers.base import trainer_class
 from corral.trainers.config_files.values import (
     hints_of,
@@ -32,7 +33,6 @@ from corral.trainers.config_files.values import (
     shown,
 )
 from corral.trainers.driver import train
-from corral.trainers.named import is_named
 from corral.trainers.runs.checkpoint_format import strict_json
 from corral.trainers.runs.env_config import SET_BY_TRAINING, saved_value
 from corral.trainers.runs.run_config import CONFIG, RunConfig, require_format

@@ -193,10 +193,10 @@ def truth_lines(audit: Audit, width: int) -> Iterator[str]:
 
 
 def _correlations(each: Audited) -> str:
-    said = (
-        f"values {_correlates(each.value_correlation)}; the advantages that it learned from "
-        f"{_correlates(each.advantage_correlation)}"
-    )
+    said = f"values {_correlates(each.value_correlation)}"
+    if len(each.advantages.known.said):  # there are none of trainers that tell values alone
+        told = _correlates(each.advantage_correlation)
+        said += f"; the advantages that it learned from {told}"
     if each.sample is not None and each.advantage_correlation is not None:
         mean, deviation = each.sample
         said += f" (one sample of each can {mean:.2f} ± {2 * deviation:.2f})"

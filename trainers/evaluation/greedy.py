@@ -125,7 +125,7 @@ def _sentence(label: str, gap: Gap, config: RunConfig) -> str:
     return (
         f"{who}: greedy play is far below sampled play, {gap.greedy:.3g} against {gap.sampled:.3g} "
         f"in the same {gap.episodes} episodes (95 % interval of the difference {gap.low:.3g} to "
-        f"{gap.high:.3g}). Play it sampled (deterministic=False)"
+        f"{gap.high:.3g}). Play it sampled (in Python deterministic=False)"
         f"{mixed if gap.seat else f', or {longer}.'}"
         + " Where like agents must act unlike each other, train --policies separate."
         * alike

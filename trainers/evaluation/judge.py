@@ -51,6 +51,7 @@ from corral.trainers.runs.run import Run, load_each
 
 __all__ = [
     "Progress",
+    "differences",
     "evaluate",
     "judge_of",
     "players",
@@ -289,19 +290,30 @@ def require_same_game(run: Run, other: Run) -> None:
             if getattr(rules, kind)(agent) != space:
                 raise ValueError(
                     f"{run.folder} and {other.folder}: the {kind.replace('_', ' ')} of {agent} "
-                    f"differs; {_differences(own.env_kwargs, others.env_kwargs)}"
+                    f"differs; {differences(own.env_kwargs, others.env_kwargs)}"
                 )
 
 
-def _differences(own: Mapping[str, Any], others: Mapping[str, Any]) -> str:
-    """Return which arguments of an environment differ between two runs, in words."""
+def differences(
+    own: Mapping[str, Any], others: Mapping[str, Any], *, otherwise: str = "other agents"
+) -> str:
+    """Return which arguments of an environment differ between two runs, in words; "" where none
+    do, and there is nothing to say ``otherwise``."""
     differ = [
         f"{key} {getattr(own.get(key), 'name', own.get(key))} and "
         f"{getattr(others.get(key), 'name', others.get(key))}"
         for key in dict.fromkeys([*own, *others])
-        if own.get(key) != others.get(key)
+        if not _equal(own.get(key), others.get(key))
     ]
-    return f"they were trained with {', '.join(differ) or 'other agents'}"
+    said = ", ".join(differ) or otherwise
+    return said and f"they were trained with {said}"
+
+
+def _equal(own: Any, other: Any) -> bool:
+    """Return whether two arguments are equal, arrays too."""
+    if isinstance(own, np.ndarray) or isinstance(other, np.ndarray):
+        return np.array_equal(own, other)
+    return bool(own == other)
 
 
 def players(run: Run) -> tuple[Player, Player]:

@@ -134,7 +134,7 @@ def _about_returns(replay: Replay) -> str:
     what = " + ".join(_costs(replay))
     scale = _as_played(replay)["load_scale"]
     largest = max(1, int(replay.trace.arrivals.max()))
-    said = ", the largest load of a node" if scale == largest else " (load_scale)"
+    said = f"; {scale:g} is the largest load of a node" if scale == largest else " (load_scale)"
     over = f"({what})" if "+" in what else what
     whose = "the team's mean of " if replay.settings.get("reward") == "team" else ""
     return (

@@ -13,9 +13,9 @@ import torch
 from corral.adapters.networks import describe
 from corral.envs.core import Array
 from corral.errors import CheckpointError, NonFiniteError
+from corral.named import source_digest
 from corral.text import dotted_name
 from corral.trainers.base import Content, require_arrays
-from corral.trainers.named import source_digest
 from corral.trainers.on_policy.algorithms import adam
 from corral.trainers.on_policy.learner import Learner, load_moments
 from corral.trainers.runs.checkpoint_format import encode_arrays, encode_document
@@ -271,16 +271,20 @@ def _expected_moments(policy: Any, moments: Iterable[str]) -> Shapes:
     the others. Which there are is Adam's, or what another optimizer shows after a step."""
     numbers = {key.partition(".")[0] for key in moments}
     of_a_step = isinstance(policy, Learner) and policy.make_optimizer is not adam
-    found = _moments_of_a_step(policy) if of_a_step else _adams_moments(policy.parameters())
+    found = _moments_of_a_step(policy) if of_a_step else _usual_moments(policy)
     return {key: each for key, each in found.items() if key.partition(".")[0] in numbers}
 
 
-def _adams_moments(parameters: Iterable[torch.nn.Parameter]) -> Shapes:
+def _usual_moments(policy: Any) -> Shapes:
+    """Return those of Adam, or of RMSprop where that is a policy's optimizer."""
     single = np.dtype(np.float32)
     found: Shapes = {}
-    for number, values in enumerate(each for each in parameters if each.requires_grad):
+    # A learner's own would be made by asking for it, which imports torch's compiler.
+    rms_prop = not isinstance(policy, Learner) and isinstance(policy.optimizer, torch.optim.RMSprop)
+    moments = ("square_avg",) if rms_prop else ("exp_avg", "exp_avg_sq")
+    for number, values in enumerate(each for each in policy.parameters() if each.requires_grad):
         found[f"{number}.step"] = ((), single)
-        for moment in ("exp_avg", "exp_avg_sq"):
+        for moment in moments:
             found[f"{number}.{moment}"] = (tuple(values.shape), single)
     return found
 

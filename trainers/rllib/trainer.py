@@ -90,6 +90,7 @@ class RLlibPPO:
 
     name: ClassVar[str] = "rllib_ppo"
     Settings: ClassVar[type] = RLlibPPOSettings
+    rollout_of: ClassVar[str] = "train_batch_size"
 
     def __init__(
         self,

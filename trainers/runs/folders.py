@@ -16,7 +16,7 @@ from corral.errors import RunError
 from corral.trainers.runs.run import PROGRESS
 from corral.trainers.runs.run_config import CONFIG
 
-__all__ = ["begun_folder", "locked", "new_folder"]
+__all__ = ["begun_folder", "is_locked", "locked", "new_folder"]
 
 LOCK, HOLDER = ".lock", ".lock.pid"
 """The lock, and the process that has it: filelock before version 4 empties what it locks."""
@@ -48,6 +48,19 @@ def locked(folder: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):
             (folder / HOLDER).unlink(missing_ok=True)
         lock.release()
+
+
+def is_locked(folder: Path) -> bool:
+    """Return whether a process trains the run in ``folder``."""
+    if not (folder / LOCK).exists():
+        return False
+    lock = FileLock(folder / LOCK, timeout=0, is_singleton=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        return True
+    lock.release()
+    return False
 
 
 def _holder(folder: Path) -> str:

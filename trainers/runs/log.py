@@ -117,7 +117,10 @@ class Statistics:
             if self.best is not None and not (now > self.best or (equal and since)):
                 return False
         self.best = now
-        compared = f"the learners' mean return over the last {RECENT} episodes"
+        over = f"the last {RECENT} episodes"
+        if self.episodes < RECENT:
+            over = "one episode" if self.episodes == 1 else f"the first {self.episodes} episodes"
+        compared = f"the learners' mean return over {over}"
         if self.metric is not None:
             compared = self.metric.replace("_", " ")
         elif self.self_play:
@@ -293,9 +296,10 @@ class Bar:
     def show(self, row: Row, shown: str) -> None:
         """Show a ``row`` of progress.csv, and ``Statistics.headline`` with it."""
         done = int(row["env_steps"] or 0)
+        self.steps = max(self.steps, done)  # a rollout may be longer than all that was asked for
         speed = f"{row['env_steps_per_s']:,.0f}"
         if self._bar is not None:
-            self._bar.update(self._task, completed=done, speed=speed, shown=shown)
+            self._bar.update(self._task, completed=done, total=self.steps, speed=speed, shown=shown)
         elif self._visible and (tenth := 10 * done // self.steps) > self._tenth:
             self._tenth = tenth
             line = f"{done:,} of {self.steps:,} env steps, {speed}/s, {shown}"

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from corral.errors import ModelError, ModelNeededError, RunError
+from corral.named import named_object, source_digest
 from corral.text import dotted_name, pasted, visible
-from corral.trainers.named import named_object, source_digest
 
 __all__ = [
     "LAYERS",

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from corral.trainers.settings import check_settings, setting
 
-__all__ = ["SB3Settings"]
+__all__ = ["SB3A2CSettings", "SB3DQNSettings", "SB3Settings"]
 
 
 @dataclass(frozen=True)
-class SB3Settings:
-    """Settings of PPO and MaskablePPO; ValueError names one that is out of range."""
+class _ColumnSettings:
+    """Settings of all of them; ValueError names one that is out of range."""
 
     vec_env: str = setting(
         "batch",
@@ -22,22 +22,9 @@ class SB3Settings:
     cpus: int = setting(
         0, "Number of worker processes of SuperSuit; 0: none.", least=0, unit="processes"
     )
-    n_steps: int = setting(64)
-    batch_size: int = setting(512, "Size of a minibatch.", least=2, unit="decisions")
-    n_epochs: int = setting(6)
     learning_rate: float = setting(2e-3)
     anneal: bool = setting(True)
     gamma: float = setting(0.99)
-    gae_lambda: float = setting(0.95)
-    clip_range: float = setting(0.2)
-    ent_coef: float = setting(0.0, "Weight of the bonus for entropy over legal actions.", least=0)
-    vf_coef: float = setting(0.5)
-    max_grad_norm: float = setting(0.5)
-    target_kl: float | None = setting(
-        None,
-        "KL divergence of which 1.5 times ends an update, whatever epochs are left; none: never.",
-        above=0,
-    )
     net_arch: tuple[int, ...] = setting((64, 64))
     agent_id: bool = setting(True)
     device: str = setting(
@@ -48,3 +35,82 @@ class SB3Settings:
 
     def __post_init__(self) -> None:
         check_settings(self)
+
+
+@dataclass(frozen=True)
+class SB3Settings(_ColumnSettings):
+    """Settings of PPO and MaskablePPO."""
+
+    n_steps: int = setting(64)
+    batch_size: int = setting(512, "Size of a minibatch.", least=2, unit="decisions")
+    n_epochs: int = setting(6)
+    gae_lambda: float = setting(0.95)
+    clip_range: float = setting(0.2)
+    ent_coef: float = setting(0.0, "Weight of the bonus for entropy over legal actions.", least=0)
+    vf_coef: float = setting(0.5)
+    max_grad_norm: float = setting(0.5)
+    target_kl: float | None = setting(
+        None,
+        "KL divergence of which 1.5 times ends an update, whatever epochs are left; none: never.",
+        above=0,
+    )
+
+
+@dataclass(frozen=True)
+class SB3A2CSettings(_ColumnSettings):
+    """Settings of A2C: one step of the optimizer on each rollout."""
+
+    n_steps: int = setting(8)
+    gae_lambda: float = setting(0.95)
+    ent_coef: float = setting(0.0, "Weight of the bonus for entropy over legal actions.", least=0)
+    vf_coef: float = setting(0.5)
+    max_grad_norm: float = setting(0.5)
+    use_rms_prop: bool = setting(True, "Optimize with RMSprop; no: with Adam.")
+    rms_prop_eps: float = setting(
+        1e-5, "Number that RMSprop adds to what it divides by, against division by 0.", above=0
+    )
+    normalize_advantage: bool = setting(
+        False, "Scale the advantages of a rollout to mean 0 and deviation 1."
+    )
+
+
+@dataclass(frozen=True)
+class SB3DQNSettings(_ColumnSettings):
+    """Settings of DQN. Env steps are counted over all environments together."""
+
+    buffer_size: int = setting(
+        50_000, "Decisions that a policy's replay buffer keeps.", least=1, unit="decisions"
+    )
+    learning_starts: int = setting(
+        1_000, "Env steps that are played at random before anything is learned.", least=0
+    )
+    batch_size: int = setting(256)
+    train_freq: int = setting(
+        4, "Env steps of each environment between updates.", least=1, unit="env steps"
+    )
+    gradient_steps: int = setting(4, "Minibatches of an update.", least=1, unit="minibatches")
+    target_update_interval: int = setting(
+        1_000, "Env steps between updates of the target network.", least=1, unit="env steps"
+    )
+    tau: float = setting(
+        1.0, "Share of the network that the target network takes over; 1: all.", above=0, most=1
+    )
+    exploration_fraction: float = setting(
+        0.3,
+        "Share of the run over which the rate of random actions falls.",
+        above=0,
+        most=1,
+    )
+    exploration_initial_eps: float = setting(
+        1.0, "Rate of random actions at first.", least=0, most=1
+    )
+    exploration_final_eps: float = setting(
+        0.05,
+        "Rate of random actions in the end, and in sampled play.",
+        least=0,
+        below=1,
+    )
+    max_grad_norm: float = setting(10.0)
+    log_interval: int = setting(
+        16, "Updates that a row of progress.csv tells of.", least=1, unit="updates"
+    )

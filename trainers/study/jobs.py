@@ -9,22 +9,35 @@ job whose run is finished is not played again, and one that was killed goes on f
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from corral.errors import CorralError
-from corral.trainers.runs.run import CHECKPOINTS, PROGRESS, Run, is_run, load_run
+import pandas as pd
 
-__all__ = ["Ended", "Job", "finished", "play", "threads_of_each"]
+from corral.envs.registry import registered_name
+from corral.errors import CorralError
+from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint
+from corral.trainers.runs.folders import is_locked
+from corral.trainers.runs.run import CHECKPOINTS, PROGRESS, Run, is_run, load_run
+from corral.trainers.runs.run_config import CONFIG
+
+__all__ = ["AGAIN", "Ended", "Job", "finished", "is_finished", "play", "threads_of_each"]
 
 POLL_S = 0.1
 THREADS = "OMP_NUM_THREADS"
+
+AGAIN = (
+    *("--model", "--arg", "--api", "--checkpoint-every", "--callback", "--metric", "--sink"),
+    *("--stop", "--evaluate-every"),
+)
+"""Options that a run does not keep: who goes on with it gives them again."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +54,25 @@ class Job:
 
     def words(self) -> list[str]:
         """Return the words after ``corral`` that begin the run, or go on with it."""
-        if is_run(self.folder) and any((self.folder / CHECKPOINTS).glob("[!.]*")):
-            return ["train", "--resume", str(self.folder)]
-        return ["train", *self.arguments, "--out", str(self.folder)]
+        if not is_run(self.folder):
+            return ["train", *self.arguments, "--out", str(self.folder)]
+        env, *options = self.arguments
+        own = [] if registered_name(env) is not None else [env]  # nothing is imported unasked
+        return ["train", *own, "--resume", str(self.folder), *_again(options)]
 
     def command(self, threads: int | None = None) -> str:
         """Return what to type to train the same run anew, but for where it is written."""
         before = [] if threads is None else [f"{THREADS}={threads}"]
         return shlex.join([*before, "corral", "train", *self.arguments])
+
+
+def _again(options: list[str]) -> Iterator[str]:
+    """Yield those of ``options`` that a run which goes on is given again, with their values."""
+    for at, word in enumerate(options):
+        name, equals, value = word.partition("=")
+        value = value if equals else " ".join(options[at + 1 : at + 2])
+        if name in AGAIN or (name == "--trainer" and ":" in value):
+            yield from [word] if equals else [name, value]
 
 
 @dataclass(frozen=True)
@@ -68,19 +92,31 @@ class Ended:
 
 
 def finished(folder: Path) -> Run | None:
-    """Return the run in ``folder``, where its training came to an end; None where it did not.
+    """Return the run in ``folder``, where its training came to an end; None where it did not."""
+    try:
+        return load_run(folder) if is_finished(folder) else None
+    except (CorralError, OSError):
+        return None
+
+
+def is_finished(folder: Path) -> bool:
+    """Return whether the run in ``folder`` came to its end; it need not be one of corral's own
+    environments.
 
     It did where a stop criterion ended it, or no further rollout fits into its steps.
     """
     try:
-        run = load_run(folder)
-        run.checkpoint()
-        steps = run.progress["env_steps"]
-    except (CorralError, OSError, ValueError, KeyError):
-        return None
-    rollout = int(steps.diff().iloc[-1]) if len(steps) > 1 else int(steps.iloc[-1])
-    done = run.stopped is not None or int(steps.iloc[-1]) + rollout > run.config.steps
-    return run if done else None
+        planned = int(json.loads((folder / CONFIG).read_text(encoding="utf-8"))["steps"])
+        latest = latest_checkpoint(folder / CHECKPOINTS)
+        saved = int(latest.name.split("_")[1])
+        steps = pd.read_csv(folder / PROGRESS)["env_steps"]
+        rollout = int(steps.diff().iloc[-1]) if len(steps) > 1 else int(steps.iloc[-1])
+        if saved != int(steps.iloc[-1]):  # killed between a row and its checkpoint
+            return False
+        stopped = load_checkpoint(latest).documents["progress"].get("stopped")
+    except (CorralError, OSError, ValueError, LookupError, TypeError):
+        return False
+    return stopped is not None or saved + rollout > planned
 
 
 def threads_of_each(processes: int) -> int:
@@ -90,43 +126,63 @@ def threads_of_each(processes: int) -> int:
 
 
 def play(
-    jobs: Iterable[Job],
+    jobs: Iterable[Job | None],
     processes: int = 1,
     *,
     watch: Callable[[Job], bool] | None = None,
-) -> Iterator[Ended]:
+    threads: int | None = None,
+) -> Generator[Ended, None, None]:
     """Train the runs of ``jobs``, ``processes`` at a time, and yield each as it ends.
 
-    ``jobs`` may be a generator: the next is asked for when there is room for it. ``watch`` is asked
-    about each that is being trained, several times a second; where it gives False, the process is
-    asked to save and end (SIGTERM), and is yielded as others are.
+    ``jobs`` may be a generator: the next is asked for when there is room for it; None stands for
+    "nothing yet". ``watch`` is asked about each that is being trained, several times a second;
+    where it gives False, the process is asked to save and end (SIGTERM), and is yielded as others
+    are. ``threads`` are those of torch in each process, see ``threads_of_each``.
 
-    Ctrl-C reaches all processes, which save and end; KeyboardInterrupt is raised after that. Where
-    the generator is closed, or an error is raised, the processes are ended in the same way.
+    A run that a process of somebody else trains, such as one whose parent was killed, is waited
+    for. Ctrl-C reaches all processes, which save and end; KeyboardInterrupt is raised after that.
+    Where the generator is closed, or an error is raised, the processes are ended in the same way.
     """
-    waiting, running = iter(jobs), dict[Job, subprocess.Popen[bytes]]()
+    waiting, over = iter(jobs), Ended(Job(Path(), ()), None)
+    running: dict[Job, subprocess.Popen[bytes] | None] = {}  # None: a process of somebody else
+    threads = threads_of_each(processes) if threads is None else threads
     more = True
     try:
         while more or running:
             while more and len(running) < processes:
-                job = next(waiting, None)
-                if job is None:
+                job = next(waiting, over)
+                if isinstance(job, Ended):
                     more = False
-                elif finished(job.folder) is not None:
+                elif job is None:
+                    break
+                elif is_locked(job.folder):
+                    running[job] = None
+                elif is_finished(job.folder):
                     yield Ended(job, None)
                 else:
-                    running[job] = _begun(job, threads_of_each(processes))
+                    running[job] = _begun(job, threads)
             for job, process in [*running.items()]:
-                if (code := process.poll()) is not None:
-                    del running[job]
-                    yield Ended(job, code)
+                if process is None:
+                    if not is_locked(job.folder):
+                        done = is_finished(job.folder)
+                        running[job] = None if done else _begun(job, threads)
+                        if done:
+                            del running[job]
+                            yield Ended(job, None)
+                elif (code := process.poll()) is not None:
+                    if code and is_locked(job.folder):  # somebody else was there first
+                        running[job] = None
+                    else:
+                        del running[job]
+                        yield Ended(job, code)
                 elif watch is not None and not watch(job):
                     process.terminate()
             time.sleep(POLL_S)
     finally:
-        for process in running.values():
+        begun = [process for process in running.values() if process is not None]
+        for process in begun:
             process.terminate()
-        for process in running.values():
+        for process in begun:
             process.wait()
 
 

@@ -117,7 +117,9 @@ def evaluate(
     from corral.trainers.evaluation.required import Required
     from corral.trainers.evaluation.tables import tables
     from corral.trainers.runs.run import load_each
+    from corral.trainers.study.comparing.groups import but_logs
 
+    runs = but_logs(runs) or runs
     for folder in runs:
         expect("evaluate", str(folder))
     import_from_here()

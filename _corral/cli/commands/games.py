@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -93,6 +94,8 @@ def watch(
         if ansi:
             raise ValueError("give --out or --ansi, not both")
         check_new(out_path, overwrite=overwrite)
+    if out_path is not None or ansi:  # no window: SDL is not to look for a screen, and complain
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     others = env is not None or is_third_party(game)
     if others or any(each is not None for each in (model, trainer)):
         import_from_here()

@@ -231,6 +231,8 @@ def _summarize(run: Run) -> None:
             )
             change = f" (at first {first:.4g})" if before < ended else ""
             out.print(f"{what} of {last_of(int(ended))}: {value:.4g}{change}")
+    if not progress["episodes"].iloc[-1]:
+        out.print("No episode ended: there are no returns yet.")
     if run.best_by is not None:
         out.print(f"@best is {Run(run.folder, run.config, 'best').source()}")
     out.print(f"Run: {run.folder}", soft_wrap=True)

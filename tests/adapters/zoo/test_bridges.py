@@ -285,3 +285,21 @@ def test_a_wrapped_environment_of_ours_is_a_third_partys() -> None:
     assert zoo_rules(two_step_v0.env).name == "wrapped_two_step_v0"
     with pytest.raises(CheckpointError, match="third-party"):
         rules.make_batch(1).snapshot()
+
+
+def test_a_seat_is_an_environment_of_one_agent_whose_copies_differ() -> None:
+    """The others play inside: each copy has its own draws, and a seed gives them again."""
+
+    def played() -> np.ndarray:
+        batch, seen = make_batch(SeatEnv("tictactoe_v0"), num_envs=3, seed=0), []
+        observations = batch.reset()["agent_0"]
+        for _ in range(5):
+            legal = observations["action_mask"].argmax(axis=1)
+            observations = batch.step(legal[:, None]).observations["agent_0"]
+            seen.append(observations["observation"].reshape(3, -1).copy())
+        return np.stack(seen)
+
+    first, again = played(), played()
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first[:, 0], first[:, 1])
+    assert not np.array_equal(first[:, 1], first[:, 2])

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from corral.errors import ActionError, IllegalActionError, ScaleError
-from support.dfaas_cases import CASES, Case, make_trace
+from support.dfaas_case import Case, make_trace
+from support.dfaas_cases import CASES
 from support.dfaas_configurations import (
     configurations,
     random_actions,

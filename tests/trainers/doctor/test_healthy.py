@@ -23,14 +23,22 @@ IN_HOUSE: dict[str, dict[str, Any]] = {
     "clone": {"teacher": "random"},
 }
 TRAINERS = {**IN_HOUSE, "sb3_ppo": {"batch_size": 32}, "sb3_maskable_ppo": {"batch_size": 32}}
+TRAINERS |= {
+    "sb3_a2c": {},
+    "sb3_dqn": {"learning_starts": 64, "train_freq": 4, "log_interval": 4},
+}
 PAIRS = [(env, trainer) for env in ENVIRONMENTS for trainer in TRAINERS]
-PAIRS += [(env, trainer) for env in PROBES for trainer in ("mappo", "pg", "sb3_ppo")]
+PAIRS += [
+    (env, trainer) for env in PROBES for trainer in ("mappo", "pg", "sb3_ppo", "sb3_a2c", "sb3_dqn")
+]
 QUICK = [("rps_v0", "mappo"), ("probe_p01_v0", "mappo with memory"), ("probe_p07_v0", "clone")]
 
 
 def warned(env: str, trainer: str, folder: Path) -> list[str]:
     """Train; return the causes of certainty 2 and 3, while training and afterwards."""
-    given = {"preset": "none", "num_envs": 4, "n_steps": 16, **TRAINERS[trainer]}
+    given = {"preset": "none", "num_envs": 4, **TRAINERS[trainer]}
+    if trainer != "sb3_dqn":
+        given["n_steps"] = 16
     steps, name = UPDATES * STEPS, trainer.partition(" ")[0]
     try:
         run = corral.train(env, trainer=name, steps=steps, out=folder, progress=False, **given)

@@ -38,6 +38,11 @@ def found_in(name: str, seconds: float = PLENTY) -> Learnable:
     return learnable(name, seconds=seconds)
 
 
+@functools.cache
+def shown_guess() -> Learnable:
+    return learnable(Guess(shown=True), seconds=PLENTY)
+
+
 # --- Planted -------------------------------------------------------------------------------------
 
 
@@ -77,7 +82,7 @@ def test_a_best_action_that_the_observation_does_not_show() -> None:
 
 
 def test_the_same_game_where_it_is_shown_is_sound() -> None:
-    found = learnable(Guess(shown=True), seconds=PLENTY)
+    found = shown_guess()
     assert found.faults == ()
     assert found.verdict == "Choices matter, and the observation shows which."
     for each in found.forked:
@@ -139,7 +144,7 @@ def test_no_false_alarm(name: str, verdict: str) -> None:
 def test_one_step_is_told_from_many() -> None:
     said = " ".join(found_in("probe_p05_v0").notes)
     assert "decides once an episode (a bandit)" in said
-    said = " ".join(learnable(Guess(shown=True), seconds=PLENTY).notes)
+    said = " ".join(shown_guess().notes)
     assert "One step decides (a bandit)" in said  # four steps, each for itself
     first = found_in("two_step_v0").forked[0]
     assert (first.agent, first.reach, first.one_step) == ("agent_0", 2, False)

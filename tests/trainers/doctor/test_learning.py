@@ -219,7 +219,10 @@ def test_advantages_are_0_where_values_are_right() -> None:
 # --- Healthy runs --------------------------------------------------------------------------------
 
 HEALTHY: dict[str, dict[str, Any]] = {
-    "with memory, separate": {"memory": 8, "policies": "separate"},
+    "with memory, separate": {
+        **{"memory": 8, "policies": "separate"},
+        "env_kwargs": {"max_cycles": 48},  # diagnosing plays whole episodes
+    },
     "at its end": {"steps": 8 * 256},
     "with a bonus for entropy": {"ent_coef": 0.05},
     "with values that may move by their spread": {"clip_range_vf": 1.0},

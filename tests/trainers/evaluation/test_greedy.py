@@ -154,8 +154,8 @@ def test_an_evaluation_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str
         f"{sampled.return_team:.3g} in the same 30 episodes (95 % interval of the difference "
     )
     assert said["said"].endswith(
-        "Play it sampled (deterministic=False), or train it longer or with a lower ent_coef. Where "
-        "like agents must act unlike each other, train --policies separate."
+        "Play it sampled (in Python deterministic=False), or train it longer or with a lower "
+        "ent_coef. Where like agents must act unlike each other, train --policies separate."
     )
     assert json.loads((run.folder / "results.json").read_text())["greedy_below_sampled"] == [said]
     printed = within("evaluate", run.folder, "--episodes", "30")

@@ -267,7 +267,7 @@ def test_the_losses_of_each_node_add_up() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({}, "A reward is minus lost / 100, the largest load of a node."),
+        ({}, "A reward is minus lost / 100; 100 is the largest load of a node."),
         ({"forward_cost": 0.5}, "minus (lost + 0.5 x forwarded) / 100"),
         ({"reward": "team", "load_scale": 200}, "the team's mean of lost / 200 (load_scale)."),
         ({"queue": 5, "wait_cost": 2}, "Cost: lost + 2 x waiting, in % of the arrivals."),

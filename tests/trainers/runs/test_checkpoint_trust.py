@@ -36,14 +36,6 @@ from corral.trainers.runs.checkpoint import (
     verify_checkpoint,
 )
 
-
-@pytest.fixture(autouse=True)
-def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power is cut here. The kills run in a process of their own, with fsync."""
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
-    monkeypatch.delattr(os, "posix_fadvise", raising=False)
-
-
 # --- Kills and failing file systems --------------------------------------------------------------
 
 

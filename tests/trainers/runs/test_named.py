@@ -68,13 +68,13 @@ def test_a_run_knows_where_its_policies_come_from(made: Path) -> None:
     assert (run.folder, run.at, run.name) == (made, "best", f"{made}@best")
     assert f"<Run '{made}@best': sb3_ppo on dfaas_v0>" == repr(run)
     assert run.best_by is not None
-    assert run.best_by["compared"] == "the learners' mean return over the last 100 episodes"
+    assert run.best_by["compared"] == "the learners' mean return over the first 8 episodes"
     team = run.progress["return_team"]
     assert run.best_by["value"] == pytest.approx(team.max())
     assert run.best_by["env_steps"] == run.progress["env_steps"][team.idxmax()]
     assert run.source() == (
         f"the checkpoint of {run.best_by['env_steps']} env steps, the best by the learners' mean "
-        f"return over the last 100 episodes, {team.max():.4g}"
+        f"return over the first 8 episodes, {team.max():.4g}"
     )
     assert load_run(made).source() == "the checkpoint of 384 env steps"
     assert load_run(f"{made}@64").source() == "the checkpoint of 64 env steps"

@@ -21,6 +21,7 @@ from corral.envs.probes import PROBES
 from corral.envs.probes.base import Probe
 from corral.envs.registry import make
 from corral.errors import UnknownNameError, UnsupportedSpaceError
+from corral.named import is_named, named_object
 from corral.trainers.base import Trainer, trainer_class
 from corral.trainers.doctor.examination.judging import (
     GAMMA,
@@ -30,7 +31,6 @@ from corral.trainers.doctor.examination.judging import (
     judge,
     told,
 )
-from corral.trainers.named import is_named, named_object
 from corral.trainers.runs.run import Run
 from corral.trainers.settings import make_settings
 
@@ -211,6 +211,13 @@ LONG: dict[str, dict[str, Any]] = {
 }
 """Rollouts of whole episodes, for algorithms with one step."""
 
+OFF_POLICY: dict[str, Any] = {
+    **{"train_freq": 1, "gradient_steps": 2, "batch_size": 256, "learning_starts": 320},
+    **{"target_update_interval": 320, "log_interval": 10, "exploration_fraction": 0.5},
+    "buffer_size": 4096,  # what others did while they explored is soon forgotten
+}
+"""For algorithms that learn from a replay buffer."""
+
 ENOUGH = {"probe_p09_v0": 0.5, "probe_p10_v0": 1 / 3, "probe_p14_v0": 1 / 3}
 """Shares of their budgets in which corral's trainers learn these probes."""
 
@@ -230,6 +237,8 @@ def trained_by(trainer: str | type[Trainer], **settings: Any) -> Learn:
         given = dict(SMALL)
         if "n_epochs" not in known:
             given |= {**ONE_STEP, **LONG.get(rules.name, {})}
+        if "buffer_size" in known:
+            given |= OFF_POLICY
         if rules.name == "probe_p14_v0" and "memory" in known:
             given |= REMEMBERING
         spaces = {str((rules.observation_space(a), rules.action_space(a))) for a in rules.agents}
@@ -254,8 +263,10 @@ def trained_by(trainer: str | type[Trainer], **settings: Any) -> Learn:
 
 
 def values_of(learner: Any) -> dict[str, Callable[..., Any]] | None:
-    """Return V of each agent by the critic of an in-house trainer; None: of other trainers."""
+    """Return V of each agent by the critic of a trainer; None: it does not tell its values."""
     kind = getattr(getattr(learner, "critic_input", None), "kind", "")
+    if hasattr(learner, "values") and not hasattr(learner, "critic_input"):
+        kind = "own"  # over Stable-Baselines3: of what the agent observes itself
 
     def ask(agent: str, observation: Any, state: Array | None) -> Any:
         rules = learner.rules

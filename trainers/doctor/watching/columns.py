@@ -39,7 +39,7 @@ def gather_columns(trainer: Any, *, updates: int = 1) -> Evidence:
         obs = trainer._begin()
         for _ in range(updates):
             with trainer._generators:
-                obs, _, _ = trainer._collect(obs)
+                obs, _ = trainer._collect(obs)
                 trainer.env_steps += trainer.rollout_steps
                 for name, learner in learners.items():
                     _note_buffer(trainer, learner, seen[name])

@@ -11,12 +11,19 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
-from corral.errors import UnknownNameError
+from corral.errors import MissingExtraError, UnknownNameError
 
 __all__ = ["is_named", "named_object", "source_digest"]
+
+IMPORTS = {
+    "gym": "write `import gymnasium as gym`",
+    "ray": "write `from corral.adapters import MultiAgentEnv` (docs/environments.md)",
+}
+"""Packages that files of environments import, and what stands for them here."""
 
 
 def is_named(text: str) -> bool:
@@ -28,7 +35,8 @@ def named_object(text: str, kind: str) -> Any:
     """Return what ``text`` names: "my_package.module:name", or "folder/my_file.py:name".
 
     ``kind`` says in errors what is looked for. Raises UnknownNameError where there is no such
-    module, file or name; an exception that the module raises itself is passed on.
+    module, file or name; MissingExtraError where it imports one of IMPORTS that is
+    not installed; an exception that the module raises itself is passed on.
     """
     path, _, name = text.rpartition(":")
     if not path or not name:
@@ -82,10 +90,28 @@ def _file_module(path: Path, kind: str) -> Any:
     sys.modules[name] = module  # dataclasses and pickle look a class's module up there
     try:
         spec.loader.exec_module(module)
-    except BaseException:
+    except BaseException as error:
         del sys.modules[name]
+        _tell_of_import(error)
         raise
     return module
+
+
+def _tell_of_import(error: BaseException) -> None:
+    """Raise MissingExtraError in place of the error of an import that corral has another for."""
+    package = (getattr(error, "name", None) or "").partition(".")[0]
+    if not isinstance(error, ModuleNotFoundError) or package not in IMPORTS:
+        return
+    if sys.modules.get(package) is not None:  # it is there, and lacks a part
+        return
+    places = [
+        f"{Path(frame.f_code.co_filename).name}:{line}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not frame.f_code.co_filename.startswith("<")
+    ]
+    raise MissingExtraError(
+        f"{places[-1]} imports {package}, which is not installed: {IMPORTS[package]}"
+    ) from error
 
 
 def _module(path: str, text: str, kind: str) -> Any:
@@ -93,6 +119,7 @@ def _module(path: str, text: str, kind: str) -> Any:
         return importlib.import_module(path)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{path}.".startswith(f"{error.name}."):
+            _tell_of_import(error)
             raise  # of what the module imports
         hint = ""
         if Path(f"{path}.py").exists():

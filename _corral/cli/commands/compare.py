@@ -1,0 +1,251 @@
+"""``corral compare``: groups of runs, or trainers over several seeds, beside each other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from corral.cli.mistakes import unknown_option
+from corral.cli.options import (
+    ANY_OPTION,
+    arguments_of,
+    import_from_here,
+    is_third_party,
+    listed,
+    whole,
+)
+from corral.cli.output import check_new, out, progress_bar, reported, show_table
+from corral.cli.run_options import OwnApi, OwnArguments, OwnEnv, OwnModel, OwnTrainer
+from corral.errors import RunError, UnknownNameError
+
+__all__ = ["add_to"]
+
+STUDY = "study.json"
+"""What the runs in a folder were trained as, so that no others are taken for them."""
+
+
+class CompareCommand(TyperCommand):
+    """A command whose --against takes all words up to the next option: a shell writes many for
+    runs/b-*."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        joined: list[str] = []
+        rest = list(args)
+        while rest:
+            joined.append(word := rest.pop(0))
+            group = []
+            while word == "--against" and rest and not rest[0].startswith("--"):
+                group.append(rest.pop(0))
+            if group:
+                joined.append("\n".join(group))
+        return super().parse_args(ctx, joined)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command of this module to the ``corral`` command."""
+    app.command(cls=CompareCommand, context_settings=ANY_OPTION)(compare)
+
+
+@reported
+def compare(
+    context: typer.Context,
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Folders of finished runs, the first group; or an environment, with --trainers, "
+            "and options of corral train.",
+            metavar="RUNS... | ENV",
+        ),
+    ] = None,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RUNS...",
+            help="Another group of runs, up to the next option; may be repeated. LABEL=FILE.json "
+            "is a file of marl-eval's form, which BenchMARL writes.",
+        ),
+    ] = None,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What a group is called, in their order; may be repeated. Default: what its "
+            "folders' names have in common."
+        ),
+    ] = None,
+    trainers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="<mappo,ippo>", help="Trainers to compare in ENV: missing runs are trained."
+        ),
+    ] = None,
+    seeds: Annotated[int, whole("Of --trainers: runs of each, seeds 0, 1, ...")] = 5,
+    jobs: Annotated[int, whole("Of --trainers: runs trained side by side.")] = 1,
+    episodes: Annotated[
+        int, whole("Episodes that each run plays; a load is replayed as a whole.")
+    ] = 100,
+    seed: Annotated[
+        int, whole("Seed of episodes, others than those of training with it, and of intervals.")
+    ] = 0,
+    unequal_steps: Annotated[
+        bool, typer.Option("--unequal-steps", help="Compare runs of unequal env steps, too.")
+    ] = False,
+    unfinished: Annotated[
+        bool, typer.Option("--unfinished", help="Compare runs that are not finished, too.")
+    ] = False,
+    workers: Annotated[
+        int, typer.Option(help="Processes that step a third-party environment; 0: this one.")
+    ] = 0,
+    out_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Folder for tables and pictures; default: none, with --trainers "
+            "runs/compare-ENV, which holds the runs, too.",
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the results in the folder of --out.")
+    ] = False,
+    env: OwnEnv = None,
+    arg: OwnArguments = None,
+    api: OwnApi = None,
+    model: OwnModel = None,
+    trainer: OwnTrainer = None,
+) -> None:
+    """Say which group of runs is better, and how sure that is.
+
+    Finished runs: corral compare runs/a-seed* --against runs/b-seed*. Or trainers: corral compare
+    arena_v0 --trainers mappo,ippo --seeds 5 --jobs 2 trains what is missing first; called again, it
+    goes on. Every run plays the same episodes, greedily, on a seed that no training saw; a load is
+    replayed on held-out rows. Below 5 runs in a group nothing is claimed.
+    """
+    from corral.trainers.study.comparing.comparison import FILES
+    from corral.trainers.study.comparing.driver import compare as play
+    from corral.trainers.study.comparing.tables import comparison_tables
+
+    import_from_here()
+    words = runs or []
+    own: dict[str, Any] = {"env_kwargs": arguments_of(arg) if arg else None, "api": api}
+    own |= {"model": model, "trainer": trainer}
+    if trainers is None:
+        groups = _groups(context, words, against or [], name or [])
+        if out_dir is not None:
+            check_new(out_dir, folder=True, files=FILES, overwrite=overwrite)
+    else:
+        if against or not words:
+            raise ValueError(
+                "--trainers takes an environment, and no --against, as in: "
+                "corral compare arena_v0 --trainers mappo,ippo"
+            )
+        env, options = words[0], words[1:]
+        for option, values in (("--arg", arg or []), ("--api", [api]), ("--model", [model])):
+            options += [word for value in values if value for word in (option, str(value))]
+        out_dir = out_dir or Path("runs") / f"compare-{env.replace('/', '-').replace(':', '-')}"
+        groups = _trained(out_dir, env, listed(trainers), seeds, jobs, options)
+        env = env if is_third_party(env) else None
+    with progress_bar() as show:
+        result = play(
+            groups,
+            env,
+            **own,
+            episodes=episodes,
+            seed=seed,
+            workers=workers,
+            unequal_steps=unequal_steps,
+            unfinished=unfinished,
+            progress=show,
+        )
+    out.print(result.verdict)
+    for part in comparison_tables(result):
+        out.print(part, style="dim") if isinstance(part, str) else show_table(part)
+    if out_dir is not None:
+        written = result.write(out_dir)
+        out.print(f"Results: {out_dir}, {', '.join(written)}", soft_wrap=True)
+        if not any(file.endswith(".svg") for file in written):
+            out.print("Pictures take matplotlib: pip install '.[plot]' in corral's sources.")
+        elif "curves.svg" not in written:
+            out.print(
+                "No learning curves: they need two rows or more of each run, which differ, at env "
+                "steps that all have in common."
+            )
+
+
+def _groups(
+    context: typer.Context, first: list[str], against: list[str], names: list[str]
+) -> dict[str, list[str]]:
+    """Return label -> runs, or the files of one group."""
+    from corral.trainers.study.comparing.groups import but_logs, labels_of
+
+    for word in first:
+        if word.startswith("-"):
+            known = [each for one in context.command.get_params(context) for each in one.opts]
+            known.remove("--arg")
+            raise UnknownNameError(unknown_option(word, known, "See corral compare --help"))
+    if not first or not against:
+        raise ValueError(
+            "name two groups of runs: corral compare runs/a-* --against runs/b-*; or trainers: "
+            "corral compare arena_v0 --trainers mappo,ippo"
+        )
+    groups, given = [], []
+    for i, named in enumerate([first, *(text.split("\n") for text in against)]):
+        if not (words := but_logs(named)):
+            raise RunError(f"{named[0]}: a log, and no run; name folders of runs")
+        label, equals, path = words[0].partition("=")
+        is_labeled = bool(equals) and path.endswith(".json") and not Path(words[0]).exists()
+        groups.append([path, *words[1:]] if is_labeled else words)
+        given.append(names[i] if i < len(names) else label if is_labeled else None)
+    return dict(zip(labels_of(groups, [*given, *names[len(groups) :]]), groups, strict=True))
+
+
+def _trained(
+    folder: Path, env: str, trainers: list[str], seeds: int, processes: int, options: Sequence[str]
+) -> dict[str, list[str]]:
+    """Return label -> folders, after what is missing was trained."""
+    from corral.trainers.base import find_trainer
+    from corral.trainers.study.comparing.training import folders_of, jobs_of, pace_of, trained
+
+    if len(trainers) < 2 or len({*trainers}) < len(trainers):
+        raise ValueError(f"--trainers {','.join(trainers)}: give two or more, each once")
+    if seeds < 1 or processes < 1:
+        raise ValueError(f"--seeds {seeds} --jobs {processes}: give 1 or more of each")
+    for each in trainers:
+        find_trainer(each)
+    _require_same_study(folder, {"env": env, "options": list(options)})
+    jobs = jobs_of(folder, env, trainers, seeds, options)
+    pace = pace_of(jobs, processes, options)
+    if pace.runs:
+        out.print(pace.planned())
+    try:
+        for ended in trained(jobs, processes):
+            did = "was trained before" if ended.code is None else "is trained"
+            out.print(f"{ended.job.folder} {did}", style="dim", soft_wrap=True)
+            if ended.code == 0 and (text := pace.ended()):
+                out.print(text)
+    except KeyboardInterrupt:
+        out.print("Stopped; the same command goes on.")
+        raise typer.Exit(130) from None
+    folders = folders_of(folder, trainers, seeds)
+    return {trainer: [str(each) for each in group] for trainer, group in folders.items()}
+
+
+def _require_same_study(folder: Path, study: dict[str, Any]) -> None:
+    """Remember what the runs in ``folder`` are; raise ValueError where they are others."""
+    from corral.trainers.runs.run import is_run
+
+    file = folder / STUDY
+    if file.exists() and any(map(is_run, folder.iterdir())):
+        try:
+            before = json.loads(file.read_text(encoding="utf-8"))
+            said = " ".join([before["env"], *before["options"]])
+        except (LookupError, TypeError, ValueError):
+            raise ValueError(f"{file} is of no comparison: give another --out") from None
+        if before != study:
+            raise ValueError(f"{folder} holds runs of corral train {said}: give another --out")
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(study, indent=1) + "\n", encoding="utf-8")

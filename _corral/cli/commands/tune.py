@@ -1,0 +1,351 @@
+"""``corral tune``: settings tried, and the best of them by validation."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterable, Iterator
+from copy import copy
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import box
+from rich.table import Table
+
+from corral.cli.help import TrainCommand
+from corral.cli.mistakes import expect
+from corral.cli.options import (
+    ANY_OPTION,
+    arguments_known,
+    import_from_here,
+    named_as_options,
+    settings_of,
+    train_options,
+    whole,
+)
+from corral.cli.output import complain, out, reported, show_table
+from corral.cli.train_options import (
+    OPTIONS,
+    TrainOption,
+    arguments_given,
+    given_options,
+    with_options,
+)
+from corral.text import one_line, pasted
+
+if TYPE_CHECKING:
+    from corral.trainers.study.tuning.result import Study, Trial
+
+__all__ = ["add_to"]
+
+OWN = ("config", "print_config", "out", "resume", "stretch", "seed")
+"""Options of ``corral train`` that are another thing here, or none."""
+
+RESUME = re.compile(r"; with --resume[^.]*\.")
+"""What options say of an option that is not here."""
+
+SEVERAL = ("--grid", "--search", "--point")
+"""Options that take several words."""
+
+SHOWN = 20
+"""Trials in the table; all are in trials.csv."""
+
+WIDTH = 80
+
+
+class TuneCommand(TrainCommand):
+    """``corral tune``: --grid a=1,2 b=3,4 is the same as --grid a=1,2 --grid b=3,4."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, [*_spread(args)])
+
+
+def _spread(words: Iterable[str]) -> Iterator[str]:
+    """Yield ``words`` with the option before each that belongs to one of ``SEVERAL``."""
+    option, has_value = "", False
+    for word in words:
+        if word.startswith("-"):
+            name, equals, _ = word.partition("=")
+            option, has_value = name if name in SEVERAL else "", bool(equals)
+        elif option and not has_value:
+            has_value = True
+        elif option and "=" in word:
+            yield option
+        else:
+            option = ""
+        yield word
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command of this module to the ``corral`` command."""
+    app.command(cls=TuneCommand, context_settings=ANY_OPTION)(tune)
+
+
+def _options() -> Iterator[TrainOption]:
+    """Yield those of corral train that all trials have, without what is said of its --resume."""
+    for option in OPTIONS:
+        if option.name in OWN:
+            continue
+        shown = copy(option.help)
+        if isinstance(shown, str):
+            shown = RESUME.sub(".", shown)
+        else:
+            shown.help = RESUME.sub(".", shown.help)
+        yield replace(option, help=shown)
+
+
+@reported
+@with_options(_options())
+def tune(
+    context: typer.Context,
+    env: Annotated[
+        str, typer.Argument(help="An environment, as corral train takes it: its name comes first.")
+    ],
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="<setting=a,b>",
+            help="Values of a setting, each point of the grid a trial: --grid "
+            "learning_rate=1e-4,5e-4 n_epochs=2,4",
+        ),
+    ] = None,
+    search: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="<setting=low..high>",
+            help="A range that Optuna's TPE draws from, or values: --search gae_lambda=0.9..1 "
+            "clip_range=log:0.005..0.3 activation=relu,tanh",
+        ),
+    ] = None,
+    point: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="<setting=value,...>",
+            help="Values that are tried first: --point learning_rate=3e-4,n_epochs=4; may be "
+            "repeated.",
+        ),
+    ] = None,
+    trials: Annotated[
+        int | None, whole("Trials in all; default: all points of the grid, 20 with --search.")
+    ] = None,
+    seeds: Annotated[int, whole("Trainings of each trial: --seed and those after it.")] = 1,
+    seed: Annotated[int, whole("The first seed, and what the search begins with.")] = 0,
+    jobs: Annotated[int, whole("Processes that train side by side.")] = 1,
+    prune: Annotated[
+        bool,
+        typer.Option(
+            "--prune", help="End trials early whose first seed is below the median of others."
+        ),
+    ] = False,
+    out_dir: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder of the study; default: runs/tune-ENV-TRAINER."),
+    ] = None,
+    **options: Any,
+) -> None:
+    """Try many settings, and find the best by validation.
+
+    Each trial is trained with all its seeds, by processes of their own, and judged on what is kept
+    for validation, never on what is held out. All other options are those of corral train, and hold
+    for every trial. A study that was stopped or killed goes on when its command is repeated.
+    """
+    from corral.trainers.study.tuning import driver
+
+    expect("train", env)
+    import_from_here()
+    trainer = options["trainer"]
+    given = {each: options[each.name] for each in given_options(context) if each.name in options}
+    values = arguments_given(given)
+    arguments, settings = train_options(context, env, trainer)
+    kwargs = {**(values.pop("env_kwargs", None) or {}), **arguments}
+    values |= {**({"env_kwargs": kwargs} if kwargs else {}), **settings, "trainer": trainer}
+    tried: dict[str, Any] = {
+        "grid": _pairs("--grid", grid),
+        "search": _pairs("--search", search),
+        "points": [_point(text) for text in point or ()],
+    }
+    names = {*tried["grid"], *tried["search"], *(name for each in tried["points"] for name in each)}
+    known = [*arguments_known(env), *(field.name for field in settings_of(trainer))]
+    known = [*(name for name in known if name not in names), "points"]
+    known += ["trials", "seeds", "jobs", "out"]
+    try:
+        with named_as_options(context, known):
+            study = driver.tune(
+                env,
+                **tried,
+                trials=trials,
+                seeds=seeds,
+                seed=seed,
+                jobs=jobs,
+                prune=prune,
+                out=out_dir,
+                on_trial=_tell,
+                tell=out.print,
+                **values,
+            )
+    except (KeyboardInterrupt, SystemExit) as stopped:
+        complain("stopped; the same command goes on")
+        by = signal.SIGTERM if isinstance(stopped, SystemExit) else signal.SIGINT
+        raise typer.Exit(128 + by) from None
+    _show(study)
+    if study.best is None:
+        raise typer.Exit(1)
+
+
+def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
+    """setting -> text, of "setting=text"."""
+    found: dict[str, str] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise ValueError(
+                f"{option} {text}: give setting=values, such as learning_rate=1e-4,5e-4"
+            )
+        if (key := name.strip().replace("-", "_")) in found:
+            raise ValueError(f"{option} {text}: {name} stands there already; give it once")
+        found[key] = value
+    return found
+
+
+def _point(text: str) -> dict[str, str]:
+    """Return the point that "learning_rate=3e-4,net_arch=64,64" is: a word with "=" begins one."""
+    found: dict[str, str] = {}
+    last = ""
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        if equals:
+            last = name.strip().replace("-", "_")
+            found[last] = value
+        elif last:
+            found[last] += f",{part}"
+        else:
+            raise ValueError(f"--point {text}: give setting=value,setting=value")
+    return found
+
+
+# --- What is printed -----------------------------------------------------------------------------
+
+
+def _tell(trial: Trial, study: Study) -> None:
+    """Print a line for a trial that ended."""
+    text = f"Trial {trial.number}, {_parameters(trial)}: "
+    if trial.value is None:
+        text += f"{trial.state}, {one_line(trial.reason)}"
+    else:
+        text += f"{trial.value:.4g}"
+        others = [t.value for t in study.trials if t.number != trial.number and t.value is not None]
+        if others and trial.value > max(others):
+            text += ", the best so far"
+    out.print(text)
+
+
+def _parameters(trial: Trial) -> str:
+    return ", ".join(f"{name} {_short(value)}" for name, value in trial.parameters.items())
+
+
+def _short(value: Any) -> str:
+    from corral.trainers.study.tuning.space import text_of
+
+    return f"{value:.4g}" if isinstance(value, float) else text_of(value)
+
+
+def _show(study: Study) -> None:
+    """Print the study: table, counts, what matters, and how to repeat the best."""
+    from corral.trainers.study.tuning.phrases import in_numbers, percents
+    from corral.trainers.study.tuning.result import CURVES
+
+    if not study.played:
+        out.print(f"{study.folder} is complete; nothing was left to train.", soft_wrap=True)
+    show_table(_table(study))
+    left = f"; the best {SHOWN} are shown" if len(study.trials) > SHOWN else ""
+    out.print(f"{study.counted()}{left}.")
+    out.print(f"Value: {study.measure}{_over(study)}; more is better.")
+    shares = percents([*study.importance.values()])
+    said = [f"{name} {share}%" for name, share in zip(study.importance, shares, strict=True)]
+    nothing = ""
+    if study.importance and max(study.importance, key=lambda n: study.importance[n]) == "seeds":
+        nothing = "; nothing is shown to matter: use more seeds"
+    out.print(f"{study.about_importance()}{': ' * bool(said)}{', '.join(said)}{nothing}.")
+    if not (study.folder / CURVES).exists() and find_spec("matplotlib") is not None:
+        out.print(f"No {CURVES}: no run has two rows of progress.csv with an episode that ended.")
+    for sentence in _warnings(study):
+        out.print(sentence)
+    best = study.best
+    if best is None:
+        failed = next((trial for trial in study.trials if trial.state == "failed"), None)
+        why = f" Trial {failed.number}: {one_line(failed.reason)}" if failed else ""
+        complain(f"no trial is complete.{why} Logs: {pasted(study.folder)}/trial-*.log")
+    else:
+        complete = study.counts["complete"]
+        named = study.config.named(best.run) if study.config else pasted(best.run)
+        if study.equal:
+            equal = in_numbers(study.equal)
+            out.print(f"{equal[:1].upper()}{equal[1:]} are equal; below is trial {best.number}.")
+        out.print(
+            f"The best of {complete} by validation is flattered by choosing. What it is worth:"
+        )
+        out.print(f"corral evaluate {named}", soft_wrap=True)
+        out.print("To repeat the best:")
+        out.print(best.command, soft_wrap=True)
+    out.print(f"Study: {study.folder} (trials.csv, pictures, a run for each seed)", soft_wrap=True)
+
+
+def _warnings(study: Study) -> Iterator[str]:
+    """Yield what is to be known before the best is believed."""
+    if study.best is None or study.beside is None:
+        return
+    random, sampled = study.beside.random, study.beside.sampled
+    if study.best.value <= random:
+        yield f"No trial is above random play ({random:.4g}): train longer before tuning."
+    if sampled is not None:
+        yield (
+            f"The best trial plays far better with sampled actions ({sampled:.4g}) than greedily "
+            f"({study.beside.greedy:.4g}, its first seed): its policy is not sure yet."
+        )
+
+
+def _over(study: Study) -> str:
+    count = len(study.plan.seeds)
+    return f", mean over {count} seeds" if count > 1 else ""
+
+
+def _table(study: Study) -> Table:
+    """Return the trials, the best first, at most 80 columns wide."""
+    names = study.plan.space.names
+    widths = [max(len(name), 9) + 2 for name in names]
+    one_each = 50 + sum(widths) <= WIDTH
+    columns = [*names] if one_each else ["settings"]
+    seeds = len(study.plan.seeds) > 1
+    table = Table("trial", *columns, "value", *(["over seeds"] * seeds), "state", box=box.SIMPLE)
+    for trial in study.ranked[:SHOWN]:
+        cells = [
+            _short(trial.parameters[name]) if name in trial.parameters else "" for name in names
+        ]
+        if not one_each:
+            cells = ["\n".join(_folded(trial))]
+        value = "" if trial.value is None else f"{trial.value:.4g}"
+        spread = [_spread_of(trial)] if seeds else []
+        table.add_row(str(trial.number), *cells, value, *spread, trial.state)
+    if study.beside is not None:
+        blank = [""] * len(columns)
+        table.add_row("random play", *blank, f"{study.beside.random:.4g}", *[""] * seeds, "")
+    return table
+
+
+def _folded(trial: Trial) -> list[str]:
+    """Return the parameters in lines of at most 30 characters, where names allow it."""
+    lines = [""]
+    for name, value in trial.parameters.items():
+        text = one_line(f"{name} {_short(value)}")
+        if lines[-1] and len(lines[-1]) + len(text) > 28:
+            lines.append("")
+        lines[-1] += f"{', ' * bool(lines[-1])}{text}"
+    return lines
+
+
+def _spread_of(trial: Trial) -> str:
+    values = [*trial.values.values()]
+    return f"{min(values):.4g} .. {max(values):.4g}" if len(values) > 1 else ""

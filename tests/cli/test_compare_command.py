@@ -1,0 +1,102 @@
+"""corral compare: the screen at 80 columns, training of what is missing, and mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("safetensors", reason="needs the extra mappo")
+
+from corral.cli.commands.compare import _require_same_study
+from support.command import within
+
+GAME = ("two_step_v0", "--trainers", "mappo,ippo", "--seeds", "1")
+SMALL = ("--steps", "64", "--num-envs", "4", "--n-steps", "16", "--episodes", "4")
+
+
+def flat(printed: str) -> str:
+    return " ".join(printed.split())
+
+
+@pytest.mark.slow
+def test_missing_runs_are_trained_and_compared(tmp_path: Path) -> None:
+    place = tmp_path / "out"
+    printed = within("compare", *GAME, *SMALL, "--out", place)
+    assert printed.startswith("2 runs of 64 env steps\n")
+    assert "The first run took" in printed
+    assert "mappo-seed0 is trained" in flat(printed)
+    assert "Too few seeds to tell" in printed
+    shown = printed[printed.index("Too few") : printed.index("Results:")]
+    assert max(map(len, shown.splitlines())) <= 80
+    assert json.loads((place / "compare.json").read_text())["environment"] == "two_step_v0"
+    again = within("compare", *GAME, *SMALL, "--out", place)
+    assert "mappo-seed0 was trained before" in flat(again)
+    assert "is trained" not in again
+    assert "env steps\n" not in again
+    other = within("compare", *GAME, "--steps", "128", "--out", place, code=2)
+    assert "holds runs of corral train two_step_v0 --steps 64" in flat(other)
+    # The shell writes both groups, and the logs that lie beside the runs.
+    mappo, ippo = ([*map(str, sorted(place.glob(f"{name}-*")))] for name in ("mappo", "ippo"))
+    assert len(mappo) == 2
+    printed = within(
+        *("compare", *mappo, "--against", *ippo, "--episodes", "4", "--name", "first"),
+    )
+    assert "too few seeds to tell first and ippo apart" in flat(printed).lower()
+    printed = within("compare", *mappo, "--against", f"file={place / 'marl_eval.json'}")
+    assert "file-mappo" in printed
+
+
+@pytest.mark.slow
+def test_a_run_that_fails_says_why(tmp_path: Path) -> None:
+    printed = within("compare", *GAME, "--no-such", "1", "--out", tmp_path / "out", code=2)
+    assert "--no-such" in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "name two groups of runs"),
+        (("a", "b"), "name two groups of runs"),
+        (("a", "--against", "b", "--foo"), "--foo"),
+        (("nix-*", "--against", "b"), "nix-* does not exist; the pattern matches nothing"),
+        (("arena_v0", "--trainers", "mappo"), "give two or more, each once"),
+        (("arena_v0", "--trainers", "mappo,mappo"), "give two or more, each once"),
+        (("arena_v0", "--trainers", "mappo,mapo"), "mapo"),
+        (("arena_v0", "--trainers", "mappo,ippo", "--seeds", "0"), "give 1 or more"),
+        (("--trainers", "mappo,ippo"), "--trainers takes an environment"),
+    ],
+)
+def test_mistakes(words: tuple[str, ...], said: str) -> None:
+    assert said in flat(within("compare", *words, code=2))
+
+
+def test_a_folder_without_runs_takes_other_options(tmp_path: Path) -> None:
+    _require_same_study(tmp_path, {"env": "arena_v0", "options": ["--no-such", "1"]})
+    _require_same_study(tmp_path, {"env": "arena_v0", "options": []})
+    run = tmp_path / "mappo-seed0"
+    run.mkdir()
+    (run / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match="holds runs of corral train arena_v0: give another --out"):
+        _require_same_study(tmp_path, {"env": "tiles_v0", "options": []})
+    tuned = '{"format": 1, "arguments": ["arena_v0"]}'
+    for other in (tuned, "{", "[]"):
+        (tmp_path / "study.json").write_text(other)
+        with pytest.raises(ValueError, match="is of no comparison: give another --out"):
+            _require_same_study(tmp_path, {"env": "arena_v0", "options": []})
+
+
+def test_a_group_of_nothing_but_logs_has_no_runs(tmp_path: Path) -> None:
+    (tmp_path / "a-seed0.log").touch()
+    printed = within("compare", tmp_path / "a-seed0.log", "--against", "b", code=2)
+    assert "a-seed0.log: a log, and no run" in flat(printed)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "duel"])
+def test_logs_beside_runs_are_passed_over(command: str, tmp_path: Path) -> None:
+    (tmp_path / "a-seed0.log").touch()
+    missing = [tmp_path / "no-such-run", tmp_path / "nor-this"]
+    printed = flat(within(command, tmp_path / "a-seed0.log", *missing, code=2))
+    assert "no-such-run" in printed
+    assert "a-seed0.log" not in printed

@@ -1,0 +1,317 @@
+"""Off-policy learning of teams through BenchMARL: VDN, QMIX, independent Q-learning and MASAC.
+
+    corral train two_step_v0 --trainer benchmarl_qmix --steps 20000
+
+| trainer | learns | from |
+|---|---|---|
+| ``benchmarl_vdn`` | values of actions that add up to the team's value | the team's reward |
+| ``benchmarl_qmix`` | the same, mixed by a network that sees the global state | the same |
+| ``benchmarl_iql`` | each agent's values of its own actions | its own reward |
+| ``benchmarl_masac`` | a stochastic policy, with a critic of the global state | its own reward |
+
+The agents of a policy share a network; their values are what a mixer adds up, and the sum of their
+rewards is the team's reward. VDN: Sunehag et al., Value-Decomposition Networks, 2018. QMIX: Rashid
+et al., 2018. IQL: Tan, Multi-Agent Reinforcement Learning: Independent versus Cooperative Agents,
+1993. MASAC: Haarnoja et al., Soft Actor-Critic, 2018, with one critic for all.
+
+The policies' networks are kept here as plain torch, and their weights go to BenchMARL and come back
+after each update: a run is saved, loaded and judged without BenchMARL. A run is resumed with its
+networks, target networks, mixers, critics, Adam's moments, exploration and generators; the replay
+buffer begins empty, and so do the episodes under way: ``learning_starts`` counts from there.
+
+Agents that have ended stay in BenchMARL's batches until their episode ends: they observe zeros, are
+paid 0, and what they do is not played. Turn-based games are refused.
+
+Returns are those of the environment, agent by agent, whatever is learned from.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from corral.adapters.networks import ACTIVATIONS, describe
+from corral.adapters.spaces import count_actions
+from corral.envs.core import Array, Rules, generator
+from corral.envs.episode_stats import EpisodeStats
+from corral.errors import UnsupportedSpaceError
+from corral.extras import require
+from corral.trainers.base import Content, Update, require_arrays
+from corral.trainers.benchmarl.settings import (
+    MASACSettings,
+    OffPolicySettings,
+    QMIXSettings,
+    QSettings,
+)
+from corral.trainers.on_policy.buffer import AgentGroup, make_groups
+from corral.trainers.on_policy.saving import (
+    arrays_of,
+    checkpoint_of,
+    require_finite_weights,
+    shapes_of,
+    write_actor,
+)
+from corral.trainers.policies import NetworkPolicy, mlp_policy
+from corral.trainers.rng import GlobalGenerators
+from corral.trainers.schedules import linear
+
+__all__ = ["IQL", "MASAC", "QMIX", "VDN", "BenchMARL"]
+
+INSTEAD = "corral's own trainers play it, for instance mappo"
+
+
+class BenchMARL:
+    """What the four trainers share; ``algorithm`` is BenchMARL's name of it."""
+
+    name: ClassVar[str]
+    algorithm: ClassVar[str]
+    Settings: ClassVar[type] = QSettings
+    plays_turns: ClassVar[bool] = False
+    greedy: ClassVar[bool] = True  # plays the best action; else draws one
+    team_reward: ClassVar[bool] = False  # learns from the sum of a policy's rewards
+
+    def __init__(
+        self,
+        rules: Rules[Any],
+        settings: OffPolicySettings,
+        *,
+        seed: int,
+        policies: Mapping[str, str],
+        policies_to_train: Sequence[str],
+        steps: int,
+    ) -> None:
+        """Raises UnsupportedSpaceError for games in turns, images, actions that are not Discrete,
+        agents of one policy that differ, and where a mixer had nothing to mix."""
+        self.rules, self.settings, self.seed, self.steps = rules, settings, seed, steps
+        self.env_steps = 0
+        self.policy_of = dict(policies)
+        self.trained = tuple(policies_to_train)
+        self._require_playable()
+        self.groups = make_groups(rules, policies, settings.agent_id)
+        for group in self.groups:
+            if group.layout.images:
+                raise UnsupportedSpaceError.of(
+                    f"{rules.name}, {group.agents[0]}: {self.name} has no network for images",
+                    INSTEAD,
+                )
+        self._networks = {
+            group.policy: self._network(group, index) for index, group in enumerate(self.groups)
+        }
+        self._generators = GlobalGenerators(seed)
+        self._learning: Any = None
+        self._resumed: dict[str, dict[str, Array]] | None = None  # files for the one to come
+
+    def _require_playable(self) -> None:
+        rules = self.rules
+        if not rules.simultaneous:
+            raise UnsupportedSpaceError.of(
+                f"{rules.name} is turn-based, and BenchMARL has no notion of turns", INSTEAD
+            )
+        for agent in rules.agents:
+            try:
+                count_actions(rules.action_space(agent), f"{rules.name}, {agent}: ")
+            except UnsupportedSpaceError as error:
+                raise UnsupportedSpaceError.of(str(error), INSTEAD) from None
+        alone = len(set(self.policy_of.values())) == len(rules.agents) > 1
+        if self.team_reward and alone:
+            raise UnsupportedSpaceError.of(
+                f"{self.name} adds up the values of a policy's agents, and here each agent has a "
+                "policy of its own: give policies='shared' where agents are alike, or a mapping "
+                "that puts a team's agents in one policy; benchmarl_iql learns agent by agent",
+                INSTEAD,
+            )
+
+    # --- Networks and policies -------------------------------------------------------------------
+
+    def _network(self, group: AgentGroup, index: int) -> nn.Sequential:
+        """Return torch's form of BenchMARL's MLP: features [R, F] to outputs [R, A]."""
+        widths = [group.layout.width + group.identities, *self.settings.net_arch]
+        layers: list[nn.Module] = []
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(generator(self.seed, "init", index).integers(2**63)))
+            for wide, next_wide in itertools.pairwise(widths):
+                layers += [nn.Linear(wide, next_wide), ACTIVATIONS[self.settings.activation]()]
+            return nn.Sequential(*layers, nn.Linear(widths[-1], group.actions.outputs))
+
+    @property
+    def policies(self) -> dict[str, NetworkPolicy]:
+        group_of = {agent: group for group in self.groups for agent in group.agents}
+        return {
+            agent: mlp_policy(
+                self._networks[self.policy_of[agent]], group_of[agent], agent, greedy=self.greedy
+            )
+            for agent in self.rules.agents
+        }
+
+    @property
+    def resumes_exactly(self) -> bool:
+        """False: the replay buffer and the episodes under way are not kept."""
+        return False
+
+    def episode_stats(self) -> EpisodeStats:
+        """Return what accounts for the episodes."""
+        return EpisodeStats(self.rules.agents)
+
+    # --- Training --------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise MissingExtraError where BenchMARL is not installed, which only learning needs, and
+        ArgumentError for an environment that it could not pickle."""
+        require("benchmarl", extra="benchmarl", purpose=f"train with {self.name}")
+        from corral.adapters.torchrl.benchmarl import require_picklable
+
+        require_picklable(self.rules)
+
+    @property
+    def rollout_steps(self) -> int:
+        """Env steps of an update."""
+        return int(self.settings.num_envs * self.settings.n_steps)
+
+    @property
+    def exploration(self) -> float:
+        """Share of random legal actions now; 0 of what draws its actions anyway."""
+        settings: Any = self.settings
+        if not self.greedy:
+            return 0.0
+        ends = settings.exploration_fraction * self.steps
+        begin, end = settings.exploration_initial_eps, settings.exploration_final_eps
+        return linear(begin, end, self.env_steps / ends)
+
+    def learn(self, steps: int | None = None) -> Iterator[Update]:
+        """Updates as long as whole ones fit into ``steps``, at least one.
+
+        Default: those that it was made for, over which exploration is annealed.
+        """
+        self.check()
+        size = self.rollout_steps
+        last = max(1, (self.steps if steps is None else steps) // size) * size
+        if self._learning is None:
+            with self._generators:
+                self._learning = self._begin()
+            self._begun = self.env_steps
+        learning = self._learning
+        while self.env_steps < last:
+            clock = time.perf_counter()
+            exploration = self.exploration
+            with self._generators:
+                batch = learning.collect(exploration)
+                played = time.perf_counter()
+                self.env_steps += size
+                learns = self.env_steps - self._begun > self.settings.learning_starts
+                metrics = learning.update(batch, learns)
+            learning.take(self._networks)
+            for name in self.trained:
+                require_finite_weights(name, self._networks[name])
+            if self.greedy:
+                metrics["exploration"] = exploration
+            seconds = {"env": played - clock, "learning": time.perf_counter() - played}
+            means = (learning.rewards / size).tolist()
+            rewards = dict(zip(self.rules.agents, means, strict=True))
+            yield Update(self.env_steps, list(learning.episodes), metrics, seconds, rewards)
+
+    def _begin(self) -> Any:
+        """Return BenchMARL's experiment, with the weights of the networks or of a checkpoint."""
+        from corral.trainers.benchmarl.experiment import Learning
+
+        # Other episodes when a run is resumed than at its beginning.
+        seed = self.seed
+        if self.env_steps:
+            seed = int(generator(self.seed, "policy", self.env_steps).integers(2**30))
+        learning = Learning(self, seed)
+        if self._resumed is None:
+            learning.give(self._networks)
+        else:
+            with checkpoint_of(self.name):
+                learning.load(self._resumed)
+        return learning
+
+    # --- Saving ----------------------------------------------------------------------------------
+
+    def save(self) -> Content:
+        generators, generator_arrays = self._generators.save()
+        document = {"env_steps": self.env_steps, "generators": generators}
+        arrays = {"generators": generator_arrays}
+        for name, network in self._networks.items():
+            arrays[f"policy_{name}"] = arrays_of(network.state_dict())
+        arrays |= self._learning.save() if self._learning is not None else self._resumed or {}
+        return Content({"trainer": document}, arrays)
+
+    def load(self, content: Content) -> None:
+        with checkpoint_of(self.name):
+            document, arrays = content.documents["trainer"], content.arrays
+            steps = int(document["env_steps"])
+            files = {name: arrays[f"policy_{name}"] for name in self._networks}
+            for name, network in self._networks.items():
+                expected = shapes_of(arrays_of(network.state_dict()))
+                require_arrays(f"policy_{name}", files[name], expected)
+            learning = {n: each for n, each in arrays.items() if n.startswith("learning_")}
+            if steps and set(learning) != {f"learning_{name}" for name in self._networks}:
+                raise KeyError("learning")
+            self._generators.load(document["generators"], arrays["generators"])
+        for name, network in self._networks.items():
+            weights = {key: torch.from_numpy(a.copy()) for key, a in files[name].items()}
+            network.load_state_dict(weights)
+        self.env_steps = steps
+        self._resumed = learning or None
+
+    def export(self, folder: Path) -> list[Path]:
+        """Write each policy's network: weights in <policy>.safetensors, a description in .json."""
+        paths = []
+        for group in self.groups:
+            about = {
+                "agents": list(group.agents),
+                "agent_id": bool(group.identities),
+                "net_arch": list(self.settings.net_arch),
+                "activation": self.settings.activation,
+                "outputs": "values of actions" if self.greedy else "logits of actions",
+                **describe(group.layout, group.actions),
+            }
+            weights = arrays_of(self._networks[group.policy].state_dict())
+            paths += write_actor(folder, group.policy, weights, about)
+        return paths
+
+    def close(self) -> None:
+        """End BenchMARL's experiment."""
+        learning, self._learning = self._learning, None
+        if learning is not None:
+            self._resumed = learning.save()
+            learning.close()
+
+
+class VDN(BenchMARL):
+    """Value decomposition by a sum. See ``QSettings``."""
+
+    name = "benchmarl_vdn"
+    algorithm = "Vdn"
+    team_reward = True
+
+
+class QMIX(BenchMARL):
+    """Value decomposition by a monotonic network of the global state. See ``QMIXSettings``."""
+
+    name = "benchmarl_qmix"
+    algorithm = "Qmix"
+    Settings = QMIXSettings
+    team_reward = True
+
+
+class IQL(BenchMARL):
+    """Independent Q-learning. See ``QSettings``."""
+
+    name = "benchmarl_iql"
+    algorithm = "Iql"
+
+
+class MASAC(BenchMARL):
+    """Soft actor-critic with a critic of the global state. See ``MASACSettings``."""
+
+    name = "benchmarl_masac"
+    algorithm = "Masac"
+    Settings = MASACSettings
+    greedy = False

@@ -1,0 +1,302 @@
+"""What the trainers over Stable-Baselines3 share: models, policies, the VecEnv, saving.
+
+Stable-Baselines3's own loop knows one policy per VecEnv. Here the columns of a VecEnv
+(copy * N + agent) go to the policies that the agents are mapped to, each a model of its own.
+Losses, optimizers, buffers and networks are Stable-Baselines3's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from stable_baselines3.common.logger import Logger
+
+from corral.adapters.sb3.vec_env import BatchVecEnv, ColumnVecEnv
+from corral.adapters.spaces import ColumnCodec, refuse_turns
+from corral.adapters.supersuit import vectorize
+from corral.envs.batch import make_batch
+from corral.envs.core import Array, Rules, generator
+from corral.envs.masks import MASK
+from corral.envs.shells import ParallelShell
+from corral.errors import CheckpointError
+from corral.extras import require
+from corral.trainers.base import Content, Episode, Update, unwrapped
+from corral.trainers.on_policy.learner import require_device
+from corral.trainers.on_policy.saving import checkpoint_of, load_policy, policy_arrays
+from corral.trainers.policies import NetworkPolicy, sb3_policy
+from corral.trainers.rng import GlobalGenerators
+from corral.trainers.sb3.steps import ended, interrupts_ignored, require_finite
+
+__all__ = ["Learner", "Rollout", "SB3Trainer", "Step"]
+
+Step = tuple[dict[str, Array], Array, Array, list[dict[str, Any]]]
+"""Observations [C, ...], rewards [C], dones [C], infos: what a VecEnv's step gives."""
+
+
+@dataclass
+class Learner:
+    """One policy: Stable-Baselines3's model of it, and the columns that it plays."""
+
+    model: Any  # of an algorithm of Stable-Baselines3, without a VecEnv
+    columns: Array  # int64 [P] copy * N + agent
+    trained: bool
+
+    def own(self, obs: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the policy's columns [P, ...] of observations [C, ...]."""
+        return {key: values[self.columns] for key, values in obs.items()}
+
+    def values(self, own: Mapping[str, Array]) -> torch.Tensor:
+        """Return V of observations [R, ...]: [R, 1]."""
+        with torch.no_grad():
+            tensors, _ = self.model.policy.obs_to_tensor(own)
+            values: torch.Tensor = self.model.policy.predict_values(tensors)
+        return values
+
+
+@dataclass
+class Rollout:
+    """What is counted between two rows of progress."""
+
+    rewards: Array  # [N] sums over the env steps
+    episodes: list[Episode] = field(default_factory=list)
+    seconds: dict[str, float] = field(
+        default_factory=lambda: {"env": 0.0, "inference": 0.0, "learning": 0.0}
+    )
+
+    @contextlib.contextmanager
+    def timed(self, what: str) -> Iterator[None]:
+        """Count the seconds of the block as spent on ``what``."""
+        began = time.perf_counter()
+        yield
+        self.seconds[what] += time.perf_counter() - began
+
+
+class SB3Trainer:
+    """A trainer of columns; subclasses name an algorithm, and say how a rollout is learned from.
+
+    ``arguments`` are the settings that the algorithm takes by the same names.
+    """
+
+    name: ClassVar[str]
+    Settings: ClassVar[type]
+    plays_turns: ClassVar[bool] = False
+    algorithm: ClassVar[type]
+    policy_class: ClassVar[type]
+    arguments: ClassVar[tuple[str, ...]]
+
+    def __init__(
+        self,
+        rules: Rules[Any],
+        settings: Any,
+        *,
+        seed: int,
+        policies: Mapping[str, str],
+        policies_to_train: Sequence[str],
+        steps: int,
+    ) -> None:
+        """Raises UnsupportedSpaceError for turn-based games and agents that differ."""
+        if not rules.simultaneous:
+            refuse_turns(rules.name)
+        self.rules, self.settings, self.seed, self.steps = rules, settings, seed, steps
+        self.layout = ColumnCodec.of(rules, rules.name, rules.agents, settings.agent_id)
+        self.env_steps = 0
+        self._policy_of = dict(policies)
+        self._generators = GlobalGenerators(seed)
+        with self._generators:
+            self._learners = {
+                name: self._learner(name, index, name in policies_to_train)
+                for index, name in enumerate(dict.fromkeys(policies.values()))
+            }
+        self._vec_env: ColumnVecEnv | None = None
+        self._resumed: dict[str, Any] | None = None  # a snapshot for the VecEnv to come
+        self._starts: Array | None = None  # bool [C] columns whose episode has just begun
+        if settings.vec_env == "batch":  # SuperSuit's copies step themselves
+            self.wrap_batch = unwrapped
+
+    def _learner(self, name: str, index: int, trained: bool) -> Learner:
+        agents = [i for i, agent in enumerate(self.rules.agents) if self._policy_of[agent] == name]
+        n = len(self.rules.agents)
+        columns = (n * np.arange(self.settings.num_envs)[:, None] + agents).reshape(-1)
+        rate = self.settings.learning_rate
+        model = self.algorithm(
+            self.policy_class,
+            None,
+            learning_rate=(lambda left: rate * max(0.0, left)) if self.settings.anneal else rate,
+            seed=int(generator(self.seed, "init", index).integers(2**31)),
+            _init_setup_model=False,
+            **self._arguments(len(agents), trained),
+        )
+        # What Stable-Baselines3 reads off a VecEnv. It gets none: its loop is not used.
+        model.observation_space = self.layout.observation_space
+        model.action_space = self._action_space()
+        model.n_envs = len(columns)
+        model._setup_model()
+        model.set_logger(Logger(folder=None, output_formats=[]))
+        return Learner(model, columns, trained)
+
+    def _arguments(self, agents: int, trained: bool) -> dict[str, Any]:
+        """Return the arguments of the algorithm for a policy of so many agents."""
+        given = {name: getattr(self.settings, name) for name in self.arguments}
+        return {"policy_kwargs": {"net_arch": list(self.settings.net_arch)}, **given}
+
+    def _action_space(self) -> Any:
+        """Return the action space of a model to be."""
+        return self.layout.action_space
+
+    @property
+    def policies(self) -> dict[str, NetworkPolicy]:
+        found = {}
+        for agent in self.rules.agents:
+            policy = self._learners[self._policy_of[agent]].model.policy
+            space = self.rules.observation_space(agent)
+            found[agent] = sb3_policy(policy, self.layout, space, agent)
+        return found
+
+    def values(self, observations: Mapping[str, Any], state: Any = None) -> dict[str, Array]:
+        """Return V of what each agent observes, [R, ...]: float32 [R]."""
+        found = {}
+        for i, agent in enumerate(self.rules.agents):
+            own, learner = observations[agent], self._learners[self._policy_of[agent]]
+            learner.model.policy.set_training_mode(False)
+            entries = self.layout.flat(own, (len(own[MASK]),), i)
+            found[agent] = learner.values(entries).cpu().numpy().reshape(-1)
+        return found
+
+    @property
+    def resumes_exactly(self) -> bool:
+        """False over SuperSuit, and of third-party environments: nothing can save their state."""
+        return self.settings.vec_env == "batch" and not hasattr(self.rules, "make_batch")
+
+    # --- Training --------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise ValueError where the device is not there, on which Stable-Baselines3 would take the
+        CPU, and MissingExtraError where SuperSuit is asked for and not installed."""
+        require_device(self.settings.device)
+        if self.settings.vec_env == "supersuit":
+            require("supersuit", extra="supersuit", purpose="train with vec_env='supersuit'")
+
+    @property
+    def rollout_steps(self) -> int:
+        """Env steps of a rollout, over all environments together."""
+        return int(self.settings.num_envs * self.settings.n_steps)
+
+    def learn(self, steps: int | None = None) -> Iterator[Update]:
+        """Rollouts and updates as long as whole rollouts fit into ``steps``, at least one.
+
+        Default: those that it was made for, over which what is annealed changes.
+        """
+        self.check()
+        per_rollout = self.rollout_steps
+        last = max(1, (self.steps if steps is None else steps) // per_rollout) * per_rollout
+        obs = self._begin()
+        while self.env_steps < last:
+            with self._generators:
+                obs, rollout, metrics = self._learn_rollout(obs)
+            means = rollout.rewards / per_rollout  # [N]
+            rewards = dict(zip(self.rules.agents, means.tolist(), strict=True))
+            yield Update(self.env_steps, rollout.episodes, metrics, rollout.seconds, rewards)
+
+    def _learn_rollout(
+        self, obs: dict[str, Array]
+    ) -> tuple[dict[str, Array], Rollout, dict[str, float]]:
+        """Play a rollout from observations [C, ...] on, learn, and count its env steps.
+
+        Returns the next observations, what was counted, and metrics.
+        """
+        raise NotImplementedError
+
+    def _begin(self) -> dict[str, Array]:
+        """Return the observations [C, ...] to go on from; begin episodes where there are none."""
+        if self._vec_env is None:
+            self._vec_env = self._make_vec_env()
+        if self._resumed is not None and isinstance(self._vec_env, BatchVecEnv):
+            try:
+                obs = self._vec_env.restore(self._resumed)
+            except ValueError as error:
+                raise CheckpointError(str(error)) from error
+        else:
+            obs = self._vec_env.reset()
+            self._starts = np.ones(self._vec_env.num_envs, dtype=bool)
+        self._resumed = None
+        return obs
+
+    def _make_vec_env(self) -> ColumnVecEnv:
+        num_envs, agent_id = self.settings.num_envs, self.settings.agent_id
+        if self.settings.vec_env == "batch":
+            vec_env = BatchVecEnv(self.wrap_batch(make_batch(self.rules, num_envs)), agent_id)
+            vec_env.seed(self.seed)
+            return vec_env
+        with interrupts_ignored():  # a Ctrl-C is for this process; it ends the workers
+            make = getattr(self.rules, "make", None)  # of third-party environments
+            env = ParallelShell(self.rules) if make is None else make()
+            return vectorize(env, num_envs, self.settings.cpus, self.seed, agent_id)
+
+    def _step(self, actions: Array, rollout: Rollout) -> Step:
+        """Step the VecEnv with actions [C], and count what came of it."""
+        assert self._vec_env is not None
+        obs, rewards, dones, infos = self._vec_env.step(actions)
+        assert isinstance(obs, dict)
+        require_finite(rewards, obs, infos, dones, self.rules.agents)
+        rollout.rewards += rewards.reshape(-1, len(self.rules.agents)).sum(axis=0)
+        rollout.episodes += ended(infos, dones, self.rules.agents)
+        self._starts = dones
+        return obs, rewards, dones, infos
+
+    def _logged(self, name: str, model: Any) -> dict[str, float]:
+        """Return what a model has logged since it was last asked, and forget it."""
+        prefix = f"{name}/" if len(self._learners) > 1 else ""
+        logged: dict[str, float] = {
+            prefix + key.rpartition("/")[2]: float(value)
+            for key, value in model.logger.name_to_value.items()
+        }
+        model.logger.name_to_value.clear()
+        return logged
+
+    # --- Saving ----------------------------------------------------------------------------------
+
+    def save(self) -> Content:
+        generators, generator_arrays = self._generators.save()
+        n_updates = {name: each.model._n_updates for name, each in self._learners.items()}
+        document = {"env_steps": self.env_steps, "generators": generators, "n_updates": n_updates}
+        arrays = {"generators": generator_arrays}
+        for name, learner in self._learners.items():
+            arrays |= policy_arrays(name, learner.model.policy)
+        vec_env = self._vec_env if self.resumes_exactly else None
+        if isinstance(vec_env, BatchVecEnv) and self._starts is not None:
+            snapshot = vec_env.snapshot()
+            arrays["environment"] = {**snapshot.pop("arrays"), "starts": self._starts}
+            document["environment"] = snapshot
+        return Content({"trainer": document}, arrays)
+
+    def load(self, content: Content) -> None:
+        with checkpoint_of(self.name):
+            document, arrays = content.documents["trainer"], content.arrays
+            for name, learner in self._learners.items():
+                load_policy(name, learner.model.policy, arrays)
+                learner.model._n_updates = int(document["n_updates"][name])
+            self.env_steps = int(document["env_steps"])
+            self._generators.load(document["generators"], arrays["generators"])
+            self._resumed, self._starts = None, None
+            if self.resumes_exactly:
+                environment = dict(arrays["environment"])
+                self._starts = environment.pop("starts")
+                self._resumed = {**document["environment"], "arrays": environment}
+
+    def export(self, folder: Path) -> list[Path]:
+        """One zip of Stable-Baselines3 per policy."""
+        paths = {folder / f"{name}.zip": each.model for name, each in self._learners.items()}
+        for path, model in paths.items():
+            model.save(path)
+        return list(paths)
+
+    def close(self) -> None:
+        if self._vec_env is not None:
+            self._vec_env.close()

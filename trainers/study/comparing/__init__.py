@@ -1,0 +1,1 @@
+"""Groups of runs beside each other: which trainer is better, and how sure that is."""
