@@ -64,6 +64,7 @@ class DfaasRules:
             The names that the trace gives its nodes will do as well.
         reward: each node its "own", or everyone the "team"'s mean.
         capacity: replaces the trace's: requests per step, or "1.25x" of each node's mean load.
+        capacity_rows: (low, high), the rows of that mean; None: all. Training sets its own rows.
         illegal: what an action outside the mask does: "penalise" or "raise".
         keep_flow: whether the state keeps who served whose requests, as pictures need it.
 
@@ -97,11 +98,14 @@ class DfaasRules:
         neighbours: Mapping[str, Sequence[str]] | None = None,
         reward: Literal["own", "team"] = "own",
         capacity: int | str | None = None,
+        capacity_rows: Section | None = None,
         illegal: Literal["penalise", "raise"] = "penalise",
         keep_flow: bool = False,
     ) -> None:
         self._recorded = load_trace(trace)
-        self.trace = _with_capacity(self._recorded, capacity)
+        rows_of_capacity = capacity_rows and section(capacity_rows, len(self._recorded))
+        self.trace = _with_capacity(self._recorded, capacity, rows_of_capacity)
+        self._capacity_given = (capacity, rows_of_capacity, capacity_scale)
         self.max_cycles = nonnegative_int("max_cycles", max_cycles, least=1)
         self.max_level = nonnegative_int("max_level", max_level, least=1)
         self.queue = nonnegative_int("queue", queue)
@@ -164,13 +168,19 @@ class DfaasRules:
         """Train on the first rows of the trace, validate on later ones, hold out the last, as
         ``corral.envs.dfaas_v0.rows.divide`` says.
 
-        Scales are fixed here, from the whole trace, so that no later load changes a space.
+        Scales are fixed here, from the whole trace, so that no later load changes a space; a
+        capacity such as "1.25x" is that multiple of the load that is trained on.
         """
         rows = None if rows is None else self.rows
         window, first = self.max_cycles, self.start_row or 0
         parts = divide(len(self.trace), window, rows, held_out, validation, first)
         fixed = {"load_scale": self.load_scale, "capacity_scale": self.capacity_scale}
         train = {"trace": self._recorded, "rows": parts.train, **fixed}
+        capacity, measured, scale = self._capacity_given
+        if isinstance(capacity, str) and measured is None:
+            levels = self._recorded.with_capacity(capacity, parts.train).capacity
+            train |= {"capacity_rows": parts.train}
+            train |= {"capacity_scale": _scale("capacity_scale", scale, levels)}
         own = {} if self.start_row is None else {"start": "random"}
         differs = {} if parts.validation is None else {"rows": parts.validation, **own}
         return Split(train, {"rows": parts.held_out}, differs)
@@ -366,12 +376,12 @@ class DfaasRules:
 # --- Arguments -----------------------------------------------------------------------------------
 
 
-def _with_capacity(trace: Trace, capacity: int | str | None) -> Trace:
+def _with_capacity(trace: Trace, capacity: int | str | None, rows: Section | None) -> Trace:
     """Return the trace with that capacity, or its own. Raises TraceError where there is none."""
     if capacity is None and trace.capacity is None:
         rule = "has no capacity column; pass capacity=, a number or a text such as '1.25x'"
         raise TraceError([Fault(file=trace.name, rule=rule)])
-    return trace if capacity is None else trace.with_capacity(capacity)
+    return trace if capacity is None else trace.with_capacity(capacity, rows)
 
 
 def _scale(name: str, value: float | None, numbers: Array | None) -> float:

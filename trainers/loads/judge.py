@@ -38,7 +38,8 @@ __all__ = [
 MODES = ("greedy", "sampled")
 CURVE_LEVELS = ("random", "local", "overflow")
 
-NOT_OF_THE_GAME = {"trace", "rows", "start", "max_cycles", "capacity", "reward", *OWN}
+CAPACITY = ("capacity", "capacity_rows")
+NOT_OF_THE_GAME = {"trace", "rows", "start", "max_cycles", "reward", *CAPACITY, *OWN}
 
 
 def evaluate_loads(
@@ -80,10 +81,11 @@ def evaluate_loads(
     # The references play by the scales of the run too, unless those are the load's own anyway.
     arguments = env_config.env_kwargs
     settings = _game_settings(run) | {key: arguments[key] for key in OWN if key != "route"}
-    settings["capacity"] = arguments["capacity"] if trace is None else None
+    capacity = {key: arguments.get(key) if trace is None else None for key in CAPACITY}
+    settings |= capacity
     load = env_config.trace if trace is None else load_trace(trace)
     assert load is not None
-    plain = DfaasRules(load, capacity=settings["capacity"])
+    plain = DfaasRules(load, **capacity)
     if trace is not None:
         _require_fit(run, rules, plain)
     for scale in ("load_scale", "capacity_scale"):
