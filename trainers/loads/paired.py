@@ -129,18 +129,18 @@ def _verdict(replay: Replay, score: Score) -> str:
     if low is None or high is None:
         few = f"{len(rule.labels)} window" + "s" * (len(rule.labels) != 1)
         return (
-            f"{who} cost {much} than {best}: {requests} {_a_day(replay)}; of {few} there is no "
-            "interval, so this may be chance."
+            f"{who} cost {much} than {best}: {requests} requests {_a_day(replay)}; of {few} there "
+            "is no interval, so this may be chance."
         )
     if low == high == 0:
         return f"{who} costs the same as {best}, in every window."
     if low <= 0 <= high:
         ends = (f"{_requests(replay, abs(end))} {_sign(end)}" for end in (low, high))
-        said = f"{who} cannot be told apart from {best}: {requests} {_sign(difference)}"
-        said += f" {_a_day(replay)} (95 %: {' to '.join(ends)})"
+        said = f"{who} cannot be told apart from {best}: {requests} requests "
+        said += f"{_a_day(replay)} {_sign(difference)} (95 %: {' to '.join(ends)})"
     else:
         ends = (_requests(replay, end) for end in sorted((abs(low), abs(high))))
-        said = f"{who} costs {much} than {best}: {requests} {_a_day(replay)}"
+        said = f"{who} costs {much} than {best}: {requests} requests {_a_day(replay)}"
         said += f" (95 %: {' to '.join(ends)})"
     if correlated(score.difference_lag_1) or correlated(rule.lag_1) or rule.dominated:
         said += ", interval too narrow"

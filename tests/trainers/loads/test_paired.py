@@ -76,8 +76,8 @@ def test_differences_are_told_apart_where_the_policies_own_intervals_overlap() -
     assert mine.difference == pytest.approx(-0.1)
     assert mine.difference_high < 0
     assert verdicts(result) == {
-        "mine": "mine costs 10 points of the arrivals less than the best rule, local: 4 a day "
-        "(95 %: 4 to 4)."
+        "mine": "mine costs 10 points of the arrivals less than the best rule, local: 4 requests "
+        "a day (95 %: 4 to 4)."
     }
 
 
@@ -154,8 +154,8 @@ def test_of_few_windows_the_tables_say_why_there_is_no_interval() -> None:
     assert "No intervals: 5 windows; with fewer than 6" in said
     assert "too narrow" not in said
     assert verdicts(result)["mine"] == (
-        "mine cost 10 points of the arrivals more than the best rule, overflow: 4 a day; of 5 "
-        "windows there is no interval, so this may be chance."
+        "mine cost 10 points of the arrivals more than the best rule, overflow: 4 requests a day; "
+        "of 5 windows there is no interval, so this may be chance."
     )
     six = printed(replay(uneven([1, 1, 1, 3, 3, 3]), ["overflow", "local"]))
     assert "o intervals" not in six
@@ -181,7 +181,7 @@ def test_days_that_are_alike_and_large_days_are_told() -> None:
     [
         ({1: 1, 2: 1, 3: 1}, r"costs 10 points of the arrivals less than the best rule, local: 4"),
         # 2 and 4 more, and the others less.
-        ({1: 1, 3: 0, 2: 5}, r"cannot be told apart from the best rule, local: \d a day|less"),
+        ({1: 1, 3: 0, 2: 5}, r"cannot be told apart from the best rule, local: \d requests a day"),
         ({}, r"mine costs the same as the best rule, local, in every window\."),
     ],
 )
@@ -200,8 +200,8 @@ def test_both_ends_are_told_where_nothing_can_be_told_apart() -> None:
     score = result.scores[1]
     assert score.difference_low < 0 < score.difference_high, said
     assert re.fullmatch(
-        r"mine cannot be told apart from the best rule, local: \d+ (less|more) a day "
-        r"\(95 %: \d+ less to \d+ more\)\.",
+        r"mine cannot be told apart from the best rule, local: \d+ requests a day "
+        r"(less|more) \(95 %: \d+ less to \d+ more\)\.",
         said,
     )
 

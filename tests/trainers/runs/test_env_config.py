@@ -201,6 +201,12 @@ def test_capacity_as_a_multiple_of_the_load_that_is_trained_on() -> None:
     assert isinstance(rules, DfaasRules)
     assert np.unique(rules.trace.capacity).tolist() == [33]
     assert rules.capacity_scale == 50
+    # A run from before knew no such rows: it plays what it was trained in.
+    saved = EnvConfig.of("dfaas_v0", {"trace": "edge3", "capacity": "1.5x"}).write(None)
+    del saved["env_kwargs"]["capacity_rows"], saved["env_kwargs"]["capacity_scale"]
+    older = EnvConfig.read(saved, Path()).rules()
+    assert isinstance(older, DfaasRules)
+    assert older.trace == load_trace("edge3").with_capacity("1.5x")
     # Without a division into rows, as ever: the mean of the whole trace.
     plain = DfaasRules(load, rows=(0, 20), capacity="1.5x")
     assert np.unique(plain.trace.capacity).tolist() == [33]
