@@ -69,9 +69,10 @@ def difference_interval(
 def lag_1(values: npt.ArrayLike, season: int = 1) -> float | None:
     """Return the correlation of windows [W] with the next ones; None where all are alike.
 
-    Where it is far above 0, windows are not independent, and intervals too narrow.
+    Where it is far above 0, windows are not independent, and intervals too narrow. Seasons are
+    looked at from the third on: the means of two would leave too little.
     """
-    deviations = _deviations(np.asarray(values, dtype=np.float64), season)[0]
+    deviations = _deviations(np.asarray(values, dtype=np.float64), season, least=3)[0]
     square = float(deviations @ deviations)
     return float(deviations[1:] @ deviations[:-1]) / square if square > 0 else None
 
@@ -92,10 +93,11 @@ def _windows(above: npt.ArrayLike, below: npt.ArrayLike) -> tuple[npt.NDArray[np
 
 
 def _deviations(
-    values: npt.NDArray[np.float64], season: int
+    values: npt.NDArray[np.float64], season: int, least: int = 2
 ) -> tuple[npt.NDArray[np.float64], int]:
-    """Return how far ``values`` [W] are from the mean of their kind, and degrees of freedom."""
-    kinds = np.arange(len(values)) % (season if len(values) >= 2 * season else 1)
+    """Return how far ``values`` [W] are from the mean of their kind, from ``least`` seasons on, and
+    degrees of freedom."""
+    kinds = np.arange(len(values)) % (season if len(values) >= least * season else 1)
     means = np.bincount(kinds, values) / np.bincount(kinds)
     return values - means[kinds], len(values) - len(means)
 

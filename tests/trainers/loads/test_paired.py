@@ -223,3 +223,15 @@ def test_without_rules_there_is_nobody_to_compare_with() -> None:
     assert result.scores[0].difference is None
     with pytest.raises(ValueError, match="best_rule='mine': give the label of a pair among"):
         replay(trace, {"mine": Sometimes({})}, best_rule=("mine", "other rows"))
+
+
+def test_days_of_a_week_are_told_apart() -> None:
+    week = [3, 3, 3, 3, 3, 1, 1]
+    by_day = replay(uneven(week * 2), ["overflow", "local"])
+    local = next(score for score in by_day.scores if score.policy == "local")
+    assert local.difference_low == pytest.approx(local.difference)  # nothing but the week varies
+    assert "over 14 windows, each beside those of its weekday" in printed(by_day)
+    without = replay(uneven(week * 2, seconds=1), ["overflow", "local"], window=4)
+    local = next(score for score in without.scores if score.policy == "local")
+    assert local.difference_low < local.difference - 0.05
+    assert "weekday" not in printed(without)
