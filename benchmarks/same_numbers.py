@@ -306,6 +306,13 @@ REASONS = {
 """Why an item may differ from the record."""
 
 
+def _is_interval(kind: str, name: str, leaf: str) -> bool:
+    """Return whether a leaf is the end of an interval of a replay: these are Student's now, and
+    were a bootstrap's."""
+    replayed = kind == "replays" or (kind == "runs" and cases.RUNS[name].env == "dfaas_v0")
+    return replayed and bool(re.search(r"^(rows|evaluation)/.*/(low|high)$", leaf))
+
+
 def compare(before: Mapping[str, Any], measured: Mapping[str, Any], only: str) -> bool:
     """Print what differs, and how much is equal; whether all of it is, or differs for a reason."""
     summary, equal = [], True
@@ -319,8 +326,10 @@ def compare(before: Mapping[str, Any], measured: Mapping[str, Any], only: str) -
                 print(f"{name}: is not played here")
                 equal = False
                 continue
-            digest, verdict = digest_of(leaves, list(item["leaves"])), "equal"
-            if digest == item["sha256"]:
+            names = [leaf for leaf in item["leaves"] if not _is_interval(kind, name, leaf)]
+            recorded = digest_of(item["leaves"], names)
+            digest, verdict = digest_of(leaves, names), "equal"
+            if digest == recorded:
                 same += 1
             elif name in REASONS:
                 verdict = f"differs: {REASONS[name]}"
@@ -328,7 +337,7 @@ def compare(before: Mapping[str, Any], measured: Mapping[str, Any], only: str) -
             else:
                 verdict, equal = "differs", False
                 _tell(name, item["leaves"], leaves)
-            rows.append(f"| {name} | {item['sha256'][:16]} | {digest[:16]} | {verdict} |")
+            rows.append(f"| {name} | {recorded[:16]} | {digest[:16]} | {verdict} |")
         summary.append(f"{same} of {len(wanted)} {kind}")
     print(f"{', '.join(summary)} equal")
     if not only:

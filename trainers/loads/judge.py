@@ -81,7 +81,9 @@ def evaluate_loads(
     # The references play by the scales of the run too, unless those are the load's own anyway.
     arguments = env_config.env_kwargs
     settings = _game_settings(run) | {key: arguments[key] for key in OWN if key != "route"}
-    capacity = {key: arguments.get(key) if trace is None else None for key in CAPACITY}
+    capacity: dict[str, Any] = {
+        key: arguments.get(key) if trace is None else None for key in CAPACITY
+    }
     settings |= capacity
     load = env_config.trace if trace is None else load_trace(trace)
     assert load is not None
