@@ -29,11 +29,11 @@ from corral.envs.core import Array, Outcome, Rules, for_rendering
 from corral.envs.policy import PolicyLike
 from corral.envs.reference import reference_team, team_arguments
 from corral.envs.registry import Api, registered_name
+from corral.envs.render.video import encoder_of, shrunk, write_video
 from corral.envs.render.window import Window
 from corral.errors import CorralError, MissingExtraError, RunError
 from corral.trainers.evaluation.episodes import Changed, play
 from corral.trainers.evaluation.players import Player, as_player
-from corral.trainers.evaluation.video import encoder_of, shrunk, write_video
 from corral.trainers.runs.run import Run, asked_for, is_run, load_run, models_for
 
 __all__ = ["LONGEST", "Watched", "watch"]

@@ -60,7 +60,7 @@ def about_best_rule(replay: Replay) -> list[str]:
     if lagged and not without_intervals(replay):
         lines.append(
             f"Interval of the difference too narrow, for it is alike in {unit}s next to each "
-            f"other: {', '.join(lagged)}."
+            f"other: {'; '.join(lagged)}."
         )
     return lines
 

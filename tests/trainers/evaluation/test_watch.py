@@ -27,11 +27,11 @@ from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.render import LOAD, LOST, OTHERS, OWN, WAITING
 from corral.envs.policy import RandomPolicy
 from corral.envs.reference import reference_team
+from corral.envs.render.video import gif, shrunk, write_video
 from corral.envs.render.window import Window
 from corral.errors import CorralError, MissingExtraError, RunError, UnknownNameError
 from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.scores import evaluate_team
-from corral.trainers.evaluation.video import gif, shrunk, write_video
 from corral.trainers.evaluation.watch import watch
 from support.command import run as command
 from support.loads import small_trace
