@@ -58,6 +58,7 @@ class ScalarDfaas:
         reward: str = "own",
         capacity: int | str | None = None,
         illegal: str = "penalise",
+        report_delay: int = 1,
         draws: Any = None,
     ) -> None:
         if capacity is not None:
@@ -76,6 +77,7 @@ class ScalarDfaas:
         self.link_limit = link_limit
         self.reward = reward
         self.illegal = illegal
+        self.report_delay = report_delay
         self.draws = draws
 
         # The scales: the largest numbers of the whole trace, at least 1.
@@ -114,8 +116,9 @@ class ScalarDfaas:
         self.last_lost = [0] * self.n
         self.flows = [[0] * self.n for _ in range(self.n)]
         self.info = {key: [0] * self.n for key in INFO_KEYS}
-        self._shown = self._scale_last()
+        self.past: list[tuple[list[int], list[int]]] = []  # spare and lost of every step
         self._read_row()
+        self._report()
 
     def step(self, actions: Sequence[int]) -> list[float]:
         """Play one action per node; return one reward per node."""
@@ -139,9 +142,10 @@ class ScalarDfaas:
         }
         self.last_spare = spare
         self.last_lost = lost
-        self._shown = self._scale_last()
+        self.past.append((spare, lost))
         self.t += 1
         self._read_row()
+        self._report()
         return self._rewards(forwarded, lost)
 
     def _read_row(self) -> None:
@@ -149,6 +153,18 @@ class ScalarDfaas:
         row = (self.start + self.t) % len(self.arrivals)
         self.a = self.arrivals[row]
         self.c = self.capacity[row]
+
+    def _report(self) -> None:
+        # What everybody tells the others before a step.
+        self.reported_spare, self.reported_lost = [0] * self.n, [0] * self.n
+        if self.report_delay == 0:
+            self.reported_spare = [
+                max(0, self.c[i] - self.queues[i] - self.a[i]) for i in range(self.n)
+            ]
+            self.reported_lost = self.last_lost
+        elif self.t >= self.report_delay:
+            self.reported_spare, self.reported_lost = self.past[self.t - self.report_delay]
+        self._shown = self._scale(self.reported_spare, self.reported_lost)
 
     def _check(self, actions: Sequence[int]) -> list[int]:
         illegal = []
@@ -218,7 +234,7 @@ class ScalarDfaas:
         if self.route == "capacity":
             return _by_weight(f, [self.c[j] for j in near])
         if self.route == "spare":
-            return _by_weight(f, [self.last_spare[j] for j in near])
+            return _by_weight(f, [self.reported_spare[j] for j in near])
         if self.route == "shortest":
             return _all_to(self._largest_spare(i), f, len(near))
         if self.route == "two":
@@ -226,15 +242,15 @@ class ScalarDfaas:
         return _equally(f, len(near))
 
     def _largest_spare(self, i: int) -> int:
-        # The largest last spare; among equals the first in cyclic order.
-        known = [self.last_spare[j] for j in self.neighbours[i]]
+        # The largest reported spare; among equals the first in cyclic order.
+        known = [self.reported_spare[j] for j in self.neighbours[i]]
         return known.index(max(known))
 
     def _better_of_two(self, i: int) -> int:
-        # Of two drawn neighbours the one with more last spare; among equals the first drawn.
+        # Of two drawn neighbours the one with more reported spare; among equals the first drawn.
         first, second = self.draws[self.t][i]
         near = self.neighbours[i]
-        better = self.last_spare[near[second]] > self.last_spare[near[first]]
+        better = self.reported_spare[near[second]] > self.reported_spare[near[first]]
         return int(second if better else first)
 
     # -- what the nodes are paid and shown --------------------------------------------------------
@@ -262,16 +278,17 @@ class ScalarDfaas:
         """What node i sees: float32 [3 + 2 * (N - 1)]."""
         values = self._own(i)
         for j, seen in zip(self.others[i], self.visible[i], strict=True):
-            # Of each other node its last spare and last loss; of non-neighbours nothing.
+            # Of each other node its reported spare and loss; of non-neighbours nothing.
             values += self._shown[j] if seen else (0.0, 0.0)
         return np.array(values, np.float32)
 
     def global_state(self) -> np.ndarray:
         """Everything, node by node, then whose turn it is to send first: float32 [5 * N + N]."""
         values: list[float] = []
+        last = self._scale(self.last_spare, self.last_lost)
         for i in range(self.n):
             values += self._own(i)
-            values += self._shown[i]
+            values += last[i]
         values += [float(i == self.t % self.n) for i in range(self.n)]
         return np.array(values, np.float32)
 
@@ -282,11 +299,11 @@ class ScalarDfaas:
             self.queues[i] / max(self.queue, 1),
         ]
 
-    def _scale_last(self) -> list[tuple[float, float]]:
-        # Once per step, for all who look: last spare and last loss of every node.
+    def _scale(self, spares: list[int], losses: list[int]) -> list[tuple[float, float]]:
+        # Of every node, for all who look.
         return [
             (spare / self.capacity_scale, min(1.0, lost / self.load_scale))
-            for spare, lost in zip(self.last_spare, self.last_lost, strict=True)
+            for spare, lost in zip(spares, losses, strict=True)
         ]
 
 

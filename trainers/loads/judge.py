@@ -23,6 +23,7 @@ from corral.trainers.loads.replay import OWN, Replay, replay
 from corral.trainers.loads.report import evaluation_of, write_report
 from corral.trainers.loads.scores import Score
 from corral.trainers.report.plots import LearningCurve
+from corral.trainers.runs.env_config import SET_BY_TRAINING
 from corral.trainers.runs.run import Run
 from corral.trainers.runs.run_config import RunConfig
 
@@ -204,9 +205,15 @@ def trained_otherwise(label: str, run: Run, played: Mapping[str, Any]) -> str | 
 
 
 def _game_settings(run: Run) -> dict[str, Any]:
-    """Return the run's arguments of dfaas_v0 that make the game: costs, queue, limits, ..."""
-    arguments = run.config.env_config.env_kwargs
-    return {key: value for key, value in arguments.items() if key not in NOT_OF_THE_GAME}
+    """Return the run's arguments of dfaas_v0 that make the game: costs, queue, limits, ...
+
+    One that is younger than the run has its default.
+    """
+    defaults = inspect.signature(DfaasRules).parameters.items()
+    arguments = {name: parameter.default for name, parameter in defaults}
+    arguments |= run.config.env_config.env_kwargs
+    apart = NOT_OF_THE_GAME | set(SET_BY_TRAINING)
+    return {key: value for key, value in arguments.items() if key not in apart}
 
 
 def _but_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
