@@ -45,7 +45,9 @@ no neighbours).
 ``report_delay``), scaled as above; then t mod N one-hot.
 
 **Info** (integers of this step, 0 at reset): arrivals, forwarded, served_local, served_remote
-(counted where served), lost, waiting, illegal_actions.
+(counted where served), lost, waiting, illegal_actions; and waited, the steps that the requests of
+served_local waited, summed. Nodes serve their queue first, those that came first before all others;
+where it is full, the last to come are lost.
 
 **Illegal actions** under "penalise" forward all arrivals.
 

@@ -19,7 +19,7 @@ from corral.envs.dfaas_v0.amounts import Amounts
 from corral.envs.dfaas_v0.arguments import scale, with_capacity
 from corral.envs.dfaas_v0.features import Every
 from corral.envs.dfaas_v0.network import ROUTES, Network, Route, adjacency
-from corral.envs.dfaas_v0.past import keep_reports, late_reports, no_reports
+from corral.envs.dfaas_v0.past import keep_reports, late_reports, no_past, serve_waiting
 from corral.envs.dfaas_v0.render import Frame, ansi, draw
 from corral.envs.dfaas_v0.rows import Section, divide, section, start_row
 from corral.envs.masks import masked_space
@@ -28,7 +28,7 @@ from corral.envs.policy import Policy
 __all__ = ["ROUTES", "DfaasRules", "DfaasState", "Route"]
 
 COUNTS = ("arrivals", "forwarded", "served_local", "served_remote", "lost", "waiting")
-INFO = (*COUNTS, "illegal_actions")
+INFO = (*COUNTS, "illegal_actions", "waited")
 
 
 @dataclass
@@ -43,6 +43,7 @@ class DfaasState:
     draws: Array  # [B, max_cycles, N, 2] neighbours drawn for route "two"; else [B, 0, N, 2]
     flow: Array  # [B, N, N] accepted i -> j in the last step, for pictures; else [B, 0, 0]
     reports: Array  # [B, K, N, 2] of K steps before the last, see ``corral.envs.dfaas_v0.past``
+    aged: Array  # [B, K, N] of the queue by age, see there
 
 
 class DfaasRules:
@@ -268,7 +269,7 @@ class DfaasRules:
             lost=np.zeros((b, n), dtype=np.int64),
             draws=draws,
             flow=np.zeros((b, n, n) if self.keep_flow else (b, 0, 0), dtype=np.int64),
-            reports=no_reports(b, n, self.report_delay),
+            **no_past(b, n, self.report_delay, self.queue, self.max_cycles or ENDLESS),
         )
 
     def observe(self, state: DfaasState) -> dict[str, Observation]:
@@ -304,12 +305,13 @@ class DfaasRules:
         refused, spare_after = self.network.forward(first, forwarded, spare, basis, draws, flow)
         lost = left - queue + refused
 
+        waited = serve_waiting(state.aged, state.queue, served_local)
         keep_reports(state.reports, state.t, state.spare, state.lost)
         state.t += 1
         state.queue, state.spare, state.lost = queue, spare_after, lost
         counts = (arrivals, forwarded, served_local, spare - spare_after, lost, queue)
         illegal = np.greater(action, self._highest.take(row, axis=0)).astype(np.int64)
-        info = dict(zip(INFO, (*counts, illegal), strict=True))
+        info = dict(zip(INFO, (*counts, illegal, waited), strict=True))
         reward = self._reward(lost, forwarded, queue)
         return Outcome(state, reward, np.zeros(lost.shape, dtype=bool), info)
 

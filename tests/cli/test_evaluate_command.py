@@ -20,8 +20,8 @@ from corral.data import Trace, write_trace
 from corral.envs.policy import Decision
 from corral.errors import ScaleError
 from corral.trainers.evaluation.judge import evaluate
-from corral.trainers.runs.run import Run, load_run
 from corral.trainers.loads.judge import trained_otherwise
+from corral.trainers.runs.run import Run, load_run
 from support.command import run as command
 from support.loads import small_trace
 from support.runs import PaidRules, small_run

@@ -21,6 +21,7 @@ INFO_KEYS = (
     "lost",
     "waiting",
     "illegal_actions",
+    "waited",
 )
 
 ROUTES = ("equal", "capacity", "spare", "shortest", "two")
@@ -112,6 +113,7 @@ class ScalarDfaas:
         """Empty queues, and nothing known of a last step."""
         self.t = 0
         self.queues = [0] * self.n
+        self.lines: list[list[list[int]]] = [[] for _ in range(self.n)]  # [step, requests] of each
         self.last_spare = [0] * self.n
         self.last_lost = [0] * self.n
         self.flows = [[0] * self.n for _ in range(self.n)]
@@ -130,6 +132,7 @@ class ScalarDfaas:
             for i, k in enumerate(actions)
         ]
         served_local, spare, lost = self._serve_locally(forwarded)
+        waited = [self._advance(i, a[i] - forwarded[i], served_local[i]) for i in range(self.n)]
         self._forward(forwarded, spare, lost)
         self.info = {
             "arrivals": a,
@@ -139,6 +142,7 @@ class ScalarDfaas:
             "lost": lost,
             "waiting": list(self.queues),
             "illegal_actions": illegal,
+            "waited": waited,
         }
         self.last_spare = spare
         self.last_lost = lost
@@ -191,6 +195,24 @@ class ScalarDfaas:
             spare.append(self.c[i] - served)
             lost.append(left - self.queues[i])
         return served_local, spare, lost
+
+    def _advance(self, i: int, kept: int, served: int) -> int:
+        # Requests stand in line in the order in which they came; how long those that leave it to
+        # be served stood there. Where the line is too long, the last to come leave it, lost.
+        line = self.lines[i]
+        line.append([self.t, kept])
+        waited = 0
+        while served:
+            step, waiting = line[0]
+            taken = min(served, waiting)
+            waited += taken * (self.t - step)
+            served -= taken
+            line[0][1] -= taken
+            if not line[0][1]:
+                del line[0]
+        if line:
+            line[-1][1] -= sum(waiting for _, waiting in line) - self.queues[i]
+        return waited
 
     def _forward(self, forwarded: list[int], spare: list[int], lost: list[int]) -> None:
         """Place what is forwarded: takes from ``spare``, adds to ``lost`` and fills ``flows``."""
