@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from corral.data import Trace, load_trace
 from corral.envs.arguments import nonnegative_float, nonnegative_int, one_of, yes_or_no
 from corral.envs.core import ENDLESS, Array, Observation, Outcome, Split, agent_views, changed
 from corral.envs.dfaas_v0.amounts import Amounts
-from corral.envs.dfaas_v0.arguments import scale, with_capacity
+from corral.envs.dfaas_v0.arguments import reward_function, reward_of, scale, with_capacity
 from corral.envs.dfaas_v0.features import Every
 from corral.envs.dfaas_v0.network import ROUTES, Network, Route, adjacency
 from corral.envs.dfaas_v0.past import keep_reports, late_reports, no_past, serve_waiting
@@ -72,6 +72,8 @@ class DfaasRules:
         keep_flow: whether the state keeps who served whose requests, as pictures need it.
         report_delay: of how many steps ago the spare and lost are that nodes know of others; 0:
             the spare that this step's arrivals leave.
+        reward_fn: what pays instead of the reward, see the manual; a function, or the text
+            "module:function" or "file.py:function".
 
     Raises:
         TraceError: the trace cannot be read, or has no capacity and none is given.
@@ -106,6 +108,7 @@ class DfaasRules:
         illegal: Literal["penalise", "raise"] = "penalise",
         keep_flow: bool = False,
         report_delay: int = 1,
+        reward_fn: Callable[..., Any] | str | None = None,
     ) -> None:
         self._recorded = load_trace(trace)
         self.trace = with_capacity(self._recorded, capacity)
@@ -122,6 +125,7 @@ class DfaasRules:
         self.keep_flow = bool(keep_flow)
         self.neighbours = neighbours
         self.report_delay = nonnegative_int("report_delay", report_delay)
+        self.reward_fn = reward_function(reward_fn, self.reward)
 
         self.agents = tuple(f"node_{i}" for i in range(len(self.trace.nodes)))
         self.load_scale = scale("load_scale", load_scale, self.trace.arrivals)
@@ -164,6 +168,7 @@ class DfaasRules:
             self.network.links.tolist(),
             # Later arguments, where they change the game: a run from before them is of these rules.
             *([f"report_delay {self.report_delay}"] * (self.report_delay != 1)),
+            *([f"reward_fn {self.reward_fn}"] * (self.reward_fn is not None)),
         )
         return f"{self.name} {hashlib.sha256(repr(settings).encode()).hexdigest()}"
 
@@ -312,7 +317,10 @@ class DfaasRules:
         counts = (arrivals, forwarded, served_local, spare - spare_after, lost, queue)
         illegal = np.greater(action, self._highest.take(row, axis=0)).astype(np.int64)
         info = dict(zip(INFO, (*counts, illegal, waited), strict=True))
-        reward = self._reward(lost, forwarded, queue)
+        if self.reward_fn is None:
+            reward = self._reward(lost, forwarded, queue)
+        else:
+            reward = reward_of(self.reward_fn, info, self)
         return Outcome(state, reward, np.zeros(lost.shape, dtype=bool), info)
 
     def info(self, state: DfaasState) -> dict[str, Array]:

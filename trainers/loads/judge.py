@@ -31,7 +31,7 @@ __all__ = ["as_trained", "evaluate_loads", "learning_curves", "seen_rows", "trai
 
 CURVE_LEVELS = ("random", "local", "overflow")
 
-NOT_OF_THE_GAME = {"trace", "rows", "start", "max_cycles", "capacity", "reward", *OWN}
+NOT_OF_THE_GAME = {"trace", "rows", "start", "max_cycles", "capacity", "reward", "reward_fn", *OWN}
 
 
 def evaluate_loads(
@@ -226,8 +226,8 @@ def _but_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rules_of(run: Run) -> DfaasRules:
-    """Return the rules that a run of dfaas_v0 was trained in."""
-    rules = run.config.env_config.rules()
+    """Return the rules that a run of dfaas_v0 was trained in, with the reward of the game."""
+    rules = run.config.env_config.rules(reward_fn=None)
     assert isinstance(rules, DfaasRules)
     return rules
 
@@ -249,7 +249,9 @@ def learning_curves(runs: Mapping[str, Run]) -> list[LearningCurve]:
 
 def _levels(runs: Mapping[str, Run]) -> dict[str, float]:
     """Return what some reference policies earn per episode of the training, beside the curves;
-    nothing where the runs were trained in episodes that differ."""
+    nothing where the runs were trained in episodes that differ, or with rewards of their own."""
+    if any(run.config.env_config.env_kwargs.get("reward_fn") for run in runs.values()):
+        return {}
     rules, *others = map(_rules_of, runs.values())
     if any(other.identity != rules.identity for other in others):
         return {}
