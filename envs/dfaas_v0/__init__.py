@@ -50,7 +50,7 @@ served_local waited, summed. Nodes serve their queue first, those that came firs
 where it is full, the last to come are lost.
 
 **Rewards of one's own.** ``reward_fn`` takes the place of the reward: a function ``(info, rules) ->
-float32 [B, N]`` of the info of a step, each int64 [B, N], and these rules (agents, load_scale, ...).
+float32 [B, N]`` of a step's info, each int64 [B, N], and of these rules (agents, load_scale, ...).
 Tables of replays and evaluations keep the cost of the game. A run keeps the function's name, and
 imports nothing because of it: to go on, name it again.
 

@@ -270,9 +270,9 @@ def play_windows(
     means = {key: binned(counts[:, i], width) for i, key in enumerate(COUNTS)}
     course = Series(np.arange(*rules.rows, width), width, means)
     if rules.queue:
-        number = {key: counts[:, i] for i, key in enumerate(COUNTS)}
-        served = number["served_local"], number["served_remote"]
-        waits = served_after(*served, number["waiting"], window)
+        node_counts = {key: counts[:, i] for i, key in enumerate(COUNTS)}
+        served = node_counts["served_local"], node_counts["served_remote"]
+        waits = served_after(*served, node_counts["waiting"], window)
         course = dataclasses.replace(course, served_after=waits)
     return EndedEpisodes.join(ended), course
 
