@@ -12,12 +12,15 @@ import importlib.util
 import inspect
 import sys
 import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from corral.errors import MissingExtraError, UnknownNameError
+from corral.errors import MissingExtraError, RunError, UnknownNameError
+from corral.text import dotted_name, visible
 
-__all__ = ["is_named", "named_object", "source_digest"]
+__all__ = ["NamedFunction", "is_named", "named_object", "source_digest"]
 
 IMPORTS = {
     "gym": "write `import gymnasium as gym`",
@@ -136,3 +139,63 @@ def source_digest(found: Any) -> str | None:
             if file is not None and Path(file).is_file():
                 return hashlib.sha256(Path(file).read_bytes()).hexdigest()
     return None
+
+
+@dataclass(frozen=True)
+class NamedFunction:
+    """A function that is an argument of an environment, and what it is called.
+
+    One that is read from a run has no ``function``, for nothing is imported because a file names
+    it: until it is given ``again``, only its name is there.
+    """
+
+    what: str  # the argument
+    name: str  # module:name, or file.py:name
+    sha256: str | None  # of the source file; None: there is none
+    function: Callable[..., Any] | None = None
+
+    @classmethod
+    def of(cls, what: str, given: Any) -> NamedFunction:
+        """Return the function that ``given`` is or, as text, names. Raises ValueError, and what
+        ``named_object`` raises."""
+        if isinstance(given, cls):
+            return given
+        found = named_object(given, what) if isinstance(given, str) else given
+        if not callable(found):
+            raise ValueError(
+                f"{what}={given!r}: give a function, or text that names one, such as "
+                "'my_module:function' or 'my_file.py:function'"
+            )
+        name = given if isinstance(given, str) else dotted_name(found)
+        return cls(what, name, source_digest(found), found)
+
+    def again(self, given: Any) -> NamedFunction:
+        """Return it with the function that is ``given``, by the name that it has; say on stderr
+        where its source has changed."""
+        found = NamedFunction.of(self.what, given)
+        if found.sha256 != self.sha256:
+            changed = f"the source of {self.what} {self.name} has changed since the run began"
+            print(f"corral: {visible(changed)}", file=sys.stderr)
+        return replace(self, function=found.function)
+
+    def require_name(self) -> None:
+        """Raise ValueError where its name does not lead to it: a run could not say what it was."""
+        if "<" in self.name:  # a lambda, or a function inside of another
+            raise ValueError(
+                f"{self.what}={self.name}: a run keeps the name of a function, and this one has "
+                "none that leads to it; define it with def, at the top of a module"
+            )
+
+    def __call__(self, *given: Any) -> Any:
+        if self.function is None:
+            raise RunError(
+                f"the run was trained with {self.what}={self.name}, and nothing is imported "
+                f"because a file names it. Say so yourself: --arg {self.what}={self.name}; in "
+                f"Python env_kwargs={{{self.what!r}: ...}}"
+            )
+        return self.function(*given)
+
+    def __str__(self) -> str:
+        return self.name
+
+    __repr__ = __str__

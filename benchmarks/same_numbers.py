@@ -33,6 +33,7 @@ import numpy as np
 import same_numbers_cases as cases
 from common import RESULTS, machine
 from same_numbers_cases import (
+    ADDED_INFOS,
     PROGRESS,
     UNHASHED,
     attribute,
@@ -65,7 +66,8 @@ class Stream:
 
     def _add(self, name: str, value: Any) -> None:
         if not isinstance(value, np.ndarray):
-            shape, data, total, size = "JSON", json.dumps(value, sort_keys=True).encode(), 0.0, 1
+            known = json.dumps(without_added(value), sort_keys=True)
+            shape, data, total, size = "JSON", known.encode(), 0.0, 1
             if isinstance(value, int | float):
                 total = float(value)
         else:
@@ -92,6 +94,14 @@ def flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield from flat(f"{name}/{key}".lstrip("/"), part)
     else:
         yield name, value
+
+
+def without_added(value: Any) -> Any:
+    """A JSON value without the infos that a later version added."""
+    if isinstance(value, Mapping):
+        known = {key: part for key, part in value.items() if key not in ADDED_INFOS}
+        return {key: without_added(part) for key, part in known.items()}
+    return [without_added(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def digest_of(leaves: Leaves, names: list[str]) -> str:

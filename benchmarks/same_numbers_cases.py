@@ -49,8 +49,11 @@ ADDED: dict[str, Any] = {
     **{"callbacks": (), "metrics": None, "sinks": (), "stop": (), "evaluate_every": None},
     **{"model": None, "settings_of": None, "preset": "none", "init": None},
     **{"init_critic": True, "self_play": None, "capacity_rows": None, "best_rule": None},
+    **{"report_delay": 1, "reward_fn": None},
 }
 """Settings and arguments that a later version added, each with the value that changes nothing."""
+ADDED_INFOS: frozenset[str] = frozenset({"waited"})
+"""Infos that a later version added."""
 DROPPED: frozenset[str] = frozenset({"zero_sum", "validation"})
 """Settings and arguments of the cases that a later version no longer takes, or an earlier not."""
 ATTRIBUTES: dict[str, tuple[str, ...]] = {"return": ("return_team", "return_seat")}

@@ -27,19 +27,32 @@ load_scale <= 100 a unit is one request.
    spare and to what is left of link_limit. The rest is lost by the sender.
 
 **Routes.** "equal": f // n each, the first f mod n one more. "capacity", "spare": in proportion to
-the neighbours' current capacity, or to the spare they ended the last step with; rounded down, the
-remainder one by one in cyclic order; equal where all weights are 0. "shortest": all to the largest
-last spare. "two": of two neighbours drawn at random with replacement, all to the larger last spare.
-Ties go to the first (in cyclic order; for "two", drawn).
+the neighbours' current capacity, or to the spare they reported; rounded down, the remainder one by
+one in cyclic order; equal where all weights are 0. "shortest": all to the largest reported spare.
+"two": of two neighbours drawn at random with replacement, all to the larger reported spare. Ties go
+to the first (in cyclic order; for "two", drawn).
+
+**Reports.** Nodes know of each other what they ended the step ``report_delay`` steps ago with,
+spare and lost; 0 until there is such a step of the episode. 1, the default, is the last step. With
+0 the spare is this step's, max(0, c - q - a), and lost is the last step's. Routes, observations and
+the rules named margin all go by these reports.
 
 **Observation.** a / load_scale, c / capacity_scale, q / max(queue, 1); then for each other node in
-cyclic order its spare / capacity_scale and min(1, lost / load_scale) at the end of the last step (0
-at the start and for nodes that are no neighbours).
+cyclic order its reported spare / capacity_scale and min(1, lost / load_scale) (0 for nodes that are
+no neighbours).
 
-**Global state.** Per node a, c, q, last spare, last lost, scaled as above; then t mod N one-hot.
+**Global state.** Per node a, c, q, spare and lost of the last step (true, whatever
+``report_delay``), scaled as above; then t mod N one-hot.
 
 **Info** (integers of this step, 0 at reset): arrivals, forwarded, served_local, served_remote
-(counted where served), lost, waiting, illegal_actions.
+(counted where served), lost, waiting, illegal_actions; and waited, the steps that the requests of
+served_local waited, summed. Nodes serve their queue first, those that came first before all others;
+where it is full, the last to come are lost.
+
+**Rewards of one's own.** ``reward_fn`` takes the place of the reward: a function ``(info, rules) ->
+float32 [B, N]`` of a step's info, each int64 [B, N], and of these rules (agents, load_scale, ...).
+Tables of replays and evaluations keep the cost of the game. A run keeps the function's name, and
+imports nothing because of it: to go on, name it again.
 
 **Illegal actions** under "penalise" forward all arrivals.
 

@@ -1,16 +1,20 @@
-"""Arguments of dfaas_v0 that the trace completes: capacity and scales."""
+"""Arguments of dfaas_v0 that the trace completes, capacity and scales; and rewards of one's own."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from corral.data import Trace
 from corral.envs.core import Array
 from corral.envs.dfaas_v0.rows import Section, section
 from corral.errors import Fault, ScaleError, TraceError
+from corral.named import NamedFunction
 
-__all__ = ["measured_on", "scale", "with_capacity"]
+__all__ = ["measured_on", "reward_function", "reward_of", "scale", "with_capacity"]
 
 
 def with_capacity(trace: Trace, capacity: int | str | None, rows: Section | None) -> Trace:
@@ -50,3 +54,32 @@ def scale(name: str, value: float | None, numbers: Array | None) -> float:
         what = f"{name.removesuffix('_scale')} of {largest}"
         raise ScaleError(f"{name}={value:g}, but the trace has a {what}; pass {name}={largest}")
     return value
+
+
+def reward_function(given: Any, reward: str) -> NamedFunction | None:
+    """Return ``reward_fn`` as it is kept. Raises ValueError where it is none, or ``reward`` would
+    be ignored."""
+    if given is not None and reward != "own":
+        raise ValueError(f"reward={reward!r} and reward_fn: the function alone says what is paid")
+    return None if given is None else NamedFunction.of("reward_fn", given)
+
+
+def reward_of(function: NamedFunction, info: Mapping[str, Array], rules: Any) -> Array:
+    """Return what ``function`` pays for a step with ``info``, float32 [B, N].
+
+    Raises ValueError where that is of another shape or dtype, or is not finite.
+    """
+    shape = info["lost"].shape
+    paid = function({key: values.copy() for key, values in info.items()}, rules)
+    wanted = f"reward_fn {function} must return a float32 array of shape {shape} = [B, N]"
+    if not isinstance(paid, np.ndarray):
+        raise ValueError(f"{wanted}, not {type(paid).__name__}")
+    if (paid.shape, paid.dtype) != (shape, np.float32):
+        raise ValueError(f"{wanted}, not {paid.dtype} of shape {paid.shape}")
+    if not np.isfinite(paid).all():
+        env, node = np.argwhere(~np.isfinite(paid))[0].tolist()
+        seen = ", ".join(f"{key} {values[env, node]}" for key, values in info.items())
+        raise ValueError(
+            f"reward_fn {function} returned {paid[env, node]} for {rules.agents[node]}, of {seen}"
+        )
+    return paid

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,9 +16,16 @@ from corral.data import Trace, load_trace
 from corral.envs.arguments import nonnegative_float, nonnegative_int, one_of, yes_or_no
 from corral.envs.core import ENDLESS, Array, Observation, Outcome, Split, agent_views, changed
 from corral.envs.dfaas_v0.amounts import Amounts
-from corral.envs.dfaas_v0.arguments import measured_on, scale, with_capacity
+from corral.envs.dfaas_v0.arguments import (
+    measured_on,
+    reward_function,
+    reward_of,
+    scale,
+    with_capacity,
+)
 from corral.envs.dfaas_v0.features import Every
 from corral.envs.dfaas_v0.network import ROUTES, Network, Route, adjacency
+from corral.envs.dfaas_v0.past import keep_reports, late_reports, no_past, serve_waiting
 from corral.envs.dfaas_v0.render import Frame, ansi, draw
 from corral.envs.dfaas_v0.rows import Section, divide, section, start_row
 from corral.envs.masks import masked_space
@@ -27,7 +34,7 @@ from corral.envs.policy import Policy
 __all__ = ["ROUTES", "DfaasRules", "DfaasState", "Route"]
 
 COUNTS = ("arrivals", "forwarded", "served_local", "served_remote", "lost", "waiting")
-INFO = (*COUNTS, "illegal_actions")
+INFO = (*COUNTS, "illegal_actions", "waited")
 
 
 @dataclass
@@ -41,6 +48,8 @@ class DfaasState:
     lost: Array  # [B, N] in the last step
     draws: Array  # [B, max_cycles, N, 2] neighbours drawn for route "two"; else [B, 0, N, 2]
     flow: Array  # [B, N, N] accepted i -> j in the last step, for pictures; else [B, 0, 0]
+    reports: Array  # [B, K, N, 2] of K steps before the last, see ``corral.envs.dfaas_v0.past``
+    aged: Array  # [B, K, N] of the queue by age, see there
 
 
 class DfaasRules:
@@ -68,6 +77,10 @@ class DfaasRules:
         capacity_rows: (low, high), the rows of that mean; None: all. Training sets its own rows.
         illegal: what an action outside the mask does: "penalise" or "raise".
         keep_flow: whether the state keeps who served whose requests, as pictures need it.
+        report_delay: of how many steps ago the spare and lost are that nodes know of others; 0:
+            the spare that this step's arrivals leave.
+        reward_fn: what pays instead of the reward, see the manual; a function, or the text
+            "module:function" or "file.py:function".
 
     Raises:
         TraceError: the trace cannot be read, or has no capacity and none is given.
@@ -102,6 +115,8 @@ class DfaasRules:
         capacity_rows: Section | None = None,
         illegal: Literal["penalise", "raise"] = "penalise",
         keep_flow: bool = False,
+        report_delay: int = 1,
+        reward_fn: Callable[..., Any] | str | None = None,
     ) -> None:
         self._recorded = load_trace(trace)
         self.trace = with_capacity(self._recorded, capacity, capacity_rows)
@@ -118,6 +133,8 @@ class DfaasRules:
         self.second_offer = yes_or_no("second_offer", second_offer)
         self.keep_flow = bool(keep_flow)
         self.neighbours = neighbours
+        self.report_delay = nonnegative_int("report_delay", report_delay)
+        self.reward_fn = reward_function(reward_fn, self.reward)
 
         self.agents = tuple(f"node_{i}" for i in range(len(self.trace.nodes)))
         self.load_scale = scale("load_scale", load_scale, self.trace.arrivals)
@@ -158,6 +175,9 @@ class DfaasRules:
             *(self.capacity_scale, self.max_level, self.queue, self.forward_cost, self.wait_cost),
             *(self.route, self.second_offer, self.link_limit, self.reward),
             self.network.links.tolist(),
+            # Later arguments, where they change the game: a run from before them is of these rules.
+            *([f"report_delay {self.report_delay}"] * (self.report_delay != 1)),
+            *([f"reward_fn {self.reward_fn}"] * (self.reward_fn is not None)),
         )
         return f"{self.name} {hashlib.sha256(repr(settings).encode()).hexdigest()}"
 
@@ -265,12 +285,14 @@ class DfaasRules:
             lost=np.zeros((b, n), dtype=np.int64),
             draws=draws,
             flow=np.zeros((b, n, n) if self.keep_flow else (b, 0, 0), dtype=np.int64),
+            **no_past(b, n, self.report_delay, self.queue, self.max_cycles or ENDLESS),
         )
 
     def observe(self, state: DfaasState) -> dict[str, Observation]:
         row = self._row(state)
         load = self._scaled.take(row, axis=0)
-        features = self.features.of(load, state.queue, self._last_step(state))
+        reported = self._scaled_reports(*self._reported(state))
+        features = self.features.of(load, state.queue, reported)
         masks = self._masks.take(self._highest.take(row, axis=0), axis=0)  # [B, N, A]
         return agent_views(self.agents, features, masks)
 
@@ -294,17 +316,22 @@ class DfaasRules:
         if self.route == "two":
             draws = state.draws[np.arange(len(row)), state.t % state.draws.shape[1]]  # [B, N, 2]
         first = state.t % len(self.agents)
-        basis = capacity if self.route == "capacity" else state.spare
+        basis = capacity if self.route == "capacity" else self._reported(state)[0]
         flow = state.flow if self.keep_flow else None
         refused, spare_after = self.network.forward(first, forwarded, spare, basis, draws, flow)
         lost = left - queue + refused
 
+        waited = serve_waiting(state.aged, state.queue, served_local)
+        keep_reports(state.reports, state.t, state.spare, state.lost)
         state.t += 1
         state.queue, state.spare, state.lost = queue, spare_after, lost
         counts = (arrivals, forwarded, served_local, spare - spare_after, lost, queue)
         illegal = np.greater(action, self._highest.take(row, axis=0)).astype(np.int64)
-        info = dict(zip(INFO, (*counts, illegal), strict=True))
-        reward = self._reward(lost, forwarded, queue)
+        info = dict(zip(INFO, (*counts, illegal, waited), strict=True))
+        if self.reward_fn is None:
+            reward = self._reward(lost, forwarded, queue)
+        else:
+            reward = reward_of(self.reward_fn, info, self)
         return Outcome(state, reward, np.zeros(lost.shape, dtype=bool), info)
 
     def info(self, state: DfaasState) -> dict[str, Array]:
@@ -315,7 +342,7 @@ class DfaasRules:
         nodes = np.empty((b, n, 5), dtype=np.float32)
         nodes[..., :2] = self._scaled.take(self._row(state), axis=0)
         nodes[..., 2] = state.queue / max(self.queue, 1)
-        nodes[..., 3:] = self._last_step(state)
+        nodes[..., 3:] = self._scaled_reports(state.spare, state.lost)
         turn = np.eye(n, dtype=np.float32)[state.t % n]
         return np.concatenate([nodes.reshape(b, 5 * n), turn], axis=1)  # [B, 6N]
 
@@ -349,12 +376,22 @@ class DfaasRules:
         """Return the row of the section that comes next, [B]; windows wrap in the section."""
         return np.asarray((state.start + state.t) % len(self._arrivals))
 
-    def _last_step(self, state: DfaasState) -> Array:
-        """Return spare and lost of the last step, scaled: float32 [B, N, 2]."""
-        scaled = np.empty((*state.spare.shape, 2), dtype=np.float32)
-        np.divide(state.spare, self.capacity_scale, out=scaled[..., 0])
+    def _reported(self, state: DfaasState) -> tuple[Array, Array]:
+        """Return spare and lost as nodes know them of others before a step: int64 [B, N] each."""
+        if self.report_delay == 1:
+            return state.spare, state.lost
+        if self.report_delay:
+            return late_reports(state.reports, state.t)
+        row = self._row(state)
+        work = state.queue + self._arrivals.take(row, axis=0)
+        return np.maximum(self._capacity.take(row, axis=0) - work, 0), state.lost
+
+    def _scaled_reports(self, spare: Array, lost: Array) -> Array:
+        """Return them as shares of the scales: float32 [B, N, 2]."""
+        scaled = np.empty((*spare.shape, 2), dtype=np.float32)
+        np.divide(spare, self.capacity_scale, out=scaled[..., 0])
         # At most 1 by itself: a node never loses more than arrived.
-        np.divide(state.lost, self.load_scale, out=scaled[..., 1])
+        np.divide(lost, self.load_scale, out=scaled[..., 1])
         return scaled
 
     def _reward(self, lost: Array, forwarded: Array, waiting: Array) -> Array:

@@ -23,6 +23,7 @@ from corral.envs.policy import Decision
 from corral.errors import ScaleError
 from corral.trainers.evaluation.judge import evaluate
 from corral.trainers.loads import judge
+from corral.trainers.loads.judge import trained_otherwise
 from corral.trainers.loads.replay import replay
 from corral.trainers.runs.run import Run, load_run
 from support.command import run as command
@@ -308,15 +309,21 @@ def test_replay_of_runs_that_differ_asks_which_game(run: Run, tmp_path: Path) ->
     arguments = ["replay", tmp_path / "loads.csv", "--policies", f"{run.folder},{other.folder}"]
     printed = within(*arguments, "--out", tmp_path / "out", code=2)
     assert "--queue 3 and --queue 4: say which to play" in printed
-    printed = within(*arguments, "--queue", "2", "--out", tmp_path / "out")
+    changed = ["--queue", "2", "--report-delay", "3"]
+    printed = within(*arguments, *changed, "--out", tmp_path / "out")
     said = " ".join(printed.split())
-    assert "run was trained with --queue 3; this replay has --queue 2." in said
-    assert "other was trained with --queue 4; this replay has --queue 2." in said
+    for name, queue in (("run", 3), ("other", 4)):
+        before = f"{name} was trained with --queue {queue}, --report-delay 1"
+        assert f"{before}; this replay has --queue 2, --report-delay 3." in said
     for name in ("run", "other"):
         assert f"{name}, greedy" in printed
         assert f"{name}, sampled" in printed
     kept = json.loads((tmp_path / "out" / "results.json").read_text())
     assert kept["settings"]["queue"] == 2
+    del other.config.env_config.env_kwargs["report_delay"]  # as a run from before there was any
+    now = other.config.env_config.env_kwargs | {"report_delay": 3}
+    told = "other was trained with report_delay=1; this replay has report_delay=3."
+    assert trained_otherwise("other", other, now) == told
 
 
 def test_runs_that_differ_are_told_apart_by_their_settings(run: Run, tmp_path: Path) -> None:

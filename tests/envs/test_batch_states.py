@@ -119,6 +119,24 @@ def test_snapshots_that_do_not_fit_are_refused_and_change_nothing(which: str) ->
     assert len(misfits(batch.snapshot())) == len(MISFITS)
 
 
+def test_a_snapshot_may_lack_what_nothing_is_kept_in() -> None:
+    batch = Batch(dfaas(), 3, 8)
+    batch.reset()
+    play(batch, np.random.default_rng(0), 4)
+    snapshot = batch.snapshot()
+    assert snapshot["arrays"].pop("state.reports").size == 0  # as rules from before report_delay
+    fresh = Batch(dfaas(), 3, 99)
+    fresh.restore(snapshot)
+    assert play(fresh, np.random.default_rng(1), 9) == play(batch, np.random.default_rng(1), 9)
+
+    late = Batch(dfaas(report_delay=3), 3, 8)
+    late.reset()
+    snapshot = late.snapshot()
+    del snapshot["arrays"]["state.reports"]
+    with pytest.raises(ValueError, match="of another environment"):
+        late.restore(snapshot)
+
+
 # --- Legal actions -------------------------------------------------------------------------------
 
 

@@ -72,6 +72,7 @@ def test_variants_of_dfaas_keep_the_contract(route: str) -> None:
         "wait_cost": 0.1,
         "route": route,
         "reward": "team" if route == "equal" else "own",
+        "report_delay": {"spare": 0, "two": 2, "shortest": 4}.get(route, 1),
     }
     make = functools.partial(_load("dfaas_v0", "parallel_env"), **kwargs)
     assert check_contract(make, seeds=(0, 1)) > 20

@@ -49,6 +49,7 @@ def random_configuration(rng: np.random.Generator) -> dict[str, Any]:
         "neighbours": _graph(rng, nodes),
         "reward": _one_of(rng, "own", "team"),
         "illegal": "penalise",
+        "report_delay": _one_of(rng, 1, 1, 0, 2, 3, 7),
     }
 
 

@@ -22,6 +22,7 @@ INFO_KEYS = (
     "lost",
     "waiting",
     "illegal_actions",
+    "waited",
 )
 
 ROUTES = ("equal", "capacity", "spare", "shortest", "two")
@@ -60,6 +61,7 @@ class ScalarDfaas:
         capacity: int | str | None = None,
         capacity_rows: tuple[int, int] | None = None,
         illegal: str = "penalise",
+        report_delay: int = 1,
         draws: Any = None,
     ) -> None:
         if isinstance(capacity, str) and capacity_rows is not None:
@@ -83,6 +85,7 @@ class ScalarDfaas:
         self.link_limit = link_limit
         self.reward = reward
         self.illegal = illegal
+        self.report_delay = report_delay
         self.draws = draws
 
         # The scales: the largest numbers of the whole trace, at least 1.
@@ -117,12 +120,14 @@ class ScalarDfaas:
         """Empty queues, and nothing known of a last step."""
         self.t = 0
         self.queues = [0] * self.n
+        self.lines: list[list[list[int]]] = [[] for _ in range(self.n)]  # [step, requests] of each
         self.last_spare = [0] * self.n
         self.last_lost = [0] * self.n
         self.flows = [[0] * self.n for _ in range(self.n)]
         self.info = {key: [0] * self.n for key in INFO_KEYS}
-        self._shown = self._scale_last()
+        self.past: list[tuple[list[int], list[int]]] = []  # spare and lost of every step
         self._read_row()
+        self._report()
 
     def step(self, actions: Sequence[int]) -> list[float]:
         """Play one action per node; return one reward per node."""
@@ -134,6 +139,7 @@ class ScalarDfaas:
             for i, k in enumerate(actions)
         ]
         served_local, spare, lost = self._serve_locally(forwarded)
+        waited = [self._advance(i, a[i] - forwarded[i], served_local[i]) for i in range(self.n)]
         self._forward(forwarded, spare, lost)
         self.info = {
             "arrivals": a,
@@ -143,12 +149,14 @@ class ScalarDfaas:
             "lost": lost,
             "waiting": list(self.queues),
             "illegal_actions": illegal,
+            "waited": waited,
         }
         self.last_spare = spare
         self.last_lost = lost
-        self._shown = self._scale_last()
+        self.past.append((spare, lost))
         self.t += 1
         self._read_row()
+        self._report()
         return self._rewards(forwarded, lost)
 
     def _read_row(self) -> None:
@@ -156,6 +164,18 @@ class ScalarDfaas:
         row = (self.start + self.t) % len(self.arrivals)
         self.a = self.arrivals[row]
         self.c = self.capacity[row]
+
+    def _report(self) -> None:
+        # What everybody tells the others before a step.
+        self.reported_spare, self.reported_lost = [0] * self.n, [0] * self.n
+        if self.report_delay == 0:
+            self.reported_spare = [
+                max(0, self.c[i] - self.queues[i] - self.a[i]) for i in range(self.n)
+            ]
+            self.reported_lost = self.last_lost
+        elif self.t >= self.report_delay:
+            self.reported_spare, self.reported_lost = self.past[self.t - self.report_delay]
+        self._shown = self._scale(self.reported_spare, self.reported_lost)
 
     def _check(self, actions: Sequence[int]) -> list[int]:
         illegal = []
@@ -182,6 +202,24 @@ class ScalarDfaas:
             spare.append(self.c[i] - served)
             lost.append(left - self.queues[i])
         return served_local, spare, lost
+
+    def _advance(self, i: int, kept: int, served: int) -> int:
+        # Requests stand in line in the order in which they came; how long those that leave it to
+        # be served stood there. Where the line is too long, the last to come leave it, lost.
+        line = self.lines[i]
+        line.append([self.t, kept])
+        waited = 0
+        while served:
+            step, waiting = line[0]
+            taken = min(served, waiting)
+            waited += taken * (self.t - step)
+            served -= taken
+            line[0][1] -= taken
+            if not line[0][1]:
+                del line[0]
+        if line:
+            line[-1][1] -= sum(waiting for _, waiting in line) - self.queues[i]
+        return waited
 
     def _forward(self, forwarded: list[int], spare: list[int], lost: list[int]) -> None:
         """Place what is forwarded: takes from ``spare``, adds to ``lost`` and fills ``flows``."""
@@ -225,7 +263,7 @@ class ScalarDfaas:
         if self.route == "capacity":
             return _by_weight(f, [self.c[j] for j in near])
         if self.route == "spare":
-            return _by_weight(f, [self.last_spare[j] for j in near])
+            return _by_weight(f, [self.reported_spare[j] for j in near])
         if self.route == "shortest":
             return _all_to(self._largest_spare(i), f, len(near))
         if self.route == "two":
@@ -233,15 +271,15 @@ class ScalarDfaas:
         return _equally(f, len(near))
 
     def _largest_spare(self, i: int) -> int:
-        # The largest last spare; among equals the first in cyclic order.
-        known = [self.last_spare[j] for j in self.neighbours[i]]
+        # The largest reported spare; among equals the first in cyclic order.
+        known = [self.reported_spare[j] for j in self.neighbours[i]]
         return known.index(max(known))
 
     def _better_of_two(self, i: int) -> int:
-        # Of two drawn neighbours the one with more last spare; among equals the first drawn.
+        # Of two drawn neighbours the one with more reported spare; among equals the first drawn.
         first, second = self.draws[self.t][i]
         near = self.neighbours[i]
-        better = self.last_spare[near[second]] > self.last_spare[near[first]]
+        better = self.reported_spare[near[second]] > self.reported_spare[near[first]]
         return int(second if better else first)
 
     # -- what the nodes are paid and shown --------------------------------------------------------
@@ -269,16 +307,17 @@ class ScalarDfaas:
         """What node i sees: float32 [3 + 2 * (N - 1)]."""
         values = self._own(i)
         for j, seen in zip(self.others[i], self.visible[i], strict=True):
-            # Of each other node its last spare and last loss; of non-neighbours nothing.
+            # Of each other node its reported spare and loss; of non-neighbours nothing.
             values += self._shown[j] if seen else (0.0, 0.0)
         return np.array(values, np.float32)
 
     def global_state(self) -> np.ndarray:
         """Everything, node by node, then whose turn it is to send first: float32 [5 * N + N]."""
         values: list[float] = []
+        last = self._scale(self.last_spare, self.last_lost)
         for i in range(self.n):
             values += self._own(i)
-            values += self._shown[i]
+            values += last[i]
         values += [float(i == self.t % self.n) for i in range(self.n)]
         return np.array(values, np.float32)
 
@@ -289,11 +328,11 @@ class ScalarDfaas:
             self.queues[i] / max(self.queue, 1),
         ]
 
-    def _scale_last(self) -> list[tuple[float, float]]:
-        # Once per step, for all who look: last spare and last loss of every node.
+    def _scale(self, spares: list[int], losses: list[int]) -> list[tuple[float, float]]:
+        # Of every node, for all who look.
         return [
             (spare / self.capacity_scale, min(1.0, lost / self.load_scale))
-            for spare, lost in zip(self.last_spare, self.last_lost, strict=True)
+            for spare, lost in zip(spares, losses, strict=True)
         ]
 
 

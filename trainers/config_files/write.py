@@ -12,6 +12,7 @@ import numpy as np
 from corral.data import Trace, bundled
 from corral.envs.arguments import plain_numbers
 from corral.errors import ConfigError
+from corral.named import NamedFunction
 from corral.trainers.config_files.read import TABLES, top_keys
 from corral.trainers.runs.run_config import RunConfig
 
@@ -72,8 +73,8 @@ def _toml(key: str, value: Any) -> str:
         return '"none"'
     if isinstance(value, bool | int | float):
         return json.dumps(value)
-    if isinstance(value, str):
-        return _text(value)
+    if isinstance(value, str | NamedFunction):
+        return _text(str(value))
     if isinstance(value, Mapping):
         pairs = (f"{_key(name)} = {_toml(key, below)}" for name, below in value.items())
         return f"{{{', '.join(pairs)}}}"

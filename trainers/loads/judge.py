@@ -23,6 +23,7 @@ from corral.trainers.loads.replay import OWN, Replay, replay
 from corral.trainers.loads.report import evaluation_of, write_report
 from corral.trainers.loads.scores import Score
 from corral.trainers.report.plots import LearningCurve
+from corral.trainers.runs.env_config import SET_BY_TRAINING
 from corral.trainers.runs.run import Run
 from corral.trainers.runs.run_config import RunConfig
 
@@ -39,7 +40,8 @@ MODES = ("greedy", "sampled")
 CURVE_LEVELS = ("random", "local", "overflow")
 
 CAPACITY = ("capacity", "capacity_rows")
-NOT_OF_THE_GAME = {"trace", "rows", "start", "max_cycles", "reward", *CAPACITY, *OWN}
+PAID = ("reward", "reward_fn")
+NOT_OF_THE_GAME = {"trace", "rows", "start", "max_cycles", *PAID, *CAPACITY, *OWN}
 
 
 def evaluate_loads(
@@ -253,9 +255,15 @@ def trained_otherwise(label: str, run: Run, played: Mapping[str, Any]) -> str | 
 
 
 def _game_settings(run: Run) -> dict[str, Any]:
-    """Return the run's arguments of dfaas_v0 that make the game: costs, queue, limits, ..."""
-    arguments = run.config.env_config.env_kwargs
-    return {key: value for key, value in arguments.items() if key not in NOT_OF_THE_GAME}
+    """Return the run's arguments of dfaas_v0 that make the game: costs, queue, limits, ...
+
+    One that is younger than the run has its default.
+    """
+    defaults = inspect.signature(DfaasRules).parameters.items()
+    arguments = {name: parameter.default for name, parameter in defaults}
+    arguments |= run.config.env_config.env_kwargs
+    apart = NOT_OF_THE_GAME | set(SET_BY_TRAINING)
+    return {key: value for key, value in arguments.items() if key not in apart}
 
 
 def _but_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -268,8 +276,8 @@ def _but_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rules_of(run: Run) -> DfaasRules:
-    """Return the rules that a run of dfaas_v0 was trained in."""
-    rules = run.config.env_config.rules()
+    """Return the rules that a run of dfaas_v0 was trained in, with the reward of the game."""
+    rules = run.config.env_config.rules(reward_fn=None)
     assert isinstance(rules, DfaasRules)
     return rules
 
@@ -291,7 +299,9 @@ def learning_curves(runs: Mapping[str, Run]) -> list[LearningCurve]:
 
 def _levels(runs: Mapping[str, Run]) -> dict[str, float]:
     """Return what some reference policies earn per episode of the training, beside the curves;
-    nothing where the runs were trained in episodes that differ."""
+    nothing where the runs were trained in episodes that differ, or with rewards of their own."""
+    if any(run.config.env_config.env_kwargs.get("reward_fn") for run in runs.values()):
+        return {}
     rules, *others = map(_rules_of, runs.values())
     if any(other.identity != rules.identity for other in others):
         return {}

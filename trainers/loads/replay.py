@@ -9,6 +9,7 @@ No torch, no SB3: what is replayed here are policies, whoever made them.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ from corral.trainers.evaluation.judge import Progress
 from corral.trainers.evaluation.players import Player, as_player
 from corral.trainers.loads.best_rule import BestRule, best_of_others, rule_of
 from corral.trainers.loads.scores import Score, WindowSums, best_of, optimum_score, score_of
+from corral.trainers.loads.waiting import served_after, with_waits
 
 __all__ = ["OWN", "Replay", "Score", "Series", "TeamNote", "binned", "play_windows", "replay"]
 
@@ -52,6 +54,8 @@ class Series:
     rows: Array  # int64 [P] the first row of each bin, counted from the trace's first
     width: int  # steps per bin
     counts: dict[str, Array]  # float64 [P, N] mean requests per step
+    served_after: Array | None = None
+    """int64 [K] requests of all steps served after a wait of 0, 1, ...; None: there is no queue."""
 
 
 @dataclass(frozen=True)
@@ -211,6 +215,8 @@ def replay(
     ]
     if best.optima:
         scores.append(optimum_score(best))
+    waits = {label: course.served_after for label, course in series.items()}
+    scores = with_waits(scores, waits, base.trace)
     return Replay(
         trace=base.trace,
         settings=settings,
@@ -313,7 +319,13 @@ def play_windows(
         ended.append(turn.ended)  # all of them: a window is as long as the others
     width = -(-length // SERIES_POINTS)
     means = {key: binned(counts[:, i], width) for i, key in enumerate(COUNTS)}
-    return EndedEpisodes.join(ended), Series(np.arange(*rules.rows, width), width, means)
+    course = Series(np.arange(*rules.rows, width), width, means)
+    if rules.queue:
+        node_counts = {key: counts[:, i] for i, key in enumerate(COUNTS)}
+        served = node_counts["served_local"], node_counts["served_remote"]
+        waits = served_after(*served, node_counts["waiting"], window)
+        course = dataclasses.replace(course, served_after=waits)
+    return EndedEpisodes.join(ended), course
 
 
 def binned(values: Array, width: int) -> Array:

@@ -31,6 +31,7 @@ from corral.trainers.loads.text import (
     ordered,
     returns_table,
 )
+from corral.trainers.loads.waiting import waits_lines
 from corral.trainers.report.page import learning_section, note, page
 from corral.trainers.report.plots import Bar, LearningCurve, bar_chart
 from corral.trainers.report.svg import cut
@@ -128,7 +129,7 @@ def _page(
 {_bars(_of_all_windows(scores, replay))}
 {_paired_html(replay)}{_optimum_html(replay)}<h2>Return per whole window</h2>
 {_parts_html(*returns_table(replay))}
-{_losses_html(replay)}{learned}<h2>Load and loss over time</h2>
+{_losses_html(replay)}{_waits_html(replay)}{learned}<h2>Load and loss over time</h2>
 {_course(replay)}
 <h2>How to read this</h2>
 <p>A policy is <em>amount/route</em>: how much a node forwards, and how that is split over its
@@ -233,6 +234,15 @@ def _losses_html(replay: Replay) -> str:
         return ""
     return f"""<h2>Lost by each node, % of its own arrivals</h2>
 {_parts_html(*losses_table(replay))}
+"""
+
+
+def _waits_html(replay: Replay) -> str:
+    """Return how long requests waited until they were served; nothing without a queue."""
+    if not replay.settings.get("queue"):
+        return ""
+    return f"""<h2>Wait of the requests that were served</h2>
+{_parts_html(*waits_lines(ordered(replay.scores)))}
 """
 
 

@@ -55,6 +55,10 @@ class Score:
     lost_by_node: dict[str, float] = field(default_factory=dict)
     """Share of its own arrivals that each node lost, wherever they were lost; not the optimum's."""
     forwarded_by_node: dict[str, float] = field(default_factory=dict)  # the same, of offers
+    mean_wait: float | None = None  # steps that served requests waited; None: there is no queue
+    p95_wait: int | None = None  # steps within which 95 % of the served were served
+    mean_wait_s: float | None = None  # the same in seconds, where the trace has a clock
+    p95_wait_s: float | None = None
 
 
 def ordered(scores: Iterable[Score]) -> list[Score]:

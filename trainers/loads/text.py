@@ -24,6 +24,7 @@ from corral.trainers.loads.paired import (
 )
 from corral.trainers.loads.replay import OWN, Replay
 from corral.trainers.loads.scores import Score, ordered
+from corral.trainers.loads.waiting import waits_lines
 
 __all__ = [
     "about_clock",
@@ -96,7 +97,10 @@ def _about_names(nodes: tuple[str, ...]) -> list[str]:
 def _about_rest(replay: Replay) -> str:
     if not replay.settings.get("queue"):
         return ""
-    return " What waits at a window's end is neither served nor lost."
+    return (
+        " What waits at a window's end is neither served nor lost. Requests that a node forwards "
+        "do not wait."
+    )
 
 
 def _about_cost(replay: Replay) -> list[str]:
@@ -229,6 +233,8 @@ def score_tables(result: Replay) -> Iterator[Table]:
     tables = {"return per whole window": returns_table(result)}
     if len(result.trace.nodes) > 1:
         tables["lost, % of the node's arrivals"] = losses_table(result)
+    if result.settings.get("queue"):
+        tables["wait of served requests"] = waits_lines(ordered(result.scores))
     for what, (headings, lines) in tables.items():
         table = table_of(what, headings)
         for line in lines:

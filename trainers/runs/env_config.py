@@ -19,6 +19,7 @@ from corral.envs.arguments import plain_numbers
 from corral.envs.core import Array, Rules, split_of
 from corral.envs.registry import REGISTERED, Api, make_rules, rules_class
 from corral.errors import EnvNeededError, Fault, RunError, TraceError
+from corral.named import NamedFunction
 from corral.text import pasted
 
 __all__ = ["SET_BY_TRAINING", "EnvConfig", "given_again", "saved_value"]
@@ -81,7 +82,10 @@ class EnvConfig:
         loaded: dict[str, Any] = {}  # files that are named may change, or go
         for argument, value in complete.items():
             used = getattr(rules, argument, None)
-            if isinstance(used, Trace):
+            if isinstance(used, NamedFunction):
+                used.require_name()
+                loaded[argument] = used
+            elif isinstance(used, Trace):
                 loaded[argument] = load_trace(value)  # the rules may have completed theirs
             elif isinstance(used, np.ndarray) and value is not None:
                 loaded[argument] = used
@@ -127,6 +131,9 @@ class EnvConfig:
     def named(self, folder: Path) -> str:
         """Return a run's folder as words of a command, with --env where that must be said."""
         again = f" --env {self.source}" if self.own_rules is not None and self.source else ""
+        for name, value in self.env_kwargs.items():
+            if isinstance(value, NamedFunction):
+                again += f" --arg {pasted(f'{name}={value}')}"
         return pasted(folder) + again
 
     @property
@@ -166,7 +173,11 @@ class EnvConfig:
         if given is not None and given.rules is not None:
             kwargs = given.env_kwargs or dict(saved["env_kwargs"])
             return cls(name, kwargs, {}, given.rules, saved.get("source"), saved.get("api"))
-        kwargs = {name: saved_value(value, folder) for name, value in saved["env_kwargs"].items()}
+        kwargs = {
+            name: saved_value(value, folder, name) for name, value in saved["env_kwargs"].items()
+        }
+        for argument, function in ({} if given is None else given.env_kwargs).items():
+            kwargs[argument] = kwargs[argument].again(function)
         held_out, validation = dict(saved["held_out"]), dict(saved.get("validation", {}))
         for arguments in (kwargs, held_out, validation):
             for rows in ("rows", "capacity_rows"):
@@ -199,7 +210,10 @@ def given_again(
     """
     name = saved["env"]
     if name in REGISTERED:
-        for argument, value in (("env_kwargs", env_kwargs), ("api", api)):
+        known = saved["env_kwargs"]
+        functions = [each for each in known if _kind(known[each]) == "function"]
+        others = {key: value for key, value in (env_kwargs or {}).items() if key not in functions}
+        for argument, value in (("env_kwargs", others), ("api", api)):
             if value:
                 raise ValueError(
                     f"{argument}={value!r}: {folder} keeps the arguments of {name} that it was "
@@ -208,7 +222,7 @@ def given_again(
     if env is None:
         if name not in REGISTERED:
             raise EnvNeededError(_hint(saved, folder), name)
-        return None
+        return EnvSource(name, dict(env_kwargs)) if env_kwargs else None
     if (by_text := isinstance(env, str) and env == saved.get("source")) or callable(env):
         env_kwargs = saved["env_kwargs"] if env_kwargs is None else env_kwargs
         api = saved.get("api") if api is None and by_text else api
@@ -267,12 +281,22 @@ def _write(name: str, value: Any, folder: Path | None) -> Any:
         if not (folder / file).exists():
             np.save(folder / file, array, allow_pickle=False)
         return {**saved, "file": file}
+    if isinstance(value, NamedFunction):
+        return {"type": "function", "name": value.name, "sha256": value.sha256}
     return value
 
 
-def saved_value(saved: Any, folder: Path) -> Any:
-    """Return the trace or array that ``saved`` names with its digest; another value as it is."""
-    kind = saved.get("type") if isinstance(saved, dict) else None
+def _kind(saved: Any) -> str | None:
+    """Return what ``saved`` stands for: "trace", "array", "function"; None for a plain value."""
+    return saved.get("type") if isinstance(saved, dict) else None
+
+
+def saved_value(saved: Any, folder: Path, name: str = "") -> Any:
+    """Return the trace or array that ``saved`` names with its digest, or the function of argument
+    ``name``, which is not looked up; another value as it is."""
+    kind = _kind(saved)
+    if kind == "function":
+        return NamedFunction(name, saved["name"], saved["sha256"])
     if kind == "array":
         return _read_array(folder / saved["file"], saved["digest"])
     if kind != "trace":

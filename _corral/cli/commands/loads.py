@@ -247,6 +247,12 @@ def replay(
             help="Offer refused requests once more to all neighbours; default: yes.",
         ),
     ] = None,
+    report_delay: Annotated[
+        int | None,
+        typer.Option(
+            help="Steps after which nodes know what others had spare; 0: at once; default: 1."
+        ),
+    ] = None,
     max_level: Annotated[
         int | None,
         typer.Option(
@@ -298,6 +304,7 @@ def replay(
         "wait_cost": wait_cost,
         "link_limit": link_limit,
         "second_offer": second_offer,
+        "report_delay": report_delay,
         "max_level": max_level,
     }
     settings: dict[str, Any] = {key: value for key, value in given.items() if value is not None}

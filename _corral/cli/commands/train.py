@@ -72,7 +72,8 @@ def train(
         env = None
     import_from_here()
     third_party = env is not None and is_third_party(env)
-    if not third_party and (options["arg"] or options["api"]):
+    again = options["arg"] and folder is not None  # names what the run does not look up
+    if not third_party and not again and (options["arg"] or options["api"]):
         raise ValueError(
             "--arg and --api are for environments of others; give --name value for corral's own"
         )

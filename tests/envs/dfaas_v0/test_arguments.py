@@ -27,6 +27,8 @@ LARGEST = int(small_trace().arrivals.max())
         ({"queue": -1}, ValueError, "queue=-1: give a whole number, 0 or more"),
         ({"queue": True}, ValueError, "queue=True"),
         ({"link_limit": -1}, ValueError, "link_limit=-1"),
+        ({"report_delay": -1}, ValueError, "report_delay=-1: give a whole number, 0 or more"),
+        ({"report_delay": None}, ValueError, "report_delay=None"),
         ({"forward_cost": -0.1}, ValueError, "forward_cost=-0.1: give a finite number, 0 or more"),
         ({"forward_cost": float("nan")}, ValueError, "forward_cost=nan"),
         ({"wait_cost": "much"}, ValueError, "wait_cost='much'"),
@@ -83,11 +85,42 @@ def test_the_identity_tells_rules_apart() -> None:
         {"queue": 1}, {"max_cycles": 9}, {"rows": (0, 3)}, {"start": 0}, {"load_scale": 99},
         {"capacity_scale": 99}, {"max_level": 3}, {"forward_cost": 0.1}, {"wait_cost": 0.1},
         {"route": "two"}, {"second_offer": False}, {"link_limit": 5}, {"reward": "team"},
-        {"neighbours": {"node_0": ["node_1"]}}, {"capacity": 4},
+        {"neighbours": {"node_0": ["node_1"]}}, {"capacity": 4}, {"report_delay": 0},
+        {"report_delay": 2},
     ]  # fmt: skip
     found = {DfaasRules(small_trace(), **change).identity for change in changes}
     assert len(found) == len(changes)
     assert base not in found
+
+
+@pytest.mark.parametrize(
+    ("delay", "spares"),
+    [(0, [7, 5, 3, 1]), (1, [0, 7, 0, 3]), (2, [0, 0, 7, 5]), (3, [0, 0, 0, 7]), (9, [0] * 4)],
+)
+def test_reports_come_after_their_delay(delay: int, spares: list[int]) -> None:
+    """Node b has 7, 5, 3 and 1 to spare; a forwards as much as b reported, and loses the rest of
+    its 9. Under delay 1 b ends with 7, 0 (of the 7 offered it took 5), 3 and so on. Of a's losses
+    b knows as late, under delay 0 after a step."""
+    trace = Trace(
+        nodes=("a", "b"), arrivals=[[9, 1], [9, 3], [9, 5], [9, 7]], capacity=[[0, 8]] * 4,
+        times=np.arange(4),
+    )  # fmt: skip
+    rules = DfaasRules(trace, start=0, max_cycles=4, report_delay=delay)
+    team, state = baseline_team("margin", rules), rules.start([np.random.default_rng(0)])
+    known, told_losses, losses = [], [], []
+    for _ in range(4):
+        seen = rules.observe(state)
+        known.append(round(float(seen["node_0"]["observation"][0, 3]) * 8))
+        told_losses.append(round(float(seen["node_1"]["observation"][0, 4]) * 9))
+        action = np.stack([team[agent].act(seen[agent]).action for agent in rules.agents], axis=1)
+        outcome = rules.step(state, action)
+        state = outcome.state
+        assert outcome.info["forwarded"].tolist() == [[known[-1], 0]]
+        losses.append(int(outcome.info["lost"][0, 0]))
+        assert rules.global_state(state)[0, 8] == np.float32(state.spare[0, 1] / 8)  # the true one
+    late = max(delay, 1)
+    assert known == spares
+    assert told_losses == [0] * min(late, 4) + losses[: max(0, 4 - late)]
 
 
 def test_numbers_of_numpy_are_numbers() -> None:

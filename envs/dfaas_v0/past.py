@@ -1,0 +1,69 @@
+"""What the state of dfaas_v0 keeps of past steps: reports that come late, and since when requests
+wait.
+
+Where a node knows what others reported k steps ago, k > 1, the state holds the reports of the k - 1
+steps before the last, in a ring: step s of the episode has place s mod (k - 1). So the oldest, of
+step t - k, stands where that of step t - 1 goes when step t is played.
+
+Of the requests that wait, the state counts those that came 2 or more steps ago, 3 or more, and so
+on: these counts tell how long those waited that are served, oldest first. In memory age comes
+first, so that all environments and nodes of one age lie side by side.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from corral.envs.core import Array
+
+__all__ = ["keep_reports", "late_reports", "no_past", "serve_waiting"]
+
+
+def no_past(num_envs: int, nodes: int, delay: int, queue: int, steps: int) -> dict[str, Array]:
+    """Return both at the start of episodes of so many steps: ``reports``, int64 [B, K, N, 2], and
+    ``aged``, int64 [B, K, N], whose K is 0 where nobody waits for two steps."""
+    ages = max(steps - 2, 0) if queue else 0
+    return {
+        "reports": np.zeros((num_envs, max(delay - 1, 0), nodes, 2), dtype=np.int64),
+        "aged": np.zeros((ages, num_envs, nodes), dtype=np.int64).transpose(1, 0, 2),
+    }
+
+
+# --- Reports -------------------------------------------------------------------------------------
+
+
+def late_reports(reports: Array, t: Array) -> tuple[Array, Array]:
+    """Return the oldest spare and lost, [B, N] each, before step ``t`` [B] is played."""
+    oldest = reports[np.arange(len(t)), (t - 1) % reports.shape[1]]  # [B, N, 2]
+    return oldest[..., 0], oldest[..., 1]
+
+
+def keep_reports(reports: Array, t: Array, spare: Array, lost: Array) -> None:
+    """Put what step ``t`` - 1 ended with in the place of the oldest."""
+    if reports.shape[1]:
+        reports[np.arange(len(t)), (t - 1) % reports.shape[1]] = np.stack([spare, lost], axis=-1)
+
+
+# --- Requests that wait --------------------------------------------------------------------------
+
+
+def serve_waiting(aged: Array, queue: Array, served: Array) -> Array:
+    """Return how many steps the requests that nodes serve of their own waited, summed: [B, N].
+
+    A step serves ``served`` requests (int64 [B, N]), first those of the ``queue`` before it, oldest
+    first. ``aged`` [B, K, N], of the queue those that came k + 2 or more steps ago, is brought to
+    the next step. A request that waited for w steps is counted once for each of them.
+    """
+    waited = np.minimum(queue, served)  # those that waited for a step or more
+    if aged.size:
+        ages = aged.transpose(1, 0, 2)  # [K, B, N]
+        depth = 0
+        while depth < len(ages) and np.count_nonzero(ages[depth]):
+            depth += 1
+        rest = queue - waited
+        if depth:
+            older = np.minimum(ages[:depth], served)
+            waited += np.add.reduce(older, axis=0)
+            ages[1 : depth + 1] = (ages[:depth] - older)[: len(ages) - 1]
+        ages[0] = rest
+    return waited
