@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +18,14 @@ from corral.envs.core import ENDLESS, Array, Observation, Outcome, Split, agent_
 from corral.envs.dfaas_v0.amounts import Amounts
 from corral.envs.dfaas_v0.arguments import scale, with_capacity
 from corral.envs.dfaas_v0.features import Every
+from corral.envs.dfaas_v0.load import (
+    Augment,
+    Augmented,
+    AugmentedState,
+    DfaasState,
+    Recorded,
+    with_other_days,
+)
 from corral.envs.dfaas_v0.network import ROUTES, Network, Route, adjacency
 from corral.envs.dfaas_v0.render import Frame, ansi, draw
 from corral.envs.dfaas_v0.rows import Section, divide, section, start_row
@@ -28,19 +36,6 @@ __all__ = ["ROUTES", "DfaasRules", "DfaasState", "Route"]
 
 COUNTS = ("arrivals", "forwarded", "served_local", "served_remote", "lost", "waiting")
 INFO = (*COUNTS, "illegal_actions")
-
-
-@dataclass
-class DfaasState:
-    """B environments between two steps; all int64."""
-
-    start: Array  # [B] first row of the window, counted from the section's first
-    t: Array  # [B] steps since the episode began
-    queue: Array  # [B, N] requests waiting
-    spare: Array  # [B, N] as the last step ended, 0 at the start
-    lost: Array  # [B, N] in the last step
-    draws: Array  # [B, max_cycles, N, 2] neighbours drawn for route "two"; else [B, 0, N, 2]
-    flow: Array  # [B, N, N] accepted i -> j in the last step, for pictures; else [B, 0, 0]
 
 
 class DfaasRules:
@@ -66,6 +61,8 @@ class DfaasRules:
         reward: each node its "own", or everyone the "team"'s mean.
         capacity: replaces the trace's: requests per step, or "1.25x" of each node's mean load.
         illegal: what an action outside the mask does: "penalise" or "raise".
+        augment: how the load of training differs from the recorded one: numbers by name, such as
+            shift=12,scale=0.2,noise=0.1,mix=0.5, see the manual. None: not at all.
         keep_flow: whether the state keeps who served whose requests, as pictures need it.
 
     Raises:
@@ -99,6 +96,7 @@ class DfaasRules:
         reward: Literal["own", "team"] = "own",
         capacity: int | str | None = None,
         illegal: Literal["penalise", "raise"] = "penalise",
+        augment: Mapping[str, float] | str | None = None,
         keep_flow: bool = False,
     ) -> None:
         self._recorded = load_trace(trace)
@@ -115,6 +113,7 @@ class DfaasRules:
         self.second_offer = yes_or_no("second_offer", second_offer)
         self.keep_flow = bool(keep_flow)
         self.neighbours = neighbours
+        self.augment = Augment.of(augment)
 
         self.agents = tuple(f"node_{i}" for i in range(len(self.trace.nodes)))
         self.load_scale = scale("load_scale", load_scale, self.trace.arrivals)
@@ -132,16 +131,14 @@ class DfaasRules:
 
     def _prepare_section(self) -> None:
         """Compute all that depends on the row alone, for the L rows of the section."""
-        section = self.trace.section(*self.rows)
-        assert section.capacity is not None  # with_capacity saw to it
-        self._arrivals, self._capacity = section.arrivals, section.capacity  # [L, N]
-        self._scaled = np.stack(  # [L, N, 2] the first two features
-            [self._arrivals / self.load_scale, self._capacity / self.capacity_scale], axis=-1
-        ).astype(np.float32)
         linked = self.network.links.any(axis=1)
-        self._highest = np.where(
-            linked, self.levels_of.highest(self._arrivals), 0
-        )  # [L, N] legal action
+        section, scales = self.trace.section(*self.rows), (self.load_scale, self.capacity_scale)
+
+        def highest(arrivals: Array) -> Array:  # legal action, [..., N]
+            return np.where(linked, self.levels_of.highest(arrivals), 0)
+
+        recorded = Recorded(section, scales, highest)
+        self.load = recorded if self.augment is None else Augmented(recorded, self.augment)
         # An illegal action forwards all arrivals. With neighbours k * unit > a, so the minimum with
         # a does that by itself; without, one "unit" must exceed any arrivals.
         self._request_per_level = np.where(linked, self.unit, np.iinfo(np.int64).max // self.levels)
@@ -155,6 +152,7 @@ class DfaasRules:
             *(self.capacity_scale, self.max_level, self.queue, self.forward_cost, self.wait_cost),
             *(self.route, self.second_offer, self.link_limit, self.reward),
             self.network.links.tolist(),
+            *(() if self.augment is None else map(float, astuple(self.augment))),
         )
         return f"{self.name} {hashlib.sha256(repr(settings).encode()).hexdigest()}"
 
@@ -167,7 +165,7 @@ class DfaasRules:
         validation: float | Section | None = None,
     ) -> Split:
         """Train on the first rows of the trace, validate on later ones, hold out the last, as
-        ``corral.envs.dfaas_v0.rows.divide`` says.
+        ``corral.envs.dfaas_v0.rows.divide`` says; the last two as they were recorded.
 
         Scales are fixed here, from the whole trace, so that no later load changes a space.
         """
@@ -177,12 +175,13 @@ class DfaasRules:
         fixed = {"load_scale": self.load_scale, "capacity_scale": self.capacity_scale}
         train = {"trace": self._recorded, "rows": parts.train, **fixed}
         own = {} if self.start_row is None else {"start": "random"}
-        differs = {} if parts.validation is None else {"rows": parts.validation, **own}
-        return Split(train, {"rows": parts.held_out}, differs)
+        plain = {} if self.augment is None else {"augment": None}
+        differs = {} if parts.validation is None else {"rows": parts.validation, **own, **plain}
+        return Split(train, {"rows": parts.held_out, **plain}, differs)
 
     def in_windows(self, most: int) -> tuple[DfaasRules, int]:
         """Return rules whose environments begin the whole windows of the rows, one each."""
-        count = max(1, len(self._arrivals) // self.max_cycles)
+        count = max(1, (self.rows[1] - self.rows[0]) // self.max_cycles)
         chosen = np.linspace(0, count - 1, min(most, count)).round().astype(np.int64)
         start = functools.partial(self.start_at, chosen * self.max_cycles)
         return changed(self, start=start), len(chosen)
@@ -211,9 +210,7 @@ class DfaasRules:
         return "requests", self.levels_of.requests.astype(np.float64)
 
     def redrawing(self) -> DfaasRules | None:
-        """Return rules that draw other days' load, see ``corral.envs.dfaas_v0.days``."""
-        from corral.envs.dfaas_v0.days import with_other_days  # which imports this module
-
+        """Return rules that draw other days' load, see ``corral.envs.dfaas_v0.load``."""
         return with_other_days(self)
 
     def places(self, state: DfaasState) -> list[str]:
@@ -238,21 +235,24 @@ class DfaasRules:
     # --- An episode ------------------------------------------------------------------------------
 
     def start(self, rngs: Sequence[np.random.Generator]) -> DfaasState:
-        """Begin B episodes; each generator draws the first row, then pairs for route "two"."""
+        """Begin B episodes; each generator draws the first row, then pairs for route "two", then
+        what ``augment`` asks for."""
         if self.start_row is None:
-            first = np.array([rng.integers(len(self._arrivals)) for rng in rngs], dtype=np.int64)
+            length = self.rows[1] - self.rows[0]
+            first = np.array([rng.integers(length) for rng in rngs], dtype=np.int64)
         else:
             first = np.full(len(rngs), self.start_row, dtype=np.int64)
         return self.start_at(first, rngs)
 
     def start_at(self, first: Array, rngs: Sequence[np.random.Generator]) -> DfaasState:
         """Begin episodes at the rows ``first`` [B] of the section."""
-        b, n = len(first), len(self.agents)
+        b, n, steps = len(first), len(self.agents), self.max_cycles or ENDLESS
         draws = np.zeros((b, 0, n, 2), dtype=np.int32)
         if self.route == "two":
-            high, steps = np.maximum(self.network.degree, 1)[:, None], self.max_cycles or ENDLESS
+            high = np.maximum(self.network.degree, 1)[:, None]
             draws = np.stack([rng.integers(high, size=(steps, n, 2), dtype="i4") for rng in rngs])
-        return DfaasState(
+        kind = DfaasState if self.augment is None else AugmentedState
+        return kind(
             start=np.asarray(first, dtype=np.int64).copy(),
             t=np.zeros(b, dtype=np.int64),
             queue=np.zeros((b, n), dtype=np.int64),
@@ -260,13 +260,14 @@ class DfaasRules:
             lost=np.zeros((b, n), dtype=np.int64),
             draws=draws,
             flow=np.zeros((b, n, n) if self.keep_flow else (b, 0, 0), dtype=np.int64),
+            **self.load.begin(np.asarray(first), rngs, steps),
         )
 
     def observe(self, state: DfaasState) -> dict[str, Observation]:
         row = self._row(state)
-        load = self._scaled.take(row, axis=0)
+        load, highest = self.load.observed(state, row)
         features = self.features.of(load, state.queue, self._last_step(state))
-        masks = self._masks.take(self._highest.take(row, axis=0), axis=0)  # [B, N, A]
+        masks = self._masks.take(highest, axis=0)  # [B, N, A]
         return agent_views(self.agents, features, masks)
 
     def acting(self, state: DfaasState) -> Array:
@@ -274,7 +275,7 @@ class DfaasRules:
 
     def step(self, state: DfaasState, action: Array) -> Outcome[DfaasState]:
         row = self._row(state)
-        arrivals, capacity = self._arrivals.take(row, axis=0), self._capacity.take(row, axis=0)
+        arrivals, capacity, highest = self.load.at(state, row)
         forwarded = np.minimum(action * self._request_per_level, arrivals)
 
         # 1. Nodes serve their own work first: the queue, and arrivals that were not forwarded.
@@ -297,7 +298,7 @@ class DfaasRules:
         state.t += 1
         state.queue, state.spare, state.lost = queue, spare_after, lost
         counts = (arrivals, forwarded, served_local, spare - spare_after, lost, queue)
-        illegal = np.greater(action, self._highest.take(row, axis=0)).astype(np.int64)
+        illegal = np.greater(action, highest).astype(np.int64)
         info = dict(zip(INFO, (*counts, illegal), strict=True))
         reward = self._reward(lost, forwarded, queue)
         return Outcome(state, reward, np.zeros(lost.shape, dtype=bool), info)
@@ -308,7 +309,7 @@ class DfaasRules:
     def global_state(self, state: DfaasState) -> Array:
         b, n = state.queue.shape
         nodes = np.empty((b, n, 5), dtype=np.float32)
-        nodes[..., :2] = self._scaled.take(self._row(state), axis=0)
+        nodes[..., :2] = self.load.observed(state, self._row(state))[0]
         nodes[..., 2] = state.queue / max(self.queue, 1)
         nodes[..., 3:] = self._last_step(state)
         turn = np.eye(n, dtype=np.float32)[state.t % n]
@@ -320,17 +321,19 @@ class DfaasRules:
     def frame(self, state: DfaasState, info: dict[str, Array]) -> Frame:
         """Return the last step of environment 0; before the first step, the load to come."""
         t = int(state.t[0])
-        row = int(state.start[0] + max(t - 1, 0)) % len(self._arrivals)
+        before = replace(state, t=np.maximum(state.t - 1, 0))
+        row = self._row(before)
+        arrivals, capacity, _ = self.load.at(before, row)
         numbers = {key: tuple(info[key][0].tolist()) for key in COUNTS}
         if t == 0:
-            numbers["arrivals"] = tuple(self._arrivals[row].tolist())
+            numbers["arrivals"] = tuple(arrivals[0].tolist())
         nodes = zip(self.agents, self.trace.nodes, strict=True)
         return Frame(
             t=t,
             max_cycles=self.max_cycles,
-            clock=self.trace.clock_text(self.rows[0] + row),
+            clock=self.trace.clock_text(self.rows[0] + int(row[0])),
             names=tuple(agent if agent == node else f"{agent} {node}" for agent, node in nodes),
-            capacity=tuple(self._capacity[row].tolist()),
+            capacity=tuple(capacity[0].tolist()),
             queue=self.queue,
             flow=tuple(map(tuple, state.flow[0].tolist())) if self.keep_flow else None,
             load_scale=float(self.load_scale),
@@ -342,7 +345,7 @@ class DfaasRules:
 
     def _row(self, state: DfaasState) -> Array:
         """Return the row of the section that comes next, [B]; windows wrap in the section."""
-        return np.asarray((state.start + state.t) % len(self._arrivals))
+        return np.asarray((state.start + state.t) % (self.rows[1] - self.rows[0]))
 
     def _last_step(self, state: DfaasState) -> Array:
         """Return spare and lost of the last step, scaled: float32 [B, N, 2]."""

@@ -30,7 +30,7 @@ __all__ = ["as_trained", "evaluate_loads", "learning_curves", "seen_rows", "trai
 
 CURVE_LEVELS = ("random", "local", "overflow")
 
-NOT_OF_THE_GAME = {"trace", "rows", "start", "max_cycles", "capacity", "reward", *OWN}
+NOT_OF_THE_GAME = {"trace", "rows", "start", "max_cycles", "capacity", "reward", "augment", *OWN}
 
 
 def evaluate_loads(
