@@ -11,7 +11,7 @@ follows a busy moment is mostly busy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ import numpy as np
 from corral.data import Trace
 from corral.envs.arguments import nonnegative_float, nonnegative_int
 from corral.envs.core import Array, changed
+from corral.envs.dfaas_v0.amounts import Amounts
 from corral.errors import ArgumentError
 from corral.hints import hint
 
@@ -122,22 +123,26 @@ def _parsed(text: str) -> dict[str, Any]:
 class Recorded:
     """The L rows of a ``section``, with all that depends on the row alone.
 
-    ``scales`` divide arrivals and capacities; ``highest`` maps arrivals [..., N] to the highest
-    legal levels. ``row`` below is int64 [B]: the row that comes next, see ``DfaasRules``.
+    ``scales`` divide arrivals and capacities; ``levels`` are those of actions, ``linked`` (bool
+    [N]) the nodes with neighbours. ``row`` below is int64 [B]: the one that comes next.
     """
 
     def __init__(
-        self, section: Trace, scales: tuple[float, float], highest: Callable[[Array], Array]
+        self, section: Trace, scales: tuple[float, float], levels: Amounts, linked: Array
     ) -> None:
         assert section.capacity is not None  # with_capacity saw to it
         self.arrivals, self.capacity = section.arrivals, section.capacity  # [L, N]
         self.day = section.steps_per_day
         self.scales = scales
-        self.highest = highest
-        parts = self.arrivals, self.capacity, highest(self.arrivals)
+        self.levels, self.linked = levels, linked
+        parts = self.arrivals, self.capacity, self.highest(self.arrivals)
         self._rows = np.stack(parts)  # [3, L, N]
         shares = [part / scale for part, scale in zip(parts, scales, strict=False)]
         self._features = np.stack(shares, axis=-1).astype(np.float32)  # [L, N, 2]
+
+    def highest(self, arrivals: Array) -> Array:
+        """Return the highest legal levels for arrivals [..., N]."""
+        return np.where(self.linked, self.levels.highest(arrivals), 0)
 
     def begin(
         self, first: Array, rngs: Sequence[np.random.Generator], steps: int

@@ -133,11 +133,7 @@ class DfaasRules:
         """Compute all that depends on the row alone, for the L rows of the section."""
         linked = self.network.links.any(axis=1)
         section, scales = self.trace.section(*self.rows), (self.load_scale, self.capacity_scale)
-
-        def highest(arrivals: Array) -> Array:  # legal action, [..., N]
-            return np.where(linked, self.levels_of.highest(arrivals), 0)
-
-        recorded = Recorded(section, scales, highest)
+        recorded = Recorded(section, scales, self.levels_of, linked)
         self.load = recorded if self.augment is None else Augmented(recorded, self.augment)
         # An illegal action forwards all arrivals. With neighbours k * unit > a, so the minimum with
         # a does that by itself; without, one "unit" must exceed any arrivals.
