@@ -211,7 +211,8 @@ class DfaasRules:
 
     def places(self, state: DfaasState) -> list[str]:
         """Return the rows of the trace that come next."""
-        return [f"row {self.rows[0] + row:,}" for row in self._row(state).tolist()]
+        load = "" if self.augment is None else ", augmented"
+        return [f"row {self.rows[0] + row:,}{load}" for row in self._row(state).tolist()]
 
     def for_rendering(self) -> DfaasRules:
         """Return rules that keep who served whose requests."""

@@ -219,6 +219,11 @@ def test_a_picture_shows_the_load_that_is_played() -> None:
     assert rules.frame(state, outcome.info).arrivals == tuple(state.load[0, 0, 0])
 
 
+def test_a_place_says_that_its_load_is_not_the_recorded_one() -> None:
+    rules = DfaasRules(rows=(1000, 3000), start=204, augment="shift=3")
+    assert rules.places(begun(rules, 1)) == ["row 1,204, augmented"]
+
+
 # --- Other days ----------------------------------------------------------------------------------
 
 
