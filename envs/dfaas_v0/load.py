@@ -188,7 +188,7 @@ class Augmented:
 
     def at(self, state: Any, row: Array) -> Array:
         now = state.load[np.arange(len(row)), state.t % state.load.shape[1]]  # [B, 3, N]
-        return now.transpose(1, 0, 2).astype(np.int64, order="C")
+        return np.asarray(now.transpose(1, 0, 2), dtype=np.int64, order="C")
 
     def observed(self, state: Any, row: Array) -> tuple[Array, Array]:
         now = self.at(state, row)

@@ -131,7 +131,7 @@ class DfaasRules:
 
     def _prepare_section(self) -> None:
         """Compute all that depends on the row alone, for the L rows of the section."""
-        linked = self.network.links.any(axis=1)
+        linked: Array = np.asarray(self.network.links.any(axis=1))
         section, scales = self.trace.section(*self.rows), (self.load_scale, self.capacity_scale)
         recorded = Recorded(section, scales, self.levels_of, linked)
         self.load = recorded if self.augment is None else Augmented(recorded, self.augment)
