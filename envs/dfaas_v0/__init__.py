@@ -56,6 +56,28 @@ imports nothing because of it: to go on, name it again.
 
 **Illegal actions** under "penalise" forward all arrivals.
 
+**Augmented days.** ``augment`` changes the load of each episode as it begins, to train on more days
+than were recorded. It is a mapping, or text such as "shift=12,scale=0.2,noise=0.1,mix=0.5"; what is
+absent is 0.
+
+| part | what it does to the load of an episode |
+|---|---|
+| shift | a node's rows come up to so many steps earlier or later, drawn uniformly |
+| mix | with this probability a node has another day's rows, at the same time of the day |
+| scale | a node's load is multiplied by exp(scale * z), the whole episode long |
+| noise | each row of a node is multiplied by exp(noise * z), with a z of its own |
+
+Each node is drawn by itself, but for scale: its z are normal with correlation 1/2 between nodes, as
+loads that rise together are those that no forwarding helps. Rows are of the section, and wrap in
+it. Where its clock has no days, mix begins at any other row; where there is no other day, it does
+nothing. Loads are rounded, and cut at load_scale. Capacity is shifted and mixed with its node's
+rows, and never scaled. A generator draws the first row, pairs for route "two", three uniform
+numbers for each node (shift, whether it is mixed, which day), one normal number for all nodes and
+one for each (scale), then the noise.
+
+Training alone is augmented: validation and held-out rows are played as recorded. So the returns of
+training are of augmented days, and are not to be compared with those of an evaluation.
+
 Known answer: with unit 1, no costs, queue or limits, ``second_offer`` and a complete graph,
 forwarding the overflow max(0, a - c) serves min(sum a, sum c) at every step; nothing serves more.
 

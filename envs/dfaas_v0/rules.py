@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +24,14 @@ from corral.envs.dfaas_v0.arguments import (
     with_capacity,
 )
 from corral.envs.dfaas_v0.features import Every
+from corral.envs.dfaas_v0.load import (
+    Augment,
+    Augmented,
+    AugmentedState,
+    DfaasState,
+    Recorded,
+    with_other_days,
+)
 from corral.envs.dfaas_v0.network import ROUTES, Network, Route, adjacency
 from corral.envs.dfaas_v0.past import keep_reports, late_reports, no_past, serve_waiting
 from corral.envs.dfaas_v0.render import Frame, ansi, draw
@@ -35,21 +43,6 @@ __all__ = ["ROUTES", "DfaasRules", "DfaasState", "Route"]
 
 COUNTS = ("arrivals", "forwarded", "served_local", "served_remote", "lost", "waiting")
 INFO = (*COUNTS, "illegal_actions", "waited")
-
-
-@dataclass
-class DfaasState:
-    """B environments between two steps; all int64."""
-
-    start: Array  # [B] first row of the window, counted from the section's first
-    t: Array  # [B] steps since the episode began
-    queue: Array  # [B, N] requests waiting
-    spare: Array  # [B, N] as the last step ended, 0 at the start
-    lost: Array  # [B, N] in the last step
-    draws: Array  # [B, max_cycles, N, 2] neighbours drawn for route "two"; else [B, 0, N, 2]
-    flow: Array  # [B, N, N] accepted i -> j in the last step, for pictures; else [B, 0, 0]
-    reports: Array  # [B, K, N, 2] of K steps before the last, see ``corral.envs.dfaas_v0.past``
-    aged: Array  # [B, K, N] of the queue by age, see there
 
 
 class DfaasRules:
@@ -76,6 +69,8 @@ class DfaasRules:
         capacity: replaces the trace's: requests per step, or "1.25x" of each node's mean load.
         capacity_rows: (low, high), the rows of that mean; None: all. Training sets its own rows.
         illegal: what an action outside the mask does: "penalise" or "raise".
+        augment: how the load of training differs from the recorded one: numbers by name, such as
+            shift=12,scale=0.2,noise=0.1,mix=0.5, see the manual. None: not at all.
         keep_flow: whether the state keeps who served whose requests, as pictures need it.
         report_delay: of how many steps ago the spare and lost are that nodes know of others; 0:
             the spare that this step's arrivals leave.
@@ -114,6 +109,7 @@ class DfaasRules:
         capacity: int | str | None = None,
         capacity_rows: Section | None = None,
         illegal: Literal["penalise", "raise"] = "penalise",
+        augment: Mapping[str, float] | str | None = None,
         keep_flow: bool = False,
         report_delay: int = 1,
         reward_fn: Callable[..., Any] | str | None = None,
@@ -135,6 +131,7 @@ class DfaasRules:
         self.neighbours = neighbours
         self.report_delay = nonnegative_int("report_delay", report_delay)
         self.reward_fn = reward_function(reward_fn, self.reward)
+        self.augment = Augment.of(augment)
 
         self.agents = tuple(f"node_{i}" for i in range(len(self.trace.nodes)))
         self.load_scale = scale("load_scale", load_scale, self.trace.arrivals)
@@ -152,16 +149,10 @@ class DfaasRules:
 
     def _prepare_section(self) -> None:
         """Compute all that depends on the row alone, for the L rows of the section."""
-        section = self.trace.section(*self.rows)
-        assert section.capacity is not None  # with_capacity saw to it
-        self._arrivals, self._capacity = section.arrivals, section.capacity  # [L, N]
-        self._scaled = np.stack(  # [L, N, 2] the first two features
-            [self._arrivals / self.load_scale, self._capacity / self.capacity_scale], axis=-1
-        ).astype(np.float32)
-        linked = self.network.links.any(axis=1)
-        self._highest = np.where(
-            linked, self.levels_of.highest(self._arrivals), 0
-        )  # [L, N] legal action
+        linked: Array = np.asarray(self.network.links.any(axis=1))
+        section, scales = self.trace.section(*self.rows), (self.load_scale, self.capacity_scale)
+        recorded = Recorded(section, scales, self.levels_of, linked)
+        self.load = recorded if self.augment is None else Augmented(recorded, self.augment)
         # An illegal action forwards all arrivals. With neighbours k * unit > a, so the minimum with
         # a does that by itself; without, one "unit" must exceed any arrivals.
         self._request_per_level = np.where(linked, self.unit, np.iinfo(np.int64).max // self.levels)
@@ -178,6 +169,7 @@ class DfaasRules:
             # Later arguments, where they change the game: a run from before them is of these rules.
             *([f"report_delay {self.report_delay}"] * (self.report_delay != 1)),
             *([f"reward_fn {self.reward_fn}"] * (self.reward_fn is not None)),
+            *(() if self.augment is None else map(float, astuple(self.augment))),
         )
         return f"{self.name} {hashlib.sha256(repr(settings).encode()).hexdigest()}"
 
@@ -190,7 +182,7 @@ class DfaasRules:
         validation: float | Section | None = None,
     ) -> Split:
         """Train on the first rows of the trace, validate on later ones, hold out the last, as
-        ``corral.envs.dfaas_v0.rows.divide`` says.
+        ``corral.envs.dfaas_v0.rows.divide`` says; the last two as they were recorded.
 
         Scales are fixed here, from the whole trace, so that no later load changes a space; a
         capacity such as "1.25x" is that multiple of the load that is trained on.
@@ -202,12 +194,13 @@ class DfaasRules:
         train = {"trace": self._recorded, "rows": parts.train, **fixed}
         train |= measured_on(self._recorded, parts.train, *self._capacity_given)
         own = {} if self.start_row is None else {"start": "random"}
-        differs = {} if parts.validation is None else {"rows": parts.validation, **own}
-        return Split(train, {"rows": parts.held_out}, differs)
+        plain = {} if self.augment is None else {"augment": None}
+        differs = {} if parts.validation is None else {"rows": parts.validation, **own, **plain}
+        return Split(train, {"rows": parts.held_out, **plain}, differs)
 
     def in_windows(self, most: int) -> tuple[DfaasRules, int]:
         """Return rules whose environments begin the whole windows of the rows, one each."""
-        count = max(1, len(self._arrivals) // self.max_cycles)
+        count = max(1, (self.rows[1] - self.rows[0]) // self.max_cycles)
         chosen = np.linspace(0, count - 1, min(most, count)).round().astype(np.int64)
         start = functools.partial(self.start_at, chosen * self.max_cycles)
         return changed(self, start=start), len(chosen)
@@ -236,14 +229,13 @@ class DfaasRules:
         return "requests", self.levels_of.requests.astype(np.float64)
 
     def redrawing(self) -> DfaasRules | None:
-        """Return rules that draw other days' load, see ``corral.envs.dfaas_v0.days``."""
-        from corral.envs.dfaas_v0.days import with_other_days  # which imports this module
-
+        """Return rules that draw other days' load, see ``corral.envs.dfaas_v0.load``."""
         return with_other_days(self)
 
     def places(self, state: DfaasState) -> list[str]:
         """Return the rows of the trace that come next."""
-        return [f"row {self.rows[0] + row:,}" for row in self._row(state).tolist()]
+        load = "" if self.augment is None else ", augmented"
+        return [f"row {self.rows[0] + row:,}{load}" for row in self._row(state).tolist()]
 
     def for_rendering(self) -> DfaasRules:
         """Return rules that keep who served whose requests."""
@@ -263,21 +255,24 @@ class DfaasRules:
     # --- An episode ------------------------------------------------------------------------------
 
     def start(self, rngs: Sequence[np.random.Generator]) -> DfaasState:
-        """Begin B episodes; each generator draws the first row, then pairs for route "two"."""
+        """Begin B episodes; each generator draws the first row, then pairs for route "two", then
+        what ``augment`` asks for."""
         if self.start_row is None:
-            first = np.array([rng.integers(len(self._arrivals)) for rng in rngs], dtype=np.int64)
+            length = self.rows[1] - self.rows[0]
+            first = np.array([rng.integers(length) for rng in rngs], dtype=np.int64)
         else:
             first = np.full(len(rngs), self.start_row, dtype=np.int64)
         return self.start_at(first, rngs)
 
     def start_at(self, first: Array, rngs: Sequence[np.random.Generator]) -> DfaasState:
         """Begin episodes at the rows ``first`` [B] of the section."""
-        b, n = len(first), len(self.agents)
+        b, n, steps = len(first), len(self.agents), self.max_cycles or ENDLESS
         draws = np.zeros((b, 0, n, 2), dtype=np.int32)
         if self.route == "two":
-            high, steps = np.maximum(self.network.degree, 1)[:, None], self.max_cycles or ENDLESS
+            high = np.maximum(self.network.degree, 1)[:, None]
             draws = np.stack([rng.integers(high, size=(steps, n, 2), dtype="i4") for rng in rngs])
-        return DfaasState(
+        kind = DfaasState if self.augment is None else AugmentedState
+        return kind(
             start=np.asarray(first, dtype=np.int64).copy(),
             t=np.zeros(b, dtype=np.int64),
             queue=np.zeros((b, n), dtype=np.int64),
@@ -286,14 +281,15 @@ class DfaasRules:
             draws=draws,
             flow=np.zeros((b, n, n) if self.keep_flow else (b, 0, 0), dtype=np.int64),
             **no_past(b, n, self.report_delay, self.queue, self.max_cycles or ENDLESS),
+            **self.load.begin(np.asarray(first), rngs, steps),
         )
 
     def observe(self, state: DfaasState) -> dict[str, Observation]:
         row = self._row(state)
-        load = self._scaled.take(row, axis=0)
+        load, highest = self.load.observed(state, row)
         reported = self._scaled_reports(*self._reported(state))
         features = self.features.of(load, state.queue, reported)
-        masks = self._masks.take(self._highest.take(row, axis=0), axis=0)  # [B, N, A]
+        masks = self._masks.take(highest, axis=0)  # [B, N, A]
         return agent_views(self.agents, features, masks)
 
     def acting(self, state: DfaasState) -> Array:
@@ -301,7 +297,7 @@ class DfaasRules:
 
     def step(self, state: DfaasState, action: Array) -> Outcome[DfaasState]:
         row = self._row(state)
-        arrivals, capacity = self._arrivals.take(row, axis=0), self._capacity.take(row, axis=0)
+        arrivals, capacity, highest = self.load.at(state, row)
         forwarded = np.minimum(action * self._request_per_level, arrivals)
 
         # 1. Nodes serve their own work first: the queue, and arrivals that were not forwarded.
@@ -326,7 +322,7 @@ class DfaasRules:
         state.t += 1
         state.queue, state.spare, state.lost = queue, spare_after, lost
         counts = (arrivals, forwarded, served_local, spare - spare_after, lost, queue)
-        illegal = np.greater(action, self._highest.take(row, axis=0)).astype(np.int64)
+        illegal = np.greater(action, highest).astype(np.int64)
         info = dict(zip(INFO, (*counts, illegal, waited), strict=True))
         if self.reward_fn is None:
             reward = self._reward(lost, forwarded, queue)
@@ -340,7 +336,7 @@ class DfaasRules:
     def global_state(self, state: DfaasState) -> Array:
         b, n = state.queue.shape
         nodes = np.empty((b, n, 5), dtype=np.float32)
-        nodes[..., :2] = self._scaled.take(self._row(state), axis=0)
+        nodes[..., :2] = self.load.observed(state, self._row(state))[0]
         nodes[..., 2] = state.queue / max(self.queue, 1)
         nodes[..., 3:] = self._scaled_reports(state.spare, state.lost)
         turn = np.eye(n, dtype=np.float32)[state.t % n]
@@ -352,17 +348,19 @@ class DfaasRules:
     def frame(self, state: DfaasState, info: dict[str, Array]) -> Frame:
         """Return the last step of environment 0; before the first step, the load to come."""
         t = int(state.t[0])
-        row = int(state.start[0] + max(t - 1, 0)) % len(self._arrivals)
+        before = replace(state, t=np.maximum(state.t - 1, 0))
+        row = self._row(before)
+        arrivals, capacity, _ = self.load.at(before, row)
         numbers = {key: tuple(info[key][0].tolist()) for key in COUNTS}
         if t == 0:
-            numbers["arrivals"] = tuple(self._arrivals[row].tolist())
+            numbers["arrivals"] = tuple(arrivals[0].tolist())
         nodes = zip(self.agents, self.trace.nodes, strict=True)
         return Frame(
             t=t,
             max_cycles=self.max_cycles,
-            clock=self.trace.clock_text(self.rows[0] + row),
+            clock=self.trace.clock_text(self.rows[0] + int(row[0])),
             names=tuple(agent if agent == node else f"{agent} {node}" for agent, node in nodes),
-            capacity=tuple(self._capacity[row].tolist()),
+            capacity=tuple(capacity[0].tolist()),
             queue=self.queue,
             flow=tuple(map(tuple, state.flow[0].tolist())) if self.keep_flow else None,
             load_scale=float(self.load_scale),
@@ -374,7 +372,7 @@ class DfaasRules:
 
     def _row(self, state: DfaasState) -> Array:
         """Return the row of the section that comes next, [B]; windows wrap in the section."""
-        return np.asarray((state.start + state.t) % len(self._arrivals))
+        return np.asarray((state.start + state.t) % (self.rows[1] - self.rows[0]))
 
     def _reported(self, state: DfaasState) -> tuple[Array, Array]:
         """Return spare and lost as nodes know them of others before a step: int64 [B, N] each."""
@@ -382,9 +380,8 @@ class DfaasRules:
             return state.spare, state.lost
         if self.report_delay:
             return late_reports(state.reports, state.t)
-        row = self._row(state)
-        work = state.queue + self._arrivals.take(row, axis=0)
-        return np.maximum(self._capacity.take(row, axis=0) - work, 0), state.lost
+        arrivals, capacity, _ = self.load.at(state, self._row(state))
+        return np.maximum(capacity - state.queue - arrivals, 0), state.lost
 
     def _scaled_reports(self, spare: Array, lost: Array) -> Array:
         """Return them as shares of the scales: float32 [B, N, 2]."""

@@ -60,7 +60,7 @@ def test_registered_rules_keep_the_contract(name: str) -> None:
 
 @pytest.mark.parametrize("route", ["equal", "capacity", "spare", "shortest", "two"])
 def test_variants_of_dfaas_keep_the_contract(route: str) -> None:
-    kwargs = {
+    kwargs: dict[str, Any] = {
         "trace": small_trace(nodes=4, largest=300),
         "max_cycles": 5,
         "max_level": 10,
@@ -73,6 +73,7 @@ def test_variants_of_dfaas_keep_the_contract(route: str) -> None:
         "route": route,
         "reward": "team" if route == "equal" else "own",
         "report_delay": {"spare": 0, "two": 2, "shortest": 4}.get(route, 1),
+        "augment": {"shift": 2, "scale": 0.3, "mix": 0.5} if route in ("equal", "two") else None,
     }
     make = functools.partial(_load("dfaas_v0", "parallel_env"), **kwargs)
     assert check_contract(make, seeds=(0, 1)) > 20

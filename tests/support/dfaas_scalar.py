@@ -6,6 +6,7 @@ Nothing here is vectorised and nothing is shared with ``corral.envs``. Tests com
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,7 +34,8 @@ class ScalarDfaas:
 
     ``start`` is a row counted from the first row of ``rows``. ``draws[t][i]`` is the pair of
     neighbours drawn for sender i at step t under ``route="two"``, each a position in the list of
-    i's neighbours in cyclic order i+1, i+2, ...
+    i's neighbours in cyclic order i+1, i+2, ... ``rng`` draws the load of an episode with
+    ``augment``, and has drawn what comes before it.
 
     After ``reset`` and every ``step`` these fields hold, with one entry per node: ``queues``,
     ``last_spare``, ``last_lost`` and ``info[key]``; ``flows[i][j]`` is what j served for i in the
@@ -62,7 +64,9 @@ class ScalarDfaas:
         capacity_rows: tuple[int, int] | None = None,
         illegal: str = "penalise",
         report_delay: int = 1,
+        augment: Mapping[str, float] | None = None,
         draws: Any = None,
+        rng: np.random.Generator | None = None,
     ) -> None:
         if isinstance(capacity, str) and capacity_rows is not None:
             low, high = capacity_rows
@@ -98,6 +102,12 @@ class ScalarDfaas:
         low, high = (0, len(load)) if rows is None else rows
         self.arrivals = load[low:high]
         self.capacity = served[low:high]
+        if augment is not None:
+            episode = {"start": start, "steps": max_cycles + 1, "day": trace.steps_per_day or 1}
+            self.arrivals, self.capacity = augmented(
+                rng, self.arrivals, self.capacity, int(self.load_scale), **episode, **augment
+            )
+            self.start = 0
 
         # Action k forwards k units; the unit keeps the number of levels near max_level.
         self.unit = max(1, _ceil(self.load_scale, max_level))
@@ -334,6 +344,46 @@ class ScalarDfaas:
             (spare / self.capacity_scale, min(1.0, lost / self.load_scale))
             for spare, lost in zip(spares, losses, strict=True)
         ]
+
+
+def augmented(
+    rng: Any,
+    arrivals: list[list[int]],
+    capacity: list[list[int]],
+    most: int,
+    *,
+    start: int,
+    steps: int,
+    day: int,
+    shift: int = 0,
+    scale: float = 0.0,
+    noise: float = 0.0,
+    mix: float = 0.0,
+) -> tuple[list[list[int]], list[list[int]]]:
+    """The load of one episode, row by row, from the section's."""
+    length, n = len(arrivals), len(arrivals[0])
+    own = [start] * n  # the row at which each node begins
+    factor = [1.0] * n
+    moved, mixed, other = rng.random((3, n)).tolist()
+    common, *alone = rng.standard_normal(1 + n).tolist()
+    days = [row for row in range(start % day, length, day) if row != start]
+    for i in range(n):
+        own[i] += int(moved[i] * (2 * shift + 1)) - shift
+        if mixed[i] < mix and days:
+            own[i] += days[int(other[i] * len(days))] - start
+        # Half of what scales a node is common to all.
+        factor[i] = math.exp(scale * (common + alone[i]) / math.sqrt(2))
+    jumps = rng.standard_normal((steps, n)).tolist() if noise else [[0.0] * n] * steps
+    load, served = [], []
+    for t in range(steps):
+        rows = [(own[i] + t) % length for i in range(n)]
+        wanted = [
+            arrivals[row][i] * factor[i] * math.exp(noise * jumps[t][i])
+            for i, row in enumerate(rows)
+        ]
+        load.append([min(round(each), most) for each in wanted])
+        served.append([capacity[row][i] for i, row in enumerate(rows)])
+    return load, served
 
 
 def _ceil(a: int, b: int) -> int:

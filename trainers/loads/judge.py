@@ -41,7 +41,7 @@ CURVE_LEVELS = ("random", "local", "overflow")
 
 CAPACITY = ("capacity", "capacity_rows")
 PAID = ("reward", "reward_fn")
-NOT_OF_THE_GAME = {"trace", "rows", "start", "max_cycles", *PAID, *CAPACITY, *OWN}
+NOT_OF_THE_GAME = {"trace", "rows", "start", "max_cycles", "augment", *PAID, *CAPACITY, *OWN}
 
 
 def evaluate_loads(

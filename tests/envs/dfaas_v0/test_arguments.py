@@ -12,7 +12,7 @@ from corral.data import Trace
 from corral.envs import dfaas_v0, make
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.baselines import AMOUNTS, baseline_team
-from corral.errors import ScaleError, TraceError, UnknownNameError
+from corral.errors import ArgumentError, ScaleError, TraceError, UnknownNameError
 from support.loads import small_trace
 
 LARGEST = int(small_trace().arrivals.max())
@@ -53,6 +53,12 @@ LARGEST = int(small_trace().arrivals.max())
         ({"second_offer": "maybe"}, ValueError, "second_offer='maybe': give True or False"),
         ({"second_offer": None}, ValueError, "second_offer=None: give True or False"),
         ({"render_mode": "svg"}, ValueError, "render_mode='svg': give one of 'human'"),
+        ({"augment": "shfit=3"}, ArgumentError, "no part 'shfit'; did you mean 'shift'"),
+        ({"augment": ""}, ArgumentError, "augment='': give a mapping, or text such as shift=12"),
+        ({"augment": 3}, ArgumentError, "augment=3: give a mapping"),
+        ({"augment": "shift=1.5"}, ValueError, "augment: shift=1.5: give a whole number"),
+        ({"augment": {"mix": 2}}, ValueError, "augment: mix=2: give a number of 0 to 1"),
+        ({"augment": "scale"}, ValueError, "augment: scale=''"),
         ({"trace": "edge4"}, UnknownNameError, "did you mean 'edge"),
     ],
 )
