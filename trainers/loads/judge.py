@@ -71,8 +71,8 @@ def evaluate_loads(
         as_trained([run, other], {})
     # The references play by the scales of the run too, unless those are the load's own anyway.
     arguments = env_config.env_kwargs
-    links = ("capacity_scale", "load_scale", "neighbours")
-    settings = _game_settings(run) | {key: arguments[key] for key in links}
+    own = {key: arguments[key] for key in OWN if key in arguments and key != "route"}
+    settings = _game_settings(run) | own
     settings["capacity"] = arguments["capacity"] if trace is None else None
     load = env_config.trace if trace is None else load_trace(trace)
     assert load is not None

@@ -211,6 +211,7 @@ def test_results_hold_how_teams_played(tmp_path: Path) -> None:
         "settings": {"route": "spare"},
         "unit": 1,
         "own_links": False,
+        "on_levels": None,
     }
     with paths["results.csv"].open(newline="") as file:
         assert {row["policy"]: row["mode"] for row in csv.DictReader(file)} == modes
