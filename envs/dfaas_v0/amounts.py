@@ -21,9 +21,6 @@ __all__ = ["LARGEST_MASK", "Amounts", "Choices", "Requests", "levels_in"]
 LARGEST_MASK = 4096
 """Entries that the mask of one node may have under route "choose"."""
 
-PARTS = 16
-"""Even parts of an arrival that stand beside it where levels are quantiles."""
-
 
 class Amounts:
     """Levels that stand for a sorted table of requests, int64 [A]: 0 first, the largest load or
@@ -158,25 +155,20 @@ def levels_in(
 
 
 def _quantiles(arrivals: Array, largest: int, max_level: int) -> Array:
-    """Return levels that are quantiles of the positive arrivals and, as many, of parts of them.
+    """Return levels that are quantiles of the load, in which every request counts once: k of
+    max_level equal parts of all requests arrive with no more than level k at once.
 
-    Quantiles of the arrivals alone would have no small amounts where every load is large. Levels
-    that fall together make room for the smallest amounts that are missing.
+    Quantiles by steps would leave few levels to the peaks, where most of a heavy tail's requests
+    are. Levels that fall together make room for the smallest amounts that are missing.
     """
-    table = np.array([0, largest], dtype=np.int64)
     positive = np.sort(arrivals[arrivals > 0])
+    total = positive.cumsum()
+    table = np.array([0, largest], dtype=np.int64)
     if len(positive):
-        some = _shares(positive, 1000)
-        parts = -(-some[:, None] * (2 * np.arange(PARTS) + 1) // (2 * PARTS))
-        sample = np.sort(np.concatenate([parts.ravel(), np.repeat(some, PARTS)]))
-        table = np.union1d(table, _shares(sample, max_level)[:-1])
+        parts = -(-int(total[-1]) * np.arange(1, max_level) // max_level)
+        table = np.union1d(table, positive[np.searchsorted(total, parts)])
     missing = np.setdiff1d(np.arange(1, min(largest, 2 * max_level + 1)), table)
     return np.union1d(table, missing[: max_level + 1 - len(table)])
-
-
-def _shares(values: Array, count: int) -> Array:
-    """Return the quantiles 1 / count, 2 / count, ..., 1 of sorted ``values``, each one of them."""
-    return np.asarray(values[-(-len(values) * np.arange(1, count + 1) // count) - 1])
 
 
 def _given(amount: Sequence[int], largest: int, max_level: int) -> Array:

@@ -329,16 +329,15 @@ def _units(load_scale: float, max_level: int) -> list[int]:
 
 @functools.lru_cache(maxsize=8)  # one configuration is made several times
 def _quantiles(arrivals: tuple[tuple[int, ...], ...], largest: int, max_level: int) -> list[int]:
-    def quantiles(values: list[int], count: int) -> list[int]:
-        values = sorted(values)
-        return [values[_ceil(len(values) * k, count) - 1] for k in range(1, count + 1)]
-
     table = {0, largest}
-    if positive := [a for row in arrivals for a in row if a > 0]:
-        some = quantiles(positive, 1000)
-        # Every arrival as often as it has parts: 1/32, 3/32, ..., 31/32 of it, rounded up.
-        parts = [_ceil(a * odd, 32) for a in some for odd in range(1, 32, 2)]
-        table |= set(quantiles(parts + 16 * some, max_level)[:-1])
+    if positive := sorted(a for row in arrivals for a in row if a > 0):
+        for k in range(1, max_level):
+            # The load of the node and step in which k of max_level parts of all have arrived.
+            came, place = positive[0], 0
+            while came * max_level < sum(positive) * k:
+                place += 1
+                came += positive[place]
+            table.add(positive[place])
     # What is left of the levels goes to the smallest numbers that are missing.
     for requests in range(1, largest):
         if len(table) > max_level:

@@ -27,21 +27,35 @@ def trace_of(arrivals: Any, capacity: int = 10) -> Trace:
 
 
 def test_levels_are_quantiles_of_the_load_with_the_largest_last() -> None:
-    # Half of the sample is 100 itself, half the parts of it, rounded up: 4, 10, 16, ..., 97.
-    rules = DfaasRules(trace_of([100] * 8), max_level=4, load_scale=900, amount="quantile")
-    assert rules.levels_of.requests.tolist() == [0, 47, 97, 100, 900]
-    assert rules.unit == 800
+    # Of 100 requests a quarter arrives by one to three, half of them by 40, all by 50.
+    load = [1] * 10 + [3] * 5 + [40] + [35]
+    rules = DfaasRules(trace_of(load), max_level=4, load_scale=900, amount="quantile")
+    assert rules.levels_of.requests.tolist() == [0, 3, 35, 40, 900]
+    assert rules.unit == 860
 
 
-def test_levels_of_a_heavy_tail_are_single_requests_where_the_load_is() -> None:
-    load = np.minimum(np.random.default_rng(0).lognormal(2, 2, 3000), 13_500).astype(np.int64)
-    load[0] = 13_500
-    rules = DfaasRules(trace_of(load), amount="quantile")
-    table = rules.levels_of.requests
-    assert len(table) == rules.levels == 101
-    assert table[:13].tolist() == [*range(13)]
-    assert table[-1] == 13_500
-    assert DfaasRules(trace_of(load)).unit == 135
+def test_levels_of_a_heavy_tail_serve_more_than_equal_ones() -> None:
+    load = np.minimum(np.random.default_rng(0).lognormal(2, 2, (500, 4)), 13_500).astype(np.int64)
+    load[0, 0] = 13_500
+    capacity = np.full(load.shape, 2 * load.mean(), dtype=np.int64)
+    trace = Trace(nodes=tuple("abcd"), arrivals=load, capacity=capacity, times=np.arange(500))
+    lost = {}
+    for amount in ("unit", "quantile", "requests"):
+        rules = DfaasRules(
+            trace, start=0, max_cycles=500, amount="unit" if amount == "requests" else amount
+        )
+        assert (rules.levels, rules.load_scale) == (101, 13_500)
+        rules = rules.in_requests() if amount == "requests" else rules
+        batch, team, lost[amount] = Batch(rules, 1, 0), baseline_team("overflow", rules), 0
+        observations = batch.reset()
+        for _ in range(500):
+            actions = [team[a].act(observations[a]).action for a in rules.agents]
+            step = batch.step(np.stack(actions, axis=1))
+            lost[amount] += int(step.info["lost"].sum())
+            observations = step.observations
+    assert lost["requests"] == np.maximum(0, load.sum(axis=1) - capacity.sum(axis=1)).sum()
+    assert lost["requests"] < lost["quantile"]
+    assert lost["quantile"] - lost["requests"] < 0.5 * (lost["unit"] - lost["requests"])
 
 
 def test_small_loads_keep_single_requests() -> None:
@@ -68,7 +82,7 @@ def test_levels_are_fixed_by_the_rows_that_are_trained_on() -> None:
     rules = DfaasRules(trace_of(load), amount="quantile", max_level=10, max_cycles=10)
     split = rules.split(None, 0.5)
     fixed = split.train["amount"]
-    assert fixed[-2:] == [65, 499]  # of rows 0:80, and the largest of all
+    assert fixed[-2:] == [79, 499]  # of rows 0:80, and the largest of all
     assert rules.levels_of.requests[-2] > 400
     judged = DfaasRules(**{**split.train, "max_level": 10, "rows": split.held_out["rows"]})
     assert judged.levels_of.requests.tolist() == fixed == judged.carried()["amount"]
