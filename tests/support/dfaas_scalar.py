@@ -161,6 +161,7 @@ class ScalarDfaas:
         row = (self.start + self.t) % len(self.arrivals)
         self.a = self.arrivals[row]
         self.c = self.capacity[row]
+        self._highest = [self._find_highest(i) for i in range(self.n)]
 
     def _check(self, actions: Sequence[int]) -> list[int]:
         illegal = []
@@ -271,6 +272,9 @@ class ScalarDfaas:
 
     def highest_legal(self, i: int) -> int:
         """The largest legal level of node i: the first that forwards all of its arrivals."""
+        return self._highest[i]
+
+    def _find_highest(self, i: int) -> int:
         if not self.neighbours[i]:
             return 0
         return next(k for k, requests in enumerate(self.requests) if requests >= self.a[i])
