@@ -28,6 +28,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import same_numbers_cases as cases
@@ -44,6 +45,8 @@ from same_numbers_cases import (
     neutral,
     result_rows,
 )
+
+from corral.envs.dfaas_v0 import DfaasRules
 
 # --- Hashing -------------------------------------------------------------------------------------
 
@@ -194,7 +197,10 @@ def run(case: cases.Case) -> Leaves:
             "progress": _silent,
         }
         own, more = cases.judge_options(judged, load)
-        add_rows(stream, "evaluation", call("evaluate", (trained,), own, **more), EVALUATED)
+        # When it was recorded, references forwarded on the levels of the run that is judged.
+        with mock.patch.object(DfaasRules, "in_requests", lambda rules: rules, create=True):
+            judgment = call("evaluate", (trained,), own, **more)
+        add_rows(stream, "evaluation", judgment, EVALUATED)
     return stream.leaves()
 
 

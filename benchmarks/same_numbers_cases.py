@@ -49,7 +49,7 @@ ADDED: dict[str, Any] = {
     **{"callbacks": (), "metrics": None, "sinks": (), "stop": (), "evaluate_every": None},
     **{"model": None, "settings_of": None, "preset": "none", "init": None},
     **{"init_critic": True, "self_play": None, "capacity_rows": None, "best_rule": None},
-    **{"report_delay": 1, "reward_fn": None, "augment": None},
+    **{"report_delay": 1, "reward_fn": None, "augment": None, "amount": "unit"},
 }
 """Settings and arguments that a later version added, each with the value that changes nothing."""
 ADDED_INFOS: frozenset[str] = frozenset({"waited"})

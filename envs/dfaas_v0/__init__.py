@@ -7,7 +7,7 @@ neighbour, nor held in the queue, is lost. All nodes act at once.
 | | of dfaas_v0 |
 |---|---|
 | agents | ``node_0`` .. ``node_{N-1}``, in the order in which nodes first appear in the trace |
-| actions | Discrete: k forwards min(k * unit, a) of the a arrivals |
+| actions | Discrete: k forwards min(k * unit, a) of the a arrivals; see Levels, "choose" |
 | action mask | k <= ceil(a / unit); only 0 for a node without neighbours |
 | observation | float32 [3 + 2 (N - 1)] in [0, 1], see below |
 | reward | -(lost + forward_cost * forwarded + wait_cost * waiting) / load_scale |
@@ -15,6 +15,13 @@ neighbour, nor held in the queue, is lost. All nodes act at once.
 
 **Units.** unit = max(1, ceil(load_scale / max_level)); actions 0 .. ceil(load_scale / unit). Where
 load_scale <= 100 a unit is one request.
+
+**Levels.** Action k stands for requests[k] = k * unit. With ``amount="quantile"``, where load_scale
+> max_level, they are 0, load_scale, and quantiles of the positive loads of ``rows``, each request
+counting once: for k = 1 .. max_level - 1 the smallest load such that k / max_level of all requests
+came in loads no larger. Levels that coincide make room for the smallest numbers missing. A list,
+``amount=[0, 1, 5, ...]``, gives them; ``split`` turns "quantile" into that of the rows to train on.
+Level k forwards min(requests[k], a), and is legal where requests[k - 1] < a.
 
 **A step**, with f the forwarded and q the queued requests of a node:
 
@@ -30,7 +37,10 @@ load_scale <= 100 a unit is one request.
 the neighbours' current capacity, or to the spare they reported; rounded down, the remainder one by
 one in cyclic order; equal where all weights are 0. "shortest": all to the largest reported spare.
 "two": of two neighbours drawn at random with replacement, all to the larger reported spare. Ties go
-to the first (in cyclic order; for "two", drawn).
+to the first (in cyclic order; for "two", drawn). "choose": all to the neighbour that the action
+names. With m the most neighbours of any node, action 0 forwards nothing and 1 + (k-1) m + d
+forwards level k to the d-th neighbour in cyclic order, from 0; legal are legal levels with d below
+the number n of neighbours. An illegal one goes to neighbour d mod n. At most 4,096 actions.
 
 **Reports.** Nodes know of each other what they ended the step ``report_delay`` steps ago with,
 spare and lost; 0 until there is such a step of the episode. 1, the default, is the last step. With
@@ -77,6 +87,8 @@ one for each (scale), then the noise.
 
 Training alone is augmented: validation and held-out rows are played as recorded. So the returns of
 training are of augmented days, and are not to be compared with those of an evaluation.
+**Reference policies** forward in levels in a training, as the learner does, and to the request in a
+replay (``DfaasRules.in_requests``). Under "choose" they name the largest reported spare.
 
 Known answer: with unit 1, no costs, queue or limits, ``second_offer`` and a complete graph,
 forwarding the overflow max(0, a - c) serves min(sum a, sum c) at every step; nothing serves more.

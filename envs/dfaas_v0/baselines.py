@@ -16,8 +16,11 @@ written amount/route: "overflow/equal", "overflow/two" (power of two choices), "
 | patient-margin | patient, capped like margin |
 
 Each reads nothing but its own observation, so that it plays under the same conditions as a network.
-Where a unit of action stands for several requests, amounts are rounded up to the next level:
-what stays beyond the capacity is lost for certain, what is forwarded may find room.
+Where a level of action stands for several requests, amounts are rounded up to the next one: what
+stays beyond the capacity is lost for certain, what is forwarded may find room. In a replay they
+forward to the request, in rules of their own (``DfaasRules.in_requests``); "random" then draws a
+uniformly random number of requests. With ``route="choose"`` all goes to the neighbour that reported
+the largest spare, the first of equal ones in cyclic order.
 """
 
 from __future__ import annotations
@@ -27,9 +30,10 @@ import functools
 import numpy as np
 
 from corral.envs.core import Array, Observation
+from corral.envs.dfaas_v0.amounts import Choices, Requests
 from corral.envs.dfaas_v0.network import ROUTES, Route
 from corral.envs.dfaas_v0.rules import DfaasRules
-from corral.envs.masks import MASK, OBSERVATION, highest
+from corral.envs.masks import MASK, OBSERVATION, highest, sample_legal
 from corral.envs.policy import Heuristic, Policy
 from corral.envs.reference import Makers
 from corral.errors import UnknownNameError
@@ -61,7 +65,7 @@ PAIRS = (
     "random/equal",
     "static/equal",
     "threshold/equal",
-    *(f"overflow/{route}" for route in ROUTES),
+    *(f"overflow/{route}" for route in ROUTES if route != "choose"),  # needs nothing of an action
     "margin/equal",
     "margin/spare",
     "patient/equal",
@@ -87,9 +91,10 @@ def arguments_of(team: str) -> dict[str, str]:
 
 
 class Baseline(Heuristic):
-    """One amount of the table above, for a node of dfaas_v0."""
+    """One amount of the table above, for a node of dfaas_v0; with ``route="choose"`` for that
+    ``agent`` alone, which default is the first."""
 
-    def __init__(self, amount: str, rules: DfaasRules) -> None:
+    def __init__(self, amount: str, rules: DfaasRules, agent: str | None = None) -> None:
         if amount not in AMOUNTS:
             raise UnknownNameError.of("reference policy", amount, AMOUNTS)
         self.amount = amount
@@ -97,17 +102,36 @@ class Baseline(Heuristic):
         self.capacity_scale = rules.capacity_scale
         self.queue = rules.queue
         self.levels = rules.levels_of
+        self.choices = rules.actions if isinstance(rules.actions, Choices) else None
+        node = 0 if agent is None else rules.agents.index(agent)
+        self.places = np.flatnonzero(rules.network.linked[node])  # of its neighbours
 
     def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
-        """Return legal levels for one observation or a batch. Only "random" needs ``rng``."""
-        most = highest(observation[MASK])  # legal are 0 .. most
+        """Return legal actions for one observation or a batch. Only "random" needs ``rng``."""
+        features, mask = np.asarray(observation[OBSERVATION]), np.asarray(observation[MASK])
         if self.amount == "random":
             if rng is None:
                 raise ValueError("the random policy needs rng=, a numpy Generator")
-            return rng.integers(most + 1)
-        forwarded = self._forwarded(np.asarray(observation[OBSERVATION]))
-        levels: Array = np.minimum(self.levels.level(forwarded), most)
-        return levels
+            if self.choices is not None:
+                return sample_legal(np.atleast_2d(mask), rng).reshape(mask.shape[:-1])
+            return rng.integers(self._most(features, mask) + 1)
+        level = self.levels.level(self._forwarded(features))
+        level = np.minimum(level, self._most(features, mask))
+        return level if self.choices is None else self._aimed(level, features)
+
+    def _most(self, features: Array, mask: Array) -> Array:
+        """Return the highest legal level."""
+        most = highest(mask)  # legal are 0 .. most
+        if isinstance(self.levels, Requests):
+            return np.asarray(most * _requests(features[..., 0], self.load_scale))
+        return most if self.choices is None else self.choices.split(most)[0]
+
+    def _aimed(self, level: Array, features: Array) -> Array:
+        """Return the actions that forward levels to the neighbour with the largest spare."""
+        assert self.choices is not None
+        if not len(self.places):
+            return np.zeros_like(level)
+        return self.choices.action(level, features[..., 3::2][..., self.places].argmax(axis=-1))
 
     def extra(self, observation: Observation) -> dict[str, Array]:
         return {"choices": np.asarray(observation[MASK]) != 0} if self.amount == "random" else {}
@@ -133,7 +157,9 @@ class Baseline(Heuristic):
 
 
 def baseline_team(amount: str, rules: DfaasRules) -> dict[str, Policy]:
-    """Return a team with the same baseline at every node."""
+    """Return a team with the same baseline at every node, but for whom they call the first."""
+    if rules.route == "choose":
+        return {agent: Baseline(amount, rules, agent) for agent in rules.agents}
     return dict.fromkeys(rules.agents, Baseline(amount, rules))
 
 
@@ -156,7 +182,7 @@ class Teams(dict[str, dict[str, Policy]]):
 
 
 def players_of(rules: DfaasRules, agent: str) -> Makers:
-    return {amount: functools.partial(Baseline, amount) for amount in AMOUNTS}
+    return {amount: functools.partial(Baseline, amount, agent=agent) for amount in AMOUNTS}
 
 
 def _requests(share: Array, scale: float) -> Array:

@@ -18,8 +18,8 @@ from corral.errors import UnknownNameError
 
 __all__ = ["ROUTES", "Network", "Route", "adjacency"]
 
-Route = Literal["equal", "capacity", "spare", "shortest", "two"]
-ROUTES: tuple[Route, ...] = ("equal", "capacity", "spare", "shortest", "two")
+Route = Literal["equal", "capacity", "spare", "shortest", "two", "choose"]
+ROUTES: tuple[Route, ...] = ("equal", "capacity", "spare", "shortest", "two", "choose")
 
 
 class Network:
@@ -44,6 +44,15 @@ class Network:
         # Rank of a place among the neighbours; other places rank last and get nothing.
         self._rank = np.where(self.linked, self.linked.cumsum(axis=1) - 1, n)
         self._place_of_rank = np.argsort(self._rank, axis=1, kind="stable")  # [N, N-1]
+        ranked = np.take_along_axis(self.others, self._place_of_rank, axis=1)
+        self._ranked = np.hstack([ranked, np.arange(n)[:, None]])  # [N, N]; one node has no others
+
+    def neighbour(self, rank: Array) -> Array:
+        """Return the node that each sender means by its neighbour ``rank`` int [B, N], in cyclic
+        order, modulo their number: int64 [B, N]. Who has none means nobody: any node."""
+        return np.asarray(
+            self._ranked[np.arange(len(self.links)), rank % np.maximum(self.degree, 1)]
+        )
 
     def forward(
         self,
@@ -51,7 +60,7 @@ class Network:
         forwarded: Array,
         spare: Array,
         basis: Array,
-        draws: Array | None,
+        named: Array | None,
         flow: Array | None,
     ) -> tuple[Array, Array]:
         """Let all senders take their turns, in every environment.
@@ -61,8 +70,8 @@ class Network:
             forwarded: requests that each node forwards, int64 [B, N].
             spare: what each node can still serve, int64 [B, N].
             basis: what the route weighs neighbours by, int64 [B, N].
-            draws: the two neighbours drawn per sender for route "two", int [B, N, 2]: each a rank
-                among its neighbours; None for other routes.
+            named: for route "two" the two neighbours drawn per sender, int [B, N, 2]: each a rank
+                among its neighbours; for "choose" the node it chose, int [B, N]; else None.
             flow: filled with the requests of i that j accepted, int64 [B, N, N], unless None.
 
         Returns:
@@ -82,7 +91,7 @@ class Network:
                 forwarded[rows].T,
                 spare[rows].T,
                 basis[rows].T,
-                None if draws is None else draws[rows],
+                None if named is None else named[rows],
                 keep=flow is not None,
             )
             if flow is not None:
@@ -95,7 +104,7 @@ class Network:
         forwarded: Array,
         spare: Array,
         basis: Array,
-        draws: Array | None,
+        named: Array | None,
         keep: bool,
     ) -> tuple[Array, Array, Array]:
         """Return (refused [N, b], spare afterwards [N, b], accepted [b, N, N] if ``keep``).
@@ -120,7 +129,7 @@ class Network:
             if not self.degree[sender]:
                 refused[sender] = f
                 continue
-            share = self._share(sender, f, basis, draws)
+            share = self._share(sender, f, basis, named)
             refused[sender], taken = self._offer(sender, f, share, ring[k + 1 : k + n])
             if keep:
                 accepted[:, sender, self.others[sender]] = taken.T
@@ -128,7 +137,7 @@ class Network:
         after = np.concatenate([ring[2 * n - first :], ring[n : 2 * n - first]])
         return refused, after, accepted
 
-    def _share(self, sender: int, f: Array, basis: Array, draws: Array | None) -> Array:
+    def _share(self, sender: int, f: Array, basis: Array, named: Array | None) -> Array:
         """Return what ``sender`` offers to each place of its cyclic order: [N-1, b]."""
         if self.route == "equal":
             return self._equal_share(sender, f)
@@ -136,10 +145,12 @@ class Network:
         weight = basis[self.others[sender]] * linked  # [N-1, b]
         if self.route in ("capacity", "spare"):
             return self._weighted_share(sender, f, weight)
-        if draws is None:  # route "shortest"
+        if named is None:  # route "shortest"
             best = np.where(linked, weight, -1).argmax(axis=0)
+        elif self.route == "choose":
+            best = (named[:, sender] - sender - 1) % len(self.links)
         else:  # route "two"
-            one, two = self._place_of_rank[sender][draws[:, sender]].T  # places, [b] each
+            one, two = self._place_of_rank[sender][named[:, sender]].T  # places, [b] each
             env = np.arange(len(f))
             best = np.where(weight[two, env] > weight[one, env], two, one)
         return np.where(np.arange(len(weight))[:, None] == best, f, 0)

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from corral.data import Trace, load_trace
 from corral.envs.arguments import nonnegative_float, nonnegative_int, one_of, yes_or_no
 from corral.envs.core import ENDLESS, Array, Observation, Outcome, Split, agent_views, changed
-from corral.envs.dfaas_v0.amounts import Amounts
+from corral.envs.dfaas_v0.amounts import Amounts, Choices, Requests, levels_in
 from corral.envs.dfaas_v0.arguments import (
     measured_on,
     reward_function,
@@ -57,10 +57,12 @@ class DfaasRules:
         capacity_scale: capacities are divided by this; default: the trace's largest, at least 1.
         max_level: largest number of units that an action can stand for. Loads above it are
             forwarded in units of several requests, and the overflow no longer to the request.
+        amount: the requests that levels stand for: "unit", multiples of a unit; "quantile", of the
+            load of ``rows``; or a list of them, from 0 to load_scale or more.
         queue: requests that a node can hold until the next step.
         forward_cost: cost of forwarding one request, in lost requests.
         wait_cost: cost of one request that waits for one step, in lost requests.
-        route: how a sender splits what it forwards.
+        route: how a sender splits what it forwards; "choose": its action names the neighbour.
         second_offer: whether refused requests are offered once more.
         link_limit: requests that a directed link takes per step; None: any number.
         neighbours: agent -> agents it can forward to (nobody where absent); None: all others.
@@ -98,6 +100,7 @@ class DfaasRules:
         load_scale: float | None = None,
         capacity_scale: float | None = None,
         max_level: int = 100,
+        amount: str | Sequence[int] = "unit",
         queue: int = 0,
         forward_cost: float = 0.0,
         wait_cost: float = 0.0,
@@ -136,15 +139,20 @@ class DfaasRules:
         self.agents = tuple(f"node_{i}" for i in range(len(self.trace.nodes)))
         self.load_scale = scale("load_scale", load_scale, self.trace.arrivals)
         self.capacity_scale = scale("capacity_scale", capacity_scale, self.trace.capacity)
-        self.levels_of = Amounts(self.load_scale, self.max_level)
-        self.unit = self.levels_of.unit
-        self.levels = self.levels_of.count  # number of actions, A
         links = adjacency(self.agents, self.trace.nodes, neighbours)
         self.network = Network(links, self.route, self.second_offer, self.link_limit)
         self.features = Every(self.network, self.queue)
 
         self.rows = (0, len(self.trace)) if rows is None else section(rows, len(self.trace))
         self.start_row = start_row(start, self.rows)
+        self._levels_in = functools.partial(
+            levels_in, self.trace, amount, self.load_scale, max_level
+        )
+        self.levels_of: Amounts | Requests = Amounts(self._levels_in(self.rows))
+        self.amount = "unit" if str(amount) == "unit" else self.levels_of.requests.tolist()
+        self.actions: Amounts | Requests | Choices = self.levels_of
+        if self.route == "choose":
+            self.actions = Choices(self.levels_of.count, self.network.degree)
         self._prepare_section()
 
     def _prepare_section(self) -> None:
@@ -153,10 +161,10 @@ class DfaasRules:
         section, scales = self.trace.section(*self.rows), (self.load_scale, self.capacity_scale)
         recorded = Recorded(section, scales, self.levels_of, linked)
         self.load = recorded if self.augment is None else Augmented(recorded, self.augment)
-        # An illegal action forwards all arrivals. With neighbours k * unit > a, so the minimum with
-        # a does that by itself; without, one "unit" must exceed any arrivals.
-        self._request_per_level = np.where(linked, self.unit, np.iinfo(np.int64).max // self.levels)
-        self._masks = np.tri(self.levels, dtype=np.int8)  # row k allows 0..k
+        self.unit = self.levels_of.unit  # requests between two levels, at most
+        self.levels = self.actions.count  # number of actions, A
+        self._guarded = not linked.all() or self.route == "choose"
+        self._masks = self.actions.masks()
 
     @property
     def identity(self) -> str:
@@ -170,6 +178,7 @@ class DfaasRules:
             *([f"report_delay {self.report_delay}"] * (self.report_delay != 1)),
             *([f"reward_fn {self.reward_fn}"] * (self.reward_fn is not None)),
             *(() if self.augment is None else map(float, astuple(self.augment))),
+            *([] if self.amount == "unit" else [self.amount]),
         )
         return f"{self.name} {hashlib.sha256(repr(settings).encode()).hexdigest()}"
 
@@ -184,13 +193,16 @@ class DfaasRules:
         """Train on the first rows of the trace, validate on later ones, hold out the last, as
         ``corral.envs.dfaas_v0.rows.divide`` says; the last two as they were recorded.
 
-        Scales are fixed here, from the whole trace, so that no later load changes a space; a
-        capacity such as "1.25x" is that multiple of the load that is trained on.
+        Scales are fixed here, from the whole trace, so that no later load changes a space; levels
+        that are quantiles, and a capacity such as "1.25x", by the load that is trained on.
         """
         rows = None if rows is None else self.rows
         window, first = self.max_cycles, self.start_row or 0
         parts = divide(len(self.trace), window, rows, held_out, validation, first)
-        fixed = {"load_scale": self.load_scale, "capacity_scale": self.capacity_scale}
+        fixed: dict[str, Any] = {"load_scale": self.load_scale}
+        fixed["capacity_scale"] = self.capacity_scale
+        if self.amount != "unit":
+            fixed["amount"] = self._levels_in(parts.train).tolist()
         train = {"trace": self._recorded, "rows": parts.train, **fixed}
         train |= measured_on(self._recorded, parts.train, *self._capacity_given)
         own = {} if self.start_row is None else {"start": "random"}
@@ -215,7 +227,7 @@ class DfaasRules:
 
     def carried(self) -> dict[str, Any]:
         """Return what observations and actions depend on, beside the load."""
-        names = ("capacity_scale", "load_scale", "max_level", "neighbours", "route")
+        names = ("amount", "capacity_scale", "load_scale", "max_level", "neighbours", "route")
         return {name: getattr(self, name) for name in names}
 
     def teams(self) -> dict[str, dict[str, Policy]]:
@@ -224,9 +236,19 @@ class DfaasRules:
 
         return Teams(self)
 
-    def amounts(self) -> tuple[str, Array]:
-        """Return the requests of each level; a node forwards no more than arrive."""
-        return "requests", self.levels_of.requests.astype(np.float64)
+    def amounts(self) -> tuple[str | None, Array | None]:
+        """Return the requests of each level; a node forwards no more than arrive. Actions that name
+        a neighbour as well are no amounts."""
+        named = isinstance(self.actions, Amounts)
+        return ("requests", self.actions.requests.astype(np.float64)) if named else (None, None)
+
+    def in_requests(self) -> DfaasRules:
+        """Return rules whose actions are numbers of requests, for reference policies: see
+        ``Requests``. They forward to the request, whatever the levels of a learner."""
+        each = Requests(self.load_scale)
+        rules = changed(self, levels_of=each, actions=each, illegal="penalise")
+        rules._prepare_section()
+        return rules
 
     def redrawing(self) -> DfaasRules | None:
         """Return rules that draw other days' load, see ``corral.envs.dfaas_v0.load``."""
@@ -244,7 +266,7 @@ class DfaasRules:
     # --- Spaces ----------------------------------------------------------------------------------
 
     def observation_space(self, agent: str) -> spaces.Dict:
-        return masked_space(self.features.space(), self.levels)
+        return masked_space(self.features.space(), self._masks.shape[1])
 
     def action_space(self, agent: str) -> spaces.Discrete:
         return spaces.Discrete(self.levels)
@@ -289,7 +311,7 @@ class DfaasRules:
         load, highest = self.load.observed(state, row)
         reported = self._scaled_reports(*self._reported(state))
         features = self.features.of(load, state.queue, reported)
-        masks = self._masks.take(highest, axis=0)  # [B, N, A]
+        masks = self._masks.take(self.actions.row(highest), axis=0)  # [B, N, A]
         return agent_views(self.agents, features, masks)
 
     def acting(self, state: DfaasState) -> Array:
@@ -298,7 +320,10 @@ class DfaasRules:
     def step(self, state: DfaasState, action: Array) -> Outcome[DfaasState]:
         row = self._row(state)
         arrivals, capacity, highest = self.load.at(state, row)
-        forwarded = np.minimum(action * self._request_per_level, arrivals)
+        level, illegal, named = self._chosen(state, action, highest)
+        forwarded = self.levels_of.forwarded(level, arrivals)
+        if self._guarded:  # an illegal action forwards all arrivals; else its level does so already
+            forwarded = np.where(illegal, arrivals, forwarded)
 
         # 1. Nodes serve their own work first: the queue, and arrivals that were not forwarded.
         work = state.queue + arrivals - forwarded
@@ -308,13 +333,10 @@ class DfaasRules:
         spare = capacity - served_local
 
         # 2. and 3. Neighbours take what is forwarded, as far as capacity is spare.
-        draws = None
-        if self.route == "two":
-            draws = state.draws[np.arange(len(row)), state.t % state.draws.shape[1]]  # [B, N, 2]
         first = state.t % len(self.agents)
         basis = capacity if self.route == "capacity" else self._reported(state)[0]
         flow = state.flow if self.keep_flow else None
-        refused, spare_after = self.network.forward(first, forwarded, spare, basis, draws, flow)
+        refused, spare_after = self.network.forward(first, forwarded, spare, basis, named, flow)
         lost = left - queue + refused
 
         waited = serve_waiting(state.aged, state.queue, served_local)
@@ -322,8 +344,7 @@ class DfaasRules:
         state.t += 1
         state.queue, state.spare, state.lost = queue, spare_after, lost
         counts = (arrivals, forwarded, served_local, spare - spare_after, lost, queue)
-        illegal = np.greater(action, highest).astype(np.int64)
-        info = dict(zip(INFO, (*counts, illegal, waited), strict=True))
+        info = dict(zip(INFO, (*counts, illegal.astype(np.int64), waited), strict=True))
         if self.reward_fn is None:
             reward = self._reward(lost, forwarded, queue)
         else:
@@ -373,6 +394,18 @@ class DfaasRules:
     def _row(self, state: DfaasState) -> Array:
         """Return the row of the section that comes next, [B]; windows wrap in the section."""
         return np.asarray((state.start + state.t) % (self.rows[1] - self.rows[0]))
+
+    def _chosen(
+        self, state: DfaasState, action: Array, highest: Array
+    ) -> tuple[Array, Array, Array | None]:
+        """Return levels, whether they are illegal, and who is named, see ``Network.forward``."""
+        level, illegal, neighbour = self.actions.read(action, highest)
+        if neighbour is not None:
+            return level, illegal, self.network.neighbour(neighbour)
+        named = None
+        if self.route == "two":  # it was drawn: [B, N, 2]
+            named = state.draws[np.arange(len(action)), state.t % state.draws.shape[1]]
+        return level, illegal, named
 
     def _reported(self, state: DfaasState) -> tuple[Array, Array]:
         """Return spare and lost as nodes know them of others before a step: int64 [B, N] each."""

@@ -30,6 +30,8 @@ def random_configuration(rng: np.random.Generator) -> dict[str, Any]:
     of_rows = _section(rng, steps) if isinstance(capacity, str) else None
     measured = trace if capacity is None else trace.with_capacity(capacity, of_rows)
     load = max(1, int(trace.arrivals.max()))
+    load_scale = _larger(rng, load)
+    max_level = _one_of(rng, 1, 2, 3, 7, 10, 50, 99, 100)
     return {
         "trace": trace,
         "capacity": capacity,
@@ -37,9 +39,10 @@ def random_configuration(rng: np.random.Generator) -> dict[str, Any]:
         "rows": rows,
         "start": int(rng.integers(length)),
         "max_cycles": int(rng.integers(1, 2 * length + 3)),
-        "load_scale": _larger(rng, load),
+        "load_scale": load_scale,
         "capacity_scale": _larger(rng, max(1, int(measured.capacity.max()))),  # type: ignore[union-attr]
-        "max_level": _one_of(rng, 1, 2, 3, 7, 10, 50, 99, 100),
+        "max_level": max_level,
+        "amount": _amount(rng, load if load_scale is None else load_scale, max_level),
         "queue": _one_of(rng, 0, 0, 1, 3, load // 3 + 1, 10 * load),
         "forward_cost": _one_of(rng, 0.0, 0.0, 0.05, 1.0),
         "wait_cost": _one_of(rng, 0.0, 0.0, 0.1, 2.0),
@@ -59,9 +62,11 @@ def random_actions(
     """One action per node, by chance: legal with at least this probability, else any at all."""
     actions = []
     for i in range(rules.n):
-        highest = rules.highest_legal(i) if rng.random() < legal else rules.actions - 1
+        some = np.arange(rules.actions)
+        if rng.random() < legal:
+            some = np.flatnonzero(rules.mask(i))
         # The ends are where rules break: draw them more often than the middle.
-        actions.append(int(_one_of(rng, 0, highest, rng.integers(highest + 1))))
+        actions.append(int(_one_of(rng, 0, some[-1], rng.choice(some))))
     return actions
 
 
@@ -122,6 +127,14 @@ def _section(rng: np.random.Generator, steps: int) -> tuple[int, int] | None:
 
 def _larger(rng: np.random.Generator, largest: int) -> int | None:
     return _one_of(rng, None, None, largest, largest + 1, 2 * largest, largest + 137)
+
+
+def _amount(rng: np.random.Generator, largest: int, max_level: int) -> str | list[int]:
+    """A way to give the levels; a list of some numbers up to ``largest`` or a little more."""
+    if (kind := _one_of(rng, "unit", "unit", "quantile", "list")) != "list":
+        return kind
+    between = rng.integers(1, largest + 1, size=rng.integers(max_level)).tolist()
+    return sorted({0, largest + int(rng.integers(3)), *between})
 
 
 def _graph(rng: np.random.Generator, nodes: int) -> dict[str, list[str]] | None:

@@ -6,6 +6,7 @@ Nothing here is vectorised and nothing is shared with ``corral.envs``. Tests com
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,7 +27,7 @@ INFO_KEYS = (
     "waited",
 )
 
-ROUTES = ("equal", "capacity", "spare", "shortest", "two")
+ROUTES = ("equal", "capacity", "spare", "shortest", "two", "choose")
 
 
 class ScalarDfaas:
@@ -52,6 +53,7 @@ class ScalarDfaas:
         load_scale: int | None = None,
         capacity_scale: int | None = None,
         max_level: int = 100,
+        amount: str | Sequence[int] = "unit",
         queue: int = 0,
         forward_cost: float = 0.0,
         wait_cost: float = 0.0,
@@ -109,9 +111,15 @@ class ScalarDfaas:
             )
             self.start = 0
 
-        # Action k forwards k units; the unit keeps the number of levels near max_level.
-        self.unit = max(1, _ceil(self.load_scale, max_level))
-        self.actions = _ceil(self.load_scale, self.unit) + 1
+        # Level k forwards requests[k]: k units, or what the argument says.
+        if isinstance(amount, str):
+            self.requests = _units(self.load_scale, max_level)
+            if amount == "quantile" and self.load_scale > max_level:
+                rows_as_key = tuple(map(tuple, self.arrivals))
+                self.requests = _quantiles(rows_as_key, self.load_scale, max_level)
+        else:
+            self.requests = list(amount)
+        self.unit = max(b - a for a, b in zip(self.requests, self.requests[1:], strict=False))
 
         # Everybody's others, and those of them that one may send to, in cyclic order i+1, i+2, ...
         self.n = n = len(trace.nodes)
@@ -122,6 +130,9 @@ class ScalarDfaas:
                 [j for j in self.others[i] if f"node_{j}" in neighbours.get(f"node_{i}", ())]
                 for i in range(n)
             ]
+        # An action is a level; with "choose" 0, or a level from 1 and one of so many neighbours.
+        self.ways = max(1, *map(len, self.neighbours)) if route == "choose" else 1
+        self.actions = 1 + (len(self.requests) - 1) * self.ways
         self.visible = [[j in self.neighbours[i] for j in self.others[i]] for i in range(n)]
 
     # -- the episode ------------------------------------------------------------------------------
@@ -144,10 +155,11 @@ class ScalarDfaas:
         illegal = self._check(actions)
         a = self.a
         forwarded = [
-            # An illegal action forwards all arrivals; a legal one k units, but no more than came.
-            a[i] if illegal[i] else min(k * self.unit, a[i])
+            # An illegal action forwards all arrivals; a legal one its level, but no more than came.
+            a[i] if illegal[i] else min(self.requests[self.meaning(k)[0]], a[i])
             for i, k in enumerate(actions)
         ]
+        self.named = [self.meaning(k)[1] for k in actions]
         served_local, spare, lost = self._serve_locally(forwarded)
         waited = [self._advance(i, a[i] - forwarded[i], served_local[i]) for i in range(self.n)]
         self._forward(forwarded, spare, lost)
@@ -174,6 +186,7 @@ class ScalarDfaas:
         row = (self.start + self.t) % len(self.arrivals)
         self.a = self.arrivals[row]
         self.c = self.capacity[row]
+        self._highest = [self._find_highest(i) for i in range(self.n)]
 
     def _report(self) -> None:
         # What everybody tells the others before a step.
@@ -192,10 +205,16 @@ class ScalarDfaas:
         for i, k in enumerate(actions):
             if not 0 <= k < self.actions:
                 raise ActionError(f"node_{i}: action {k} is not in 0..{self.actions - 1}")
-            illegal.append(int(k > self.highest_legal(i)))
+            illegal.append(int(not self.legal(i, k)))
             if illegal[i] and self.illegal == "raise":
-                raise IllegalActionError(f"node_{i}: action {k}; legal: 0..{self.highest_legal(i)}")
+                raise IllegalActionError(f"node_{i}: action {k}; legal: {self.mask(i)}")
         return illegal
+
+    def meaning(self, action: int) -> tuple[int, int]:
+        """The level that an action stands for, and the neighbour it names with "choose"."""
+        if action == 0:
+            return 0, 0
+        return 1 + (action - 1) // self.ways, (action - 1) % self.ways
 
     # -- what happens in a step -------------------------------------------------------------------
 
@@ -278,6 +297,9 @@ class ScalarDfaas:
             return _all_to(self._largest_spare(i), f, len(near))
         if self.route == "two":
             return _all_to(self._better_of_two(i), f, len(near))
+        if self.route == "choose":
+            # A neighbour that a node does not have is counted on, round and round.
+            return _all_to(self.named[i] % len(near), f, len(near))
         return _equally(f, len(near))
 
     def _largest_spare(self, i: int) -> int:
@@ -304,14 +326,23 @@ class ScalarDfaas:
         return [sum(own) / self.n] * self.n if self.reward == "team" else own
 
     def highest_legal(self, i: int) -> int:
-        """The largest legal action of node i: as many units as its arrivals fill."""
-        return _ceil(self.a[i], self.unit) if self.neighbours[i] else 0
+        """The largest legal level of node i: the first that forwards all of its arrivals."""
+        return self._highest[i]
+
+    def _find_highest(self, i: int) -> int:
+        if not self.neighbours[i]:
+            return 0
+        return next(k for k, requests in enumerate(self.requests) if requests >= self.a[i])
+
+    def legal(self, i: int, action: int) -> bool:
+        """Whether an action of node i is legal."""
+        level, neighbour = self.meaning(action)
+        named = self.route != "choose" or level == 0 or neighbour < len(self.neighbours[i])
+        return level <= self.highest_legal(i) and named
 
     def mask(self, i: int) -> np.ndarray:
         """1 for every legal action of node i: int8 [A]."""
-        mask = np.zeros(self.actions, np.int8)
-        mask[: self.highest_legal(i) + 1] = 1
-        return mask
+        return np.array([self.legal(i, action) for action in range(self.actions)], np.int8)
 
     def observation(self, i: int) -> np.ndarray:
         """What node i sees: float32 [3 + 2 * (N - 1)]."""
@@ -388,6 +419,31 @@ def augmented(
 
 def _ceil(a: int, b: int) -> int:
     return -(-a // b)
+
+
+def _units(load_scale: float, max_level: int) -> list[int]:
+    # A unit of so many requests that at most max_level of them are needed.
+    unit = max(1, _ceil(load_scale, max_level))
+    return [k * unit for k in range(_ceil(load_scale, unit) + 1)]
+
+
+@functools.lru_cache(maxsize=8)  # one configuration is made several times
+def _quantiles(arrivals: tuple[tuple[int, ...], ...], largest: int, max_level: int) -> list[int]:
+    table = {0, largest}
+    if positive := sorted(a for row in arrivals for a in row if a > 0):
+        for k in range(1, max_level):
+            # The load of the node and step in which k of max_level parts of all have arrived.
+            came, place = positive[0], 0
+            while came * max_level < sum(positive) * k:
+                place += 1
+                came += positive[place]
+            table.add(positive[place])
+    # What is left of the levels goes to the smallest numbers that are missing.
+    for requests in range(1, largest):
+        if len(table) > max_level:
+            break
+        table.add(requests)
+    return sorted(table)
 
 
 def _scale(name: str, given: int | None, values: list[list[int]]) -> int:

@@ -179,8 +179,9 @@ def _decide(
             if len(rows):
                 actions[rows] = seat.act(observation, rows)
         if isinstance(seat.actions, spaces.Discrete):
-            legal = np.asarray(observation[MASK])[np.arange(len(own)), actions] != 0
-            illegal[i] = np.count_nonzero(own & ~legal)
+            mask = np.asarray(observation[MASK])
+            if mask.shape[1] == seat.actions.n:  # else the rules alone tell what is illegal
+                illegal[i] = np.count_nonzero(own & (mask[np.arange(len(own)), actions] == 0))
         chosen[seat.agent] = actions
     if all(isinstance(seat.actions, spaces.Discrete) for seat in seats):
         return np.stack(list(chosen.values()), axis=1), illegal

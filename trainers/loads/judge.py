@@ -82,7 +82,8 @@ def evaluate_loads(
         as_trained([run, other], {})
     # The references play by the scales of the run too, unless those are the load's own anyway.
     arguments = env_config.env_kwargs
-    settings = _game_settings(run) | {key: arguments[key] for key in OWN if key != "route"}
+    own = {key: arguments[key] for key in OWN if key in arguments and key != "route"}
+    settings = _game_settings(run) | own
     capacity: dict[str, Any] = {
         key: arguments.get(key) if trace is None else None for key in CAPACITY
     }

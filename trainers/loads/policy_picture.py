@@ -173,15 +173,11 @@ def _grid(rules: DfaasRules, index: int, arrivals: Array, capacity: Array) -> Df
     room[:, index], load[:, index] = (side.ravel() for side in sides)
     trace = Trace(rules.trace.nodes, load, room, np.arange(len(load)), name=rules.trace.name)
     agents = rules.agents
-    return DfaasRules(
-        trace,
-        max_cycles=1,
-        load_scale=rules.load_scale,
-        capacity_scale=rules.capacity_scale,
-        max_level=rules.max_level,
-        queue=rules.queue,
-        neighbours={
-            agent: [other for j, other in enumerate(agents) if rules.network.links[i, j]]
-            for i, agent in enumerate(agents)
-        },
-    )
+    own = rules.carried()
+    if own["route"] != "choose":  # whoever gets it; "two" would want generators
+        own["route"] = "equal"
+    own["neighbours"] = {
+        agent: [other for j, other in enumerate(agents) if rules.network.links[i, j]]
+        for i, agent in enumerate(agents)
+    }
+    return DfaasRules(trace, max_cycles=1, queue=rules.queue, **own)

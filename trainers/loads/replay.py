@@ -40,7 +40,7 @@ COUNTS = ("arrivals", "served_local", "served_remote", "lost", "forwarded", "wai
 DEFAULT_WINDOW = 288
 SERIES_POINTS = 400
 
-OWN = ("capacity_scale", "load_scale", "max_level", "neighbours", "route")
+OWN = ("amount", "capacity_scale", "load_scale", "max_level", "neighbours", "route")
 """Arguments of dfaas_v0 that a team may bring along: its observations and actions hang on them."""
 
 Entry = str | PolicyLike | Mapping[str, PolicyLike] | Player
@@ -64,8 +64,11 @@ class TeamNote:
 
     mode: str  # "greedy" or "sampled"
     settings: dict[str, Any]  # those of ``OWN`` that it brought along
-    unit: int  # requests that one level of its actions stands for
+    unit: int  # requests between two levels of its actions, at most
     own_links: bool  # whether its nodes forward to others than the replay's neighbours
+    on_levels: tuple[str, float, float] | None = None
+    """Where levels are coarser than a request: the best of the references, its cost as they play,
+    and what it would be on these levels, in shares of the arrivals."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,6 @@ class Replay:
 
     trace: Trace  # with the capacity that was played
     settings: dict[str, Any]  # arguments of dfaas_v0, without trace and route
-    unit: int  # requests that one level of action stands for; teams may have their own
     rows: tuple[int, int]
     window: int  # steps
     windows: int  # whole ones
@@ -149,7 +151,8 @@ def replay(
         settings: further arguments of dfaas_v0.
 
     Returns of all policies are in units of the replay's load_scale, whatever scale a team was
-    trained with.
+    trained with. Pairs forward to the request, whatever the levels of the teams: where these are
+    coarser, the ``TeamNote`` tells what the best pair would lose by them.
 
     Intervals are those of ``corral.trainers.evaluation.intervals``; where windows are days, with
     the weekday told.
@@ -177,6 +180,7 @@ def replay(
     for label, (arguments, player) in plans.items():
         rules = DfaasRules(base.trace, **arguments)  # one at a time: a long trace is large
         if isinstance(player, str):
+            rules = rules.in_requests()
             player = Player(baseline_team(player, rules))
         else:
             own_links = bool((rules.network.links != base.network.links).any())
@@ -213,6 +217,7 @@ def replay(
         )
         for label, played in windows.items()
     ]
+    teams |= _on_levels(plans, scores, teams, base, seed)
     if best.optima:
         scores.append(optimum_score(best))
     waits = {label: course.served_after for label, course in series.items()}
@@ -220,7 +225,6 @@ def replay(
     return Replay(
         trace=base.trace,
         settings=settings,
-        unit=base.unit,
         rows=(low, high),
         window=length,
         windows=whole,
@@ -238,6 +242,38 @@ def replay(
         sums=sums,
         best_rule=rule,
     )
+
+
+def _on_levels(
+    plans: Mapping[str, tuple[dict[str, Any], Player | str]],
+    scores: Sequence[Score],
+    teams: Mapping[str, TeamNote],
+    base: DfaasRules,
+    seed: int,
+) -> dict[str, TeamNote]:
+    """Return the notes of teams whose levels are coarser than a request, with what these levels
+    cost the best of the references: it is played once more, on each kind of levels."""
+    coarse = {label: note for label, note in teams.items() if note.unit > 1}
+    references = [score for score in scores if score.policy not in teams]
+    if not coarse or not references:
+        return coarse
+    best = min(references, key=lambda score: score.cost)
+    arguments, amount = plans[best.policy]
+    assert isinstance(amount, str)
+    costs: dict[str, float] = {}
+    notes = {}
+    for label, note in coarse.items():
+        levels = {key: plans[label][0].get(key) for key in ("amount", "load_scale", "max_level")}
+        levels = {key: value for key, value in levels.items() if value is not None}
+        if str(levels) not in costs:
+            rules = DfaasRules(base.trace, **{**arguments, **levels})
+            team = baseline_team(amount, rules)
+            played, _ = play_windows(rules, team, rules.max_cycles, seed)
+            found, load = rules.shares({key: n.sum(axis=1) for key, n in played.infos.items()})
+            costs[str(levels)] = float(found["cost"].sum()) / max(1, int(load.sum()))
+        on_levels = (best.policy, best.cost, costs[str(levels)])
+        notes[label] = dataclasses.replace(note, on_levels=on_levels)
+    return notes
 
 
 def _named(policies: Sequence[str] | Mapping[str, Entry]) -> dict[str, Entry]:
@@ -260,6 +296,11 @@ def _plan(
     shared = {**section, "capacity": None}  # the trace of ``base`` has it already
     if isinstance(entry, str):
         amount, route = split_pair(entry)
+        if route == "choose":
+            raise ValueError(
+                f"policy {label}: in a replay no action of {amount!r} names a neighbour; give "
+                f"{amount}/shortest, which forwards to the largest spare as well"
+            )
         return {**shared, "route": route}, amount
     try:
         player = as_player(entry, base.agents)

@@ -144,21 +144,16 @@ amounts and routes in the same windows, which was chosen on others; the interval
 difference: where it excludes 0, the two can be told apart, though their own intervals may overlap.
 <b>Of optimum</b> is what a policy gains (arrivals minus cost) over what the optimum gains, in the
 windows that the optimum covers.</p>
-{_glossary(replay.unit)}"""
+{_glossary()}"""
     said = [*describe(replay), *notes]
     return page(f"Replay of {replay.trace.name}", said, body, versions())
 
 
-def _glossary(unit: int) -> str:
-    """Return the amounts of the reference policies, as ``dfaas_v0.baselines`` explains them, and
-    what units of so many requests make of them."""
+def _glossary() -> str:
+    """Return the amounts of the reference policies, as ``dfaas_v0.baselines`` explains them."""
     rows = re.findall(r"^\| ([\w-]+) \| (.+) \|$", baselines.__doc__ or "", re.MULTILINE)
     cells = [f"<tr><td>{html.escape(a)}</td><td>{html.escape(b)}</td></tr>" for a, b in rows]
-    rounded = (
-        f"<p>A node forwards whole units of {unit} requests in this replay: each amount below is "
-        f"then rounded up to the next multiple of {unit}, but never beyond the arrivals.</p>"
-    )
-    return f"{rounded if unit > 1 else ''}<table class='words'>{''.join(cells)}</table>"
+    return f"<table class='words'>{''.join(cells)}</table>"
 
 
 def _table_html(scores: list[Score], replay: Replay) -> str:

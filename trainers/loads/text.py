@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -44,11 +43,14 @@ UNIX = 10**9
 MOST_NAMES = 12
 """Names of so many nodes are listed."""
 
+FEW_AMOUNTS = 6
+"""Lists of so many entries are written out."""
+
 
 def describe(replay: Replay) -> list[str]:
     """Return what was played and how, in sentences."""
     trace, (low, high) = replay.trace, replay.rows
-    settings = ", ".join(f"{key} {value}" for key, value in replay.settings.items())
+    settings = _words(replay.settings)
     windows = replay.windows + bool(replay.remainder)
     played = f"{counted(replay.windows, 'window')} of {counted(replay.window, 'step')}"
     if replay.remainder:
@@ -71,12 +73,6 @@ def describe(replay: Replay) -> list[str]:
         _about_returns(replay),
         f"Settings of dfaas_v0: {settings or 'default'}.",
     ]
-    if replay.unit > 1:
-        exact = math.ceil(_as_played(replay)["load_scale"])
-        lines.append(
-            f"An action stands for whole units of {replay.unit} requests; with max_level={exact} "
-            "policies would forward exact numbers."
-        )
     return [*lines, *_about_teams(replay), _about_optimum(replay)]
 
 
@@ -144,26 +140,54 @@ def _about_teams(replay: Replay) -> list[str]:
     brought: dict[str, list[str]] = {}
     for label, note in replay.teams.items():
         own = {key: value for key, value in note.settings.items() if value != played[key]}
-        words = ", ".join(f"{key} {value}" for key, value in own.items())
-        brought.setdefault(words, []).append(label)
+        brought.setdefault(_words(own), []).append(label)
     for words, labels in brought.items():
         if words:
             lines.append(f"Trained with {words}, and replayed so: {'; '.join(labels)}.")
     for label, note in replay.teams.items():
-        if note.unit != replay.unit:
-            lines.append(
-                f"One level of action stands for {counted(note.unit, 'request')} in {label}, "
-                f"for {replay.unit} elsewhere."
-            )
         if note.own_links:
             lines.append(
                 f"{label} forwards along links of its own, not the replay's: no optimum bounds it."
             )
+    lines += _about_levels(replay)
     illegal = {s.policy: s.illegal_actions for s in replay.scores if s.illegal_actions}
     if illegal:
         counts = "; ".join(f"{label} {number}" for label, number in illegal.items())
         lines.append(f"Illegal actions, each of which forwarded all arrivals: {counts}.")
     return lines
+
+
+def _about_levels(replay: Replay) -> list[str]:
+    """Return what teams lose by forwarding in levels that are coarser than a request."""
+    what = "cost" if has_costs(replay) else "lose"
+    said: dict[tuple[int, str], list[str]] = {}
+    for label, note in replay.teams.items():
+        if note.unit == 1:
+            continue
+        beside = ""
+        if note.on_levels is not None:
+            best, cost, coarse = note.on_levels
+            beside = (
+                f" {best} would {what} {100 * coarse:.2f} % of the arrivals on these levels; to "
+                f"the request, as references play, {100 * cost:.2f} %."
+            )
+        said.setdefault((note.unit, beside), []).append(label)
+    return [
+        f"Levels of action are up to {unit} requests apart in {'; '.join(labels)}.{beside}"
+        for (unit, beside), labels in said.items()
+    ]
+
+
+def _words(settings: Mapping[str, Any]) -> str:
+    """Return settings as "queue 5, route two", long lists by their ends."""
+
+    def word(value: Any) -> str:
+        if isinstance(value, list | tuple) and len(value) > FEW_AMOUNTS:
+            first = ", ".join(map(str, value[: FEW_AMOUNTS - 2]))
+            return f"[{first}, ..., {value[-1]}] ({len(value)} amounts)"
+        return str(value)
+
+    return ", ".join(f"{key} {word(value)}" for key, value in settings.items())
 
 
 def _as_played(replay: Replay) -> dict[str, Any]:
@@ -184,7 +208,7 @@ def _about_optimum(replay: Replay) -> str:
         return f"No optimum: {replay.optimum_method}."
     if replay.optimum_method == "closed form":
         best = reached_by(
-            unit=replay.unit,
+            unit=1,  # of reference policies
             second_offer=replay.settings.get("second_offer", True),
             forward_cost=replay.settings.get("forward_cost", 0.0),
         )

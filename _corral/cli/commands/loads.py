@@ -256,7 +256,8 @@ def replay(
     max_level: Annotated[
         int | None,
         typer.Option(
-            help="Levels of an action; larger loads are forwarded in coarser units; default: 100."
+            help="Levels of an action of policies that bring none; references need none; "
+            "default: 100."
         ),
     ] = None,
     optimum_windows: OptimumWindows = 8,

@@ -113,7 +113,13 @@ def test_what_is_shown_lies_in_the_unit_interval(configuration: dict, seed: int)
 @settings(max_examples=100, deadline=None)
 @given(configurations())
 def test_forwarding_the_overflow_serves_all_that_can_be_served(configuration: dict) -> None:
-    free = {"max_level": 2**40, "queue": 0, "link_limit": None, "neighbours": None}
+    free = {
+        "max_level": 2**40,
+        "amount": "unit",
+        "queue": 0,
+        "link_limit": None,
+        "neighbours": None,
+    }
     rules = ScalarDfaas(**configuration | free | {"second_offer": True, "route": "equal"})
     if rules.n == 1:
         return
@@ -130,9 +136,11 @@ def test_configurations_cover_the_odd_ones() -> None:
     many = [random_configuration(np.random.default_rng(seed)) for seed in range(300)]
     rules = [ScalarDfaas(**configuration) for configuration in many]
     assert {r.n for r in rules} == {1, 2, 3, 4, 5, 6}
-    assert {r.route for r in rules} == {"equal", "capacity", "spare", "shortest", "two"}
+    assert {r.route for r in rules} == {"equal", "capacity", "spare", "shortest", "two", "choose"}
     assert any(r.unit == 1 and r.load_scale > 1 for r in rules)
     assert any(r.unit > 1 for r in rules)
+    assert any(len(np.unique(np.diff(r.requests))) > 1 for r in rules)
+    assert any(r.ways > min(map(len, r.neighbours)) > 0 for r in rules)
     assert any(r.link_limit == 0 for r in rules)
     assert any(r.n > 1 and [] in r.neighbours for r in rules)
     assert any(r.max_cycles > len(r.arrivals) > 1 for r in rules)

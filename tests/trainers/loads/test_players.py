@@ -268,11 +268,41 @@ def test_the_description_tells_what_is_particular_about_teams() -> None:
         "Trained with max_level 5, neighbours {'node_0': ['node_1']}, and replayed so: mine."
         in text
     )
-    assert "One level of action stands for 4 requests in mine, for 1 elsewhere." in text
+    assert "Levels of action are up to 4 requests apart in mine. local would lose" in text
     assert "mine forwards along links of its own" in text
-    assert result.unit == 1
     assert result.teams["mine"].unit == 4
     assert set(result.teams) == {"mine", "yours", "his"}
+
+
+def test_what_levels_cost_is_what_the_best_reference_loses_on_them() -> None:
+    trace = random_trace(nodes=4, largest=200)
+    game: dict[str, Any] = {"forward_cost": 0.1, "second_offer": False}
+    grids: list[dict[str, Any]] = [{"max_level": 7}, {"amount": [0, 5, 50, 200]}, {}]
+    teams = {
+        f"team {k}": Player(dict.fromkeys((f"node_{i}" for i in range(4)), Fixed(0)), settings=grid)
+        for k, grid in enumerate(grids)
+    }
+    result = replay(trace, {"a": "local", "b": "overflow/capacity", **teams}, window=20, **game)
+    best = min(result.scores[:2], key=lambda score: score.cost)
+    assert best.policy == "b"
+    for k, grid in enumerate(grids[:2]):
+        rules = DfaasRules(trace, route="capacity", max_cycles=20, start=0, **grid, **game)
+        team = baseline_team("overflow", rules)
+        alone = replay(
+            trace,
+            {"on levels": Player(team, settings={"route": "capacity", **grid})},
+            window=20,
+            **game,
+        )
+        label, in_requests, on_levels = result.teams[f"team {k}"].on_levels
+        assert (label, in_requests) == ("b", best.cost)
+        assert on_levels == pytest.approx(alone.scores[0].cost)
+        assert on_levels > in_requests
+        assert f"b would cost {100 * on_levels:.2f} % of the arrivals on these levels; to the " in (
+            "\n".join(describe(result))
+        )
+    assert result.teams["team 2"].on_levels is not None  # 200 requests in 100 levels
+    assert result.teams["team 2"].unit == 2
 
 
 def test_the_optimum_is_that_of_the_replays_network() -> None:

@@ -99,12 +99,9 @@ def test_json_and_csv_hold_the_scores(tmp_path: Path) -> None:
         assert {"served", "lost", "forwarded", "share_of_optimum"} <= set(row)
 
 
-def test_amounts_are_explained_as_they_are_played(tmp_path: Path) -> None:
-    rounded = "rounded up to the next multiple of 4, but never beyond the arrivals"
-    coarse = write_report(replay("edge3", ["static"], rows=(0, 300), max_level=30), tmp_path)
-    assert rounded in coarse["report.html"].read_text()
-    exact = write_report(replay("edge3", ["static"], rows=(0, 300)), tmp_path)
-    assert "rounded up to the next multiple" not in exact["report.html"].read_text()
+def test_amounts_are_explained(tmp_path: Path) -> None:
+    paths = write_report(replay("edge3", ["static"], rows=(0, 300)), tmp_path)
+    assert "<td>static</td><td>40 % of the arrivals" in paths["report.html"].read_text()
 
 
 def test_a_report_replaces_an_older_one_and_leaves_nothing_else(tmp_path: Path) -> None:
@@ -215,6 +212,7 @@ def test_results_hold_how_teams_played(tmp_path: Path) -> None:
         "settings": {"route": "spare"},
         "unit": 1,
         "own_links": False,
+        "on_levels": None,
     }
     with paths["results.csv"].open(newline="") as file:
         assert {row["policy"]: row["mode"] for row in csv.DictReader(file)} == modes
