@@ -43,6 +43,26 @@ at the start and for nodes that are no neighbours).
 
 **Illegal actions** under "penalise" forward all arrivals.
 
+**Summary.** ``observation="summary"`` has spaces that depend neither on N nor on the trace: a team
+trained on 3 nodes plays on 200. One policy plays all nodes, and is not told which it plays.
+Observation: float32 [16], requests divided by the own max(c, 1) of this step, clipped at 4:
+
+| | of the node itself |
+|---|---|
+| 0 - 3 | a, q, and its spare and lost at the end of the last step |
+
+| | of its neighbours, at the end of the last step; 0 without any |
+|---|---|
+| 4 - 6 | mean, largest and smallest spare |
+| 7 - 9 | spare of the three with the most, the most first, ties in cyclic order; 0 where fewer |
+| 10 - 12 | mean, largest and smallest lost |
+| 13 - 15 | lost of the same three |
+
+Actions: Discrete(max_level + 1); k forwards ceil(k * a / max_level) requests. All are legal where
+a > 0 and the node has neighbours, else only 0. Where a < max_level several levels forward the same.
+They stay legal: without them a level would mean another share at each load. Neither c = 0 and c = 1
+nor loads above 4 c are told apart.
+
 Known answer: with unit 1, no costs, queue or limits, ``second_offer`` and a complete graph,
 forwarding the overflow max(0, a - c) serves min(sum a, sum c) at every step; nothing serves more.
 

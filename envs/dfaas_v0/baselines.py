@@ -18,6 +18,11 @@ written amount/route: "overflow/equal", "overflow/two" (power of two choices), "
 Each reads nothing but its own observation, so that it plays under the same conditions as a network.
 Where a unit of action stands for several requests, amounts are rounded up to the next level:
 what stays beyond the capacity is lost for certain, what is forwarded may find room.
+
+A summary (``observation="summary"``) tells ratios alone. What a player adds is its node's capacity,
+the mean over the rows: where that is the same in all rows, the ratios are whole requests again, and
+the amounts those above; where it varies, they are exact to about a request, but for the room of the
+queue. More than 4 times the capacity looks like 4 times.
 """
 
 from __future__ import annotations
@@ -89,14 +94,18 @@ def arguments_of(team: str) -> dict[str, str]:
 class Baseline(Heuristic):
     """One amount of the table above, for a node of dfaas_v0."""
 
-    def __init__(self, amount: str, rules: DfaasRules) -> None:
+    def __init__(self, amount: str, rules: DfaasRules, agent: str | None = None) -> None:
+        """``agent``: whom it plays; needed where the rules give a summary."""
         if amount not in AMOUNTS:
             raise UnknownNameError.of("reference policy", amount, AMOUNTS)
         self.amount = amount
-        self.load_scale = rules.load_scale
-        self.capacity_scale = rules.capacity_scale
         self.queue = rules.queue
         self.levels = rules.levels_of
+        self.read: _Every | _Summary = _Every(rules)
+        if rules.observation == "summary":
+            if agent is None:
+                raise ValueError("a summary is read as the node that it is of: give agent=")
+            self.read = _Summary(rules, agent)
 
     def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
         """Return legal levels for one observation or a batch. Only "random" needs ``rng``."""
@@ -105,17 +114,26 @@ class Baseline(Heuristic):
             if rng is None:
                 raise ValueError("the random policy needs rng=, a numpy Generator")
             return rng.integers(most + 1)
-        forwarded = self._forwarded(np.asarray(observation[OBSERVATION]))
-        levels: Array = np.minimum(self.levels.level(forwarded), most)
+        features = np.asarray(observation[OBSERVATION])
+        wanted = self.levels.level(self._forwarded(features), self.read.load(features)[0])
+        levels: Array = np.minimum(wanted, most)
         return levels
 
     def extra(self, observation: Observation) -> dict[str, Array]:
-        return {"choices": np.asarray(observation[MASK]) != 0} if self.amount == "random" else {}
+        legal = np.asarray(observation[MASK]) != 0
+        if self.amount == "random":
+            return {"choices": legal}
+        if not self.read.repeats:
+            return {}
+        # Levels that forward as many requests are as good.
+        arrivals = self.read.load(np.asarray(observation[OBSERVATION]))[0][..., None]
+        amounts = self.levels.forwarded(np.arange(legal.shape[-1]), arrivals)
+        level = self.choose(observation, None)[..., None]
+        return {"choices": legal & (amounts == np.take_along_axis(amounts, level, axis=-1))}
 
     def _forwarded(self, features: Array) -> Array:
         """Return the requests to forward, from the features [..., F] of dfaas_v0."""
-        a = _requests(features[..., 0], self.load_scale)
-        c = _requests(features[..., 1], self.capacity_scale)
+        a, c, q = self.read.load(features)
         if self.amount == "local":
             return np.zeros_like(a)
         if self.amount == "static":
@@ -124,16 +142,56 @@ class Baseline(Heuristic):
             return np.asarray(np.maximum(0, a - c * 4 // 5))
         overflow = np.maximum(0, a - c)
         if self.amount.startswith("patient"):
-            q = _requests(features[..., 2], max(self.queue, 1))
             overflow = np.maximum(0, q + a - c - self.queue)
         if self.amount.endswith("margin"):
-            spare = _requests(features[..., 3::2], self.capacity_scale).sum(axis=-1)
-            overflow = np.minimum(overflow, spare)
+            overflow = np.minimum(overflow, self.read.spare(features))
         return np.asarray(np.minimum(overflow, a))
+
+
+class _Every:
+    """Reads requests out of the features of every other node."""
+
+    repeats = False  # whether several levels may forward the same
+
+    def __init__(self, rules: DfaasRules) -> None:
+        self.scales = rules.load_scale, rules.capacity_scale, max(rules.queue, 1)
+
+    def load(self, features: Array) -> tuple[Array, Array, Array]:
+        """Return arrivals, capacity and queue: int64 [...] each."""
+        a, c, q = (_requests(features[..., i], scale) for i, scale in enumerate(self.scales))
+        return a, c, q
+
+    def spare(self, features: Array) -> Array:
+        """Return what all neighbours have reported as spare: int64 [...]."""
+        return np.asarray(_requests(features[..., 3::2], self.scales[1]).sum(axis=-1))
+
+
+class _Summary:
+    """Reads requests out of a node's summary, as if it had its mean capacity in every row."""
+
+    def __init__(self, rules: DfaasRules, agent: str) -> None:
+        node = rules.agents.index(agent)
+        assert rules.trace.capacity is not None  # the rules have seen to it
+        capacity = rules.trace.capacity[slice(*rules.rows), node]
+        self.capacity = round(float(capacity.mean()))
+        self.scale = max(self.capacity, 1)
+        self.degree = rules.network.degree[node]
+        self.repeats = bool((capacity == self.capacity).all())
+
+    def load(self, features: Array) -> tuple[Array, Array, Array]:
+        """Return arrivals, capacity and queue: int64 [...] each."""
+        a, q = (_requests(features[..., i], self.scale) for i in range(2))
+        return a, np.full_like(a, self.capacity), q
+
+    def spare(self, features: Array) -> Array:
+        """Return what all neighbours have reported as spare: int64 [...]."""
+        return _requests(features[..., 4], self.scale * self.degree)
 
 
 def baseline_team(amount: str, rules: DfaasRules) -> dict[str, Policy]:
     """Return a team with the same baseline at every node."""
+    if rules.observation == "summary":
+        return {agent: Baseline(amount, rules, agent) for agent in rules.agents}
     return dict.fromkeys(rules.agents, Baseline(amount, rules))
 
 
@@ -156,7 +214,7 @@ class Teams(dict[str, dict[str, Policy]]):
 
 
 def players_of(rules: DfaasRules, agent: str) -> Makers:
-    return {amount: functools.partial(Baseline, amount) for amount in AMOUNTS}
+    return {amount: functools.partial(Baseline, amount, agent=agent) for amount in AMOUNTS}
 
 
 def _requests(share: Array, scale: float) -> Array:

@@ -1,7 +1,7 @@
 """What a node of dfaas_v0 observes, beside its mask: float32 features [B, N, F].
 
-All of them begin with the own load: see ``Every`` for the default, one pair of numbers for each
-other node.
+All of them begin with the own load. ``Every`` is the default, a pair of numbers for each other
+node; ``Summary`` has one size whatever the number of nodes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,16 @@ from gymnasium import spaces
 from corral.envs.core import Array
 from corral.envs.dfaas_v0.network import Network
 
-__all__ = ["Every"]
+__all__ = ["Every", "Summary", "ranked"]
+
+RANKS = 3
+"""Neighbours that a summary tells one by one."""
+
+LARGEST = 4.0
+"""What a summary clips its features at, in capacities."""
+
+MANY = 16
+"""Nodes from which it is quicker to sort all of them once than to compare each with its own."""
 
 
 class Every:
@@ -38,3 +47,99 @@ class Every:
             others *= self.network.linked[..., None]
         features[..., 3:] = others.reshape(b, n, 2 * (n - 1))
         return features
+
+
+class Summary:
+    """The own a, q, spare and lost; then of the neighbours' spare, and of their lost, the mean, the
+    largest, the smallest, and those of the three with the most spare: as multiples of the own c.
+    """
+
+    size = 4 + 2 * (3 + RANKS)
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.degree = np.array(network.degree)  # [N]
+        self.links = network.links.T.astype(np.float64)  # [N of, N to]; sums are exact to 2^53
+
+    def space(self) -> spaces.Box:
+        return spaces.Box(0.0, LARGEST, (self.size,), np.float32)
+
+    def of(
+        self, arrivals: Array, capacity: Array, queue: Array, spare: Array, lost: Array
+    ) -> Array:
+        """Return features [B, N, F] of requests [B, N] each; the last two as nodes report them."""
+        features = np.empty((*queue.shape, self.size))
+        top = ranked(self.network, spare)  # [B, N, 3]
+        flat = (top + np.arange(len(top))[:, None, None] * top.shape[1]).clip(min=0)
+        for i, own in enumerate((arrivals, queue, spare, lost)):
+            features[..., i] = own
+        for first, values in ((4, spare), (4 + 3 + RANKS, lost)):
+            features[..., first] = values @ self.links / np.maximum(self.degree, 1)
+            features[..., first + 1], features[..., first + 2] = self._ends(values)
+            features[..., first + 3 : first + 3 + RANKS] = values.ravel()[flat] * (top >= 0)
+        features /= np.maximum(capacity, 1)[..., None]
+        return np.minimum(features, LARGEST, out=features).astype(np.float32)
+
+    def _ends(self, values: Array) -> tuple[Array, Array]:
+        """Return the largest and the smallest of each node's neighbours, 0 where it has none: both
+        [B, N] like ``values``."""
+        n = values.shape[1]
+        if n == 1 or not self.degree.any():
+            return np.zeros_like(values), np.zeros_like(values)
+        if not self.network.complete:
+            places = values[:, self.network.nearest]  # [B, N, D]
+            near = self.network.near
+            largest = np.where(near, places, -1).max(axis=-1)
+            smallest = np.where(near, places, np.iinfo(np.int64).max).min(axis=-1)
+            return np.maximum(largest, 0), np.where(self.degree > 0, smallest, 0)
+        # Of all nodes the first or, for the node that has it, the second.
+        last = sorted({0, 1, n - 2, n - 1})
+        ends = np.partition(values, last, axis=1)[:, [0, 1, n - 2, n - 1], None]  # [B, 4, 1]
+        largest = np.where(values == ends[:, 3], ends[:, 2], ends[:, 3])
+        return largest, np.where(values == ends[:, 0], ends[:, 1], ends[:, 0])
+
+
+def ranked(network: Network, spare: Array) -> Array:
+    """Return each node's three neighbours with the largest ``spare`` [B, N], the largest first,
+    ties in cyclic order: int64 [B, N, 3]; -1 where there are fewer."""
+    if network.complete and spare.shape[1] >= MANY:
+        return _ranked_among_all(spare)
+    b, n = spare.shape
+    found = np.full((b, n, RANKS), -1, dtype=np.int64)
+    left = np.where(network.near, spare[:, network.nearest], -1)  # [B, N, D]
+    for rank in range(min(RANKS, left.shape[2])):
+        place = left.argmax(axis=-1)[..., None]  # the first of equals, in cyclic order
+        some = np.take_along_axis(left, place, axis=-1) >= 0
+        node = np.take_along_axis(network.nearest[None], place, axis=-1)
+        found[..., rank] = np.where(some, node, -1)[..., 0]
+        np.put_along_axis(left, place, -1, axis=-1)
+    return found
+
+
+def _ranked_among_all(spare: Array) -> Array:
+    """Return ``ranked`` of a complete graph, without [B, N, N-1] numbers.
+
+    All nodes of an environment see the same values, but for their own. So the value at a rank is
+    one of the ``RANKS`` + 1 largest; who has it is, among the nodes of that value in the order of
+    their numbers, the next one after the node that looks.
+    """
+    b, n = spare.shape
+    order = np.argsort(-spare, axis=1, kind="stable")  # [B, N] equals by their numbers
+    best = np.take_along_axis(spare, order[:, : RANKS + 1], axis=1)  # [B, 4]
+    has = spare[:, None] == best[..., None]  # [B, 4, N]
+    own = np.where(has.any(axis=1), has.argmax(axis=1), RANKS)  # [B, N] the entry to leave out
+    before = (spare[:, None] > best[..., None]).sum(axis=2)  # [B, 4] nodes with more
+    count = has.sum(axis=2)  # [B, 4] nodes with as much
+    passed = has.cumsum(axis=2)  # [B, 4, N] of these, up to the node that looks
+    rows, nodes = np.arange(b)[:, None], np.arange(n)
+    found = np.empty((b, n, RANKS), dtype=np.int64)
+    again = np.full((b, n), -1)  # ranks before this one with the same value
+    previous = best[rows, (own == 0).astype(np.int64)]
+    for rank in range(RANKS):
+        at = rank + (own <= rank)  # [B, N]
+        value = best[rows, at]
+        again = np.where(value == previous, again + 1, 0)
+        previous = value
+        turn = (passed[rows, at, nodes] + again) % count[rows, at]
+        found[..., rank] = order[rows, before[rows, at] + turn]
+    return found

@@ -44,6 +44,13 @@ class Network:
         # Rank of a place among the neighbours; other places rank last and get nothing.
         self._rank = np.where(self.linked, self.linked.cumsum(axis=1) - 1, n)
         self._place_of_rank = np.argsort(self._rank, axis=1, kind="stable")  # [N, N-1]
+        # The neighbours alone in cyclic order, [N, D] with D the most that a node has; ``near``
+        # tells them from the padding.
+        self.nearest, self.near = self.others, self.linked
+        if not self.complete:
+            places = self._place_of_rank[:, : max(self.degree)]
+            self.nearest = np.take_along_axis(self.others, places, axis=1)
+            self.near = np.take_along_axis(self.linked, places, axis=1)
 
     def forward(
         self,

@@ -15,9 +15,9 @@ from gymnasium import spaces
 from corral.data import Trace, load_trace
 from corral.envs.arguments import nonnegative_float, nonnegative_int, one_of, yes_or_no
 from corral.envs.core import ENDLESS, Array, Observation, Outcome, Split, agent_views, changed
-from corral.envs.dfaas_v0.amounts import Amounts
+from corral.envs.dfaas_v0.amounts import Amounts, Shares
 from corral.envs.dfaas_v0.arguments import scale, with_capacity
-from corral.envs.dfaas_v0.features import Every
+from corral.envs.dfaas_v0.features import Every, Summary, ranked
 from corral.envs.dfaas_v0.network import ROUTES, Network, Route, adjacency
 from corral.envs.dfaas_v0.render import Frame, ansi, draw
 from corral.envs.dfaas_v0.rows import Section, divide, section, start_row
@@ -67,6 +67,8 @@ class DfaasRules:
         capacity: replaces the trace's: requests per step, or "1.25x" of each node's mean load.
         illegal: what an action outside the mask does: "penalise" or "raise".
         keep_flow: whether the state keeps who served whose requests, as pictures need it.
+        observation: of "every" other node by itself, or a "summary" of the neighbours, with actions
+            that are shares of the arrivals: spaces of one size, whatever the trace.
 
     Raises:
         TraceError: the trace cannot be read, or has no capacity and none is given.
@@ -100,6 +102,7 @@ class DfaasRules:
         capacity: int | str | None = None,
         illegal: Literal["penalise", "raise"] = "penalise",
         keep_flow: bool = False,
+        observation: Literal["every", "summary"] = "every",
     ) -> None:
         self._recorded = load_trace(trace)
         self.trace = with_capacity(self._recorded, capacity)
@@ -114,17 +117,19 @@ class DfaasRules:
         self.illegal = one_of("illegal", illegal, ("penalise", "raise"))
         self.second_offer = yes_or_no("second_offer", second_offer)
         self.keep_flow = bool(keep_flow)
+        self.observation = one_of("observation", observation, ("every", "summary"))
         self.neighbours = neighbours
 
         self.agents = tuple(f"node_{i}" for i in range(len(self.trace.nodes)))
         self.load_scale = scale("load_scale", load_scale, self.trace.arrivals)
         self.capacity_scale = scale("capacity_scale", capacity_scale, self.trace.capacity)
-        self.levels_of = Amounts(self.load_scale, self.max_level)
+        summary = self.observation == "summary"
+        self.levels_of = Shares(max_level) if summary else Amounts(self.load_scale, max_level)
         self.unit = self.levels_of.unit
         self.levels = self.levels_of.count  # number of actions, A
         links = adjacency(self.agents, self.trace.nodes, neighbours)
         self.network = Network(links, self.route, self.second_offer, self.link_limit)
-        self.features = Every(self.network, self.queue)
+        self.features = Summary(self.network) if summary else Every(self.network, self.queue)
 
         self.rows = (0, len(self.trace)) if rows is None else section(rows, len(self.trace))
         self.start_row = start_row(start, self.rows)
@@ -138,13 +143,9 @@ class DfaasRules:
         self._scaled = np.stack(  # [L, N, 2] the first two features
             [self._arrivals / self.load_scale, self._capacity / self.capacity_scale], axis=-1
         ).astype(np.float32)
-        linked = self.network.links.any(axis=1)
-        self._highest = np.where(
-            linked, self.levels_of.highest(self._arrivals), 0
-        )  # [L, N] legal action
-        # An illegal action forwards all arrivals. With neighbours k * unit > a, so the minimum with
-        # a does that by itself; without, one "unit" must exceed any arrivals.
-        self._request_per_level = np.where(linked, self.unit, np.iinfo(np.int64).max // self.levels)
+        self._linked = self.network.links.any(axis=1)  # [N]
+        legal = self.levels_of.highest(self._arrivals)
+        self._highest = np.where(self._linked, legal, 0)  # [L, N] legal action
         self._masks = np.tri(self.levels, dtype=np.int8)  # row k allows 0..k
 
     @property
@@ -155,6 +156,7 @@ class DfaasRules:
             *(self.capacity_scale, self.max_level, self.queue, self.forward_cost, self.wait_cost),
             *(self.route, self.second_offer, self.link_limit, self.reward),
             self.network.links.tolist(),
+            *(["summary"] * (self.observation == "summary")),
         )
         return f"{self.name} {hashlib.sha256(repr(settings).encode()).hexdigest()}"
 
@@ -197,8 +199,14 @@ class DfaasRules:
 
     def carried(self) -> dict[str, Any]:
         """Return what observations and actions depend on, beside the load."""
-        names = ("capacity_scale", "load_scale", "max_level", "neighbours", "route")
+        names = ("max_level", "observation", "route")
+        if self.observation == "every":
+            names = ("capacity_scale", "load_scale", "neighbours", *names)
         return {name: getattr(self, name) for name in names}
+
+    def any_number(self) -> str | None:
+        """Return what makes spaces those of any trace."""
+        return "observation='summary'" if self.observation == "summary" else None
 
     def teams(self) -> dict[str, dict[str, Policy]]:
         """Return its reference teams by name, see ``corral.envs.dfaas_v0.baselines``."""
@@ -207,8 +215,8 @@ class DfaasRules:
         return Teams(self)
 
     def amounts(self) -> tuple[str, Array]:
-        """Return the requests of each level; a node forwards no more than arrive."""
-        return "requests", self.levels_of.requests.astype(np.float64)
+        """Return what each level amounts to; a node forwards no more than arrive."""
+        return self.levels_of.said()
 
     def redrawing(self) -> DfaasRules | None:
         """Return rules that draw other days' load, see ``corral.envs.dfaas_v0.days``."""
@@ -219,6 +227,11 @@ class DfaasRules:
     def places(self, state: DfaasState) -> list[str]:
         """Return the rows of the trace that come next."""
         return [f"row {self.rows[0] + row:,}" for row in self._row(state).tolist()]
+
+    def ranked(self, state: DfaasState) -> Array:
+        """Return each node's three neighbours with the largest reported spare, the largest first,
+        ties in cyclic order: int64 [B, N, 3]; -1 where there are fewer."""
+        return ranked(self.network, self._reported(state)[0])
 
     def for_rendering(self) -> DfaasRules:
         """Return rules that keep who served whose requests."""
@@ -264,8 +277,13 @@ class DfaasRules:
 
     def observe(self, state: DfaasState) -> dict[str, Observation]:
         row = self._row(state)
-        load = self._scaled.take(row, axis=0)
-        features = self.features.of(load, state.queue, self._last_step(state))
+        spare, lost = self._reported(state)
+        if isinstance(self.features, Summary):
+            load = self._arrivals.take(row, axis=0), self._capacity.take(row, axis=0)
+            features = self.features.of(*load, state.queue, spare, lost)
+        else:
+            reported = self._scaled_reports(spare, lost)
+            features = self.features.of(self._scaled.take(row, axis=0), state.queue, reported)
         masks = self._masks.take(self._highest.take(row, axis=0), axis=0)  # [B, N, A]
         return agent_views(self.agents, features, masks)
 
@@ -275,7 +293,9 @@ class DfaasRules:
     def step(self, state: DfaasState, action: Array) -> Outcome[DfaasState]:
         row = self._row(state)
         arrivals, capacity = self._arrivals.take(row, axis=0), self._capacity.take(row, axis=0)
-        forwarded = np.minimum(action * self._request_per_level, arrivals)
+        forwarded = self.levels_of.forwarded(action, arrivals)
+        if not self._linked.all():  # what is illegal forwards all arrivals
+            forwarded = np.where(self._linked | (action == 0), forwarded, arrivals)
 
         # 1. Nodes serve their own work first: the queue, and arrivals that were not forwarded.
         work = state.queue + arrivals - forwarded
@@ -310,7 +330,7 @@ class DfaasRules:
         nodes = np.empty((b, n, 5), dtype=np.float32)
         nodes[..., :2] = self._scaled.take(self._row(state), axis=0)
         nodes[..., 2] = state.queue / max(self.queue, 1)
-        nodes[..., 3:] = self._last_step(state)
+        nodes[..., 3:] = self._scaled_reports(state.spare, state.lost)
         turn = np.eye(n, dtype=np.float32)[state.t % n]
         return np.concatenate([nodes.reshape(b, 5 * n), turn], axis=1)  # [B, 6N]
 
@@ -344,12 +364,16 @@ class DfaasRules:
         """Return the row of the section that comes next, [B]; windows wrap in the section."""
         return np.asarray((state.start + state.t) % len(self._arrivals))
 
-    def _last_step(self, state: DfaasState) -> Array:
-        """Return spare and lost of the last step, scaled: float32 [B, N, 2]."""
-        scaled = np.empty((*state.spare.shape, 2), dtype=np.float32)
-        np.divide(state.spare, self.capacity_scale, out=scaled[..., 0])
+    def _reported(self, state: DfaasState) -> tuple[Array, Array]:
+        """Return spare and lost as nodes know them of others before a step: int64 [B, N] each."""
+        return state.spare, state.lost
+
+    def _scaled_reports(self, spare: Array, lost: Array) -> Array:
+        """Return them as shares of the scales: float32 [B, N, 2]."""
+        scaled = np.empty((*spare.shape, 2), dtype=np.float32)
+        np.divide(spare, self.capacity_scale, out=scaled[..., 0])
         # At most 1 by itself: a node never loses more than arrived.
-        np.divide(state.lost, self.load_scale, out=scaled[..., 1])
+        np.divide(lost, self.load_scale, out=scaled[..., 1])
         return scaled
 
     def _reward(self, lost: Array, forwarded: Array, waiting: Array) -> Array:

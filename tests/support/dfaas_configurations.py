@@ -47,6 +47,7 @@ def random_configuration(rng: np.random.Generator) -> dict[str, Any]:
         "neighbours": _graph(rng, nodes),
         "reward": _one_of(rng, "own", "team"),
         "illegal": "penalise",
+        "observation": _one_of(rng, "every", "every", "summary"),
     }
 
 

@@ -58,6 +58,7 @@ class ScalarDfaas:
         reward: str = "own",
         capacity: int | str | None = None,
         illegal: str = "penalise",
+        observation: str = "every",
         draws: Any = None,
     ) -> None:
         if capacity is not None:
@@ -77,6 +78,7 @@ class ScalarDfaas:
         self.reward = reward
         self.illegal = illegal
         self.draws = draws
+        self.summary = observation == "summary"
 
         # The scales: the largest numbers of the whole trace, at least 1.
         load: list[list[int]] = trace.arrivals.tolist()
@@ -92,6 +94,9 @@ class ScalarDfaas:
         # Action k forwards k units; the unit keeps the number of levels near max_level.
         self.unit = max(1, _ceil(self.load_scale, max_level))
         self.actions = _ceil(self.load_scale, self.unit) + 1
+        if self.summary:  # action k forwards k of max_level equal shares of the arrivals
+            self.unit, self.shares = 1, max_level
+            self.actions = max_level + 1
 
         # Everybody's others, and those of them that one may send to, in cyclic order i+1, i+2, ...
         self.n = n = len(trace.nodes)
@@ -123,7 +128,7 @@ class ScalarDfaas:
         a = self.a
         forwarded = [
             # An illegal action forwards all arrivals; a legal one k units, but no more than came.
-            a[i] if illegal[i] else min(k * self.unit, a[i])
+            a[i] if illegal[i] else self._requests(k, a[i])
             for i, k in enumerate(actions)
         ]
         served_local, spare, lost = self._serve_locally(forwarded)
@@ -143,6 +148,9 @@ class ScalarDfaas:
         self.t += 1
         self._read_row()
         return self._rewards(forwarded, lost)
+
+    def _requests(self, k: int, a: int) -> int:
+        return _ceil(k * a, self.shares) if self.summary else min(k * self.unit, a)
 
     def _read_row(self) -> None:
         # The window wraps inside the section.
@@ -250,7 +258,11 @@ class ScalarDfaas:
 
     def highest_legal(self, i: int) -> int:
         """The largest legal action of node i: as many units as its arrivals fill."""
-        return _ceil(self.a[i], self.unit) if self.neighbours[i] else 0
+        if not self.neighbours[i]:
+            return 0
+        if self.summary:
+            return self.shares if self.a[i] else 0
+        return _ceil(self.a[i], self.unit)
 
     def mask(self, i: int) -> np.ndarray:
         """1 for every legal action of node i: int8 [A]."""
@@ -259,12 +271,31 @@ class ScalarDfaas:
         return mask
 
     def observation(self, i: int) -> np.ndarray:
-        """What node i sees: float32 [3 + 2 * (N - 1)]."""
+        """What node i sees: float32 [3 + 2 * (N - 1)], of a summary [16]."""
+        if self.summary:
+            return np.array([min(4.0, x / max(self.c[i], 1)) for x in self._summed(i)], np.float32)
         values = self._own(i)
         for j, seen in zip(self.others[i], self.visible[i], strict=True):
             # Of each other node its last spare and last loss; of non-neighbours nothing.
             values += self._shown[j] if seen else (0.0, 0.0)
         return np.array(values, np.float32)
+
+    def _summed(self, i: int) -> list[float]:
+        """What a summary tells node i, in requests."""
+        near = self.neighbours[i]
+        spare, lost = [self.last_spare[j] for j in near], [self.last_lost[j] for j in near]
+        # Those with the most spare, the most first; sorting keeps equals in their cyclic order.
+        top = sorted(near, key=lambda j: -self.last_spare[j])[:3]
+        padding = [0] * (3 - len(top))
+        return [
+            *(self.a[i], self.queues[i], self.last_spare[i], self.last_lost[i]),
+            *(_mean(spare), max(spare, default=0), min(spare, default=0)),
+            *(self.last_spare[j] for j in top),
+            *padding,
+            *(_mean(lost), max(lost, default=0), min(lost, default=0)),
+            *(self.last_lost[j] for j in top),
+            *padding,
+        ]
 
     def global_state(self) -> np.ndarray:
         """Everything, node by node, then whose turn it is to send first: float32 [5 * N + N]."""
@@ -288,6 +319,10 @@ class ScalarDfaas:
             (spare / self.capacity_scale, min(1.0, lost / self.load_scale))
             for spare, lost in zip(self.last_spare, self.last_lost, strict=True)
         ]
+
+
+def _mean(values: list[int]) -> float:
+    return sum(values) / max(1, len(values))
 
 
 def _ceil(a: int, b: int) -> int:

@@ -32,11 +32,14 @@ def as_player(
 ) -> Player:
     """Return a Player of all ``agents``: from a Player, a team, or one policy for everybody.
 
-    A policy is whatever ``as_policy`` takes. It or a team alone plays greedily. Raises ValueError
+    A policy is whatever ``as_policy`` takes. It or a team alone plays greedily. The team of a run
+    whose policy plays any number of agents plays these. Raises ValueError
     where a team's agents are not ``agents``, or one of its players is no policy.
     """
     if not isinstance(player, Player):
         player = Player(player if isinstance(player, Mapping) else dict.fromkeys(agents, player))
+    if set(player.team) != set(agents) and getattr(player.team, "anybody", None) is not None:
+        player = replace(player, team={agent: player.team[agent] for agent in agents})
     if set(player.team) != set(agents):
         raise ValueError(
             f"a team of {len(player.team)} agents ({_some(player.team)}), but here are "

@@ -36,7 +36,7 @@ COUNTS = ("arrivals", "served_local", "served_remote", "lost", "forwarded", "wai
 DEFAULT_WINDOW = 288
 SERIES_POINTS = 400
 
-OWN = ("capacity_scale", "load_scale", "max_level", "neighbours", "route")
+OWN = ("capacity_scale", "load_scale", "max_level", "neighbours", "observation", "route")
 """Arguments of dfaas_v0 that a team may bring along: its observations and actions hang on them."""
 
 Entry = str | PolicyLike | Mapping[str, PolicyLike] | Player
@@ -131,7 +131,8 @@ def replay(
         raise ValueError(f"window={window}: give 1 step or more")
     length = min(window or load.steps_per_day or DEFAULT_WINDOW, high - low)
     section: dict[str, Any] = {"rows": (low, high), **settings}
-    base = DfaasRules(load, **section, route=route)  # fails early, whatever the policies
+    # Fails early, whatever the policies. References observe every node, by single requests.
+    base = DfaasRules(load, **{**section, "observation": "every"}, route=route)
     section["max_cycles"] = length
     plans = {label: _plan(label, entry, base, section) for label, entry in named.items()}
     windows: dict[str, tuple[EndedEpisodes, float]] = {}
@@ -203,7 +204,7 @@ def _plan(
     shared = {**section, "capacity": None}  # the trace of ``base`` has it already
     if isinstance(entry, str):
         amount, route = split_pair(entry)
-        return {**shared, "route": route}, amount
+        return {**shared, "route": route, "observation": "every"}, amount
     try:
         player = as_player(entry, base.agents)
     except ValueError as error:

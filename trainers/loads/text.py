@@ -150,7 +150,7 @@ def _about_teams(replay: Replay) -> list[str]:
         if words:
             lines.append(f"Trained with {words}, and replayed so: {'; '.join(labels)}.")
     for label, note in replay.teams.items():
-        if note.unit != replay.unit:
+        if note.unit != replay.unit and note.settings.get("observation") != "summary":
             lines.append(
                 f"One level of action stands for {counted(note.unit, 'request')} in {label}, "
                 f"for {replay.unit} elsewhere."

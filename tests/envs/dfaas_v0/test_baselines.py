@@ -96,8 +96,8 @@ def test_every_baseline_is_always_legal(kwargs: dict[str, Any]) -> None:
     rng = np.random.default_rng(1)
     for observations in observations_of(kwargs):
         for amount in AMOUNTS:
-            policy = Baseline(amount, rules)
             for agent in rules.agents:
+                policy = Baseline(amount, rules, agent)
                 mask = observations[agent]["action_mask"]
                 action = policy.act(observations[agent], rng=rng).action
                 assert action.shape == (3,)
@@ -111,8 +111,8 @@ def test_a_batch_is_played_like_each_of_its_observations(kwargs: dict[str, Any])
     rules = DfaasRules(**kwargs)
     for observations in observations_of(kwargs)[:4]:
         for amount in AMOUNTS:
-            policy = Baseline(amount, rules)
             for agent in rules.agents:
+                policy = Baseline(amount, rules, agent)
                 batch = observations[agent]
                 singles = [{key: part[row] for key, part in batch.items()} for row in range(3)]
                 together = policy.act(batch, rng=np.random.default_rng(2)).action.tolist()
@@ -131,7 +131,7 @@ def test_amounts_reach_the_environment_exactly(kwargs: dict[str, Any]) -> None:
     """Through scaled float32 observations, in whole requests, where a unit is one request."""
     trace = bounded(kwargs["trace"], 5_000)
     kwargs |= {"trace": trace, "load_scale": None, "capacity_scale": None, "capacity": None}
-    kwargs["max_level"] = 5_000
+    kwargs |= {"max_level": 5_000, "observation": "every"}
     rules = DfaasRules(**kwargs, keep_flow=True)
     assert rules.unit == 1
     low, high = rules.rows
