@@ -38,8 +38,9 @@ def as_player(
     """
     if not isinstance(player, Player):
         player = Player(player if isinstance(player, Mapping) else dict.fromkeys(agents, player))
-    if set(player.team) != set(agents) and getattr(player.team, "anybody", None) is not None:
-        player = replace(player, team={agent: player.team[agent] for agent in agents})
+    anybody = getattr(player.team, "anybody", None)
+    if anybody is not None and set(player.team) != set(agents):
+        player = replace(player, team=dict.fromkeys(agents, anybody))
     if set(player.team) != set(agents):
         raise ValueError(
             f"a team of {len(player.team)} agents ({_some(player.team)}), but here are "
