@@ -36,7 +36,7 @@ class Amounts:
 
     def forwarded(self, levels: Array, arrivals: Array) -> Array:
         """Return the requests that a node with neighbours forwards."""
-        return np.minimum(levels * self.unit, arrivals)
+        return np.asarray(np.minimum(levels * self.unit, arrivals))
 
     def said(self) -> tuple[str, Array]:
         """Return a unit, and what each level amounts to in it: float64 [A]."""

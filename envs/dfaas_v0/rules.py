@@ -199,9 +199,9 @@ class DfaasRules:
 
     def carried(self) -> dict[str, Any]:
         """Return what observations and actions depend on, beside the load."""
-        names = ("max_level", "observation", "route")
+        names = ["max_level", "observation", "route"]
         if self.observation == "every":
-            names = ("capacity_scale", "load_scale", "neighbours", *names)
+            names += ["capacity_scale", "load_scale", "neighbours"]
         return {name: getattr(self, name) for name in names}
 
     def any_number(self) -> str | None:
