@@ -50,6 +50,7 @@ ADDED: dict[str, Any] = {
     **{"model": None, "settings_of": None, "preset": "none", "init": None},
     **{"init_critic": True, "self_play": None, "capacity_rows": None, "best_rule": None},
     **{"report_delay": 1, "reward_fn": None, "augment": None, "amount": "unit"},
+    **{"observation": "every"},
 }
 """Settings and arguments that a later version added, each with the value that changes nothing."""
 ADDED_INFOS: frozenset[str] = frozenset({"waited"})

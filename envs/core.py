@@ -41,23 +41,9 @@ __all__ = [
     "Rules",
     "Split",
     "agent_views",
-    "amounts_of",
-    "carried_by",
-    "changed",
-    "copy_rows",
-    "for_rendering",
-    "future_of",
-    "generator",
-    "places_of",
-    "put_rows",
-    "redraw_of",
-    "redrawing",
-    "replays_data",
-    "shares_of",
-    "split_of",
-    "stack_agents",
-    "starts_of",
-    "state_arrays",
+    *("amounts_of", "any_number", "carried_by", "changed", "copy_rows", "for_rendering"),
+    *("future_of", "generator", "places_of", "put_rows", "redraw_of", "redrawing"),
+    *("replays_data", "shares_of", "split_of", "stack_agents", "starts_of", "state_arrays"),
     "teams_of",
     "windows_of",
     "with_limit",
@@ -210,6 +196,11 @@ class OptionalRules(Protocol):
         along when it plays in an environment with other arguments."""
         ...
 
+    def any_number(self) -> str | None:
+        """Return what makes one policy play any number of agents, in words, where it is so: such a
+        policy is shared, and not told which agent it plays."""
+        ...
+
     def teams(self) -> Mapping[str, Team]:
         """Return teams of reference policies, by name."""
         ...
@@ -282,6 +273,12 @@ def carried_by(rules: Rules[Any]) -> dict[str, Any]:
     """Return the arguments that a team of these rules brings along elsewhere; default: none."""
     carried: dict[str, Any] = getattr(rules, "carried", dict)()
     return carried
+
+
+def any_number(rules: Rules[Any]) -> str | None:
+    """Return why one policy plays any number of agents, ``OptionalRules.any_number``; else None."""
+    found: str | None = getattr(rules, "any_number", lambda: None)()
+    return found
 
 
 def teams_of(rules: Rules[Any]) -> Mapping[str, Team]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from corral.envs.arguments import nonnegative_int
-from corral.envs.core import Rules
+from corral.envs.core import Rules, any_number
 from corral.envs.reference import player_names
 from corral.envs.registry import registered_name, rules_class
 from corral.errors import UnsupportedSpaceError
@@ -23,6 +24,7 @@ __all__ = [
     "instead_named",
     "learning",
     "named_after",
+    "one_for_all",
     "played_by_others",
     "policy_of_each",
     "seed_of",
@@ -138,6 +140,24 @@ def policy_of_each(policies: Policies, agents: Sequence[str]) -> dict[str, str]:
                 f"policies={{{agents[0]!r}: 'first', ...}}"
             )
     return {agent: policies[agent] for agent in agents}
+
+
+def one_for_all(
+    rules: Rules[Any], kind: Any, policies: Policies | None, settings: Mapping[str, Any]
+) -> tuple[Policies | None, dict[str, Any]]:
+    """Return policies and settings of a trainer of class ``kind``: a policy that plays any number
+    of agents is shared, and not told which of them it plays. Raises ValueError for others."""
+    why, chosen = any_number(rules), dict(settings)
+    if why is None:
+        return policies, chosen
+    what = f"{why} is for one policy that plays any number of agents"
+    if policies not in (None, "shared"):
+        raise ValueError(f"policies={policies!r}: {what}; leave it out")
+    if chosen.get("agent_id"):
+        raise ValueError(f"agent_id=True: {what}, and is not told which; leave it out")
+    if any(field.name == "agent_id" for field in dataclasses.fields(kind.Settings)):
+        chosen["agent_id"] = False
+    return "shared", chosen
 
 
 def learning(names: Sequence[str] | None, policies: Mapping[str, str]) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from corral.trainers.arguments import (
     instead_named,
     learning,
     named_after,
+    one_for_all,
     played_by_others,
     policy_of_each,
     seed_of,
@@ -184,6 +185,7 @@ def session(
         require_no_layers(settings)
     layers = dict.fromkeys(() if own_model is None else LAYERS)
     rules = env_config.rules()
+    policies, settings = one_for_all(rules, kind, policies, settings)
     defaults = defaults_for(rules, kind, seed, preset)
     if taken is not None:
         layers, said = {**layers, **dict.fromkeys(taken.without)}, [*taken.lines]

@@ -39,7 +39,8 @@ one in cyclic order; equal where all weights are 0. "shortest": all to the large
 "two": of two neighbours drawn at random with replacement, all to the larger reported spare. Ties go
 to the first (in cyclic order; for "two", drawn). "choose": all to the neighbour that the action
 names. With m the most neighbours of any node, action 0 forwards nothing and 1 + (k-1) m + d
-forwards level k to the d-th neighbour in cyclic order, from 0; legal are legal levels with d below
+forwards level k to the d-th neighbour in cyclic order, from 0 (of a summary, to that of the three
+with the most reported spare); legal are legal levels with d below
 the number n of neighbours. An illegal one goes to neighbour d mod n. At most 4,096 actions.
 
 **Reports.** Nodes know of each other what they ended the step ``report_delay`` steps ago with,
@@ -66,6 +67,26 @@ imports nothing because of it: to go on, name it again.
 
 **Illegal actions** under "penalise" forward all arrivals.
 
+**Summary.** ``observation="summary"`` has spaces that depend neither on N nor on the trace: a team
+trained on 3 nodes plays on 200. One policy plays all nodes, and is not told which it plays.
+Observation: float32 [16], requests divided by the own max(c, 1) of this step, clipped at 4:
+
+| | of the node itself |
+|---|---|
+| 0 - 3 | a, q, and its spare and lost as it reports them |
+
+| | of its neighbours, as they report it; 0 without any |
+|---|---|
+| 4 - 6 | mean, largest and smallest spare |
+| 7 - 9 | spare of the three with the most, the most first, ties in cyclic order; 0 where fewer |
+| 10 - 12 | mean, largest and smallest lost |
+| 13 - 15 | lost of the same three |
+
+Actions: Discrete(max_level + 1); k forwards ceil(k * a / max_level) requests. All are legal where
+a > 0 and the node has neighbours, else only 0. Where a < max_level several levels forward the same.
+They stay legal: without them a level would mean another share at each load. Neither c = 0 and c = 1
+nor loads above 4 c are told apart.
+
 **Augmented days.** ``augment`` changes the load of each episode as it begins, to train on more days
 than were recorded. It is a mapping, or text such as "shift=12,scale=0.2,noise=0.1,mix=0.5"; what is
 absent is 0.
@@ -87,6 +108,7 @@ one for each (scale), then the noise.
 
 Training alone is augmented: validation and held-out rows are played as recorded. So the returns of
 training are of augmented days, and are not to be compared with those of an evaluation.
+
 **Reference policies** forward in levels in a training, as the learner does, and to the request in a
 replay (``DfaasRules.in_requests``). Under "choose" they name the largest reported spare.
 

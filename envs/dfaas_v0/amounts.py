@@ -1,7 +1,6 @@
 """What an action of dfaas_v0 means: how many requests to forward, and with "choose" to whom.
 
-Levels 0 .. A-1 stand for amounts: level k forwards ``requests[k]`` of the arrivals, or all of them
-where there are fewer. It is legal where the level below does not forward all of them already.
+Levels 0 .. A-1 stand for amounts (``Amounts``), or for shares of the arrivals (``Shares``).
 """
 
 from __future__ import annotations
@@ -16,32 +15,17 @@ from corral.envs.arguments import one_of
 from corral.envs.core import Array
 from corral.envs.dfaas_v0.rows import Section
 
-__all__ = ["LARGEST_MASK", "Amounts", "Choices", "Requests", "levels_in"]
+__all__ = ["LARGEST_MASK", "Amounts", "Choices", "Levels", "Requests", "Shares", "levels_in"]
 
 LARGEST_MASK = 4096
 """Entries that the mask of one node may have under route "choose"."""
 
 
-class Amounts:
-    """Levels that stand for a sorted table of requests, int64 [A]: 0 first, the largest load or
-    more last."""
+class Levels:
+    """Actions that are levels 0 .. A-1, of which a node may take those up to a highest one."""
 
-    def __init__(self, requests: Array) -> None:
-        self.requests = requests
-        self.count = len(requests)  # number of levels, A
-        self.unit = int(np.diff(requests).max())  # requests between two levels, at most
-
-    def highest(self, arrivals: Array) -> Array:
-        """Return the highest legal level of a node with neighbours, int64 like ``arrivals``."""
-        return self.level(arrivals)
-
-    def level(self, requests: Array) -> Array:
-        """Return the level that forwards so many requests, or the next one above."""
-        return np.asarray(np.searchsorted(self.requests, requests))
-
-    def forwarded(self, level: Array, arrivals: Array) -> Array:
-        """Return the requests that a level forwards."""
-        return np.minimum(self.requests.take(level), arrivals)
+    count: int  # number of levels, A
+    unit: int  # requests between two levels, at most
 
     def read(self, action: Array, highest: Array) -> tuple[Array, Array, None]:
         """Return the level of each action, whether it is illegal, and whom it names: nobody."""
@@ -56,7 +40,67 @@ class Amounts:
         return highest
 
 
-class Requests:
+class Amounts(Levels):
+    """Levels that stand for a sorted table of requests, int64 [A]: 0 first, the largest load or
+    more last. Level k forwards ``requests[k]`` of the arrivals, or all of them where there are
+    fewer. It is legal where the level below does not forward all of them already."""
+
+    def __init__(self, requests: Array) -> None:
+        self.requests = requests
+        self.count = len(requests)  # number of levels, A
+        self.unit = int(np.diff(requests).max())  # requests between two levels, at most
+
+    def highest(self, arrivals: Array) -> Array:
+        """Return the highest legal level of a node with neighbours, int64 like ``arrivals``."""
+        return self.level(arrivals, arrivals)
+
+    def level(self, requests: Array, arrivals: Array) -> Array:
+        """Return the level that forwards so many of the arrivals, or the next one above."""
+        return np.asarray(np.searchsorted(self.requests, requests))
+
+    def forwarded(self, level: Array, arrivals: Array) -> Array:
+        """Return the requests that a node with neighbours forwards."""
+        return np.minimum(self.requests.take(level), arrivals)
+
+    def said(self) -> tuple[str, Array]:
+        """Return a unit, and what each level amounts to in it: float64 [A]."""
+        return "requests", self.requests.astype(np.float64)
+
+
+class Shares(Levels):
+    """Levels of equal shares: level k of ``max_level`` forwards ceil(k * a / max_level) of a.
+
+    All are legal where there is something to forward. Where fewer requests than ``max_level``
+    arrive, several levels forward the same.
+    """
+
+    unit = 1  # the finest difference between two amounts
+
+    def __init__(self, max_level: int) -> None:
+        self.most = max_level
+        self.count = max_level + 1
+
+    def highest(self, arrivals: Array) -> Array:
+        """Return the highest legal level of a node with neighbours, int64 like ``arrivals``."""
+        return np.where(arrivals > 0, self.most, 0)
+
+    def level(self, requests: Array, arrivals: Array) -> Array:
+        """Return the level that forwards so many of the arrivals, or the next one above; of several
+        that with the share itself, rounded down."""
+        some = np.maximum(arrivals, 1)
+        least = np.maximum(requests - 1, 0) * self.most // some + 1
+        return np.where(requests > 0, np.maximum(least, requests * self.most // some), 0)
+
+    def forwarded(self, level: Array, arrivals: Array) -> Array:
+        """Return the requests that a node with neighbours forwards."""
+        return np.asarray(-(-level * arrivals // self.most))
+
+    def said(self) -> tuple[str, Array]:
+        """Return a unit, and what each level amounts to in it: float64 [A]."""
+        return "% of the arrivals", 100 * np.arange(self.count) / self.most
+
+
+class Requests(Levels):
     """Actions that are numbers of requests: any up to the arrivals of a node with neighbours.
 
     A mask has two entries, however large the load: to forward nothing, and to forward any.
@@ -70,14 +114,11 @@ class Requests:
     def highest(self, arrivals: Array) -> Array:
         return arrivals
 
-    def level(self, requests: Array) -> Array:
+    def level(self, requests: Array, arrivals: Array) -> Array:
         return requests
 
     def forwarded(self, level: Array, arrivals: Array) -> Array:
         return np.minimum(level, arrivals)
-
-    def read(self, action: Array, highest: Array) -> tuple[Array, Array, None]:
-        return action, np.greater(action, highest), None
 
     def masks(self) -> Array:
         return np.tri(2, dtype=np.int8)
@@ -93,10 +134,11 @@ class Choices:
     Raises ValueError where there are more actions than a mask may have entries.
     """
 
-    def __init__(self, levels: int, degree: Sequence[int]) -> None:
+    def __init__(self, levels: int, degree: Sequence[int], ranks: int | None = None) -> None:
+        """``ranks``: neighbours that an action may name, whatever the nodes; default: all."""
         self.levels = levels
-        self.degree = np.array(degree, dtype=np.int64)
-        self.most = max(1, *degree)  # m
+        self.most = max(1, *degree) if ranks is None else ranks  # m
+        self.degree = np.minimum(np.array(degree, dtype=np.int64), self.most)
         self.count = 1 + (levels - 1) * self.most
         if self.count > LARGEST_MASK:
             fits = (LARGEST_MASK - 1) // self.most

@@ -14,7 +14,15 @@ from corral.envs.dfaas_v0.rows import Section, section
 from corral.errors import Fault, ScaleError, TraceError
 from corral.named import NamedFunction
 
-__all__ = ["measured_on", "reward_function", "reward_of", "scale", "with_capacity"]
+__all__ = [
+    "built_in_reward",
+    "cost_of",
+    "measured_on",
+    "reward_function",
+    "reward_of",
+    "scale",
+    "with_capacity",
+]
 
 
 def with_capacity(trace: Trace, capacity: int | str | None, rows: Section | None) -> Trace:
@@ -64,12 +72,30 @@ def reward_function(given: Any, reward: str) -> NamedFunction | None:
     return None if given is None else NamedFunction.of("reward_fn", given)
 
 
-def reward_of(function: NamedFunction, info: Mapping[str, Array], rules: Any) -> Array:
-    """Return what ``function`` pays for a step with ``info``, float32 [B, N].
+def cost_of(rules: Any, info: Mapping[str, Array]) -> Array:
+    """Return the cost of steps with ``info``, in requests; two steps of waiting count twice."""
+    cost: Array = info["lost"]
+    if rules.forward_cost:
+        cost = cost + rules.forward_cost * info["forwarded"]
+    if rules.wait_cost:
+        cost = cost + rules.wait_cost * info["waiting"]
+    return cost
+
+
+def built_in_reward(rules: Any, info: Mapping[str, Array]) -> Array:
+    """Return what a step with ``info`` pays without ``reward_fn``: float32 [B, N]."""
+    cost = cost_of(rules, info)
+    if rules.reward == "team":
+        cost = np.broadcast_to(cost.mean(axis=1, keepdims=True), cost.shape)
+    return np.asarray(0.0 - cost / rules.load_scale, dtype=np.float32)  # 0.0 -: no minus zero
+
+
+def reward_of(rules: Any, info: Mapping[str, Array]) -> Array:
+    """Return what the ``reward_fn`` of the rules pays for a step with ``info``: float32 [B, N].
 
     Raises ValueError where that is of another shape or dtype, or is not finite.
     """
-    shape = info["lost"].shape
+    function, shape = rules.reward_fn, info["lost"].shape
     paid = function({key: values.copy() for key, values in info.items()}, rules)
     wanted = f"reward_fn {function} must return a float32 array of shape {shape} = [B, N]"
     if not isinstance(paid, np.ndarray):

@@ -21,6 +21,11 @@ stays beyond the capacity is lost for certain, what is forwarded may find room. 
 forward to the request, in rules of their own (``DfaasRules.in_requests``); "random" then draws a
 uniformly random number of requests. With ``route="choose"`` all goes to the neighbour that reported
 the largest spare, the first of equal ones in cyclic order.
+
+A summary (``observation="summary"``) tells ratios alone. What a player adds is its node's capacity,
+the mean over the rows: where that is the same in all rows, the ratios are whole requests again, and
+the amounts those above; where it varies, they are exact to about a request, but for the room of the
+queue. More than 4 times the capacity looks like 4 times.
 """
 
 from __future__ import annotations
@@ -95,16 +100,18 @@ class Baseline(Heuristic):
     ``agent`` alone, which default is the first."""
 
     def __init__(self, amount: str, rules: DfaasRules, agent: str | None = None) -> None:
+        """``agent``: whom it plays; needed where the rules give a summary."""
         if amount not in AMOUNTS:
             raise UnknownNameError.of("reference policy", amount, AMOUNTS)
         self.amount = amount
-        self.load_scale = rules.load_scale
-        self.capacity_scale = rules.capacity_scale
         self.queue = rules.queue
         self.levels = rules.levels_of
         self.choices = rules.actions if isinstance(rules.actions, Choices) else None
-        node = 0 if agent is None else rules.agents.index(agent)
-        self.places = np.flatnonzero(rules.network.linked[node])  # of its neighbours
+        self.read: _Every | _Summary = _Every(rules, agent)
+        if rules.observation == "summary":
+            if agent is None:
+                raise ValueError("a summary is read as the node that it is of: give agent=")
+            self.read = _Summary(rules, agent)
 
     def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
         """Return legal actions for one observation or a batch. Only "random" needs ``rng``."""
@@ -115,31 +122,38 @@ class Baseline(Heuristic):
             if self.choices is not None:
                 return sample_legal(np.atleast_2d(mask), rng).reshape(mask.shape[:-1])
             return rng.integers(self._most(features, mask) + 1)
-        level = self.levels.level(self._forwarded(features))
-        level = np.minimum(level, self._most(features, mask))
-        return level if self.choices is None else self._aimed(level, features)
+        level = self._level(features, mask)
+        if self.choices is None:
+            return level
+        return self.choices.action(level, self.read.largest_spare(features))
+
+    def _level(self, features: Array, mask: Array) -> Array:
+        """Return the level that forwards the amount, or the highest legal one."""
+        level = self.levels.level(self._forwarded(features), self.read.load(features)[0])
+        return np.minimum(level, self._most(features, mask))
 
     def _most(self, features: Array, mask: Array) -> Array:
         """Return the highest legal level."""
         most = highest(mask)  # legal are 0 .. most
         if isinstance(self.levels, Requests):
-            return np.asarray(most * _requests(features[..., 0], self.load_scale))
+            return np.asarray(most * self.read.load(features)[0])
         return most if self.choices is None else self.choices.split(most)[0]
 
-    def _aimed(self, level: Array, features: Array) -> Array:
-        """Return the actions that forward levels to the neighbour with the largest spare."""
-        assert self.choices is not None
-        if not len(self.places):
-            return np.zeros_like(level)
-        return self.choices.action(level, features[..., 3::2][..., self.places].argmax(axis=-1))
-
     def extra(self, observation: Observation) -> dict[str, Array]:
-        return {"choices": np.asarray(observation[MASK]) != 0} if self.amount == "random" else {}
+        legal = np.asarray(observation[MASK]) != 0
+        if self.amount == "random":
+            return {"choices": legal}
+        if not self.read.repeats or self.choices is not None:
+            return {}
+        # Levels that forward as many requests are as good.
+        arrivals = self.read.load(np.asarray(observation[OBSERVATION]))[0][..., None]
+        amounts = self.levels.forwarded(np.arange(legal.shape[-1]), arrivals)
+        level = self.choose(observation, None)[..., None]
+        return {"choices": legal & (amounts == np.take_along_axis(amounts, level, axis=-1))}
 
     def _forwarded(self, features: Array) -> Array:
         """Return the requests to forward, from the features [..., F] of dfaas_v0."""
-        a = _requests(features[..., 0], self.load_scale)
-        c = _requests(features[..., 1], self.capacity_scale)
+        a, c, q = self.read.load(features)
         if self.amount == "local":
             return np.zeros_like(a)
         if self.amount == "static":
@@ -148,17 +162,67 @@ class Baseline(Heuristic):
             return np.asarray(np.maximum(0, a - c * 4 // 5))
         overflow = np.maximum(0, a - c)
         if self.amount.startswith("patient"):
-            q = _requests(features[..., 2], max(self.queue, 1))
             overflow = np.maximum(0, q + a - c - self.queue)
         if self.amount.endswith("margin"):
-            spare = _requests(features[..., 3::2], self.capacity_scale).sum(axis=-1)
-            overflow = np.minimum(overflow, spare)
+            overflow = np.minimum(overflow, self.read.spare(features))
         return np.asarray(np.minimum(overflow, a))
 
 
+class _Every:
+    """Reads requests out of the features of every other node."""
+
+    repeats = False  # whether several levels may forward the same
+
+    def __init__(self, rules: DfaasRules, agent: str | None) -> None:
+        self.scales = rules.load_scale, rules.capacity_scale, max(rules.queue, 1)
+        node = 0 if agent is None else rules.agents.index(agent)
+        self.places = np.flatnonzero(rules.network.linked[node])  # of its neighbours
+
+    def load(self, features: Array) -> tuple[Array, Array, Array]:
+        """Return arrivals, capacity and queue: int64 [...] each."""
+        a, c, q = (_requests(features[..., i], scale) for i, scale in enumerate(self.scales))
+        return a, c, q
+
+    def spare(self, features: Array) -> Array:
+        """Return what all neighbours have reported as spare: int64 [...]."""
+        return np.asarray(_requests(features[..., 3::2], self.scales[1]).sum(axis=-1))
+
+    def largest_spare(self, features: Array) -> Array:
+        """Return which neighbour has reported the largest spare, for ``Choices``: int64 [...]."""
+        if not len(self.places):
+            return np.zeros(features.shape[:-1], dtype=np.int64)
+        return np.asarray(features[..., 3::2][..., self.places].argmax(axis=-1))
+
+
+class _Summary:
+    """Reads requests out of a node's summary, as if it had its mean capacity in every row."""
+
+    def __init__(self, rules: DfaasRules, agent: str) -> None:
+        node = rules.agents.index(agent)
+        assert rules.trace.capacity is not None  # the rules have seen to it
+        capacity = rules.trace.capacity[slice(*rules.rows), node]
+        self.capacity = round(float(capacity.mean()))
+        self.scale = max(self.capacity, 1)
+        self.degree = rules.network.degree[node]
+        self.repeats = bool((capacity == self.capacity).all())
+
+    def load(self, features: Array) -> tuple[Array, Array, Array]:
+        """Return arrivals, capacity and queue: int64 [...] each."""
+        a, q = (_requests(features[..., i], self.scale) for i in range(2))
+        return a, np.full_like(a, self.capacity), q
+
+    def spare(self, features: Array) -> Array:
+        """Return what all neighbours have reported as spare: int64 [...]."""
+        return _requests(features[..., 4], self.scale * self.degree)
+
+    def largest_spare(self, features: Array) -> Array:
+        """Return which neighbour has reported the largest spare, for ``Choices``: int64 [...]."""
+        return np.zeros(features.shape[:-1], dtype=np.int64)  # they are ranked by it
+
+
 def baseline_team(amount: str, rules: DfaasRules) -> dict[str, Policy]:
-    """Return a team with the same baseline at every node, but for whom they call the first."""
-    if rules.route == "choose":
+    """Return a team with the same baseline at every node, but for whom they read and call."""
+    if rules.route == "choose" or rules.observation == "summary":
         return {agent: Baseline(amount, rules, agent) for agent in rules.agents}
     return dict.fromkeys(rules.agents, Baseline(amount, rules))
 

@@ -1,7 +1,7 @@
 """What a node of dfaas_v0 observes, beside its mask: float32 features [B, N, F].
 
-All of them begin with the own load: see ``Every`` for the default, one pair of numbers for each
-other node.
+All of them begin with the own load. ``Every`` is the default, a pair of numbers for each other
+node; ``Summary`` has one size whatever the number of nodes.
 """
 
 from __future__ import annotations
@@ -10,31 +10,167 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.envs.core import Array
+from corral.envs.dfaas_v0.load import Augmented, DfaasState, Recorded
 from corral.envs.dfaas_v0.network import Network
 
-__all__ = ["Every"]
+__all__ = ["Every", "Summary", "ranked", "scaled_reports"]
+
+Load = Recorded | Augmented
+
+RANKS = 3
+"""Neighbours that a summary tells one by one."""
+
+LARGEST = 4.0
+"""What a summary clips its features at, in capacities."""
+
+MANY = 16
+"""Nodes from which it is quicker to sort all of them once than to compare each with its own."""
 
 
 class Every:
     """The own a, c and q, then spare and lost of every other node, in cyclic order; all scaled."""
 
-    def __init__(self, network: Network, queue: int) -> None:
+    ranks = None  # an action may name any neighbour
+
+    def __init__(self, network: Network, queue: int, scales: tuple[float, float]) -> None:
         self.network = network
         self.queue = max(queue, 1)
+        self.scales = scales  # of arrivals, and of capacities
         self.size = 3 + 2 * (len(network.links) - 1)
 
     def space(self) -> spaces.Box:
         return spaces.Box(0.0, 1.0, (self.size,), np.float32)
 
-    def of(self, load: Array, queue: Array, reported: Array) -> Array:
-        """Return features [B, N, F] of the scaled ``load`` [B, N, 2], arrivals and capacity, the
-        ``queue`` [B, N] in requests, and the scaled reports [B, N, 2], spare and lost."""
-        b, n = queue.shape
+    def of(
+        self, load: Load, state: DfaasState, row: Array, spare: Array, lost: Array
+    ) -> tuple[Array, Array]:
+        """Return features float32 [B, N, F], and the highest legal levels [B, N]; ``row`` [B] comes
+        next, ``spare`` and ``lost`` [B, N] are as nodes report them."""
+        scaled, highest = load.observed(state, row)  # [B, N, 2]
+        reported = scaled_reports(spare, lost, self.scales)
+        b, n = spare.shape
         features = np.empty((b, n, self.size), dtype=np.float32)
-        features[..., :2] = load
-        features[..., 2] = queue / self.queue
+        features[..., :2] = scaled
+        features[..., 2] = state.queue / self.queue
         others = reported.take(self.network.others, axis=1)  # [B, N, N-1, 2]
         if not self.network.complete:
             others *= self.network.linked[..., None]
         features[..., 3:] = others.reshape(b, n, 2 * (n - 1))
-        return features
+        return features, highest
+
+    def neighbour(self, rank: Array, spare: Array) -> Array:
+        """Return the nodes that are meant by neighbours 0, 1, ... in cyclic order: int64 [B, N]."""
+        return self.network.neighbour(rank)
+
+
+class Summary:
+    """The own a, q, spare and lost; then of the neighbours' spare, and of their lost, the mean, the
+    largest, the smallest, and those of the three with the most spare: as multiples of the own c.
+    """
+
+    size = 4 + 2 * (3 + RANKS)
+    ranks = RANKS  # an action names one of so many
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.degree = np.array(network.degree)  # [N]
+        self.links = network.links.T.astype(np.float64)  # [N of, N to]; sums are exact to 2^53
+
+    def space(self) -> spaces.Box:
+        return spaces.Box(0.0, LARGEST, (self.size,), np.float32)
+
+    def of(
+        self, load: Load, state: DfaasState, row: Array, spare: Array, lost: Array
+    ) -> tuple[Array, Array]:
+        """Return features float32 [B, N, F], and the highest legal levels [B, N], as ``Every``."""
+        arrivals, capacity, highest = load.at(state, row)
+        features = np.empty((*spare.shape, self.size))
+        top = ranked(self.network, spare)  # [B, N, 3]
+        flat = (top + np.arange(len(top))[:, None, None] * top.shape[1]).clip(min=0)
+        for i, own in enumerate((arrivals, state.queue, spare, lost)):
+            features[..., i] = own
+        for first, values in ((4, spare), (4 + 3 + RANKS, lost)):
+            features[..., first] = values @ self.links / np.maximum(self.degree, 1)
+            features[..., first + 1], features[..., first + 2] = self._ends(values)
+            features[..., first + 3 : first + 3 + RANKS] = values.ravel()[flat] * (top >= 0)
+        features /= np.maximum(capacity, 1)[..., None]
+        return np.minimum(features, LARGEST, out=features).astype(np.float32), highest
+
+    def neighbour(self, rank: Array, spare: Array) -> Array:
+        """Return the nodes that are meant by neighbours 0, 1, ... ranked by their reported spare:
+        int64 [B, N], as ``Network.neighbour``."""
+        place = rank % np.clip(self.degree, 1, RANKS)
+        return np.take_along_axis(ranked(self.network, spare), place[..., None], -1)[..., 0]
+
+    def _ends(self, values: Array) -> tuple[Array, Array]:
+        """Return the largest and the smallest of each node's neighbours, 0 where it has none: both
+        [B, N] like ``values``."""
+        n = values.shape[1]
+        if n == 1 or not self.degree.any():
+            return np.zeros_like(values), np.zeros_like(values)
+        if not self.network.complete:
+            places = values[:, self.network.nearest]  # [B, N, D]
+            near = self.network.near
+            largest = np.where(near, places, -1).max(axis=-1)
+            smallest = np.where(near, places, np.iinfo(np.int64).max).min(axis=-1)
+            return np.maximum(largest, 0), np.where(self.degree > 0, smallest, 0)
+        # Of all nodes the first or, for the node that has it, the second.
+        last = sorted({0, 1, n - 2, n - 1})
+        ends = np.partition(values, last, axis=1)[:, [0, 1, n - 2, n - 1], None]  # [B, 4, 1]
+        largest = np.where(values == ends[:, 3], ends[:, 2], ends[:, 3])
+        return largest, np.where(values == ends[:, 0], ends[:, 1], ends[:, 0])
+
+
+def scaled_reports(spare: Array, lost: Array, scales: tuple[float, float]) -> Array:
+    """Return reports [B, N] as shares of the ``scales`` of a load: float32 [B, N, 2]."""
+    scaled = np.empty((*spare.shape, 2), dtype=np.float32)
+    np.divide(spare, scales[1], out=scaled[..., 0])
+    # At most 1 by itself: a node never loses more than arrived.
+    np.divide(lost, scales[0], out=scaled[..., 1])
+    return scaled
+
+
+def ranked(network: Network, spare: Array) -> Array:
+    """Return each node's three neighbours with the largest ``spare`` [B, N], the largest first,
+    ties in cyclic order: int64 [B, N, 3]; -1 where there are fewer."""
+    if network.complete and spare.shape[1] >= MANY:
+        return _ranked_among_all(spare)
+    b, n = spare.shape
+    found = np.full((b, n, RANKS), -1, dtype=np.int64)
+    left = np.where(network.near, spare[:, network.nearest], -1)  # [B, N, D]
+    for rank in range(min(RANKS, left.shape[2])):
+        place = left.argmax(axis=-1)[..., None]  # the first of equals, in cyclic order
+        some = np.take_along_axis(left, place, axis=-1) >= 0
+        node = np.take_along_axis(network.nearest[None], place, axis=-1)
+        found[..., rank] = np.where(some, node, -1)[..., 0]
+        np.put_along_axis(left, place, -1, axis=-1)
+    return found
+
+
+def _ranked_among_all(spare: Array) -> Array:
+    """Return ``ranked`` of a complete graph, without [B, N, N-1] numbers.
+
+    All nodes of an environment see the same values, but for their own. So the value at a rank is
+    one of the ``RANKS`` + 1 largest; who has it is, among the nodes of that value in the order of
+    their numbers, the next one after the node that looks.
+    """
+    b, n = spare.shape
+    order = np.argsort(-spare, axis=1, kind="stable")  # [B, N] equals by their numbers
+    best = np.take_along_axis(spare, order[:, : RANKS + 1], axis=1)  # [B, 4]
+    has = spare[:, None] == best[..., None]  # [B, 4, N]
+    own = np.where(has.any(axis=1), has.argmax(axis=1), RANKS)  # [B, N] the entry to leave out
+    before = (spare[:, None] > best[..., None]).sum(axis=2)  # [B, 4] nodes with more
+    count = has.sum(axis=2)  # [B, 4] nodes with as much
+    passed = has.cumsum(axis=2)  # [B, 4, N] of these, up to the node that looks
+    rows, nodes = np.arange(b)[:, None], np.arange(n)
+    found = np.empty((b, n, RANKS), dtype=np.int64)
+    again = np.full((b, n), -1)  # ranks before this one with the same value
+    previous = best[rows, (own == 0).astype(np.int64)]
+    for rank in range(RANKS):
+        at = rank + (own <= rank)  # [B, N]
+        value = best[rows, at]
+        again = np.where(value == previous, again + 1, 0)
+        previous = value
+        turn = (passed[rows, at, nodes] + again) % count[rows, at]
+        found[..., rank] = order[rows, before[rows, at] + turn]
+    return found

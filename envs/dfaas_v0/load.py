@@ -21,7 +21,7 @@ import numpy as np
 from corral.data import Trace
 from corral.envs.arguments import nonnegative_float, nonnegative_int
 from corral.envs.core import Array, changed
-from corral.envs.dfaas_v0.amounts import Amounts
+from corral.envs.dfaas_v0.amounts import Levels
 from corral.errors import ArgumentError
 from corral.hints import hint
 
@@ -130,7 +130,7 @@ class Recorded:
     """
 
     def __init__(
-        self, section: Trace, scales: tuple[float, float], levels: Amounts, linked: Array
+        self, section: Trace, scales: tuple[float, float], levels: Levels, linked: Array
     ) -> None:
         assert section.capacity is not None  # with_capacity saw to it
         self.arrivals, self.capacity = section.arrivals, section.capacity  # [L, N]

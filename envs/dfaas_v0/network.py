@@ -44,15 +44,21 @@ class Network:
         # Rank of a place among the neighbours; other places rank last and get nothing.
         self._rank = np.where(self.linked, self.linked.cumsum(axis=1) - 1, n)
         self._place_of_rank = np.argsort(self._rank, axis=1, kind="stable")  # [N, N-1]
-        ranked = np.take_along_axis(self.others, self._place_of_rank, axis=1)
-        self._ranked = np.hstack([ranked, np.arange(n)[:, None]])  # [N, N]; one node has no others
+        # The neighbours alone in cyclic order, [N, D] with D the most that a node has; ``near``
+        # tells them from the padding.
+        self.nearest, self.near = self.others, self.linked
+        if not self.complete:
+            places = self._place_of_rank[:, : max(self.degree)]
+            self.nearest = np.take_along_axis(self.others, places, axis=1)
+            self.near = np.take_along_axis(self.linked, places, axis=1)
 
     def neighbour(self, rank: Array) -> Array:
         """Return the node that each sender means by its neighbour ``rank`` int [B, N], in cyclic
         order, modulo their number: int64 [B, N]. Who has none means nobody: any node."""
-        return np.asarray(
-            self._ranked[np.arange(len(self.links)), rank % np.maximum(self.degree, 1)]
-        )
+        nodes = np.arange(len(self.links))
+        if not self.nearest.size:
+            return np.broadcast_to(nodes, rank.shape)
+        return np.asarray(self.nearest[nodes, rank % np.maximum(self.degree, 1)])
 
     def forward(
         self,

@@ -12,11 +12,20 @@ first, so that all environments and nodes of one age lie side by side.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from corral.envs.core import Array
+from corral.envs.dfaas_v0.load import DfaasState
+from corral.envs.dfaas_v0.render import Frame
 
-__all__ = ["keep_reports", "late_reports", "no_past", "serve_waiting"]
+if TYPE_CHECKING:
+    from corral.envs.dfaas_v0.rules import DfaasRules
+
+__all__ = ["keep_reports", "last_frame", "late_reports", "no_past", "serve_waiting"]
 
 
 def no_past(num_envs: int, nodes: int, delay: int, queue: int, steps: int) -> dict[str, Array]:
@@ -67,3 +76,29 @@ def serve_waiting(aged: Array, queue: Array, served: Array) -> Array:
             ages[1 : depth + 1] = (ages[:depth] - older)[: len(ages) - 1]
         ages[0] = rest
     return waited
+
+
+def last_frame(
+    rules: DfaasRules, state: DfaasState, info: Mapping[str, Array], counts: Sequence[str]
+) -> Frame:
+    """Return the last step of environment 0; before the first step, the load to come."""
+    t = int(state.t[0])
+    before = replace(state, t=np.maximum(state.t - 1, 0))
+    row = rules._row(before)
+    arrivals, capacity, _ = rules.load.at(before, row)
+    numbers = {key: tuple(info[key][0].tolist()) for key in counts}
+    if t == 0:
+        numbers["arrivals"] = tuple(arrivals[0].tolist())
+    nodes = zip(rules.agents, rules.trace.nodes, strict=True)
+    return Frame(
+        t=t,
+        max_cycles=rules.max_cycles,
+        clock=rules.trace.clock_text(rules.rows[0] + int(row[0])),
+        names=tuple(agent if agent == node else f"{agent} {node}" for agent, node in nodes),
+        capacity=tuple(capacity[0].tolist()),
+        queue=rules.queue,
+        flow=tuple(map(tuple, state.flow[0].tolist())) if rules.keep_flow else None,
+        load_scale=float(rules.load_scale),
+        capacity_scale=float(rules.capacity_scale),
+        **numbers,
+    )

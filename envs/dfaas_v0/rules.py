@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,15 +15,17 @@ from gymnasium import spaces
 from corral.data import Trace, load_trace
 from corral.envs.arguments import nonnegative_float, nonnegative_int, one_of, yes_or_no
 from corral.envs.core import ENDLESS, Array, Observation, Outcome, Split, agent_views, changed
-from corral.envs.dfaas_v0.amounts import Amounts, Choices, Requests, levels_in
+from corral.envs.dfaas_v0.amounts import Amounts, Choices, Levels, Requests, Shares, levels_in
 from corral.envs.dfaas_v0.arguments import (
+    built_in_reward,
+    cost_of,
     measured_on,
     reward_function,
     reward_of,
     scale,
     with_capacity,
 )
-from corral.envs.dfaas_v0.features import Every
+from corral.envs.dfaas_v0.features import Every, Summary, scaled_reports
 from corral.envs.dfaas_v0.load import (
     Augment,
     Augmented,
@@ -33,7 +35,13 @@ from corral.envs.dfaas_v0.load import (
     with_other_days,
 )
 from corral.envs.dfaas_v0.network import ROUTES, Network, Route, adjacency
-from corral.envs.dfaas_v0.past import keep_reports, late_reports, no_past, serve_waiting
+from corral.envs.dfaas_v0.past import (
+    keep_reports,
+    last_frame,
+    late_reports,
+    no_past,
+    serve_waiting,
+)
 from corral.envs.dfaas_v0.render import Frame, ansi, draw
 from corral.envs.dfaas_v0.rows import Section, divide, section, start_row
 from corral.envs.masks import masked_space
@@ -78,6 +86,8 @@ class DfaasRules:
             the spare that this step's arrivals leave.
         reward_fn: what pays instead of the reward, see the manual; a function, or the text
             "module:function" or "file.py:function".
+        observation: of "every" other node by itself, or a "summary" of the neighbours, with actions
+            that are shares of the arrivals: spaces of one size, whatever the trace.
 
     Raises:
         TraceError: the trace cannot be read, or has no capacity and none is given.
@@ -116,6 +126,7 @@ class DfaasRules:
         keep_flow: bool = False,
         report_delay: int = 1,
         reward_fn: Callable[..., Any] | str | None = None,
+        observation: Literal["every", "summary"] = "every",
     ) -> None:
         self._recorded = load_trace(trace)
         self.trace = with_capacity(self._recorded, capacity, capacity_rows)
@@ -131,6 +142,7 @@ class DfaasRules:
         self.illegal = one_of("illegal", illegal, ("penalise", "raise"))
         self.second_offer = yes_or_no("second_offer", second_offer)
         self.keep_flow = bool(keep_flow)
+        self.observation = one_of("observation", observation, ("every", "summary"))
         self.neighbours = neighbours
         self.report_delay = nonnegative_int("report_delay", report_delay)
         self.reward_fn = reward_function(reward_fn, self.reward)
@@ -141,25 +153,29 @@ class DfaasRules:
         self.capacity_scale = scale("capacity_scale", capacity_scale, self.trace.capacity)
         links = adjacency(self.agents, self.trace.nodes, neighbours)
         self.network = Network(links, self.route, self.second_offer, self.link_limit)
-        self.features = Every(self.network, self.queue)
+        self.scales = self.load_scale, self.capacity_scale
+        self.features: Every | Summary = Every(self.network, self.queue, self.scales)
 
         self.rows = (0, len(self.trace)) if rows is None else section(rows, len(self.trace))
         self.start_row = start_row(start, self.rows)
-        self._levels_in = functools.partial(
-            levels_in, self.trace, amount, self.load_scale, max_level
-        )
-        self.levels_of: Amounts | Requests = Amounts(self._levels_in(self.rows))
-        self.amount = "unit" if str(amount) == "unit" else self.levels_of.requests.tolist()
-        self.actions: Amounts | Requests | Choices = self.levels_of
+        given = self.trace, amount, self.load_scale, max_level
+        self._levels_in = functools.partial(levels_in, *given)
+        requests = self._levels_in(self.rows)
+        self.amount = "unit" if str(amount) == "unit" else requests.tolist()
+        self.levels_of: Levels = Amounts(requests)
+        if self.observation == "summary":
+            self.features, self.levels_of = Summary(self.network), Shares(max_level)
+        self.actions: Levels | Choices = self.levels_of
         if self.route == "choose":
-            self.actions = Choices(self.levels_of.count, self.network.degree)
+            degree, ranks = self.network.degree, self.features.ranks
+            self.actions = Choices(self.levels_of.count, degree, ranks)
         self._prepare_section()
 
     def _prepare_section(self) -> None:
-        """Compute all that depends on the row alone, for the L rows of the section."""
+        """Compute all that depends on the row alone."""
         linked: Array = np.asarray(self.network.links.any(axis=1))
-        section, scales = self.trace.section(*self.rows), (self.load_scale, self.capacity_scale)
-        recorded = Recorded(section, scales, self.levels_of, linked)
+        section = self.trace.section(*self.rows)
+        recorded = Recorded(section, self.scales, self.levels_of, linked)
         self.load = recorded if self.augment is None else Augmented(recorded, self.augment)
         self.unit = self.levels_of.unit  # requests between two levels, at most
         self.levels = self.actions.count  # number of actions, A
@@ -174,11 +190,12 @@ class DfaasRules:
             *(self.capacity_scale, self.max_level, self.queue, self.forward_cost, self.wait_cost),
             *(self.route, self.second_offer, self.link_limit, self.reward),
             self.network.links.tolist(),
-            # Later arguments, where they change the game: a run from before them is of these rules.
+            # Later arguments, where they change the game: runs from before them are of these rules.
             *([f"report_delay {self.report_delay}"] * (self.report_delay != 1)),
             *([f"reward_fn {self.reward_fn}"] * (self.reward_fn is not None)),
             *(() if self.augment is None else map(float, astuple(self.augment))),
             *([] if self.amount == "unit" else [self.amount]),
+            *(["summary"] * (self.observation == "summary")),
         )
         return f"{self.name} {hashlib.sha256(repr(settings).encode()).hexdigest()}"
 
@@ -199,11 +216,10 @@ class DfaasRules:
         rows = None if rows is None else self.rows
         window, first = self.max_cycles, self.start_row or 0
         parts = divide(len(self.trace), window, rows, held_out, validation, first)
-        fixed: dict[str, Any] = {"load_scale": self.load_scale}
-        fixed["capacity_scale"] = self.capacity_scale
+        train: dict[str, Any] = {"trace": self._recorded, "rows": parts.train}
+        train |= {"load_scale": self.load_scale, "capacity_scale": self.capacity_scale}
         if self.amount != "unit":
-            fixed["amount"] = self._levels_in(parts.train).tolist()
-        train = {"trace": self._recorded, "rows": parts.train, **fixed}
+            train["amount"] = self._levels_in(parts.train).tolist()
         train |= measured_on(self._recorded, parts.train, *self._capacity_given)
         own = {} if self.start_row is None else {"start": "random"}
         plain = {} if self.augment is None else {"augment": None}
@@ -219,16 +235,20 @@ class DfaasRules:
 
     def shares(self, info: Mapping[str, Array]) -> tuple[dict[str, Array], Array]:
         """Return requests served, lost, forwarded, and the cost; and all arrivals: each [E]."""
-        cost = info["lost"] + self.forward_cost * info["forwarded"]
-        cost = cost + self.wait_cost * info["waiting"]  # what waits for two steps counts twice
+        cost = cost_of(self, info)
         served = info["served_local"] + info["served_remote"]
         amounts = {"served": served, "lost": info["lost"], "forwarded": info["forwarded"]}
         return {**amounts, "cost": cost}, info["arrivals"]
 
     def carried(self) -> dict[str, Any]:
         """Return what observations and actions depend on, beside the load."""
-        names = ("amount", "capacity_scale", "load_scale", "max_level", "neighbours", "route")
+        names = ["max_level", "observation", "route"]
+        if self.observation == "every":
+            names += ["amount", "capacity_scale", "load_scale", "neighbours"]
         return {name: getattr(self, name) for name in names}
+
+    def any_number(self) -> str | None:
+        return "observation='summary'" if self.observation == "summary" else None
 
     def teams(self) -> dict[str, dict[str, Policy]]:
         """Return its reference teams by name, see ``corral.envs.dfaas_v0.baselines``."""
@@ -237,10 +257,10 @@ class DfaasRules:
         return Teams(self)
 
     def amounts(self) -> tuple[str | None, Array | None]:
-        """Return the requests of each level; a node forwards no more than arrive. Actions that name
+        """Return what each level amounts to; a node forwards no more than arrive. Actions that name
         a neighbour as well are no amounts."""
-        named = isinstance(self.actions, Amounts)
-        return ("requests", self.actions.requests.astype(np.float64)) if named else (None, None)
+        named = isinstance(self.actions, Amounts | Shares)
+        return self.actions.said() if named else (None, None)
 
     def in_requests(self) -> DfaasRules:
         """Return rules whose actions are numbers of requests, for reference policies: see
@@ -251,7 +271,6 @@ class DfaasRules:
         return rules
 
     def redrawing(self) -> DfaasRules | None:
-        """Return rules that draw other days' load, see ``corral.envs.dfaas_v0.load``."""
         return with_other_days(self)
 
     def places(self, state: DfaasState) -> list[str]:
@@ -260,7 +279,6 @@ class DfaasRules:
         return [f"row {self.rows[0] + row:,}{load}" for row in self._row(state).tolist()]
 
     def for_rendering(self) -> DfaasRules:
-        """Return rules that keep who served whose requests."""
         return self if self.keep_flow else changed(self, keep_flow=True)
 
     # --- Spaces ----------------------------------------------------------------------------------
@@ -308,9 +326,7 @@ class DfaasRules:
 
     def observe(self, state: DfaasState) -> dict[str, Observation]:
         row = self._row(state)
-        load, highest = self.load.observed(state, row)
-        reported = self._scaled_reports(*self._reported(state))
-        features = self.features.of(load, state.queue, reported)
+        features, highest = self.features.of(self.load, state, row, *self._reported(state))
         masks = self._masks.take(self.actions.row(highest), axis=0)  # [B, N, A]
         return agent_views(self.agents, features, masks)
 
@@ -345,10 +361,7 @@ class DfaasRules:
         state.queue, state.spare, state.lost = queue, spare_after, lost
         counts = (arrivals, forwarded, served_local, spare - spare_after, lost, queue)
         info = dict(zip(INFO, (*counts, illegal.astype(np.int64), waited), strict=True))
-        if self.reward_fn is None:
-            reward = self._reward(lost, forwarded, queue)
-        else:
-            reward = reward_of(self.reward_fn, info, self)
+        reward = (built_in_reward if self.reward_fn is None else reward_of)(self, info)
         return Outcome(state, reward, np.zeros(lost.shape, dtype=bool), info)
 
     def info(self, state: DfaasState) -> dict[str, Array]:
@@ -359,7 +372,7 @@ class DfaasRules:
         nodes = np.empty((b, n, 5), dtype=np.float32)
         nodes[..., :2] = self.load.observed(state, self._row(state))[0]
         nodes[..., 2] = state.queue / max(self.queue, 1)
-        nodes[..., 3:] = self._scaled_reports(state.spare, state.lost)
+        nodes[..., 3:] = scaled_reports(state.spare, state.lost, self.scales)
         turn = np.eye(n, dtype=np.float32)[state.t % n]
         return np.concatenate([nodes.reshape(b, 5 * n), turn], axis=1)  # [B, 6N]
 
@@ -367,27 +380,7 @@ class DfaasRules:
         return (ansi if mode == "ansi" else draw)(self.frame(state, info))
 
     def frame(self, state: DfaasState, info: dict[str, Array]) -> Frame:
-        """Return the last step of environment 0; before the first step, the load to come."""
-        t = int(state.t[0])
-        before = replace(state, t=np.maximum(state.t - 1, 0))
-        row = self._row(before)
-        arrivals, capacity, _ = self.load.at(before, row)
-        numbers = {key: tuple(info[key][0].tolist()) for key in COUNTS}
-        if t == 0:
-            numbers["arrivals"] = tuple(arrivals[0].tolist())
-        nodes = zip(self.agents, self.trace.nodes, strict=True)
-        return Frame(
-            t=t,
-            max_cycles=self.max_cycles,
-            clock=self.trace.clock_text(self.rows[0] + int(row[0])),
-            names=tuple(agent if agent == node else f"{agent} {node}" for agent, node in nodes),
-            capacity=tuple(capacity[0].tolist()),
-            queue=self.queue,
-            flow=tuple(map(tuple, state.flow[0].tolist())) if self.keep_flow else None,
-            load_scale=float(self.load_scale),
-            capacity_scale=float(self.capacity_scale),
-            **numbers,
-        )
+        return last_frame(self, state, info, COUNTS)
 
     # --- Parts of a step -------------------------------------------------------------------------
 
@@ -401,7 +394,7 @@ class DfaasRules:
         """Return levels, whether they are illegal, and who is named, see ``Network.forward``."""
         level, illegal, neighbour = self.actions.read(action, highest)
         if neighbour is not None:
-            return level, illegal, self.network.neighbour(neighbour)
+            return level, illegal, self.features.neighbour(neighbour, self._reported(state)[0])
         named = None
         if self.route == "two":  # it was drawn: [B, N, 2]
             named = state.draws[np.arange(len(action)), state.t % state.draws.shape[1]]
@@ -415,19 +408,3 @@ class DfaasRules:
             return late_reports(state.reports, state.t)
         arrivals, capacity, _ = self.load.at(state, self._row(state))
         return np.maximum(capacity - state.queue - arrivals, 0), state.lost
-
-    def _scaled_reports(self, spare: Array, lost: Array) -> Array:
-        """Return them as shares of the scales: float32 [B, N, 2]."""
-        scaled = np.empty((*spare.shape, 2), dtype=np.float32)
-        np.divide(spare, self.capacity_scale, out=scaled[..., 0])
-        # At most 1 by itself: a node never loses more than arrived.
-        np.divide(lost, self.load_scale, out=scaled[..., 1])
-        return scaled
-
-    def _reward(self, lost: Array, forwarded: Array, waiting: Array) -> Array:
-        cost: Array = lost + self.forward_cost * forwarded if self.forward_cost else lost
-        if self.wait_cost:
-            cost = cost + self.wait_cost * waiting
-        if self.reward == "team":
-            cost = np.broadcast_to(cost.mean(axis=1, keepdims=True), cost.shape)
-        return np.asarray(0.0 - cost / self.load_scale, dtype=np.float32)  # 0.0 -: no minus zero

@@ -53,6 +53,7 @@ def random_configuration(rng: np.random.Generator) -> dict[str, Any]:
         "reward": _one_of(rng, "own", "team"),
         "illegal": "penalise",
         "report_delay": _one_of(rng, 1, 1, 0, 2, 3, 7),
+        "observation": _one_of(rng, "every", "every", "summary"),
     }
 
 
@@ -152,3 +153,14 @@ def _graph(rng: np.random.Generator, nodes: int) -> dict[str, list[str]] | None:
 
 def _one_of(rng: np.random.Generator, *choices: Any) -> Any:
     return choices[rng.integers(len(choices))]
+
+
+def bounded(trace: Trace, largest: int) -> Trace:
+    """The trace with a capacity, and no number above ``largest``."""
+    served = trace.arrivals[::-1] if trace.capacity is None else trace.capacity
+    return Trace(
+        nodes=trace.nodes,
+        arrivals=np.minimum(trace.arrivals, largest),
+        capacity=np.minimum(served, largest),
+        times=trace.times,
+    )

@@ -67,6 +67,7 @@ class ScalarDfaas:
         illegal: str = "penalise",
         report_delay: int = 1,
         augment: Mapping[str, float] | None = None,
+        observation: str = "every",
         draws: Any = None,
         rng: np.random.Generator | None = None,
     ) -> None:
@@ -93,6 +94,7 @@ class ScalarDfaas:
         self.illegal = illegal
         self.report_delay = report_delay
         self.draws = draws
+        self.summary = observation == "summary"
 
         # The scales: the largest numbers of the whole trace, at least 1.
         load: list[list[int]] = trace.arrivals.tolist()
@@ -104,13 +106,6 @@ class ScalarDfaas:
         low, high = (0, len(load)) if rows is None else rows
         self.arrivals = load[low:high]
         self.capacity = served[low:high]
-        if augment is not None:
-            episode = {"start": start, "steps": max_cycles + 1, "day": trace.steps_per_day or 1}
-            self.arrivals, self.capacity = augmented(
-                rng, self.arrivals, self.capacity, int(self.load_scale), **episode, **augment
-            )
-            self.start = 0
-
         # Level k forwards requests[k]: k units, or what the argument says.
         if isinstance(amount, str):
             self.requests = _units(self.load_scale, max_level)
@@ -120,6 +115,14 @@ class ScalarDfaas:
         else:
             self.requests = list(amount)
         self.unit = max(b - a for a, b in zip(self.requests, self.requests[1:], strict=False))
+        if augment is not None:
+            episode = {"start": start, "steps": max_cycles + 1, "day": trace.steps_per_day or 1}
+            self.arrivals, self.capacity = augmented(
+                rng, self.arrivals, self.capacity, int(self.load_scale), **episode, **augment
+            )
+            self.start = 0
+
+        self.shares = max_level if self.summary else 0  # of the arrivals, as many as actions but 0
 
         # Everybody's others, and those of them that one may send to, in cyclic order i+1, i+2, ...
         self.n = n = len(trace.nodes)
@@ -132,7 +135,9 @@ class ScalarDfaas:
             ]
         # An action is a level; with "choose" 0, or a level from 1 and one of so many neighbours.
         self.ways = max(1, *map(len, self.neighbours)) if route == "choose" else 1
-        self.actions = 1 + (len(self.requests) - 1) * self.ways
+        if self.summary and route == "choose":
+            self.ways = 3
+        self.actions = 1 + (self.shares or len(self.requests) - 1) * self.ways
         self.visible = [[j in self.neighbours[i] for j in self.others[i]] for i in range(n)]
 
     # -- the episode ------------------------------------------------------------------------------
@@ -156,7 +161,7 @@ class ScalarDfaas:
         a = self.a
         forwarded = [
             # An illegal action forwards all arrivals; a legal one its level, but no more than came.
-            a[i] if illegal[i] else min(self.requests[self.meaning(k)[0]], a[i])
+            a[i] if illegal[i] else self._requests(self.meaning(k)[0], a[i])
             for i, k in enumerate(actions)
         ]
         self.named = [self.meaning(k)[1] for k in actions]
@@ -180,6 +185,10 @@ class ScalarDfaas:
         self._read_row()
         self._report()
         return self._rewards(forwarded, lost)
+
+    def _requests(self, k: int, a: int) -> int:
+        # Level k forwards k of so many equal shares of the arrivals, or requests[k].
+        return _ceil(k * a, self.shares) if self.summary else min(self.requests[k], a)
 
     def _read_row(self) -> None:
         # The window wraps inside the section.
@@ -299,7 +308,10 @@ class ScalarDfaas:
             return _all_to(self._better_of_two(i), f, len(near))
         if self.route == "choose":
             # A neighbour that a node does not have is counted on, round and round.
-            return _all_to(self.named[i] % len(near), f, len(near))
+            if not self.summary:
+                return _all_to(self.named[i] % len(near), f, len(near))
+            best = sorted(range(len(near)), key=lambda place: -self.reported_spare[near[place]])
+            return _all_to(best[self.named[i] % min(3, len(near))], f, len(near))
         return _equally(f, len(near))
 
     def _largest_spare(self, i: int) -> int:
@@ -332,6 +344,8 @@ class ScalarDfaas:
     def _find_highest(self, i: int) -> int:
         if not self.neighbours[i]:
             return 0
+        if self.summary:
+            return self.shares if self.a[i] else 0
         return next(k for k, requests in enumerate(self.requests) if requests >= self.a[i])
 
     def legal(self, i: int, action: int) -> bool:
@@ -345,12 +359,31 @@ class ScalarDfaas:
         return np.array([self.legal(i, action) for action in range(self.actions)], np.int8)
 
     def observation(self, i: int) -> np.ndarray:
-        """What node i sees: float32 [3 + 2 * (N - 1)]."""
+        """What node i sees: float32 [3 + 2 * (N - 1)], of a summary [16]."""
+        if self.summary:
+            return np.array([min(4.0, x / max(self.c[i], 1)) for x in self._summed(i)], np.float32)
         values = self._own(i)
         for j, seen in zip(self.others[i], self.visible[i], strict=True):
             # Of each other node its reported spare and loss; of non-neighbours nothing.
             values += self._shown[j] if seen else (0.0, 0.0)
         return np.array(values, np.float32)
+
+    def _summed(self, i: int) -> list[float]:
+        """What a summary tells node i, in requests."""
+        near = self.neighbours[i]
+        spare, lost = [self.reported_spare[j] for j in near], [self.reported_lost[j] for j in near]
+        # Those with the most spare, the most first; sorting keeps equals in their cyclic order.
+        top = sorted(near, key=lambda j: -self.reported_spare[j])[:3]
+        padding = [0] * (3 - len(top))
+        return [
+            *(self.a[i], self.queues[i], self.reported_spare[i], self.reported_lost[i]),
+            *(_mean(spare), max(spare, default=0), min(spare, default=0)),
+            *(self.reported_spare[j] for j in top),
+            *padding,
+            *(_mean(lost), max(lost, default=0), min(lost, default=0)),
+            *(self.reported_lost[j] for j in top),
+            *padding,
+        ]
 
     def global_state(self) -> np.ndarray:
         """Everything, node by node, then whose turn it is to send first: float32 [5 * N + N]."""
@@ -415,6 +448,10 @@ def augmented(
         load.append([min(round(each), most) for each in wanted])
         served.append([capacity[row][i] for i, row in enumerate(rows)])
     return load, served
+
+
+def _mean(values: list[int]) -> float:
+    return sum(values) / max(1, len(values))
 
 
 def _ceil(a: int, b: int) -> int:

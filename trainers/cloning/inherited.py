@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from corral.data import Trace
+from corral.envs.core import Rules, any_number, split_of
 from corral.envs.registry import registered_name, rules_class
 from corral.errors import CorralError, EnvNeededError
 from corral.trainers.runs.checkpoint_format import strict_json
@@ -60,7 +61,9 @@ def inherit(
         for key in ("memory", "agent_id", *(() if model else LAYERS))
         if key in theirs and key in fields and key not in chosen
     }
-    taken = {key: value for key, value in arguments.items() if key not in given}
+    other_data = any(isinstance(arguments.get(key), Trace) for key in given)
+    fixed = found.get("of_data", ()) if other_data else ()
+    taken = {k: value for k, value in arguments.items() if k not in given and k not in fixed}
     other = {key: value for key, value in kept.items() if value != fields[key]}
     lines = []
     if told := [f"{key}={_short(value)}" for key, value in {**taken, **other}.items()]:
@@ -89,6 +92,7 @@ def _config_of(init: str | Path | Run) -> dict[str, Any] | None:
         of_env = config.env_config
         values = {"env": of_env.env, "source": of_env.source, "env_kwargs": of_env.env_kwargs}
         values |= {"settings": config.settings, "trainer": config.trainer}
+        values["of_data"] = _of_data(of_env.rules())
     kinds = {"env_kwargs": dict, "settings": dict, "trainer": str}
     if any(not isinstance(values.get(key), kind) for key, kind in kinds.items()):
         return None
@@ -107,6 +111,15 @@ def _arguments(found: Mapping[str, Any], env: Any) -> dict[str, Any]:
         return {}
     defaults = inspect.signature(rules_class(name)).parameters
     return {k: v for k, v in kwargs.items() if k in defaults and _differ(v, defaults[k].default)}
+
+
+def _of_data(rules: Rules[Any]) -> Collection[str]:
+    """Return the arguments that follow from the data of rules whose policy plays any number of
+    agents: on other data it needs none of them."""
+    with contextlib.suppress(ValueError):  # data that do not divide
+        if any_number(rules) and (split := split_of(rules, None, None)) is not None:
+            return split.train.keys()
+    return ()
 
 
 def _differ(value: Any, default: Any) -> bool:

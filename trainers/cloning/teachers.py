@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from corral.envs.core import Array, Rules, carried_by
+from corral.envs.core import Array, Rules, any_number, carried_by
 from corral.envs.policy import Decision, Policy, PolicyLike, as_policy
 from corral.envs.reference import reference_player, reference_team, team_arguments, team_names
 from corral.envs.registry import REGISTERED, make_rules, registered_name
@@ -181,7 +181,8 @@ def _of_run(run: Run, rules: Rules[Any]) -> Teacher:
             f"{run.name} learned with {', '.join(differ)}, which its observations and actions "
             "depend on: give the environment the same"
         )
-    return Teacher(run.name, run.policies, True, digest=checkpoint_digest(run), run=run)
+    policies = {agent: run.policies[agent] for agent in rules.agents}
+    return Teacher(run.name, policies, True, digest=checkpoint_digest(run), run=run)
 
 
 def checkpoint_digest(run: Run) -> str | None:
@@ -195,14 +196,15 @@ def require_same_spaces(run: Run, rules: Rules[Any], what: str) -> None:
     """Raise RunError where the agents of ``run``, or their spaces, are not those of ``rules``."""
     config = run.config.env_config
     theirs = config.rules()
-    if tuple(theirs.agents) != tuple(rules.agents):
+    any_agent = theirs.agents[0] if any_number(theirs) and any_number(rules) else None
+    if tuple(theirs.agents) != tuple(rules.agents) and any_agent is None:
         raise RunError(
             f"{run.name} is of {config.env} with agents {', '.join(theirs.agents)}, and what "
             f"{what} it has {', '.join(rules.agents)}: give a run of the same environment"
         )
     for agent in rules.agents:
         for kind in ("observation_space", "action_space"):
-            before, here = getattr(theirs, kind)(agent), getattr(rules, kind)(agent)
+            before, here = getattr(theirs, kind)(any_agent or agent), getattr(rules, kind)(agent)
             if before != here:
                 raise RunError(
                     f"{run.name} has another {kind.replace('_', ' ')} than what {what} it: {agent} "

@@ -19,12 +19,15 @@ from gymnasium import spaces
 
 from corral.adapters.seats import Seat
 from corral.envs.batch import BatchStep, batch_for
-from corral.envs.core import Array, Observation, Rules, generator
+from corral.envs.core import AgentViews, Array, Observation, Rules, generator
 from corral.envs.episode_stats import EndedEpisodes, EpisodeStats
-from corral.envs.masks import MASK
-from corral.envs.policy import PolicyLike, as_policy
+from corral.envs.masks import MASK, draw
+from corral.envs.policy import PolicyBase, PolicyLike, as_policy
 
 __all__ = ["Changed", "Interval", "Turn", "bootstrap_ratio", "play", "play_episodes"]
+
+MANY = 8
+"""Agents from which one network that plays them all is asked for all of them at once."""
 
 NUM_ENVS = 64
 """Episodes that are played side by side, unless the caller says otherwise."""
@@ -167,6 +170,8 @@ def _decide(
     ``asked`` bool [B, N]: elsewhere any legal action is played, and no policy is asked.
     """
     illegal = np.zeros(len(seats), dtype=np.int64)
+    if asked.all() and (together := _at_once(seats, observations)) is not None:
+        return together, illegal
     chosen = {}
     for i, seat in enumerate(seats):
         observation = observations[seat.agent]
@@ -186,6 +191,29 @@ def _decide(
     if all(isinstance(seat.actions, spaces.Discrete) for seat in seats):
         return np.stack(list(chosen.values()), axis=1), illegal
     return chosen, illegal
+
+
+def _at_once(seats: list[Seat], observations: Mapping[str, Observation]) -> Array | None:
+    """Return everybody's actions, int64 [B, N], where many agents play by one network, which then
+    is asked once; None where it is not so. Each agent draws from its own generator."""
+    policy, actions = seats[0].policy, seats[0].actions
+    if len(seats) < MANY or not isinstance(observations, AgentViews):
+        return None
+    if any(seat.policy is not policy for seat in seats) or not isinstance(actions, spaces.Discrete):
+        return None
+    # A network without memory decides row by row, whichever agent a row is of.
+    if not isinstance(policy, PolicyBase) or getattr(policy, "memory", None) != 0:
+        return None
+    shape = observations.blocks[MASK].shape[:2]
+    flat = {k: a.reshape(-1, *a.shape[2:]) for k, a in observations.blocks.items()}
+    decision = policy.act(flat, deterministic=True)
+    chosen: Array = np.asarray(decision.action).reshape(shape)
+    if not all(seat.deterministic for seat in seats):
+        chances = decision.extra["probabilities"].reshape(*shape, -1)
+        for i, seat in enumerate(seats):
+            if not seat.deterministic:
+                chosen[:, i] = draw(chances[:, i], seat.rng)
+    return chosen
 
 
 def _any_action(space: spaces.Space[Any], observation: Observation, num_envs: int) -> Array:

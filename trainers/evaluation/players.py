@@ -32,11 +32,15 @@ def as_player(
 ) -> Player:
     """Return a Player of all ``agents``: from a Player, a team, or one policy for everybody.
 
-    A policy is whatever ``as_policy`` takes. It or a team alone plays greedily. Raises ValueError
+    A policy is whatever ``as_policy`` takes. It or a team alone plays greedily. The team of a run
+    whose policy plays any number of agents plays these. Raises ValueError
     where a team's agents are not ``agents``, or one of its players is no policy.
     """
     if not isinstance(player, Player):
         player = Player(player if isinstance(player, Mapping) else dict.fromkeys(agents, player))
+    anybody = getattr(player.team, "anybody", None)
+    if anybody is not None and set(player.team) != set(agents):
+        player = replace(player, team=dict.fromkeys(agents, anybody))
     if set(player.team) != set(agents):
         raise ValueError(
             f"a team of {len(player.team)} agents ({_some(player.team)}), but here are "

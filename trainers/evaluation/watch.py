@@ -25,7 +25,7 @@ import pettingzoo
 
 from corral.adapters.seats import random_policy
 from corral.adapters.sources import EnvLike, rules_of
-from corral.envs.core import Array, Outcome, Rules, for_rendering
+from corral.envs.core import Array, Outcome, Rules, any_number, for_rendering
 from corral.envs.policy import PolicyLike
 from corral.envs.reference import reference_team, team_arguments
 from corral.envs.registry import Api, registered_name
@@ -269,7 +269,8 @@ def _learned(run: Run, rules: Rules[Any], sampled: bool) -> Player:
         raise ValueError(f"{run.folder} was trained in {trained_in}, not in {rules.name}")
     trained = env_config.rules()
     for agent in rules.agents:
-        theirs = trained.observation_space(agent) if agent in trained.agents else None
+        like = trained.agents[0] if any_number(trained) else agent
+        theirs = trained.observation_space(like) if like in trained.agents else None
         if theirs != rules.observation_space(agent):
             raise ValueError(
                 f"{run.folder} was trained with other observations of {agent}: watch the run "

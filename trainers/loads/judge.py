@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from corral.data import Trace, load_trace
+from corral.envs.core import any_number
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.baselines import PAIRS, baseline_team
 from corral.errors import ScaleError
@@ -76,25 +77,28 @@ def evaluate_loads(
     """
     run = next(iter(runs.values()))
     env_config, rules = run.config.env_config, _rules_of(run)
-    nodes = dict.fromkeys(("returns", "lost_by_node", "forwarded_by_node"), rules.agents)
+    load = env_config.trace if trace is None else load_trace(trace)
+    assert load is not None
+    agents = tuple(f"node_{i}" for i in range(len(load.nodes)))
+    nodes = dict.fromkeys(("returns", "lost_by_node", "forwarded_by_node"), agents)
     require_columns(require, column_names(Score, nodes))
     for other in list(runs.values())[1:]:
         as_trained([run, other], {})
     # The references play by the scales of the run too, unless those are the load's own anyway.
     arguments = env_config.env_kwargs
-    own = {key: arguments[key] for key in OWN if key in arguments and key != "route"}
-    settings = _game_settings(run) | own
+    shared = ["neighbours"] if trace is None else []  # of a summary, which has no scale
+    if not any_number(rules):
+        shared = [key for key in OWN if key in arguments and key not in ("observation", "route")]
+    settings = _game_settings(run) | {key: arguments[key] for key in shared if key in arguments}
     capacity: dict[str, Any] = {
         key: arguments.get(key) if trace is None else None for key in CAPACITY
     }
     settings |= capacity
-    load = env_config.trace if trace is None else load_trace(trace)
-    assert load is not None
     plain = DfaasRules(load, **capacity)
-    if trace is not None:
+    if trace is not None and not any_number(rules):
         _require_fit(run, rules, plain)
     for scale in ("load_scale", "capacity_scale"):
-        if settings[scale] == getattr(plain, scale):
+        if settings.get(scale) == getattr(plain, scale):
             del settings[scale]
     if trace is None:
         rows = rows or env_config.held_out["rows"]

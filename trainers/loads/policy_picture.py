@@ -68,7 +68,7 @@ def policy_picture(
         raise ValueError(f"points={points}: give 2 or more")
     if background is None:
         background = backgrounds(rules, policy)[agent]
-    features = 1 + 2 * len(rules.agents)
+    features = rules.features.size
     if np.shape(background) != (features,):
         raise ValueError(f"background {np.shape(background)}: give {features} features")
     index = rules.agents.index(agent)
@@ -99,7 +99,8 @@ def _forwarded(
     agent = grid.agents[index]
     state = grid.start_at(rows, [])
     observation = grid.observe(state)[agent]
-    observation["observation"][:, 2:] = np.asarray(background)[2:]
+    own = 1 if grid.observation == "summary" else 2  # features of the arrivals and the capacity
+    observation["observation"][:, own:] = np.asarray(background)[own:]
     seat = Seat(
         agent,
         as_policy(policy, agent, grid.agents),

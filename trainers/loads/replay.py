@@ -40,7 +40,9 @@ COUNTS = ("arrivals", "served_local", "served_remote", "lost", "forwarded", "wai
 DEFAULT_WINDOW = 288
 SERIES_POINTS = 400
 
-OWN = ("amount", "capacity_scale", "load_scale", "max_level", "neighbours", "route")
+OWN = (
+    *("amount", "capacity_scale", "load_scale", "max_level", "neighbours", "observation", "route"),
+)
 """Arguments of dfaas_v0 that a team may bring along: its observations and actions hang on them."""
 
 Entry = str | PolicyLike | Mapping[str, PolicyLike] | Player
@@ -171,7 +173,8 @@ def replay(
         raise ValueError(f"window={window}: give 1 step or more")
     length = min(window or load.steps_per_day or DEFAULT_WINDOW, high - low)
     section: dict[str, Any] = {"rows": (low, high), **settings}
-    base = DfaasRules(load, **section, route=route)  # fails early, whatever the policies
+    # Fails early, whatever the policies. References observe every node, by single requests.
+    base = DfaasRules(load, **{**section, "observation": "every"}, route=route)
     section["max_cycles"] = length
     plans = {label: _plan(label, entry, base, section) for label, entry in named.items()}
     windows: dict[str, tuple[EndedEpisodes, float]] = {}
@@ -301,7 +304,7 @@ def _plan(
                 f"policy {label}: in a replay no action of {amount!r} names a neighbour; give "
                 f"{amount}/shortest, which forwards to the largest spare as well"
             )
-        return {**shared, "route": route}, amount
+        return {**shared, "route": route, "observation": "every"}, amount
     try:
         player = as_player(entry, base.agents)
     except ValueError as error:

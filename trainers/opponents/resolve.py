@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from corral.envs.core import Observation, Rules, carried_by
+from corral.envs.core import Observation, Rules, any_number, carried_by
 from corral.envs.policy import Decision, Policy, PolicyBase
 from corral.envs.reference import player_names, reference_player
 from corral.envs.registry import REGISTERED
@@ -323,7 +323,8 @@ def _require_fit(run: Run, rules: Rules[Any], agent: str) -> None:
             "environment"
         )
     theirs = env_config.rules()
-    if agent not in theirs.agents:
+    like = theirs.agents[0] if any_number(theirs) else agent
+    if like not in theirs.agents:
         raise RunError(f"it has no agent {agent}; its agents are {', '.join(theirs.agents)}")
     if agent in run.config.opponents:
         raise RunError(
@@ -331,7 +332,7 @@ def _require_fit(run: Run, rules: Rules[Any], agent: str) -> None:
             f"a run in which {agent} learned"
         )
     for kind in ("observation_space", "action_space"):
-        before, here = getattr(theirs, kind)(agent), getattr(rules, kind)(agent)
+        before, here = getattr(theirs, kind)(like), getattr(rules, kind)(agent)
         if before != here:
             raise RunError(
                 f"the {kind.replace('_', ' ')} of {agent} is {space_in_words(before)} there, and "

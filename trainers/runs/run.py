@@ -26,6 +26,7 @@ from typing import Any
 import pandas as pd
 
 from corral.adapters.sources import EnvLike
+from corral.envs.core import any_number
 from corral.envs.policy import Policy
 from corral.envs.registry import Api
 from corral.errors import CheckpointError, CorralError, RunError
@@ -57,9 +58,14 @@ CHECKPOINT_NAME = re.compile(r"best|latest|[0-9]{1,12}", flags=re.ASCII)
 
 
 class _ByAgent(dict[str, Policy]):
-    """Policies by agent; a name that is none says which there are."""
+    """Policies by agent; a name that is none says which there are. ``anybody`` plays any agent, of
+    any number of them, where the game has such a policy."""
+
+    anybody: Policy | None = None
 
     def __missing__(self, name: Any) -> Policy:
+        if self.anybody is not None:
+            return self.anybody
         raise KeyError(f"no agent named {name!r}; policies are by agent: {', '.join(self)}")
 
 
@@ -127,11 +133,16 @@ class Run:
 
     @cached_property
     def policies(self) -> Mapping[str, Policy]:
-        """agent -> Policy, rebuilt from the checkpoint.
+        """agent -> Policy, rebuilt from the checkpoint; also for agents that it was not trained
+        with, where one policy plays any number of them.
 
         Raises CheckpointError where there is none, or where it is damaged.
         """
-        return _ByAgent(self._trained().policies)
+        found = _ByAgent(self._trained().policies)
+        if any_number(self.config.env_config.rules()):
+            learners = (agent for agent in found if agent not in self.config.opponents)
+            found.anybody = found[next(learners)]
+        return found
 
     @property
     def progress(self) -> pd.DataFrame:

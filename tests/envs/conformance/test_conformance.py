@@ -51,9 +51,15 @@ def test_nothing_is_found_in_ours(make: Any) -> None:
     assert result.steps > 10
 
 
-@pytest.mark.parametrize(("kind", "illegal"), [("parallel_env", "raise"), ("env", "penalise")])
-def test_nothing_is_found_in_dfaas_in_other_processes(kind: str, illegal: str) -> None:
-    make = functools.partial(_load("dfaas_v0", kind), **SMALL["dfaas_v0"], illegal=illegal)
+@pytest.mark.parametrize(
+    ("kind", "illegal", "observation"),
+    [("parallel_env", "raise", "every"), ("env", "penalise", "summary")],
+)
+def test_nothing_is_found_in_dfaas_in_other_processes(
+    kind: str, illegal: str, observation: str
+) -> None:
+    more = {**SMALL["dfaas_v0"], "illegal": illegal, "observation": observation}
+    make = functools.partial(_load("dfaas_v0", kind), **more)
     result = check_env(make, stochastic=True)
     assert result.findings == (), result.text()
     assert result.not_run == {}

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.data.trace import Trace
 from corral.envs.batch import Batch
 from corral.envs.core import Observation
 from corral.envs.dfaas_v0 import ROUTES, DfaasRules
@@ -17,7 +16,7 @@ from corral.envs.dfaas_v0.baselines import AMOUNTS, PAIRS, Baseline, baseline_te
 from corral.envs.policy import Decision
 from corral.envs.shells import ParallelShell
 from corral.errors import UnknownNameError
-from support.dfaas_configurations import configurations, random_configuration
+from support.dfaas_configurations import bounded, configurations, random_configuration
 from support.loads import small_trace
 
 
@@ -96,8 +95,8 @@ def test_every_baseline_is_always_legal(kwargs: dict[str, Any]) -> None:
     rng = np.random.default_rng(1)
     for observations in observations_of(kwargs):
         for amount in AMOUNTS:
-            policy = Baseline(amount, rules)
             for agent in rules.agents:
+                policy = Baseline(amount, rules, agent)
                 mask = observations[agent]["action_mask"]
                 action = policy.act(observations[agent], rng=rng).action
                 assert action.shape == (3,)
@@ -111,8 +110,8 @@ def test_a_batch_is_played_like_each_of_its_observations(kwargs: dict[str, Any])
     rules = DfaasRules(**kwargs)
     for observations in observations_of(kwargs)[:4]:
         for amount in AMOUNTS:
-            policy = Baseline(amount, rules)
             for agent in rules.agents:
+                policy = Baseline(amount, rules, agent)
                 batch = observations[agent]
                 singles = [{key: part[row] for key, part in batch.items()} for row in range(3)]
                 together = policy.act(batch, rng=np.random.default_rng(2)).action.tolist()
@@ -131,7 +130,8 @@ def test_amounts_reach_the_environment_exactly(kwargs: dict[str, Any]) -> None:
     """Through scaled float32 observations, in whole requests, where a unit is one request."""
     trace = bounded(kwargs["trace"], 5_000)
     kwargs |= {"trace": trace, "load_scale": None, "capacity_scale": None, "capacity": None}
-    kwargs["max_level"] = 5_000
+    kwargs |= {"max_level": 5_000, "observation": "every", "amount": "unit", "augment": None}
+    kwargs["route"] = "spare" if kwargs["route"] == "choose" else kwargs["route"]
     rules = DfaasRules(**kwargs, keep_flow=True)
     assert rules.unit == 1
     low, high = rules.rows
@@ -154,17 +154,6 @@ def test_amounts_reach_the_environment_exactly(kwargs: dict[str, Any]) -> None:
             assert step.info["forwarded"][0].tolist() == np.where(linked, due, 0).tolist()
             waiting = step.info["waiting"][0]
             observations = step.observations
-
-
-def bounded(trace: Trace, largest: int) -> Trace:
-    """The trace with a capacity, and no number above ``largest``."""
-    served = trace.arrivals[::-1] if trace.capacity is None else trace.capacity
-    return Trace(
-        nodes=trace.nodes,
-        arrivals=np.minimum(trace.arrivals, largest),
-        capacity=np.minimum(served, largest),
-        times=trace.times,
-    )
 
 
 def acts(team: Any, observations: Any, rng: np.random.Generator | None = None) -> np.ndarray:

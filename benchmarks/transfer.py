@@ -1,0 +1,171 @@
+"""Teams of dfaas_v0 that learned on 3 nodes play on 5, 20 and 200, beside the best rule there.
+
+    OMP_NUM_THREADS=1 python benchmarks/transfer.py [--seeds 0 1 2 3 4] [--nodes 3 5 20 200]
+
+(About 5 minutes for each seed, and 15 for the rules. Every policy on every load is a row of
+results/transfer_rows.jsonl; rows that are there are not played again, so that it can be stopped and
+started. ``--fresh`` begins anew.)
+
+Loads are generated, each with its seed: 28 days of 144 steps, capacities that vary. Forwarding
+costs 0.2, waiting 0.02 a step, nothing is offered twice, 20 requests can wait. A team observes a
+summary: it clones the best rule of its own load, with its route, and goes on with mappo. Nothing is
+learned on the loads that it is carried to.
+
+The best rule of a load is the one of least cost on its first 14 days; the last 14 are judged.
+Differences are paired, the team's cost minus the rule's on the same days, in points of the
+arrivals, with Student's 95 % interval over the 14 days.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import RESULTS, machine, save
+
+import corral
+from corral.data import Trace, make_trace
+from corral.envs.dfaas_v0.baselines import PAIRS
+from corral.trainers.evaluation.judge import players
+from corral.trainers.loads.replay import replay
+
+ROWS = RESULTS / "transfer_rows.jsonl"
+SEEDS, NODES = (0, 1, 2, 3, 4), (3, 5, 20, 200)
+DAY, DAYS = 144, 28
+JUDGED = 14  # days
+STUDENT = 2.1604  # 97.5 % quantile with JUDGED - 1 degrees of freedom
+HARD: dict[str, Any] = {
+    **{"queue": 20, "forward_cost": 0.2, "wait_cost": 0.02, "second_offer": False},
+}
+RULES = [pair for pair in PAIRS if pair != "random/equal"] + ["patient/spare", "threshold/spare"]
+CLONED, LEARNED = 30_000, 150_000  # env steps
+
+
+def load(nodes: int) -> Trace:
+    """Return the load of so many nodes; that of 3 is learned from."""
+    return make_trace(nodes=nodes, days=DAYS, step=86_400 // DAY, seed=1_000 + nodes, headroom=1.3)
+
+
+def costs(trace: Trace, policies: dict[str, Any]) -> dict[str, list[float]]:
+    """Return the cost in requests of each policy on every day."""
+    result = replay(trace, policies, window=DAY, optimum_windows=0, **HARD)
+    scale = max(1, int(trace.arrivals.max()))
+    return {label: (-returns * scale).tolist() for label, returns in result.returns.items()}
+
+
+def learned(seed: int, rule: str, folder: Path) -> Any:
+    """Return a run that clones ``rule`` on the load of 3 nodes, and goes on with mappo."""
+    amount, _, route = rule.partition("/")
+    kwargs = {"trace": load(3), "observation": "summary", "route": route, "max_cycles": DAY, **HARD}
+    shared: dict[str, Any] = {"seed": seed, "num_envs": 64, "progress": False}
+    shared |= {"held_out": JUDGED / DAYS, "validation": 0}
+    first = corral.clone(
+        "dfaas_v0", amount, steps=CLONED, env_kwargs=kwargs, out=folder / "clone", **shared
+    )
+    return corral.train(
+        "dfaas_v0", steps=LEARNED, env_kwargs=kwargs, out=folder / "run", init=first, **shared
+    )
+
+
+# --- Rows ----------------------------------------------------------------------------------------
+
+
+def rows() -> list[dict[str, Any]]:
+    text = ROWS.read_text() if ROWS.exists() else ""
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def add(row: dict[str, Any]) -> None:
+    ROWS.parent.mkdir(exist_ok=True)
+    with ROWS.open("a") as file:
+        file.write(json.dumps(row) + "\n")
+    print(row["policy"], row["nodes"], round(sum(row["costs"])), flush=True)
+
+
+def play(nodes: list[int], seeds: list[int]) -> None:
+    """Play what has no row yet."""
+    done = {(row["policy"], row["nodes"]) for row in rows()}
+    for count in nodes:
+        for rule in RULES:
+            if (rule, count) not in done:
+                add({"policy": rule, "nodes": count, "costs": costs(load(count), {"": rule})[""]})
+    for seed in seeds:
+        names = [f"clone, seed {seed}", f"team, seed {seed}"]
+        missing = [count for count in nodes if any((name, count) not in done for name in names)]
+        if not missing:
+            continue
+        with tempfile.TemporaryDirectory() as place:
+            run = learned(seed, best_rule(3), Path(place))
+            first = corral.load_run(Path(place) / "clone")
+            for count in missing:
+                teams = [players(each)[0] for each in (first, run)]  # greedy
+                found = costs(load(count), dict(zip(names, teams, strict=True)))
+                for name, own in found.items():
+                    if (name, count) not in done:
+                        add({"policy": name, "nodes": count, "costs": own})
+
+
+def best_rule(nodes: int) -> str:
+    """Return the rule of least cost on the days that are not judged."""
+    of_rules = {row["policy"]: row["costs"] for row in rows() if row["nodes"] == nodes}
+    known = [rule for rule in RULES if rule in of_rules]
+    return min(known, key=lambda rule: sum(of_rules[rule][: DAYS - JUDGED]))
+
+
+# --- What comes of them --------------------------------------------------------------------------
+
+
+def paired(own: np.ndarray, rule: np.ndarray, arrived: np.ndarray) -> tuple[float, float]:
+    """Return the difference in points of the arrivals, and half of its interval; [W] each."""
+    difference = own - rule
+    ratio = difference.sum() / arrived.sum()
+    parts = (difference - ratio * arrived) / arrived.mean()
+    return 100 * ratio, 100 * STUDENT * float(parts.std(ddof=1)) / math.sqrt(len(parts))
+
+
+def table(nodes: list[int]) -> str:
+    lines = ["| nodes | policy | cost, % | minus the best rule, points |", "|---|---|---|---|"]
+    for count in nodes:
+        arrived = load(count).arrivals.reshape(DAYS, DAY, count).sum(axis=(1, 2))[-JUDGED:]
+        found = {
+            row["policy"]: np.array(row["costs"][-JUDGED:])
+            for row in rows()
+            if row["nodes"] == count
+        }
+        rule = best_rule(count)
+        teams = sorted(name for name in found if "seed" in name)
+        for kind in ("clone", "team"):  # the mean over seeds, day by day
+            of_kind = [found[name] for name in teams if name.startswith(kind)]
+            if len(of_kind) > 1:
+                found[name := f"{kind}, mean of {len(of_kind)} seeds"] = np.mean(of_kind, axis=0)
+                teams.append(name)
+        for name in (rule, *teams):
+            cost = 100 * found[name].sum() / arrived.sum()
+            low, half = paired(found[name], found[rule], arrived)
+            more = "the best rule" if name == rule else f"{low:+.3f} ± {half:.3f}"
+            lines.append(f"| {count} | {name} | {cost:.3f} | {more} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seeds", type=int, nargs="*", default=SEEDS)
+    parser.add_argument("--nodes", type=int, nargs="+", default=NODES)
+    parser.add_argument("--fresh", action="store_true")
+    given = parser.parse_args()
+    if given.fresh:
+        ROWS.unlink(missing_ok=True)
+    nodes = list(dict.fromkeys([3, *given.nodes]))
+    play(nodes, list(given.seeds))
+    settings = {**HARD, "cloned": CLONED, "learned": LEARNED}
+    text = f"Trained on 3 nodes, judged on the last {JUDGED} days of each load\n\n{table(nodes)}\n"
+    save("transfer", text, {"settings": settings, "rows": rows()}, machine("torch"))
+
+
+if __name__ == "__main__":
+    main()
