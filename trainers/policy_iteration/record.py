@@ -33,6 +33,11 @@ TRIED, GAIN = "tried", "gain"
 """What is kept of a decision: actions int64 [C], and what they earned more than the first."""
 
 
+OTHERWISE = ("num_envs", "n_steps", "n_minibatches", "gamma", "gae_lambda", "learning_rate")
+OTHERWISE += ("ent_coef", "ent_coef_end")
+"""Settings that presets do not change: theirs were found for returns, and for longer rollouts."""
+
+
 @dataclass(frozen=True)
 class PolicyIterationSettings(IPPOSettings):
     """Settings of policy iteration: networks and rollouts of ippo, and what is compared.
@@ -102,7 +107,7 @@ class PolicyIterationSettings(IPPOSettings):
         common=FOR_ALL,
     )
 
-    unused: ClassVar[tuple[str, ...]] = OF_PPO
+    unused: ClassVar[tuple[str, ...]] = (*OF_PPO, *OTHERWISE)
 
     def __post_init__(self) -> None:
         super().__post_init__()
