@@ -55,6 +55,7 @@ class PolicyIterationSettings(IPPOSettings):
         common=FOR_ALL,
     )
     learning_rate: float | str = setting(2e-3)
+    n_epochs: int = setting(8)
     candidates: int = setting(
         8,
         "Number of actions that are compared for each decision, that taken among them.",

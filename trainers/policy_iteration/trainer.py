@@ -71,8 +71,21 @@ class ComparingPlayer:
         greedy = trainer.play_on(observations, acting)[:, columns]
         drawn = trainer.tried_rng.random(greedy.shape) < trainer.settings.explore
         buffer.action[t] = np.where(drawn, buffer.action[t], greedy)
+        self._store_log_prob(buffer, t)
         if self is trainer.players[-1]:
             trainer.compare(t)  # all have decided
+
+    def _store_log_prob(self, buffer: GroupBuffer, t: int) -> None:
+        """Store the log-probabilities of what is played, which was not drawn everywhere."""
+        learner, rows = self.learned.learner, np.flatnonzero(buffer.decides(t))
+        if not len(rows):
+            return
+        with torch.inference_mode():
+            parts, mask = buffer.tensors(t, rows, learner.device)
+            logits, _ = learner.actor.step(parts, parts[0].new_zeros(len(mask), 0))
+            played = torch.from_numpy(buffer.action[t].reshape(-1)[rows]).to(learner.device)
+            chances = learner.distribution(logits, mask).log_prob(played)
+            buffer.log_prob[t].reshape(-1)[rows] = chances.cpu().numpy()
 
 
 class PolicyIteration(OnPolicyTrainer):
@@ -83,6 +96,7 @@ class PolicyIteration(OnPolicyTrainer):
     Settings = PolicyIterationSettings
     plays_opponents: ClassVar[bool] = False
     takes_self_play: ClassVar[bool] = False
+    uses_advantages: ClassVar[bool] = False  # its loss has differences of its own instead
     best_by: ClassVar[str] = "own_steps"
     """The latest checkpoint is the best, unless they are evaluated (``evaluate_every``): greedy
     play gets better while returns are still those of the teacher, or of no whole episode."""

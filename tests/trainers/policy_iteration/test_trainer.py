@@ -17,6 +17,8 @@ from corral.adapters.masked_distribution import MaskedCategorical
 from corral.envs.core import generator
 from corral.envs.registry import make_rules
 from corral.errors import CheckpointError, UnknownNameError
+from corral.trainers.doctor.evidence import gather
+from corral.trainers.doctor.findings import RULES
 from corral.trainers.on_policy.records import Minibatch, Outputs
 from corral.trainers.policy_iteration.record import GAIN, TRIED, comparison_loss, policy_iteration
 from corral.trainers.policy_iteration.trainer import PolicyIteration
@@ -63,8 +65,8 @@ def test_the_loss_is_huber_of_the_differences_between_logits() -> None:
 
 def test_it_learns_to_go_through_the_worse_looking_game() -> None:
     rules: Any = make_rules("two_step_v0")
-    given = {"num_envs": 16, "lookahead": 2, "n_epochs": 8, "n_steps": 4, "learning_rate": 0.01}
-    trainer = make(rules, PolicyIteration, 16, **given)
+    given = {"num_envs": 16, "lookahead": 2, "n_epochs": 4, "n_steps": 4, "learning_rate": 0.02}
+    trainer = make(rules, PolicyIteration, 12, **given)
     list(trainer.learn())
     state, total = rules.start([generator(0, "eval")]), 0.0
     for _ in range(2):
@@ -118,6 +120,18 @@ def test_turns_ends_and_masks_are_kept(rules: Any) -> None:
         assert rows.any()
         assert legal[rows].all()
         assert not buffer.extras[GAIN][..., 0].any()
+
+
+def test_the_doctor_finds_nothing_in_its_updates() -> None:
+    rules = make_rules("dfaas_v0", **DFAAS)
+
+    def begun() -> Any:
+        return make(rules, PolicyIteration, 4, n_steps=4)
+
+    evidence = gather(begun(), begun, updates=2)
+    assert not evidence.error
+    found = [rule(each, evidence) for each in evidence.policies.values() for rule in RULES]
+    assert [each.cause for each in found if each is not None and each.certainty >= 2] == []
 
 
 # --- Going on ------------------------------------------------------------------------------------
