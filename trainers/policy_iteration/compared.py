@@ -87,11 +87,10 @@ def gains(
     first = taken[rows]
     at = np.flatnonzero(other)
     first[at, other[at] // most - 1] = other[at] % most
-    rules_of = {"gamma": gamma, "horizon": horizon}
     parts = -(-len(rows) * agents // MOST_DECISIONS)
     total = np.concatenate(  # [P, N] of all plays
         [
-            earned(rules, moments(rows[part]), first[part], decide, **rules_of)
+            earned(rules, moments(rows[part]), first[part], decide, gamma=gamma, horizon=horizon)
             for part in np.array_split(np.arange(len(rows)), parts)
         ]
     )

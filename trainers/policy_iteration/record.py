@@ -33,8 +33,10 @@ TRIED, GAIN = "tried", "gain"
 """What is kept of a decision: actions int64 [C], and what they earned more than the first."""
 
 
-OTHERWISE = ("num_envs", "n_steps", "n_minibatches", "gamma", "gae_lambda", "learning_rate")
-OTHERWISE += ("ent_coef", "ent_coef_end")
+OTHERWISE = (
+    *("num_envs", "n_steps", "n_minibatches", "gamma", "gae_lambda", "learning_rate"),
+    *("n_epochs", "ent_coef", "ent_coef_end"),
+)
 """Settings that presets do not change: theirs were found for returns, and for longer rollouts."""
 
 

@@ -115,7 +115,7 @@ class PolicyIteration(OnPolicyTrainer):
     def env_kwargs_for(env: Any, env_kwargs: Any, settings: Mapping[str, Any], api: Any) -> Any:
         """Return the environment's arguments with what the teacher's name says of them, such as the
         route of "overflow/spare"; a line on stderr tells."""
-        return with_teacher_arguments(env, settings.get("teacher") or None, env_kwargs, api)
+        return with_teacher_arguments(env, str(settings.get("teacher") or ""), env_kwargs, api)
 
     @property
     def taught_steps(self) -> float:
