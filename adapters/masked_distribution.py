@@ -15,9 +15,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+import numpy as np
 import torch
 
 from corral.adapters.spaces import ActionCodec
+from corral.envs.core import Array
 from corral.errors import MaskError, NonFiniteError
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "Gaussian",
     "MaskedCategorical",
     "MultiCategorical",
+    "likeliest",
     "make_distribution",
     "masked_logits",
 ]
@@ -82,6 +85,18 @@ def masked_logits(
     legal = mask != 0
     legal = legal | ~legal.any(dim=-1, keepdim=True)
     return logits.masked_fill(~legal, torch.finfo(logits.dtype).min if finite else -torch.inf)
+
+
+def likeliest(logits: torch.Tensor, mask: torch.Tensor) -> Array:
+    """Return the ``mode`` of ``MaskedCategorical(logits, mask)``, int64 NumPy [...], and nothing
+    else of it: for play that asks for no probability.
+
+    Rows without a legal action give 0.
+    """
+    masked = logits.detach().masked_fill(~mask, -torch.inf)
+    if masked.device.type != "cpu":
+        return np.asarray(masked.argmax(dim=-1).cpu().numpy())
+    return np.asarray(masked.numpy().argmax(axis=-1))  # several times as quick as torch's
 
 
 class MaskedCategorical:

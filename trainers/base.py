@@ -2,7 +2,7 @@
 
 A trainer is a class that plays an environment and learns from it. ``corral.trainers.train`` drives
 it: it writes the run directory, the checkpoints and the progress, and ends cleanly on a signal.
-Another package adds a trainer through the entry-point group ``corral.trainers``:
+Others add a trainer through the entry-point group ``corral.trainers``:
 
     [project.entry-points."corral.trainers"]
     my_trainer = "my_package:MyTrainer"
@@ -198,6 +198,13 @@ class TrainerSpec:
 LEARNS_WITH = {"rllib": "ray", "benchmarl": "benchmarl"}
 """Extra -> the module that learns, where another one is enough to play."""
 
+
+def _on_policy(name: str, kind: str, summary: str) -> TrainerSpec:
+    return TrainerSpec(
+        name, f"corral.trainers.on_policy.trainer:{kind}", ("torch", "mappo"), summary
+    )
+
+
 BUILT_IN = {
     spec.name: spec
     for spec in (
@@ -225,40 +232,30 @@ BUILT_IN = {
             ("stable_baselines3", "sb3"),
             "Stable-Baselines3's DQN; explores and bootstraps with legal actions alone",
         ),
-        TrainerSpec(
+        _on_policy(
             "mappo",
-            "corral.trainers.on_policy.trainer:MAPPO",
-            ("torch", "mappo"),
+            "MAPPO",
             "PPO for teams of any kind, with a critic that sees everything; in house",
         ),
-        TrainerSpec(
-            "ippo",
-            "corral.trainers.on_policy.trainer:IPPO",
-            ("torch", "mappo"),
-            "the same with a critic that sees what its agent sees",
-        ),
-        TrainerSpec(
+        _on_policy("ippo", "IPPO", "the same with a critic that sees what its agent sees"),
+        _on_policy(
             "ppo_kl",
-            "corral.trainers.on_policy.trainer:PPO_KL",
-            ("torch", "mappo"),
+            "PPO_KL",
             "ippo with an adaptive penalty on the KL divergence instead of clipping",
         ),
-        TrainerSpec(
+        _on_policy(
             "a2c",
-            "corral.trainers.on_policy.trainer:A2C",
-            ("torch", "mappo"),
+            "A2C",
             "advantage actor-critic: one step on each rollout, with the critic as baseline",
         ),
-        TrainerSpec(
+        _on_policy(
             "pg",
-            "corral.trainers.on_policy.trainer:PG",
-            ("torch", "mappo"),
+            "PG",
             "policy gradient: each decision is weighed by the rewards that come after it",
         ),
-        TrainerSpec(
+        _on_policy(
             "pg_episode",
-            "corral.trainers.on_policy.trainer:PG_EPISODE",
-            ("torch", "mappo"),
+            "PG_EPISODE",
             "the same without reward to go: weighed by the return of the whole episode",
         ),
         TrainerSpec(
@@ -266,6 +263,12 @@ BUILT_IN = {
             "corral.trainers.cloning.trainer:Clone",
             ("torch", "mappo"),
             "masked cross-entropy on the decisions of a teacher; corral clone calls it",
+        ),
+        TrainerSpec(
+            "policy_iteration",
+            "corral.trainers.policy_iteration.trainer:PolicyIteration",
+            ("torch", "mappo"),
+            "regression on what other actions would have earned, by copies of each moment",
         ),
         TrainerSpec(
             "rllib_ppo",

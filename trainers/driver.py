@@ -179,6 +179,8 @@ def session(
         inherit = pkgutil.resolve_name("corral.trainers.cloning.inherited:inherit")
         taken = inherit(init, env, kind, env_kwargs, settings, model=model is not None)
         env_kwargs, settings = taken.env_kwargs, taken.settings
+    if (env_kwargs_for := getattr(kind, "env_kwargs_for", None)) is not None:
+        env_kwargs = env_kwargs_for(env, env_kwargs, settings, api)
     env_config = EnvConfig.of(env, env_kwargs, held_out, api, validation)
     own_model = None if model is None else OwnModel.of(model)
     if own_model is not None:

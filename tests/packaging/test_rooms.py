@@ -23,6 +23,7 @@ ORDER = (
         "config_files",
         "on_policy",
         "cloning",
+        "policy_iteration",
         "sb3",
         "rllib",
         "benchmarl",

@@ -25,6 +25,10 @@ SHORT: dict[str, dict[str, Any]] = {
         **{"num_envs": 2, "n_steps": 8, "n_epochs": 1, "n_minibatches": 1},
         "teacher": "random",
     },
+    "policy_iteration": {
+        **{"num_envs": 2, "n_steps": 8, "n_epochs": 1, "n_minibatches": 1},
+        **{"candidates": 2, "lookahead": 3, "own_reward": True},
+    },
     "sb3_ppo": {"num_envs": 2, "n_steps": 8, "n_epochs": 1, "batch_size": 16},
     "sb3_maskable_ppo": {"num_envs": 2, "n_steps": 8, "n_epochs": 1, "batch_size": 16},
     "sb3_a2c": {"num_envs": 2, "n_steps": 8},

@@ -28,9 +28,9 @@ from corral.trainers.doctor.audit.audited import (
     sentence,
 )
 from corral.trainers.doctor.audit.truth import WORST, Asked, Truth, Value, plan, truth_of
-from corral.trainers.doctor.forks import Moments, Story, joined, standard_error
 from corral.trainers.on_policy import maths
 from corral.trainers.on_policy.records import Advantages, Trajectories
+from corral.trainers.policy_iteration.forks import Moments, Story, joined, standard_error
 
 __all__ = ["Audit", "Audited", "Compared", "Decision", "audit", "sentence"]
 

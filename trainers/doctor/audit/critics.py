@@ -18,7 +18,7 @@ from corral.envs.masks import OBSERVATION
 from corral.envs.policy import put_tree
 from corral.trainers.doctor.audit.audited import Audit, Audited, Compared, clamped, fitted
 from corral.trainers.doctor.audit.truth import WORST, Asked, Truth, plan, truth_of
-from corral.trainers.doctor.forks import Moments, decide, joined, standard_error
+from corral.trainers.policy_iteration.forks import Moments, decide, joined, standard_error
 
 __all__ = ["audit_critics"]
 

@@ -18,7 +18,7 @@ from corral.envs.core import Array, amounts_of, places_of
 from corral.envs.masks import MASK
 from corral.envs.policy import Policy
 from corral.trainers.doctor.audit.audited import Decision
-from corral.trainers.doctor.forks import Moments, Story, Worth, standard_error, worth
+from corral.trainers.policy_iteration.forks import Moments, Story, Worth, standard_error, worth
 
 __all__ = ["Asked", "Budget", "Truth", "plan", "truth_of"]
 

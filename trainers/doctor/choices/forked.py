@@ -23,7 +23,7 @@ from corral.envs.core import Array, Rules, copy_rows, generator, state_arrays
 from corral.envs.masks import MASK
 from corral.envs.policy import PolicyLike, as_policy, take_tree
 from corral.trainers.doctor.choices.scripts import nearest_legal, spread_actions
-from corral.trainers.doctor.forks import Moments, worth
+from corral.trainers.policy_iteration.forks import Moments, worth
 
 __all__ = ["FIXED", "Sample", "Tried", "flattened", "sample_moments", "try_actions"]
 

@@ -14,8 +14,8 @@ from corral.envs.probes.base import Probe
 from corral.envs.probes.episodes import Accounts, CutOrEnd, Death, LaterReward, Memory
 from corral.envs.probes.turns import EarlyGift, ReplyPays
 from corral.envs.tictactoe_v0 import TicTacToeRules
-from corral.trainers.doctor.forks import Moments, Story, Worth, joined, worth
 from corral.trainers.on_policy import maths
+from corral.trainers.policy_iteration.forks import Moments, Story, Worth, joined, worth
 
 GAMMA = 0.9
 

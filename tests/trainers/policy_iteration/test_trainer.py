@@ -1,0 +1,244 @@
+"""The trainer policy_iteration: what it learns, how it goes on, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra mappo")
+
+import torch
+
+import corral
+from corral.adapters.masked_distribution import MaskedCategorical
+from corral.envs.core import generator
+from corral.envs.registry import make_rules
+from corral.errors import CheckpointError, UnknownNameError
+from corral.trainers.doctor.evidence import gather
+from corral.trainers.doctor.findings import RULES
+from corral.trainers.on_policy.records import Minibatch, Outputs
+from corral.trainers.policy_iteration.record import GAIN, TRIED, comparison_loss, policy_iteration
+from corral.trainers.policy_iteration.trainer import PolicyIteration
+from support.loads import small_trace
+from support.mappo_teams import content, make, policy_bytes, separate
+from support.turn_rules import MortalRules, PileRules
+from support.zoo_envs import MixedEnv
+
+LITTLE: dict[str, Any] = {
+    **{"num_envs": 4, "n_steps": 4, "n_minibatches": 2, "n_epochs": 2, "net_arch": (16,)},
+    **{"candidates": 3, "lookahead": 3, "device": "cpu", "preset": "none", "progress": False},
+}
+DFAAS: dict[str, Any] = {"trace": small_trace(), "max_cycles": 10}
+
+
+def trained(env: Any, out: Path, steps: int = 64, **given: Any) -> Any:
+    settings = {**LITTLE, **given}
+    return corral.train(env, trainer="policy_iteration", steps=steps, out=out, **settings)
+
+
+# --- The loss ------------------------------------------------------------------------------------
+
+
+def test_the_loss_is_huber_of_the_differences_between_logits() -> None:
+    logits = torch.log(torch.tensor([[0.5, 0.25, 0.25], [0.2, 0.8, 0.0]]).clamp(min=1e-9))
+    mask = torch.tensor([[True, True, True], [True, True, False]])
+    tried = torch.tensor([[0, 1, 0], [1, 0, 1]])
+    gain = torch.tensor([[0.0, 1.0, 0.0], [0.0, -20.0, 0.0]])
+    zero = torch.zeros(2)
+    extras = {TRIED: tried, GAIN: gain}
+    parts: Any = {"action": tried[:, 0], "mask": mask, "log_prob": zero, "advantage": zero}
+    parts |= {"value_target": zero, "old_value": zero, "epoch": 0, "progress": 0.0, "kl_coef": 0.0}
+    distribution = MaskedCategorical(logits, mask)
+    outputs = Outputs(distribution, zero, zero)
+    settings = policy_iteration.Settings(gain_delta=10.0)
+    found = comparison_loss(Minibatch(**parts, extras=extras), outputs, settings).terms
+    first = (np.log(0.5) - 1) ** 2 / 2  # log(0.25) - log(0.5) should be 1
+    second = 10 * (20 - np.log(4) - 5)  # log(0.2) - log(0.8) should be -20: linear from 10 on
+    assert float(found["gain_error"]) == pytest.approx((first + second) / 6, rel=1e-5)
+
+
+# --- Learning ------------------------------------------------------------------------------------
+
+
+def test_it_learns_to_go_through_the_worse_looking_game() -> None:
+    rules: Any = make_rules("two_step_v0")
+    given = {"num_envs": 16, "lookahead": 2, "n_epochs": 4, "n_steps": 4, "learning_rate": 0.02}
+    trainer = make(rules, PolicyIteration, 12, **given)
+    list(trainer.learn())
+    state, total = rules.start([generator(0, "eval")]), 0.0
+    for _ in range(2):
+        outcome = rules.step(state, trainer.decide(rules.observe(state), rules.acting(state)))
+        state, total = outcome.state, total + float(outcome.reward.sum())
+    assert total == 8  # the safe game pays 7
+
+
+@pytest.mark.slow
+def test_it_serves_as_much_as_the_optimum_of_the_default_day(tmp_path: Path) -> None:
+    run = corral.train(
+        "dfaas_v0", trainer="policy_iteration", steps=20_480, out=tmp_path / "run", progress=False
+    )
+    table = corral.evaluate(run, episodes=20).to_dataframe().set_index("policy")
+    assert (
+        table.loc["policy_iteration, greedy", "share_served"]
+        >= 0.99 * table.loc["overflow", "share_served"]
+    )
+
+
+def test_the_teacher_plays_its_share_and_no_more() -> None:
+    rules = make_rules("dfaas_v0", **DFAAS)
+    trainer = make(rules, PolicyIteration, 4, teacher="local", taught=0.5, explore=0.0, n_steps=4)
+    shares = [
+        (trainer.rollout.actions(0) == 0).mean() for _ in trainer.learn()
+    ]  # "local" forwards nothing
+    assert shares[:2] == [1, 1]
+    assert max(shares[2:]) < 1
+
+
+def test_untrained_policies_only_play(tmp_path: Path) -> None:
+    rules = make_rules("dfaas_v0", **DFAAS)
+    names = separate(rules)
+    kept = names[rules.agents[0]]
+    others = [name for name in names.values() if name != kept]
+    trainer = make(rules, PolicyIteration, 2, policies=names, to_train=others)
+    before = policy_bytes(trainer, kept), policy_bytes(trainer, others[0])
+    list(trainer.learn())
+    assert policy_bytes(trainer, kept) == before[0]
+    assert policy_bytes(trainer, others[0]) != before[1]
+
+
+@pytest.mark.parametrize("rules", [PileRules(illegal="raise"), MortalRules(illegal="raise")])
+def test_turns_ends_and_masks_are_kept(rules: Any) -> None:
+    trainer = make(rules, PolicyIteration, 4, policies=separate(rules), own_reward=True)
+    for update in trainer.learn():  # an illegal action raises
+        assert np.isfinite(list(update.metrics.values())).all()
+    for buffer in trainer.rollout.groups:
+        rows = buffer.acting[:-1]
+        legal = np.take_along_axis(buffer.mask[:-1], buffer.extras[TRIED], axis=-1)
+        assert rows.any()
+        assert legal[rows].all()
+        assert not buffer.extras[GAIN][..., 0].any()
+
+
+def test_the_doctor_finds_nothing_in_its_updates() -> None:
+    rules = make_rules("dfaas_v0", **DFAAS)
+
+    def begun() -> Any:
+        return make(rules, PolicyIteration, 4, n_steps=4)
+
+    evidence = gather(begun(), begun, updates=2)
+    assert not evidence.error
+    found = [rule(each, evidence) for each in evidence.policies.values() for rule in RULES]
+    assert [each.cause for each in found if each is not None and each.certainty >= 2] == []
+
+
+# --- Going on ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stop", [1, 3], ids=["taught", "by itself"])
+def test_it_goes_on_bit_for_bit(stop: int) -> None:
+    rules = make_rules("dfaas_v0", **DFAAS)
+
+    def begun() -> Any:
+        return make(rules, PolicyIteration, 5, teacher="overflow", taught=0.4, n_steps=4)
+
+    whole, part, after = begun(), begun(), begun()
+    list(whole.learn())
+    list(part.learn(stop * part.rollout_steps))
+    after.load(part.save())
+    list(after.learn())
+    assert content(after) == content(whole)
+
+
+def test_the_same_seed_gives_the_same_run_and_the_best_is_the_latest(tmp_path: Path) -> None:
+    runs = [trained("two_step_v0", tmp_path / name, checkpoint_every=16) for name in "ab"]
+    one, other = (corral.load_run(run.folder) for run in runs)
+    assert one.content("latest").arrays.keys() == other.content("latest").arrays.keys()
+    for file, arrays in one.content("latest").arrays.items():
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(array, other.content("latest").arrays[file][name])
+    assert corral.load_run(f"{one.folder}@best").at is not None
+    assert one.checkpoint("best").resolve() == one.checkpoint("latest").resolve()
+
+
+def test_a_mappo_run_may_start_it_and_start_from_it(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"env_kwargs": DFAAS, "steps": 64, "preset": "none", "progress": False}
+    given |= {"num_envs": 4, "n_steps": 8}
+    first = corral.train("dfaas_v0", trainer="ippo", out=tmp_path / "a", **given)
+    second = trained("dfaas_v0", tmp_path / "b", env_kwargs=DFAAS, init=first, net_arch=(64, 64))
+    third = corral.train("dfaas_v0", trainer="ippo", out=tmp_path / "c", init=second, **given)
+    assert third.config.init is not None
+
+
+def test_a_run_may_teach_and_must_stay_what_it_was(tmp_path: Path) -> None:
+    taught: dict[str, Any] = {"env_kwargs": DFAAS, "taught": 0.5}
+    run = trained("dfaas_v0", tmp_path / "teacher", env_kwargs=DFAAS)
+    rules = make_rules("dfaas_v0", **DFAAS)
+    trainer = make(rules, PolicyIteration, 4, teacher=str(run.folder), taught=0.5, n_steps=4)
+    list(trainer.learn(trainer.rollout_steps))
+    saved = trainer.save()
+    saved.documents["comparisons"]["taught_by"] = "0" * 64
+    trainer = make(rules, PolicyIteration, 4, teacher=str(run.folder), taught=0.5, n_steps=4)
+    trainer.load(saved)
+    with pytest.raises(CheckpointError, match="not what taught this run before"):
+        list(trainer.learn())
+    assert trained("dfaas_v0", tmp_path / "b", teacher=str(run.folder), **taught).folder.is_dir()
+
+
+def test_the_route_that_a_teacher_is_named_with_is_taken_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = trained("dfaas_v0", tmp_path / "run", env_kwargs=DFAAS, teacher="overflow/spare")
+    assert run.config.env_config.env_kwargs["route"] == "spare"
+    assert "overflow/spare plays with route=spare" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="leave one of them out"):
+        trained(
+            "dfaas_v0",
+            tmp_path / "other",
+            env_kwargs={**DFAAS, "route": "two"},
+            teacher="overflow/spare",
+        )
+
+
+def test_presets_that_were_found_for_returns_are_left_out(tmp_path: Path) -> None:
+    given = {"trainer": "policy_iteration", "out": tmp_path / "run", "dry_run": True}
+    run = corral.train("dfaas_v0", env_kwargs=DFAAS, **given)
+    assert run.config.settings["gamma"] == 1.0  # that of the environment's entry: 0.5
+
+
+# --- What it refuses -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("env", "given", "kind", "said"),
+    [
+        ("rps_v0", {}, ValueError, "own_reward"),
+        ("tictactoe_v0", {}, ValueError, "own_reward"),
+        ("two_step_v0", {"memory": 8}, ValueError, "no hidden state"),
+        ("two_step_v0", {"clip_range": 0.3}, ValueError, "leave it out"),
+        ("two_step_v0", {"candidates": 1}, ValueError, "candidates=1"),
+        ("two_step_v0", {"lookahead": 0}, ValueError, "lookahead=0"),
+        ("two_step_v0", {"teacher": "overflow"}, UnknownNameError, "overflow"),
+        ("two_step_v0", {"opponents": {"agent_0": "random"}}, ValueError, "plays no opponents"),
+        ("two_step_v0", {"self_play": "past=0.2"}, ValueError, "pool of snapshots"),
+        ("two_step_v0", {"settings_of": {"shared": {"explore": 1}}}, ValueError, "one for all"),
+        (MixedEnv, {}, ValueError, "--trainer mappo"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_played(
+    env: Any, given: Any, kind: Any, said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(kind, match=said):
+        trained(env, tmp_path / "run", **given)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_teacher_with_a_hidden_state_is_refused(tmp_path: Path) -> None:
+    memory = {"memory": 4, "num_envs": 4, "n_steps": 8, "preset": "none", "progress": False}
+    teacher = corral.train(
+        "two_step_v0", trainer="ippo", steps=32, out=tmp_path / "teacher", **memory
+    )
+    with pytest.raises(ValueError, match="hidden state"):
+        trained("two_step_v0", tmp_path / "run", teacher=str(teacher.folder))
