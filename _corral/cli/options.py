@@ -55,7 +55,7 @@ ANY_OPTION = {"allow_extra_args": True, "ignore_unknown_options": True}
 Capacity = Annotated[
     str | None,
     typer.Option(
-        help="Capacity of a node: requests per step, or 1.25x for 1.25 times its mean load."
+        help="Capacity of a node: requests per step, or 1.25x of its mean load in all the trace."
     ),
 ]
 Window = Annotated[
