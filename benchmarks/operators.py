@@ -8,7 +8,7 @@
 
 Each operator of ``operators_laws.py`` writes its history to a CSV and runs, as a user would,
 
-    corral train dfaas_v0 --trace history.csv --from-rule --minutes 2 --seed 0 (and its settings)
+    corral train dfaas_v0 --trace history.csv --from-rule --minutes 2 --held-out 0 (its settings)
 
 What this recommends, a team or a rule, is then played on 200 days that nobody used, beside all
 rules. Its cost (lost + forward_cost * forwarded + wait_cost * waiting, in points: % of arrivals) is
@@ -37,9 +37,11 @@ import numpy as np
 from common import RESULTS, append_row, kept_rows, machine
 from operators_laws import COUNT, Operator, describe, operator
 
+import corral
 from corral.data import Trace, write_trace
 from corral.envs.dfaas_v0.baselines import AMOUNTS
 from corral.envs.dfaas_v0.network import ROUTES
+from corral.trainers.evaluation.judge import players
 from corral.trainers.loads.replay import Entry, Replay, replay
 
 FILES = {"rules": RESULTS / "operators_rules.jsonl", "run": RESULTS / "operators.jsonl"}
@@ -48,7 +50,8 @@ RULES = [
     *(f"{amount}/{route}" for amount in AMOUNTS[2:] for route in ROUTES),
 ]
 """All reference policies but the random one."""
-OPTIMUM_DAYS = 4
+LARGEST_PROGRAM = 100_000
+"""Nodes x nodes x steps of the linear programs of an operator's optimum, all days together."""
 
 
 # --- One operator --------------------------------------------------------------------------------
@@ -76,7 +79,8 @@ def command(each: Operator, scales: Mapping[str, float], minutes: float, folder:
     """Return the command that trains, as a user would type it."""
     words = [sys.executable, "-m", "corral", "train", "dfaas_v0"]
     words += ["--trace", str(folder / "history.csv"), "--from-rule", "--minutes", f"{minutes:g}"]
-    words += ["--seed", "0", "--out", str(folder / "run")]
+    # All of the history is to learn and to validate on: what comes after it judges.
+    words += ["--seed", "0", "--held-out", "0", "--out", str(folder / "run")]
     for name, value in {**each.settings, **scales}.items():
         option = name.replace("_", "-")
         if isinstance(value, bool):
@@ -88,8 +92,12 @@ def command(each: Operator, scales: Mapping[str, float], minutes: float, folder:
 
 def recommended(folder: Path) -> tuple[str, Entry, str]:
     """Return what a run recommends ("team" or a rule), what plays it, and the best rule of its
-    training days."""
-    raise NotImplementedError(folder)
+    days."""
+    found = corral.load_run(folder).recommendation
+    if found.play == "rule":
+        return found.rule, found.rule, found.rule
+    greedy, _ = players(corral.load_run(f"{folder}@best"))
+    return "team", greedy, found.rule
 
 
 def judged(each: Operator, fresh: Trace, name: str, entry: Entry, rule: str) -> dict[str, Any]:
@@ -116,7 +124,9 @@ def rules_only(number: int) -> dict[str, Any]:
     each = operator(number)
     history, fresh = each.days()
     before = points(replay(history, RULES, optimum_windows=0, **each.settings))
-    result = replay(fresh, RULES, optimum_windows=OPTIMUM_DAYS, **each.settings)
+    size = len(fresh.nodes) ** 2 * 86400 // fresh.step
+    days = min(4, max(1, LARGEST_PROGRAM // size))
+    result = replay(fresh, RULES, optimum_windows=days, **each.settings)
     costs = points(result)
     best = min(RULES, key=costs.__getitem__)
     few = {score.policy: score.cost_in_optimum_windows for score in result.scores}
@@ -164,7 +174,7 @@ def work_here(what: str, number: int, minutes: float) -> None:
         with tempfile.TemporaryDirectory() as folder:
             row = trained(number, minutes, Path(folder))
     append_row(FILES[what], row)
-    print(f"operator {number}: {row.get('recommended', row['best_rule'])}", file=sys.stderr)
+    print(f"operator {number}: {row.get('recommended') or row['best_rule']}", file=sys.stderr)
 
 
 def main() -> None:

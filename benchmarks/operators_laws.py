@@ -70,11 +70,11 @@ def operator(number: int) -> Operator:
     days = history_days + FRESH_DAYS
     mean, spread = scattered(12, 5000), between(0.0, 0.6)
     crowds = between(0.0, 1.5) * days / 7  # per node, over all days
-    burst_minutes, in_bursts = scattered(5.0, 60.0), between(0.0, 0.2)  # a share of the time
+    burst_minutes, in_bursts = scattered(5.0, 60.0), between(0.0, 0.15)  # a share of the time
     spec = TraceSpec(
         nodes=int(rng.integers(2, 13)),
         days=days,
-        step=one_of(60, 120, 300, 600, 900),
+        step=one_of(60, 120, 300, 300, 600, 900),
         seed=1000 * SEED + number,
         start=MARCH,
         mean=mean,
@@ -88,12 +88,12 @@ def operator(number: int) -> Operator:
         memory=between(0.5, 0.98),
         shared=between(0.0, 0.5),
         bursts=round(in_bursts * 1440 / burst_minutes, 3),
-        burst_size=between(0.3, 3.0),
+        burst_size=between(0.3, 2.5),
         burst_minutes=burst_minutes,
         flash_crowds=(round(0.7 * crowds), round(0.3 * crowds)),  # evenly over all days
         flash_size=between(1.0, 4.0),
         flash_minutes=between(20.0, 180.0),
-        headroom=between(1.05, 1.9),
+        headroom=between(1.15, 2.2),
         uneven=between(0.0, 0.5),
         scaling=between(0.0, 0.6),
         scaling_hours=one_of(1.0, 4.0, 12.0),
@@ -102,7 +102,7 @@ def operator(number: int) -> Operator:
         maintenance_depth=between(0.2, 1.0),
     )
     queue = one_of(0, 1, 1) * math.ceil(mean * scattered(0.1, 3.0))
-    forward_cost = one_of(0.0, 1.0, 1.0) * between(0.02, 0.5)
+    forward_cost = one_of(0.0, 1.0, 1.0) * between(0.02, 0.4)
     wait_cost = one_of(0.0, 1.0, 1.0) * between(0.01, 0.2) * (queue > 0)
     link_limit = math.ceil(mean * scattered(0.05, 0.5))
     settings = {

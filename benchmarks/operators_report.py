@@ -49,7 +49,7 @@ def summary(rows: Sequence[Row]) -> list[str]:
     wrong = [row for row in teams if difference(row, "best_rule")[0] > 0]
     lines = [
         f"The recommendation costs at most {WORSE} points more than the best rule there: "
-        f"{len(rows) - len(over)} of {len(rows)}{_named(over)}."
+        f"{len(rows) - len(over)} of {len(rows)}{_named('not ', over)}."
     ]
     if not teams:
         return [*lines, "A team is recommended nowhere."]
@@ -59,7 +59,7 @@ def summary(rows: Sequence[Row]) -> list[str]:
         f"A team is recommended for {len(teams)}: it costs {np.mean(won):.2f} points less than the "
         f"rule of the history on average ({min(won):+.2f} to {max(won):+.2f}; the interval lies "
         f"on the team's side for {len(sure)}), and more than the best rule there for "
-        f"{len(wrong)}{_named(wrong)}."
+        f"{len(wrong)}{_named('', wrong)}."
     )
     return lines
 
@@ -101,8 +101,8 @@ def _figures(row: Row) -> Row:
     return {**{key: value for key, value in row.items() if key not in left_out}, **more}
 
 
-def _named(rows: Sequence[Row]) -> str:
-    return f" (not {', '.join(str(row['operator']) for row in rows)})" if rows else ""
+def _named(word: str, rows: Sequence[Row]) -> str:
+    return f" ({word}{', '.join(str(row['operator']) for row in rows)})" if rows else ""
 
 
 # --- Rules alone ---------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from gymnasium import spaces
 from corral.data import Trace, load_trace
 from corral.envs.arguments import nonnegative_float, nonnegative_int, one_of, yes_or_no
 from corral.envs.core import ENDLESS, Array, Observation, Outcome, Split, agent_views, changed
-from corral.envs.dfaas_v0.network import ROUTES, Network, Route, adjacency
+from corral.envs.dfaas_v0.network import ROUTES, Network, Route, adjacency, no_choice
 from corral.envs.dfaas_v0.render import Frame, ansi, draw
 from corral.envs.dfaas_v0.rows import Section, divide, section, start_row
 from corral.envs.masks import masked_space
@@ -164,8 +164,11 @@ class DfaasRules:
         """Train on the first rows of the trace, validate on later ones, hold out the last, as
         ``corral.envs.dfaas_v0.rows.divide`` says.
 
-        Scales are fixed here, from the whole trace, so that no later load changes a space.
+        Scales are fixed here, from the whole trace, so that no later load changes a space. Raises
+        ValueError where there is nothing to learn, whatever the rows.
         """
+        if why := no_choice(self.trace, self.network.links):
+            raise ValueError(f"{self.trace.name}: {why}, so that there is nothing to learn")
         rows = None if rows is None else self.rows
         window, first = self.max_cycles, self.start_row or 0
         parts = divide(len(self.trace), window, rows, held_out, validation, first)

@@ -339,7 +339,7 @@ def replay(
     ]
     notes = [note for note in said if note is not None]
     for note in notes:
-        out.print(in_options(note, given), style="dim", markup=False)
+        out.print(in_options(note, [*given, "capacity"]), style="dim", markup=False)
     paths = write_report(result, out_dir, learning=curves, notes=notes)
     out.print(f"\nReport: {paths['report.html']}", soft_wrap=True)
 
