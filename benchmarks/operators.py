@@ -8,7 +8,7 @@
 
 Each operator of ``operators_laws.py`` writes its history to a CSV and runs, as a user would,
 
-    corral train dfaas_v0 --trace history.csv --from-rule --minutes 2 --held-out 0 (its settings)
+    corral train dfaas_v0 --trace history.csv --from-rule --minutes 2 --seed 0 (and its settings)
 
 What this recommends, a team or a rule, is then played on 200 days that nobody used, beside all
 rules. Its cost (lost + forward_cost * forwarded + wait_cost * waiting, in points: % of arrivals) is
@@ -79,8 +79,10 @@ def command(each: Operator, scales: Mapping[str, float], minutes: float, folder:
     """Return the command that trains, as a user would type it."""
     words = [sys.executable, "-m", "corral", "train", "dfaas_v0"]
     words += ["--trace", str(folder / "history.csv"), "--from-rule", "--minutes", f"{minutes:g}"]
-    # All of the history is to learn and to validate on: what comes after it judges.
-    words += ["--seed", "0", "--held-out", "0", "--out", str(folder / "run")]
+    # The days after the history judge: all of it is to learn and to validate on but its last day.
+    day = 86400 // each.spec.step
+    end = each.history_days * day
+    words += ["--seed", "0", "--held-out", f"{end - day}:{end}", "--out", str(folder / "run")]
     for name, value in {**each.settings, **scales}.items():
         option = name.replace("_", "-")
         if isinstance(value, bool):
