@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -118,6 +119,25 @@ def speed_table(title: str, speeds: dict[str, list[float]], ratios: dict[str, fl
     lines += ["", "| ratio, median of the rounds | |", "|---|--:|"]
     lines += [f"| {name} | {value:.0f} |" for name, value in ratios.items()]
     return "\n".join(lines)
+
+
+def kept_rows(file: Path) -> list[dict[str, Any]]:
+    """Return the lines of a queue's results; one that was cut off while written does not count."""
+    found = []
+    for number, line in enumerate(file.read_text().splitlines() if file.exists() else (), start=1):
+        try:
+            found.append(json.loads(line))
+        except json.JSONDecodeError:
+            print(f"{file.name}, line {number}: no whole row, left out", file=sys.stderr)
+    return found
+
+
+def append_row(file: Path, row: dict[str, Any]) -> None:
+    """Append a row to a queue's results, on a line of its own whatever the file ends with."""
+    file.parent.mkdir(exist_ok=True)
+    cut_off = file.exists() and not file.read_bytes().endswith(b"\n")
+    with file.open("a") as opened:
+        opened.write("\n" * cut_off + json.dumps(row, default=str) + "\n")
 
 
 def save(name: str, text: str, data: Any, about: dict[str, Any]) -> None:

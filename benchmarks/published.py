@@ -18,13 +18,12 @@ Seconds are of training alone, after imports: CPU of this process and its childr
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from common import RESULTS, machine
+from common import RESULTS, append_row, kept_rows, machine
 
 FILE = RESULTS / "published.jsonl"
 SEEDS = range(5)
@@ -56,25 +55,6 @@ Key = tuple[str, str, int]
 """Game, algorithm, seed."""
 
 
-def rows() -> list[dict[str, Any]]:
-    """Return the runs that have ended; a line that was cut off while written does not count."""
-    found = []
-    for number, line in enumerate(FILE.read_text().splitlines() if FILE.exists() else (), start=1):
-        try:
-            found.append(json.loads(line))
-        except json.JSONDecodeError:
-            print(f"{FILE.name}, line {number}: no whole run, left out", file=sys.stderr)
-    return found
-
-
-def add(row: dict[str, Any]) -> None:
-    """Append a run, on a line of its own whatever the file ends with."""
-    RESULTS.mkdir(exist_ok=True)
-    cut_off = FILE.exists() and not FILE.read_bytes().endswith(b"\n")
-    with FILE.open("a") as file:
-        file.write("\n" * cut_off + json.dumps(row, default=str) + "\n")
-
-
 def planned() -> Iterator[Key]:
     """Yield all that is played, in the order in which it is: references, then seed by seed."""
     from published_games import GAMES
@@ -99,7 +79,7 @@ def _by_seed(algorithms: Sequence[str], games: Iterable[str]) -> Iterator[Key]:
 
 
 def missing() -> list[Key]:
-    done = {(row["game"], row["algorithm"], row["seed"]) for row in rows()}
+    done = {(row["game"], row["algorithm"], row["seed"]) for row in kept_rows(FILE)}
     return [key for key in planned() if key not in done]
 
 
@@ -165,7 +145,7 @@ def run(only: list[str], games: list[str], seeds: list[int]) -> None:
         if key not in missing():  # another process has played it
             continue
         row = played(key)
-        add(row)
+        append_row(FILE, row)
         value = row["judged"].get("value", "")
         print(game, algorithm, seed, value, row.get("cpu_s", ""), file=sys.stderr, flush=True)
 
@@ -184,7 +164,7 @@ def main() -> None:
     else:
         from published_report import report
 
-        report(rows(), missing())
+        report(kept_rows(FILE), missing())
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import re
 from collections.abc import Iterable
@@ -192,7 +193,14 @@ def usage(error: Any, words: list[str]) -> str:
                 f"no option named {error.option_name!r} before a command: options come after it, "
                 f"as in: {EXAMPLES['train']} --steps 1000"
             )
-        return unknown_option(error.option_name, known, f"See {context.command_path} --help")
+        see = f"See {context.command_path} --help"
+        if name == "evaluate" and _is_of_loads(error.option_name):
+            see = (
+                "A run is evaluated with the arguments that it was trained with; with others: "
+                f"corral replay TRACE --policies RUN {error.option_name} ..."
+            )
+            return f"no option named {error.option_name!r}. {see}"
+        return unknown_option(error.option_name, known, see)
     message = str(error.format_message()).rstrip(".")
     if "no whole number;" in message:
         return f"{error.param.opts[0]}: {message.partition(': ')[2]}"
@@ -201,6 +209,14 @@ def usage(error: Any, words: list[str]) -> str:
         return f"{error.param.opts[0]} {value}: give {kind}; see {context.command_path} --help"
     example = f". Type for example: {EXAMPLES[name]}" if name in EXAMPLES else ""
     return f"{message[:1].lower()}{message[1:]}{example}; see {context.command_path} --help"
+
+
+def _is_of_loads(option: str) -> bool:
+    """Tell whether ``option`` is an argument of dfaas_v0 that a replay takes."""
+    from corral.cli.commands.loads import replay
+
+    taken = inspect.signature(replay).parameters
+    return option.removeprefix("--").removeprefix("no-").replace("-", "_") in taken
 
 
 def _value_of(error: Any, words: list[str]) -> str | None:

@@ -13,10 +13,14 @@ from typing import Literal
 
 import numpy as np
 
+from corral.data import Trace
 from corral.envs.core import Array
 from corral.errors import UnknownNameError
 
-__all__ = ["ROUTES", "Network", "Route", "adjacency"]
+__all__ = ["ROUTES", "Network", "Route", "adjacency", "no_choice"]
+
+MOST_NODES = 1_000
+"""With as many, the observations of one environment take 8 MB: N times 2 N + 1 float32."""
 
 Route = Literal["equal", "capacity", "spare", "shortest", "two", "choose"]
 ROUTES: tuple[Route, ...] = ("equal", "capacity", "spare", "shortest", "two", "choose")
@@ -205,15 +209,34 @@ def _running_sum(values: Array) -> Array:
     return total
 
 
+def no_choice(trace: Trace, links: Array) -> str | None:
+    """Return why it makes no difference what nodes do, be it a rule or a team that plays; None
+    where it may. ``links``: bool [N, N]."""
+    if not links.any():
+        alone = "one node" if len(links) == 1 else f"{len(links)} nodes, and none has a neighbour"
+        return f"{alone}: there is nobody to forward to"
+    if not trace.arrivals.any():
+        return "no request arrives"
+    if trace.capacity is not None and not trace.capacity.any():
+        return "the capacity is 0 in every row: every request is lost"
+    return None
+
+
 def adjacency(
     agents: Sequence[str], nodes: Sequence[str], neighbours: Mapping[str, Sequence[str]] | None
 ) -> Array:
     """Return links[i, j], bool [N, N]: agent i can forward to agent j. None: to every other.
 
     ``neighbours`` calls them by their names as ``agents`` or, in the trace, as ``nodes``. Raises
-    UnknownNameError for any other name, ValueError for a link of an agent to itself
-    and for what is no mapping to lists.
+    UnknownNameError for any other name, ValueError for a link of an agent to itself, for what is no
+    mapping to lists, and for more than ``MOST_NODES``.
     """
+    if (n := len(agents)) > MOST_NODES:
+        raise ValueError(
+            f"{n:,} nodes: the observations of one environment would take "
+            f"{4 * n * (2 * n + 1) / 1e6:,.0f} MB (2 N + 1 numbers for each of N nodes); give at "
+            f"most {MOST_NODES:,} nodes, each the sum of several servers, of a site for example"
+        )
     if neighbours is None:
         return ~np.eye(len(agents), dtype=bool)
     if not isinstance(neighbours, Mapping):

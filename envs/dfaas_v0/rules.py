@@ -34,7 +34,7 @@ from corral.envs.dfaas_v0.load import (
     Recorded,
     with_other_days,
 )
-from corral.envs.dfaas_v0.network import ROUTES, Network, Route, adjacency
+from corral.envs.dfaas_v0.network import ROUTES, Network, Route, adjacency, no_choice
 from corral.envs.dfaas_v0.past import (
     keep_reports,
     last_frame,
@@ -211,8 +211,11 @@ class DfaasRules:
         ``corral.envs.dfaas_v0.rows.divide`` says; the last two as they were recorded.
 
         Scales are fixed here, from the whole trace, so that no later load changes a space; levels
-        that are quantiles, and a capacity such as "1.25x", by the load that is trained on.
+        that are quantiles, and a capacity such as "1.25x", by the load that is trained on. Raises
+        ValueError where there is nothing to learn, whatever the rows.
         """
+        if why := no_choice(self.trace, self.network.links):
+            raise ValueError(f"{self.trace.name}: {why}, so that there is nothing to learn")
         rows = None if rows is None else self.rows
         window, first = self.max_cycles, self.start_row or 0
         parts = divide(len(self.trace), window, rows, held_out, validation, first)

@@ -315,6 +315,9 @@ def test_replay_of_runs_that_differ_asks_which_game(run: Run, tmp_path: Path) ->
     for name, queue in (("run", 3), ("other", 4)):
         before = f"{name} was trained with --queue {queue}, --report-delay 1"
         assert f"{before}; this replay has --queue 2, --report-delay 3." in said
+    printed = within(*arguments, "--queue", "3", "--capacity", "9", "--out", tmp_path / "more")
+    said = " ".join(printed.split())
+    assert "run was trained with --capacity of its trace; this replay has --capacity 9." in said
     for name in ("run", "other"):
         assert f"{name}, greedy" in printed
         assert f"{name}, sampled" in printed

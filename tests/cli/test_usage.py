@@ -125,6 +125,8 @@ def test_options_of_other_libraries_are_understood(
         (["train", "dfaas_v0", "--trainer", "ppo"], "did you mean 'ippo', 'mappo' or 'sb3_ppo'?"),
         (["evaluate", "run", "--n-eval-episodes", "3"], "did you mean '--episodes'?"),
         (["check", "arena_v0", "--width", "3"], "is given as --arg name=value"),
+        (["evaluate", "run", "--queue", "3"], "corral replay TRACE --policies RUN --queue"),
+        (["evaluate", "run", "--width", "3"], "is given as --arg name=value"),
         (["learn", "dfaas_v0"], "no command named 'learn'; did you mean 'train'?"),
         (["lern"], "did you mean 'train'?"),
         (["trace", "shw"], "did you mean 'show'?"),

@@ -254,6 +254,11 @@ def trained_otherwise(label: str, run: Run, played: Mapping[str, Any]) -> str | 
         if other != value:
             own.append(f"{key}={value}")
             now.append(f"{key}={other}")
+    capacity = run.config.env_config.env_kwargs.get("capacity"), played.get("capacity")
+    if capacity[0] != capacity[1]:
+        trained, here = ("of its trace" if each is None else each for each in capacity)
+        own.append(f"capacity={trained}")
+        now.append(f"capacity={here}")
     if not own:
         return None
     return f"{label} was trained with {', '.join(own)}; this replay has {', '.join(now)}."

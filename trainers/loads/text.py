@@ -10,6 +10,7 @@ from rich.table import Table
 
 from corral.data import Trace
 from corral.envs.dfaas_v0 import DfaasRules
+from corral.envs.dfaas_v0.network import adjacency, no_choice
 from corral.envs.dfaas_v0.optimum import reached_by
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 from corral.trainers.evaluation.tables import returns_by_agent, table_of
@@ -73,7 +74,7 @@ def describe(replay: Replay) -> list[str]:
         _about_returns(replay),
         f"Settings of dfaas_v0: {settings or 'default'}.",
     ]
-    return [*lines, *_about_teams(replay), _about_optimum(replay)]
+    return [*lines, *_about_choice(replay), *_about_teams(replay), _about_optimum(replay)]
 
 
 def about_clock(trace: Trace) -> list[str]:
@@ -88,6 +89,21 @@ def _about_names(nodes: tuple[str, ...]) -> list[str]:
     named = [f"node_{i} {name}" for i, name in enumerate(nodes) if name != f"node_{i}"]
     more = f" and {len(named) - MOST_NAMES} more" if len(named) > MOST_NAMES else ""
     return [f"Nodes: {', '.join(named[:MOST_NAMES])}{more}."] if named else []
+
+
+def _about_choice(replay: Replay) -> list[str]:
+    """Return a sentence where policies cannot differ, and one where windows cannot."""
+    played = replay.trace.section(*replay.rows)
+    neighbours = replay.settings.get("neighbours")
+    links = adjacency([f"node_{i}" for i in range(len(played.nodes))], played.nodes, neighbours)
+    why = no_choice(played, links)
+    lines = [f"{played.name}: {why}, so that all policies serve and lose the same."] if why else []
+    loads = (played.arrivals, played.capacity)
+    if len(played) > 1 and all((load == load[:1]).all() for load in loads if load is not None):
+        lines.append(
+            "Load and capacity are the same in every step: no interval tells of other days."
+        )
+    return lines
 
 
 def _about_rest(replay: Replay) -> str:

@@ -229,6 +229,13 @@ def given_again(
     given = resolve(env, env_kwargs, api=api)
     if given.name != name:
         raise RunError(f"{folder} was trained in {name}, and this is {given.name}")
+    for argument, value in given.env_kwargs.items() if name in REGISTERED else ():
+        own = saved["env_kwargs"].get(argument, value)
+        if isinstance(value, bool | int | float | str) and own != value:
+            raise ValueError(
+                f"{argument}={value!r}: {folder} was trained with {argument}={own!r}, and plays so "
+                "again; leave the environment out, or train anew"
+            )
     return dataclasses.replace(given, env_kwargs=dict(env_kwargs or {}))
 
 

@@ -345,7 +345,7 @@ def replay(
     other = {label: trained_otherwise(label, run, settings) for label, run in labels.items()}
     notes = [note for label in labels for note in (seen[label], other[label]) if note is not None]
     for note in notes:
-        out.print(in_options(note, given), style="dim", markup=False)
+        out.print(in_options(note, [*given, "capacity"]), style="dim", markup=False)
     show_verdicts(result)
     paths = write_report(result, out_dir, learning=curves, notes=notes)
     out.print(f"\nReport: {paths['report.html']}", soft_wrap=True)

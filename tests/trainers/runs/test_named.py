@@ -273,6 +273,12 @@ def test_a_run_keeps_its_arguments(made: Path) -> None:
         corral.evaluate(load_run(made), env_kwargs={"queue": 5})
 
 
+def test_an_environment_with_other_arguments_is_not_evaluated_unsaid(made: Path) -> None:
+    for read in (load_run, corral.evaluate):
+        with pytest.raises(ValueError, match=r"queue=5: .* was trained with queue=0, and plays so"):
+            read(made, corral.make("dfaas_v0", queue=5))
+
+
 def test_a_replay_takes_no_episodes(made: Path) -> None:
     for episodes in (3, 100):
         with pytest.raises(ValueError, match=r"replayed in all its windows; .* window .* rows"):
