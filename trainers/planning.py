@@ -74,14 +74,14 @@ class Minutes:
             learner.close()
         steps = max(1, int(self.left / per_step / rollout)) * rollout
         told = (
-            f"{steps:,} env steps are planned for {self.minutes:g} "
-            f"minute{'s' * (self.minutes != 1)}, at {1 / per_step:,.0f}/s as measured"
+            f"{steps:,} env steps are planned for {self.left:,.0f} s, at {1 / per_step:,.0f}/s as "
+            "the first rollouts were played"
         )
         return dataclasses.replace(config, steps=steps, horizon=steps), told
 
     def watched(self, listeners: Listeners) -> Listeners:
         """Return ``listeners`` with one that ends training where it takes much longer."""
-        late = Deadline(self.began + SLACK * 60 * self.minutes, f"its {self.minutes:g} minutes")
+        late = Deadline(SLACK * self.left, f"{self.minutes:.3g} minutes are over")
         listeners.callbacks = callbacks_of([*listeners.callbacks, late])
         return listeners
 
@@ -104,17 +104,16 @@ def _timed(learner: Trainer, most: float) -> tuple[float, int]:
 
 
 class Deadline(Callback):
-    """Ends training at a moment."""
+    """Ends training after so many seconds of it: what others do between updates does not count."""
 
     order = 1
 
-    def __init__(self, at: float, what: str) -> None:
-        """``at``: of time.monotonic; ``what`` is over then, in words."""
-        self.at, self.what = at, what
+    def __init__(self, seconds: float, why: str) -> None:
+        self.seconds, self.why = seconds, why
 
     def on_update(self, session: Session, row: dict[str, Any]) -> None:
-        if time.monotonic() > self.at and not session.over:
-            session.stop(f"{self.what} are over")
+        if row["wall_s"] > self.seconds and not session.over:
+            session.stop(self.why)
 
 
 # --- Runs that go on -----------------------------------------------------------------------------

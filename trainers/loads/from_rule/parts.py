@@ -1,0 +1,139 @@
+"""The parts of a run that begins with a rule, one after the other: clone, team, recommendation."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corral.errors import RunError
+from corral.trainers import driver
+from corral.trainers.callbacks.protocol import Callback
+from corral.trainers.cloning.trainer import CloneSettings
+from corral.trainers.loads.from_rule.preset import FromRule
+from corral.trainers.loads.from_rule.recommend import RECOMMENDATION, recommend
+from corral.trainers.loads.from_rule.validation import History, Validated
+from corral.trainers.planning import Minutes
+from corral.trainers.runs.files import replace_text
+from corral.trainers.runs.run import Run, load_run
+from corral.trainers.runs.run_config import CONFIG
+
+__all__ = ["PLAN", "Parts", "clone_folder"]
+
+PLAN = "from_rule.json"
+
+
+class Parts:
+    """Clone, team and recommendation of a plan (from_rule.json), as far as they are missing."""
+
+    def __init__(self, plan: dict[str, Any], limit: Minutes, progress: bool | None) -> None:
+        self.plan, self.limit, self.progress = plan, limit, progress
+        self.out = Path(plan["out"])
+        self.preset = FromRule(**plan["preset"])
+        self.settings = {**self.preset.team, **plan["settings"]}
+
+    def run(self, env_kwargs: dict[str, Any] | None = None) -> Run:
+        """Do what is missing; return the team's run. ``env_kwargs`` are needed to begin."""
+        if not (self.out / RECOMMENDATION).is_file():
+            team = self._team(self._clone(env_kwargs))
+            self._recommend(team)
+        return load_run(self.out)
+
+    def _clone(self, env_kwargs: dict[str, Any] | None) -> Run:
+        folder = clone_folder(self.out)
+        if self.plan["cloned"]:
+            return load_run(folder)
+        found = self._cloned(folder, env_kwargs)
+        self.plan["cloned"] = True
+        self.keep(folder)
+        return found
+
+    def _cloned(self, folder: Path, env_kwargs: dict[str, Any] | None) -> Run:
+        keep = _Keep(self.keep)
+        if _is_begun(folder):
+            return driver.resume(folder, callbacks=[keep], progress=self.progress)
+        if env_kwargs is None:
+            raise RunError(f"{folder} was not begun: begin it again")
+        known = {each.name for each in dataclasses.fields(CloneSettings)}
+        own = {"learning_rate", *CloneSettings.unused}
+        shared = {k: v for k, v in self.settings.items() if k in known - own}
+        part, minutes = self.preset.cloning, self.plan["minutes"]
+        length = (
+            {"minutes": part * minutes} if minutes else {"steps": int(part * self.plan["steps"])}
+        )
+        return driver.train(
+            "dfaas_v0",
+            trainer="clone",
+            teacher=self.plan["rule"],
+            env_kwargs=env_kwargs,
+            out=folder,
+            callbacks=[keep],
+            **{**length, **self._common(), **shared, **self.preset.clone},
+        )
+
+    def _team(self, clone: Run) -> Run:
+        plan = self.plan
+        watch = Validated(plan["rule"], plan["window"], self.keep)
+        if _is_begun(self.out):
+            return driver.resume(self.out, callbacks=[watch], progress=self.progress)
+        timed = plan["minutes"] is not None
+        left = self.limit.left - (1 - self.preset.usable) * 60 * self.limit.minutes
+        share = watch.begin_with(clone, self.preset, left if timed else None)
+        length: dict[str, Any] = {"minutes": max(1.0, (1 - share) * left) / 60}
+        if not timed:
+            length = {"steps": max(1, int((1 - self.preset.cloning) * plan["steps"]))}
+        kwargs = {k: v for k, v in clone.config.env_config.env_kwargs.items() if k != "rows"}
+        return driver.train(
+            "dfaas_v0",
+            trainer="mappo",
+            init=clone,
+            env_kwargs=kwargs,
+            out=self.out,
+            callbacks=[watch],
+            **{**length, **self._common(), **self.settings},
+        )
+
+    def _common(self) -> dict[str, Any]:
+        """Return arguments of both runs."""
+        plan, kept = self.plan, self.plan["validation"]
+        rows = {"held_out": tuple(plan["held_out"]), "validation": tuple(kept) if kept else 0}
+        return {**rows, "seed": plan["seed"], "preset": "none", "progress": self.progress}
+
+    def keep(self, folder: Path) -> None:
+        """Write the plan into a folder, with the time that was spent."""
+        self.plan["spent"] = time.monotonic() - self.limit.began
+        replace_text(folder / PLAN, json.dumps(self.plan, indent=2, default=list) + "\n")
+
+    def _recommend(self, team: Run) -> None:
+        history = History.read(team.folder)
+        found = recommend(
+            self.plan["rule"],
+            self.plan["runner_up"],
+            np.array(history.rule),
+            np.array(history.arrivals),
+            {steps: np.array(costs) for steps, costs in history.costs.items()},
+        )
+        found.write(team.folder)
+
+
+class _Keep(Callback):
+    """Keeps the plan with the clone."""
+
+    def __init__(self, keep: Callable[[Path], None]) -> None:
+        self.keep = keep
+
+    def on_start(self, session: Any) -> None:
+        self.keep(session.run.folder)
+
+
+def clone_folder(out: Path) -> Path:
+    return out if out.name.endswith("-clone") else out.with_name(f"{out.name}-clone")
+
+
+def _is_begun(folder: Path) -> bool:
+    return (folder / CONFIG).is_file()

@@ -1,0 +1,40 @@
+"""What the preset of the main job sets: all of it is here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["FROM_RULE", "MINUTES", "FromRule"]
+
+
+@dataclass(frozen=True)
+class FromRule:
+    """All that the preset sets, in one place; what a user gives goes first."""
+
+    env_kwargs: Mapping[str, Any] = field(default_factory=lambda: {"reward": "team"})
+    team: Mapping[str, Any] = field(  # settings of mappo
+        default_factory=lambda: {
+            "gamma": 0.8,
+            "gae_lambda": 0.8,
+            "learning_rate": 1e-3,
+            "num_envs": 64,
+            "stay_coef": 0.03,
+            "stay_target": 0.5,
+        }
+    )
+    clone: Mapping[str, Any] = field(default_factory=dict)  # of the trainer clone alone
+    candidates: tuple[Mapping[str, Any], ...] = ({},)
+    """Settings of mappo that are tried beside those of ``team``: see ``_halved``."""
+    trials: float = 0.4  # share of learning that goes to candidates, where there are several
+    cloning: float = 0.15  # share of the whole
+    validating: float = 0.15  # at most, of what follows
+    validations: tuple[int, int] = (4, 20)  # over the team's learning: fewest, most
+    validation: float = 0.3  # share of the windows that are not held out
+    usable: float = 0.95  # share of the minutes that is planned
+
+
+FROM_RULE = FromRule()
+MINUTES = 5.0
+"""How long it takes where neither minutes nor steps are given."""
