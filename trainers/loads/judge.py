@@ -65,6 +65,9 @@ def evaluate_loads(
     """
     run = next(iter(runs.values()))
     env_config, rules = run.config.env_config, _rules_of(run)
+    began = run.recommendation  # of a run that began with a rule
+    if references and began is not None and began.rule not in references:
+        references = (*references, began.rule)
     nodes = dict.fromkeys(("returns", "lost_by_node", "forwarded_by_node"), rules.agents)
     require_columns(require, column_names(Score, nodes))
     for other in list(runs.values())[1:]:

@@ -11,7 +11,7 @@
 5. ``corral.trainers.loads.from_rule.recommend`` says what to play: recommendation.json.
 
 Clone and team are runs that go on bit for bit where they stopped; what else was found is in
-from_rule.json in the folders of both, so that ``resume`` goes on with all of it.
+from_rule.json in the folders of both, so that ``resume_from_rule`` goes on with all of it.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ from corral.trainers.loads.from_rule.days import (
     of_validation,
     require_a_choice,
 )
-from corral.trainers.loads.from_rule.parts import PLAN, Parts, clone_folder
+from corral.trainers.loads.from_rule.parts import Parts
+from corral.trainers.loads.from_rule.plan import CLONE, plan_of
 from corral.trainers.loads.from_rule.preset import FROM_RULE, MINUTES, FromRule
 from corral.trainers.planning import Minutes
 from corral.trainers.runs.folders import new_folder
 from corral.trainers.runs.run import Run
 
-__all__ = ["from_rule", "resume"]
+__all__ = ["from_rule", "resume_from_rule"]
 
 THEIRS = (
     *("trainer", "init", "init_critic", "policies_to_train", "opponents", "self_play", "horizon"),
@@ -116,7 +117,7 @@ def from_rule(
     if folder.exists() and any(folder.iterdir()):
         raise RunError(f"{folder} is not empty; give a new folder, or go on: --resume {folder}")
     plan = {
-        "out": str(folder.resolve()),
+        "out": str(folder),
         "rule": best,
         "runner_up": None if second == best else second,
         "costs": dict(ranked),  # points, on all days that are not held out
@@ -135,22 +136,23 @@ def from_rule(
     return Parts(plan, limit, progress).run({**kwargs, "max_cycles": window})
 
 
-def resume(folder: str | Path, *, progress: bool | None = None) -> Run:
+def resume_from_rule(folder: str | Path, *, progress: bool | None = None) -> Run:
     """Go on with what ``from_rule`` began in ``folder``, or <folder>-clone; return the run.
 
-    Raises RunError where nothing was begun there, and what ``corral.resume`` raises.
+    Clone and team go on as if they had never stopped, to the steps that were planned. Raises
+    RunError where nothing was begun there, and what ``corral.resume`` raises.
     """
-    path = next(
-        (p for p in (Path(folder) / PLAN, clone_folder(Path(folder)) / PLAN) if p.is_file()), None
-    )
+    path = plan_of(folder)
     if path is None:
         raise RunError(f"{folder} holds nothing that from_rule began; begin it again")
-    plan = json.loads(path.read_text(encoding="utf-8"))
-    for place in (Path(folder), Path(str(folder).removesuffix("-clone"))):
-        if clone_folder(place).is_dir():
-            plan["out"] = str(place)  # they may have been moved
-    limit = Minutes(float(plan["minutes"] or 0.0), time.monotonic() - float(plan["spent"]))
-    return Parts(plan, limit, progress).run()
+    try:
+        plan = json.loads(path.read_text(encoding="utf-8"))
+        plan["out"] = str(path.parent).removesuffix(CLONE)  # it may have been moved
+        limit = Minutes(float(plan["minutes"] or 0.0), time.monotonic() - float(plan["spent"]))
+        parts = Parts(plan, limit, progress)
+    except (ValueError, TypeError, KeyError) as error:
+        raise RunError(f"{path} is damaged: {error!r}") from error
+    return parts.run()
 
 
 def _say(message: str) -> None:

@@ -15,6 +15,7 @@ from corral.errors import RunError
 from corral.trainers import driver
 from corral.trainers.callbacks.protocol import Callback
 from corral.trainers.cloning.trainer import CloneSettings
+from corral.trainers.loads.from_rule.plan import PLAN, clone_folder
 from corral.trainers.loads.from_rule.preset import FromRule
 from corral.trainers.loads.from_rule.recommend import RECOMMENDATION, recommend
 from corral.trainers.loads.from_rule.validation import History, Validated
@@ -23,9 +24,7 @@ from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run import Run, load_run
 from corral.trainers.runs.run_config import CONFIG
 
-__all__ = ["PLAN", "Parts", "clone_folder"]
-
-PLAN = "from_rule.json"
+__all__ = ["Parts"]
 
 
 class Parts:
@@ -35,7 +34,8 @@ class Parts:
         self.plan, self.limit, self.progress = plan, limit, progress
         self.out = Path(plan["out"])
         self.preset = FromRule(**plan["preset"])
-        self.settings = {**self.preset.team, **plan["settings"]}
+        settings = {**self.preset.team, **plan["settings"]}
+        self.settings = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
 
     def run(self, env_kwargs: dict[str, Any] | None = None) -> Run:
         """Do what is missing; return the team's run. ``env_kwargs`` are needed to begin."""
@@ -129,10 +129,6 @@ class _Keep(Callback):
 
     def on_start(self, session: Any) -> None:
         self.keep(session.run.folder)
-
-
-def clone_folder(out: Path) -> Path:
-    return out if out.name.endswith("-clone") else out.with_name(f"{out.name}-clone")
 
 
 def _is_begun(folder: Path) -> bool:

@@ -62,22 +62,24 @@ class Recommendation:
         return baseline_team(split_pair(self.rule)[0], rules)
 
     def lines(self) -> list[str]:
-        """Return it in words: what to play, and why."""
+        """Return it in words: what to play, and the difference that says so."""
         what = f"the rule {self.rule}"
         if self.play == "team":
-            what = f"the team of {self.checkpoint:,} env steps (@best)"
-        found = [f"Recommended: {what}: {self.why}"]
+            what = f"the team of {self.checkpoint:,} env steps (@best), not {self.rule}"
+        found = [f"Recommended: {what}.", f"Why: {self.why}."]
         if self.difference is not None:
-            found.append(f"Cost of the team minus {self.rule}'s: {self.figures()}")
+            interval = "" if self.low is None else f" [{self.low:+.2f}, {self.high:+.2f}]"
+            found.append(
+                f"Cost, team minus rule: {self.difference:+.2f} points{interval}, "
+                f"{self.requests:+,.1f} requests a window"
+            )
+            found.append(
+                f"over {self.windows} validation windows; the best of {self.compared} moments, "
+                "95 % for all of them"
+                if self.low is not None
+                else f"over {self.windows} validation windows"
+            )
         return found
-
-    def figures(self) -> str:
-        """Return the difference in words: "-0.31 points [-0.52, -0.10], -214 requests a window"."""
-        interval = "" if self.low is None else f" [{self.low:+.2f}, {self.high:+.2f}]"
-        return (
-            f"{self.difference:+.2f} points{interval}, {self.requests:+,.1f} requests a window, "
-            f"over {self.windows} validation windows"
-        )
 
     def write(self, folder: Path) -> None:
         """Write it into the folder of a run."""
@@ -137,8 +139,8 @@ def recommend(
     if steps == 0:
         return Recommendation("rule", why="nothing learned beyond it costs less", **about)
     if high < 0:
-        return Recommendation("team", why="it costs less in validation, for certain", **about)
-    why = "no team costs less than it in validation for certain"
+        return Recommendation("team", why="it costs less in validation, and the interval excludes 0", **about)
+    why = "a team costs less in validation, but the interval does not exclude 0"
     if about["difference"] >= 0:
         why = "no team costs less than it in validation"
     return Recommendation("rule", why=why, **about)
