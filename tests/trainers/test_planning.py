@@ -28,7 +28,8 @@ def test_steps_are_planned_and_are_the_runs_own(
     run = corral.train("arena_v0", minutes=0.02, out=tmp_path / "timed", **SMALL)
     took = time.monotonic() - began
     steps = run.config.steps
-    assert run.config.horizon == steps and steps % 64 == 0
+    assert run.config.horizon == steps
+    assert steps % 64 == 0
     assert f"{steps:,} env steps are planned" in capsys.readouterr().err
     assert took < 10  # and not the 100,000 steps of a run without minutes
     again = corral.train("arena_v0", steps=steps, out=tmp_path / "counted", **SMALL)
@@ -40,7 +41,8 @@ def test_a_run_that_takes_too_long_is_stopped_and_goes_on(tmp_path: Path) -> Non
     out = tmp_path / "run"
     late = Deadline(0.0, "0.1 minutes are over")
     run = corral.train("arena_v0", steps=256, out=out, callbacks=[late], **SMALL)
-    assert run.stopped == "0.1 minutes are over" and len(run.progress) == 1
+    assert run.stopped == "0.1 minutes are over"
+    assert len(run.progress) == 1
     assert len(resume(out).progress) == 4
 
 

@@ -1,4 +1,4 @@
-"""The penalty on leaving the start: what it is, that it holds a policy back, and goes on exactly."""
+"""The penalty on leaving the start: what it is, that it holds, and that a run goes on exactly."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_without_a_weight_nothing_is_kept_of_the_start(start: Any, tmp_path: Pat
 
 def test_a_resumed_run_stays_by_the_same_start(start: Any, tmp_path: Path) -> None:
     given: dict[str, Any] = {"stay_coef": 0.5, "stay_target": 1e-4, "checkpoint_every": 64}
-    whole = begun(start, tmp_path / "whole", **given)
+    begun(start, tmp_path / "whole", **given)
     first = begun(start, tmp_path / "parts", updates=2, horizon=256, **given)
     assert resume(first.folder, steps=256).progress["stay_kl"].iloc[-1] > 0
     assert everything(tmp_path / "parts") == everything(tmp_path / "whole")
@@ -92,5 +92,5 @@ def test_the_weight_rises_with_the_divergence_and_never_falls_below_what_was_giv
 def test_there_is_nothing_to_stay_by_without_a_start(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"stay_coef=0\.1 holds .* give init="):
         corral.train("arena_v0", steps=64, stay_coef=0.1, out=tmp_path / "run", **SMALL)
-    with pytest.raises(ValueError, match="stay_target=0.1 adapts a penalty that stay_coef=0"):
+    with pytest.raises(ValueError, match=r"stay_target=0\.1 adapts a penalty that stay_coef=0"):
         MAPPOSettings(stay_target=0.1)

@@ -7,6 +7,7 @@ from typing import Any
 
 from corral.envs.dfaas_v0 import ROUTES, DfaasRules
 from corral.envs.dfaas_v0.baselines import AMOUNTS
+from corral.envs.dfaas_v0.rows import HELD_OUT
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 from corral.trainers.evaluation.judge import Progress
 from corral.trainers.loads.from_rule.preset import FromRule
@@ -40,6 +41,10 @@ def divided(
     plain = DfaasRules(**{k: v for k, v in kwargs.items() if k in ("trace", "capacity")})
     window = int(kwargs.get("max_cycles") or plain.trace.steps_per_day or DEFAULT_WINDOW)
     arguments = {**kwargs, "max_cycles": window}
+    days = len(plain.trace) // window
+    if held_out is None and kwargs.get("rows") is None and days >= 4:
+        last = max(1, round(HELD_OUT * days)) * window  # whole days, so that the others are whole
+        held_out = (len(plain.trace) - last, len(plain.trace))
     if validation is None:
         rest = EnvConfig.of("dfaas_v0", arguments, held_out, None, 0)
         low, high = rest.env_kwargs["rows"]

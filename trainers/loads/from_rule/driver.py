@@ -76,7 +76,7 @@ def from_rule(
         steps: env steps of clone and team together, in place of minutes.
         seed, out, progress: as in ``corral.train``.
         env_kwargs: arguments of the environment. A route leaves only the rules with it.
-        held_out: as in ``corral.train``.
+        held_out: as in ``corral.train``; default: three of ten days, the last ones.
         validation: the same; default: three of ten days that are not held out, at least 6.
         preset: what is set where nobody gives it.
         show: is told of the rules that are played.
@@ -127,9 +127,9 @@ def from_rule(
         "minutes": None if steps is not None else limit.minutes,
         "steps": steps,
         "seed": seed,
-        "settings": settings,
+        "settings": {"num_envs": preset.num_envs(len(config.rules().agents)), **settings},
         "preset": asdict(preset),
-        "cloned": False,
+        **{"cloned": False, "trained": False},
         "spent": 0.0,  # seconds, when it was last written down
     }
     kwargs["route"] = best.partition("/")[2]

@@ -40,7 +40,10 @@ class Parts:
     def run(self, env_kwargs: dict[str, Any] | None = None) -> Run:
         """Do what is missing; return the team's run. ``env_kwargs`` are needed to begin."""
         if not (self.out / RECOMMENDATION).is_file():
-            team = self._team(self._clone(env_kwargs))
+            clone = self._clone(env_kwargs)
+            team = load_run(self.out) if self.plan["trained"] else self._team(clone)
+            self.plan["trained"] = True
+            self.keep(self.out)
             self._recommend(team)
         return load_run(self.out)
 

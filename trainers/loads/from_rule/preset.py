@@ -19,7 +19,6 @@ class FromRule:
             "gamma": 0.8,
             "gae_lambda": 0.8,
             "learning_rate": 1e-3,
-            "num_envs": 64,
             "stay_coef": 0.03,
             "stay_target": 0.5,
         }
@@ -28,11 +27,16 @@ class FromRule:
     candidates: tuple[Mapping[str, Any], ...] = ({},)
     """Settings of mappo that are tried beside those of ``team``: see ``_halved``."""
     trials: float = 0.4  # share of learning that goes to candidates, where there are several
+    decisions: int = 12_288  # of a rollout: num_envs follows from it, 8 to 64 by the nodes
     cloning: float = 0.15  # share of the whole
     validating: float = 0.15  # at most, of what follows
     validations: tuple[int, int] = (4, 20)  # over the team's learning: fewest, most
     validation: float = 0.3  # share of the windows that are not held out
     usable: float = 0.95  # share of the minutes that is planned
+
+    def num_envs(self, nodes: int) -> int:
+        """Return how many environments are played at once, of so many nodes."""
+        return max(8, min(64, self.decisions // (64 * nodes)))
 
 
 FROM_RULE = FromRule()

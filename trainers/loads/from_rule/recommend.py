@@ -139,7 +139,9 @@ def recommend(
     if steps == 0:
         return Recommendation("rule", why="nothing learned beyond it costs less", **about)
     if high < 0:
-        return Recommendation("team", why="it costs less in validation, and the interval excludes 0", **about)
+        return Recommendation(
+            "team", why="it costs less in validation, and the interval excludes 0", **about
+        )
     why = "a team costs less in validation, but the interval does not exclude 0"
     if about["difference"] >= 0:
         why = "no team costs less than it in validation"
