@@ -40,6 +40,7 @@ NAMES = (
     "config_digits",
     "two_step",
     "comparing",
+    "coverage",
     "audit",
     "algorithms",
     "games_learning",

@@ -48,8 +48,8 @@ ADDED: dict[str, Any] = {
     **{"env": None, "env_kwargs": None, "trainer": None, "dry_run": False, "require": ()},
     **{"callbacks": (), "metrics": None, "sinks": (), "stop": (), "evaluate_every": None},
     **{"model": None, "settings_of": None, "preset": "none", "init": None},
-    **{"init_critic": True, "self_play": None, "minutes": None},
-    **{"stay_coef": 0.0, "stay_target": None},
+    **{"init_critic": True, "self_play": None, "capacity_rows": None},
+    **{"minutes": None, "stay_coef": 0.0, "stay_target": None},
 }
 """Settings and arguments that a later version added, each with the value that changes nothing."""
 DROPPED: frozenset[str] = frozenset({"zero_sum", "validation"})

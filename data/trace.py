@@ -140,14 +140,15 @@ class Trace:
             self, arrivals=self.arrivals[low:high], capacity=capacity, times=self.times[low:high]
         )
 
-    def with_capacity(self, capacity: int | str) -> Trace:
+    def with_capacity(self, capacity: int | str, rows: tuple[int, int] | None = None) -> Trace:
         """Return the same load with a constant capacity per node.
 
         ``capacity`` is requests per step, or a text such as ``"1.25x"``: that multiple of each
-        node's own mean arrivals over the whole trace, rounded to the nearest integer.
-        Raises ValueError for anything else.
+        node's own mean arrivals over ``rows`` (low, high), by default the whole trace, rounded to
+        the nearest integer. Raises ValueError for anything else.
         """
-        levels = np.broadcast_to(self._levels(capacity), self.arrivals.shape)
+        measured = self if rows is None else self.section(*rows)
+        levels = np.broadcast_to(measured._levels(capacity), self.arrivals.shape)
         return replace(self, capacity=levels)
 
     def _levels(self, capacity: int | str) -> Counts:

@@ -45,6 +45,7 @@ __all__ = [
     "show_replay",
     "show_table",
     "show_tracebacks",
+    "show_verdicts",
     "written",
 ]
 
@@ -211,6 +212,14 @@ def show_replay(replay: Replay, options: Iterable[str] = ()) -> None:
         show_table(table)
     for line in describe(replay):
         out.print(in_options(line, options), style="dim")
+
+
+def show_verdicts(replay: Replay) -> None:
+    """Print what each team costs beside the best rule."""
+    from corral.trainers.loads.paired import verdicts
+
+    for number, said in enumerate(verdicts(replay).values()):
+        out.print(f"\n{said}" if number == 0 else said)
 
 
 @contextlib.contextmanager

@@ -96,7 +96,7 @@ class Baseline(Heuristic):
         self.load_scale = rules.load_scale
         self.capacity_scale = rules.capacity_scale
         self.queue = rules.queue
-        self.unit = rules.unit
+        self.levels = rules.levels_of
 
     def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
         """Return legal levels for one observation or a batch. Only "random" needs ``rng``."""
@@ -106,7 +106,7 @@ class Baseline(Heuristic):
                 raise ValueError("the random policy needs rng=, a numpy Generator")
             return rng.integers(most + 1)
         forwarded = self._forwarded(np.asarray(observation[OBSERVATION]))
-        levels: Array = np.minimum(-(-forwarded // self.unit), most)
+        levels: Array = np.minimum(self.levels.level(forwarded), most)
         return levels
 
     def extra(self, observation: Observation) -> dict[str, Array]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +15,14 @@ from gymnasium import spaces
 from corral.data import Trace, load_trace
 from corral.envs.arguments import nonnegative_float, nonnegative_int, one_of, yes_or_no
 from corral.envs.core import ENDLESS, Array, Observation, Outcome, Split, agent_views, changed
+from corral.envs.dfaas_v0.amounts import Amounts
+from corral.envs.dfaas_v0.arguments import measured_on, scale, with_capacity
+from corral.envs.dfaas_v0.features import Every
 from corral.envs.dfaas_v0.network import ROUTES, Network, Route, adjacency
 from corral.envs.dfaas_v0.render import Frame, ansi, draw
 from corral.envs.dfaas_v0.rows import Section, divide, section, start_row
 from corral.envs.masks import masked_space
 from corral.envs.policy import Policy
-from corral.errors import Fault, ScaleError, TraceError
 
 __all__ = ["ROUTES", "DfaasRules", "DfaasState", "Route"]
 
@@ -64,6 +65,7 @@ class DfaasRules:
             The names that the trace gives its nodes will do as well.
         reward: each node its "own", or everyone the "team"'s mean.
         capacity: replaces the trace's: requests per step, or "1.25x" of each node's mean load.
+        capacity_rows: (low, high), the rows of that mean; None: all. Training sets its own rows.
         illegal: what an action outside the mask does: "penalise" or "raise".
         keep_flow: whether the state keeps who served whose requests, as pictures need it.
 
@@ -97,11 +99,13 @@ class DfaasRules:
         neighbours: Mapping[str, Sequence[str]] | None = None,
         reward: Literal["own", "team"] = "own",
         capacity: int | str | None = None,
+        capacity_rows: Section | None = None,
         illegal: Literal["penalise", "raise"] = "penalise",
         keep_flow: bool = False,
     ) -> None:
         self._recorded = load_trace(trace)
-        self.trace = _with_capacity(self._recorded, capacity)
+        self.trace = with_capacity(self._recorded, capacity, capacity_rows)
+        self._capacity_given = capacity, capacity_rows, capacity_scale
         self.max_cycles = nonnegative_int("max_cycles", max_cycles, least=1)
         self.max_level = nonnegative_int("max_level", max_level, least=1)
         self.queue = nonnegative_int("queue", queue)
@@ -116,12 +120,14 @@ class DfaasRules:
         self.neighbours = neighbours
 
         self.agents = tuple(f"node_{i}" for i in range(len(self.trace.nodes)))
-        self.load_scale = _scale("load_scale", load_scale, self.trace.arrivals)
-        self.capacity_scale = _scale("capacity_scale", capacity_scale, self.trace.capacity)
-        self.unit = max(1, math.ceil(self.load_scale / self.max_level))
-        self.levels = math.ceil(self.load_scale / self.unit) + 1  # number of actions, A
+        self.load_scale = scale("load_scale", load_scale, self.trace.arrivals)
+        self.capacity_scale = scale("capacity_scale", capacity_scale, self.trace.capacity)
+        self.levels_of = Amounts(self.load_scale, self.max_level)
+        self.unit = self.levels_of.unit
+        self.levels = self.levels_of.count  # number of actions, A
         links = adjacency(self.agents, self.trace.nodes, neighbours)
         self.network = Network(links, self.route, self.second_offer, self.link_limit)
+        self.features = Every(self.network, self.queue)
 
         self.rows = (0, len(self.trace)) if rows is None else section(rows, len(self.trace))
         self.start_row = start_row(start, self.rows)
@@ -130,13 +136,15 @@ class DfaasRules:
     def _prepare_section(self) -> None:
         """Compute all that depends on the row alone, for the L rows of the section."""
         section = self.trace.section(*self.rows)
-        assert section.capacity is not None  # _with_capacity saw to it
+        assert section.capacity is not None  # with_capacity saw to it
         self._arrivals, self._capacity = section.arrivals, section.capacity  # [L, N]
         self._scaled = np.stack(  # [L, N, 2] the first two features
             [self._arrivals / self.load_scale, self._capacity / self.capacity_scale], axis=-1
         ).astype(np.float32)
         linked = self.network.links.any(axis=1)
-        self._highest = np.where(linked, -(-self._arrivals // self.unit), 0)  # [L, N] legal action
+        self._highest = np.where(
+            linked, self.levels_of.highest(self._arrivals), 0
+        )  # [L, N] legal action
         # An illegal action forwards all arrivals. With neighbours k * unit > a, so the minimum with
         # a does that by itself; without, one "unit" must exceed any arrivals.
         self._request_per_level = np.where(linked, self.unit, np.iinfo(np.int64).max // self.levels)
@@ -164,13 +172,15 @@ class DfaasRules:
         """Train on the first rows of the trace, validate on later ones, hold out the last, as
         ``corral.envs.dfaas_v0.rows.divide`` says.
 
-        Scales are fixed here, from the whole trace, so that no later load changes a space.
+        Scales are fixed here, from the whole trace, so that no later load changes a space; a
+        capacity such as "1.25x" is that multiple of the load that is trained on.
         """
         rows = None if rows is None else self.rows
         window, first = self.max_cycles, self.start_row or 0
         parts = divide(len(self.trace), window, rows, held_out, validation, first)
         fixed = {"load_scale": self.load_scale, "capacity_scale": self.capacity_scale}
         train = {"trace": self._recorded, "rows": parts.train, **fixed}
+        train |= measured_on(self._recorded, parts.train, *self._capacity_given)
         own = {} if self.start_row is None else {"start": "random"}
         differs = {} if parts.validation is None else {"rows": parts.validation, **own}
         return Split(train, {"rows": parts.held_out}, differs)
@@ -203,7 +213,7 @@ class DfaasRules:
 
     def amounts(self) -> tuple[str, Array]:
         """Return the requests of each level; a node forwards no more than arrive."""
-        return "requests", np.arange(self.levels, dtype=np.float64) * self.unit
+        return "requests", self.levels_of.requests.astype(np.float64)
 
     def redrawing(self) -> DfaasRules | None:
         """Return rules that draw other days' load, see ``corral.envs.dfaas_v0.days``."""
@@ -222,8 +232,7 @@ class DfaasRules:
     # --- Spaces ----------------------------------------------------------------------------------
 
     def observation_space(self, agent: str) -> spaces.Dict:
-        features = 3 + 2 * (len(self.agents) - 1)
-        return masked_space(spaces.Box(0.0, 1.0, (features,), np.float32), self.levels)
+        return masked_space(self.features.space(), self.levels)
 
     def action_space(self, agent: str) -> spaces.Discrete:
         return spaces.Discrete(self.levels)
@@ -259,15 +268,9 @@ class DfaasRules:
         )
 
     def observe(self, state: DfaasState) -> dict[str, Observation]:
-        b, n = state.queue.shape
         row = self._row(state)
-        features = np.empty((b, n, 1 + 2 * n), dtype=np.float32)
-        features[..., :2] = self._scaled.take(row, axis=0)
-        features[..., 2] = state.queue / max(self.queue, 1)
-        reported = self._last_step(state).take(self.network.others, axis=1)  # [B, N, N-1, 2]
-        if not self.network.complete:
-            reported *= self.network.linked[..., None]
-        features[..., 3:] = reported.reshape(b, n, 2 * (n - 1))  # [B, N, 2 (N-1)]
+        load = self._scaled.take(row, axis=0)
+        features = self.features.of(load, state.queue, self._last_step(state))
         masks = self._masks.take(self._highest.take(row, axis=0), axis=0)  # [B, N, A]
         return agent_views(self.agents, features, masks)
 
@@ -361,28 +364,3 @@ class DfaasRules:
         if self.reward == "team":
             cost = np.broadcast_to(cost.mean(axis=1, keepdims=True), cost.shape)
         return np.asarray(0.0 - cost / self.load_scale, dtype=np.float32)  # 0.0 -: no minus zero
-
-
-# --- Arguments -----------------------------------------------------------------------------------
-
-
-def _with_capacity(trace: Trace, capacity: int | str | None) -> Trace:
-    """Return the trace with that capacity, or its own. Raises TraceError where there is none."""
-    if capacity is None and trace.capacity is None:
-        rule = "has no capacity column; pass capacity=, a number or a text such as '1.25x'"
-        raise TraceError([Fault(file=trace.name, rule=rule)])
-    return trace if capacity is None else trace.with_capacity(capacity)
-
-
-def _scale(name: str, value: float | None, numbers: Array | None) -> float:
-    """Return the scale of ``numbers`` [T, N]. Raises ScaleError where they exceed ``value``."""
-    assert numbers is not None
-    largest = max(1, int(numbers.max()))
-    if value is None:
-        return largest
-    if isinstance(value, bool) or not (math.isfinite(value) and value >= 1):
-        raise ValueError(f"{name}={value!r}: give a finite number, 1 or more")
-    if value < largest:
-        what = f"{name.removesuffix('_scale')} of {largest}"
-        raise ScaleError(f"{name}={value:g}, but the trace has a {what}; pass {name}={largest}")
-    return value

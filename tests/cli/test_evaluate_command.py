@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,12 @@ from typer.testing import CliRunner
 import corral
 from corral.cli.app import app
 from corral.data import Trace, write_trace
+from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.policy import Decision
 from corral.errors import ScaleError
 from corral.trainers.evaluation.judge import evaluate
+from corral.trainers.loads import judge
+from corral.trainers.loads.replay import replay
 from corral.trainers.runs.run import Run, load_run
 from support.command import run as command
 from support.loads import small_trace
@@ -99,6 +103,64 @@ def test_a_run_is_judged_on_the_rows_that_it_did_not_see(run: Run) -> None:
     assert costs["sb3_ppo, sampled"] != sampled.cost
 
 
+def test_the_best_rule_is_that_of_the_rows_that_were_trained_on(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A load where forwarding pays on the training rows, and costs more than it saves later."""
+    out = tmp_path / "out"
+    found: Any = evaluate(run, references=REFERENCES, window=2, out=out)
+    rule = found.replay.best_rule
+    assert (rule.among, rule.chosen_on) == (2, "the training rows 0:28")
+    trained = replay(
+        run.config.env_config.trace, REFERENCES, rows=(0, 28), queue=3, wait_cost=0.1, window=2
+    )
+    costs = {score.policy: score.cost for score in trained.scores}
+    assert rule.names == [min(REFERENCES, key=costs.__getitem__)]
+    monkeypatch.setattr(judge, "replay", costly_elsewhere(28))
+    found = evaluate(run, references=REFERENCES, window=2, out=out)
+    assert found.replay.best_rule.names == ["local/equal"]
+    judged = {score.policy: score.cost for score in found}
+    assert judged["overflow/equal"] < judged["local/equal"]  # and it is not chosen by that
+    assert found.details["verdicts"].keys() == {"sb3_ppo, greedy", "sb3_ppo, sampled"}
+    assert all("the best rule, local/equal" in said for said in found.details["verdicts"].values())
+
+
+def costly_elsewhere(first: int) -> Any:
+    """A replay in which overflow play costs a thousand requests more before row ``first``."""
+
+    def changed(*given: Any, **settings: Any) -> Any:
+        result = replay(*given, **settings)
+        if result.rows[0] < first:
+            result.sums["overflow/equal"].cost[:] += 1000.0
+        return result
+
+    return changed
+
+
+@pytest.mark.parametrize("given", [{"rows": (10, 40)}, {"trace": with_loads(0.9)}])
+def test_a_rule_is_not_chosen_on_rows_that_it_is_judged_on(
+    run: Run, tmp_path: Path, given: dict[str, Any]
+) -> None:
+    """Where the rows are those of the training, or of another load, others of them must do."""
+    found: Any = evaluate(run, references=REFERENCES, window=5, out=tmp_path / "out", **given)
+    assert found.replay.best_rule.chosen_on == "all other windows"
+    assert ("no verdict" in found.details["verdicts"]["sb3_ppo, greedy"]) is ("rows" in given)
+
+
+def test_what_is_held_out_is_played_with_the_capacity_of_the_training(tmp_path: Path) -> None:
+    load = with_loads(capacity=False)
+    env = {"trace": load, "capacity": "1.25x"}
+    own = small_run(tmp_path / "run", updates=1, env_kwargs=env)
+    trained = own.config.env_config.rules()
+    assert isinstance(trained, DfaasRules)
+    levels = np.rint(1.25 * load.arrivals[:28].mean(axis=0))
+    assert (trained.trace.capacity == levels).all()
+    assert not (load.with_capacity("1.25x").capacity == levels).all()
+    found: Any = evaluate(own, references=REFERENCES)
+    assert found.replay.trace == trained.trace
+    assert found.replay.best_rule.chosen_on == "the training rows 0:28"
+
+
 def test_other_rows_and_windows(run: Run, tmp_path: Path) -> None:
     result: Any = evaluate(run, references=[], rows=(3, 25), window=10, out=tmp_path / "out")
     played = result.replay
@@ -154,6 +216,8 @@ def test_evaluate_prints_a_table_and_writes_its_files(run: Run, tmp_path: Path) 
         assert policy in printed
     assert "rows 28:40 of 40" in printed
     assert "trained on" not in printed
+    verdict = r"sb3_ppo, greedy cost.* the best rule, \S+/equal: [\d,]+ requests a window;"
+    assert re.search(verdict, " ".join(printed.split()))
     assert {"report.html", "results.json", "results.csv"} <= {
         path.name for path in run.folder.iterdir()
     }

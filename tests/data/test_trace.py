@@ -93,6 +93,9 @@ def test_section_keeps_the_rows_asked_for():
 def test_with_capacity_number_and_multiple():
     assert small().with_capacity(7).capacity.tolist() == [[7, 7]] * 3
     assert small().with_capacity("1.5x").capacity.tolist() == [[4, 6]] * 3  # 1.5 * 3 rounds to even
+    assert small().with_capacity("1.5x", rows=(0, 1)).capacity.tolist() == [[2, 3]] * 3
+    with pytest.raises(ValueError, match=r"rows 1\.\.9"):
+        small().with_capacity("1.5x", rows=(1, 9))
     for bad in (-1, 1.5, True, "1.5", "x", "nanx", "-1x", "infx"):
         with pytest.raises(ValueError, match="capacity"):
             small().with_capacity(bad)

@@ -47,14 +47,17 @@ def test_a_load_is_split_by_rows(
     split = split_of(rules, rows, held_out)
     assert split is not None
     assert split.held_out == {"rows": test}
+    levels = np.rint(1.25 * load.arrivals[slice(*train)].mean(axis=0))
     assert split.train == {
         "trace": load,  # with the capacity of its own: ``capacity`` stays an argument
         "rows": train,
         "load_scale": rules.load_scale,
-        "capacity_scale": rules.capacity_scale,
+        "capacity_scale": max(1, levels.max()),
+        "capacity_rows": train,
     }
     again = DfaasRules(**{**split.train, "capacity": "1.25x"})
-    assert again.trace == rules.trace
+    assert again.trace.capacity is not None
+    assert (again.trace.capacity == levels).all()
     assert again.rows == train
 
 

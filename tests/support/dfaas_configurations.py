@@ -27,11 +27,13 @@ def random_configuration(rng: np.random.Generator) -> dict[str, Any]:
     trace, capacity = _trace_and_capacity(rng, steps, nodes)
     rows = _section(rng, steps)
     length = steps if rows is None else rows[1] - rows[0]
-    measured = trace if capacity is None else trace.with_capacity(capacity)
+    of_rows = _section(rng, steps) if isinstance(capacity, str) else None
+    measured = trace if capacity is None else trace.with_capacity(capacity, of_rows)
     load = max(1, int(trace.arrivals.max()))
     return {
         "trace": trace,
         "capacity": capacity,
+        "capacity_rows": of_rows,
         "rows": rows,
         "start": int(rng.integers(length)),
         "max_cycles": int(rng.integers(1, 2 * length + 3)),

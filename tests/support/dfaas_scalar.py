@@ -5,6 +5,7 @@ Nothing here is vectorised and nothing is shared with ``corral.envs``. Tests com
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -57,10 +58,16 @@ class ScalarDfaas:
         neighbours: Mapping[str, Sequence[str]] | None = None,
         reward: str = "own",
         capacity: int | str | None = None,
+        capacity_rows: tuple[int, int] | None = None,
         illegal: str = "penalise",
         draws: Any = None,
     ) -> None:
-        if capacity is not None:
+        if isinstance(capacity, str) and capacity_rows is not None:
+            low, high = capacity_rows
+            columns = [sum(node[low:high]) / (high - low) for node in trace.arrivals.T.tolist()]
+            levels = [round(float(capacity[:-1]) * mean) for mean in columns]  # halves to even
+            trace = dataclasses.replace(trace, capacity=[levels] * len(trace))
+        elif capacity is not None:
             trace = trace.with_capacity(capacity)
         if trace.capacity is None:
             raise ValueError("this trace has no capacity: pass capacity=")

@@ -4,10 +4,15 @@ Windows (days of a load, say) are taken as independent, whatever happens within 
 an interval is Student's with W - 1 degrees of freedom, about an estimate whose spread over windows
 is linearized (Cochran, Sampling Techniques, 1977, chapter 6): on the log scale for shares, which
 keeps them above 0 and is closer to symmetric; on the plain one for differences.
+
+Windows that repeat with a ``season`` (7: days of a week) are compared with those of their own kind,
+once there are two seasons of them: that Sundays are quiet is no chance. Each kind takes a degree of
+freedom. What the intervals cover: benchmarks/coverage.py.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -15,14 +20,21 @@ import numpy.typing as npt
 
 from corral.trainers.evaluation.episodes import Interval
 
-__all__ = ["FEWEST_WINDOWS", "difference_interval", "lag_1", "largest_part", "share_interval"]
+__all__ = [
+    "FEWEST_WINDOWS",
+    "difference_interval",
+    "lag_1",
+    "largest_part",
+    "share_interval",
+    "student_quantile",
+]
 
 FEWEST_WINDOWS = 6
 """With fewer windows than this there is no interval: it would not cover what it says."""
 
 
 def share_interval(
-    numerators: npt.ArrayLike, denominators: npt.ArrayLike, level: float = 0.95
+    numerators: npt.ArrayLike, denominators: npt.ArrayLike, *, season: int = 1, level: float = 0.95
 ) -> Interval:
     """Return the interval of sum(numerators) / sum(denominators), both [W], none below 0.
 
@@ -34,12 +46,12 @@ def share_interval(
     if above.sum() == 0:
         return Interval(0.0, 0.0)
     share = float(above.sum() / below.sum())
-    half = _half_width(above / above.mean() - below / below.mean(), level)
+    half = _half_width(above / above.mean() - below / below.mean(), season, level)
     return Interval(share * math.exp(-half), share * math.exp(half))
 
 
 def difference_interval(
-    differences: npt.ArrayLike, denominators: npt.ArrayLike, level: float = 0.95
+    differences: npt.ArrayLike, denominators: npt.ArrayLike, *, season: int = 1, level: float = 0.95
 ) -> Interval:
     """Return the interval of sum(differences) / sum(denominators), both [W]: of the costs of two
     policies in the same windows, say, as a share of what arrived.
@@ -50,16 +62,17 @@ def difference_interval(
     if len(above) < FEWEST_WINDOWS or below.sum() == 0:
         return Interval(None, None)
     ratio = float(above.sum() / below.sum())
-    half = _half_width((above - ratio * below) / below.mean(), level)
+    half = _half_width((above - ratio * below) / below.mean(), season, level)
     return Interval(ratio - half, ratio + half)
 
 
-def lag_1(values: npt.ArrayLike) -> float | None:
+def lag_1(values: npt.ArrayLike, season: int = 1) -> float | None:
     """Return the correlation of windows [W] with the next ones; None where all are alike.
 
-    Where it is far above 0, windows are not independent, and intervals too narrow.
+    Where it is far above 0, windows are not independent, and intervals too narrow. Seasons are
+    looked at from the third on: the means of two would leave too little.
     """
-    deviations = np.asarray(values, dtype=np.float64) - np.mean(values)
+    deviations = _deviations(np.asarray(values, dtype=np.float64), season, least=3)[0]
     square = float(deviations @ deviations)
     return float(deviations[1:] @ deviations[:-1]) / square if square > 0 else None
 
@@ -79,13 +92,24 @@ def _windows(above: npt.ArrayLike, below: npt.ArrayLike) -> tuple[npt.NDArray[np
     return arrays
 
 
-def _half_width(parts: npt.NDArray[np.float64], level: float) -> float:
-    """Return half the width of the interval of a mean, of ``parts`` [W] that sum to 0."""
-    windows = len(parts)
-    spread = math.sqrt(float(parts @ parts) / (windows - 1))
-    return student_quantile((1 + level) / 2, windows - 1) * spread / math.sqrt(windows)
+def _deviations(
+    values: npt.NDArray[np.float64], season: int, least: int = 2
+) -> tuple[npt.NDArray[np.float64], int]:
+    """Return how far ``values`` [W] are from the mean of their kind, from ``least`` seasons on, and
+    degrees of freedom."""
+    kinds = np.arange(len(values)) % (season if len(values) >= least * season else 1)
+    means = np.bincount(kinds, values) / np.bincount(kinds)
+    return values - means[kinds], len(values) - len(means)
 
 
+def _half_width(parts: npt.NDArray[np.float64], season: int, level: float) -> float:
+    """Return half the width of the interval of a mean, of ``parts`` [W]."""
+    deviations, degrees = _deviations(parts, season)
+    spread = math.sqrt(float(deviations @ deviations) / degrees)
+    return student_quantile((1 + level) / 2, degrees) * spread / math.sqrt(len(parts))
+
+
+@functools.cache
 def student_quantile(probability: float, degrees: int) -> float:
     """Return the quantile of Student's t for a probability above 0.5.
 

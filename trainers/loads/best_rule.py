@@ -16,11 +16,12 @@ import numpy as np
 from corral.envs.core import Array
 from corral.trainers.evaluation.intervals import lag_1, largest_part
 
-__all__ = ["BestRule", "best_of_others", "rule_of"]
+__all__ = ["BestRule", "best_of_others", "correlated", "rule_of"]
 
-CORRELATED, DOMINATED = 0.3, 0.25
-"""Windows whose costs correlate by more than this with the next ones', or of which one has more
-than this part of all cost, make an interval too narrow: see benchmarks/coverage.py."""
+CORRELATED, DOMINATED = 0.3, 0.15
+"""Windows that correlate by more than this with the next ones, or of which one has more than this
+part of all cost (of few windows: two and a half times its share), make intervals too narrow. How
+often that is found, and what intervals then cover: benchmarks/coverage.py."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class BestRule:
     labels: tuple[str, ...]  # [W]
     cost: Array  # float64 [W] requests
     chosen_on: str  # in words
+    among: int = 1  # how many rules there were
+    season: int = 1  # windows that many apart are of one kind, see ``evaluation.intervals``
 
     @property
     def names(self) -> list[str]:
@@ -37,24 +40,38 @@ class BestRule:
         return sorted(dict.fromkeys(self.labels), key=lambda name: -self.labels.count(name))
 
     @property
-    def doubts(self) -> list[str]:
-        """Reasons why an interval over these windows is too narrow."""
-        correlation, part = lag_1(self.cost), largest_part(self.cost)
-        found = []
-        if correlation is not None and correlation > CORRELATED:
-            found.append(f"the costs of windows next to each other correlate by {correlation:.2f}")
-        if part is not None and part > max(DOMINATED, 2 / len(self.cost)):
-            found.append(f"one window has {part:.0%} of all cost")
-        return found
+    def lag_1(self) -> float | None:
+        """The correlation of its cost in a window with that in the next; None: all are alike."""
+        return lag_1(self.cost, self.season)
+
+    @property
+    def largest_part(self) -> float | None:
+        """The largest window's part of all its cost; None where there is no cost."""
+        return largest_part(self.cost)
+
+    @property
+    def dominated(self) -> bool:
+        """Whether one window has so large a part of the cost that intervals are too narrow."""
+        part = self.largest_part
+        return part is not None and part > max(DOMINATED, 2.5 / len(self.cost))
 
 
-def rule_of(costs: Mapping[str, Array], chosen_on: str, label: str) -> BestRule:
-    """Return one rule, that was chosen elsewhere, as the best of all windows."""
-    return BestRule((label,) * len(costs[label]), costs[label], chosen_on)
+def correlated(lag_1: float | None) -> bool:
+    """Return whether windows are so much like the next ones that intervals are too narrow."""
+    return lag_1 is not None and lag_1 > CORRELATED
 
 
-def best_of_others(costs: Mapping[str, Array]) -> BestRule | None:
-    """Return for each window the rule of least cost in all others; None for fewer than two windows.
+def rule_of(costs: Mapping[str, Array], label: str, chosen_on: str, *, season: int = 1) -> BestRule:
+    """Return one rule, that was chosen elsewhere, as the best of all windows.
+
+    ``costs``: float64 [W] of each rule.
+    """
+    return BestRule((label,) * len(costs[label]), costs[label], chosen_on, len(costs), season)
+
+
+def best_of_others(costs: Mapping[str, Array], *, season: int = 1) -> BestRule | None:
+    """Return for each window the rule of least cost in all others (of equal ones the first); None
+    for no rules, or fewer than two windows.
 
     ``costs``: float64 [W] of each rule.
     """
@@ -65,4 +82,5 @@ def best_of_others(costs: Mapping[str, Array]) -> BestRule | None:
     others = table.sum(axis=1, keepdims=True) - table
     best = others.argmin(axis=0)  # [W]
     cost = table[best, np.arange(table.shape[1])]
-    return BestRule(tuple(labels[i] for i in best), cost, "the other windows")
+    named = tuple(labels[i] for i in best)
+    return BestRule(named, cost, "all other windows", len(labels), season)

@@ -26,11 +26,20 @@ from corral.trainers.report.plots import LearningCurve
 from corral.trainers.runs.run import Run
 from corral.trainers.runs.run_config import RunConfig
 
-__all__ = ["as_trained", "evaluate_loads", "learning_curves", "seen_rows", "trained_otherwise"]
+__all__ = [
+    "as_trained",
+    "evaluate_loads",
+    "learning_curves",
+    "seen_rows",
+    "trained_otherwise",
+    "with_seen",
+]
 
+MODES = ("greedy", "sampled")
 CURVE_LEVELS = ("random", "local", "overflow")
 
-NOT_OF_THE_GAME = {"trace", "rows", "start", "max_cycles", "capacity", "reward", *OWN}
+CAPACITY = ("capacity", "capacity_rows")
+NOT_OF_THE_GAME = {"trace", "rows", "start", "max_cycles", "reward", *CAPACITY, *OWN}
 
 
 def evaluate_loads(
@@ -75,10 +84,11 @@ def evaluate_loads(
     # The references play by the scales of the run too, unless those are the load's own anyway.
     arguments = env_config.env_kwargs
     settings = _game_settings(run) | {key: arguments[key] for key in OWN if key != "route"}
-    settings["capacity"] = arguments["capacity"] if trace is None else None
+    capacity = {key: arguments.get(key) if trace is None else None for key in CAPACITY}
+    settings |= capacity
     load = env_config.trace if trace is None else load_trace(trace)
     assert load is not None
-    plain = DfaasRules(load, capacity=settings["capacity"])
+    plain = DfaasRules(load, **capacity)
     if trace is not None:
         _require_fit(run, rules, plain)
     for scale in ("load_scale", "capacity_scale"):
@@ -87,6 +97,7 @@ def evaluate_loads(
     if trace is None:
         rows = rows or env_config.held_out["rows"]
     own = _but_defaults(settings)
+    judged = rows or (0, len(load))
     result = replay(
         load,
         {**{pair: pair for pair in references}, **run_players(runs)},
@@ -94,11 +105,13 @@ def evaluate_loads(
         window=window,
         seed=seed,
         optimum_windows=optimum_windows,
-        best_rule=_best_rule(run, references, window, own, progress),
+        best_rule=_best_rule(run, load, judged, references, window, own, progress),
         progress=progress,
         **own,
     )
-    notes = [seen for run in runs.items() if (seen := seen_rows(*run, load, result.rows))]
+    seen = {label: seen_rows(label, run, load, judged) for label, run in runs.items()}
+    result = with_seen(result, seen)
+    notes = [said for said in seen.values() if said]
     below = say_gaps(_gaps(runs, result))
     notes += [gap["said"] for gap in below.get("greedy_below_sampled", ())]
     write_report(
@@ -121,29 +134,34 @@ def evaluate_loads(
 
 def _best_rule(
     run: Run,
+    load: Trace,
+    judged: tuple[int, int],
     references: Sequence[str],
     window: int | None,
     settings: Mapping[str, Any],
     progress: Progress,
 ) -> tuple[str, str] | None:
-    """Return the pair of least cost on the rows that the run was not judged on, and which these
-    are; None where there are no pairs, or no rows of its own."""
+    """Return the pair of least cost on the rows that the run was trained and validated on, and
+    which rows these are; None where there are no pairs, or no such rows of this load, or some of
+    them are ``judged``: no rule is chosen on rows that it is judged on."""
     config = run.config.env_config
-    rows = [config.env_kwargs["rows"], *([config.validation["rows"]] if config.validation else [])]
-    low, high = min(low for low, _ in rows), max(high for _, high in rows)
-    if not references or config.trace is None:
+    parts = [part["rows"] for part in (config.env_kwargs, config.validation) if part]
+    overlap = any(low < judged[1] and judged[0] < high for low, high in parts)
+    if not references or config.trace != load or overlap:
         return None
-    played = replay(
-        config.trace,
-        references,
-        rows=(low, high),
-        window=window,
-        optimum_windows=0,
-        progress=progress,
-        **{**settings, "capacity": config.env_kwargs["capacity"]},
-    )
-    best = min(played.scores, key=lambda score: score.cost)
-    return best.policy, f"the training days (rows {low}:{high})"
+    if len(parts) == 2 and parts[0][1] == parts[1][0]:  # no window is cut between them
+        parts = [(parts[0][0], parts[1][1])]
+    plan: dict[str, Any] = {"window": window, "optimum_windows": 0, "progress": progress}
+    played = [replay(load, references, rows=rows, **plan, **settings) for rows in parts]
+    costs = {pair: sum(float(r.sums[pair].cost.sum()) for r in played) for pair in references}
+    which = " and ".join(f"{low}:{high}" for low, high in parts)
+    return min(costs, key=costs.__getitem__), f"the training rows {which}"
+
+
+def with_seen(result: Replay, seen: Mapping[str, str | None]) -> Replay:
+    """Return the replay, told which runs ``seen_rows`` says something of."""
+    own = {f"{label}, {mode}" for label, said in seen.items() for mode in MODES if said}
+    return dataclasses.replace(result, seen=frozenset(own))
 
 
 def _gaps(runs: Mapping[str, Run], result: Replay) -> dict[str, tuple[Gap, RunConfig]]:
@@ -152,7 +170,7 @@ def _gaps(runs: Mapping[str, Run], result: Replay) -> dict[str, tuple[Gap, RunCo
     chance = [label for label in result.returns if label.partition("/")[0] == "random"]
     found = {}
     for label, run in runs.items() if chance else ():
-        greedy, sampled = (result.returns[f"{label}, {mode}"] for mode in ("greedy", "sampled"))
+        greedy, sampled = (result.returns[f"{label}, {mode}"] for mode in MODES)
         gap = gap_of(greedy, sampled, result.returns[chance[0]])
         if gap is not None:
             found[label] = (gap, run.config)

@@ -85,10 +85,11 @@ class Replay:
     """float64 [W] the team's in each whole window, by policy."""
     sums: dict[str, WindowSums] = field(default_factory=dict, repr=False)  # by policy
     best_rule: BestRule | None = None  # None: no rule was replayed, or one window alone
+    seen: frozenset[str] = frozenset()  # policies that learned from some of the rows
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a line for each policy and window: its first row, requests, and the cost above
-        that of the best rule in the same window."""
+        """Return a line for each policy and window: its first row, requests (``WindowSums``), and
+        what it costs more than the best rule, which was chosen on other windows, in this one."""
         frames = []
         for label, sums in self.sums.items():
             frame = pd.DataFrame(vars(sums))
@@ -100,6 +101,11 @@ class Replay:
                 frame["difference"] = sums.cost - self.best_rule.cost
             frames.append(frame)
         return pd.concat(frames, ignore_index=True)
+
+    @property
+    def days(self) -> bool:
+        """Whether the windows are days."""
+        return self.window == self.trace.steps_per_day
 
     @property
     def optimum_is_partial(self) -> bool:
@@ -134,20 +140,25 @@ def replay(
         optimum_windows: how many windows get a linear program where the optimum has no closed form
             (0: none): all of them, or so many whole ones, evenly spread. The closed form is
             computed for all.
-        best_rule: the pair, among ``policies``, that was the best on other days, and which days
-            these were, in words; default: for each window the best of all others.
+        best_rule: the label, among ``policies``, of the pair that was the best on other days, and
+            which days these were, in words; default: for each window the best of all others.
         settings: further arguments of dfaas_v0.
 
     Returns of all policies are in units of the replay's load_scale, whatever scale a team was
     trained with.
 
+    Intervals are those of ``corral.trainers.evaluation.intervals``; where windows are days, with
+    the weekday told.
+
     Raises what ``DfaasRules`` and ``split_pair`` raise; ScaleError names the policy whose scales
     the trace exceeds, ActionError the one whose actions are malformed. ValueError: a team does not
-    fit the nodes of the trace.
+    fit the nodes of the trace, or the best rule is no pair among ``policies``.
     """
     load = load_trace(trace)
     route = settings.pop("route", "equal")
     named = _named(policies)
+    if best_rule is not None and not isinstance(named.get(best_rule[0]), str):
+        raise ValueError(f"best_rule={best_rule[0]!r}: give the label of a pair among the policies")
     low, high = rows if rows is not None else (0, len(load))
     if window is not None and window < 1:
         raise ValueError(f"window={window}: give 1 step or more")
@@ -180,10 +191,11 @@ def replay(
     whole = (high - low) // length
     sums = {label: WindowSums.of(played, base) for label, (played, _) in windows.items()}
     costs = {label: sums[label].cost for label in sums if label not in teams}
+    season = 7 if length == load.steps_per_day else 1
     if best_rule is None:
-        rule = best_of_others(costs)
+        rule = best_of_others(costs, season=season)
     else:
-        rule = rule_of(costs, best_rule[1], best_rule[0])
+        rule = rule_of(costs, *best_rule, season=season)
     scores = [
         score_of(
             label,
@@ -193,6 +205,7 @@ def replay(
             best,
             whole,
             rule,
+            season,
         )
         for label, played in windows.items()
     ]

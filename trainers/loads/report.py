@@ -7,11 +7,18 @@ import html
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from corral.envs.dfaas_v0 import baselines
 from corral.trainers.evaluation.scores import Evaluation
+from corral.trainers.loads.paired import (
+    paired_headings,
+    paired_lines,
+    verdicts,
+    without_intervals,
+)
 from corral.trainers.loads.plots import node_chart, policy_chart
 from corral.trainers.loads.policy_picture import Picture
 from corral.trainers.loads.replay import Replay, binned
@@ -84,11 +91,24 @@ def evaluation_of(replay: Replay, notes: Sequence[str] = ()) -> Evaluation:
                 "windows": list(replay.optimum_windows),
                 "all_windows": bool(replay.optimum_windows) and not replay.optimum_is_partial,
             },
+            "best_rule": _best_rule(replay),
+            "verdicts": verdicts(replay),
+            "by_window": replay.to_dataframe().to_dict("list"),
             "teams": {label: dataclasses.asdict(team) for label, team in replay.teams.items()},
             "notes": list(notes),
         },
         replay=replay,
     )
+
+
+def _best_rule(replay: Replay) -> dict[str, Any] | None:
+    """Return which rule was the best, and of what size and kind its windows are."""
+    rule = replay.best_rule
+    if rule is None:
+        return None
+    counts = {name: rule.labels.count(name) for name in rule.names}
+    found = {"windows": counts, "chosen_on": rule.chosen_on, "among": rule.among}
+    return {**found, "lag_1": rule.lag_1, "largest_part": rule.largest_part}
 
 
 # --- The page ------------------------------------------------------------------------------------
@@ -106,7 +126,7 @@ def _page(
     body = f"""<h2>What each policy served and lost</h2>
 {_table_html(_of_all_windows(scores, replay), replay)}
 {_bars(_of_all_windows(scores, replay))}
-{_optimum_html(replay)}<h2>Return per whole window</h2>
+{_paired_html(replay)}{_optimum_html(replay)}<h2>Return per whole window</h2>
 {_parts_html(*returns_table(replay))}
 {_losses_html(replay)}{learned}<h2>Load and loss over time</h2>
 {_course(replay)}
@@ -117,7 +137,10 @@ that still wait at a window's end are neither served nor lost. Forwarded counts 
 also what was refused; the optimum's counts what was accepted, for it offers nothing in vain, and
 its served counts what waits at a window's end.
 <b>Waiting</b> is the mean number of requests that a node holds from one step to the next;
-<b>cost</b> is lost + forward_cost * forwarded + wait_cost * waiting, as a share of the arrivals.
+<b>cost</b> is lost + forward_cost * forwarded + wait_cost * waiting, as a share of the arrivals, or
+in requests a day. <b>Above the best rule</b> is what a policy costs more than the best of the
+amounts and routes in the same windows, which was chosen on others; the interval is that of this
+difference: where it excludes 0, the two can be told apart, though their own intervals may overlap.
 <b>Of optimum</b> is what a policy gains (arrivals minus cost) over what the optimum gains, in the
 windows that the optimum covers.</p>
 {_glossary(replay.unit)}"""
@@ -172,6 +195,18 @@ def _table_html(scores: list[Score], replay: Replay) -> str:
 def _of_all_windows(scores: list[Score], replay: Replay) -> list[Score]:
     """Return the scores over all windows: without the optimum, where it covers some of them."""
     return [s for s in scores if not (replay.optimum_is_partial and s.policy == "optimum")]
+
+
+def _paired_html(replay: Replay) -> str:
+    """Return what policies cost beside the best rule; nothing where there is none."""
+    if replay.best_rule is None:
+        return ""
+    said = "".join(f"<p>{html.escape(line)}</p>" for line in verdicts(replay).values())
+    headings = [heading.replace("\n", " ") for heading in paired_headings(replay)]
+    why = note(without_intervals(replay)) if without_intervals(replay) else ""
+    return f"""<h2>Beside the best rule, in the same windows</h2>
+{said}{_parts_html(headings, paired_lines(replay))}
+{why}"""
 
 
 def _optimum_html(replay: Replay) -> str:

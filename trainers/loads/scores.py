@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,12 +13,11 @@ from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.optimum import Optimum, has_closed_form, optimum
 from corral.envs.episode_stats import EndedEpisodes
 from corral.errors import MissingExtraError
-from corral.trainers.evaluation.episodes import Interval
-from corral.trainers.evaluation.intervals import difference_interval, share_interval
+from corral.trainers.evaluation.intervals import difference_interval, lag_1, share_interval
 from corral.trainers.evaluation.judge import Progress
 from corral.trainers.loads.best_rule import BestRule
 
-__all__ = ["Best", "Score", "WindowSums", "best_of", "optimum_score", "score_of"]
+__all__ = ["Best", "Score", "WindowSums", "best_of", "optimum_score", "ordered", "score_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +41,13 @@ class Score:
     cost: float  # lost + forward_cost * forwarded + wait_cost * waiting
     cost_low: float | None = None
     cost_high: float | None = None
-    lost_per_window: float | None = None  # requests, mean over whole windows
+    lost_per_window: float | None = None  # requests in as many steps as a whole window has
     cost_per_window: float | None = None
     difference: float | None = None
     """``cost`` minus that of the best rule in the same windows: see ``loads.best_rule``."""
     difference_low: float | None = None  # 95 % interval of the paired difference
     difference_high: float | None = None
+    difference_lag_1: float | None = None  # correlation of the difference with the next window's
     share_of_optimum: float | None
     """(arrivals - cost) of the policy over that of the optimum, in the windows that this covers."""
     cost_in_optimum_windows: float | None = None
@@ -54,6 +55,11 @@ class Score:
     lost_by_node: dict[str, float] = field(default_factory=dict)
     """Share of its own arrivals that each node lost, wherever they were lost; not the optimum's."""
     forwarded_by_node: dict[str, float] = field(default_factory=dict)  # the same, of offers
+
+
+def ordered(scores: Iterable[Score]) -> list[Score]:
+    """Return the policies from the least cost to the largest; the optimum, if there, at the end."""
+    return sorted(scores, key=lambda score: (score.policy == "optimum", score.cost))
 
 
 @dataclass(frozen=True)
@@ -133,18 +139,20 @@ def score_of(
     best: Best,
     whole: int,
     rule: BestRule | None,
+    season: int,
 ) -> Score:
     """Return a policy's row, of the windows ``played``, W of them: shares and their intervals over
-    all, returns over the first ``whole`` ones, in units of ``scale`` times those played."""
+    all, returns over the first ``whole`` ones, in units of ``scale`` times those played; windows
+    ``season`` apart are of one kind."""
     returns = played.returns.sum(axis=1) * scale  # [W] of the team
     each = played.returns[:whole].mean(axis=0) * scale
     load, cost = sums.arrivals, sums.cost
     every = max(1, int(load.sum()))
     # What is not served is the share that is small, and that no interval may take below 0.
-    missed = share_interval(load - sums.served, load)
-    low, high = difference_interval(returns[:whole], np.ones(whole))
-    cost_low, cost_high = share_interval(cost, load)
-    beside = Interval(None, None) if rule is None else difference_interval(cost - rule.cost, load)
+    missed = share_interval(load - sums.served, load, season=season)
+    low, high = difference_interval(returns[:whole], np.ones(whole), season=season)
+    cost_low, cost_high = share_interval(cost, load, season=season)
+    windows = float(played.lengths.sum()) / int(played.lengths.max())
     return Score(
         policy=policy,
         mode=mode,
@@ -163,11 +171,9 @@ def score_of(
         cost=float(cost.sum()) / every,
         cost_low=cost_low,
         cost_high=cost_high,
-        lost_per_window=float(sums.lost[:whole].mean()),
-        cost_per_window=float(cost[:whole].mean()),
-        difference=None if rule is None else float((cost - rule.cost).sum()) / every,
-        difference_low=beside.low,
-        difference_high=beside.high,
+        lost_per_window=float(sums.lost.sum()) / windows,
+        cost_per_window=float(cost.sum()) / windows,
+        **_beside(cost, load, rule, season),
         share_of_optimum=_share(load[best.windows], cost[best.windows], best),
         cost_in_optimum_windows=(
             float(cost[best.windows].sum()) / max(1.0, float(best.arrivals.sum()))
@@ -177,6 +183,17 @@ def score_of(
         lost_by_node=_by_node(played, "lost"),
         forwarded_by_node=_by_node(played, "forwarded"),
     )
+
+
+def _beside(cost: Array, load: Array, rule: BestRule | None, season: int) -> dict[str, Any]:
+    """Return what a policy costs more than the best rule in the same windows [W]."""
+    if rule is None:
+        return {}
+    more = cost - rule.cost
+    low, high = difference_interval(more, load, season=season)
+    ends = {"difference_low": low, "difference_high": high}
+    share = float(more.sum()) / max(1, int(load.sum()))
+    return {"difference": share, **ends, "difference_lag_1": lag_1(more, season)}
 
 
 def _by_node(played: EndedEpisodes, what: str) -> dict[str, float]:

@@ -14,8 +14,16 @@ from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.optimum import reached_by
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 from corral.trainers.evaluation.tables import returns_by_agent, table_of
+from corral.trainers.loads.paired import (
+    COSTS,
+    about_best_rule,
+    has_costs,
+    paired_headings,
+    paired_lines,
+    without_intervals,
+)
 from corral.trainers.loads.replay import OWN, Replay
-from corral.trainers.loads.scores import Score
+from corral.trainers.loads.scores import Score, ordered
 
 __all__ = [
     "about_clock",
@@ -35,13 +43,6 @@ UNIX = 10**9
 MOST_NAMES = 12
 """Names of so many nodes are listed."""
 
-COSTS = {"forward_cost": "forwarded", "wait_cost": "waiting"}
-
-
-def ordered(scores: list[Score]) -> list[Score]:
-    """Return the policies from the least cost to the largest; the optimum, if there, at the end."""
-    return sorted(scores, key=lambda score: (score.policy == "optimum", score.cost))
-
 
 def describe(replay: Replay) -> list[str]:
     """Return what was played and how, in sentences."""
@@ -51,12 +52,10 @@ def describe(replay: Replay) -> list[str]:
     played = f"{counted(replay.windows, 'window')} of {counted(replay.window, 'step')}"
     if replay.remainder:
         played += f" and one of {replay.remainder}"
-    intervals = f"95 % intervals are Student's over {counted(windows, 'window')}."
-    if windows < FEWEST_WINDOWS:
-        intervals = (
-            f"No intervals: {counted(windows, 'window')}; with fewer than {FEWEST_WINDOWS} they "
-            "would not cover what they say."
-        )
+    intervals = without_intervals(replay)
+    if not intervals:
+        kinds = ", each beside those of its weekday" if replay.days and windows >= 14 else ""
+        intervals = f"95 % intervals are Student's over {counted(windows, 'window')}{kinds}."
     lines = [
         f"Trace {trace.name}: rows {low}:{high} of {len(trace)}, "
         f"{counted(len(trace.nodes), 'node')} "
@@ -67,7 +66,7 @@ def describe(replay: Replay) -> list[str]:
         "Served, lost and forwarded (refused offers included) in % of the arrivals; waiting in "
         f"requests per node and step.{_about_rest(replay)}",
         *_about_cost(replay),
-        *_about_best_rule(replay),
+        *about_best_rule(replay),
         _about_returns(replay),
         f"Settings of dfaas_v0: {settings or 'default'}.",
     ]
@@ -102,30 +101,13 @@ def _about_rest(replay: Replay) -> str:
 
 def _about_cost(replay: Replay) -> list[str]:
     """Return what cost and the share of the optimum are, where there is such a column."""
-    shown = _has_costs(replay) or replay.optimum_is_partial
+    shown = has_costs(replay) or replay.optimum_is_partial
     lines = [f"Cost: {' + '.join(_costs(replay))}, in % of the arrivals."] * shown
     if replay.optimum_windows:
-        less = "cost" if _has_costs(replay) else "lost"
+        less = "cost" if has_costs(replay) else "lost"
         lines.append(
             f"Of opt.: what a policy gains (arrivals minus {less}) in % of what the optimum gains."
         )
-    return lines
-
-
-def _about_best_rule(replay: Replay) -> list[str]:
-    """Return which rule the others are paired with, how it was chosen, and what is in doubt."""
-    rule = replay.best_rule
-    if rule is None:
-        return []
-    counts = [f"{name} in {rule.labels.count(name)}" for name in rule.names]
-    which = rule.names[0] if len(counts) == 1 else f"chosen for each window ({', '.join(counts)})"
-    lines = [
-        f"Best rule: {which}, of least cost on {rule.chosen_on}. Difference: what a policy costs "
-        "more than it in the same windows, in % of the arrivals."
-    ]
-    windows = replay.windows + bool(replay.remainder)
-    if windows >= FEWEST_WINDOWS and rule.doubts:
-        lines.append(f"These intervals are too narrow: {' and '.join(rule.doubts)}.")
     return lines
 
 
@@ -141,10 +123,6 @@ def _about_returns(replay: Replay) -> str:
         f"Return: the sum of a node's rewards in a window, on average; team: the sum over nodes. A "
         f"reward is minus {whose}{over} / {scale:g}{said}."
     )
-
-
-def _has_costs(replay: Replay) -> bool:
-    return any(replay.settings.get(name) for name in COSTS)
 
 
 def _costs(replay: Replay) -> list[str]:
@@ -281,10 +259,11 @@ def returns_table(result: Replay) -> tuple[list[str], list[list[str]]]:
 def _score_table(result: Replay) -> Table:
     """Return what policies served and lost over all windows; with costs, these are the main figure.
     The optimum has a row where it covers all windows, too."""
-    costs = _has_costs(result)
+    costs = has_costs(result)
     main_figure = "cost" if costs else "served"
-    headings = ["served\n%"] * costs + [f"{main_figure}\n%", "95 %\ninterval", "lost\n%"]
-    headings += ["forw.\n%", "wait-\ning"]
+    headings = ["served\n%"] * costs + [f"{main_figure}\n%"]
+    headings += [] if without_intervals(result) else ["95 %\ninterval"]
+    headings += ["lost\n%", "forw.\n%", "wait-\ning"]
     partial = result.optimum_is_partial
     table = table_of("\npolicy", headings if partial else [*headings, "of\nopt. %"])
     for score in ordered(result.scores):
@@ -293,9 +272,10 @@ def _score_table(result: Replay) -> Table:
                 continue
             table.add_section()
         low, high = getattr(score, f"{main_figure}_low"), getattr(score, f"{main_figure}_high")
+        between = "" if low is None else f"{100 * low:.2f}-{100 * high:.2f}"
         cells = [
             f"{100 * getattr(score, main_figure):.2f}",
-            "" if low is None else f"{100 * low:.2f}-{100 * high:.2f}",
+            *([] if without_intervals(result) else [between]),
             f"{100 * score.lost:.2f}",
             f"{100 * score.forwarded:.2f}",
             f"{score.mean_waiting:.2f}",
@@ -305,22 +285,22 @@ def _score_table(result: Replay) -> Table:
         if costs:
             cells.insert(0, f"{100 * score.served:.2f}")
         table.add_row(score.policy, *cells)
-    return table
+    return _with_reason(table, result)
 
 
 def _paired_table(result: Replay) -> Table:
-    """Return what policies cost more than the best rule in the same windows."""
-    costs, per = _has_costs(result), "a day" if result.trace.steps_per_day == result.window else ""
-    per = per or "a window"
-    headings = [f"cost\n{per}"] * costs + [f"lost\n{per}", "above\n%", "95 %\ninterval"]
-    table = table_of("requests, and cost\nbeside the best rule", headings)
-    for score in ordered(result.scores):
-        if score.policy == "optimum" or score.difference is None:
-            continue
-        cells = [f"{score.cost_per_window:,.0f}"] * costs + [f"{score.lost_per_window:,.0f}"]
-        low, high = score.difference_low, score.difference_high
-        between = "" if low is None or high is None else f"{100 * low:+.2f} to {100 * high:+.2f}"
-        table.add_row(score.policy, *cells, f"{100 * score.difference:+.2f}", between)
+    """Return what policies cost, and more than the best rule in the same windows."""
+    table = table_of("\npolicy", paired_headings(result))
+    for policy, *cells in paired_lines(result):
+        table.add_row(policy, *cells)
+    return _with_reason(table, result)
+
+
+def _with_reason(table: Table, result: Replay) -> Table:
+    """Return a table that says below why it has no intervals, where it has none."""
+    if without_intervals(result):
+        reason = f"no intervals: fewer than {FEWEST_WINDOWS} windows"
+        table.caption, table.caption_justify = reason, "left"
     return table
 
 

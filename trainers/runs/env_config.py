@@ -169,8 +169,9 @@ class EnvConfig:
         kwargs = {name: saved_value(value, folder) for name, value in saved["env_kwargs"].items()}
         held_out, validation = dict(saved["held_out"]), dict(saved.get("validation", {}))
         for arguments in (kwargs, held_out, validation):
-            if arguments.get("rows") is not None:
-                arguments["rows"] = tuple(arguments["rows"])
+            for rows in ("rows", "capacity_rows"):
+                if arguments.get(rows) is not None:
+                    arguments[rows] = tuple(arguments[rows])
         return cls(name, kwargs, held_out, validation=validation)
 
 

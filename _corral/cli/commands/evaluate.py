@@ -25,6 +25,7 @@ from corral.cli.output import (
     reported,
     show_replay,
     show_table,
+    show_verdicts,
     written,
 )
 from corral.cli.run_options import OwnApi, OwnArguments, OwnEnv, OwnModel, OwnTrainer
@@ -156,6 +157,7 @@ def evaluate(
                 out.print(line, soft_wrap=True)
         for note in result.details["notes"]:
             out.print(note, style="dim", markup=False)
+        show_verdicts(replay)
         out.print(f"\nReport: {folder / 'report.html'}", soft_wrap=True)
     else:
         for part in tables(result, loaded.config.env_config.rules()):

@@ -36,6 +36,7 @@ from corral.cli.output import (
     reported,
     show_replay,
     show_table,
+    show_verdicts,
 )
 from corral.cli.run_options import OwnModel
 from corral.text import one_line
@@ -309,6 +310,7 @@ def replay(
             learning_curves,
             seen_rows,
             trained_otherwise,
+            with_seen,
         )
 
         labels = run_labels(runs)
@@ -328,18 +330,15 @@ def replay(
             progress=show,
             **settings,
         )
+    seen = {label: seen_rows(label, run, load, result.rows) for label, run in labels.items()}
+    if runs:
+        result = with_seen(result, seen)
     show_replay(result, given)
-    said = [
-        note
-        for label, run in labels.items()
-        for note in (
-            seen_rows(label, run, load, result.rows),
-            trained_otherwise(label, run, settings),
-        )
-    ]
-    notes = [note for note in said if note is not None]
+    other = {label: trained_otherwise(label, run, settings) for label, run in labels.items()}
+    notes = [note for label in labels for note in (seen[label], other[label]) if note is not None]
     for note in notes:
         out.print(in_options(note, given), style="dim", markup=False)
+    show_verdicts(result)
     paths = write_report(result, out_dir, learning=curves, notes=notes)
     out.print(f"\nReport: {paths['report.html']}", soft_wrap=True)
 

@@ -188,7 +188,7 @@ def test_a_team_keeps_its_scales_and_its_returns_stay_comparable() -> None:
         dict.fromkeys(DfaasRules(trace).agents, Watching("overflow", DfaasRules(trace, **own))),
         settings=own,
     )
-    scores = scores_of(trace, {"team": player, "pair": "overflow/equal"}, window=20)
+    scores = scores_of(trace, {"team": player, "pair": "overflow/equal"}, window=10)
     assert seen[0]["action_mask"].shape[1] == 65
     assert seen[0]["observation"][0, 0] == np.float32(trace.arrivals[0, 0] / 64)
     team, pair = scores["team"], scores["pair"]

@@ -168,6 +168,7 @@ def test_a_teams_page_has_learning_and_what_was_learned(tmp_path: Path) -> None:
     headings = re.findall(r"<h2>(.*?)</h2>", page)
     assert headings == [
         "What each policy served and lost",
+        "Beside the best rule, in the same windows",
         "Return per whole window",
         "Lost by each node, % of its own arrivals",
         "Learning",

@@ -179,6 +179,39 @@ def test_what_is_read_back_plays_the_same(tmp_path: Path, env: dict[str, Any]) -
             assert np.array_equal(seen[0][agent][key], seen[1][agent][key])
 
 
+def test_capacity_as_a_multiple_of_the_load_that_is_trained_on() -> None:
+    """Nothing of the rows held out, or validated on, is in it; all play with the same."""
+    arrivals = np.concatenate([np.full((20, 2), 4), np.full((20, 2), 40)])
+    load = Trace(("a", "b"), arrivals, None, np.arange(40))
+    found = EnvConfig.of(
+        "dfaas_v0",
+        {"trace": load, "capacity": "1.5x", "max_cycles": 4},
+        held_out=0.4,
+        validation=(20, 24),
+    )
+    assert found.env_kwargs["rows"] == (0, 20)
+    for rules in (found.rules(), found.validation_rules(), found.held_out_rules()):
+        assert isinstance(rules, DfaasRules)
+        assert rules.trace.capacity is not None
+        assert np.unique(rules.trace.capacity).tolist() == [6]
+        assert rules.capacity_scale == 6
+    asked = {"trace": load, "capacity": "1.5x", "capacity_rows": (0, 40), "capacity_scale": 50}
+    found = EnvConfig.of("dfaas_v0", asked, held_out=0.5)
+    rules = found.rules()
+    assert isinstance(rules, DfaasRules)
+    assert np.unique(rules.trace.capacity).tolist() == [33]
+    assert rules.capacity_scale == 50
+    # A run from before knew no such rows: it plays what it was trained in.
+    saved = EnvConfig.of("dfaas_v0", {"trace": "edge3", "capacity": "1.5x"}).write(None)
+    del saved["env_kwargs"]["capacity_rows"], saved["env_kwargs"]["capacity_scale"]
+    older = EnvConfig.read(saved, Path()).rules()
+    assert isinstance(older, DfaasRules)
+    assert older.trace == load_trace("edge3").with_capacity("1.5x")
+    # Without a division into rows, as ever: the mean of the whole trace.
+    plain = DfaasRules(load, rows=(0, 20), capacity="1.5x")
+    assert np.unique(plain.trace.capacity).tolist() == [33]
+
+
 def test_only_loads_that_do_not_come_along_are_copied(tmp_path: Path) -> None:
     (tmp_path / "bundled").mkdir()
     EnvConfig.of("dfaas_v0", {"trace": "edge3"}).write(tmp_path / "bundled")

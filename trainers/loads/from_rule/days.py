@@ -11,7 +11,7 @@ from corral.envs.dfaas_v0.rows import HELD_OUT
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 from corral.trainers.evaluation.judge import Progress
 from corral.trainers.loads.from_rule.preset import FromRule
-from corral.trainers.loads.judge import NOT_OF_THE_GAME
+from corral.trainers.loads.judge import CAPACITY, NOT_OF_THE_GAME
 from corral.trainers.loads.replay import DEFAULT_WINDOW, OWN, replay
 from corral.trainers.loads.scores import WindowSums
 from corral.trainers.runs.env_config import EnvConfig
@@ -104,7 +104,7 @@ def played(
     arguments = config.env_kwargs
     own = {key: value for key, value in arguments.items() if key not in NOT_OF_THE_GAME}
     own |= {key: arguments[key] for key in OWN if key in arguments and key != "route"}
-    own["capacity"] = arguments["capacity"]
+    own |= {key: arguments[key] for key in CAPACITY}
     assert config.trace is not None
     plan: dict[str, Any] = {"rows": rows, "window": window, "optimum_windows": 0}
     return replay(config.trace, pairs, **plan, progress=show, **own).sums
