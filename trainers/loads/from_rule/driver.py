@@ -129,7 +129,7 @@ def from_rule(
         "seed": seed,
         "settings": {"num_envs": preset.num_envs(len(config.rules().agents)), **settings},
         "preset": asdict(preset),
-        **{"cloned": False, "trained": False},
+        **{"cloned": False, "trained": False, "tried": {}},
         "spent": 0.0,  # seconds, when it was last written down
     }
     kwargs["route"] = best.partition("/")[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,9 @@ from corral.trainers.runs.run_config import CONFIG
 
 __all__ = ["Parts"]
 
+NETWORK = ("memory", "net_arch", "activation", "agent_id")
+"""Settings of mappo in which a team must be like the clone that it starts from."""
+
 
 class Parts:
     """Clone, team and recommendation of a plan (from_rule.json), as far as they are missing."""
@@ -34,13 +37,18 @@ class Parts:
         self.plan, self.limit, self.progress = plan, limit, progress
         self.out = Path(plan["out"])
         self.preset = FromRule(**plan["preset"])
-        settings = {**self.preset.team, **plan["settings"]}
+        self._take_settings()
+
+    def _take_settings(self) -> None:
+        settings = {**self.preset.team, **self.plan["settings"]}
         self.settings = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
 
     def run(self, env_kwargs: dict[str, Any] | None = None) -> Run:
         """Do what is missing; return the team's run. ``env_kwargs`` are needed to begin."""
         if not (self.out / RECOMMENDATION).is_file():
             clone = self._clone(env_kwargs)
+            if len(self.preset.candidates) > 1 and not _is_begun(self.out):
+                clone = self._tried(clone)
             team = load_run(self.out) if self.plan["trained"] else self._team(clone)
             self.plan["trained"] = True
             self.keep(self.out)
@@ -79,6 +87,31 @@ class Parts:
             **{**length, **self._common(), **shared, **self.preset.clone},
         )
 
+    def _tried(self, clone: Run) -> Run:
+        """Train each candidate for a while. Take the settings of that which costs least in
+        validation, and return the clone that it started from: the team starts there again."""
+        plan, candidates = self.plan, self.preset.candidates
+        share = self.preset.trials / len(candidates)
+        found: list[tuple[float, Mapping[str, Any], Run]] = []
+        for number, settings in enumerate(candidates, 1):
+            own = {**settings, **plan["settings"]}
+            once = {**plan["preset"], "candidates": [{}]}
+            trial = {**plan, "out": f"{self.out}-{number}", "settings": own, "preset": once}
+            minutes = share * self.limit.left / 60
+            trial |= {"minutes": minutes} if plan["minutes"] else {"steps": share * plan["steps"]}
+            part = Parts(trial, Minutes(minutes, time.monotonic()), self.progress)
+            start = clone
+            if any(part.settings.get(name) != self.settings.get(name) for name in NETWORK):
+                part.plan["cloned"] = _is_begun(clone_folder(part.out))
+                start = part._clone(_arguments(clone))
+            history = History.read(part._team(start).folder)
+            plan["tried"][str(number)] = {str(k): costs for k, costs in history.costs.items()}
+            least = min((sum(costs) for costs in history.costs.values()), default=0.0)
+            found.append((least, own, start))
+        _, plan["settings"], start = min(found, key=lambda each: each[0])
+        self._take_settings()
+        return start
+
     def _team(self, clone: Run) -> Run:
         plan = self.plan
         watch = Validated(plan["rule"], plan["window"], self.keep)
@@ -90,12 +123,11 @@ class Parts:
         length: dict[str, Any] = {"minutes": max(1.0, (1 - share) * left) / 60}
         if not timed:
             length = {"steps": max(1, int((1 - self.preset.cloning) * plan["steps"]))}
-        kwargs = {k: v for k, v in clone.config.env_config.env_kwargs.items() if k != "rows"}
         return driver.train(
             "dfaas_v0",
             trainer="mappo",
             init=clone,
-            env_kwargs=kwargs,
+            env_kwargs=_arguments(clone),
             out=self.out,
             callbacks=[watch],
             **{**length, **self._common(), **self.settings},
@@ -114,12 +146,14 @@ class Parts:
 
     def _recommend(self, team: Run) -> None:
         history = History.read(team.folder)
+        tried = self.plan["tried"].items()
         found = recommend(
             self.plan["rule"],
             self.plan["runner_up"],
             np.array(history.rule),
             np.array(history.arrivals),
             {steps: np.array(costs) for steps, costs in history.costs.items()},
+            {f"{number}@{k}": np.array(c) for number, own in tried for k, c in own.items()},
         )
         found.write(team.folder)
 
@@ -132,6 +166,11 @@ class _Keep(Callback):
 
     def on_start(self, session: Any) -> None:
         self.keep(session.run.folder)
+
+
+def _arguments(clone: Run) -> dict[str, Any]:
+    """Return the arguments of its environment: which rows are for what is said besides."""
+    return {k: v for k, v in clone.config.env_config.env_kwargs.items() if k != "rows"}
 
 
 def _is_begun(folder: Path) -> bool:

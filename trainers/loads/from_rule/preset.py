@@ -25,8 +25,9 @@ class FromRule:
     )
     clone: Mapping[str, Any] = field(default_factory=dict)  # of the trainer clone alone
     candidates: tuple[Mapping[str, Any], ...] = ({},)
-    """Settings of mappo that are tried beside those of ``team``: see ``_halved``."""
-    trials: float = 0.4  # share of learning that goes to candidates, where there are several
+    """Settings of mappo that are tried, each over those of ``team``: the one whose best checkpoint
+    costs least in validation is trained again, for what is left of the time."""
+    trials: float = 0.4  # share of what is left for learning that all of them take together
     decisions: int = 12_288  # of a rollout: num_envs follows from it, 8 to 64 by the nodes
     cloning: float = 0.15  # share of the whole
     validating: float = 0.15  # at most, of what follows

@@ -176,3 +176,17 @@ def test_nothing_that_was_begun_otherwise_is_gone_on_with(tmp_path: Path) -> Non
     (tmp_path / "there" / "file").touch()
     with pytest.raises(RunError, match="is not empty"):
         begun(tmp_path / "there")
+
+
+def test_of_several_candidates_the_best_in_validation_is_trained(tmp_path: Path) -> None:
+    still, wild = {"learning_rate": 0.0}, {"learning_rate": 0.5, "memory": 4}
+    preset = dataclasses.replace(FROM_RULE, candidates=(wild, still))
+    run = begun(tmp_path / "run", preset=preset, steps=640)
+    assert run.config.settings["learning_rate"] == 0.0  # which stays where the clone is
+    trials = [corral.load_run(tmp_path / f"run-{number}") for number in (1, 2)]
+    assert [trial.config.settings["memory"] for trial in trials] == [4, 0]
+    told = [json.loads((trial.folder / "validation.json").read_text()) for trial in trials]
+    own = json.loads((run.folder / "validation.json").read_text())
+    compared = sum(len(each["costs"]) for each in [*told, own])
+    assert run.recommendation.compared == compared
+    assert run.recommendation.play == "rule"
