@@ -119,7 +119,7 @@ def _load(
 
 
 def _hidden_states(trainer: Any) -> dict[str, Array]:
-    found = {}
+    found: dict[str, Array] = {}
     for name, hidden in trainer.hidden.items():
         found |= {f"{name}.actor": hidden.actor, f"{name}.critic": hidden.critic}
         if (start := trainer.learners[name].start) is not None:

@@ -23,7 +23,9 @@ class FromRule:
             "stay_target": 0.5,
         }
     )
-    clone: Mapping[str, Any] = field(default_factory=dict)  # of the trainer clone alone
+    clone: Mapping[str, Any] = field(  # of the trainer clone alone: short rollouts, soon timed
+        default_factory=lambda: {"n_steps": 16, "n_minibatches": 2}
+    )
     candidates: tuple[Mapping[str, Any], ...] = ({},)
     """Settings of mappo that are tried, each over those of ``team``: the one whose best checkpoint
     costs least in validation is trained again, for what is left of the time."""
