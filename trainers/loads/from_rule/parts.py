@@ -146,14 +146,14 @@ class Parts:
 
     def _recommend(self, team: Run) -> None:
         history = History.read(team.folder)
-        tried = self.plan["tried"].items()
+        tried = self.plan["tried"].values()
         found = recommend(
             self.plan["rule"],
             self.plan["runner_up"],
             np.array(history.rule),
             np.array(history.arrivals),
             {steps: np.array(costs) for steps, costs in history.costs.items()},
-            {f"{number}@{k}": np.array(c) for number, own in tried for k, c in own.items()},
+            sum(len(own) for own in tried),
         )
         found.write(team.folder)
 

@@ -19,8 +19,8 @@ class FromRule:
             "gamma": 0.8,
             "gae_lambda": 0.8,
             "learning_rate": 1e-3,
-            "stay_coef": 0.03,
-            "stay_target": 0.5,
+            "stay_coef": 0.1,
+            "stay_target": 0.1,
         }
     )
     clone: Mapping[str, Any] = field(  # of the trainer clone alone: short rollouts, soon timed

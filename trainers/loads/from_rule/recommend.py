@@ -1,16 +1,16 @@
 """What to play of a run that began with a rule: its team where that is better for certain, else the
 rule.
 
-The best of many checkpoints looks better than it is on the windows that it was chosen on. So the
-interval of its difference to the rule is one that holds for all that were compared at once: with
-probability 95 % each of their differences is within its own. Where even its upper end is below 0,
-the team is recommended.
+The best of many checkpoints looks better than it is on the windows that it was chosen on. So two
+things are asked of it: the 95 % interval of its own difference to the rule lies below 0, and so
+does the 90 % interval of the mean difference of all checkpoints of the later half of the run, which
+nobody chose. A team that was lucky once does not pass the second, one that is better throughout
+does.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,14 +22,15 @@ from corral.envs.core import Array
 from corral.envs.dfaas_v0.baselines import baseline_team, split_pair
 from corral.envs.policy import Policy
 from corral.errors import RunError
-from corral.trainers.evaluation.intervals import FEWEST_WINDOWS, student_quantile
+from corral.trainers.evaluation.intervals import FEWEST_WINDOWS, difference_interval
 from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run import Run, load_run
 
-__all__ = ["RECOMMENDATION", "Recommendation", "recommend", "recommendation_of", "simultaneous"]
+__all__ = ["RECOMMENDATION", "Recommendation", "recommend", "recommendation_of"]
 
 RECOMMENDATION = "recommendation.json"
-LEVEL, DRAWS = 0.95, 4_000
+LATER_LEVEL = 0.9
+"""Level of the interval of the later half: with the other one, one-sided 5 % is strict enough."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,11 @@ class Recommendation:
     checkpoint: int | None = None  # env steps of that of least cost; 0: the clone of the rule
     rule_cost: float | None = None  # points: % of the arrivals
     difference: float | None = None  # cost of that checkpoint minus the rule's, in points
-    low: float | None = None  # 95 % for all that were compared at once
+    low: float | None = None  # 95 % interval of it
     high: float | None = None
+    later: float | None = None  # mean difference of the checkpoints of the later half
+    later_low: float | None = None  # 90 % interval of it
+    later_high: float | None = None
     requests: float | None = None  # the difference in requests per window
     folder: Path | None = field(default=None, compare=False, repr=False)
 
@@ -68,17 +72,12 @@ class Recommendation:
             what = f"the team of {self.checkpoint:,} env steps (@best), not {self.rule}"
         found = [f"Recommended: {what}.", f"Why: {self.why}."]
         if self.difference is not None:
-            interval = "" if self.low is None else f" [{self.low:+.2f}, {self.high:+.2f}]"
-            found.append(
-                f"Cost, team minus rule: {self.difference:+.2f} points{interval}, "
-                f"{self.requests:+,.1f} requests a window"
-            )
-            found.append(
-                f"over {self.windows} validation windows; the best of {self.compared} moments, "
-                "95 % for all of them"
-                if self.low is not None
-                else f"over {self.windows} validation windows"
-            )
+            own = _figures(self.difference, self.low, self.high)
+            found.append(f"Cost, team minus rule: {own}, {self.requests:+,.1f} requests a window")
+            found.append(f"over {self.windows} validation windows, the best of {self.compared}")
+        if self.later is not None:
+            mean = _figures(self.later, self.later_low, self.later_high)
+            found.append(f"Mean of the later half of the run: {mean} (90 %)")
         return found
 
     def write(self, folder: Path) -> None:
@@ -105,20 +104,19 @@ def recommend(
     rule_cost: Array,
     arrivals: Array,
     costs: Mapping[int, Array],
-    beside: Mapping[str, Array] | None = None,
+    tried: int = 0,
 ) -> Recommendation:
     """Return what to play.
 
     Args:
         rule_cost, arrivals: requests of the rule in each validation window: [W].
         costs: those of each checkpoint, by its env steps: [W].
-        beside: those of others that were compared, and not chosen.
+        tried: how many others were compared, and not chosen.
     """
     windows = len(rule_cost)
     about: dict[str, Any] = {"rule": rule, "runner_up": runner_up, "windows": windows}
-    family = [*costs.values(), *(beside or {}).values()]
-    about["compared"] = len(family)
-    if not windows or not family or not arrivals.sum():
+    about["compared"] = len(costs) + tried
+    if not windows or not costs or not arrivals.sum():
         return Recommendation("rule", why="no day was left to validate a team on", **about)
     steps = min(costs, key=lambda step: (float(costs[step].sum()), step))
     difference = costs[steps] - rule_cost
@@ -132,47 +130,29 @@ def recommend(
     if windows < FEWEST_WINDOWS:
         why = f"{windows} validation windows are too few to tell, {FEWEST_WINDOWS} are needed"
         return Recommendation("rule", why=why, **about)
-    halves = simultaneous(np.array(family) - rule_cost, arrivals)
-    half = points * float(arrivals.sum()) * float(halves[[*costs].index(steps)])
-    low, high = about["difference"] - half, about["difference"] + half
-    about |= {"low": low, "high": high}
+    learned = sorted(costs)[1:] if 0 in costs else sorted(costs)
+    half = [costs[step] - rule_cost for step in learned[len(learned) // 2 :]]
+    later = np.mean(half, axis=0) if half else difference
+    own = difference_interval(difference, arrivals)
+    mean = difference_interval(later, arrivals, level=LATER_LEVEL)
+    about |= {"low": _points(own.low), "high": _points(own.high)}
+    about["later"] = points * float(later.sum())
+    about |= {"later_low": _points(mean.low), "later_high": _points(mean.high)}
     if steps == 0:
         return Recommendation("rule", why="nothing learned beyond it costs less", **about)
-    if high < 0:
-        return Recommendation(
-            "team", why="it costs less in validation, and the interval excludes 0", **about
-        )
-    why = "a team costs less in validation, but the interval does not exclude 0"
     if about["difference"] >= 0:
-        why = "no team costs less than it in validation"
+        return Recommendation("rule", why="no team costs less than it in validation", **about)
+    if about["high"] < 0 and about["later_high"] < 0:
+        why = "it costs less in validation, and both intervals exclude 0"
+        return Recommendation("team", why=why, **about)
+    why = "a team costs less in validation, but an interval does not exclude 0"
     return Recommendation("rule", why=why, **about)
 
 
-def simultaneous(differences: Array, arrivals: Array, level: float = LEVEL) -> Array:
-    """Return half the widths of intervals of the shares sum(differences) / sum(arrivals): [K].
+def _points(share: float | None) -> float | None:
+    return None if share is None else 100 * share
 
-    All K shares are within their intervals at once with probability ``level``. That is Student's
-    interval, with the quantile of the largest of K deviations that vary together as these do: it is
-    drawn from normal windows of the same covariance. Of K alike it is that of one.
 
-    Args:
-        differences: [K, W] of windows, W of 2 or more.
-        arrivals: [W].
-    """
-    windows = differences.shape[1]
-    shares = differences.sum(axis=1, keepdims=True) / arrivals.sum()
-    parts = (differences - shares * arrivals) / arrivals.mean()  # [K, W] that sum to 0
-    errors = np.sqrt((parts**2).sum(axis=1) / (windows - 1) / windows)
-    factor = student_quantile((1 + level) / 2, windows - 1)
-    varied = errors > 1e-9 * max(1e-9, float(errors.max()))
-    if varied.sum() > 1:
-        scaled = parts[varied] / errors[varied, None]
-        values, vectors = np.linalg.eigh(scaled @ scaled.T)
-        root = (vectors * np.sqrt(np.maximum(values, 0))).T  # [K, K] of which root.T @ root it is
-        rng, largest = np.random.default_rng(0), []
-        for _ in range(DRAWS // 200):  # parts of all draws, which would be large
-            drawn = rng.standard_normal((200, windows, len(root))) @ root  # [D, W, K]
-            spread = drawn.std(axis=1, ddof=1) / math.sqrt(windows)
-            largest.append((np.abs(drawn.mean(axis=1)) / spread).max(axis=1))
-        factor = max(factor, float(np.quantile(np.concatenate(largest), level)))
-    return np.asarray(factor * errors)
+def _figures(value: float, low: float | None, high: float | None) -> str:
+    interval = "" if low is None or high is None else f" [{low:+.2f}, {high:+.2f}]"
+    return f"{value:+.2f} points{interval}"

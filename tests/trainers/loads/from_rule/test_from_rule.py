@@ -190,3 +190,25 @@ def test_of_several_candidates_the_best_in_validation_is_trained(tmp_path: Path)
     compared = sum(len(each["costs"]) for each in [*told, own])
     assert run.recommendation.compared == compared
     assert run.recommendation.play == "rule"
+
+
+@pytest.mark.slow
+def test_late_information_and_costs_leave_something_to_win(tmp_path: Path) -> None:
+    """What is recommended costs no more than the rule on days that nobody used."""
+    load = days(100, nodes=4, seed=5)
+    low, high = 40 * DAY, 100 * DAY
+    given: dict[str, Any] = {"forward_cost": 0.2, "wait_cost": 0.05, "queue": 10}
+    given |= {"second_offer": False, "load_scale": 60, "capacity_scale": 14}
+    run = corral.from_rule(
+        env_kwargs={"trace": load.section(0, low), **given}, steps=120_000, out=tmp_path / "run"
+    )
+    it = run.recommendation
+    assert abs(json.loads((run.folder / "validation.json").read_text())["checks"] - 20) == 0
+    best = corral.load_run(f"{run.folder}@best")
+    assert it.difference is not None
+    plan: dict[str, Any] = {"rows": (low, high), "optimum_windows": 0, **given}
+    plan["route"] = it.rule.partition("/")[2]
+    played = replay(load, {it.rule: it.rule, "team": best.policies}, **plan)
+    rule, team = (100 * score.cost for score in played.scores)
+    assert (team if it.play == "team" else rule) < rule + 0.1
+    assert team < rule + 0.3  # it stays near, whatever is recommended
