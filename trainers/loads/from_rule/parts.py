@@ -71,8 +71,9 @@ class Parts:
         if env_kwargs is None:
             raise RunError(f"{folder} was not begun: begin it again")
         known = {each.name for each in dataclasses.fields(CloneSettings)}
-        own = {"learning_rate", *CloneSettings.unused}
-        shared = {k: v for k, v in self.settings.items() if k in known - own}
+        known -= {"learning_rate", "n_epochs", *CloneSettings.unused}  # the team's own
+        shared = {k: v for k, v in self.settings.items() if k in known}
+        given = {k: v for k, v in shared.items() if k in self.plan["settings"]}
         part, minutes = self.preset.cloning, self.plan["minutes"]
         length = (
             {"minutes": part * minutes} if minutes else {"steps": int(part * self.plan["steps"])}
@@ -84,7 +85,7 @@ class Parts:
             env_kwargs=env_kwargs,
             out=folder,
             callbacks=[keep],
-            **{**length, **self._common(), **shared, **self.preset.clone},
+            **{**length, **self._common(), **shared, **self.preset.clone, **given},
         )
 
     def _tried(self, clone: Run) -> Run:
