@@ -127,6 +127,7 @@ def from_rule(
         "minutes": None if steps is not None else limit.minutes,
         "steps": steps,
         "seed": seed,
+        "nodes": len(config.rules().agents),
         "settings": {"num_envs": preset.num_envs(len(config.rules().agents)), **settings},
         "preset": asdict(preset),
         **{"cloned": False, "trained": False, "tried": {}},

@@ -19,7 +19,7 @@ from corral.trainers.loads.from_rule.plan import PLAN, clone_folder
 from corral.trainers.loads.from_rule.preset import FromRule
 from corral.trainers.loads.from_rule.recommend import RECOMMENDATION, recommend
 from corral.trainers.loads.from_rule.validation import History, Validated
-from corral.trainers.planning import Minutes
+from corral.trainers.planning import Deadline, Minutes
 from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run import Run, load_run
 from corral.trainers.runs.run_config import CONFIG
@@ -65,7 +65,7 @@ class Parts:
         return found
 
     def _cloned(self, folder: Path, env_kwargs: dict[str, Any] | None) -> Run:
-        keep = _Keep(self.keep)
+        keep: Callback = _Keep(self.keep)
         if _is_begun(folder):
             return driver.resume(folder, callbacks=[keep], progress=self.progress)
         if env_kwargs is None:
@@ -74,18 +74,21 @@ class Parts:
         known -= {"learning_rate", "n_epochs", *CloneSettings.unused}  # the team's own
         shared = {k: v for k, v in self.settings.items() if k in known}
         given = {k: v for k, v in shared.items() if k in self.plan["settings"]}
-        part, minutes = self.preset.cloning, self.plan["minutes"]
-        length = (
-            {"minutes": part * minutes} if minutes else {"steps": int(part * self.plan["steps"])}
-        )
+        part, minutes, callbacks = self.preset.cloning, self.plan["minutes"], [keep]
+        if minutes:  # so many decisions need no more time to be timed
+            steps = self.preset.cloned // self.plan["nodes"]
+            callbacks.append(Deadline(60 * part * minutes, "the time for it is over"))
+        else:
+            steps = int(part * self.plan["steps"])
         return driver.train(
             "dfaas_v0",
             trainer="clone",
             teacher=self.plan["rule"],
             env_kwargs=env_kwargs,
             out=folder,
-            callbacks=[keep],
-            **{**length, **self._common(), **shared, **self.preset.clone, **given},
+            callbacks=callbacks,
+            steps=max(1, steps),
+            **{**self._common(), **shared, **self.preset.clone, **given},
         )
 
     def _tried(self, clone: Run) -> Run:

@@ -23,7 +23,7 @@ class FromRule:
             "stay_target": 0.1,
         }
     )
-    clone: Mapping[str, Any] = field(  # of the trainer clone alone: short rollouts, soon timed
+    clone: Mapping[str, Any] = field(  # of the trainer clone alone
         default_factory=lambda: {"n_steps": 16, "n_minibatches": 2}
     )
     candidates: tuple[Mapping[str, Any], ...] = ({},)
@@ -31,7 +31,8 @@ class FromRule:
     costs least in validation is trained again, for what is left of the time."""
     trials: float = 0.4  # share of what is left for learning that all of them take together
     decisions: int = 12_288  # of a rollout: num_envs follows from it, 8 to 64 by the nodes
-    cloning: float = 0.15  # share of the whole
+    cloned: int = 98_304  # decisions that are cloned from, where that fits into:
+    cloning: float = 0.2  # share of the whole, at most
     validating: float = 0.15  # at most, of what follows
     validations: tuple[int, int] = (4, 20)  # over the team's learning: fewest, most
     validation: float = 0.3  # share of the windows that are not held out
