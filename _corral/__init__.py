@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from corral.trainers.driver import resume, resume_session, session, train
     from corral.trainers.evaluation.judge import evaluate
     from corral.trainers.evaluation.watch import watch
+    from corral.trainers.loads.from_rule.driver import from_rule, resume_from_rule
     from corral.trainers.runs.run import load_run
     from corral.trainers.selfplay.duels.driver import Duels, duel
     from corral.trainers.selfplay.exploit.driver import exploit
@@ -49,12 +50,14 @@ __all__ = [
     "duel",
     "evaluate",
     "exploit",
+    "from_rule",
     "learnable",
     "load_run",
     "make",
     "read_config",
     "record",
     "resume",
+    "resume_from_rule",
     "resume_session",
     "session",
     "train",
@@ -76,12 +79,14 @@ _ON_DEMAND = {
     "duel": "corral.trainers.selfplay.duels.driver",
     "evaluate": "corral.trainers.evaluation.judge",
     "exploit": "corral.trainers.selfplay.exploit.driver",
+    "from_rule": "corral.trainers.loads.from_rule.driver",
     "learnable": "corral.trainers.doctor.choices",
     "load_run": "corral.trainers.runs.run",
     "make": "corral.envs.registry",
     "read_config": "corral.trainers.config_files.read",
     "record": "corral.trainers.cloning.driver",
     "resume": "corral.trainers.driver",
+    "resume_from_rule": "corral.trainers.loads.from_rule.driver",
     "resume_session": "corral.trainers.driver",
     "session": "corral.trainers.driver",
     "train": "corral.trainers.driver",

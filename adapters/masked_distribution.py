@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -59,6 +59,10 @@ class Distribution(Protocol):
     def kl_from(self, old: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Return KL(old || this) of a distribution with the ``parameters`` ``old`` and the same
         masks: float32 [R], in nats."""
+        ...
+
+    def kl_to(self, other: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Return KL(this || other) of such a one, which is no part of a gradient: float32 [R]."""
         ...
 
     def __getitem__(self, row: int) -> Distribution:
@@ -202,6 +206,11 @@ class MaskedCategorical:
         logits = old["logits"]
         return (logits.exp() * (logits.masked_fill(~self.mask, 0) - self._finite)).sum(dim=-1)
 
+    def kl_to(self, other: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Return KL(this || other), float [...], of what had the ``parameters`` ``other``."""
+        logits = other["logits"].masked_fill(~self.mask, 0)
+        return (self.probs * (self._finite - logits)).sum(dim=-1)
+
     def __getitem__(self, row: int) -> MaskedCategorical:
         """Return the distribution of one row, without its axis."""
         found = copy.copy(self)  # not made anew: it has been checked
@@ -263,9 +272,16 @@ class MultiCategorical:
         return {"logits": torch.cat([choice.parameters["logits"] for choice in self.choices], -1)}
 
     def kl_from(self, old: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        sizes = [choice.logits.shape[-1] for choice in self.choices]
-        parts = zip(self.choices, torch.split(old["logits"], sizes, -1), strict=True)
+        parts = self._each(old["logits"])
         return torch.stack([choice.kl_from({"logits": part}) for choice, part in parts]).sum(dim=0)
+
+    def kl_to(self, other: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        parts = self._each(other["logits"])
+        return torch.stack([choice.kl_to({"logits": part}) for choice, part in parts]).sum(dim=0)
+
+    def _each(self, logits: torch.Tensor) -> Iterable[tuple[MaskedCategorical, torch.Tensor]]:
+        sizes = [choice.logits.shape[-1] for choice in self.choices]
+        return zip(self.choices, torch.split(logits, sizes, -1), strict=True)
 
     def __getitem__(self, row: int) -> MultiCategorical:
         return MultiCategorical([choice[row] for choice in self.choices])
@@ -304,6 +320,11 @@ class Gaussian:
     def kl_from(self, old: Mapping[str, torch.Tensor]) -> torch.Tensor:
         wider = 2 * (old["log_std"] - self.log_std)
         apart = (old["mean"] - self.mode) * (-self.log_std).exp()
+        return 0.5 * (wider.exp() + apart.square() - 1 - wider).sum(dim=-1)
+
+    def kl_to(self, other: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        wider = 2 * (self.log_std - other["log_std"])
+        apart = (other["mean"] - self.mode) * (-other["log_std"]).exp()
         return 0.5 * (wider.exp() + apart.square() - 1 - wider).sum(dim=-1)
 
     def __getitem__(self, row: int) -> Gaussian:

@@ -51,6 +51,7 @@ ADDED: dict[str, Any] = {
     **{"init_critic": True, "self_play": None, "capacity_rows": None, "best_rule": None},
     **{"report_delay": 1, "reward_fn": None, "augment": None, "amount": "unit"},
     **{"observation": "every"},
+    **{"minutes": None, "stay_coef": 0.0, "stay_target": None},
 }
 """Settings and arguments that a later version added, each with the value that changes nothing."""
 ADDED_INFOS: frozenset[str] = frozenset({"waited"})

@@ -27,6 +27,7 @@ __all__ = [
     "one_for_all",
     "played_by_others",
     "policy_of_each",
+    "require_init",
     "seed_of",
     "whole_steps",
 ]
@@ -53,6 +54,19 @@ def seed_of(value: Any) -> int:
     if value is None:
         raise ValueError("seed=None: leave it out, or give a number, 0 or more")
     return nonnegative_int("seed", value)
+
+
+def require_init(init: Any, critic: bool, settings: Mapping[str, Any]) -> None:
+    """Raise ValueError where something is asked of a start, and there is none."""
+    if init is not None:
+        return
+    if not critic:
+        raise ValueError("init_critic=False is for init=, a run to start from; leave it out")
+    if settings.get("stay_coef"):
+        raise ValueError(
+            f"stay_coef={settings['stay_coef']} holds a policy near the one that it starts from: "
+            "give init=, a run to start from, or leave it out"
+        )
 
 
 def check_saving(

@@ -32,6 +32,7 @@ from corral.trainers.arguments import (
     one_for_all,
     played_by_others,
     policy_of_each,
+    require_init,
     seed_of,
     whole_steps,
 )
@@ -40,6 +41,7 @@ from corral.trainers.callbacks.listeners import Listeners
 from corral.trainers.callbacks.sinks import past_rows
 from corral.trainers.kinds import defaults_for
 from corral.trainers.opponents.resolve import pinned, seen_by
+from corral.trainers.planning import Minutes, tell_of_plan_and_versions
 from corral.trainers.runs.env_config import EnvConfig
 from corral.trainers.runs.folders import begun_folder, locked
 from corral.trainers.runs.own_model import LAYERS, OwnModel, require_no_layers
@@ -53,6 +55,8 @@ __all__ = ["resume", "resume_session", "session", "train"]
 
 P = ParamSpec("P")
 
+STEPS = 100_000
+
 CLONE_STARTS = (
     "starts from a clone, which a bonus for entropy would wash out: {} of the preset left out; "
     "--ent-coef (ent_coef=) gives one"
@@ -63,7 +67,8 @@ def session(
     env: EnvLike,
     *,
     trainer: str | type[Trainer] | Algorithm = "mappo",
-    steps: int = 100_000,
+    steps: int = STEPS,
+    minutes: float | None = None,
     horizon: int | None = None,
     seed: int = 0,
     env_kwargs: Mapping[str, Any] | None = None,
@@ -103,6 +108,9 @@ def session(
             ``corral.algorithms``, or the text file.py:name or module:name of one.
         steps: env steps, over all environments together. They are played in whole rollouts: as many
             as fit, at least one; a line on stderr says how many, where that is not all.
+        minutes: how long it may take, in place of ``steps``: the first rollouts are played to
+            measure their speed, then the run begins anew with the steps that fit. These are the
+            run's from then on.
         horizon: env steps that are planned in all, where ``steps`` is the first portion of them:
             what is annealed (learning rate, entropy bonus) ends there. Default: ``steps``. See
             ``resume``.
@@ -163,6 +171,7 @@ def session(
     first update leaves no folder behind.
     """
     steps, seed = whole_steps("steps", steps), seed_of(seed)
+    limit = Minutes.of(minutes, steps != STEPS or horizon is not None, self_play is not None)
     horizon = steps if horizon is None else whole_steps("horizon", horizon, least=0)
     if horizon < steps:
         raise ValueError(f"horizon={horizon}: give {steps} or more, which are to be played first")
@@ -171,8 +180,7 @@ def session(
     name, kind = found.name, found.kind
     arguments = arguments_of(env) if isinstance(env, str) else ()
     require_known(session, kind, arguments, env_kwargs or {}, settings)
-    if init is None and not init_critic:
-        raise ValueError("init_critic=False is for init=, a run to start from; leave it out")
+    require_init(init, init_critic, settings)
     taken: Any = None
     said: list[str] = []
     if init is not None:
@@ -235,6 +243,10 @@ def session(
     )
     listeners = Listeners.of(callbacks, metrics, sinks, stop, evaluate_every)
     learner = _begun(config)  # wrong settings are refused before a folder is made
+    if limit is not None and not dry_run:
+        config, told = limit.planned(config, learner, evaluate_every)
+        learner, listeners = _begun(config), limit.watched(listeners)
+        said.append(told)
     remark = str(getattr(learner, "remark", None) or "")
     said = [defaults.words(), few_rows(env_config), remark, *said]
     if found.source is not None and name in trainers():
@@ -352,7 +364,7 @@ def resume_session(
                 f"steps={steps}: {run.folder} is at {learner.env_steps:,} env steps already; "
                 "give more than that, or leave it out"
             )
-        _tell_of_plan_and_versions(run.folder, run.config)
+        tell_of_plan_and_versions(run.folder, run.config)
         if steps is not None or keep is not None:
             run.config.write(run.folder)
         if stretch and learner.env_steps:
@@ -367,29 +379,6 @@ def resume_session(
 
 
 resume = _to_its_end(resume_session, "resume")
-
-
-def _tell_of_plan_and_versions(folder: Path, config: RunConfig) -> None:
-    """Say what makes a resumed run another than one that never stopped."""
-    settings, now = config.settings, versions(learning=True)
-    falls = [name for name, value in settings.items() if str(value).startswith("linear")]
-    at_0 = settings.get("anneal") and not isinstance(settings.get("learning_rate"), str)
-    if at_0 or "learning_rate" in falls:
-        falls.append("anneal")
-    if (falls or settings.get("ent_coef_end") is not None) and config.steps > config.horizon:
-        rate = ", a learning rate at 0" if "anneal" in falls else ""
-        say(
-            folder,
-            f"planned for {config.horizon:,} env steps; beyond them what is annealed stays at its "
-            f"end{rate}. --stretch (stretch=True) plans it anew",
-        )
-    both = [
-        name for name in config.versions if now.get(name, "") not in ("", config.versions[name])
-    ]
-    if both:
-        before = ", ".join(f"{name} {config.versions[name]}" for name in both)
-        after = ", ".join(f"{name} {now[name]}" for name in both)
-        say(folder, f"begun with {before}; it goes on with {after}: numbers may differ")
 
 
 def _begun(config: RunConfig) -> Trainer:

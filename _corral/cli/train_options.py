@@ -98,6 +98,25 @@ OPTIONS = (
         used="both",
     ),
     TrainOption(
+        "minutes",
+        typer.Option(
+            help="How long it may take, in place of --steps, which are planned from the speed of "
+            "the first rollouts.",
+        ),
+        float,
+    ),
+    TrainOption(
+        "from_rule",
+        typer.Option(
+            "--from-rule",
+            help="Of dfaas_v0: start from the best rule of the load, go on where that is better in "
+            "validation, and say which to play. Takes --minutes (default: 5) or --steps.",
+        ),
+        bool,
+        default=False,
+        used="command",
+    ),
+    TrainOption(
         "horizon",
         whole(
             "Env steps that are planned in all, where --steps is a first portion: what is "

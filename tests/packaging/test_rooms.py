@@ -18,7 +18,17 @@ HOUSE = {"_corral": "corral"} | {
 
 ORDER = (
     *("base", "criteria", "schedules", "settings", "rng", "policies"),
-    *("runs", "opponents", "evaluation", "report", "callbacks", "session", "kinds", "driver"),
+    *(
+        "runs",
+        "opponents",
+        "evaluation",
+        "report",
+        "callbacks",
+        "session",
+        "kinds",
+        "planning",
+        "driver",
+    ),
     *(
         "config_files",
         "on_policy",

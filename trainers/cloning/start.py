@@ -94,6 +94,8 @@ def start_from(
         plans.append((one, *_plan(run, learner, name, source, weights, critic)))
     for one, weights, said in plans:
         one.load_state_dict({key: torch.from_numpy(a.copy()) for key, a in weights.items()})
+        if one.start is not None:
+            one.start.become(one)
         lines.append(str(said))
     before, here = carried_by(run.config.env_config.rules()), carried_by(rules)
     if differ := [

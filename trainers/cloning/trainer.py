@@ -42,7 +42,10 @@ __all__ = ["Clone", "CloneSettings", "clone", "taught_by"]
 GIVEN = "given in Python"
 """What config.json says of a teacher that no text names."""
 
-OF_PPO = ("clip_range", "ent_coef", "ent_coef_end", "kl_coef", "kl_target", "target_kl")
+OF_PPO = (
+    *("clip_range", "ent_coef", "ent_coef_end", "kl_coef", "kl_target", "target_kl"),
+    *("stay_coef", "stay_target"),
+)
 """Settings of mappo that say nothing here."""
 
 ANEW = (

@@ -81,6 +81,9 @@ def evaluate_loads(
     assert load is not None
     agents = tuple(f"node_{i}" for i in range(len(load.nodes)))
     nodes = dict.fromkeys(("returns", "lost_by_node", "forwarded_by_node"), agents)
+    began = run.recommendation  # of a run that began with a rule
+    if references and began is not None and began.rule not in references:
+        references = (*references, began.rule)
     require_columns(require, column_names(Score, nodes))
     for other in list(runs.values())[1:]:
         as_trained([run, other], {})

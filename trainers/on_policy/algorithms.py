@@ -16,7 +16,7 @@ from torch import nn
 from corral.adapters.masked_distribution import Distribution
 from corral.errors import AlgorithmError
 from corral.trainers.on_policy import maths
-from corral.trainers.on_policy.learner import Learner
+from corral.trainers.on_policy.learner import START, Learner
 from corral.trainers.on_policy.records import (
     Advantages,
     Losses,
@@ -40,6 +40,7 @@ __all__ = [
     "a2c",
     "adam",
     "adapt_kl",
+    "adapt_penalties",
     "also",
     "approx_kl",
     "beyond_target_kl",
@@ -64,6 +65,8 @@ __all__ = [
     "ppo_loss",
     "ppo_metrics",
     "reward_to_go",
+    "stay_kl",
+    "stay_penalty",
     "value_loss",
     "without_baseline",
 ]
@@ -143,7 +146,21 @@ def ppo_loss(minibatch: Minibatch, outputs: Outputs, settings: Any) -> Losses:
     terms = {"policy_loss": surrogate.mean(), **entropy_bonus(minibatch, outputs, settings)}
     if minibatch.kl_coef:
         terms["kl_penalty"] = minibatch.kl_coef * maths.kl_estimate(log_ratio).mean()
+    terms |= stay_penalty(minibatch, outputs)
     return Losses({**terms, "value_loss": value_loss(minibatch, outputs, settings)})
+
+
+def stay_penalty(minibatch: Minibatch, outputs: Outputs) -> dict[str, torch.Tensor]:
+    """Return the penalty on leaving the start, the mean KL(policy || start) by its weight; none
+    where ``stay_coef`` is 0."""
+    start = {
+        name.removeprefix(START): each
+        for name, each in minibatch.extras.items()
+        if name.startswith(START)
+    }
+    if not start:
+        return {}
+    return {"stay_penalty": minibatch.stay_coef * outputs.distribution.kl_to(start).mean()}
 
 
 def ppo_kl_loss(minibatch: Minibatch, outputs: Outputs, settings: Any) -> Losses:
@@ -225,6 +242,15 @@ def clip_fraction(
     return {"clip_fraction": changed.float().mean()}
 
 
+def stay_kl(
+    minibatch: Minibatch, outputs: Outputs, losses: Losses, settings: Any
+) -> dict[str, torch.Tensor]:
+    """Return KL(policy || start), where leaving the start has a penalty."""
+    if "stay_penalty" not in losses.terms:
+        return {}
+    return {"stay_kl": losses.terms["stay_penalty"] / minibatch.stay_coef}
+
+
 def also(*metrics: Metric) -> Metric:
     """Return all of several metrics, as one function."""
 
@@ -234,13 +260,14 @@ def also(*metrics: Metric) -> Metric:
     return all_of
 
 
-ppo_metrics = also(entropy, approx_kl, clip_fraction)
+ppo_metrics = also(entropy, approx_kl, clip_fraction, stay_kl)
 """The metrics of PPO, of one minibatch before its step of the optimizer."""
 
 PPO_REPORTS: dict[str, Over] = {
     "entropy": "first_epoch",
     "approx_kl": "last_epoch",
     "kl": "last_epoch",
+    "stay_kl": "last_epoch",
 }
 
 
@@ -283,6 +310,16 @@ def adapt_kl(learner: Learner, metrics: Mapping[str, float], settings: Any) -> N
         )
 
 
+def adapt_penalties(learner: Learner, metrics: Mapping[str, float], settings: Any) -> None:
+    """Adapt the weight of the KL penalty to ``kl_target``, and that of the penalty on leaving the
+    start to ``stay_target``: this one is never below ``stay_coef``."""
+    adapt_kl(learner, metrics, settings)
+    target = getattr(settings, "stay_target", None)
+    if target is not None and "stay_kl" in metrics:
+        found = maths.adapted_penalty(learner.stay_coef, metrics["stay_kl"], target)
+        learner.stay_coef = max(settings.stay_coef, found)
+
+
 def no_change(learner: Learner, metrics: Mapping[str, float], settings: Any) -> None:
     """Leave the learner as it is."""
 
@@ -309,7 +346,7 @@ mappo = OnPolicy(
     optimizer=adam,
     gradients=clip_norm,
     stop_early=beyond_target_kl,
-    after_update=adapt_kl,
+    after_update=adapt_penalties,
     Settings=MAPPOSettings,
 )
 """PPO for teams: the critic observes more than the actor (Yu et al., 2022)."""
@@ -322,6 +359,7 @@ ppo_kl = ippo.but(
     loss=ppo_kl_loss,
     metrics=also(entropy, exact_kl),
     extras=played_distribution,
+    after_update=adapt_kl,
     Settings=PPOKLSettings,
 )
 """PPO with an adaptive penalty on the KL divergence instead of clipping (Schulman et al., 2017)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,9 +29,11 @@ from corral.trainers.on_policy.buffer import AgentGroup
 from corral.trainers.on_policy.settings import OnPolicySettings
 
 __all__ = [
+    "START",
     "HiddenState",
     "Learner",
     "Sequences",
+    "Start",
     "ValueNorm",
     "device_of",
     "load_moments",
@@ -50,6 +53,9 @@ class Inputs(Protocol):
 
     def view(self, group: AgentGroup) -> View: ...
 
+
+START = "start_"
+"""Begins the names of extras that tell the distribution of the start of a policy."""
 
 SMALLEST_VARIANCE = 1e-8
 """Below it, returns count as constant."""
@@ -73,6 +79,7 @@ class Learner(nn.Module):
         super().__init__()
         self.group, self.device, self.trained = group, device, trained
         self.kl_coef = float(getattr(settings, "kl_coef", 0.0))
+        self.stay_coef = float(getattr(settings, "stay_coef", 0.0))
 
         def network(
             role: Role, *size: Any, view: View | None, outputs: int, gain: float
@@ -119,6 +126,7 @@ class Learner(nn.Module):
         self.critic_parameters = _trainable(self.critic)
         self.make_optimizer, self.settings = optimizer, settings
         self._moments: Mapping[int, Mapping[str, torch.Tensor]] = {}
+        self.start = Start(self) if trained and self.stay_coef else None
 
     @functools.cached_property
     def optimizer(self) -> torch.optim.Optimizer:
@@ -155,6 +163,34 @@ class Learner(nn.Module):
     def tensor(self, values: Array) -> torch.Tensor:
         """Return ``values`` on the learner's device; on the CPU it may share their memory."""
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
+
+
+class Start(nn.Module):
+    """The policy that a learner starts from: a frozen copy of its actor, with hidden states."""
+
+    def __init__(self, learner: Learner) -> None:
+        super().__init__()
+        self.actor, self.log_std = copy.deepcopy(learner.actor), copy.deepcopy(learner.log_std)
+        self.requires_grad_(False)
+        settings = learner.settings
+        self.hidden = HiddenState(learner.group, settings.num_envs, settings.memory)
+
+    def become(self, learner: Learner) -> None:
+        """Take over the weights that ``learner`` has now."""
+        own = learner.state_dict()
+        self.load_state_dict({key: own[key] for key in self.state_dict()})
+
+    def extras(
+        self, learner: Learner, parts: Parts, mask: torch.Tensor, at: Any
+    ) -> dict[str, torch.Tensor]:
+        """Return what tells its distribution [R, ...] for what the columns ``at`` observe; their
+        hidden states move on."""
+        hidden = self.hidden.actor
+        outputs, after = self.actor.step(parts, learner.tensor(hidden[at]))
+        if hidden.shape[1]:
+            hidden[at] = after.cpu().numpy()
+        found = make_distribution(learner.group.actions, outputs, mask, self.log_std)
+        return {f"{START}{name}": each for name, each in found.parameters.items()}
 
 
 def _trainable(module: nn.Module) -> list[nn.Parameter]:

@@ -75,7 +75,9 @@ class Minibatches:
             taken: Any = {name: each.index_select(0, rows) for name, each in self.decisions.items()}
             extras = {name: each.index_select(0, rows) for name, each in self.extras.items()}
             minibatch = Minibatch(
-                **taken, **self.moment, epoch=number, kl_coef=self.learner.kl_coef, extras=extras
+                **{**taken, **self.moment, "epoch": number, "extras": extras},
+                kl_coef=self.learner.kl_coef,
+                stay_coef=self.learner.stay_coef,
             )
             distribution = self.learner.distribution(logits, minibatch.mask)
             log_prob = distribution.log_prob(minibatch.action)

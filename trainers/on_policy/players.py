@@ -60,6 +60,9 @@ class LearnedPlayer:
                 buffer.store_extras(t, at, self.extras(distribution))
             if hidden.shape[1]:
                 hidden[at] = after.cpu().numpy()
+            if (start := self.learner.start) is not None:
+                seen = buffer.tensors(t, rows, self.learner.device)
+                buffer.store_extras(t, at, start.extras(self.learner, *seen, at))
 
     def sample_unplayed(
         self,
@@ -86,6 +89,8 @@ class LearnedPlayer:
     def reset(self, env_rows: Array) -> None:
         """Begin anew in ``env_rows``, whose episodes are over."""
         self.hidden.reset(env_rows)
+        if self.learner.start is not None:
+            self.learner.start.hidden.reset(env_rows)
 
     def _sample(
         self, buffer: ObservationBuffer, at: Any, rows: Array | None, hidden: Array

@@ -122,6 +122,7 @@ class Minibatch:
     epoch: int  # of this update, from 0
     progress: float  # of the training: 0 at its beginning, 1 at its end
     kl_coef: float  # weight of the KL penalty, as adapted so far
+    stay_coef: float = 0.0  # the same of the penalty on leaving the start
     env_steps: int = 0  # played before this rollout
     extras: Mapping[str, torch.Tensor] = field(default_factory=dict)
     """What the record's ``extras`` kept when the decisions were made: [R, ...] each."""

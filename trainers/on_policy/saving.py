@@ -48,6 +48,10 @@ def save(trainer: Any) -> Content:
         "shuffles": trainer.shuffle_rng.bit_generator.state,
         "kl_coef": {name: each.kl_coef for name, each in trainer.learners.items()},
     }
+    if stays := {
+        n: each.stay_coef for n, each in trainer.learners.items() if each.start is not None
+    }:
+        document["stay_coef"] = stays
     arrays = {"generators": {"chance": trainer.action_rng.get_state().numpy().copy()}}
     for name, learner in trainer.learners.items():
         arrays |= policy_arrays(name, learner)
@@ -91,6 +95,8 @@ def _load(
     for name, learner in trainer.learners.items():
         load_policy(name, learner, arrays)
         learner.kl_coef = float(document["kl_coef"][name])
+        if learner.start is not None:
+            learner.stay_coef = float(document["stay_coef"][name])
         if document["env_steps"]:
             learner.gradient_checks = []  # they are for the first update alone
     trainer.env_steps = int(document["env_steps"])
@@ -113,12 +119,12 @@ def _load(
 
 
 def _hidden_states(trainer: Any) -> dict[str, Array]:
-    return {
-        f"{name}.{kind}": values
-        for name, hidden in trainer.hidden.items()
-        for kind, values in (("actor", hidden.actor), ("critic", hidden.critic))
-        if values.shape[1]  # of networks with a memory
-    }
+    found: dict[str, Array] = {}
+    for name, hidden in trainer.hidden.items():
+        found |= {f"{name}.actor": hidden.actor, f"{name}.critic": hidden.critic}
+        if (start := trainer.learners[name].start) is not None:
+            found[f"{name}.start"] = start.hidden.actor
+    return {key: each for key, each in found.items() if each.shape[1]}  # of those with a memory
 
 
 def export(learners: Iterable[Learner], folder: Path, model: Any = None) -> list[Path]:

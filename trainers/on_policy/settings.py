@@ -150,9 +150,24 @@ class IPPOSettings(_EpochSettings):
     clip_range: float | str = setting(0.2)
     kl_coef: float = setting(0.0)
     kl_target: float | None = setting(None)
+    stay_coef: float = setting(
+        0.0,
+        "With --init: least weight of a penalty on leaving the start, KL(policy || start).",
+        least=0,
+    )
+    stay_target: float | None = setting(
+        None,
+        "KL divergence from the start beyond which the weight stay_coef rises; none: it stays.",
+        above=0,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.stay_target is not None and not self.stay_coef:
+            raise ValueError(
+                f"stay_target={self.stay_target} adapts a penalty that stay_coef=0 leaves out: "
+                "give stay_coef, such as 0.1"
+            )
         if self.kl_target is not None and not self.kl_coef:
             raise ValueError(
                 f"kl_target={self.kl_target} adapts a penalty that kl_coef=0 leaves out: give "

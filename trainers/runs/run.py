@@ -8,6 +8,7 @@
 | ``checkpoints/`` | the state to go on from, and the configuration that made it |
 | ``tensorboard/`` | the same as ``progress.csv``, for ``tensorboard --logdir`` |
 | ``results.json``, ``report.html`` | the results of ``corral evaluate`` |
+| ``recommendation.json`` | what to play, of a run that ``corral.from_rule`` made |
 | ``evaluation@<name>/`` | the same of an earlier checkpoint, such as ``RUN@best`` |
 | ``.lock``, ``.lock.pid`` | of the process that trains it: ``corral.trainers.runs.folders`` |
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import pkgutil
 import re
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
@@ -119,6 +121,15 @@ class Run:
             return str(content.documents["progress"]["stopped"])
         except (CheckpointError, *DAMAGE):
             return None
+
+    @property
+    def recommendation(self) -> Any:
+        """What ``corral.from_rule`` recommends to play, a ``Recommendation`` of
+        ``corral.trainers.loads.from_rule.recommend``; None where the run is no such one."""
+        if not (self.folder / "recommendation.json").is_file():
+            return None
+        found = "corral.trainers.loads.from_rule.recommend:recommendation_of"
+        return pkgutil.resolve_name(found)(self)
 
     def source(self) -> str:
         """Return in words which checkpoint its policies come from. Raises CheckpointError."""

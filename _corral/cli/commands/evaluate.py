@@ -152,6 +152,9 @@ def evaluate(
         out.print(f"Replaced in {folder}: {', '.join(replaced)}", soft_wrap=True, style="dim")
     if (replay := result.replay) is not None:
         show_replay(replay)
+        if (found := loaded.recommendation) is not None:
+            for line in found.lines():
+                out.print(line, soft_wrap=True)
         for note in result.details["notes"]:
             out.print(note, style="dim", markup=False)
         show_verdicts(replay)

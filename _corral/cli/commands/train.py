@@ -23,7 +23,7 @@ from corral.cli.options import (
     settings_of,
     train_options,
 )
-from corral.cli.output import last_of, out, reported
+from corral.cli.output import last_of, out, progress_bar, reported
 from corral.cli.train_options import (
     OPTIONS,
     TrainOption,
@@ -84,9 +84,12 @@ def train(
     values, spelled = _arguments(context, env, file, given)
     with spelled:
         if options["print_config"]:
+            if options["from_rule"]:
+                raise ValueError("--print-config says nothing of --from-rule; leave one out")
             _print_config(values)
             return
-        run = interruptible(functools.partial(_begun, values))
+        begin = _begun_from_rule if options["from_rule"] else _begun
+        run = interruptible(functools.partial(begin, values))
     _summarize(run)
 
 
@@ -143,6 +146,14 @@ def _begun(values: Mapping[str, Any]) -> Run:
     return training.train(**{"progress": True, **decoded(values)})
 
 
+def _begun_from_rule(values: Mapping[str, Any]) -> Run:
+    from corral.trainers.config_files.read import decoded
+    from corral.trainers.loads.from_rule.driver import from_rule
+
+    with progress_bar() as show:
+        return from_rule(**{"progress": True, "show": show, **decoded(values)})
+
+
 def _print_config(values: Mapping[str, Any]) -> None:
     from corral.trainers import driver as training
     from corral.trainers.config_files.read import decoded
@@ -157,6 +168,7 @@ def _resumed(
 ) -> Run:
     """Go on with the run in ``folder``; what it is, stays."""
     from corral.trainers import driver as training
+    from corral.trainers.loads.from_rule.plan import plan_of
     from corral.trainers.runs.run import has_own
 
     expect("--resume", str(folder))
@@ -170,6 +182,10 @@ def _resumed(
     if fixed:
         raise ValueError(f"--resume goes on with what the run is; leave out {fixed[0]}")
     values = {"env": env, "progress": True, **arguments_given(given)}
+    if len(given) == 1 and plan_of(folder) is not None:
+        from corral.trainers.loads.from_rule.driver import resume_from_rule
+
+        return interruptible(functools.partial(resume_from_rule, folder, progress=True))
     return interruptible(functools.partial(training.resume, folder, **values))
 
 
@@ -236,5 +252,8 @@ def _summarize(run: Run) -> None:
         out.print("No episode ended: there are no returns yet.")
     if run.best_by is not None:
         out.print(f"@best is {Run(run.folder, run.config, 'best').source()}")
+    if (found := run.recommendation) is not None:
+        for line in found.lines():
+            out.print(line, soft_wrap=True)
     out.print(f"Run: {run.folder}", soft_wrap=True)
     out.print(f"Evaluate it: corral evaluate {run.config.named(run.folder)}", soft_wrap=True)

@@ -1,0 +1,215 @@
+"""From the best rule to a recommendation: what is chosen, what is kept, and that it goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra mappo")
+
+import corral
+from corral.data import Trace
+from corral.errors import CorralError, RunError
+from corral.trainers.loads.from_rule.days import RULES
+from corral.trainers.loads.from_rule.preset import FROM_RULE
+from corral.trainers.loads.from_rule.validation import Validated
+from corral.trainers.loads.replay import replay
+from support.runs import everything
+
+DAY = 24
+SMALL: dict[str, Any] = {
+    **{"num_envs": 4, "n_steps": 16, "n_epochs": 1, "n_minibatches": 1, "net_arch": (16,)},
+    **{"seed": 3, "steps": 448, "progress": False},
+}
+
+
+def days(count: int, nodes: int = 3, seed: int = 0) -> Trace:
+    """So many days of 24 hours, whose nodes peak at other times."""
+    rng, hours = np.random.default_rng(seed), np.arange(count * DAY)
+    peaks = rng.uniform(0, 2 * np.pi, nodes)
+    load = rng.poisson(12 * (1 + 0.7 * np.sin(2 * np.pi * hours[:, None] / DAY + peaks)))
+    return Trace(
+        nodes=tuple(f"site-{i}" for i in range(nodes)),
+        arrivals=load,
+        capacity=np.full_like(load, 14),
+        times=hours * 3600,
+        clock="utc",
+        name="made",
+    )
+
+
+def begun(out: Path, trace: Trace | None = None, **given: Any) -> corral.trainers.Run:
+    kwargs = {"trace": days(16) if trace is None else trace, "queue": 5, "wait_cost": 0.02}
+    own = {"env_kwargs": {**kwargs, **given.pop("env_kwargs", {})}}
+    return corral.from_rule(out=out, **{**SMALL, **own, **given})
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> corral.trainers.Run:
+    return begun(tmp_path_factory.mktemp("runs") / "run")
+
+
+def test_the_rule_is_the_best_of_all_days_that_are_not_held_out(run: Any) -> None:
+    kwargs, config = run.config.env_config.env_kwargs, run.config.env_config
+    assert (kwargs["rows"], config.validation["rows"]) == ((0, 5 * DAY), (5 * DAY, 11 * DAY))
+    plan: dict[str, Any] = {"rows": (0, 11 * DAY), "queue": 5, "wait_cost": 0.02}
+    played = replay(config.trace, RULES, optimum_windows=0, **plan)
+    costs = {score.policy: score.cost for score in played.scores}
+    assert costs[run.recommendation.rule] == min(costs.values())
+    assert kwargs["route"] == run.recommendation.rule.partition("/")[2]
+    assert (kwargs["max_cycles"], kwargs["reward"]) == (DAY, "team")
+
+
+def test_the_team_starts_from_the_clone_and_is_validated_on_the_way(run: Any) -> None:
+    assert Path(run.config.init["run"]) == run.folder.with_name("run-clone")
+    told = json.loads((run.folder / "validation.json").read_text())
+    assert len(told["rule"]) == len(told["arrivals"]) == 6  # days
+    steps = [int(step) for step in told["costs"]]
+    assert steps[0] == 0
+    assert len(steps) >= 4
+    best = min(steps, key=lambda step: sum(told["costs"][str(step)]))
+    assert run.best_by["env_steps"] == run.recommendation.checkpoint == best
+
+
+def test_the_recommendation_is_what_a_replay_finds(run: Any) -> None:
+    it, low, high = run.recommendation, 5 * DAY, 11 * DAY
+    best = corral.load_run(f"{run.folder}@best")
+    players = {it.rule: it.rule, "team": best.policies}
+    plan: dict[str, Any] = {"rows": (low, high), "queue": 5, "wait_cost": 0.02}
+    plan |= {"route": it.rule.partition("/")[2], "optimum_windows": 0}
+    costs = [100 * s.cost for s in replay(run.config.env_config.trace, players, **plan).scores]
+    assert it.rule_cost == pytest.approx(costs[0])
+    assert it.difference == pytest.approx(costs[1] - costs[0])
+    assert set(it.policies) == {"node_0", "node_1", "node_2"}
+
+
+def test_what_was_stopped_goes_on_as_if_it_had_not_been(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Validated.on_update
+
+    def cut(self: Validated, session: Any, row: dict[str, Any]) -> None:
+        whole(self, session, row)
+        if session.env_steps == 128:
+            raise RuntimeError("cut")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Validated, "on_update", cut)
+        with pytest.raises(CorralError, match="cut"):
+            begun(tmp_path / "run")
+    folder = tmp_path / "run"
+    assert corral.load_run(folder).recommendation is None
+    assert len(corral.load_run(folder).progress) == 2
+    again = corral.resume_from_rule(folder)
+    assert again.recommendation == run.recommendation
+    assert (folder / "validation.json").read_text() == (run.folder / "validation.json").read_text()
+    kept = everything(folder), everything(run.folder)
+    for each in kept:
+        each.pop("configuration")  # which says where the clone is
+    assert kept[0] == kept[1]
+    assert corral.resume_from_rule(folder).recommendation == run.recommendation
+
+
+def test_few_days_leave_fewer_windows_and_the_rule(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    it = begun(tmp_path / "run", days(6), steps=128).recommendation
+    assert (it.play, it.windows) == ("rule", 2)
+    told = capsys.readouterr().err
+    assert "2 of these 4 days are kept for validation" in told
+    assert "below 6 the rule is recommended" in told
+    assert "2 validation windows are too few" in it.why
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"nodes": ("a",), "columns": 1}, "one node: there is nobody to forward to"),
+        ({"arrivals": 0}, "no request arrives"),
+        ({"capacity": 0}, "no node can serve anything"),
+    ],
+)
+def test_where_nothing_matters_it_is_said(
+    change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    trace = days(10, nodes=change.get("columns", 3))
+    for name in ("arrivals", "capacity"):
+        if name in change:
+            trace = dataclasses.replace(trace, **{name: np.zeros_like(trace.arrivals)})
+    with pytest.raises(ValueError, match=message):
+        begun(tmp_path / "run", trace)
+    assert not any(tmp_path.iterdir())
+
+
+def test_what_is_given_goes_before_the_preset(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"gamma": 0.3, "env_kwargs": {"route": "two"}, "steps": 128}
+    run = begun(tmp_path / "run", **given)
+    assert run.config.settings["gamma"] == 0.3
+    assert run.config.settings["stay_coef"] == FROM_RULE.team["stay_coef"]
+    assert run.recommendation.rule.endswith("/two")
+    assert corral.load_run(tmp_path / "run-clone").config.settings["gamma"] == 0.3
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"trainer": "ippo"}, "trainer=: from_rule sets it itself"),
+        ({"minutes": 1}, "give minutes, or steps, not both"),
+        ({"env": "arena_v0"}, "arena_v0 has none"),
+        ({"env_kwargs": {"route": "best"}}, "route"),
+    ],
+)
+def test_what_it_does_not_take(given: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        begun(tmp_path / "run", **given)
+
+
+def test_nothing_that_was_begun_otherwise_is_gone_on_with(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="holds nothing that from_rule began"):
+        corral.resume_from_rule(tmp_path)
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "file").touch()
+    with pytest.raises(RunError, match="is not empty"):
+        begun(tmp_path / "there")
+
+
+def test_of_several_candidates_the_best_in_validation_is_trained(tmp_path: Path) -> None:
+    still, wild = {"learning_rate": 0.0}, {"learning_rate": 0.5, "memory": 4}
+    preset = dataclasses.replace(FROM_RULE, candidates=(wild, still))
+    run = begun(tmp_path / "run", preset=preset, steps=640)
+    trials = [corral.load_run(tmp_path / f"run-{number}") for number in (1, 2)]
+    assert [trial.config.settings["memory"] for trial in trials] == [4, 0]
+    told = [json.loads((trial.folder / "validation.json").read_text()) for trial in trials]
+    least = [min(sum(costs) for costs in each["costs"].values()) for each in told]
+    best = (wild, still)[least.index(min(least))]
+    assert {name: run.config.settings[name] for name in best} == best
+    own = json.loads((run.folder / "validation.json").read_text())
+    compared = sum(len(each["costs"]) for each in [*told, own])
+    assert run.recommendation.compared == compared
+
+
+@pytest.mark.slow
+def test_late_information_and_costs_leave_something_to_win(tmp_path: Path) -> None:
+    """What is recommended costs no more than the rule on days that nobody used."""
+    load = days(100, nodes=4, seed=5)
+    low, high = 40 * DAY, 100 * DAY
+    given: dict[str, Any] = {"forward_cost": 0.2, "wait_cost": 0.05, "queue": 10}
+    given |= {"second_offer": False, "load_scale": 60, "capacity_scale": 14}
+    run = corral.from_rule(
+        env_kwargs={"trace": load.section(0, low), **given}, steps=120_000, out=tmp_path / "run"
+    )
+    it = run.recommendation
+    assert abs(json.loads((run.folder / "validation.json").read_text())["checks"] - 20) == 0
+    best = corral.load_run(f"{run.folder}@best")
+    assert it.difference is not None
+    plan: dict[str, Any] = {"rows": (low, high), "optimum_windows": 0, **given}
+    plan["route"] = it.rule.partition("/")[2]
+    played = replay(load, {it.rule: it.rule, "team": best.policies}, **plan)
+    rule, team = (100 * score.cost for score in played.scores)
+    assert (team if it.play == "team" else rule) < rule + 0.1
+    assert team < rule + 0.3  # it stays near, whatever is recommended

@@ -1,0 +1,61 @@
+"""Minutes in place of steps: what is planned from the first rollouts, and what it ends at."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra mappo")
+
+import corral
+from corral.trainers.driver import resume
+from corral.trainers.planning import Deadline
+from support.runs import everything
+
+SMALL: dict[str, Any] = {
+    **{"num_envs": 4, "n_steps": 16, "n_epochs": 1, "n_minibatches": 1, "net_arch": (16,)},
+    **{"env_kwargs": {"max_cycles": 10}, "preset": "none"},
+}
+
+
+def test_steps_are_planned_and_are_the_runs_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began = time.monotonic()
+    run = corral.train("arena_v0", minutes=0.02, out=tmp_path / "timed", **SMALL)
+    took = time.monotonic() - began
+    steps = run.config.steps
+    assert run.config.horizon == steps
+    assert steps % 64 == 0
+    assert f"{steps:,} env steps are planned" in capsys.readouterr().err
+    assert took < 10  # and not the 100,000 steps of a run without minutes
+    again = corral.train("arena_v0", steps=steps, out=tmp_path / "counted", **SMALL)
+    if run.stopped in (None, "None"):  # a machine that was busy ends it early
+        assert everything(again.folder) == everything(run.folder)
+
+
+def test_a_run_that_takes_too_long_is_stopped_and_goes_on(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    late = Deadline(0.0, "0.1 minutes are over")
+    run = corral.train("arena_v0", steps=256, out=out, callbacks=[late], **SMALL)
+    assert run.stopped == "0.1 minutes are over"
+    assert len(run.progress) == 1
+    assert len(resume(out).progress) == 4
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"minutes": 1, "steps": 64}, "give minutes, or steps, not both"),
+        ({"minutes": 0}, "minutes=0: give more than 0"),
+        ({"minutes": -1}, "minutes=-1"),
+        ({"minutes": 1, "self_play": "past=0.5,every=64"}, "give steps="),
+    ],
+)
+def test_what_minutes_cannot_be(given: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        corral.train("arena_v0", out=tmp_path / "run", **given, **SMALL)
+    assert not (tmp_path / "run").exists()

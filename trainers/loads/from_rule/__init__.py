@@ -1,0 +1,1 @@
+"""A team that starts from the best rule of a load: see ``driver``."""

@@ -1,0 +1,160 @@
+"""The preset of the main job: a team that starts from the best rule, and what to play in the end.
+
+    run = corral.from_rule(env_kwargs={"trace": "loads.csv"}, minutes=5)
+    run.recommendation.play  # "team" or "rule"
+
+1. All rules, with all routes, play all days that are not held out: the best one has the least cost.
+2. Its route is the environment's, and it is cloned (a run of its own, <RUN>-clone).
+3. mappo goes on from the clone, with a penalty on leaving it that adapts (``stay_coef``).
+4. On the way the team is validated, day by day beside the rule; the best checkpoint is the best by
+   that.
+5. ``corral.trainers.loads.from_rule.recommend`` says what to play: recommendation.json.
+
+Clone and team are runs that go on bit for bit where they stopped; what else was found is in
+from_rule.json in the folders of both, so that ``resume_from_rule`` goes on with all of it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from corral.envs.dfaas_v0 import ROUTES
+from corral.errors import RunError
+from corral.text import visible
+from corral.trainers.evaluation.judge import Progress
+from corral.trainers.loads.from_rule.days import (
+    RULES,
+    costs_of,
+    divided,
+    not_held_out,
+    of_validation,
+    require_a_choice,
+)
+from corral.trainers.loads.from_rule.parts import Parts
+from corral.trainers.loads.from_rule.plan import CLONE, plan_of
+from corral.trainers.loads.from_rule.preset import FROM_RULE, MINUTES, FromRule
+from corral.trainers.planning import Minutes
+from corral.trainers.runs.folders import new_folder
+from corral.trainers.runs.run import Run
+
+__all__ = ["from_rule", "resume_from_rule"]
+
+THEIRS = (
+    *("trainer", "init", "init_critic", "policies_to_train", "opponents", "self_play", "horizon"),
+    *("stop", "evaluate_every", "dry_run", "callbacks", "metrics", "sinks", "model", "settings_of"),
+    *("preset", "api", "checkpoint_every", "keep"),
+)
+"""Arguments of ``corral.train`` that are this one's own to set, or not kept with a run."""
+
+
+def from_rule(
+    env: str = "dfaas_v0",
+    *,
+    minutes: float | None = None,
+    steps: int | None = None,
+    seed: int = 0,
+    env_kwargs: Mapping[str, Any] | None = None,
+    held_out: float | tuple[int, int] | None = None,
+    validation: float | tuple[int, int] | None = None,
+    out: str | Path | None = None,
+    progress: bool | None = None,
+    preset: FromRule = FROM_RULE,
+    show: Progress = lambda what, done, total: None,
+    **settings: Any,
+) -> Run:
+    """Train a team that starts from the best rule of a load; return its run, which recommends.
+
+    Args:
+        env: "dfaas_v0".
+        minutes: that all of it may take; default: 5, where no ``steps`` are given.
+        steps: env steps of clone and team together, in place of minutes.
+        seed, out, progress: as in ``corral.train``.
+        env_kwargs: arguments of the environment. A route leaves only the rules with it.
+        held_out: as in ``corral.train``; default: three of ten days, the last ones.
+        validation: the same; default: three of ten days that are not held out, at least 6.
+        preset: what is set where nobody gives it.
+        show: is told of the rules that are played.
+        settings: of mappo; those of networks and rollouts are the clone's too.
+
+    Raises ValueError where no rule or team can matter (one node, no load, no capacity), and what
+    ``corral.train`` raises.
+    """
+    if env != "dfaas_v0":
+        raise ValueError(f"from_rule starts from rules of dfaas_v0; {env} has none")
+    if refused := [name for name in settings if name in THEIRS]:
+        raise ValueError(f"{refused[0]}=: from_rule sets it itself; leave it out")
+    if steps is not None and minutes is not None:
+        raise ValueError(f"minutes={minutes:g}: give minutes, or steps, not both")
+    limit = Minutes.of(MINUTES if minutes is None else minutes, False, False)
+    assert limit is not None
+    kwargs = {**preset.env_kwargs, **(env_kwargs or {})}
+    config, window = divided(kwargs, held_out, validation, preset)
+    require_a_choice(config)
+    pairs = [pair for pair in RULES if kwargs.get("route") in (None, pair.partition("/")[2])]
+    if not pairs:
+        raise ValueError(
+            f"route={kwargs['route']!r}: the rules split what they forward by one of "
+            f"{', '.join(ROUTES)}; leave it out, and the best rule brings its own"
+        )
+    low, high = not_held_out(config)
+    ranked = sorted(costs_of(config, pairs, (low, high), window, show).items(), key=lambda e: e[1])
+    days = (high - low) // window
+    (best, cost), (second, next_cost) = ranked[0], (*ranked[1:], ranked[0])[0]
+    _say(
+        f"the best rule of the {days} days that are not held out (rows {low}:{high}) is {best}: "
+        f"cost {cost:.2f} % of the arrivals; the next is {second}: {next_cost:.2f} %"
+    )
+    kept = config.validation.get("rows")
+    count = 0 if kept is None else (kept[1] - kept[0]) // window
+    _say(of_validation(count, days, validation is not None))
+    folder = new_folder(f"dfaas_v0-from-rule-seed{seed}")[0] if out is None else Path(out)
+    if folder.exists() and any(folder.iterdir()):
+        raise RunError(f"{folder} is not empty; give a new folder, or go on: --resume {folder}")
+    plan = {
+        "out": str(folder),
+        "rule": best,
+        "runner_up": None if second == best else second,
+        "costs": dict(ranked),  # points, on all days that are not held out
+        "window": window,
+        "held_out": list(config.held_out["rows"]),
+        "validation": 0 if kept is None else list(kept),
+        "minutes": None if steps is not None else limit.minutes,
+        "steps": steps,
+        "seed": seed,
+        "nodes": len(config.rules().agents),
+        "settings": {"num_envs": preset.num_envs(len(config.rules().agents)), **settings},
+        "preset": asdict(preset),
+        **{"cloned": False, "trained": False, "tried": {}},
+        "spent": 0.0,  # seconds, when it was last written down
+    }
+    kwargs["route"] = best.partition("/")[2]
+    return Parts(plan, limit, progress).run({**kwargs, "max_cycles": window})
+
+
+def resume_from_rule(folder: str | Path, *, progress: bool | None = None) -> Run:
+    """Go on with what ``from_rule`` began in ``folder``, or <folder>-clone; return the run.
+
+    Clone and team go on as if they had never stopped, to the steps that were planned. Raises
+    RunError where nothing was begun there, and what ``corral.resume`` raises.
+    """
+    path = plan_of(folder)
+    if path is None:
+        raise RunError(f"{folder} holds nothing that from_rule began; begin it again")
+    try:
+        plan = json.loads(path.read_text(encoding="utf-8"))
+        plan["out"] = str(path.parent).removesuffix(CLONE)  # it may have been moved
+        limit = Minutes(float(plan["minutes"] or 0.0), time.monotonic() - float(plan["spent"]))
+        parts = Parts(plan, limit, progress)
+    except (ValueError, TypeError, KeyError) as error:
+        raise RunError(f"{path} is damaged: {error!r}") from error
+    return parts.run()
+
+
+def _say(message: str) -> None:
+    print(f"corral: {visible(message)}", file=sys.stderr)

@@ -1,0 +1,142 @@
+"""How long a run is planned to be: in env steps, or in minutes, which become env steps."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from corral.envs.arguments import nonnegative_float
+from corral.trainers.base import Trainer
+from corral.trainers.callbacks.listeners import Listeners
+from corral.trainers.callbacks.protocol import Callback, callbacks_of
+from corral.trainers.evaluation.validate import validate
+from corral.trainers.runs.run_config import RunConfig, versions
+from corral.trainers.session import Session, say
+
+__all__ = ["Deadline", "Minutes", "tell_of_plan_and_versions"]
+
+MEASURED, SHARE = 3, 0.03
+"""Rollouts that are timed, after one that is not; fewer where they take more than this share."""
+
+SLACK = 1.05
+"""Times the minutes after which training ends, whatever was planned."""
+
+ENDLESS = 10**12
+
+
+@dataclass(frozen=True)
+class Minutes:
+    """The time that a run may take, and when it began."""
+
+    minutes: float
+    began: float  # of time.monotonic
+
+    @classmethod
+    def of(cls, minutes: float | None, steps: bool, self_play: bool) -> Minutes | None:
+        """Return it; None where no ``minutes`` are given. Raises ValueError where they are not
+        above 0, or ``steps`` are given as well, or a pool of self-play, which needs steps."""
+        if minutes is None:
+            return None
+        if nonnegative_float("minutes", minutes) == 0:
+            raise ValueError("minutes=0: give more than 0")
+        if steps:
+            raise ValueError(f"minutes={minutes:g}: give minutes, or steps, not both")
+        if self_play:
+            raise ValueError(
+                f"minutes={minutes:g}: a pool of self-play is laid out by steps; give steps="
+            )
+        return cls(float(minutes), time.monotonic())
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left, 0 or more."""
+        return max(0.0, self.began + 60 * self.minutes - time.monotonic())
+
+    def planned(
+        self, config: RunConfig, learner: Trainer, evaluate_every: int | None = None
+    ) -> tuple[RunConfig, str]:
+        """Return ``config`` with the steps that fit into what is left, and how to say so.
+
+        ``learner`` is a trainer of it that plays the rollouts which are timed; it is closed.
+        """
+        seconds, steps = _timed(learner, SHARE * 60 * self.minutes)
+        per_step = seconds / steps
+        rollout = int(getattr(learner, "rollout_steps", 1))
+        try:
+            if evaluate_every is not None:
+                clock = time.perf_counter()
+                validate(config.env_config, learner.policies, learners=config.learners)
+                per_step += (time.perf_counter() - clock) / max(evaluate_every, rollout)
+        finally:
+            learner.close()
+        steps = max(1, int(self.left / per_step / rollout)) * rollout
+        told = (
+            f"{steps:,} env steps are planned for {self.left:,.0f} s, at {1 / per_step:,.0f}/s as "
+            "the first rollouts were played"
+        )
+        return dataclasses.replace(config, steps=steps, horizon=steps), told
+
+    def watched(self, listeners: Listeners) -> Listeners:
+        """Return ``listeners`` with one that ends training where it takes much longer."""
+        late = Deadline(SLACK * self.left, f"{self.minutes:.3g} minutes are over")
+        listeners.callbacks = callbacks_of([*listeners.callbacks, late])
+        return listeners
+
+
+def _timed(learner: Trainer, most: float) -> tuple[float, int]:
+    """Return the seconds of some rollouts that ``learner`` plays and learns from, and their env
+    steps: of about ``most`` seconds at the most. The first, which warms up, does not count."""
+    updates = learner.learn(ENDLESS)
+    began = clock = time.perf_counter()
+    before = next(updates).env_steps
+    done, first = before, time.perf_counter() - clock
+    clock = time.perf_counter()
+    for _ in range(MEASURED):
+        if time.perf_counter() - began > most:
+            break
+        done = next(updates).env_steps
+    if done == before:
+        return first, before
+    return time.perf_counter() - clock, done - before
+
+
+class Deadline(Callback):
+    """Ends training after so many seconds of it: what others do between updates does not count."""
+
+    order = 1
+
+    def __init__(self, seconds: float, why: str) -> None:
+        self.seconds, self.why = seconds, why
+
+    def on_update(self, session: Session, row: dict[str, Any]) -> None:
+        if row["wall_s"] > self.seconds and not session.over:
+            session.stop(self.why)
+
+
+# --- Runs that go on -----------------------------------------------------------------------------
+
+
+def tell_of_plan_and_versions(folder: Path, config: RunConfig) -> None:
+    """Say what makes a resumed run another than one that never stopped."""
+    settings, now = config.settings, versions(learning=True)
+    falls = [name for name, value in settings.items() if str(value).startswith("linear")]
+    at_0 = settings.get("anneal") and not isinstance(settings.get("learning_rate"), str)
+    if at_0 or "learning_rate" in falls:
+        falls.append("anneal")
+    if (falls or settings.get("ent_coef_end") is not None) and config.steps > config.horizon:
+        rate = ", a learning rate at 0" if "anneal" in falls else ""
+        say(
+            folder,
+            f"planned for {config.horizon:,} env steps; beyond them what is annealed stays at its "
+            f"end{rate}. --stretch (stretch=True) plans it anew",
+        )
+    both = [
+        name for name in config.versions if now.get(name, "") not in ("", config.versions[name])
+    ]
+    if both:
+        before = ", ".join(f"{name} {config.versions[name]}" for name in both)
+        after = ", ".join(f"{name} {now[name]}" for name in both)
+        say(folder, f"begun with {before}; it goes on with {after}: numbers may differ")
