@@ -27,6 +27,22 @@ class Levels:
     count: int  # number of levels, A
     unit: int  # requests between two levels, at most
 
+    def highest(self, arrivals: Array) -> Array:
+        """Return the highest legal level of a node with neighbours, int64 like ``arrivals``."""
+        raise NotImplementedError
+
+    def level(self, requests: Array, arrivals: Array) -> Array:
+        """Return the level that forwards so many of the arrivals, or the next one above."""
+        raise NotImplementedError
+
+    def forwarded(self, level: Array, arrivals: Array) -> Array:
+        """Return the requests that a node with neighbours forwards."""
+        raise NotImplementedError
+
+    def said(self) -> tuple[str, Array]:
+        """Return a unit, and what each level amounts to in it: float64 [A]."""
+        raise NotImplementedError
+
     def read(self, action: Array, highest: Array) -> tuple[Array, Array, None]:
         """Return the level of each action, whether it is illegal, and whom it names: nobody."""
         return action, np.greater(action, highest), None
@@ -51,19 +67,15 @@ class Amounts(Levels):
         self.unit = int(np.diff(requests).max())  # requests between two levels, at most
 
     def highest(self, arrivals: Array) -> Array:
-        """Return the highest legal level of a node with neighbours, int64 like ``arrivals``."""
         return self.level(arrivals, arrivals)
 
     def level(self, requests: Array, arrivals: Array) -> Array:
-        """Return the level that forwards so many of the arrivals, or the next one above."""
         return np.asarray(np.searchsorted(self.requests, requests))
 
     def forwarded(self, level: Array, arrivals: Array) -> Array:
-        """Return the requests that a node with neighbours forwards."""
         return np.minimum(self.requests.take(level), arrivals)
 
     def said(self) -> tuple[str, Array]:
-        """Return a unit, and what each level amounts to in it: float64 [A]."""
         return "requests", self.requests.astype(np.float64)
 
 
@@ -81,7 +93,6 @@ class Shares(Levels):
         self.count = max_level + 1
 
     def highest(self, arrivals: Array) -> Array:
-        """Return the highest legal level of a node with neighbours, int64 like ``arrivals``."""
         return np.where(arrivals > 0, self.most, 0)
 
     def level(self, requests: Array, arrivals: Array) -> Array:
@@ -92,11 +103,9 @@ class Shares(Levels):
         return np.where(requests > 0, np.maximum(least, requests * self.most // some), 0)
 
     def forwarded(self, level: Array, arrivals: Array) -> Array:
-        """Return the requests that a node with neighbours forwards."""
         return np.asarray(-(-level * arrivals // self.most))
 
     def said(self) -> tuple[str, Array]:
-        """Return a unit, and what each level amounts to in it: float64 [A]."""
         return "% of the arrivals", 100 * np.arange(self.count) / self.most
 
 
@@ -119,6 +128,9 @@ class Requests(Levels):
 
     def forwarded(self, level: Array, arrivals: Array) -> Array:
         return np.minimum(level, arrivals)
+
+    def said(self) -> tuple[str, Array]:
+        return "requests", np.arange(self.count, dtype=np.float64)
 
     def masks(self) -> Array:
         return np.tri(2, dtype=np.int8)

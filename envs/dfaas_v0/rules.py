@@ -15,16 +15,8 @@ from gymnasium import spaces
 from corral.data import Trace, load_trace
 from corral.envs.arguments import nonnegative_float, nonnegative_int, one_of, yes_or_no
 from corral.envs.core import ENDLESS, Array, Observation, Outcome, Split, agent_views, changed
+from corral.envs.dfaas_v0 import arguments, past
 from corral.envs.dfaas_v0.amounts import Amounts, Choices, Levels, Requests, Shares, levels_in
-from corral.envs.dfaas_v0.arguments import (
-    built_in_reward,
-    cost_of,
-    measured_on,
-    reward_function,
-    reward_of,
-    scale,
-    with_capacity,
-)
 from corral.envs.dfaas_v0.features import Every, Summary, scaled_reports
 from corral.envs.dfaas_v0.load import (
     Augment,
@@ -35,13 +27,6 @@ from corral.envs.dfaas_v0.load import (
     with_other_days,
 )
 from corral.envs.dfaas_v0.network import ROUTES, Network, Route, adjacency, no_choice
-from corral.envs.dfaas_v0.past import (
-    keep_reports,
-    last_frame,
-    late_reports,
-    no_past,
-    serve_waiting,
-)
 from corral.envs.dfaas_v0.render import Frame, ansi, draw
 from corral.envs.dfaas_v0.rows import Section, divide, section, start_row
 from corral.envs.masks import masked_space
@@ -129,7 +114,7 @@ class DfaasRules:
         observation: Literal["every", "summary"] = "every",
     ) -> None:
         self._recorded = load_trace(trace)
-        self.trace = with_capacity(self._recorded, capacity, capacity_rows)
+        self.trace = arguments.with_capacity(self._recorded, capacity, capacity_rows)
         self._capacity_given = capacity, capacity_rows, capacity_scale
         self.max_cycles = nonnegative_int("max_cycles", max_cycles, least=1)
         self.max_level = nonnegative_int("max_level", max_level, least=1)
@@ -145,12 +130,12 @@ class DfaasRules:
         self.observation = one_of("observation", observation, ("every", "summary"))
         self.neighbours = neighbours
         self.report_delay = nonnegative_int("report_delay", report_delay)
-        self.reward_fn = reward_function(reward_fn, self.reward)
+        self.reward_fn = arguments.reward_function(reward_fn, self.reward)
         self.augment = Augment.of(augment)
 
         self.agents = tuple(f"node_{i}" for i in range(len(self.trace.nodes)))
-        self.load_scale = scale("load_scale", load_scale, self.trace.arrivals)
-        self.capacity_scale = scale("capacity_scale", capacity_scale, self.trace.capacity)
+        self.load_scale = arguments.scale("load_scale", load_scale, self.trace.arrivals)
+        self.capacity_scale = arguments.scale("capacity_scale", capacity_scale, self.trace.capacity)
         links = adjacency(self.agents, self.trace.nodes, neighbours)
         self.network = Network(links, self.route, self.second_offer, self.link_limit)
         self.scales = self.load_scale, self.capacity_scale
@@ -216,14 +201,14 @@ class DfaasRules:
         """
         if why := no_choice(self.trace, self.network.links):
             raise ValueError(f"{self.trace.name}: {why}, so that there is nothing to learn")
-        rows = None if rows is None else self.rows
         window, first = self.max_cycles, self.start_row or 0
+        rows = None if rows is None else self.rows
         parts = divide(len(self.trace), window, rows, held_out, validation, first)
         train: dict[str, Any] = {"trace": self._recorded, "rows": parts.train}
         train |= {"load_scale": self.load_scale, "capacity_scale": self.capacity_scale}
         if self.amount != "unit":
             train["amount"] = self._levels_in(parts.train).tolist()
-        train |= measured_on(self._recorded, parts.train, *self._capacity_given)
+        train |= arguments.measured_on(self._recorded, parts.train, *self._capacity_given)
         own = {} if self.start_row is None else {"start": "random"}
         plain = {} if self.augment is None else {"augment": None}
         differs = {} if parts.validation is None else {"rows": parts.validation, **own, **plain}
@@ -238,7 +223,7 @@ class DfaasRules:
 
     def shares(self, info: Mapping[str, Array]) -> tuple[dict[str, Array], Array]:
         """Return requests served, lost, forwarded, and the cost; and all arrivals: each [E]."""
-        cost = cost_of(self, info)
+        cost = arguments.cost_of(self, info)
         served = info["served_local"] + info["served_remote"]
         amounts = {"served": served, "lost": info["lost"], "forwarded": info["forwarded"]}
         return {**amounts, "cost": cost}, info["arrivals"]
@@ -262,8 +247,7 @@ class DfaasRules:
     def amounts(self) -> tuple[str | None, Array | None]:
         """Return what each level amounts to; a node forwards no more than arrive. Actions that name
         a neighbour as well are no amounts."""
-        named = isinstance(self.actions, Amounts | Shares)
-        return self.actions.said() if named else (None, None)
+        return (None, None) if isinstance(self.actions, Choices) else self.actions.said()
 
     def in_requests(self) -> DfaasRules:
         """Return rules whose actions are numbers of requests, for reference policies: see
@@ -323,7 +307,7 @@ class DfaasRules:
             lost=np.zeros((b, n), dtype=np.int64),
             draws=draws,
             flow=np.zeros((b, n, n) if self.keep_flow else (b, 0, 0), dtype=np.int64),
-            **no_past(b, n, self.report_delay, self.queue, self.max_cycles or ENDLESS),
+            **past.no_past(b, n, self.report_delay, self.queue, self.max_cycles or ENDLESS),
             **self.load.begin(np.asarray(first), rngs, steps),
         )
 
@@ -358,14 +342,14 @@ class DfaasRules:
         refused, spare_after = self.network.forward(first, forwarded, spare, basis, named, flow)
         lost = left - queue + refused
 
-        waited = serve_waiting(state.aged, state.queue, served_local)
-        keep_reports(state.reports, state.t, state.spare, state.lost)
+        waited = past.serve_waiting(state.aged, state.queue, served_local)
+        past.keep_reports(state.reports, state.t, state.spare, state.lost)
         state.t += 1
         state.queue, state.spare, state.lost = queue, spare_after, lost
         counts = (arrivals, forwarded, served_local, spare - spare_after, lost, queue)
         info = dict(zip(INFO, (*counts, illegal.astype(np.int64), waited), strict=True))
-        reward = (built_in_reward if self.reward_fn is None else reward_of)(self, info)
-        return Outcome(state, reward, np.zeros(lost.shape, dtype=bool), info)
+        pay = arguments.built_in_reward if self.reward_fn is None else arguments.reward_of
+        return Outcome(state, pay(self, info), np.zeros(lost.shape, dtype=bool), info)
 
     def info(self, state: DfaasState) -> dict[str, Array]:
         return {key: np.zeros_like(state.queue) for key in INFO}
@@ -383,7 +367,7 @@ class DfaasRules:
         return (ansi if mode == "ansi" else draw)(self.frame(state, info))
 
     def frame(self, state: DfaasState, info: dict[str, Array]) -> Frame:
-        return last_frame(self, state, info, COUNTS)
+        return past.last_frame(self, state, info, COUNTS)
 
     # --- Parts of a step -------------------------------------------------------------------------
 
@@ -408,6 +392,6 @@ class DfaasRules:
         if self.report_delay == 1:
             return state.spare, state.lost
         if self.report_delay:
-            return late_reports(state.reports, state.t)
+            return past.late_reports(state.reports, state.t)
         arrivals, capacity, _ = self.load.at(state, self._row(state))
         return np.maximum(capacity - state.queue - arrivals, 0), state.lost
