@@ -62,6 +62,7 @@ class Minutes:
 
         ``learner`` is a trainer of it that plays the rollouts which are timed; it is closed.
         """
+        getattr(learner, "begin_timing", lambda: None)()
         seconds, steps = _timed(learner, SHARE * 60 * self.minutes)
         per_step = seconds / steps
         rollout = int(getattr(learner, "rollout_steps", 1))
@@ -89,7 +90,7 @@ class Minutes:
 def _timed(learner: Trainer, most: float) -> tuple[float, int]:
     """Return the seconds of some rollouts that ``learner`` plays and learns from, and their env
     steps: of about ``most`` seconds at the most. The first, which warms up, does not count."""
-    updates = learner.learn(ENDLESS)
+    updates, start = learner.learn(ENDLESS), int(getattr(learner, "env_steps", 0))
     began = clock = time.perf_counter()
     before = next(updates).env_steps
     done, first = before, time.perf_counter() - clock
@@ -99,7 +100,7 @@ def _timed(learner: Trainer, most: float) -> tuple[float, int]:
             break
         done = next(updates).env_steps
     if done == before:
-        return first, before
+        return first, before - start
     return time.perf_counter() - clock, done - before
 
 

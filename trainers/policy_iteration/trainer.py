@@ -19,6 +19,7 @@ The critic is ippo's. Nothing here asks it: it is for runs that start from this 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -116,6 +117,10 @@ class PolicyIteration(OnPolicyTrainer):
         """Return the environment's arguments with what the teacher's name says of them, such as the
         route of "overflow/spare"; a line on stderr tells."""
         return with_teacher_arguments(env, str(settings.get("teacher") or ""), env_kwargs, api)
+
+    def begin_timing(self) -> None:
+        """Let the rollouts be like most of a run: without the teacher."""
+        self.env_steps = math.ceil(self.taught_steps)
 
     @property
     def taught_steps(self) -> float:

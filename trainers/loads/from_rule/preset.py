@@ -14,33 +14,23 @@ class FromRule:
     """All that the preset sets, in one place; what a user gives goes first."""
 
     env_kwargs: Mapping[str, Any] = field(default_factory=lambda: {"reward": "team"})
-    team: Mapping[str, Any] = field(  # settings of mappo
+    team: Mapping[str, Any] = field(  # settings of policy_iteration
         default_factory=lambda: {
-            "gamma": 0.8,
-            "gae_lambda": 0.8,
-            "learning_rate": 1e-3,
-            "stay_coef": 0.1,
-            "stay_target": 0.1,
+            "learning_rate": 3e-3,
+            "n_epochs": 12,
+            "net_arch": (128, 128),
+            "lookahead": 8,
         }
     )
-    clone: Mapping[str, Any] = field(  # of the trainer clone alone
-        default_factory=lambda: {"n_steps": 16, "n_minibatches": 2}
-    )
-    candidates: tuple[Mapping[str, Any], ...] = ({},)
-    """Settings of mappo that are tried, each over those of ``team``: the one whose best checkpoint
-    costs least in validation is trained again, for what is left of the time."""
-    trials: float = 0.4  # share of what is left for learning that all of them take together
-    decisions: int = 12_288  # of a rollout: num_envs follows from it, 8 to 64 by the nodes
-    cloned: int = 98_304  # decisions that are cloned from, where that fits into:
-    cloning: float = 0.2  # share of the whole, at most
-    validating: float = 0.15  # at most, of what follows
+    decisions: int = 1_536  # of a rollout of 4 steps: num_envs follows from it, by the nodes
+    validating: float = 0.15  # of the time, at most
     validations: tuple[int, int] = (4, 20)  # over the team's learning: fewest, most
     validation: float = 0.3  # share of the windows that are not held out
     usable: float = 0.95  # share of the minutes that is planned
 
     def num_envs(self, nodes: int) -> int:
         """Return how many environments are played at once, of so many nodes."""
-        return max(8, min(64, self.decisions // (64 * nodes)))
+        return max(8, min(128, self.decisions // (4 * nodes)))
 
 
 FROM_RULE = FromRule()
