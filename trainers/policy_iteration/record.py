@@ -11,6 +11,7 @@ from torch import nn
 
 from corral.adapters.masked_distribution import MaskedCategorical
 from corral.trainers.on_policy.algorithms import entropy_bonus, gae, ippo, value_loss
+from corral.trainers.on_policy.learner import START
 from corral.trainers.on_policy.records import (
     Advantages,
     Losses,
@@ -127,6 +128,9 @@ class PolicyIterationSettings(IPPOSettings):
             )
 
 
+FAR = 20.0
+"""Bound on differences of the start's logits."""
+
 # --- The record ----------------------------------------------------------------------------------
 
 
@@ -139,15 +143,26 @@ def values_for_others(trajectories: Trajectories, settings: Any) -> Advantages:
 def comparison_loss(minibatch: Minibatch, outputs: Outputs, settings: Any) -> Losses:
     """Return the error of the differences between logits, as what the actions earned, and values'.
 
-    Where a difference is large a Huber loss keeps it from ruling the others.
+    Where a difference is large a Huber loss keeps it from ruling the others. With ``stay_coef`` the
+    differences of the start's logits, so many times, are added to what is learned: a prior, which
+    small gains do not overcome.
     """
     distribution = outputs.distribution
     assert isinstance(distribution, MaskedCategorical)  # ``check`` has seen to it
-    logits = distribution.logits.gather(1, minibatch.extras[TRIED])  # [R, C]
-    expected = logits - logits[:, :1]
-    error = nn.functional.huber_loss(expected, minibatch.extras[GAIN], delta=settings.gain_delta)
+    tried, wanted = minibatch.extras[TRIED], minibatch.extras[GAIN]  # [R, C]
+    start = minibatch.extras.get(f"{START}logits")
+    if start is not None:
+        wanted = wanted + minibatch.stay_coef * _differences(start, tried).clamp(-FAR, FAR)
+    expected = _differences(distribution.logits, tried)
+    error = nn.functional.huber_loss(expected, wanted, delta=settings.gain_delta)
     terms = {"gain_error": error, **entropy_bonus(minibatch, outputs, settings)}
     return Losses({**terms, "value_loss": value_loss(minibatch, outputs, settings)})
+
+
+def _differences(logits: torch.Tensor, tried: torch.Tensor) -> torch.Tensor:
+    """Return how much larger the ``logits`` of actions [R, C] are than that of the first."""
+    found = logits.gather(1, tried)
+    return found - found[:, :1]
 
 
 def comparison_metrics(
