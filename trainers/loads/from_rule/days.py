@@ -30,7 +30,7 @@ RULES = (
     "local/equal",
     *(f"{a}/{route}" for a in AMOUNTS if a not in ("local", "random") for route in ROUTES[:-1]),
 )
-"""The rules that are compared: all amounts with all routes; what is random is no rule to teach."""
+"""The rules that are compared: all amounts with all routes; what is random is no rule to clone."""
 
 
 def divided(

@@ -4,14 +4,14 @@
     run.recommendation.play  # "team" or "rule"
 
 1. All rules, with all routes, play all days that are not held out: the best one has the least cost.
-2. Its route is the environment's, and it is the teacher of the trainer "policy_iteration": its play
-   is what is improved first.
-3. On the way the team is validated, day by day beside the rule; the best checkpoint is the best by
-   that.
-4. ``corral.trainers.loads.from_rule.recommend`` says what to play: recommendation.json.
+2. Its route is the environment's, and it is cloned (a run of its own, <RUN>-clone).
+3. The trainer "policy_iteration" goes on from the clone.
+4. On the way the team is validated, day by day beside the rule, and the clone before it; the best
+   checkpoint is the best by that.
+5. ``corral.trainers.loads.from_rule.recommend`` says what to play: recommendation.json.
 
-The team is a run that goes on bit for bit where it stopped; what else was found is in
-from_rule.json in its folder, so that ``resume_from_rule`` goes on with all of it.
+Clone and team are runs that go on bit for bit where they stopped; what else was found is in
+from_rule.json in the folders of both, so that ``resume_from_rule`` goes on with all of it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from corral.trainers.loads.from_rule.days import (
     require_a_choice,
 )
 from corral.trainers.loads.from_rule.parts import Parts
-from corral.trainers.loads.from_rule.plan import plan_of
+from corral.trainers.loads.from_rule.plan import CLONE, plan_of
 from corral.trainers.loads.from_rule.preset import FROM_RULE, MINUTES, FromRule
 from corral.trainers.planning import Minutes
 from corral.trainers.runs.folders import new_folder
@@ -48,7 +48,7 @@ __all__ = ["from_rule", "resume_from_rule"]
 THEIRS = (
     *("trainer", "init", "init_critic", "policies_to_train", "opponents", "self_play", "horizon"),
     *("stop", "evaluate_every", "dry_run", "callbacks", "metrics", "sinks", "model", "settings_of"),
-    *("preset", "api", "checkpoint_every", "keep"),
+    *("preset", "api", "checkpoint_every", "keep", "teacher", "taught"),
 )
 """Arguments of ``corral.train`` that are this one's own to set, or not kept with a run."""
 
@@ -73,14 +73,14 @@ def from_rule(
     Args:
         env: "dfaas_v0".
         minutes: that all of it may take; default: 5, where no ``steps`` are given.
-        steps: env steps, in place of minutes.
+        steps: env steps of clone and team together, in place of minutes.
         seed, out, progress: as in ``corral.train``.
         env_kwargs: arguments of the environment. A route leaves only the rules with it.
         held_out: as in ``corral.train``; default: three of ten days, the last ones.
         validation: the same; default: three of ten days that are not held out, at least 6.
         preset: what is set where nobody gives it.
         show: is told of the rules that are played.
-        settings: of policy_iteration.
+        settings: of policy_iteration; those of networks and rollouts are the clone's too.
 
     Raises ValueError where no rule or team can matter (one node, no load, no capacity), and what
     ``corral.train`` raises.
@@ -122,14 +122,16 @@ def from_rule(
         "runner_up": None if second == best else second,
         "costs": dict(ranked),  # points, on all days that are not held out
         "window": window,
+        "rows": [low, high],
         "held_out": list(config.held_out["rows"]),
         "validation": 0 if kept is None else list(kept),
         "minutes": None if steps is not None else limit.minutes,
         "steps": steps,
         "seed": seed,
-        "settings": {"num_envs": preset.num_envs(len(config.rules().agents)), **settings},
+        "nodes": len(config.rules().agents),
+        "settings": settings,
         "preset": asdict(preset),
-        "trained": False,
+        **{"cloned": False, "trained": False},
         "spent": 0.0,  # seconds, when it was last written down
     }
     kwargs["route"] = best.partition("/")[2]
@@ -137,9 +139,9 @@ def from_rule(
 
 
 def resume_from_rule(folder: str | Path, *, progress: bool | None = None) -> Run:
-    """Go on with what ``from_rule`` began in ``folder``; return the run.
+    """Go on with what ``from_rule`` began in ``folder``, or <folder>-clone; return the run.
 
-    The team goes on as if it had never stopped, to the steps that were planned. Raises
+    Clone and team go on as if they had never stopped, to the steps that were planned. Raises
     RunError where nothing was begun there, and what ``corral.resume`` raises.
     """
     path = plan_of(folder)
@@ -147,7 +149,7 @@ def resume_from_rule(folder: str | Path, *, progress: bool | None = None) -> Run
         raise RunError(f"{folder} holds nothing that from_rule began; begin it again")
     try:
         plan = json.loads(path.read_text(encoding="utf-8"))
-        plan["out"] = str(path.parent)  # it may have been moved
+        plan["out"] = str(path.parent).removesuffix(CLONE)  # it may have been moved
         limit = Minutes(float(plan["minutes"] or 0.0), time.monotonic() - float(plan["spent"]))
         parts = Parts(plan, limit, progress)
     except (ValueError, TypeError, KeyError) as error:

@@ -1,9 +1,11 @@
-"""The parts of a run that begins with a rule, one after the other: team, recommendation."""
+"""The parts of a run that begins with a rule, one after the other: clone, team, recommendation."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,66 +13,108 @@ import numpy as np
 
 from corral.errors import RunError
 from corral.trainers import driver
-from corral.trainers.loads.from_rule.plan import PLAN
+from corral.trainers.callbacks.protocol import Callback
+from corral.trainers.cloning.trainer import CloneSettings
+from corral.trainers.loads.from_rule.plan import PLAN, clone_folder
 from corral.trainers.loads.from_rule.preset import FromRule
 from corral.trainers.loads.from_rule.recommend import RECOMMENDATION, recommend
 from corral.trainers.loads.from_rule.validation import History, Validated
-from corral.trainers.planning import Minutes
-from corral.trainers.runs.env_config import EnvConfig
+from corral.trainers.planning import Deadline, Minutes
 from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run import Run, load_run
 from corral.trainers.runs.run_config import CONFIG
 
 __all__ = ["Parts"]
 
+TEAM_ALONE = ("learning_rate", "n_epochs", *CloneSettings.unused)
+"""Settings of the team that the clone has by the same name, and not in the same sense."""
+
 
 class Parts:
-    """Team and recommendation of a plan (from_rule.json), as far as they are missing."""
+    """Clone, team and recommendation of a plan (from_rule.json), as far as they are missing."""
 
     def __init__(self, plan: dict[str, Any], limit: Minutes, progress: bool | None) -> None:
         self.plan, self.limit, self.progress = plan, limit, progress
         self.out = Path(plan["out"])
         self.preset = FromRule(**plan["preset"])
-        settings = {**self.preset.team, **plan["settings"]}
-        self.settings = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
 
     def run(self, env_kwargs: dict[str, Any] | None = None) -> Run:
         """Do what is missing; return the team's run. ``env_kwargs`` are needed to begin."""
         if not (self.out / RECOMMENDATION).is_file():
-            team = load_run(self.out) if self.plan["trained"] else self._team(env_kwargs)
+            clone = self._clone(env_kwargs)
+            team = load_run(self.out) if self.plan["trained"] else self._team(clone)
             self.plan["trained"] = True
             self.keep(self.out)
             self._recommend(team)
         return load_run(self.out)
 
-    def _team(self, env_kwargs: dict[str, Any] | None) -> Run:
+    def _clone(self, env_kwargs: dict[str, Any] | None) -> Run:
+        folder = clone_folder(self.out)
+        if self.plan["cloned"]:
+            return load_run(folder)
+        clone = self._cloned(folder, env_kwargs)
+        self.plan["cloned"] = True
+        self.keep(folder)
+        return clone
+
+    def _cloned(self, folder: Path, env_kwargs: dict[str, Any] | None) -> Run:
+        plan, preset = self.plan, self.preset
+        callbacks: list[Callback] = [_Keep(self.keep)]
+        if _is_begun(folder):
+            return driver.resume(folder, callbacks=callbacks, progress=self.progress)
+        if env_kwargs is None:
+            raise RunError(f"{folder} was not begun: begin it again")
+        if plan["minutes"]:  # so many decisions need no more time to be timed
+            steps = preset.cloned // plan["nodes"]
+            most = 60 * preset.cloning * plan["minutes"]
+            callbacks.append(Deadline(most, "the time for it is over"))
+        else:
+            steps = int(preset.cloning * plan["steps"])
+        known = {each.name for each in dataclasses.fields(CloneSettings)}
+        given = {k: v for k, v in plan["settings"].items() if k in known.difference(TEAM_ALONE)}
+        return driver.train(
+            "dfaas_v0",
+            trainer="clone",
+            teacher=plan["rule"],
+            env_kwargs={**env_kwargs, "rows": tuple(plan["rows"])},
+            out=folder,
+            callbacks=callbacks,
+            steps=max(1, steps),
+            **self._common({**preset.clone_settings(plan["nodes"]), **given}),
+        )
+
+    def _team(self, clone: Run) -> Run:
         plan = self.plan
         watch = Validated(plan["rule"], plan["window"], self.keep)
-        if (self.out / CONFIG).is_file():
+        if _is_begun(self.out):
             return driver.resume(self.out, callbacks=[watch], progress=self.progress)
-        if env_kwargs is None:
-            raise RunError(f"{self.out} was not begun: begin it again")
-        kept = plan["validation"]
-        rows: dict[str, Any] = {"held_out": tuple(plan["held_out"])}
-        rows["validation"] = tuple(kept) if kept else 0
-        config = EnvConfig.of("dfaas_v0", env_kwargs, rows["held_out"], None, rows["validation"])
         timed = plan["minutes"] is not None
         left = self.limit.left - (1 - self.preset.usable) * 60 * self.limit.minutes
-        share = watch.begin_with(config, self.preset, left if timed else None)
-        length = (
-            {"minutes": max(1.0, (1 - share) * left) / 60} if timed else {"steps": plan["steps"]}
-        )
+        share = watch.begin_with(clone, self.preset, left if timed else None)
+        left = self.limit.left - (1 - self.preset.usable) * 60 * self.limit.minutes
+        length: dict[str, Any] = {"minutes": max(1.0, (1 - share) * left) / 60}
+        if not timed:
+            length = {"steps": max(1, int((1 - self.preset.cloning) * plan["steps"]))}
+        arguments = {**clone.config.env_config.env_kwargs, "rows": tuple(plan["rows"])}
         return driver.train(
             "dfaas_v0",
             trainer="policy_iteration",
-            teacher=plan["rule"],
-            env_kwargs=env_kwargs,
+            init=clone,
+            init_critic=False,  # it is of another kind, and nothing asks it
+            env_kwargs=arguments,
             out=self.out,
             callbacks=[watch],
-            seed=plan["seed"],
-            progress=self.progress,
-            **{**length, **rows, **self.settings},
+            **length,
+            **self._common({**self.preset.team_settings(plan["nodes"]), **plan["settings"]}),
         )
+
+    def _common(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """Return ``settings``, and the arguments of both runs."""
+        plan, kept = self.plan, self.plan["validation"]
+        rows: dict[str, Any] = {"held_out": tuple(plan["held_out"])}
+        rows["validation"] = tuple(kept) if kept else 0
+        plain = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
+        return {**rows, "seed": plan["seed"], "progress": self.progress, **plain}
 
     def keep(self, folder: Path) -> None:
         """Write the plan into a folder, with the time that was spent."""
@@ -87,3 +131,19 @@ class Parts:
             {steps: np.array(costs) for steps, costs in history.costs.items()},
         )
         found.write(team.folder)
+
+
+class _Keep(Callback):
+    """Keeps the plan with the clone."""
+
+    goes_on_with_plan = True
+
+    def __init__(self, keep: Callable[[Path], None]) -> None:
+        self.keep = keep
+
+    def on_start(self, session: Any) -> None:
+        self.keep(session.run.folder)
+
+
+def _is_begun(folder: Path) -> bool:
+    return (folder / CONFIG).is_file()

@@ -42,8 +42,8 @@ class Recommendation:
     runner_up: str | None
     why: str
     windows: int  # of validation
-    compared: int  # checkpoints
-    checkpoint: int | None = None  # env steps of that of least cost
+    compared: int  # checkpoints, and the clone
+    checkpoint: int | None = None  # env steps of that of least cost; 0: the clone of the rule
     rule_cost: float | None = None  # points: % of the arrivals
     difference: float | None = None  # cost of that checkpoint minus the rule's, in points
     low: float | None = None  # 95 % interval of it
@@ -109,7 +109,7 @@ def recommend(
 
     Args:
         rule_cost, arrivals: requests of the rule in each validation window: [W].
-        costs: those of each checkpoint, by its env steps: [W].
+        costs: those of each checkpoint, by its env steps (0: the clone): [W].
     """
     windows = len(rule_cost)
     about: dict[str, Any] = {"rule": rule, "runner_up": runner_up, "windows": windows}
@@ -128,13 +128,16 @@ def recommend(
     if windows < FEWEST_WINDOWS:
         why = f"{windows} validation windows are too few to tell, {FEWEST_WINDOWS} are needed"
         return Recommendation("rule", why=why, **about)
-    half = [costs[step] - rule_cost for step in sorted(costs)[len(costs) // 2 :]]
-    later = np.mean(half, axis=0)
+    learned = sorted(costs)[1:] if 0 in costs else sorted(costs)
+    half = [costs[step] - rule_cost for step in learned[len(learned) // 2 :]]
+    later = np.mean(half, axis=0) if half else difference
     own = difference_interval(difference, arrivals)
     mean = difference_interval(later, arrivals, level=LATER_LEVEL)
     about |= {"low": _points(own.low), "high": _points(own.high)}
     about["later"] = points * float(later.sum())
     about |= {"later_low": _points(mean.low), "later_high": _points(mean.high)}
+    if steps == 0:
+        return Recommendation("rule", why="nothing learned beyond it costs less", **about)
     if about["difference"] >= 0:
         return Recommendation("rule", why="no team costs less than it in validation", **about)
     if about["high"] < 0 and about["later_high"] < 0:

@@ -10,22 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from corral.envs.core import Array
-from corral.envs.dfaas_v0.baselines import baseline_team, split_pair
 from corral.errors import RunError
 from corral.trainers.callbacks.protocol import Callback
 from corral.trainers.loads.from_rule.days import played
 from corral.trainers.loads.from_rule.preset import FromRule
 from corral.trainers.loads.replay import play_windows
 from corral.trainers.loads.scores import WindowSums
-from corral.trainers.runs.env_config import EnvConfig
 from corral.trainers.runs.files import replace_text
+from corral.trainers.runs.run import Run
 
 __all__ = ["HISTORY", "History", "Validated", "cost_of"]
 
 HISTORY = "validation.json"
-
-NETWORK = 2.0
-"""Times what the rule takes that a team takes to play the validation windows, about."""
 
 
 @dataclass
@@ -63,21 +59,22 @@ class Validated(Callback):
         self.history = History()
         self.rules: Any = None  # of validation; None: there is none
 
-    def begin_with(self, config: EnvConfig, preset: FromRule, left: float | None) -> float:
-        """Play the rule; lay out how often the team is validated. Return the share of the seconds
-        that are ``left`` which this takes; None: steps are counted, and not time."""
+    def begin_with(self, clone: Run, preset: FromRule, left: float | None) -> float:
+        """Play the rule and the clone; lay out how often the team is validated. Return the share of
+        the seconds that are ``left`` which this takes; None: steps are counted, and not time."""
+        config = clone.config.env_config
         if not config.validation:
             return 0.0
         rows = config.validation["rows"]
         sums = played(config, [self.rule], rows, self.window, lambda *told: None)[self.rule]
-        rules: Any = config.validation_rules()
         clock = time.monotonic()
-        cost_of(rules, baseline_team(split_pair(self.rule)[0], rules), self.window)
-        seconds = NETWORK * (time.monotonic() - clock)
+        first = cost_of(config.validation_rules(), clone.policies, self.window)
+        seconds = time.monotonic() - clock
         fewest, checks = preset.validations
         if left is not None:
             checks = max(fewest, min(checks, int(preset.validating * left / max(seconds, 1e-3))))
-        self.history = History(sums.cost.tolist(), sums.arrivals.tolist(), {}, checks)
+        costs = {0: first.tolist()}
+        self.history = History(sums.cost.tolist(), sums.arrivals.tolist(), costs, checks)
         return 0.0 if left is None else min(0.5, checks * seconds / max(left, 1.0))
 
     def on_start(self, session: Any) -> None:
@@ -92,6 +89,9 @@ class Validated(Callback):
         self.before = session.env_steps
         if history.arrivals:
             self.rules = session.config.env_config.validation_rules()
+            if not session.env_steps:
+                self._compare(session, 0)
+                session.save()
 
     def on_update(self, session: Any, row: dict[str, Any]) -> None:
         row |= dict.fromkeys(self.columns)

@@ -150,7 +150,7 @@ def test_what_is_given_goes_before_the_preset(tmp_path: Path) -> None:
     given: dict[str, Any] = {"gamma": 0.3, "env_kwargs": {"route": "two"}, "steps": 128}
     run = begun(tmp_path / "run", **given)
     assert run.config.settings["gamma"] == 0.3
-    assert run.config.settings["stay_coef"] == FROM_RULE.team["stay_coef"]
+    assert run.config.settings["lookahead"] == FROM_RULE.team["lookahead"]
     assert run.recommendation.rule.endswith("/two")
     assert corral.load_run(tmp_path / "run-clone").config.settings["gamma"] == 0.3
 
