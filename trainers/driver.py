@@ -41,7 +41,7 @@ from corral.trainers.callbacks.listeners import Listeners
 from corral.trainers.callbacks.sinks import past_rows
 from corral.trainers.kinds import defaults_for
 from corral.trainers.opponents.resolve import pinned, seen_by
-from corral.trainers.planning import Minutes, tell_of_plan_and_versions
+from corral.trainers.planning import Minutes, require_its_plan, tell_of_plan_and_versions
 from corral.trainers.runs.env_config import EnvConfig
 from corral.trainers.runs.folders import begun_folder, locked
 from corral.trainers.runs.own_model import LAYERS, OwnModel, require_no_layers
@@ -335,6 +335,7 @@ def resume_session(
             f"{run.name}: a run goes on from its latest checkpoint alone; give {run.folder}, or "
             f"begin another run from this one: --init {run.name} (init=)"
         )
+    require_its_plan(run.folder, callbacks)
     if keep is not None:
         run.config = dataclasses.replace(run.config, keep=kept)
     if steps is not None:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from corral.envs.arguments import nonnegative_float
+from corral.errors import RunError
 from corral.trainers.base import Trainer
 from corral.trainers.callbacks.listeners import Listeners
 from corral.trainers.callbacks.protocol import Callback, callbacks_of
 from corral.trainers.evaluation.validate import validate
+from corral.trainers.runs.run import FROM_RULE
 from corral.trainers.runs.run_config import RunConfig, versions
 from corral.trainers.session import Session, say
 
-__all__ = ["Deadline", "Minutes", "tell_of_plan_and_versions"]
+__all__ = ["Deadline", "Minutes", "require_its_plan", "tell_of_plan_and_versions"]
 
 MEASURED, SHARE = 3, 0.03
 """Rollouts that are timed, after one that is not; fewer where they take more than this share."""
@@ -118,6 +121,18 @@ class Deadline(Callback):
 
 
 # --- Runs that go on -----------------------------------------------------------------------------
+
+
+def require_its_plan(folder: Path, callbacks: Sequence[Any]) -> None:
+    """Raise RunError where a run is part of a plan that would not be kept."""
+    if (folder / FROM_RULE).is_file() and not any(
+        getattr(each, "keeps_plan", False) for each in callbacks
+    ):
+        raise RunError(
+            f"{folder} is part of a run that began with a rule, and is validated beside it: go on "
+            "with corral.resume_from_rule (corral train --resume, and no other option), or begin "
+            "another run from this one: --init (init=)"
+        )
 
 
 def tell_of_plan_and_versions(folder: Path, config: RunConfig) -> None:

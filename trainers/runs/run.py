@@ -8,6 +8,7 @@
 | ``checkpoints/`` | the state to go on from, and the configuration that made it |
 | ``tensorboard/`` | the same as ``progress.csv``, for ``tensorboard --logdir`` |
 | ``results.json``, ``report.html`` | the results of ``corral evaluate`` |
+| ``from_rule.json``, ``validation.json`` | of ``corral.from_rule``: its plan, costs in validation |
 | ``recommendation.json`` | what to play, of a run that ``corral.from_rule`` made |
 | ``evaluation@<name>/`` | the same of an earlier checkpoint, such as ``RUN@best`` |
 | ``.lock``, ``.lock.pid`` | of the process that trains it: ``corral.trainers.runs.folders`` |
@@ -38,6 +39,7 @@ from corral.trainers.runs.run_config import CONFIG, DAMAGE, RunConfig
 
 __all__ = [
     "CHECKPOINTS",
+    "FROM_RULE",
     "PROGRESS",
     "Run",
     "asked_for",
@@ -50,7 +52,7 @@ __all__ = [
     "with_checkpoint",
 ]
 
-PROGRESS, CHECKPOINTS = "progress.csv", "checkpoints"
+PROGRESS, CHECKPOINTS, FROM_RULE = "progress.csv", "checkpoints", "from_rule.json"
 
 CONFIGURATION = "configuration"
 """Document of every checkpoint: ``RunConfig.canonical()``. The manifest holds its digest."""

@@ -24,7 +24,7 @@ from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run import Run, load_run
 from corral.trainers.runs.run_config import CONFIG
 
-__all__ = ["Parts"]
+__all__ = ["Kept", "Parts"]
 
 TEAM_ALONE = ("learning_rate", "n_epochs", *CloneSettings.unused)
 """Settings of the team that the clone has by the same name, and not in the same sense."""
@@ -59,7 +59,7 @@ class Parts:
 
     def _cloned(self, folder: Path, env_kwargs: dict[str, Any] | None) -> Run:
         plan, preset = self.plan, self.preset
-        callbacks: list[Callback] = [_Keep(self.keep)]
+        callbacks: list[Callback] = [Kept(self.keep)]
         if _is_begun(folder):
             return driver.resume(folder, callbacks=callbacks, progress=self.progress)
         if env_kwargs is None:
@@ -133,10 +133,10 @@ class Parts:
         found.write(team.folder)
 
 
-class _Keep(Callback):
+class Kept(Callback):
     """Keeps the plan with the clone."""
 
-    goes_on_with_plan = True
+    keeps_plan = True
 
     def __init__(self, keep: Callable[[Path], None]) -> None:
         self.keep = keep

@@ -1,12 +1,14 @@
-"""Where a run that begins with a rule keeps its plan. No torch."""
+"""Where a run that begins with a rule keeps its plan."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from corral.trainers.runs.run import FROM_RULE as PLAN
+
 __all__ = ["CLONE", "PLAN", "clone_folder", "plan_of"]
 
-PLAN, CLONE = "from_rule.json", "-clone"
+CLONE = "-clone"
 
 
 def clone_folder(out: Path) -> Path:

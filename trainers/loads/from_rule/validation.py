@@ -50,7 +50,7 @@ class History:
 class Validated(Callback):
     """Plays the validation windows now and then; the best checkpoint costs least there."""
 
-    order = -1
+    order, keeps_plan = -1, True
     columns = ("cost_beyond_rule",)  # in points
 
     def __init__(self, rule: str, window: int, keep: Callable[[Path], None]) -> None:

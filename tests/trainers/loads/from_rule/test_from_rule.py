@@ -15,7 +15,9 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 import corral
 from corral.data import Trace
 from corral.errors import CorralError, RunError
+from corral.trainers.cloning.trainer import CloneSettings
 from corral.trainers.loads.from_rule.days import RULES
+from corral.trainers.loads.from_rule.parts import Kept
 from corral.trainers.loads.from_rule.preset import FROM_RULE
 from corral.trainers.loads.from_rule.validation import Validated
 from corral.trainers.loads.replay import replay
@@ -88,31 +90,59 @@ def test_the_recommendation_is_what_a_replay_finds(run: Any) -> None:
     assert set(it.policies) == {"node_0", "node_1", "node_2"}
 
 
+@pytest.mark.parametrize(
+    ("of", "steps", "name"), [(Kept, 64, "run-clone"), (Validated, 128, "run")]
+)
 def test_what_was_stopped_goes_on_as_if_it_had_not_been(
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Any, of: Any, steps: int, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = Validated.on_update
+    whole = of.on_update
 
-    def cut(self: Validated, session: Any, row: dict[str, Any]) -> None:
+    def cut(self: Any, session: Any, row: dict[str, Any]) -> None:
         whole(self, session, row)
-        if session.env_steps == 128:
+        if session.env_steps == steps:
             raise RuntimeError("cut")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Validated, "on_update", cut)
+        patch.setattr(of, "on_update", cut)
         with pytest.raises(CorralError, match="cut"):
             begun(tmp_path / "run")
     folder = tmp_path / "run"
-    assert corral.load_run(folder).recommendation is None
-    assert len(corral.load_run(folder).progress) == 2
-    again = corral.resume_from_rule(folder)
+    stopped = corral.load_run(tmp_path / name)
+    assert (stopped.recommendation, len(stopped.progress)) == (None, steps // 64)
+    with pytest.raises(RunError, match=r"corral\.resume_from_rule"):
+        corral.resume(stopped.folder)
+    assert len(corral.load_run(stopped.folder).progress) == steps // 64
+    again = corral.resume_from_rule(stopped.folder)
     assert again.recommendation == run.recommendation
     assert (folder / "validation.json").read_text() == (run.folder / "validation.json").read_text()
+    clones = folder.with_name("run-clone"), run.folder.with_name("run-clone")
+    assert everything(clones[0]) == everything(clones[1])
     kept = everything(folder), everything(run.folder)
     for each in kept:
         each.pop("configuration")  # which says where the clone is
     assert kept[0] == kept[1]
     assert corral.resume_from_rule(folder).recommendation == run.recommendation
+
+
+def test_all_days_may_be_trained_on(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run", days(8), held_out=0, steps=128)
+    config = run.config.env_config
+    assert (config.env_kwargs["rows"], config.validation["rows"]) == (
+        (0, 2 * DAY),
+        (2 * DAY, 8 * DAY),
+    )
+    assert config.held_out["rows"] == (0, 8 * DAY)
+
+
+def test_rows_that_are_given_stay(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run", days(12), env_kwargs={"rows": (DAY, 9 * DAY)}, steps=128)
+    config = run.config.env_config
+    assert (config.env_kwargs["rows"], config.validation["rows"]) == (
+        (DAY, 3 * DAY),
+        (3 * DAY, 9 * DAY),
+    )
+    assert config.held_out["rows"] == (9 * DAY, 12 * DAY)
 
 
 def test_few_days_leave_fewer_windows_and_the_rule(
@@ -131,7 +161,7 @@ def test_few_days_leave_fewer_windows_and_the_rule(
     [
         ({"nodes": ("a",), "columns": 1}, "one node: there is nobody to forward to"),
         ({"arrivals": 0}, "no request arrives"),
-        ({"capacity": 0}, "no node can serve anything"),
+        ({"capacity": 0}, "the capacity is 0 in every row"),
     ],
 )
 def test_where_nothing_matters_it_is_said(
@@ -147,18 +177,30 @@ def test_where_nothing_matters_it_is_said(
 
 
 def test_what_is_given_goes_before_the_preset(tmp_path: Path) -> None:
-    given: dict[str, Any] = {"gamma": 0.3, "env_kwargs": {"route": "two"}, "steps": 128}
-    run = begun(tmp_path / "run", **given)
-    assert run.config.settings["gamma"] == 0.3
+    given: dict[str, Any] = {"gamma": 0.3, "n_epochs": 2, "net_arch": (8,), "steps": 128}
+    run = begun(tmp_path / "run", env_kwargs={"route": "two"}, **given)
+    clone = corral.load_run(tmp_path / "run-clone").config.settings
+    for settings in (run.config.settings, clone):
+        assert (settings["gamma"], settings["net_arch"], settings["num_envs"]) == (0.3, [8], 4)
+    assert run.config.settings["n_epochs"] == 2
+    assert clone["n_epochs"] == CloneSettings().n_epochs  # the team's are other ones
     assert run.config.settings["lookahead"] == FROM_RULE.team["lookahead"]
     assert run.recommendation.rule.endswith("/two")
-    assert corral.load_run(tmp_path / "run-clone").config.settings["gamma"] == 0.3
+
+
+def test_the_preset_counts_decisions() -> None:
+    """Of 8 nodes as it was measured; many nodes are cloned in as many updates of fewer envs."""
+    of = FROM_RULE
+    for nodes, num_envs in ((2, 64), (8, 64), (16, 32), (300, 8)):
+        assert of.clone_settings(nodes)["num_envs"] == num_envs
+        assert of.clone_settings(nodes)["net_arch"] == of.team_settings(nodes)["net_arch"]
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"trainer": "ippo"}, "trainer=: from_rule sets it itself"),
+        ({"teacher": "overflow"}, "teacher=: from_rule sets it itself"),
         ({"minutes": 1}, "give minutes, or steps, not both"),
         ({"env": "arena_v0"}, "arena_v0 has none"),
         ({"env_kwargs": {"route": "best"}}, "route"),
@@ -176,21 +218,6 @@ def test_nothing_that_was_begun_otherwise_is_gone_on_with(tmp_path: Path) -> Non
     (tmp_path / "there" / "file").touch()
     with pytest.raises(RunError, match="is not empty"):
         begun(tmp_path / "there")
-
-
-def test_of_several_candidates_the_best_in_validation_is_trained(tmp_path: Path) -> None:
-    still, wild = {"learning_rate": 0.0}, {"learning_rate": 0.5, "memory": 4}
-    preset = dataclasses.replace(FROM_RULE, candidates=(wild, still))
-    run = begun(tmp_path / "run", preset=preset, steps=640)
-    trials = [corral.load_run(tmp_path / f"run-{number}") for number in (1, 2)]
-    assert [trial.config.settings["memory"] for trial in trials] == [4, 0]
-    told = [json.loads((trial.folder / "validation.json").read_text()) for trial in trials]
-    least = [min(sum(costs) for costs in each["costs"].values()) for each in told]
-    best = (wild, still)[least.index(min(least))]
-    assert {name: run.config.settings[name] for name in best} == best
-    own = json.loads((run.folder / "validation.json").read_text())
-    compared = sum(len(each["costs"]) for each in [*told, own])
-    assert run.recommendation.compared == compared
 
 
 @pytest.mark.slow
