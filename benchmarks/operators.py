@@ -47,7 +47,7 @@ from corral.trainers.loads.replay import Entry, Replay, replay
 FILES = {"rules": RESULTS / "operators_rules.jsonl", "run": RESULTS / "operators.jsonl"}
 RULES = [
     "local/equal",
-    *(f"{amount}/{route}" for amount in AMOUNTS[2:] for route in ROUTES),
+    *(f"{amount}/{route}" for amount in AMOUNTS[2:] for route in ROUTES if route != "choose"),
 ]
 """All reference policies but the random one."""
 LARGEST_PROGRAM = 100_000
@@ -98,7 +98,7 @@ def recommended(folder: Path) -> tuple[str, Entry, str]:
     found = corral.load_run(folder).recommendation
     if found.play == "rule":
         return found.rule, found.rule, found.rule
-    greedy, _ = players(corral.load_run(f"{folder}@best"))
+    greedy, *_ = players(corral.load_run(f"{folder}@best"))
     return "team", greedy, found.rule
 
 

@@ -309,6 +309,10 @@ def differences(
     return said and f"they were trained with {said}"
 
 
+GREEDY = ("policy_iteration",)
+"""Trainers whose probabilities are no advice how often to play an action."""
+
+
 def _equal(own: Any, other: Any) -> bool:
     """Return whether two arguments are equal, arrays too."""
     if isinstance(own, np.ndarray) or isinstance(other, np.ndarray):
@@ -316,10 +320,14 @@ def _equal(own: Any, other: Any) -> bool:
     return bool(own == other)
 
 
-def players(run: Run) -> tuple[Player, Player]:
-    """Return the run's team twice, greedy and with sampled actions, and what it brings along."""
+def players(run: Run) -> tuple[Player, ...]:
+    """Return the run's team greedy, and with sampled actions where that is how it is meant to play;
+    both with what it brings along."""
     carried = carried_by(run.config.env_config.rules())
-    return Player(run.policies, True, carried), Player(run.policies, False, carried)
+    greedy = Player(run.policies, True, carried)
+    if run.config.trainer in GREEDY:
+        return (greedy,)
+    return greedy, Player(run.policies, False, carried)
 
 
 def run_players(runs: Mapping[str, Run]) -> dict[str, Player]:

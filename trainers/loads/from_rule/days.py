@@ -26,9 +26,10 @@ __all__ = [
     "require_a_choice",
 ]
 
+SPLITS = tuple(route for route in ROUTES if route != "choose")
 RULES = (
     "local/equal",
-    *(f"{a}/{route}" for a in AMOUNTS if a not in ("local", "random") for route in ROUTES[:-1]),
+    *(f"{a}/{route}" for a in AMOUNTS if a not in ("local", "random") for route in SPLITS),
 )
 """The rules that are compared: all amounts with all routes; what is random is no rule to clone."""
 

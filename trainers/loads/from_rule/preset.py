@@ -22,8 +22,9 @@ class FromRule:
     cloning: float = 0.2  # share of the whole, at most
     updates: int = 16  # of the clone, at least: num_envs is lower where nodes are many
     team: Mapping[str, Any] = field(  # settings of policy_iteration
-        default_factory=lambda: {"learning_rate": 1e-3, "n_epochs": 8, "lookahead": 8}
+        default_factory=lambda: {"n_epochs": 12, "lookahead": 8}
     )
+    learning_rate: float = 8e-3  # by the number of nodes: all of them change at once
     decisions: int = 1_536  # of a rollout of 4 steps: the team's num_envs follows from it
     validating: float = 0.15  # of what follows the clone, at most
     validations: tuple[int, int] = (4, 20)  # over the team's learning: fewest, most
@@ -39,7 +40,9 @@ class FromRule:
     def team_settings(self, nodes: int) -> dict[str, Any]:
         """Return settings of the team, for so many nodes."""
         num_envs = max(8, min(128, self.decisions // (4 * nodes)))
-        return {"num_envs": num_envs, "net_arch": self.net_arch, **self.team}
+        rate = round(min(3e-3, self.learning_rate / nodes), 6)
+        own = {"num_envs": num_envs, "net_arch": self.net_arch, "learning_rate": rate}
+        return {**own, **self.team}
 
 
 FROM_RULE = FromRule()
