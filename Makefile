@@ -1,4 +1,4 @@
-# make demo    installs into .venv, trains two teams, prints a table and the path of a report
+# make demo    installs into .venv, trains a team from the best rule, prints what it saves and a report
 # make test    installs into .venv, then lint, types and all tests but the slow ones
 # make test-slow   the tests that learn for longer
 # make wheel   builds wheel and sdist, and tests the wheel bare: without torch, without extras
@@ -25,10 +25,10 @@ FRAMEWORKS := cleanrl rllib torchrl tianshou agilerl skrl openspiel benchmarl
 .PHONY: demo test lint types tests test-slow wheel oldest test-frameworks list-frameworks bench clean
 
 demo: $(VENV)/installed
-	rm -rf runs/demo runs/demo-mappo
-	OMP_NUM_THREADS=1 $(BIN)/corral train dfaas_v0 --trace edge3 --trainer sb3_ppo --steps 60000 --seed 1 --out runs/demo
-	OMP_NUM_THREADS=1 $(BIN)/corral train dfaas_v0 --trace edge3 --trainer mappo --steps 150000 --seed 1 --out runs/demo-mappo
-	OMP_NUM_THREADS=1 $(BIN)/corral evaluate runs/demo runs/demo-mappo
+	rm -rf runs/demo runs/demo-clone && mkdir -p runs
+	$(BIN)/corral trace make --out runs/demo.csv --nodes 3 --days 35 --seed 1 --mean 16 --set largest=60 --set headroom=1.25 --set spread=0 --set uneven=0 --set scaling=0 --set maintenance=0 --set noise=0.25 --set bursts=3 --set shared=0
+	OMP_NUM_THREADS=1 $(BIN)/corral train dfaas_v0 --from-rule --trace runs/demo.csv --queue 16 --forward-cost 0.2 --link-limit 7 --no-second-offer --steps 60000 --seed 1 --out runs/demo
+	OMP_NUM_THREADS=1 $(BIN)/corral evaluate runs/demo
 
 test: lint types tests
 

@@ -20,7 +20,7 @@ from corral.trainers.evaluation.zero_sum import SeatScore
 from corral.trainers.runs.run import Run
 from corral.trainers.runs.run_config import RunConfig
 
-__all__ = ["Gap", "gap_of", "in_order", "say_gaps", "seat_gaps", "team_gaps"]
+__all__ = ["Gap", "gap_of", "greedy_alone", "in_order", "say_gaps", "seat_gaps", "team_gaps"]
 
 LEARNED = 0.5
 """A gap is large that is this share of what sampled play earns beyond random play, or more; ..."""
@@ -39,6 +39,12 @@ class Gap:
     high: float
     episodes: int
     seat: str = ""  # of a zero-sum game
+
+
+def greedy_alone(run: Run) -> bool:
+    """Return whether the probabilities of its policies are no advice how often to play an action,
+    so that they are played greedily alone."""
+    return run.config.trainer == "policy_iteration"
 
 
 def gap_of(greedy: Array, sampled: Array, chance: Array, seat: str = "") -> Gap | None:
@@ -67,11 +73,14 @@ def team_gaps(
     runs: Mapping[str, Run], played: Sequence[EndedEpisodes]
 ) -> dict[str, tuple[Gap, RunConfig]]:
     """Return the runs whose greedy play is far below their sampled play. What was ``played``: each
-    run's episodes, greedy and sampled, then random play's."""
-    team = [in_order(each).sum(axis=1) for each in played[: 2 * len(runs) + 1]]
+    run's episodes, greedy and, unless it is played so alone, sampled, then random play's."""
+    team = (in_order(each).sum(axis=1) for each in played)
+    both = [(next(team), None if greedy_alone(run) else next(team)) for run in runs.values()]
+    chance = next(team)
     gaps = {
-        label: (gap_of(team[2 * i], team[2 * i + 1], team[-1]), run.config)
-        for i, (label, run) in enumerate(runs.items())
+        label: (gap_of(greedy, sampled, chance), run.config)
+        for (label, run), (greedy, sampled) in zip(runs.items(), both, strict=True)
+        if sampled is not None
     }
     return {label: (gap, config) for label, (gap, config) in gaps.items() if gap is not None}
 
@@ -90,6 +99,8 @@ def seat_gaps(
         earned.setdefault((row.seat, row.policy), []).append(own)
     found = {}
     for label, run in runs.items():
+        if greedy_alone(run):
+            continue
         gaps = []
         for seat in dict.fromkeys(row.seat for row in rows):
             greedy, sampled, chance = (

@@ -24,7 +24,7 @@ from corral.envs.reference import player_names
 from corral.envs.registry import REGISTERED, Api
 from corral.hints import answer
 from corral.trainers.criteria import Criterion
-from corral.trainers.evaluation.greedy import say_gaps, seat_gaps, team_gaps
+from corral.trainers.evaluation.greedy import greedy_alone, say_gaps, seat_gaps, team_gaps
 from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.required import (
     column_names,
@@ -309,10 +309,6 @@ def differences(
     return said and f"they were trained with {said}"
 
 
-GREEDY = ("policy_iteration",)
-"""Trainers whose probabilities are no advice how often to play an action."""
-
-
 def _equal(own: Any, other: Any) -> bool:
     """Return whether two arguments are equal, arrays too."""
     if isinstance(own, np.ndarray) or isinstance(other, np.ndarray):
@@ -325,7 +321,7 @@ def players(run: Run) -> tuple[Player, ...]:
     both with what it brings along."""
     carried = carried_by(run.config.env_config.rules())
     greedy = Player(run.policies, True, carried)
-    if run.config.trainer in GREEDY:
+    if greedy_alone(run):
         return (greedy,)
     return greedy, Player(run.policies, False, carried)
 

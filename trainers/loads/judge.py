@@ -178,7 +178,8 @@ def _gaps(runs: Mapping[str, Run], result: Replay) -> dict[str, tuple[Gap, RunCo
     where random play was not replayed beside them."""
     chance = [label for label in result.returns if label.partition("/")[0] == "random"]
     found = {}
-    for label, run in runs.items() if chance else ():
+    both = {label: run for label, run in runs.items() if f"{label}, sampled" in result.returns}
+    for label, run in both.items() if chance else ():
         greedy, sampled = (result.returns[f"{label}, {mode}"] for mode in MODES)
         gap = gap_of(greedy, sampled, result.returns[chance[0]])
         if gap is not None:
