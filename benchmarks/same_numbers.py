@@ -197,8 +197,7 @@ def run(case: cases.Case) -> Leaves:
             "progress": _silent,
         }
         own, more = cases.judge_options(judged, load)
-        # When it was recorded, references forwarded on the levels of the run that is judged.
-        with mock.patch.object(DfaasRules, "in_requests", lambda rules: rules, create=True):
+        with references_on_levels():
             judgment = call("evaluate", (trained,), own, **more)
         add_rows(stream, "evaluation", judgment, EVALUATED)
     return stream.leaves()
@@ -241,9 +240,15 @@ def replayed(changes: Mapping[str, Any]) -> Leaves:
     given = {"rows": (1000, 1300), "window": 96, "seed": cases.SEED, "optimum_windows": 2}
     stream = Stream()
     given = {**given, "progress": _silent}
-    result = call("replay", (played["trace"], cases.PAIRS), given, **settings)
+    with references_on_levels():
+        result = call("replay", (played["trace"], cases.PAIRS), given, **settings)
     add_rows(stream, "rows", result, REPLAYED)
     return stream.leaves()
+
+
+def references_on_levels() -> Any:
+    """Let references of replays forward on the levels of a learner, as when it was recorded."""
+    return mock.patch.object(DfaasRules, "in_requests", lambda rules: rules, create=True)
 
 
 def _silent(*_: Any) -> None:

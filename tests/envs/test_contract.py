@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from corral.envs import ENVIRONMENTS, make_rules
 from corral.envs.core import generator
-from corral.envs.dfaas_v0 import DfaasRules
+from corral.envs.dfaas_v0 import ROUTES, DfaasRules
 from corral.envs.registry import _load
 from corral.envs.shells import ParallelShell, TurnShell
 from support import faulty_dfaas
@@ -58,9 +58,9 @@ def test_registered_rules_keep_the_contract(name: str) -> None:
     assert sum(check_rules(make, seed=seed, num_envs=3) for seed in range(3)) > 5
 
 
-@pytest.mark.parametrize("route", ["equal", "capacity", "spare", "shortest", "two"])
-def test_variants_of_dfaas_keep_the_contract(route: str) -> None:
-    kwargs: dict[str, Any] = {
+def variant_of_dfaas(route: str) -> dict[str, Any]:
+    """Arguments of four nodes of which one has two neighbours, one has one, and two have none."""
+    return {
         "trace": small_trace(nodes=4, largest=300),
         "max_cycles": 5,
         "max_level": 10,
@@ -75,9 +75,40 @@ def test_variants_of_dfaas_keep_the_contract(route: str) -> None:
         "report_delay": {"spare": 0, "two": 2, "shortest": 4}.get(route, 1),
         "augment": {"shift": 2, "scale": 0.3, "mix": 0.5} if route in ("equal", "two") else None,
     }
+
+
+def check_variant(kwargs: dict[str, Any]) -> None:
     make = functools.partial(_load("dfaas_v0", "parallel_env"), **kwargs)
     assert check_contract(make, seeds=(0, 1)) > 20
     assert check_rules(functools.partial(DfaasRules, **kwargs)) == 5
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_variants_of_dfaas_keep_the_contract(route: str) -> None:
+    check_variant(variant_of_dfaas(route))
+
+
+AUGMENT = {"shift": 2, "scale": 0.3, "noise": 0.2, "mix": 0.5}
+
+TOGETHER: dict[str, dict[str, Any]] = {
+    "choose among few": {"route": "choose", "observation": "summary"},
+    "choose among all": {"route": "choose", "observation": "summary", "neighbours": None},
+    "choose of present reports": {"route": "choose", "report_delay": 0, "neighbours": None},
+    "quantiles of drawn days": {"amount": "quantile", "augment": AUGMENT},
+    "choose quantiles": {"route": "choose", "amount": "quantile", "augment": AUGMENT},
+    "summary of present reports": {"observation": "summary", "report_delay": 0},
+    "summary of late reports": {"observation": "summary", "report_delay": 2},
+    "all": {
+        **{"route": "choose", "observation": "summary", "amount": "quantile", "augment": AUGMENT},
+        **{"report_delay": 2, "neighbours": None},
+    },
+}
+"""Arguments of dfaas_v0 that meet: what an action means, what it is told, whose days are played."""
+
+
+@pytest.mark.parametrize("case", TOGETHER)
+def test_arguments_of_dfaas_together_keep_the_contract(case: str) -> None:
+    check_variant(variant_of_dfaas("equal") | {"augment": None} | TOGETHER[case])
 
 
 PILES = [{}, {"takes": (3, 2)}, {"gift": 0.5}, {"last_move": 1, "gift": 0.25}, {"max_cycles": 3}]

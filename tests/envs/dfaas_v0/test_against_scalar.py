@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.envs.core import copy_rows, generator, put_rows
-from corral.envs.dfaas_v0 import DfaasRules, DfaasState
+from corral.envs.dfaas_v0 import ROUTES, DfaasRules, DfaasState
 from support.dfaas_case import Case
 from support.dfaas_cases import CASES
 from support.dfaas_configurations import random_actions, random_configuration
@@ -90,6 +91,20 @@ def compare_step(
 def test_hundreds_of_random_configurations_play_alike(block: int) -> None:
     steps = sum(play_side_by_side(seed) for seed in range(250 * block, 250 * (block + 1)))
     assert steps > 2_500
+
+
+def test_the_random_configurations_hold_all_that_meets() -> None:
+    """Every route with every kind of observation, levels and delay, among those played above."""
+    played = [random_configuration(np.random.default_rng(seed)) for seed in range(750)]
+    large = [each for each in played if len(each["trace"].nodes) > 2 and each["max_cycles"] > 2]
+    met = {
+        (each["route"], each["observation"], each["amount"] == "unit", min(each["report_delay"], 2))
+        for each in large
+    }
+    views = ("every", "summary")
+    assert {each[:2] for each in met} == set(itertools.product(ROUTES, views))
+    chosen = {each[1:] for each in met if each[0] == "choose"}
+    assert chosen == set(itertools.product(views, (True, False), (0, 1, 2)))
 
 
 @settings(max_examples=100, deadline=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -52,6 +52,27 @@ def test_overflow_is_what_exceeds_the_capacity() -> None:
     a, c = sides(picture)
     np.testing.assert_array_equal(picture.forwarded, np.maximum(0, a - c))
     assert (picture.policy, picture.agent, picture.node) == ("reference", "node_1", "n1")
+
+
+@pytest.mark.parametrize("observation", ["every", "summary"])
+@pytest.mark.parametrize("report_delay", [0, 1, 2])
+def test_actions_that_name_a_neighbour_are_drawn_as_requests(
+    observation: Literal["every", "summary"], report_delay: int
+) -> None:
+    rules = DfaasRules(
+        random_trace(),
+        max_cycles=20,
+        route="choose",
+        observation=observation,
+        report_delay=report_delay,
+    )
+    picture = policy_picture(rules, Baseline("overflow", rules, "node_1"), "node_1")
+    a, c = sides(picture)
+    off = np.abs(picture.forwarded - np.maximum(0, a - c))
+    if observation == "every":
+        assert (off == 0).all()
+    else:  # ratios tell requests to about one, and no more than 4 times the capacity
+        assert (off[a <= 4 * c] <= 1).all()
 
 
 @pytest.mark.parametrize("points", [2, 7, 40, 500])
