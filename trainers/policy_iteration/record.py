@@ -111,7 +111,8 @@ class PolicyIterationSettings(IPPOSettings):
         common=FOR_ALL,
     )
 
-    unused: ClassVar[tuple[str, ...]] = (*OF_PPO, *OTHERWISE)
+    unused: ClassVar[tuple[str, ...]] = OF_PPO
+    unset_by_presets: ClassVar[tuple[str, ...]] = OTHERWISE
 
     def __post_init__(self) -> None:
         super().__post_init__()
