@@ -68,7 +68,8 @@ def test_help_of_policy_iteration_lists_all_that_it_uses_and_no_empty_default() 
     text = within("train", "dfaas_v0", "--trainer", "policy_iteration", "--help")
     for option in ("--num-envs", "--n-steps", "--gamma", "--learning-rate", "--n-epochs"):
         assert f"  {option} <" in text, option
-    assert "--clip-range <" not in text  # of ippo, and no use here
+    for option in ("--clip-range", "--memory", "--action-std", "--stay-target"):
+        assert f"{option} <" not in text, option  # of ippo, and no use here
     assert "[default: ]" not in " ".join(text.split())
     assert "``" not in text
 

@@ -83,11 +83,9 @@ def test_it_serves_as_much_as_the_optimum_of_the_default_day(tmp_path: Path) -> 
     run = corral.train(
         "dfaas_v0", trainer="policy_iteration", steps=20_480, out=tmp_path / "run", progress=False
     )
-    table = corral.evaluate(run, episodes=20).to_dataframe().set_index("policy")
-    assert (
-        table.loc["policy_iteration, greedy", "share_served"]
-        >= 0.99 * table.loc["overflow", "share_served"]
-    )
+    table = corral.evaluate(run).to_dataframe().set_index("policy")
+    served = table["served"]
+    assert served["policy_iteration, greedy"] >= 0.99 * served["overflow/equal"]
 
 
 def test_the_teacher_plays_its_share_and_no_more() -> None:
@@ -225,6 +223,11 @@ def test_presets_that_were_found_for_returns_are_left_out(tmp_path: Path) -> Non
     given = {"trainer": "policy_iteration", "out": tmp_path / "run", "dry_run": True}
     run = corral.train("dfaas_v0", env_kwargs=DFAAS, **given)
     assert run.config.settings["gamma"] == 1.0  # that of the environment's entry: 0.5
+
+
+def test_a_target_that_adapts_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"stay_target=0\.1: policy iteration has no use for it"):
+        policy_iteration.Settings(stay_coef=0.1, stay_target=0.1)
 
 
 # --- What it refuses -----------------------------------------------------------------------------
