@@ -226,7 +226,7 @@ class Preset:
 
     def of(self, trainer: Any) -> dict[str, Any]:
         """Return the settings among them that the class ``trainer`` has."""
-        known = settings_used(trainer)
+        known = settable_by_presets(trainer)
         found = {name: value for name, (value, _) in self.settings.items() if name in known}
         return {} if self.whole and len(found) < len(self.settings) else found
 
@@ -326,10 +326,12 @@ class Defaults:
         return f'{given}; --preset none (preset="none") leaves them out'
 
 
-def settings_used(trainer: Any) -> set[str]:
-    """Return the names of the settings that a class of trainers has a use for."""
+def settable_by_presets(trainer: Any) -> set[str]:
+    """Return the names of the settings of a class of trainers that presets may set."""
     names = {field.name for field in dataclasses.fields(trainer.Settings)}
-    return names - set(getattr(trainer.Settings, "unused", ()))
+    for others in ("unused", "unset_by_presets"):
+        names -= set(getattr(trainer.Settings, others, ()))
+    return names
 
 
 def defaults_for(rules: Rules[Any], trainer: Any, seed: int, preset: str = "auto") -> Defaults:
@@ -357,7 +359,7 @@ def defaults_for(rules: Rules[Any], trainer: Any, seed: int, preset: str = "auto
     kind = kind_of(rules, seed)
     spent = f"{kind.episodes} random episodes, {time.perf_counter() - began:.2f} s"
     found = presets(kind, trainer)
-    known = settings_used(trainer)
+    known = settable_by_presets(trainer)
     entry = REGISTERED[rules.name].settings if rules.name in REGISTERED else {}
     if own := {name: value for name, value in entry.items() if name in known}:
         found[rules.name] = own

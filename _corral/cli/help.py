@@ -160,7 +160,7 @@ def _row(name: str, takes: str, text: str, default: Any, of_env: str = "") -> tu
     option = option_of(name)
     if takes == "bool":
         return f"{option} / --no-{option[2:]}", f"{text}  [default{of_env}: {text_of(default)}]"
-    said = default is None and ("default:" in text or "none:" in text)
+    said = default == "" or (default is None and ("default:" in text or "none:" in text))
     return f"{option} <{takes}>", text if said else f"{text}  [default{of_env}: {text_of(default)}]"
 
 

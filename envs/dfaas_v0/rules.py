@@ -51,7 +51,7 @@ class DfaasRules:
         max_level: largest number of units that an action can stand for. Loads above it are
             forwarded in units of several requests, and the overflow no longer to the request.
         amount: the requests that levels stand for: "unit", multiples of a unit; "quantile", of the
-            load of ``rows``; or a list of them, from 0 to load_scale or more.
+            load of the rows; or a list of them, from 0 to load_scale or more.
         queue: requests that a node can hold until the next step.
         forward_cost: cost of forwarding one request, in lost requests.
         wait_cost: cost of one request that waits for one step, in lost requests.

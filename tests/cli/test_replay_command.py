@@ -141,17 +141,23 @@ def test_a_report_is_not_replaced_unasked(tmp_path: Path) -> None:
         assert f"Report: {place}/report.html" in run(*words, folder=tmp_path)
 
 
-def test_coarse_actions_and_bounds_are_said(tmp_path: Path) -> None:
+def test_references_forward_to_the_request_whatever_the_load(tmp_path: Path) -> None:
     (tmp_path / "loads.csv").write_text("time,node,arrivals,capacity\n0,a,334,9\n0,b,1,400\n")
-    coarse = run("replay", "loads.csv", "--policies", "overflow", "--out", "o", folder=tmp_path)
-    words = " ".join(coarse.split())
-    assert "whole units of 4 requests" in words
-    assert "a bound, which no policy need reach" in words
-    options = ("--policies", "overflow", "--out", "o", "--max-level", "400", "--overwrite")
-    fine = " ".join(run("replay", "loads.csv", *options, folder=tmp_path).split())
-    assert "units of" not in fine
-    assert "overflow reaches it" in fine
-    assert "1 window of 1 step;" in fine
+    words = ("replay", "loads.csv", "--policies", "overflow", "--out", "o")
+    printed = " ".join(run(*words, folder=tmp_path).split())
+    assert "units of" not in printed
+    assert "overflow 100.00 0.00" in printed  # 325 of 334, which no unit of 4 makes
+    assert "overflow reaches it" in printed
+    assert "1 window of 1 step;" in printed
+    refused = run(*words, "--max-level", "400", folder=tmp_path, code=2)
+    assert "no option named '--max-level'" in refused
+
+
+def test_a_bound_on_links_makes_the_optimum_a_bound(tmp_path: Path) -> None:
+    (tmp_path / "loads.csv").write_text("time,node,arrivals,capacity\n0,a,334,9\n0,b,1,400\n")
+    words = ("replay", "loads.csv", "--policies", "overflow", "--out", "o", "--no-second-offer")
+    printed = " ".join(run(*words, folder=tmp_path).split())
+    assert "a bound, which no policy need reach" in printed
 
 
 def test_an_interrupt_ends_a_replay_cleanly(tmp_path: Path) -> None:

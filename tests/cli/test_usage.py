@@ -57,10 +57,21 @@ def test_help_of_train_speaks_as_the_command_line_does(env: str, trainer: str) -
 def test_help_lists_the_values_that_are_allowed() -> None:
     pytest.importorskip("torch", reason="needs the extra sb3")
     text = within("train", "dfaas_v0", "--help")
-    assert "--route <equal|capacity|spare|shortest|two>" in text
+    assert "--route <equal|capacity|spare|shortest|two|choose>" in text
     text = within("train", "dfaas_v0", "--trainer", "sb3_ppo", "--help")
     assert "--vec-env <batch|supersuit>" in text
     assert "--rows <LOW:HIGH>" in text
+
+
+def test_help_of_policy_iteration_lists_all_that_it_uses_and_no_empty_default() -> None:
+    pytest.importorskip("torch", reason="needs the extra sb3")
+    text = within("train", "dfaas_v0", "--trainer", "policy_iteration", "--help")
+    for option in ("--num-envs", "--n-steps", "--gamma", "--learning-rate", "--n-epochs"):
+        assert f"  {option} <" in text, option
+    for option in ("--clip-range", "--memory", "--action-std", "--stay-target"):
+        assert f"{option} <" not in text, option  # of ippo, and no use here
+    assert "[default: ]" not in " ".join(text.split())
+    assert "``" not in text
 
 
 # --- Names ---------------------------------------------------------------------------------------

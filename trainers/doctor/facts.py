@@ -82,7 +82,9 @@ def facts_of(beginning: Evidence | None, latest: Evidence | None) -> tuple[Fact,
     found = []
     for policy in policies:
         sides = [
-            {} if each is None or policy not in each.policies else _numbers(each.policies[policy])
+            {}
+            if each is None or policy not in each.policies
+            else _numbers(each.policies[policy], getattr(each.trainer, "uses_advantages", True))
             for each in (beginning, latest)
         ]
         found += [
@@ -93,12 +95,12 @@ def facts_of(beginning: Evidence | None, latest: Evidence | None) -> tuple[Fact,
     return tuple(found)
 
 
-def _numbers(found: PolicyEvidence) -> dict[str, float]:
+def _numbers(found: PolicyEvidence, uses_advantages: bool) -> dict[str, float]:
     """Return the facts of the last update that was seen."""
     numbers: dict[str, float] = {}
     if found.entropy and found.most_entropy and found.most_entropy[-1] > 0:
         numbers["entropy"] = found.entropy[-1][1] / found.most_entropy[-1]
-    if found.advantages and len(found.trajectories) == len(found.advantages):
+    if uses_advantages and found.advantages and len(found.trajectories) == len(found.advantages):
         valid = found.trajectories[-1].valid
         if valid.any():
             numbers["advantages"] = float(np.std(found.advantages[-1].advantage[valid]))

@@ -51,7 +51,8 @@ def about_best_rule(replay: Replay) -> list[str]:
     ]
     unit = "day" if replay.days else "window"
     if rule.lag_1 is not None and rule.largest_part is not None:
-        narrow = " Interval too narrow." if correlated(rule.lag_1) or rule.dominated else ""
+        doubtful = correlated(rule.lag_1) or rule.dominated
+        narrow = " Interval too narrow." * (doubtful and not without_intervals(replay))
         lines.append(
             f"Its cost: lag-1 correlation of {unit}s {rule.lag_1:+.2f}, largest {unit}'s share "
             f"{100 * rule.largest_part:.0f} %.{narrow}"

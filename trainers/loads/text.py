@@ -66,7 +66,7 @@ def describe(replay: Replay) -> list[str]:
         f"({trace.clock_text(low)} to {trace.clock_text(high - 1)}).",
         *about_clock(trace),
         *_about_names(trace.nodes),
-        f"Played as {played}; queues and last-step information start empty in each. {intervals}",
+        f"Played as {played}; queues and reports of other nodes start empty in each. {intervals}",
         "Served, lost and forwarded (refused offers included) in % of the arrivals; waiting in "
         f"requests per node and step.{_about_rest(replay)}",
         *_about_cost(replay),
@@ -236,7 +236,9 @@ def _about_optimum(replay: Replay) -> str:
     waits = ", and what waits at a window's end as served" if queue else ""
     which = "all windows"
     if replay.optimum_is_partial:
-        which = f"{optimum_part(replay)}. It and the shares of it are over {these(replay)} alone"
+        every = replay.windows + bool(replay.remainder)
+        part = counted(len(replay.optimum_windows), "window")
+        which = f"{part} of {every}, as are the shares of it"
     return (
         f"Optimum: {replay.optimum_method} over {which}. It knows the future: a bound, no policy. "
         f"Its row counts accepted forwards alone{waits}."
@@ -249,10 +251,6 @@ def optimum_part(replay: Replay) -> str:
     every = replay.windows + bool(replay.remainder)
     count = counted(len(replay.optimum_windows), "window")
     return f"{count} of {every} (number {places})"
-
-
-def these(replay: Replay) -> str:
-    return "this window" if len(replay.optimum_windows) == 1 else "these windows"
 
 
 def counted(number: int, what: str) -> str:

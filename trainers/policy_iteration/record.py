@@ -27,7 +27,7 @@ __all__ = ["GAIN", "TRIED", "PolicyIterationSettings", "policy_iteration"]
 
 FOR_ALL = "the copies of a moment are played by all policies together"
 
-OF_PPO = ("clip_range", "kl_coef", "kl_target", "target_kl")
+OF_PPO = ("clip_range", "kl_coef", "kl_target", "stay_target", "target_kl")
 """Settings of ippo that say nothing here."""
 
 TRIED, GAIN = "tried", "gain"
@@ -59,6 +59,11 @@ class PolicyIterationSettings(IPPOSettings):
     )
     learning_rate: float | str = setting(2e-3)
     n_epochs: int = setting(8)
+    stay_coef: float = setting(
+        0.0,
+        "With --init: weight of the start's logits, to which what is learned is added.",
+        least=0,
+    )
     candidates: int = setting(
         8,
         "Number of actions that are compared for each decision, that taken among them.",
@@ -89,7 +94,7 @@ class PolicyIterationSettings(IPPOSettings):
     )
     gain_delta: float = setting(
         10.0,
-        "Error of a difference, in mean differences, from which the loss is linear.",
+        "Error, in multiples of the mean difference, from which the loss is linear.",
         above=0,
     )
     own_reward: bool = setting(
@@ -111,7 +116,8 @@ class PolicyIterationSettings(IPPOSettings):
         common=FOR_ALL,
     )
 
-    unused: ClassVar[tuple[str, ...]] = (*OF_PPO, *OTHERWISE)
+    unused: ClassVar[tuple[str, ...]] = (*OF_PPO, "memory", "action_std")
+    unset_by_presets: ClassVar[tuple[str, ...]] = OTHERWISE
 
     def __post_init__(self) -> None:
         super().__post_init__()

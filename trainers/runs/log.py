@@ -41,6 +41,9 @@ __all__ = ["Bar", "Statistics"]
 RECENT = 100
 """Episodes that a mean is taken over."""
 
+LATEST = {"own_steps": "being the latest, as nothing was evaluated (--evaluate-every)"}
+"""Metrics that only ever rise -> what is said of a checkpoint that is the best by one."""
+
 Row = dict[str, float | int | None]
 
 
@@ -122,10 +125,11 @@ class Statistics:
             over = "one episode" if self.episodes == 1 else f"the first {self.episodes} episodes"
         compared = f"the learners' mean return over {over}"
         if self.metric is not None:
-            compared = self.metric.replace("_", " ")
+            compared = LATEST.get(self.metric, self.metric.replace("_", " "))
         elif self.self_play:
             compared = "being the latest, as in self-play the learners' returns add up to 0"
-        value = None if self.self_play and self.metric is None else now
+        latest = self.self_play if self.metric is None else self.metric in LATEST
+        value = None if latest else now
         self.best_by = {"env_steps": self.env_steps, "compared": compared, "value": value}
         self.best_by["episodes"] = self.episodes
         return True

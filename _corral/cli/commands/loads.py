@@ -253,13 +253,6 @@ def replay(
             help="Steps after which nodes know what others had spare; 0: at once; default: 1."
         ),
     ] = None,
-    max_level: Annotated[
-        int | None,
-        typer.Option(
-            help="Levels of an action of policies that bring none; references need none; "
-            "default: 100."
-        ),
-    ] = None,
     optimum_windows: OptimumWindows = 8,
     seed: Annotated[
         int, typer.Option(help="Seed of random policies, sampled actions and routes.")
@@ -306,7 +299,6 @@ def replay(
         "link_limit": link_limit,
         "second_offer": second_offer,
         "report_delay": report_delay,
-        "max_level": max_level,
     }
     settings: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     curves: list[Any] = []

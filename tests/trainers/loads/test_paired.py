@@ -170,6 +170,8 @@ def test_days_that_are_alike_and_large_days_are_told() -> None:
     )
     large = printed(replay(uneven([0, 0, 1, 0, 5, 0, 0, 1]), ["local"]))
     assert "largest day's share 71 %. Interval too narrow." in large
+    few = printed(replay(uneven([0, 0, 1, 0, 5]), ["local"]))  # there is none that could be
+    assert re.search(r"largest day's share 8\d %\.$", few, re.MULTILINE)
     fine = printed(replay(uneven([3, 4, 3, 3, 4, 4, 3, 4]), ["local"]))
     assert re.search(r"lag-1 correlation of days -0\.\d\d, largest day's share 14 %\.\n", fine)
     windows = printed(replay(uneven([1] * 6 + [3] * 6), ["local"], window=2))

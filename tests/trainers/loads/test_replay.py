@@ -13,7 +13,7 @@ from corral.envs.dfaas_v0.baselines import AMOUNTS, PAIRS, baseline_team
 from corral.envs.policy import Decision
 from corral.errors import ScaleError, TraceError, UnknownNameError
 from corral.trainers.loads.replay import Replay, play_windows, replay
-from corral.trainers.loads.text import describe, ordered, score_tables
+from corral.trainers.loads.text import describe, optimum_part, ordered, score_tables
 
 HARD: dict[str, Any] = {
     "second_offer": False,
@@ -318,7 +318,8 @@ def test_an_optimum_of_some_windows_stands_beside_the_same_windows_alone() -> No
     first, _, second, *_ = (list(table.columns[0].cells) for table in score_tables(result))
     assert first == [s.policy for s in ordered(result.scores) if s.policy != "optimum"]
     assert second[-1] == "optimum"
-    assert "1 window of 2 (number 1)" in said_of_optimum(result)
+    assert "over 1 window of 2, as are the shares of it." in said_of_optimum(result)
+    assert optimum_part(result) == "1 window of 2 (number 1)"  # the heading of their table
 
 
 def test_a_shorter_last_window_has_an_optimum_too() -> None:

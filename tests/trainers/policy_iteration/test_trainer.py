@@ -17,7 +17,10 @@ from corral.adapters.masked_distribution import MaskedCategorical
 from corral.envs.core import generator
 from corral.envs.registry import make_rules
 from corral.errors import CheckpointError, UnknownNameError
+from corral.trainers.doctor.audit import audit
+from corral.trainers.doctor.audit.findings import against_truth
 from corral.trainers.doctor.evidence import gather
+from corral.trainers.doctor.facts import facts_of
 from corral.trainers.doctor.findings import RULES
 from corral.trainers.on_policy.records import Minibatch, Outputs
 from corral.trainers.policy_iteration.record import GAIN, TRIED, comparison_loss, policy_iteration
@@ -80,11 +83,9 @@ def test_it_serves_as_much_as_the_optimum_of_the_default_day(tmp_path: Path) -> 
     run = corral.train(
         "dfaas_v0", trainer="policy_iteration", steps=20_480, out=tmp_path / "run", progress=False
     )
-    table = corral.evaluate(run, episodes=20).to_dataframe().set_index("policy")
-    assert (
-        table.loc["policy_iteration, greedy", "share_served"]
-        >= 0.99 * table.loc["overflow", "share_served"]
-    )
+    table = corral.evaluate(run).to_dataframe().set_index("policy")
+    served = table["served"]
+    assert served["policy_iteration, greedy"] >= 0.99 * served["overflow/equal"]
 
 
 def test_the_teacher_plays_its_share_and_no_more() -> None:
@@ -132,6 +133,19 @@ def test_the_doctor_finds_nothing_in_its_updates() -> None:
     assert not evidence.error
     found = [rule(each, evidence) for each in evidence.policies.values() for rule in RULES]
     assert [each.cause for each in found if each is not None and each.certainty >= 2] == []
+    facts = {fact.name for fact in facts_of(evidence, None)}
+    assert "entropy" in facts
+    assert "advantages" not in facts  # which it does not learn from
+
+
+def test_the_doctor_tells_nothing_of_advantages_which_it_does_not_learn_from() -> None:
+    rules = make_rules("dfaas_v0", **DFAAS)
+    report = audit(make(rules, PolicyIteration, 4, n_steps=4))
+    (each,) = report.policies
+    assert len(each.values.known.said)
+    assert not len(each.advantages.known.said)
+    assert (each.credit, each.sample) == (None, None)
+    assert [found.cause for found in against_truth(report)] == []
 
 
 # --- Going on ------------------------------------------------------------------------------------
@@ -161,6 +175,9 @@ def test_the_same_seed_gives_the_same_run_and_the_best_is_the_latest(tmp_path: P
             np.testing.assert_array_equal(array, other.content("latest").arrays[file][name])
     assert corral.load_run(f"{one.folder}@best").at is not None
     assert one.checkpoint("best").resolve() == one.checkpoint("latest").resolve()
+    source = corral.load_run(f"{one.folder}@best").source()
+    assert "the best by being the latest, as nothing was evaluated" in source
+    assert source.endswith("(--evaluate-every)")  # no number of it
 
 
 def test_a_mappo_run_may_start_it_and_start_from_it(tmp_path: Path) -> None:
@@ -206,6 +223,11 @@ def test_presets_that_were_found_for_returns_are_left_out(tmp_path: Path) -> Non
     given = {"trainer": "policy_iteration", "out": tmp_path / "run", "dry_run": True}
     run = corral.train("dfaas_v0", env_kwargs=DFAAS, **given)
     assert run.config.settings["gamma"] == 1.0  # that of the environment's entry: 0.5
+
+
+def test_a_target_that_adapts_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"stay_target=0\.1: policy iteration has no use for it"):
+        policy_iteration.Settings(stay_coef=0.1, stay_target=0.1)
 
 
 # --- What it refuses -----------------------------------------------------------------------------

@@ -87,10 +87,11 @@ def audit(
         name: [truth_of(each, team, gamma, budget, steps, rng) for each in own]
         for name, own in asked.items()
     }
-    credit = {name: _credit(trainer, name, own) for name, own in truths.items()}
+    asked_of = truths if _uses_advantages(trainer) else {}
+    credit = {name: _credit(trainer, name, own) for name, own in asked_of.items()}
     learned = _learned_from(trainer)
     policies = tuple(
-        _beside(trainer, i, truths[name], learned[name], credit[name])
+        _beside(trainer, i, truths[name], learned[name], credit.get(name))
         for i, name in enumerate(trainer.learners)
         if any(len(each.asked.t) for each in truths.get(name, ()))
     )
@@ -222,6 +223,11 @@ class _Learned:
     actor_gradient: float | None
 
 
+def _uses_advantages(trainer: Any) -> bool:
+    """Return whether advantages are what the trainer learns from, not differences of its own."""
+    return bool(getattr(trainer, "uses_advantages", True))
+
+
 def _learned_from(trainer: Any) -> dict[str, _Learned]:
     """Let the trainer learn from its rollout; return what it learned from, by policy."""
     found: list[tuple[Array, Array]] = []
@@ -230,6 +236,8 @@ def _learned_from(trainer: Any) -> dict[str, _Learned]:
     def spied(trajectories: Trajectories, settings: Any) -> Advantages:
         advantages: Advantages = algorithm.advantages(trajectories, settings)
         learned = np.where(trajectories.valid, advantages.advantage, np.nan)
+        if not _uses_advantages(trainer):
+            learned[:] = np.nan
         found.append((np.array(trajectories.value), learned))
         return advantages
 
@@ -347,6 +355,7 @@ def _beside(
         sample = (float(np.mean(single)), float(np.std(single))) if len(single) > 1 else None
     worst = sorted((one for each in truths for one in each.decisions), key=lambda one: -one[0])
     spread = learned.advantage[~np.isnan(learned.advantage)]
+    least = 0.0 if _uses_advantages(trainer) else float("nan")
     return Audited(
         policy=group.policy,
         values=values,
@@ -357,7 +366,7 @@ def _beside(
         credit=averaged,
         plain=plain,
         sample=sample,
-        learned_spread=float(np.std(spread)) if len(spread) else 0.0,
+        learned_spread=float(np.std(spread)) if len(spread) else least,
         actor_gradient=learned.actor_gradient,
         worst=tuple(one for _, one in worst[:WORST]),
     )
