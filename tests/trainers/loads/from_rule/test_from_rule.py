@@ -228,7 +228,7 @@ def test_late_information_and_costs_leave_something_to_win(tmp_path: Path) -> No
     given: dict[str, Any] = {"forward_cost": 0.2, "wait_cost": 0.05, "queue": 10}
     given |= {"second_offer": False, "load_scale": 60, "capacity_scale": 14}
     run = corral.from_rule(
-        env_kwargs={"trace": load.section(0, low), **given}, steps=120_000, out=tmp_path / "run"
+        env_kwargs={"trace": load.section(0, low), **given}, steps=20_000, out=tmp_path / "run"
     )
     it = run.recommendation
     assert abs(json.loads((run.folder / "validation.json").read_text())["checks"] - 20) == 0
