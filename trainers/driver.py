@@ -68,7 +68,7 @@ def session(
     *,
     trainer: str | type[Trainer] | Algorithm = "mappo",
     steps: int = STEPS,
-    minutes: float | None = None,
+    minutes: float | Minutes | None = None,
     horizon: int | None = None,
     seed: int = 0,
     env_kwargs: Mapping[str, Any] | None = None,
