@@ -65,9 +65,7 @@ class Parts:
         if env_kwargs is None:
             raise RunError(f"{folder} was not begun: begin it again")
         length: dict[str, Any] = {"steps": max(1, int(preset.cloning * (plan["steps"] or 0)))}
-        if plan[
-            "minutes"
-        ]:  # not simply ended by the clock: a clone is good once its rate has fallen
+        if plan["minutes"]:  # planned, as a clone is good once its learning rate has fallen
             minutes, most = preset.cloning * plan["minutes"], preset.cloned // plan["nodes"]
             length = {"minutes": Minutes(minutes, time.monotonic(), most)}
         known = {each.name for each in dataclasses.fields(CloneSettings)}

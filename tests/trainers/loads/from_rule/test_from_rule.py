@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,18 @@ def test_what_was_stopped_goes_on_as_if_it_had_not_been(
         each.pop("configuration")  # which says where the clone is
     assert kept[0] == kept[1]
     assert corral.resume_from_rule(folder).recommendation == run.recommendation
+
+
+def test_in_minutes_the_clone_is_whole_and_the_team_has_the_rest(tmp_path: Path) -> None:
+    preset = dataclasses.replace(FROM_RULE, cloned=3 * 150)
+    began = time.monotonic()
+    run = begun(tmp_path / "run", steps=None, minutes=0.15, preset=preset)
+    assert time.monotonic() - began < 9 + 9  # of a machine that is busy
+    clone = corral.load_run(tmp_path / "run-clone")
+    assert clone.config.steps == clone.config.horizon == clone.progress.env_steps.max() <= 128
+    assert run.config.steps > clone.config.steps
+    plan = json.loads((run.folder / "from_rule.json").read_text())
+    assert 9 * 0.5 < plan["spent"] < 9 + 9
 
 
 def test_all_days_may_be_trained_on(tmp_path: Path) -> None:
