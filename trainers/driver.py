@@ -68,7 +68,7 @@ def session(
     *,
     trainer: str | type[Trainer] | Algorithm = "mappo",
     steps: int = STEPS,
-    minutes: float | None = None,
+    minutes: float | Minutes | None = None,
     horizon: int | None = None,
     seed: int = 0,
     env_kwargs: Mapping[str, Any] | None = None,
@@ -110,7 +110,7 @@ def session(
             as fit, at least one; a line on stderr says how many, where that is not all.
         minutes: how long it may take, in place of ``steps``: the first rollouts are played to
             measure their speed, then the run begins anew with the steps that fit. These are the
-            run's from then on.
+            run's from then on. ``Minutes`` of trainers.planning also say how many they are at most.
         horizon: env steps that are planned in all, where ``steps`` is the first portion of them:
             what is annealed (learning rate, entropy bonus) ends there. Default: ``steps``. See
             ``resume``.

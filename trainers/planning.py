@@ -32,17 +32,18 @@ ENDLESS = 10**12
 
 @dataclass(frozen=True)
 class Minutes:
-    """The time that a run may take, and when it began."""
+    """The time that a run may take, when it began, and the env steps that it has at most."""
 
     minutes: float
     began: float  # of time.monotonic
+    most: int = ENDLESS
 
     @classmethod
-    def of(cls, minutes: float | None, steps: bool, self_play: bool) -> Minutes | None:
+    def of(cls, minutes: float | Minutes | None, steps: bool, self_play: bool) -> Minutes | None:
         """Return it; None where no ``minutes`` are given. Raises ValueError where they are not
         above 0, or ``steps`` are given as well, or a pool of self-play, which needs steps."""
-        if minutes is None:
-            return None
+        if minutes is None or isinstance(minutes, Minutes):
+            return minutes
         if nonnegative_float("minutes", minutes) == 0:
             raise ValueError("minutes=0: give more than 0")
         if steps:
@@ -76,7 +77,8 @@ class Minutes:
                 per_step += (time.perf_counter() - clock) / max(evaluate_every, rollout)
         finally:
             learner.close()
-        steps = max(1, int(self.left / per_step / rollout)) * rollout
+        fit = min(int(self.left / per_step), self.most)
+        steps = max(1, fit // rollout) * rollout
         told = (
             f"{steps:,} env steps are planned for {self.left:,.0f} s, at {1 / per_step:,.0f}/s as "
             "the first rollouts were played"

@@ -109,8 +109,9 @@ OPTIONS = (
         "from_rule",
         typer.Option(
             "--from-rule",
-            help="Of dfaas_v0: start from the best rule of the load, go on where that is better in "
-            "validation, and say which to play. Takes --minutes (default: 5) or --steps.",
+            help="Of dfaas_v0: clone the best rule of the load, go on by policy iteration, and say "
+            "which to play, team or rule, by days of validation. Takes --minutes (default: 5) or "
+            "--steps.",
         ),
         bool,
         default=False,

@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 
 import corral
 from corral.trainers.driver import resume
-from corral.trainers.planning import Deadline
+from corral.trainers.planning import Deadline, Minutes
 from support.runs import everything
 
 SMALL: dict[str, Any] = {
@@ -35,6 +35,14 @@ def test_steps_are_planned_and_are_the_runs_own(
     again = corral.train("arena_v0", steps=steps, out=tmp_path / "counted", **SMALL)
     if run.stopped in (None, "None"):  # a machine that was busy ends it early
         assert everything(again.folder) == everything(run.folder)
+
+
+def test_more_steps_than_are_wanted_are_not_planned(tmp_path: Path) -> None:
+    """However much time there is; in whole rollouts, one at least."""
+    for most, steps in ((150, 128), (1, 64)):
+        limit = Minutes(5.0, time.monotonic(), most)
+        run = corral.train("arena_v0", minutes=limit, out=tmp_path / f"{most}", **SMALL)
+        assert run.config.steps == run.config.horizon == run.progress.env_steps.max() == steps
 
 
 def test_a_run_that_takes_too_long_is_stopped_and_goes_on(tmp_path: Path) -> None:

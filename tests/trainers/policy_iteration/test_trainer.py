@@ -22,6 +22,7 @@ from corral.trainers.doctor.audit.findings import against_truth
 from corral.trainers.doctor.evidence import gather
 from corral.trainers.doctor.facts import facts_of
 from corral.trainers.doctor.findings import RULES
+from corral.trainers.on_policy.learner import START
 from corral.trainers.on_policy.records import Minibatch, Outputs
 from corral.trainers.policy_iteration.record import GAIN, TRIED, comparison_loss, policy_iteration
 from corral.trainers.policy_iteration.trainer import PolicyIteration
@@ -61,6 +62,26 @@ def test_the_loss_is_huber_of_the_differences_between_logits() -> None:
     first = (np.log(0.5) - 1) ** 2 / 2  # log(0.25) - log(0.5) should be 1
     second = 10 * (20 - np.log(4) - 5)  # log(0.2) - log(0.8) should be -20: linear from 10 on
     assert float(found["gain_error"]) == pytest.approx((first + second) / 6, rel=1e-5)
+
+
+def test_with_stay_coef_the_start_is_a_prior() -> None:
+    """Logits that are the start's, so many times, plus what the actions earned have no error."""
+    start = torch.tensor([[1.0, 3.0, -50.0]])  # differences beyond 20 count as 20
+    tried, gain = torch.tensor([[0, 1, 2]]), torch.tensor([[0.0, -0.5, 2.0]])
+    learned = torch.tensor([[0.0, 0.5 * 2.0 - 0.5, 0.5 * -20.0 + 2.0]])
+    mask, zero = torch.ones(1, 3, dtype=torch.bool), torch.zeros(1)
+    parts: Any = {"action": tried[:, 0], "mask": mask, "log_prob": zero, "advantage": zero}
+    parts |= {"value_target": zero, "old_value": zero, "epoch": 0, "progress": 0.0, "kl_coef": 0.0}
+    extras = {TRIED: tried, GAIN: gain, f"{START}logits": start}
+    outputs = Outputs(MaskedCategorical(learned, mask), zero, zero)
+    settings = policy_iteration.Settings()
+    assert settings.stay_coef == 0
+    errors = [
+        comparison_loss(Minibatch(**parts, extras=extras, stay_coef=coef), outputs, settings)
+        for coef in (0.5, 1.0)
+    ]
+    assert float(errors[0].terms["gain_error"]) == pytest.approx(0, abs=1e-10)
+    assert float(errors[1].terms["gain_error"]) > 1
 
 
 # --- Learning ------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from corral.trainers.loads.from_rule.plan import PLAN, clone_folder
 from corral.trainers.loads.from_rule.preset import FromRule
 from corral.trainers.loads.from_rule.recommend import RECOMMENDATION, recommend
 from corral.trainers.loads.from_rule.validation import History, Validated
-from corral.trainers.planning import Deadline, Minutes
+from corral.trainers.planning import Minutes
 from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run import Run, load_run
 from corral.trainers.runs.run_config import CONFIG
@@ -59,17 +59,15 @@ class Parts:
 
     def _cloned(self, folder: Path, env_kwargs: dict[str, Any] | None) -> Run:
         plan, preset = self.plan, self.preset
-        callbacks: list[Callback] = [Kept(self.keep)]
+        keep = Kept(self.keep)
         if _is_begun(folder):
-            return driver.resume(folder, callbacks=callbacks, progress=self.progress)
+            return driver.resume(folder, callbacks=[keep], progress=self.progress)
         if env_kwargs is None:
             raise RunError(f"{folder} was not begun: begin it again")
-        if plan["minutes"]:  # so many decisions need no more time to be timed
-            steps = preset.cloned // plan["nodes"]
-            most = 60 * preset.cloning * plan["minutes"]
-            callbacks.append(Deadline(most, "the time for it is over"))
-        else:
-            steps = int(preset.cloning * plan["steps"])
+        length: dict[str, Any] = {"steps": max(1, int(preset.cloning * (plan["steps"] or 0)))}
+        if plan["minutes"]:  # planned, as a clone is good once its learning rate has fallen
+            minutes, most = preset.cloning * plan["minutes"], preset.cloned // plan["nodes"]
+            length = {"minutes": Minutes(minutes, time.monotonic(), most)}
         known = {each.name for each in dataclasses.fields(CloneSettings)}
         given = {k: v for k, v in plan["settings"].items() if k in known.difference(TEAM_ALONE)}
         return driver.train(
@@ -78,8 +76,8 @@ class Parts:
             teacher=plan["rule"],
             env_kwargs={**env_kwargs, "rows": tuple(plan["rows"])},
             out=folder,
-            callbacks=callbacks,
-            steps=max(1, steps),
+            callbacks=[keep],
+            **length,
             **self._common({**preset.clone_settings(plan["nodes"]), **given}),
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,18 @@ def test_what_was_stopped_goes_on_as_if_it_had_not_been(
     assert corral.resume_from_rule(folder).recommendation == run.recommendation
 
 
+def test_in_minutes_the_clone_is_whole_and_the_team_has_the_rest(tmp_path: Path) -> None:
+    preset = dataclasses.replace(FROM_RULE, cloned=3 * 150)
+    began = time.monotonic()
+    run = begun(tmp_path / "run", steps=None, minutes=0.15, preset=preset)
+    assert time.monotonic() - began < 9 + 9  # of a machine that is busy
+    clone = corral.load_run(tmp_path / "run-clone")
+    assert clone.config.steps == clone.config.horizon == clone.progress.env_steps.max() <= 128
+    assert run.config.steps > clone.config.steps
+    plan = json.loads((run.folder / "from_rule.json").read_text())
+    assert 9 * 0.5 < plan["spent"] < 9 + 9
+
+
 def test_all_days_may_be_trained_on(tmp_path: Path) -> None:
     run = begun(tmp_path / "run", days(8), held_out=0, steps=128)
     config = run.config.env_config
@@ -228,7 +241,7 @@ def test_late_information_and_costs_leave_something_to_win(tmp_path: Path) -> No
     given: dict[str, Any] = {"forward_cost": 0.2, "wait_cost": 0.05, "queue": 10}
     given |= {"second_offer": False, "load_scale": 60, "capacity_scale": 14}
     run = corral.from_rule(
-        env_kwargs={"trace": load.section(0, low), **given}, steps=120_000, out=tmp_path / "run"
+        env_kwargs={"trace": load.section(0, low), **given}, steps=20_000, out=tmp_path / "run"
     )
     it = run.recommendation
     assert abs(json.loads((run.folder / "validation.json").read_text())["checks"] - 20) == 0
