@@ -137,7 +137,8 @@ def test_the_rules_of_the_table_are_what_a_replay_prints(tmp_path: Path) -> None
     rows = ["--rows", HELD_OUT, "--optimum-windows", "0", "--out", str(tmp_path / "report")]
     printed = run(["-m", "corral", "replay", trace, *settings, *rows], tmp_path).splitlines()
     first = next(i for i, line in enumerate(printed) if "a day" in line)  # the paired table
-    found = {cells(line)[0]: cells(line)[1:3] for line in printed[first:] if line.startswith(" ")}
+    last = next(i for i, line in enumerate(printed) if i > first and not line.strip())
+    found = {cells(line)[0]: cells(line)[1:3] for line in printed[first:last]}
     compared = [row for row in policies_shown() if row[0] != LEARNED]
     assert len(compared) == 13
     for policy, *figures in compared:

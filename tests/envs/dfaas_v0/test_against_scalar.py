@@ -86,7 +86,7 @@ def compare_step(
 
 
 @pytest.mark.parametrize(
-    "block", [*range(3), *(pytest.param(each, marks=pytest.mark.slow) for each in range(3, 8))]
+    "block", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 8))]
 )
 def test_hundreds_of_random_configurations_play_alike(block: int) -> None:
     steps = sum(play_side_by_side(seed) for seed in range(250 * block, 250 * (block + 1)))

@@ -86,7 +86,7 @@ def compare_views(rules: DfaasRules, state: Any, scalars: list[ScalarDfaas]) -> 
 
 def test_random_configurations_play_as_the_plain_re_statement_does() -> None:
     # So many that routes meet most of the other arguments.
-    assert sum(play_side_by_side(seed) for seed in range(150)) > 1_500
+    assert sum(play_side_by_side(seed) for seed in range(80)) > 800
 
 
 # --- What the parts do ---------------------------------------------------------------------------

@@ -68,7 +68,9 @@ def test_episodes_are_paired_by_where_and_when_they_began() -> None:
 def run_of(team: Any, rules: Any) -> Any:
     """What is asked of a run."""
     agents = dict.fromkeys(rules.agents, "shared")
-    config = SimpleNamespace(policies=agents, learners=rules.agents, settings={"ent_coef": 0.01})
+    config = SimpleNamespace(
+        trainer="mappo", policies=agents, learners=rules.agents, settings={"ent_coef": 0.01}
+    )
     return SimpleNamespace(config=config, policies=team)
 
 

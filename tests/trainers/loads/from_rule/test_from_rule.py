@@ -126,6 +126,7 @@ def test_what_was_stopped_goes_on_as_if_it_had_not_been(
     assert corral.resume_from_rule(folder).recommendation == run.recommendation
 
 
+@pytest.mark.slow
 def test_in_minutes_the_clone_is_whole_and_the_team_has_the_rest(tmp_path: Path) -> None:
     preset = dataclasses.replace(FROM_RULE, cloned=3 * 150)
     began = time.monotonic()
