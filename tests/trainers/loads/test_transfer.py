@@ -57,6 +57,7 @@ def test_its_policy_is_shared_and_not_told_whom_it_plays(run: Run) -> None:
     ],
 )
 def test_what_would_tie_it_to_its_nodes_is_refused(given: dict[str, Any], said: str) -> None:
+    pytest.importorskip("torch", reason="training needs torch: corral[mappo]")
     with pytest.raises(ValueError, match=said):
         corral.train("dfaas_v0", env_kwargs=SUMMARY, dry_run=True, **given)
 
