@@ -33,6 +33,7 @@ def load(nodes: int, days: int = 1) -> Trace:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The overflow of 3 nodes, cloned."""
+    pytest.importorskip("torch", reason="training needs torch: corral[mappo]")
     out = tmp_path_factory.mktemp("runs") / "three"
     kwargs = {"trace": load(3, days=10), "route": "spare", **SUMMARY}
     return corral.clone(
