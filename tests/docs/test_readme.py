@@ -154,10 +154,10 @@ def test_the_table_is_what_the_demo_prints(tmp_path: Path) -> None:
     table = [line.rstrip() for line in printed.splitlines()]
     for line in shown_table()[:3]:
         assert line in table
+    first = table.index(shown_table()[1])
+    paired = [cells(line) for line in table[first : table.index("", first)]]
     for row in policies_shown():
-        mine = next(
-            cells(each) for each in table if each.startswith(f" {row[0]} ") and "to" in each
-        )
+        mine = next(each for each in paired if each[0] == row[0])
         if row[0] == LEARNED:
             assert float(mine[3]) == pytest.approx(float(row[3]), abs=0.3)
             assert float(mine[4].split(" to ")[1]) < 0  # better for certain
