@@ -68,6 +68,7 @@ def test_mean_and_percentile_by_hand() -> None:
 
 @pytest.mark.parametrize("queue", [0, 30])
 def test_waits_are_shown_where_there_is_a_queue(queue: int) -> None:
+    pytest.importorskip("scipy", reason="the linear program needs scipy: corral[optimum]")
     result = replay(small_trace(steps=60), ["local", "overflow"], window=20, queue=queue)
     titles = [str(table.columns[0].header) for table in score_tables(result)]
     assert ("wait of served requests" in titles) == bool(queue)
