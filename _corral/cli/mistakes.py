@@ -213,7 +213,7 @@ def usage(error: Any, words: list[str]) -> str:
 
 def _is_of_loads(option: str) -> bool:
     """Tell whether ``option`` is an argument of dfaas_v0 that a replay takes."""
-    from corral.cli.commands.loads import replay
+    from corral.cli.commands.loads.replay import replay
 
     taken = inspect.signature(replay).parameters
     return option.removeprefix("--").removeprefix("no-").replace("-", "_") in taken

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import typer
 
-from corral.cli.commands import imports
+from corral.cli.commands.loads import imports
 from corral.data import load_trace
 from corral.data.read import MAX_CELLS
 from corral.data.source import MAX_BYTES, MAX_LINE

@@ -1,0 +1,15 @@
+"""The commands of ``dfaas_v0``: load traces, and what is made of them."""
+
+from __future__ import annotations
+
+import typer
+
+from corral.cli.commands.loads import replay, trace
+
+__all__ = ["add_to"]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this package to the ``corral`` command."""
+    app.add_typer(trace.app, name="trace")
+    app.command()(replay.replay)

@@ -1,0 +1,1 @@
+"""Policies as files that run without corral: NumPy, ONNX."""
