@@ -4,6 +4,7 @@ from corral.data.generator import TraceSpec, make_trace
 from corral.data.importers.access_log import import_access_log
 from corral.data.importers.azure import import_azure_functions
 from corral.data.importers.binning import Imported
+from corral.data.importers.layouts import import_trace
 from corral.data.importers.requests import import_requests
 from corral.data.importers.series import import_series
 from corral.data.read import bundled, load_trace, read_trace
@@ -19,6 +20,7 @@ __all__ = [
     "import_azure_functions",
     "import_requests",
     "import_series",
+    "import_trace",
     "load_trace",
     "make_trace",
     "read_trace",

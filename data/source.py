@@ -81,12 +81,12 @@ def bundled_files() -> dict[str, Traversable]:
     return {n.removesuffix(suffix): found[n] for n in sorted(found) if n.endswith(suffix)}
 
 
-def chunks(path: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
+def chunks(path: Path, *, max_bytes: int = MAX_BYTES, max_line: int = MAX_LINE) -> Iterator[bytes]:
     """Yield the content of ``path`` in pieces of at most 1 MiB, without a byte-order mark.
 
     The first bytes decide whether the file is gzip, its name does not. Raises TraceError where
     the file is missing, a folder, unreadable, in another format, cut or damaged, holds a NUL byte
-    or a line longer than MAX_LINE, or unpacks to more than ``max_bytes``.
+    or a line longer than ``max_line``, or unpacks to more than ``max_bytes``.
     """
     try:
         with path.open("rb") as file:
@@ -94,7 +94,7 @@ def chunks(path: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
             if not packed and path.stat().st_size > max_bytes:
                 raise fault_error(path, _too_big(max_bytes))
             stream = gzip.GzipFile(fileobj=file) if packed else file
-            yield from _checked(path, iter(lambda: stream.read(CHUNK), b""), max_bytes)
+            yield from _checked(path, iter(lambda: stream.read(CHUNK), b""), max_bytes, max_line)
     except FileNotFoundError:
         names = ", ".join(bundled_files())
         rule = f"no such file; give the path of a CSV file, or a bundled trace: {names}"
@@ -111,7 +111,7 @@ def chunks(path: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
         raise fault_error(path, f"cannot be read: {error.strerror or error}") from None
 
 
-def _checked(path: Path, pieces: Iterator[bytes], max_bytes: int) -> Iterator[bytes]:
+def _checked(path: Path, pieces: Iterator[bytes], max_bytes: int, max_line: int) -> Iterator[bytes]:
     size = line = tail = 0  # bytes, complete lines, bytes since the last line end
     for index, piece in enumerate(pieces):
         if index == 0:
@@ -127,9 +127,9 @@ def _checked(path: Path, pieces: Iterator[bytes], max_bytes: int) -> Iterator[by
         line += piece.count(b"\n")
         last = piece.rfind(b"\n")
         tail = len(piece) - last - 1 if last >= 0 else tail + len(piece)
-        if tail > MAX_LINE:
+        if tail > max_line:
             raise fault_error(
-                path, f"this line is longer than {MAX_LINE} bytes: no CSV row", line + 1
+                path, f"this line is longer than {max_line} bytes: no CSV row", line + 1
             )
         yield piece.removeprefix(BOM) if index == 0 else piece
 

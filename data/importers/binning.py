@@ -19,6 +19,7 @@ from corral.data.trace import MAX_VALUE, Counts, Trace
 __all__ = [
     "Counted",
     "Gaps",
+    "Guess",
     "Imported",
     "Paths",
     "Sampled",
@@ -40,11 +41,24 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 @dataclass(frozen=True)
+class Guess:
+    """Something that was found in a file, such as its zone, and the option that changes it."""
+
+    what: str  # one word: layout, time, zone, nodes, unit, step, gaps, capacity, unused
+    found: str
+    change: str = ""  # as an argument: "zone=Europe/Rome"
+
+
+@dataclass(frozen=True)
 class Imported:
-    """An imported trace, and in plain sentences what was trimmed, filled, rounded or left out."""
+    """An imported trace, and in plain sentences what was trimmed, filled, rounded or left out.
+
+    ``guesses``: what the file was taken for, where the importer had to find out.
+    """
 
     trace: Trace
     notes: tuple[str, ...]
+    guesses: tuple[Guess, ...] = ()
 
 
 @dataclass(frozen=True)
