@@ -39,7 +39,7 @@ def test_options_without_a_meaning_are_refused(tmp_path: Path) -> None:
 def test_a_file_of_no_layout_is_quoted(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("Dear all\n\nthe servers are slow.\nBest\nA\n")
-    with pytest.raises(TraceError, match="Dear all\n    the servers are slow.\n    Best$"):
+    with pytest.raises(TraceError, match=r"Dear all\n    the servers are slow\.\n    Best$"):
         looks_like(path)
     path.write_text("\n")
     with pytest.raises(TraceError, match="the file is empty"):
@@ -60,7 +60,7 @@ def test_a_new_layout_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     imported = import_trace(other)
     assert imported.guesses == (Guess("layout", "a magic file"), Guess("unit", "apples"))
     assert imported.notes == (str(other),)
-    with pytest.raises(TraceError, match="this is an access log, but long.json is a magic file"):
+    with pytest.raises(TraceError, match=r"this is an access log, but long\.json is a magic file"):
         import_trace([other, log])
 
 
