@@ -8,6 +8,7 @@ goes: the command prints them even where the import then stops.
 
 from __future__ import annotations
 
+import csv
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,9 @@ from typing import Any
 from corral.data.importers.access_log import LINE, import_access_log
 from corral.data.importers.azure import KEYS
 from corral.data.importers.binning import Guess, Imported, Paths, file_list
+from corral.data.importers.tables.cells import DELIMITERS
+from corral.data.importers.tables.table import import_table
+from corral.data.read import COLUMNS
 from corral.data.source import chunks, fault_error
 
 __all__ = ["LAYOUTS", "Head", "Layout", "import_trace", "looks_like"]
@@ -129,8 +133,29 @@ def _azure(paths: Sequence[Path]) -> Imported:
     )
 
 
+def _is_own(head: Head) -> bool:
+    return bool(head.rows) and head.rows[0] in (",".join(COLUMNS), ",".join(COLUMNS[:3]))
+
+
+def _is_table(head: Head) -> bool:
+    """Tell whether the first rows have as many cells, two or more."""
+    rows = head.rows[:4] if not head.rows[:1] or head.rows[0][:4] != "sep=" else head.rows[1:5]
+    if len(rows) < 2 or rows[0].lstrip()[:1] in ("{", "[", "<"):
+        return False
+    for mark in DELIMITERS:
+        try:
+            widths = {len(row) for row in csv.reader(rows, delimiter=mark)}
+        except csv.Error:
+            continue
+        if min(widths) > 1 and mark in rows[0]:
+            return True
+    return False
+
+
 LAYOUTS: list[Layout] = [
     Layout("an access log", _is_access_log, _access_log),
     Layout("a day of Azure Functions", _is_azure, _azure),
+    Layout("a trace of corral's own", _is_own, import_table),
+    Layout("a table", _is_table, import_table),
 ]
 """In the order in which they are asked; the first that recognizes a file reads it."""
