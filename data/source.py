@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from corral.errors import Fault, TraceError
 
-__all__ = ["MAX_BYTES", "MAX_LINE", "Faults", "bundled_files", "chunks", "fault_error", "lines"]
+__all__ = [
+    "CHUNK",
+    "MAX_BYTES",
+    "MAX_FAULTS",
+    "MAX_LINE",
+    "MAX_NODES",
+    "Faults",
+    "Progress",
+    "bundled_files",
+    "chunks",
+    "fault_error",
+    "lines",
+    "tell",
+    "telling",
+]
+
+Progress = Callable[[str, int, int], None]
+"""What is told how far reading is: what goes on, how many bytes of how many."""
 
 MAX_BYTES = 192 * 2**20
 """Default limit on the size of a file after unpacking, in bytes: 192 MiB.
@@ -22,6 +41,9 @@ a second.
 
 MAX_LINE = 2**16
 """Longest line accepted, in bytes: no honest row comes near, a bomb without line ends does."""
+
+MAX_NODES = 10_000
+"""Default limit on the nodes of a trace: beyond, a column of ids was taken for the nodes."""
 
 MAX_FAULTS = 8
 """As many faults are listed at once; a file with more says so."""
@@ -40,6 +62,26 @@ FOREIGN = {
     b"\x28\xb5\x2f\xfd": "this is a zstd file: unpack it, or pack it with gzip",
     b"PAR1": "this is a Parquet file: export it as CSV",
 }
+
+
+_progress: ContextVar[Progress | None] = ContextVar("progress", default=None)
+
+
+@contextmanager
+def telling(progress: Progress | None) -> Iterator[None]:
+    """Tell ``progress`` how far the reading is that goes on inside; None: nobody."""
+    token = _progress.set(progress)
+    try:
+        yield
+    finally:
+        _progress.reset(token)
+
+
+def tell(what: str, done: int, total: int) -> None:
+    """Tell whoever wants to know that ``done`` of ``total`` bytes were read."""
+    progress = _progress.get()
+    if progress is not None:
+        progress(what, done, total)
 
 
 def fault_error(file: str | Path, rule: str, line: int | None = None) -> TraceError:
@@ -94,7 +136,10 @@ def chunks(path: Path, *, max_bytes: int = MAX_BYTES, max_line: int = MAX_LINE) 
             if not packed and path.stat().st_size > max_bytes:
                 raise fault_error(path, _too_big(max_bytes))
             stream = gzip.GzipFile(fileobj=file) if packed else file
-            yield from _checked(path, iter(lambda: stream.read(CHUNK), b""), max_bytes, max_line)
+            size = path.stat().st_size
+            for piece in _checked(path, iter(lambda: stream.read(CHUNK), b""), max_bytes, max_line):
+                tell("reading", min(file.tell(), size), size)
+                yield piece
     except FileNotFoundError:
         names = ", ".join(bundled_files())
         rule = f"no such file; give the path of a CSV file, or a bundled trace: {names}"
@@ -128,9 +173,7 @@ def _checked(path: Path, pieces: Iterator[bytes], max_bytes: int, max_line: int)
         last = piece.rfind(b"\n")
         tail = len(piece) - last - 1 if last >= 0 else tail + len(piece)
         if tail > max_line:
-            raise fault_error(
-                path, f"this line is longer than {max_line} bytes: no CSV row", line + 1
-            )
+            raise fault_error(path, _too_long(path, piece, max_line), line + 1)
         yield piece.removeprefix(BOM) if index == 0 else piece
 
 
@@ -141,9 +184,18 @@ def lines(path: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[tuple[int, byte
         *complete, rest = (rest + piece).split(b"\n")
         for line in complete:
             number += 1
+            if len(line) > MAX_LINE:
+                raise fault_error(path, _too_long(path, line, MAX_LINE), number)
             yield number, line + b"\n"
     if rest:
         yield number + 1, rest
+
+
+def _too_long(path: Path, line: bytes, max_line: int) -> str:
+    rule = f"this line is longer than {max_line} bytes: no CSV row"
+    if line.lstrip()[:1] in (b"{", b"["):
+        rule += f"; it looks like JSON: corral trace import {path}"
+    return rule
 
 
 def _too_big(max_bytes: int) -> str:
