@@ -35,15 +35,13 @@ from corral.data.source import (
     MAX_LINE,
     MAX_NODES,
     Faults,
-    Progress,
     bundled_files,
     chunks,
     fault_error,
-    tell,
-    telling,
 )
 from corral.data.trace import Counts, Trace
 from corral.errors import Fault, TraceError, UnknownNameError
+from corral.progress import Progress, tell, telling
 
 __all__ = ["COLUMNS", "MAX_CELLS", "bundled", "load_trace", "read_trace", "trace_name"]
 
@@ -88,9 +86,12 @@ def read_trace(
     with telling(progress) if progress is not None else nullcontext():
         with telling(None):  # quick; what follows is not, and is told
             data = _load(path, max_cells, max_bytes)
-        table = scan(data, file=file, max_nodes=max_nodes)
-        if table is None:
-            table = _Careful(file, max_nodes).read(data)
+        try:
+            table = scan(data, file=file, max_nodes=max_nodes)
+            if table is None:
+                table = _Careful(file, max_nodes).read(data)
+        finally:
+            tell("reading", len(data), len(data))  # it goes no further
     return assemble(table, data, name=trace_name(path))
 
 

@@ -15,8 +15,9 @@ import pandas as pd
 
 from corral.data.checks import Table
 from corral.data.fields import DAY, Clock, in_calendar, integer, midnight, second_of_day
-from corral.data.source import CHUNK, tell
+from corral.data.source import CHUNK
 from corral.data.trace import MAX_VALUE, Counts, is_name
+from corral.progress import tell
 
 __all__ = ["scan"]
 

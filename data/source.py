@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from corral.errors import Fault, TraceError
+from corral.progress import tell
 
 __all__ = [
     "CHUNK",
@@ -20,17 +19,11 @@ __all__ = [
     "MAX_LINE",
     "MAX_NODES",
     "Faults",
-    "Progress",
     "bundled_files",
     "chunks",
     "fault_error",
     "lines",
-    "tell",
-    "telling",
 ]
-
-Progress = Callable[[str, int, int], None]
-"""What is told how far reading is: what goes on, how many bytes of how many."""
 
 MAX_BYTES = 192 * 2**20
 """Default limit on the size of a file after unpacking, in bytes: 192 MiB.
@@ -62,26 +55,6 @@ FOREIGN = {
     b"\x28\xb5\x2f\xfd": "this is a zstd file: unpack it, or pack it with gzip",
     b"PAR1": "this is a Parquet file: export it as CSV",
 }
-
-
-_progress: ContextVar[Progress | None] = ContextVar("progress", default=None)
-
-
-@contextmanager
-def telling(progress: Progress | None) -> Iterator[None]:
-    """Tell ``progress`` how far the reading is that goes on inside; None: nobody."""
-    token = _progress.set(progress)
-    try:
-        yield
-    finally:
-        _progress.reset(token)
-
-
-def tell(what: str, done: int, total: int) -> None:
-    """Tell whoever wants to know that ``done`` of ``total`` bytes were read."""
-    progress = _progress.get()
-    if progress is not None:
-        progress(what, done, total)
 
 
 def fault_error(file: str | Path, rule: str, line: int | None = None) -> TraceError:
@@ -137,9 +110,14 @@ def chunks(path: Path, *, max_bytes: int = MAX_BYTES, max_line: int = MAX_LINE) 
                 raise fault_error(path, _too_big(max_bytes))
             stream = gzip.GzipFile(fileobj=file) if packed else file
             size = path.stat().st_size
-            for piece in _checked(path, iter(lambda: stream.read(CHUNK), b""), max_bytes, max_line):
-                tell("reading", min(file.tell(), size), size)
-                yield piece
+            try:
+                for piece in _checked(
+                    path, iter(lambda: stream.read(CHUNK), b""), max_bytes, max_line
+                ):
+                    tell("reading", min(file.tell(), size), size)
+                    yield piece
+            finally:
+                tell("reading", size, size)  # it goes no further
     except FileNotFoundError:
         names = ", ".join(bundled_files())
         rule = f"no such file; give the path of a CSV file, or a bundled trace: {names}"

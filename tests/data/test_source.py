@@ -8,8 +8,8 @@ import warnings
 import pytest
 
 from corral.data import import_series, read_trace, scan
-from corral.data.source import telling
 from corral.errors import TraceError
+from corral.progress import telling
 from support.import_files import write as write_rows
 from support.trace_files import GOOD, QUOTED, write
 
@@ -65,7 +65,15 @@ def test_importers_tell_how_far_they_are(tmp_path):
     path = write_rows(tmp_path, "a.csv", "time,value", "2026-01-05,1", "2026-01-06,1")
     with telling(lambda *each: told.append(each)):
         import_series(path)
-    assert told == [("reading", path.stat().st_size, path.stat().st_size)]
+    assert set(told) == {("reading", path.stat().st_size, path.stat().st_size)}
+
+
+def test_the_end_is_told_of_a_file_that_is_refused(tmp_path):
+    told: list[tuple[str, int, int]] = []
+    path = write(tmp_path, "time,node,arrivals\n" + '"x",a,1\n' * 20_000)
+    with pytest.raises(TraceError, match="more faults"):
+        read_trace(path, progress=lambda *each: told.append(each))
+    assert told[-1][1] == told[-1][2]
 
 
 def test_a_line_is_not_longer_in_an_importer(tmp_path):
