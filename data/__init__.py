@@ -7,6 +7,7 @@ from corral.data.importers.binning import Imported
 from corral.data.importers.layouts import import_trace
 from corral.data.importers.requests import import_requests
 from corral.data.importers.series import import_series
+from corral.data.importers.tables.table import import_table
 from corral.data.read import bundled, load_trace, read_trace
 from corral.data.trace import Trace
 from corral.data.write import write_trace
@@ -20,6 +21,7 @@ __all__ = [
     "import_azure_functions",
     "import_requests",
     "import_series",
+    "import_table",
     "import_trace",
     "load_trace",
     "make_trace",

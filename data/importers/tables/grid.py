@@ -25,6 +25,7 @@ __all__ = [
     "length_of",
     "merge",
     "scaled",
+    "step_text",
     "tell_holes",
     "whole_requests",
 ]
@@ -64,6 +65,13 @@ class Hole:
     nodes: tuple[str, ...]
     low: int
     high: int
+
+
+def step_text(grid: Grid) -> str:
+    """Return the step for people: 300 s (5 min); the number alone where times are none."""
+    if grid.clock != "utc":
+        return str(grid.step)
+    return f"{grid.step} s" + (f" ({length_of(grid.step)})" if grid.step >= 60 else "")
 
 
 def length_of(seconds: int) -> str:
@@ -189,7 +197,7 @@ def tell_holes(grid: Grid, holes: Sequence[Hole]) -> list[str]:
     return told
 
 
-def fill(grid: Grid, gaps: Gaps, holes: Sequence[Hole], notes: list[str], hint: str) -> Grid:
+def fill(grid: Grid, gaps: Gaps, holes: Sequence[Hole], notes: list[str], hint: str = "") -> Grid:
     """Return the loads without holes, filled as ``gaps`` says.
 
     ``zero`` fills all; before its first and after its last value a node has nothing to go on, so
@@ -253,9 +261,7 @@ def fill(grid: Grid, gaps: Gaps, holes: Sequence[Hole], notes: list[str], hint: 
 # --- Units and whole requests --------------------------------------------------------------------
 
 
-def factor(
-    grid: Grid, unit: Unit, values: Floats, scale: float | None, guesses: list[Guess]
-) -> float:
+def factor(grid: Grid, unit: Unit, scale: float | None, guesses: list[Guess]) -> float:
     """Return what values are multiplied by, to be requests per step.
 
     Raises TraceError where they are fractions, and nobody said what they count.
@@ -275,7 +281,7 @@ def factor(
             Guess("unit", f"requests per {word}, by {unit.source}; times {times:g}", "scale=1")
         )
         return times
-    fractions = values[~np.isnan(values)]
+    fractions = grid.arrivals[~np.isnan(grid.arrivals)]
     fractions = fractions[np.abs(fractions - np.rint(fractions)) > 1e-9 * np.maximum(1, fractions)]
     if len(fractions):
         rate = f"scale={grid.step} where they are per second, " if grid.clock == "utc" else ""

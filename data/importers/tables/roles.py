@@ -34,8 +34,8 @@ def _words(text: str) -> frozenset[str]:
 
 
 TIME = _words(
-    "time timestamp date datetime ts t when start at epoch datum zeit zeitstempel zeitpunkt uhrzeit "
-    "fecha hora data ora heure horodatage period minute hour tick step index"
+    "time timestamp date datetime ts t when start at epoch datum zeit zeitstempel zeitpunkt "
+    "uhrzeit fecha hora data ora heure horodatage period minute hour tick step index"
 )
 NODE = _words(
     "node nodes host hostname server instance pod backend upstream machine vm site region location "
@@ -79,6 +79,7 @@ class Roles:
     nodes: list[str] = field(default_factory=list)
     arrivals: dict[str, str] = field(default_factory=dict)
     capacity: dict[str, str] = field(default_factory=dict)
+    patterns: tuple[str, str] = ("", "")  # of arrivals and capacity, where they fit a pattern
 
 
 # --- The time ------------------------------------------------------------------------------------
@@ -143,7 +144,8 @@ def find_roles(table: Table, taken: Sequence[str], seconds: Counts, asked: Asked
     if asked.arrivals is not None:
         columns = find_columns(table, asked.arrivals, "arrivals")
         if len(columns) > 1 or "*" in asked.arrivals:
-            return Roles("wide", [], columns, _capacity_of(table, asked, columns))
+            roof = _capacity_of(table, asked, columns)
+            return Roles("wide", [], columns, roof, (asked.arrivals, asked.capacity or ""))
         numeric = list(columns.values())
     if asked.capacity is not None and "*" not in asked.capacity:
         numeric = [n for n in numeric if n not in find_columns(table, asked.capacity, "capacity")]
@@ -263,19 +265,23 @@ def _across(table: Table, numeric: list[str], asked: Asked, rest: Iterable[str])
     exact = [name for name in numeric if words_of(name) & ARRIVALS]
     plain = [n for n in numeric if not words_of(n) & (CAPACITY_FAMILY | METRICS)]
     families = _families(numeric)
-    if len(families) > 1:
-        kinds = {name: words_of(name) for name in families}
+    kinds = {name: words_of(name) for name in families}
+    known = CAPACITY_FAMILY | METRICS | ARRIVALS
+    numbered = all(node.isdigit() for nodes in families.values() for node in nodes)
+    if families and (not numbered or any(kind & known for kind in kinds.values())):
         roofs = [name for name in families if kinds[name] & CAPACITY_FAMILY]
         loads = [n for n in families if n not in roofs and not kinds[n] & METRICS]
         loads = [name for name in loads if kinds[name] & ARRIVALS] or loads
         if len(loads) == 1 and len(roofs) < 2:
             arrivals = families[loads[0]]
             asked_for = Asked(capacity=asked.capacity or (roofs[0] if roofs else None))
-            return Roles("wide", [], arrivals, _capacity_of(table, asked_for, arrivals))
+            roof = _capacity_of(table, asked_for, arrivals)
+            return Roles("wide", [], arrivals, roof, (loads[0], asked_for.capacity or ""))
+        choices = [*families, ",".join(numeric)]
         stop(
             table,
             "columns of several kinds; which are the requests of nodes? Give "
-            f"{choose('arrivals', families)}, and capacity= for what they can serve",
+            f"{choose('arrivals', choices)}, and capacity= for what they can serve",
         )
     if len(numeric) == 1 or (len(exact) == 1 and len(plain) == 1) or not plain:
         load = exact[0] if len(exact) == 1 else _pick(table, plain or numeric)
@@ -298,7 +304,7 @@ def _families(names: Sequence[str]) -> dict[str, dict[str, str]]:
     for like, pattern in ((r"(.+?)([_.: -])(.+)", "{0}{1}*"), (r"(.+)([_.: -])(.+?)", "*{1}{2}")):
         groups: dict[str, dict[str, str]] = {}
         for name in names:
-            if match := re.fullmatch(like, name):
+            if "{" not in name and (match := re.fullmatch(like, name)):
                 head, mark, tail = match.groups()
                 node = tail if pattern.endswith("*") else head
                 groups.setdefault(pattern.format(head, mark, tail), {})[node] = name

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 
-from corral.data.fields import name_rule
+from corral.data.fields import Clock, name_rule
 from corral.data.importers.tables.cells import Column, Table, is_missing
 from corral.data.importers.tables.columns import column_of
 from corral.data.importers.tables.numbers import (
@@ -53,6 +53,10 @@ class Sheet:
     capacity: Floats | None
     unit: Unit = field(default_factory=Unit)
     capacity_unit: Unit = field(default_factory=Unit)
+    kind: str = "log"
+    clock: Clock = "utc"
+    may_be_local: bool = False  # nobody said the zone of its times
+    short: list[str] = field(default_factory=list)  # cells such as 3K
 
 
 # --- Times ---------------------------------------------------------------------------------------
@@ -137,12 +141,12 @@ def make_sheet(table: Table, roles: Roles, utc: Counts, node: str, decimal: Deci
             "the column of nodes the right one?",
         )
     _once(table, rank, of_row, nodes)
-    sheet = Sheet(table, times, nodes, np.zeros((0, 0)), None)
-    sheet.arrivals, sheet.unit = _values(table, roles.arrivals, rank, of_row, nodes, decimal)
+    sheet = Sheet(table, times, nodes, np.zeros((0, 0)), None, kind=roles.kind)
+    shape, place = (len(times), len(nodes)), (rank, of_row)
+    sheet.arrivals, sheet.unit = _values(sheet, roles.arrivals, shape, place, decimal)
     if roles.capacity:
-        sheet.capacity, sheet.capacity_unit = _values(
-            table, roles.capacity, rank, of_row, nodes, decimal
-        )
+        roof, sheet.capacity_unit = _values(sheet, roles.capacity, shape, place, decimal)
+        sheet.capacity = roof
     return sheet
 
 
@@ -174,20 +178,20 @@ def _once(table: Table, rank: Counts, of_row: Counts | None, nodes: Sequence[str
 
 
 def _values(
-    table: Table,
+    sheet: Sheet,
     columns: Mapping[str, str],
-    rank: Counts,
-    of_row: Counts | None,
-    nodes: Sequence[str],
+    shape: tuple[int, int],
+    place: tuple[Counts, Counts | None],
     decimal: Decimal,
 ) -> tuple[Floats, Unit]:
     """Return the values [T, N] of columns, and what they count."""
-    grid = np.full((int(rank.max()) + 1, len(nodes)), np.nan)
+    table, grid, (rank, of_row) = sheet.table, np.full(shape, np.nan), place
     units: dict[int | None, str] = {}
     read: dict[str, Numbers] = {}
     for at, name in enumerate(columns.values()):
         if name not in read:
             read[name] = numbers_of(table, table.columns[name], decimal)
+            sheet.short += filter(None, [read[name].short])
         numbers = read[name]
         grid[rank, of_row if of_row is not None else at] = numbers.values
         if numbers.seconds:

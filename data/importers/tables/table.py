@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass, fields
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from corral.data.fields import Clock, name_rule
+from corral.data.fields import name_rule
 from corral.data.importers.binning import (
     Gaps,
     Guess,
     Imported,
     Paths,
     check_step,
-    counted,
     file_list,
     node_names,
 )
 from corral.data.importers.tables import grid as grids
 from corral.data.importers.tables.capacities import columns_of_capacity, with_capacities
 from corral.data.importers.tables.cells import DELIMITERS, Table, read_table
-from corral.data.importers.tables.columns import column_of
+from corral.data.importers.tables.columns import choose, column_of
+from corral.data.importers.tables.frame import table_of
+from corral.data.importers.tables.grid import Grid
 from corral.data.importers.tables.numbers import Decimal
 from corral.data.importers.tables.roles import (
     Asked,
@@ -36,7 +39,7 @@ from corral.data.importers.tables.sheets import (
     make_sheet,
     utc_of,
 )
-from corral.data.importers.tables.times import DateOrder, times_of
+from corral.data.importers.tables.times import DateOrder, Times, times_of
 from corral.data.importers.tables.zones import zones_by_node
 from corral.data.read import trace_name
 from corral.data.source import MAX_BYTES, fault_error
@@ -100,173 +103,84 @@ def import_table(
     Raises TraceError for faults in the files and what only the caller can decide, ValueError for
     options out of range.
     """
+    options = {key: value for key, value in locals().items() if key in OPTIONS}
     files = file_list(paths)
     notes: list[str] = []
-    read = partial(
-        read_table, notes=notes, delimiter=delimiter, encoding=encoding, max_bytes=max_bytes
-    )
-    tables = [read(path) for path in files]
-    labels = None if len(files) > 1 and names is None else node_names(files, names)
-    given = {key: value for key, value in locals().items() if key in OPTIONS}
-    return _import(tables, labels, notes, [] if guesses is None else guesses, **given)
+    tables = [
+        read_table(path, notes, delimiter=delimiter, encoding=encoding, max_bytes=max_bytes)
+        for path in files
+    ]
+    labels = [""] if len(files) > 1 and names is None else node_names(files, names)
+    told = [] if guesses is None else guesses
+    return _import(tables, labels, notes, told, Options(**options))
 
 
 def trace_of_frame(frame: pd.DataFrame, *, name: str = "frame", **options: Any) -> Imported:
     """Import a DataFrame as ``import_table`` does a file; its index may hold the times."""
-    from corral.data.importers.tables.frame import table_of
-
     unknown = [option for option in options if option not in OPTIONS]
     if unknown:
         raise ValueError(f"{unknown[0]}= is not known; there are {', '.join(OPTIONS)}")
-    table = table_of(frame, name)
-    return _import([table], [name], [], [], name=name, **options)
+    return _import([table_of(frame, name)], [name], [], [], Options(name=name, **options))
 
 
-OPTIONS = (
-    *("time_column", "node_column", "one_node", "arrivals", "capacity", "rename", "zone"),
-    *("date_order", "time_format", "decimal", "scale", "step", "snap", "gaps", "name"),
-)
-"""The options that have a meaning beyond reading a file."""
+@dataclass(frozen=True)
+class Options:
+    """The arguments of ``import_table`` that have a meaning beyond reading a file."""
+
+    time_column: str | None = None
+    node_column: str | None = None
+    one_node: bool = False
+    arrivals: str | None = None
+    capacity: int | str | Mapping[str, int | str] | None = None
+    rename: str | Mapping[str, str] | None = None
+    zone: str | Mapping[str, str] | None = None
+    date_order: DateOrder | None = None
+    time_format: str | None = None
+    decimal: Decimal | None = None
+    scale: float | None = None
+    step: int | None = None
+    snap: int | None = None
+    gaps: Gaps = "refuse"
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        check_step(self.step)
+        check_step(self.snap)
+        allowed = {
+            "gaps": ["refuse", "zero", "previous", "interpolate"],
+            "decimal": [None, ".", ","],
+            "date_order": [None, "dmy", "mdy"],
+        }
+        for key, values in allowed.items():
+            if getattr(self, key) not in values:
+                words = ", ".join(value for value in values if value)
+                raise ValueError(f"{key}={getattr(self, key)!r} must be one of {words}")
+        if self.scale is not None and not 0 < self.scale < float("inf"):
+            raise ValueError(f"scale={self.scale!r} must be a number above 0")
+
+    def asked(self, table: Table) -> Asked:
+        """Return the columns that are named. Raises ValueError where one has two roles or names."""
+        renamed = _renamed(self.rename)
+        given = {"time": self.time_column, "node": self.node_column, "arrivals": self.arrivals}
+        given["capacity"] = columns_of_capacity(table, self.capacity)
+        for role, column in renamed.items():
+            taken = self.capacity if role == "capacity" else given.get(role)
+            if taken not in (None, column):
+                raise ValueError(f"rename={role}={column}: {taken!r} is given for that already")
+            given[role] = column
+        if self.one_node and given["node"]:
+            raise ValueError("give one_node=True or node_column=, not both")
+        return Asked(**given, one_node=self.one_node)
 
 
-def _import(
-    tables: Sequence[Table],
-    labels: Sequence[str] | None,
-    notes: list[str],
-    guesses: list[Guess],
-    *,
-    time_column: str | None = None,
-    node_column: str | None = None,
-    one_node: bool = False,
-    arrivals: str | None = None,
-    capacity: int | str | Mapping[str, int | str] | None = None,
-    rename: str | Mapping[str, str] | None = None,
-    zone: str | Mapping[str, str] | None = None,
-    date_order: DateOrder | None = None,
-    time_format: str | None = None,
-    decimal: Decimal | None = None,
-    scale: float | None = None,
-    step: int | None = None,
-    snap: int | None = None,
-    gaps: Gaps = "refuse",
-    name: str | None = None,
-) -> Imported:
-    check_step(step)
-    check_step(snap)
-    _check(gaps=gaps, decimal=decimal, date_order=date_order, scale=scale)
-    renamed = _renamed(rename)
-    roof = columns_of_capacity(tables[0], renamed.pop("capacity", None) or capacity)
-    given = {"time": time_column, "node": node_column, "arrivals": arrivals}
-    for role, column in given.items():
-        if column is not None and renamed.get(role, column) != column:
-            raise ValueError(f"{role}: give one column, {column!r} or {renamed[role]!r}")
-    chosen = {role: given.get(role) or renamed.get(role) for role in ("time", "node", "arrivals")}
-    if one_node and chosen["node"]:
-        raise ValueError("give one_node=True or node_column=, not both")
-    asked = Asked(**chosen, one_node=one_node, capacity=roof, zone=renamed.get("zone"))
-    where = zones_by_node(zone) if zone is not None else None
-
-    sheets: list[Sheet] = []
-    clocks: set[Clock] = set()
-    for at, table in enumerate(tables):
-        tell = guesses if at == 0 else []
-        taken = time_columns(table, asked)
-        times = times_of(
-            table, column_of(table, "+".join(taken), "time_column"),
-            order=date_order, time_format=time_format,
-        )  # fmt: skip
-        clocks.add("integer" if times.style == "whole numbers" else "utc")
-        place = asked.zone or (None if zone else find_zone_column(table, taken, times.zoned.all()))
-        if place is not None:
-            taken = [*taken, place]
-        roles = find_roles(table, taken, times.seconds, asked)
-        _tell_columns(tell, table, roles, taken, times.style)
-        _tell_zone(tell, table, times, where, place)
-        utc = utc_of(table, times, roles, where, place, notes)
-        if times.cut:
-            notes.append(f"{table.path.name}: fractions of a second were cut off")
-        if labels is None and not roles.nodes and roles.kind != "wide":
-            raise fault_error(
-                table.path,
-                "several files, and rows that name no node: give names=a,b for a node per file (or "
-                "names=a,a for parts of one)",
-            )
-        label = labels[at] if labels else ""
-        if roles.kind == "log":
-            sheet = count_rows(table, roles, utc, label, step or 60)
-            guesses.append(Guess("unit", "each row is one request", "arrivals=COLUMN"))
-        else:
-            numbers = [*roles.arrivals.values(), *roles.capacity.values()]
-            mark = guess_decimal(table, numbers, decimal)
-            if mark == ",":
-                guesses.append(Guess("decimals", "1,5 is one and a half", "decimal='.'"))
-            sheet = make_sheet(table, roles, utc, label, mark)
-        sheets.append(sheet)
-    if len(clocks) > 1:
-        raise fault_error(tables[1].path, "whole numbers as times here, dates in another file")
-
-    grid = grids.merge(sheets, *clocks, step=snap, notes=notes)
-    guesses.append(Guess("nodes", _listed(grid.nodes)))
-    length = f" ({grids.length_of(grid.step)})" if grid.clock == "utc" and grid.step >= 60 else ""
-    unit = " s" if grid.clock == "utc" else ""
-    guesses.append(Guess("step", f"{grid.step}{unit}{length}", f"step={5 * grid.step}"))
-    if roles.kind != "log":
-        times_what = grids.factor(grid, sheets[0].unit, grid.arrivals, scale, guesses)
-        other = sheets[0].capacity_unit
-        roof_times = times_what if other.seconds is None else grid.step / other.seconds
-        grid = grids.scaled(grid, times_what, roof_times if scale is None else scale)
-        for sheet in sheets[1:]:
-            if sheet.unit.seconds != sheets[0].unit.seconds:
-                raise fault_error(sheet.table.path, "its unit is not that of the first file")
-    holes = grids.find_holes(grid) if roles.kind != "log" else []
-    for line in grids.tell_holes(grid, holes) or ["none"]:
-        guesses.append(Guess("gaps", line))
-    hint = ""
-    unzoned = grid.clock == "utc" and zone is None and place is None and not times.zoned.any()
-    if unzoned and any((hole.high - hole.low) * grid.step == 3600 for hole in holes):
-        hint = " (an hour that is missing may be daylight saving: zone=Europe/Rome, say)"
-    if roles.kind == "log":
-        grid = grids.fill(grid, "zero", grids.find_holes(grid), [], "")
-        notes.append("the first and the last step may be recorded in part only")
-    else:
-        grid = grids.fill(grid, gaps, holes, notes, hint)
-    for node in grid.nodes:
-        if (rule := name_rule(node)) is not None:
-            raise fault_error(tables[0].path, f"node {node!r}: {rule}")
-    title = name or "+".join(trace_name(table.path) for table in tables)
-    trace = grids.finish(grid, None if roles.kind == "log" else step, title, notes)
-    if capacity is not None and roof is None:
-        trace = with_capacities(trace, capacity)
-    if trace.capacity is None:
-        guesses.append(Guess("capacity", "none in the file", "capacity=1.25x"))
-    return Imported(trace, tuple(notes), tuple(guesses))
-
-
-def _check(**options: Any) -> None:
-    allowed: dict[str, tuple[Any, ...]] = {
-        "gaps": ("refuse", "zero", "previous", "interpolate"),
-        "decimal": (None, ".", ","),
-        "date_order": (None, "dmy", "mdy"),
-    }
-    for key, values in allowed.items():
-        if options[key] not in values:
-            words = ", ".join(str(value) for value in values if value)
-            raise ValueError(f"{key}={options[key]!r} must be one of {words}")
-    scale = options["scale"]
-    if scale is not None and not 0 < scale < float("inf"):
-        raise ValueError(f"scale={scale!r} must be a number above 0")
+OPTIONS = tuple(each.name for each in fields(Options))
 
 
 def _renamed(rename: str | Mapping[str, str] | None) -> dict[str, str]:
     """Return role -> column of what ``rename`` says."""
-    if rename is None:
-        return {}
-    if not isinstance(rename, str):
-        pairs = list(rename.items())
-    else:
-        # A comma belongs to a name unless a role follows it.
-        import re
-
+    if rename is None or not isinstance(rename, str):
+        pairs = list((rename or {}).items())
+    else:  # a comma belongs to a name, unless a role follows it
         parts = re.split(rf",\s*(?=(?:{'|'.join(ROLES)})=)", rename)
         pairs = [(role.strip(), column) for role, _, column in (p.partition("=") for p in parts)]
     for role, column in pairs:
@@ -275,6 +189,112 @@ def _renamed(rename: str | Mapping[str, str] | None) -> dict[str, str]:
                 f"rename={rename!r}: give role=column with commas; roles are {', '.join(ROLES)}"
             )
     return dict(pairs)
+
+
+def _import(
+    tables: Sequence[Table],
+    labels: Sequence[str],
+    notes: list[str],
+    guesses: list[Guess],
+    options: Options,
+) -> Imported:
+    """Return the trace of tables; ``labels`` name the node of each where its rows name none."""
+    asked = options.asked(tables[0])
+    sheets = [
+        _sheet(table, label, options, asked, notes, guesses if at == 0 else [])
+        for at, (table, label) in enumerate(zip_longest(tables, labels, fillvalue=""))
+    ]
+    first = sheets[0]
+    for sheet in sheets:
+        if (sheet.kind, sheet.clock, sheet.unit.seconds) != (
+            *(first.kind, first.clock),
+            first.unit.seconds,
+        ):
+            raise fault_error(
+                sheet.table.path,
+                f"its layout, kind of times or unit is not that of {first.table.path.name}",
+            )
+    grid = grids.merge(sheets, first.clock, step=options.snap, notes=notes)
+    guesses.append(Guess("nodes", _listed(grid.nodes)))
+    guesses.append(Guess("step", grids.step_text(grid), f"step={5 * grid.step}"))
+    if first.kind == "log":
+        guesses.append(Guess("unit", "each row is one request"))
+        grid = grids.fill(grid, "zero", grids.find_holes(grid), [])
+        notes.append("the first and the last step may be recorded in part only")
+    else:
+        grid = _loads(grid, first, options, notes, guesses)
+    for node in grid.nodes:
+        if (rule := name_rule(node)) is not None:
+            raise fault_error(tables[0].path, f"node {node!r}: {rule}")
+    title = options.name or "+".join(trace_name(table.path) for table in tables)
+    trace = grids.finish(grid, None if first.kind == "log" else options.step, title, notes)
+    if options.capacity is not None and asked.capacity is None:
+        trace = with_capacities(trace, options.capacity)
+    if trace.capacity is None:
+        guesses.append(Guess("capacity", "none in the file", "capacity=1.25x"))
+    return Imported(trace, tuple(notes), tuple(guesses))
+
+
+def _sheet(
+    table: Table,
+    label: str,
+    options: Options,
+    asked: Asked,
+    notes: list[str],
+    guesses: list[Guess],
+) -> Sheet:
+    """Return the loads of one table, and tell what its columns are."""
+    taken = time_columns(table, asked)
+    column = column_of(table, "+".join(taken), "time_column")
+    times = times_of(table, column, order=options.date_order, time_format=options.time_format)
+    guesses.append(
+        Guess("time", f"{column.name}: {times.style}", choose("time_column", [column.name]))
+    )
+    place = asked.zone
+    if place is None and options.zone is None:
+        place = find_zone_column(table, taken, bool(times.zoned.all()))
+    roles = find_roles(table, [*taken, place] if place else taken, times.seconds, asked)
+    _tell_columns(guesses, table, roles, [*taken, place] if place else taken)
+    where = None if options.zone is None else zones_by_node(options.zone)
+    _tell_zone(guesses, table, times, where, place)
+    utc = utc_of(table, times, roles, where, place, notes)
+    if times.cut:
+        notes.append(f"{table.path.name}: fractions of a second were cut off")
+    if not label and not roles.nodes and roles.kind != "wide":
+        raise fault_error(
+            table.path,
+            "several files, and rows that name no node: give names=a,b for a node per file (or "
+            "names=a,a for parts of one)",
+        )
+    if roles.kind == "log":
+        return count_rows(table, roles, utc, label, options.step or 60)
+    mark = guess_decimal(
+        table, [*roles.arrivals.values(), *roles.capacity.values()], options.decimal
+    )
+    if mark == ",":
+        guesses.append(Guess("decimals", "1,5 is one and a half", "decimal='.'"))
+    sheet = make_sheet(table, roles, utc, label, mark)
+    sheet.clock = "integer" if times.style == "whole numbers" else "utc"
+    sheet.may_be_local = sheet.clock == "utc" and not (times.zoned.any() or where or place)
+    return sheet
+
+
+def _loads(
+    grid: Grid, sheet: Sheet, options: Options, notes: list[str], guesses: list[Guess]
+) -> Grid:
+    """Return the loads in requests per step, without holes."""
+    each = grids.factor(grid, sheet.unit, options.scale, guesses)
+    roof = sheet.capacity_unit.seconds
+    grid = grids.scaled(grid, each, each if options.scale or roof is None else grid.step / roof)
+    notes += [f"cells such as {short!r} do not show all their digits" for short in sheet.short[:1]]
+    holes = grids.find_holes(grid)
+    for line in grids.tell_holes(grid, holes) or ["none"]:
+        guesses.append(Guess("gaps", line))
+    missing_hour = any((hole.high - hole.low) * grid.step == 3600 for hole in holes)
+    hint = ""
+    if missing_hour and sheet.may_be_local:
+        hint = "; an hour may be missing by daylight saving: zone=Europe/Rome, say"
+    return grids.fill(grid, options.gaps, holes, notes, hint)
 
 
 # --- What was found ------------------------------------------------------------------------------
@@ -287,50 +307,56 @@ KINDS = {
 }
 
 
-def _tell_columns(
-    tell: list[Guess], table: Table, roles: Roles, taken: Sequence[str], style: str
-) -> None:
-    between = ""
+def _tell_columns(guesses: list[Guess], table: Table, roles: Roles, taken: Sequence[str]) -> None:
+    """Tell what the columns were taken for, with the options that say the same."""
+    kind = KINDS[roles.kind]
     if table.delimiter is not None:
-        between = f"; {DELIMITERS.get(table.delimiter, repr(table.delimiter))} between cells"
-    tell.append(Guess("table", KINDS[roles.kind] + between, "" if not between else "delimiter=';'"))
-    tell.append(Guess("time", f"{'+'.join(taken)}: {style}", "time_column=COLUMN"))
+        kind += f", {DELIMITERS.get(table.delimiter, repr(table.delimiter))} between cells"
+    if guesses and guesses[0].what == "layout":
+        guesses[0] = Guess("layout", f"{guesses[0].found}, {kind}")
+    else:
+        guesses.insert(0, Guess("layout", kind))
     if roles.nodes:
-        tell.append(Guess("node", f"named by {roles.nodes[0]}", "node_column=COLUMN"))
-    if roles.arrivals:
-        example = "arrivals='a_*'" if roles.kind == "wide" else "arrivals=COLUMN"
-        tell.append(Guess("arrivals", _listed(roles.arrivals.values()), example))
-    if roles.capacity:
-        example = "capacity='max_*'" if roles.kind == "wide" else "capacity=COLUMN"
-        tell.append(Guess("capacity", _listed(dict.fromkeys(roles.capacity.values())), example))
-    used = {*taken, *roles.arrivals.values(), *roles.capacity.values()}
-    used |= {part for node in roles.nodes for part in [node, *node.split("+")]}
+        guesses.append(Guess("node", roles.nodes[0], choose("node_column", roles.nodes)))
+    columns = {"arrivals": roles.arrivals, "capacity": roles.capacity}
+    for (what, found), pattern in zip(columns.items(), roles.patterns, strict=True):
+        if found:
+            names = list(dict.fromkeys(found.values()))
+            said = pattern or (names[0] if len(names) == 1 else "a,b,...")
+            guesses.append(Guess(what, _listed(names), choose(what, [said])))
+    used = {*taken, *roles.arrivals.values(), *roles.capacity.values(), *roles.nodes}
+    used |= {part for node in roles.nodes for part in node.split("+")}
     unused = [name for name in table.columns if name not in used]
     if unused:
-        tell.append(Guess("unused", f"{counted(len(unused), 'column')}: {_listed(unused)}"))
+        guesses.append(Guess("unused", _listed(unused)))
 
 
-def _tell_zone(tell: list[Guess], table: Table, times: Any, where: Any, place: str | None) -> None:
-    if times.style == "whole numbers":
-        tell.append(Guess("zone", "none: plain numbers are no time of day"))
-        return
+def _tell_zone(
+    guesses: list[Guess],
+    table: Table,
+    times: Times,
+    where: str | Mapping[str, str] | None,
+    place: str | None,
+) -> None:
+    """Tell where the times are. Raises TraceError where some say it, and nobody for the rest."""
     named, count = int(times.zoned.sum()), len(times.zoned)
-    if named == count:
-        tell.append(Guess("zone", "the times themselves say it"))
-        return
-    if place is not None:
-        said = f"as column {place} says for each row"
-    elif where is None:
-        said = "none is named; taken as UTC"
-        if named:
-            raise fault_error(
-                table.path,
-                f"{named:,} of {count:,} times name their zone, the others do not: where are "
-                "those? Give zone=Z, or zone=Europe/Rome",
-            )
-    else:
+    if times.style == "whole numbers":
+        guesses.append(Guess("zone", "none: plain numbers are no time of day"))
+    elif named == count:
+        guesses.append(Guess("zone", "the times themselves say it"))
+    elif place is not None:
+        guesses.append(Guess("zone", f"column {place} says it for each row", "zone=Z"))
+    elif where is not None:
         said = where if isinstance(where, str) else ", ".join(f"{n}: {z}" for n, z in where.items())
-    tell.append(Guess("zone", said, "zone=Europe/Rome" if where is None else "zone=Z"))
+        guesses.append(Guess("zone", said, "zone=Z"))
+    elif named:
+        raise fault_error(
+            table.path,
+            f"{named:,} of {count:,} times name their zone, the others do not: where are those? "
+            "Give zone=Z, or zone=Europe/Rome",
+        )
+    else:
+        guesses.append(Guess("zone", "none is named; taken as UTC", "zone=Europe/Rome"))
 
 
 def _listed(names: Any) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import shlex
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,7 +15,7 @@ from rich import box
 from rich.table import Table
 
 from corral.cli.base import App, Group
-from corral.cli.mistakes import unknown_command
+from corral.cli.mistakes import option_of, unknown_command
 from corral.cli.options import Capacity, capacity_of, listed
 from corral.cli.output import check_new, err, in_options, out, reported, show_table
 from corral.errors import CorralError
@@ -109,7 +110,8 @@ def file(
         str | None,
         typer.Option(
             metavar="<role=column,...>",
-            help="Columns by role: time=timestamp,node=host,arrivals=requests, also capacity, zone.",
+            help="Columns by role: time=timestamp,node=host,arrivals=requests; also capacity, "
+            "zone.",
         ),
     ] = None,
     zone: Annotated[
@@ -172,11 +174,9 @@ def file(
     if out_file is not None:
         write(imported.trace, out_file, overwrite)
         return
-    words = " ".join(map(pasted, files))
-    out.print(
-        f"Nothing was written; to write it: corral trace import {words} ... --out loads.csv",
-        soft_wrap=True,
-    )
+    words = " ".join([*map(pasted, files), *_typed(given)])
+    out.print("Nothing was written. To write it:")
+    out.print(f"  corral trace import {words} --out loads.csv", soft_wrap=True)
 
 
 OPTIONS = tuple(
@@ -184,6 +184,15 @@ OPTIONS = tuple(
     for name in inspect.signature(file).parameters
     if name not in ("files", "out_file", "overwrite")
 )
+
+
+def _typed(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield options as they were typed."""
+    for name, value in given.items():
+        if name in OPTIONS:
+            yield option_of(name)
+            if value is not True:
+                yield shlex.quote(f"{value:g}" if isinstance(value, float) else str(value))
 
 
 def _show_guesses(guesses: Sequence[Any]) -> None:
