@@ -96,9 +96,9 @@ def read_table(
     Raises TraceError where rows are not as long as the header, quotes are not in order, names of
     columns repeat, or there are more than ``MAX_CELLS`` cells.
     """
-    text = io.TextIOWrapper(_Raw(chunks(path, max_bytes=max_bytes)), encoding, newline="")
     faults = Faults(path)
     try:
+        text = io.TextIOWrapper(_Raw(chunks(path, max_bytes=max_bytes)), encoding, newline="")
         start = text.readline()
         skipped = 0
         if start.lower().startswith("sep=") and len(start.strip()) == 5:

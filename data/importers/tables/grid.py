@@ -147,7 +147,7 @@ def merge(sheets: Sequence[Sheet], clock: Clock, *, step: int | None, notes: lis
 
 
 def _step(sheets: Sequence[Sheet]) -> int:
-    """Return the commonest distance between a node's times."""
+    """Return the usual distance between a node's times."""
     distances = []
     for sheet in sheets:
         known = ~np.isnan(sheet.arrivals)
@@ -155,7 +155,9 @@ def _step(sheets: Sequence[Sheet]) -> int:
     sizes, often = np.unique(np.concatenate(distances), return_counts=True)
     if not len(sizes):
         raise fault_error(sheets[0].table.path, "a single time has no step; two or more are needed")
-    return int(sizes[often.argmax()])
+    if 2 * often.max() >= often.sum():
+        return int(sizes[often.argmax()])
+    return int(np.median(np.concatenate(distances)))  # times that jitter
 
 
 def _off_grid(sheet: Sheet, row: int, step: int, clock: Clock) -> None:

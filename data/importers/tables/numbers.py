@@ -156,5 +156,6 @@ def numbers_of(table: Table, column: Column, decimal: Decimal) -> Numbers:
 
 
 def looks_numeric(cells: Sequence[Any]) -> bool:
-    """Tell whether all of these cells are numbers, in either writing."""
-    return all(parse_number(cell, ".") or parse_number(cell, ",") for cell in cells)
+    """Tell whether most of these cells are numbers, in either writing."""
+    found = [bool(parse_number(cell, ".") or parse_number(cell, ",")) for cell in cells]
+    return 2 * sum(found) > len(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -62,20 +63,24 @@ def is_clock(cell: Any) -> bool:
 
 
 def style_of(cells: Sequence[Any]) -> str | None:
-    """Return how these cells write times; None: they are none. Whole numbers are times, too."""
-    if not cells:
-        return None
-    texts = [_text(cell) for cell in cells]
-    if all(isinstance(cell, datetime | date | np.datetime64) for cell in cells):
+    """Return how most of these cells write times; None: they are none. Whole numbers are, too."""
+    styles = Counter(map(_style, cells))
+    style, often = styles.most_common(1)[0] if styles else (None, 0)
+    return style if 2 * often > len(cells) else None
+
+
+def _style(cell: Any) -> str | None:
+    if isinstance(cell, datetime | date | np.datetime64):
         return "times of pandas"
-    if all(_iso(text) for text in texts):
+    text = _text(cell)
+    if _iso(text):
         return "ISO-8601"
-    if all(_DAY_FIRST.fullmatch(text) for text in texts):
-        return "day.month.year" if "." in texts[0][:3] else "numbers of day, month and year"
+    if _DAY_FIRST.fullmatch(text):
+        return "day.month.year" if "." in text[:3] else "numbers of day, month and year"
     for style, (pattern, _) in _EPOCH.items():
-        if all(pattern.fullmatch(text) for text in texts):
+        if pattern.fullmatch(text):
             return style
-    return "whole numbers" if all(_WHOLE.fullmatch(text) for text in texts) else None
+    return "whole numbers" if _WHOLE.fullmatch(text) else None
 
 
 def times_of(
