@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from corral.data.importers.binning import counted, were
 from corral.data.read import MAX_CELLS
 from corral.data.source import Faults, chunks, fault_error
 from corral.data.trace import Counts
@@ -108,17 +109,20 @@ def read_table(
             start, skipped = text.readline(), skipped + 1
         mark = delimiter or max(DELIMITERS, key=start.count)
         rows = csv.reader(_chained(start, text), delimiter=mark, strict=True)
-        header = [name.strip() for name in next(rows, [])]
+        titles = next(rows, [])
+        header = [name.strip() for name in titles]
         if not header:
             raise fault_error(path, "the file is empty")
         if len(header) * 1000 > MAX_CELLS:
             raise fault_error(path, f"{len(header):,} columns: no table of loads has so many")
         columns = _Columns(path, header)
-        blank = 0
+        blank = again = 0
         while batch := list(islice(_numbered(rows, skipped), BATCH)):
             good = []
             for line, row in batch:
-                if len(row) == len(header):
+                if row == titles:
+                    again += 1
+                elif len(row) == len(header):
                     good.append((line, row))
                 elif not row:
                     blank += 1
@@ -136,7 +140,9 @@ def read_table(
     except csv.Error as error:
         raise fault_error(path, f"quotes are not in order ({error})", rows.line_num) from None
     if blank:
-        notes.append(f"{path.name}: {blank:,} blank lines were passed over")
+        notes.append(f"{path.name}: {counted(blank, 'blank line')} {were(blank)} passed over")
+    if again:
+        notes.append(f"{path.name}: the header stands there {counted(again, 'time')} again")
     return columns.table(mark, notes)
 
 
