@@ -194,6 +194,7 @@ def in_options(message: str, names: Iterable[str]) -> str:
         message = re.sub(rf"{option} \({name}=(True)?\)", option, message)  # says both
         message = re.sub(rf" \({name}=\)", "", message)
         message = re.sub(rf"\b{name}=True\b", option, message)
+        message = re.sub(rf"\b{name}=False\b", option.replace("--", "--no-"), message)
         message = re.sub(rf"\b{name}=(?=[,;:) ]|\.(?!\.)|$)", option, message)
         message = re.sub(rf"\b{name}=", f"{option} ", message)
     return re.sub(r"\['[\w-]+'(?:, '[\w-]+')*\]", _with_commas, message)
