@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from corral.data.fields import format_time, name_rule
+from corral.data.fields import format_time, in_calendar, name_rule
 from corral.data.read import MAX_CELLS
 from corral.data.source import fault_error
 from corral.data.trace import MAX_VALUE, Counts, Trace
@@ -245,6 +245,8 @@ def finish(
             IMPORT, f"more than {MAX_VALUE:,} requests in one step: choose a smaller step"
         )
     start, step = loads[0].start, loads[0].step
+    if not (in_calendar(start) and in_calendar(start + step * (len(arrivals) - 1))):
+        raise fault_error(IMPORT, "times must lie in the years 1 to 9999: look for a wrong time")
     trace = Trace(
         nodes=tuple(load.name for load in loads),
         arrivals=arrivals,

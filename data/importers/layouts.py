@@ -19,6 +19,8 @@ from typing import Any
 from corral.data.importers.access_log import LINE, import_access_log
 from corral.data.importers.azure import KEYS
 from corral.data.importers.binning import Guess, Imported, Paths, file_list
+from corral.data.importers.prometheus import import_prometheus
+from corral.data.importers.prometheus_files import LABELS
 from corral.data.importers.tables.cells import DELIMITERS
 from corral.data.importers.tables.table import import_table
 from corral.data.read import COLUMNS
@@ -121,6 +123,19 @@ def _access_log(
     return import_access_log(paths, step=step, names=names, capacity=capacity, name=name)
 
 
+def _is_prometheus(head: Head) -> bool:
+    """Tell whether this is JSON of query_range, or a table whose columns are named by labels."""
+    start = "".join(head.rows[:20])
+    if start.lstrip()[:1] in ("{", "["):
+        return any(f'"{key}"' in start for key in ("resultType", "metric", "status"))
+    mark = max(DELIMITERS, key=start.count)
+    try:
+        first = next(csv.reader(head.rows[:1], delimiter=mark), [])
+    except csv.Error:
+        return False
+    return len(first) > 1 and all(LABELS.search(name) for name in first[1:])
+
+
 def _is_azure(head: Head) -> bool:
     return bool(head.rows) and head.rows[0].startswith(",".join(KEYS))
 
@@ -154,6 +169,7 @@ def _is_table(head: Head) -> bool:
 
 LAYOUTS: list[Layout] = [
     Layout("an access log", _is_access_log, _access_log),
+    Layout("an answer of Prometheus", _is_prometheus, import_prometheus),
     Layout("a day of Azure Functions", _is_azure, _azure),
     Layout("a trace of corral's own", _is_own, import_table),
     Layout("a table", _is_table, import_table),

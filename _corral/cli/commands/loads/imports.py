@@ -58,6 +58,16 @@ Step = Annotated[int, typer.Option(help="Length of a step, in seconds.")]
 MaybeStep = Annotated[
     int | None, typer.Option(help="Length of a step, in seconds; default: the files' own.")
 ]
+Label = Annotated[
+    str | None, typer.Option(help="Prometheus: the label that names the node, such as instance.")
+]
+IsCounter = Annotated[
+    bool | None,
+    typer.Option(
+        "--counter/--no-counter",
+        help="Prometheus: values are counters since a start, or not; default: refuse what may be.",
+    ),
+]
 
 
 def write(trace: Any, path: Path, overwrite: bool) -> None:
@@ -146,6 +156,8 @@ def file(
         typer.Option(help="What to do where values are missing; default: refuse."),
     ] = None,
     names: Names = None,
+    label: Label = None,
+    counter: IsCounter = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Any of these, and tables as other programs export them: looks what it is.
@@ -156,6 +168,8 @@ def file(
     from corral import data
 
     given = {key: value for key, value in locals().items() if key in OPTIONS and value}
+    if counter is False:  # the other False ones are not said
+        given["counter"] = False
     options = {key: value for key, value in given.items() if key not in ("files", "out_file")}
     if out_file is not None:
         check_new(out_file, overwrite=overwrite)
@@ -190,8 +204,8 @@ def _typed(given: Mapping[str, Any]) -> Iterator[str]:
     """Yield options as they were typed."""
     for name, value in given.items():
         if name in OPTIONS:
-            yield option_of(name)
-            if value is not True:
+            yield option_of(name) if value is not False else f"--no-{name}"
+            if not isinstance(value, bool):
                 yield shlex.quote(f"{value:g}" if isinstance(value, float) else str(value))
 
 
@@ -245,7 +259,7 @@ def _import_command(options: Callable[..., None]) -> Callable[..., None]:
         given["capacity"] = capacity_of(given["capacity"])
         imported = getattr(data, f"import_{options.__name__}")(files, **given)
         for note in imported.notes:
-            err.print(shortened(f"note: {note}"), soft_wrap=True)
+            err.print(in_options(shortened(f"note: {note}"), given), soft_wrap=True)
         write(imported.trace, out_file, overwrite)
 
     return app.command(options.__name__.replace("_", "-"))(reported(command))
@@ -307,6 +321,33 @@ def access_log(
     overwrite: Overwrite = False,
 ) -> None:
     """Web-server access logs (Common, Combined)."""
+
+
+@_import_command
+def prometheus(
+    files: Annotated[list[Path], typer.Argument(help="JSON of query_range, or CSV exports.")],
+    out_file: Out,
+    label: Label = None,
+    counter: IsCounter = None,
+    zone: Annotated[
+        str | None, typer.Option(help="Where clocks of a CSV stand that name no zone; default: Z.")
+    ] = None,
+    scale: Annotated[
+        float | None,
+        typer.Option(help="Requests per step of a value of 1: 60 of a rate, in steps of 60 s."),
+    ] = None,
+    step: MaybeStep = None,
+    snap: Annotated[
+        int | None, typer.Option(help="Move times to the nearest multiple of so many seconds.")
+    ] = None,
+    gaps: Annotated[
+        Literal["refuse", "zero", "previous", "interpolate"],
+        typer.Option(help="What to do where values are missing."),
+    ] = "refuse",
+    capacity: Capacity = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Answers of Prometheus (query_range), and its CSV."""
 
 
 @_import_command
