@@ -29,6 +29,9 @@ MISSING = frozenset(
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 BATCH = 2**15
 
+MAX_TEXTS = 8_000_000
+"""As many different texts are kept, about 1 GB of them."""
+
 
 @dataclass
 class Column:
@@ -193,6 +196,12 @@ class _Columns:
         transposed = zip(*(row for _, row in rows), strict=True)
         for seen, codes, cells in zip(self.seen, self.codes, transposed, strict=True):
             codes.extend([seen.setdefault(cell, len(seen)) for cell in cells])
+        if sum(map(len, self.seen)) > MAX_TEXTS:
+            raise fault_error(
+                self.path,
+                f"more than {MAX_TEXTS:,} different cells; split the file. Of one row per request, "
+                "corral trace import requests reads files of any size",
+            )
 
     def table(self, delimiter: str, notes: list[str]) -> Table:
         if not self.lines:

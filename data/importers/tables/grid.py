@@ -44,6 +44,7 @@ class Grid:
     arrivals: Floats
     capacity: Floats | None
     clock: Clock
+    source: str  # the first file, for errors
 
     def time(self, row: int) -> str:
         return format_time(self.start + row * self.step, self.clock)
@@ -143,7 +144,7 @@ def merge(sheets: Sequence[Sheet], clock: Clock, *, step: int | None, notes: lis
             capacity.flat[index[row] * len(nodes) + columns[column]] = sheet.capacity[row, column]
     if moved:
         notes.append(f"times were moved to the nearest step, by {moved} s at most")
-    return Grid(start, step, nodes, arrivals, capacity, clock)
+    return Grid(start, step, nodes, arrivals, capacity, clock, str(sheets[0].table.path))
 
 
 def _step(sheets: Sequence[Sheet]) -> int:
@@ -211,7 +212,7 @@ def fill(grid: Grid, gaps: Gaps, holes: Sequence[Hole], notes: list[str], hint: 
     if holes and gaps == "refuse":
         lines = "\n".join(f"  {line}" for line in tell_holes(grid, holes))
         raise fault_error(
-            "import",
+            grid.source,
             f"{counted(len(holes), 'hole')} in the loads: give gaps=zero, gaps=previous or "
             f"gaps=interpolate to fill {'it' if len(holes) == 1 else 'them'}{hint}\n{lines}",
         )
@@ -220,11 +221,11 @@ def fill(grid: Grid, gaps: Gaps, holes: Sequence[Hole], notes: list[str], hint: 
         known = ~np.isnan(arrivals)
         if not known.any(axis=0).all():
             empty = grid.nodes[int(np.argmin(known.any(axis=0)))]
-            raise fault_error("import", f"node {empty!r} has no value at all; leave it out")
+            raise fault_error(grid.source, f"node {empty!r} has no value at all; leave it out")
         low = int(known.argmax(axis=0).max())
         high = len(arrivals) - int(known[::-1].argmax(axis=0).max())
         if low >= high:
-            raise fault_error("import", "the nodes have no time in common; gaps=zero fills all")
+            raise fault_error(grid.source, "the nodes have no time in common; gaps=zero fills all")
         cut = len(arrivals) - (high - low)
         if cut:
             lost = np.nansum(arrivals[:low]) + np.nansum(arrivals[high:])
@@ -251,7 +252,7 @@ def fill(grid: Grid, gaps: Gaps, holes: Sequence[Hole], notes: list[str], hint: 
         if missing:
             whole = pd.DataFrame(capacity).ffill().bfill()
             if whole.isna().to_numpy().any():
-                raise fault_error("import", "a node has no capacity at all: give capacity=")
+                raise fault_error(grid.source, "a node has no capacity at all: give capacity=")
             capacity = whole.to_numpy()
             notes.append(
                 f"{counted(missing, 'missing value')} of capacity {were(missing)} filled with the "
@@ -288,7 +289,7 @@ def factor(grid: Grid, unit: Unit, scale: float | None, guesses: list[Guess]) ->
     if len(fractions):
         rate = f"scale={grid.step} where they are per second, " if grid.clock == "utc" else ""
         raise fault_error(
-            "import",
+            grid.source,
             f"values are fractions, such as {fractions[0]:.6g}; what do they count? Give {rate}"
             f"scale=1 where they are requests per {step}",
         )
@@ -329,7 +330,7 @@ def finish(grid: Grid, step: int | None, name: str, notes: list[str]) -> Trace:
     arrivals, capacity = grid.arrivals, grid.capacity
     many = (step or grid.step) // grid.step
     if step is not None and step % grid.step:
-        raise fault_error("import", f"step={step} is no multiple of the own step, {grid.step}")
+        raise fault_error(grid.source, f"step={step} is no multiple of the own step, {grid.step}")
     if many > 1:
         rest = len(arrivals) % many
         if rest:
@@ -341,11 +342,11 @@ def finish(grid: Grid, step: int | None, name: str, notes: list[str]) -> Trace:
         arrivals = resample(arrivals, many)
         capacity = None if capacity is None else resample(capacity, many)
         if not len(arrivals):
-            raise fault_error("import", f"the files are shorter than one step of {step}")
+            raise fault_error(grid.source, f"the files are shorter than one step of {step}")
     if not arrivals.any():
-        raise fault_error("import", "no requests at all")
+        raise fault_error(grid.source, "no requests at all")
     if arrivals.max() > MAX_VALUE or (capacity is not None and capacity.max() > MAX_VALUE):
-        raise fault_error("import", f"more than {MAX_VALUE:,} in one step: look at the unit")
+        raise fault_error(grid.source, f"more than {MAX_VALUE:,} in one step: look at the unit")
     whole, rounded = whole_requests(arrivals)
     roof = None if capacity is None else whole_requests(capacity)[0]
     if rounded:

@@ -87,6 +87,9 @@ class Roles:
 
 def time_columns(table: Table, asked: Asked) -> list[str]:
     """Return the column of the time, or those of day and time of day."""
+    if any(style_of([name]) not in (None, "whole numbers") for name in table.columns):
+        row = ", ".join(table.columns)[:60]
+        stop(table, f"names of columns are needed above the rows; the first row is {row}")
     if asked.time is not None:
         column_of(table, asked.time, "time_column")
         return [asked.time] if asked.time in table.columns else asked.time.split("+")
@@ -149,24 +152,25 @@ def find_roles(table: Table, taken: Sequence[str], seconds: Counts, asked: Asked
         numeric = list(columns.values())
     if asked.capacity is not None and "*" not in asked.capacity:
         numeric = [n for n in numeric if n not in find_columns(table, asked.capacity, "capacity")]
+    if asked.one_node:
+        return Roles("log")
     nodes = [asked.node] if asked.node else []
     even = asked.arrivals is not None or _is_even(seconds)
-    if not nodes and not asked.one_node and even and numeric:
+    if not nodes and even and numeric:
         nodes = _key(table, seconds, texts, numeric)
     if nodes:
         key = column_of(table, nodes[0], "node_column")
         if asked.arrivals is None and not (even and numeric and _unique(seconds, key)):
-            if even and numeric and set(words_of_all(numeric)) & ARRIVALS:
+            if even and numeric and words_of_all(numeric) & (ARRIVALS | WEAKER):
                 return _long(table, nodes, numeric, asked)  # whose repeated rows will be named
             return Roles("log", nodes)
         return _long(table, nodes, numeric, asked)
-    alone = len(np.unique(seconds)) == len(seconds)
-    if even and numeric and (alone or (not texts and _mostly_alone(seconds)) or asked.arrivals):
+    if even and numeric and (_mostly_alone(seconds) or asked.arrivals):
         if asked.arrivals is not None:
             return Roles("series", [], {"": numeric[0]}, _single(table, asked, rest))
         return _across(table, numeric, asked, rest)
     loads = [name for name in numeric if words_of(name) & ARRIVALS]
-    if loads and not asked.one_node:
+    if loads:
         stop(
             table,
             f"times are uneven, yet {loads[0]!r} looks like a load: give "
@@ -239,7 +243,11 @@ def _pick(table: Table, numeric: list[str]) -> str:
             numeric = found
             break
     if len(numeric) != 1:
-        stop(table, f"which column holds the requests? Give {choose('arrivals', numeric)}")
+        stop(
+            table,
+            f"which column holds the requests? Give {choose('arrivals', numeric)}, or "
+            "one_node=True where each row is one request",
+        )
     return numeric[0]
 
 
@@ -333,7 +341,7 @@ def _capacity_of(table: Table, asked: Asked, arrivals: Mapping[str, str]) -> dic
 
 def _log(table: Table, rest: Mapping[str, Column], asked: Asked) -> Roles:
     named = [n for n in rest if words_of(n) & NODE and 1 < len(rest[n].cells) <= len(table) / 2]
-    if named and not asked.one_node:
+    if named:
         several = "; ".join(f"{n}: {listed(map(str, rest[n].cells[:4]))}" for n in named[:3])
         stop(
             table,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from corral.data.fields import name_rule
@@ -18,6 +17,7 @@ from corral.data.importers.binning import (
     file_list,
     node_names,
 )
+from corral.data.importers.records import IMPORT_BYTES
 from corral.data.importers.tables import grid as grids
 from corral.data.importers.tables.capacities import columns_of_capacity, with_capacities
 from corral.data.importers.tables.cells import DELIMITERS, Table, read_table
@@ -42,7 +42,7 @@ from corral.data.importers.tables.sheets import (
 from corral.data.importers.tables.times import DateOrder, Times, times_of
 from corral.data.importers.tables.zones import zones_by_node
 from corral.data.read import trace_name
-from corral.data.source import MAX_BYTES, fault_error
+from corral.data.source import fault_error
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,7 +73,7 @@ def import_table(
     gaps: Gaps = "refuse",
     names: Sequence[str] | None = None,
     name: str | None = None,
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int = IMPORT_BYTES,
     guesses: list[Guess] | None = None,
 ) -> Imported:
     """Import tables: a column per node, a row per node and time, one series, or a row per request.
@@ -110,9 +110,10 @@ def import_table(
         read_table(path, notes, delimiter=delimiter, encoding=encoding, max_bytes=max_bytes)
         for path in files
     ]
-    labels = [""] if len(files) > 1 and names is None else node_names(files, names)
+    stems = [path.name.removesuffix(".gz").rpartition(".")[0] or path.name for path in files]
+    labels = stems if names is None else node_names(files, names)
     told = [] if guesses is None else guesses
-    return _import(tables, labels, notes, told, Options(**options))
+    return _import(tables, labels, notes, told, Options(**options, names_given=names is not None))
 
 
 def trace_of_frame(frame: pd.DataFrame, *, name: str = "frame", **options: Any) -> Imported:
@@ -142,6 +143,7 @@ class Options:
     snap: int | None = None
     gaps: Gaps = "refuse"
     name: str | None = None
+    names_given: bool = False
 
     def __post_init__(self) -> None:
         check_step(self.step)
@@ -173,7 +175,7 @@ class Options:
         return Asked(**given, one_node=self.one_node)
 
 
-OPTIONS = tuple(each.name for each in fields(Options))
+OPTIONS = tuple(each.name for each in fields(Options) if each.name != "names_given")
 
 
 def _renamed(rename: str | Mapping[str, str] | None) -> dict[str, str]:
@@ -202,9 +204,15 @@ def _import(
     asked = options.asked(tables[0])
     sheets = [
         _sheet(table, label, options, asked, notes, guesses if at == 0 else [])
-        for at, (table, label) in enumerate(zip_longest(tables, labels, fillvalue=""))
+        for at, (table, label) in enumerate(zip(tables, labels, strict=True))
     ]
     first = sheets[0]
+    if len(labels) > 1 and first.nodes == [labels[0]] and not options.names_given:
+        raise fault_error(
+            first.table.path,
+            f"several files, and rows that name no node: give names={','.join(labels)} for a node "
+            f"per file, or names={','.join(labels[:1] * len(labels))} for parts of one",
+        )
     for sheet in sheets:
         if (sheet.kind, sheet.clock, sheet.unit.seconds) != (
             *(first.kind, first.clock),
@@ -218,7 +226,7 @@ def _import(
     guesses.append(Guess("nodes", _listed(grid.nodes)))
     guesses.append(Guess("step", grids.step_text(grid), f"step={5 * grid.step}"))
     if first.kind == "log":
-        guesses.append(Guess("unit", "each row is one request"))
+        guesses.append(Guess("unit", "each row is one request; steps without rows count 0"))
         grid = grids.fill(grid, "zero", grids.find_holes(grid), [])
         notes.append("the first and the last step may be recorded in part only")
     else:
@@ -260,13 +268,11 @@ def _sheet(
     utc = utc_of(table, times, roles, where, place, notes)
     if times.cut:
         notes.append(f"{table.path.name}: fractions of a second were cut off")
-    if not label and not roles.nodes and roles.kind != "wide":
-        raise fault_error(
-            table.path,
-            "several files, and rows that name no node: give names=a,b for a node per file (or "
-            "names=a,a for parts of one)",
-        )
+    if options.names_given and (roles.nodes or roles.kind == "wide"):
+        raise ValueError("names= name a node per file, but here the file itself names its nodes")
     if roles.kind == "log":
+        if options.scale is not None:
+            raise ValueError("scale= has no meaning where each row is one request")
         return count_rows(table, roles, utc, label, options.step or 60)
     mark = guess_decimal(
         table, [*roles.arrivals.values(), *roles.capacity.values()], options.decimal
@@ -343,7 +349,8 @@ def _tell_zone(
     if times.style == "whole numbers":
         guesses.append(Guess("zone", "none: plain numbers are no time of day"))
     elif named == count:
-        guesses.append(Guess("zone", "the times themselves say it"))
+        unused = "; zone= changes nothing" if where or place else ""
+        guesses.append(Guess("zone", f"the times themselves say it{unused}"))
     elif place is not None:
         guesses.append(Guess("zone", f"column {place} says it for each row", "zone=Z"))
     elif where is not None:

@@ -178,8 +178,8 @@ def file(
     guesses: list[Any] = []
     try:
         imported = data.import_trace(files, guesses=guesses, **options)
-    except Exception:
-        _show_guesses(guesses)
+    except Exception as error:
+        _show_guesses([guess for guess in guesses if guess.found not in str(error)])
         raise
     _show_guesses(imported.guesses)
     for note in imported.notes:

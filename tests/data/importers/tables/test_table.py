@@ -203,6 +203,18 @@ def test_rows_are_counted(tmp_path: Path) -> None:
         imported(tmp_path, REQUESTS, one_node=True, node_column="host")
 
 
+def test_options_that_change_nothing_are_not_taken_in_silence(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="scale= has no meaning"):
+        imported(tmp_path, REQUESTS, node_column="host", scale=3)
+    result = imported(tmp_path, LONG, zone="Europe/Rome")
+    assert found(result, "zone") == "the times themselves say it; zone= changes nothing"
+
+
+def test_a_file_without_names_of_columns(tmp_path: Path) -> None:
+    said = refused(tmp_path, WIDE.partition("\n")[2])
+    assert "names of columns are needed above the rows; the first row is 2026-01-05" in said
+
+
 def test_uneven_times_beside_a_load_stop(tmp_path: Path) -> None:
     minutes = (0, 1, 5, 6, 17, 19, 40)
     rows = "".join(f"2026-01-05T00:{m:02d}:00Z,{m}\n" for m in minutes)
@@ -473,8 +485,10 @@ def test_files_are_parts_or_nodes(tmp_path: Path) -> None:
         import_table([first, first])
     for path in (first, tmp_path / "c.csv"):
         path.write_text("time,requests\n2026-01-05,1\n2026-01-06,2\n")
-    with pytest.raises(TraceError, match="give names=a,b for a node per file"):
+    with pytest.raises(TraceError, match="give names=a,c for a node per file, or names=a,a"):
         import_table([first, tmp_path / "c.csv"])
+    with pytest.raises(ValueError, match="the file itself names its nodes"):
+        imported(tmp_path, WIDE, names=["x"])
     nodes = import_table([first, tmp_path / "c.csv"], names=["x", "y"])
     assert nodes.trace.nodes == ("x", "y")
 
