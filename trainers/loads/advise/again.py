@@ -75,9 +75,7 @@ def again(result: Replay, label: str, entry: Entry | Run | None = None, **change
     """
     settings = {key: v for key, v in result.settings.items() if key not in CAPACITY}
     section = {"rows": result.rows, "max_cycles": result.window, **settings, **changes}
-    base = DfaasRules(
-        result.trace, **{**section, "observation": "every", "route": result.route}
-    )
+    base = DfaasRules(result.trace, **{**section, "observation": "every", "route": result.route})
     if entry is None:
         if label in result.teams:
             raise ValueError(f"policy {label} is a team: give it, or its run, as well")
@@ -98,4 +96,3 @@ def require_label(result: Replay, label: str) -> None:
     """Raise ValueError where the replay has played no such policy."""
     if label not in result.sums:
         raise ValueError(f"policy {label!r} was not replayed; there are {', '.join(result.sums)}")
-
