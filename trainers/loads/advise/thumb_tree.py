@@ -1,8 +1,8 @@
 """Rules of thumb as trees: what a node looks at, and what it forwards in each case.
 
 A tree asks at most three questions about whole numbers that a node observes (``INPUTS``), and each
-answer ends in an amount that can be said: nothing, what arrives beyond 80 % of the capacity, half of
-the arrivals, 5 requests. It is fitted to what somebody forwarded, in requests.
+answer ends in an amount that can be said: nothing, what arrives beyond 80 % of the capacity, half
+of the arrivals, 5 requests. It is fitted to what somebody forwarded, in requests.
 
 1. Of all amounts a few are taken, one after the other, by how much nearer they bring the nearest
    one to what was forwarded.
@@ -21,7 +21,7 @@ import numpy as np
 
 from corral.envs.core import Array
 from corral.envs.dfaas_v0 import DfaasRules
-from corral.envs.dfaas_v0.amounts import Levels
+from corral.envs.dfaas_v0.amounts import Levels, Shares
 from corral.envs.dfaas_v0.baselines import Baseline
 from corral.extras import require
 
@@ -159,7 +159,8 @@ def fitted(
     Raises MissingExtraError where scikit-learn is missing.
     """
     learner: Any = require("sklearn.tree", extra="advise", purpose="fit a rule of thumb")
-    amounts = _vocabulary(forwarded, queue)
+    # Levels that are shares come with a summary, whose requests are none to be counted.
+    amounts = _vocabulary(forwarded * (not isinstance(levels, Shares)), queue)
     errors = np.empty((len(forwarded), len(amounts)), dtype=np.float32)  # [S, V]
     for i, amount in enumerate(amounts):
         played = on_levels(amount.requests(inputs, queue), inputs["arrivals"], levels)
