@@ -92,11 +92,9 @@ class RuleOfThumb:
         )
         found = wrapped([head])
         for nodes, tree in list(self.trees.items())[:TREES]:
-            who = f"At {', '.join(nodes)}:" if len(self.trees) > 1 else ""
-            found += [
-                *wrapped([f"  {who}"] if who else []),
-                *wrapped(tree_lines(tree, self.queue, 2)),
-            ]
+            if len(self.trees) > 1:
+                found += wrapped([f"At {', '.join(nodes)}:"])
+            found += wrapped(tree_lines(tree, self.queue, 2))
         if len(self.trees) > TREES:
             found.append(f"  ... and {len(self.trees) - TREES:,} more trees")
         return [*found, *wrapped(self._about())]
