@@ -55,6 +55,7 @@ def write_report(
     levels: Mapping[str, float] | None = None,
     pictures: Sequence[Picture] = (),
     notes: Sequence[str] = (),
+    verdict: Sequence[str] = (),
 ) -> dict[str, Path]:
     """Write the three files into ``folder`` (made if missing); return their paths by name.
 
@@ -66,8 +67,10 @@ def write_report(
             the curves: per episode as the runs played it, not per window of the replay.
         pictures: what the teams have learned, as ``corral.trainers.loads.policy_picture`` draws it.
         notes: sentences on what was played, besides those of ``describe``.
+        verdict: sentences at the top of the page, the first of them in large letters; none: what
+            ``paired.verdicts`` says of the teams.
     """
-    text = _page(replay, learning, levels or {}, pictures, notes)
+    text = _page(replay, learning, levels or {}, pictures, notes, verdict)
     path = replace_text(folder / "report.html", text)
     return {"report.html": path, **evaluation_of(replay, notes).write(folder)}
 
@@ -121,6 +124,7 @@ def _page(
     levels: Mapping[str, float],
     pictures: Sequence[Picture],
     notes: Sequence[str],
+    verdict: Sequence[str],
 ) -> str:
     scores = ordered(replay.scores)
     learned = learning_section(learning, levels, LEARNING) + _learned(replay, pictures)
@@ -146,7 +150,8 @@ difference: where it excludes 0, the two can be told apart, though their own int
 windows that the optimum covers.</p>
 {_glossary()}"""
     said = [*describe(replay), *notes]
-    return page(f"Replay of {replay.trace.name}", said, body, versions())
+    said_first = list(verdict or verdicts(replay).values())
+    return page(f"Replay of {replay.trace.name}", said, body, versions(), verdict=said_first)
 
 
 def _glossary() -> str:

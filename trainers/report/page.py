@@ -24,12 +24,23 @@ tr.optimum td { border-top: 2px solid #999; color: #555 }
 td small { color: #777; white-space: nowrap } .wide { overflow-x: auto }
 .teams th { white-space: nowrap } .teams small { display: block }
 .words td { text-align: left }
+.verdict p:first-child { font-size: 19px }
 svg { display: block; width: 100%; height: auto }
 """
 
 
-def page(title: str, notes: Sequence[str], body: str, made_with: Mapping[str, str]) -> str:
-    """Return the whole page: ``notes`` are plain text, ``body`` is HTML."""
+def page(
+    title: str,
+    notes: Sequence[str],
+    body: str,
+    made_with: Mapping[str, str],
+    *,
+    verdict: Sequence[str] = (),
+) -> str:
+    """Return the whole page: ``notes`` and ``verdict`` are plain text, ``body`` is HTML.
+
+    The sentences of ``verdict`` stand first, as the answer that the rest of the page is about.
+    """
     made = ", ".join(f"{name} {version}" for name, version in made_with.items())
     text = f"""<!doctype html>
 <html lang="en">
@@ -38,12 +49,18 @@ def page(title: str, notes: Sequence[str], body: str, made_with: Mapping[str, st
 <title>{html.escape(title)}</title>
 <style>{STYLE}</style>
 <h1>{html.escape(title)}</h1>
+{_verdict(verdict)}
 {"".join(map(note, notes))}
 {body}
 <p class="note">Made with {html.escape(made)}.</p>
 </html>
 """
     return visible(text)  # names of folders may hold what no file in UTF-8 can
+
+
+def _verdict(lines: Sequence[str]) -> str:
+    said = "".join(f"<p>{html.escape(line)}</p>" for line in lines)
+    return f"<div class='verdict'>{said}</div>" if lines else ""
 
 
 def note(text: str) -> str:

@@ -186,6 +186,15 @@ def test_a_teams_page_has_learning_and_what_was_learned(tmp_path: Path) -> None:
     assert "Greedy play takes the likeliest action, sampled play draws one." in page
 
 
+def test_the_verdict_stands_before_all_else(tmp_path: Path) -> None:
+    result = replay("edge3", POLICIES, rows=(0, 300))
+    lines = ["Run <this>: it loses 3 %.", "Nothing else was tried."]
+    page = write_report(result, tmp_path, verdict=lines)["report.html"].read_text()
+    said = re.search(r"</h1>\s*<div class='verdict'>(.*?)</div>", page)
+    assert said is not None
+    assert re.findall("<p>(.*?)</p>", said[1]) == ["Run &lt;this&gt;: it loses 3 %.", lines[1]]
+
+
 def test_without_teams_the_page_has_neither(tmp_path: Path) -> None:
     page = write_report(replay("edge3", POLICIES, rows=(0, 300)), tmp_path)["report.html"]
     text = page.read_text()
