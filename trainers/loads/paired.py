@@ -9,10 +9,12 @@ from corral.trainers.loads.scores import Score, ordered
 
 __all__ = [
     "COSTS",
+    "a_day",
     "about_best_rule",
     "has_costs",
     "paired_headings",
     "paired_lines",
+    "per_day",
     "verdicts",
     "without_intervals",
 ]
@@ -68,7 +70,7 @@ def about_best_rule(replay: Replay) -> list[str]:
 
 def paired_headings(result: Replay) -> list[str]:
     """Return the columns of ``paired_lines``, after the policy's."""
-    costs, unit = has_costs(result), _a_day(result)
+    costs, unit = has_costs(result), a_day(result)
     headings = [f"cost\n{unit}"] * costs + [f"lost\n{unit}", "above the\nbest rule, %"]
     return [*headings, *([] if without_intervals(result) else ["95 %\ninterval"])]
 
@@ -80,7 +82,7 @@ def paired_lines(result: Replay) -> list[list[str]]:
         if score.difference is None:
             continue
         requests = [score.cost_per_window] * has_costs(result) + [score.lost_per_window]
-        cells = [f"{_per_day(result) * (each or 0.0):,.0f}" for each in requests]
+        cells = [f"{per_day(result) * (each or 0.0):,.0f}" for each in requests]
         low, high = score.difference_low, score.difference_high
         between = "" if low is None or high is None else f"{100 * low:+.2f} to {100 * high:+.2f}"
         between = "the same" if low == high == 0 else between
@@ -89,12 +91,12 @@ def paired_lines(result: Replay) -> list[list[str]]:
     return lines
 
 
-def _per_day(replay: Replay) -> float:
+def per_day(replay: Replay) -> float:
     """Return how many windows a day has; 1 where the trace's clock has no days."""
     return (replay.trace.steps_per_day or replay.window) / replay.window
 
 
-def _a_day(replay: Replay) -> str:
+def a_day(replay: Replay) -> str:
     """Return what requests are counted by: "a day", or "a window" of a trace without days."""
     return "a day" if replay.trace.steps_per_day else "a window"
 
@@ -130,7 +132,7 @@ def _verdict(replay: Replay, score: Score) -> str:
     if low is None or high is None:
         few = f"{len(rule.labels)} window" + "s" * (len(rule.labels) != 1)
         return (
-            f"{who} cost {much} than {best}: {requests} requests {_a_day(replay)}; of {few} there "
+            f"{who} cost {much} than {best}: {requests} requests {a_day(replay)}; of {few} there "
             "is no interval, so this may be chance."
         )
     if low == high == 0:
@@ -138,10 +140,10 @@ def _verdict(replay: Replay, score: Score) -> str:
     if low <= 0 <= high:
         ends = (f"{_requests(replay, abs(end))} {_sign(end)}" for end in (low, high))
         said = f"{who} cannot be told apart from {best}: {requests} requests "
-        said += f"{_a_day(replay)} {_sign(difference)} (95 %: {' to '.join(ends)})"
+        said += f"{a_day(replay)} {_sign(difference)} (95 %: {' to '.join(ends)})"
     else:
         ends = (_requests(replay, end) for end in sorted((abs(low), abs(high))))
-        said = f"{who} costs {much} than {best}: {requests} requests {_a_day(replay)}"
+        said = f"{who} costs {much} than {best}: {requests} requests {a_day(replay)}"
         said += f" (95 %: {' to '.join(ends)})"
     if correlated(score.difference_lag_1) or correlated(rule.lag_1) or rule.dominated:
         said += ", interval too narrow"
@@ -156,4 +158,4 @@ def _requests(replay: Replay, share: float) -> str:
     """Return a share of the arrivals as requests a day, or in a window."""
     low, high = replay.rows
     arrivals = float(replay.trace.arrivals[low:high].sum()) * replay.window / (high - low)
-    return f"{share * arrivals * _per_day(replay):,.0f}"
+    return f"{share * arrivals * per_day(replay):,.0f}"
