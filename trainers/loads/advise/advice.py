@@ -8,11 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
+
 from corral.text import pasted
+from corral.trainers.evaluation.tables import table_of
 from corral.trainers.loads.advise.saving import Decision, Saving
 from corral.trainers.loads.advise.team import Team
+from corral.trainers.loads.advise.verdict import LOCAL
 from corral.trainers.loads.advise.what_ifs import WhatIf
-from corral.trainers.loads.paired import has_costs
+from corral.trainers.loads.paired import has_costs, paired_headings, paired_lines
 from corral.trainers.loads.replay import Replay
 from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run_config import versions
@@ -21,6 +25,9 @@ __all__ = ["ADVICE", "FORMAT", "NOT_CONSIDERED", "Advice", "Chosen"]
 
 ADVICE = "advice.json"
 FORMAT = 1
+
+SHOWN = 5
+"""Rules in the table of the terminal, but for those that do the same as one before."""
 
 NOT_CONSIDERED = (
     "A node knows how many requests arrive in a step before it chooses; a gateway knows them only "
@@ -34,7 +41,7 @@ NOT_CONSIDERED = (
 
 @dataclass(frozen=True)
 class Chosen:
-    """The rule that is recommended, and what choosing it so has cost on days it was not chosen on."""
+    """The rule that is recommended, and what choosing it so costs on days it was not chosen on."""
 
     rule: str  # of least cost over all days
     cost: float  # share of the arrivals, each day by the rule that was the best on the others
@@ -80,6 +87,23 @@ class Advice:
         worth_it = self.decision is not None and self.decision.answer == "worth it"
         return "team" if worth_it else "rule"
 
+    def table(self) -> Table:
+        """Return the best rules and local play on all days, and the team on those held out, for 80
+        columns."""
+        rules, replay = len(self.replay.sums), self.replay
+        table = table_of(f"best of {rules} rules", paired_headings(replay))
+        seen: set[tuple[str, ...]] = set()
+        for policy, *cells in paired_lines(replay):
+            if (tuple(cells) not in seen and len(seen) < SHOWN) or policy == LOCAL:
+                table.add_row(policy, *cells)
+            seen.add(tuple(cells))
+        if self.team is not None:
+            table.add_section()
+            for policy, *cells in paired_lines(self.team.replay):
+                if policy in ("team", self.team.rule):
+                    table.add_row(f"{policy}, days held out", *cells)
+        return table
+
     def lines(self) -> list[str]:
         """Return all of it in words; the verdict comes last."""
         return [line for _, part in self.sections() for line in part]
@@ -109,7 +133,7 @@ class Advice:
         decision = self.decision
         team = None if self.team is None or decision is None else self.team.to_json()
         if team is not None and decision is not None:
-            team |= {"answer": decision.answer, "more_windows": decision.more}
+            team["more_windows"] = decision.more
         scores = [score for score in self.replay.scores if score.policy != "optimum"]
         columns = ("policy", "cost", "lost", "forwarded", "difference")
         columns += ("difference_low", "difference_high")
@@ -118,6 +142,7 @@ class Advice:
             "format": FORMAT,
             "verdict": list(self.verdict),
             "run": self.run,
+            "answer": None if decision is None else decision.answer,
             "rule": self.chosen.to_json(),
             "team": team,
             "no_team": self.no_team,

@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Mapping
@@ -29,13 +28,12 @@ from corral.errors import UnknownNameError
 from corral.trainers.evaluation.judge import Progress
 from corral.trainers.loads import replay as engine
 from corral.trainers.loads.advise.advice import ADVICE, Advice, Chosen
-from corral.trainers.loads.advise.saving import WORTH, both, decide, saving
-from corral.trainers.loads.advise.team import FEWEST, PLENTY, Division, Team, divide, judge, trained
+from corral.trainers.loads.advise.saving import WORTH, Decision, both, decide, saving
+from corral.trainers.loads.advise.team import FEWEST, PLENTY, Team, divide, judge, trained
 from corral.trainers.loads.advise.verdict import (
     LOCAL,
     about_costs,
     percent,
-    requests,
     rule_sentence,
     team_sentence,
 )
@@ -103,6 +101,8 @@ def advise(
     load = with_capacity(load_trace(trace), capacity, None)
     route = settings.pop("route", None)
     rules = [pair for pair in RULES if route in (None, pair.partition("/")[2])]
+    if not settings.get("queue"):  # patient nodes wait for nothing, and play as the others do
+        rules = [pair for pair in rules if not pair.startswith("patient")]
     if not rules:
         raise UnknownNameError.of("route", str(route), [pair.partition("/")[2] for pair in RULES])
     folder = new_folder("advice")[0] if out is None else Path(out)
@@ -112,7 +112,7 @@ def advise(
     plan: dict[str, Any] = {"window": window, "seed": seed, "optimum_windows": 0}
     base = engine.replay(load, rules, progress=show, **plan, **settings)
     chosen = _chosen(base)
-    why = _no_team(base, train, worth / 100, minutes is not None or steps is not None)
+    why, decision = _no_team(base, train, worth / 100, minutes is not None or steps is not None)
     nothing = no_choice(load, _links(load, settings))
     asked, left_out = [], []
     if not nothing:
@@ -120,18 +120,17 @@ def advise(
     make = functools.partial(
         _advice, base, chosen, worth=worth, what_ifs=asked, left_out=left_out, folder=folder
     )
-    advice = make(None, why)
     division = divide(len(load), base.window)
-    if nothing or why or division is None:
-        return _written(advice)
-    _written(make(None, "its training has not ended; the same command, with this folder, goes on"))
+    if why or division is None:
+        return _written(make(None, why, decision))
+    _written(make(None, "A learned team is in training: what is here is of the rules alone.", None))
     length = {"minutes": None if steps else minutes or MINUTES, "steps": steps}
     own = {**settings, **({"route": route} if route else {}), "max_cycles": base.window}
     run = trained(
         *(load, folder / TEAM, division, length, training or {}, own),
         **{"seed": seed, "progress": progress, "show": show},
     )
-    return _written(make(judge(run, rules, show), ""))
+    return _written(make(judge(run, rules, show), "", None))
 
 
 def _links(load: Trace, settings: Mapping[str, Any]) -> Any:
@@ -166,30 +165,33 @@ def _chosen(base: Replay) -> Chosen:
     return Chosen(rule, *shares, days, alike, beside, runner_up)
 
 
-def _no_team(base: Replay, train: bool, worth: float, asked: bool) -> str:
-    """Return why no team is trained; "" where one is. ``asked``: whether it was asked for."""
-    load, days = base.trace, "days" if base.days else "windows"
-    links = _links(load, base.settings)
-    if why := no_choice(load, links):
-        return f"{why}, so that no rule and no team can make a difference"
+def _no_team(base: Replay, train: bool, worth: float, asked: bool) -> tuple[str, Decision | None]:
+    """Return why no team is trained, "" where one is, and what follows from it. ``asked``: whether
+    minutes or steps were given."""
+    load, days = base.trace, "day" if base.days else "window"
+    if why := no_choice(load, _links(load, base.settings)):
+        return f"No rule and no learned team can make a difference ({why}).", None
     if not train:
-        return "none was asked for (--no-train)"
+        return "No learned team was asked for.", None
     if base.windows < FEWEST:
         return (
-            f"{counted(base.windows, days.removesuffix('s'))} cannot be divided into {days} to "
-            f"learn from, to validate on and to judge on; {FEWEST} can"
-        )
+            f"No learned team was trained: {counted(base.windows, days)} cannot be divided into "
+            f"{days}s to learn from, to validate on and to judge on. {FEWEST} can, and from "
+            f"{PLENTY} on there are intervals."
+        ), None
     if all((each == each[:1]).all() for each in (load.arrivals, load.capacity)):
-        return f"load and capacity are the same in every step, so that no {days} are others"
-    best = [score.cost for score in base.scores if score.policy == "optimum"]
-    if base.optimum_method == "closed form" and best and not asked:
+        return (
+            "No learned team was trained: load and capacity are the same in every step, so that "
+            f"there are no other {days}s to judge it on."
+        ), None
+    optimum = [score.cost for score in base.scores if score.policy == "optimum"]
+    if base.optimum_method == "closed form" and optimum and not asked:
         rule = min(score.cost for score in base.scores if score.policy != "optimum")
-        if rule - best[0] < worth:
-            return (
-                "even the optimum, which knows the future, would save no more than "
-                f"{percent(rule - best[0])} of requests; --minutes trains one all the same"
-            )
-    return ""
+        if (gap := rule - optimum[0]) < worth:
+            much = f"save more than {percent(gap)} of requests" if gap > 0 else "save a request"
+            said = "A learned team is not worth it: not even the optimum, which knows the future, "
+            return f"{said}would {much}.", Decision("not worth it")
+    return "", None
 
 
 # --- The answer ----------------------------------------------------------------------------------
@@ -200,6 +202,7 @@ def _advice(
     chosen: Chosen,
     team: Team | None,
     no_team: str,
+    decision: Decision | None,
     *,
     worth: float,
     what_ifs: Any,
@@ -217,13 +220,12 @@ def _advice(
             runner_up=chosen.runner_up,
         )
     ]
-    decision = None
     if team is not None:
         decision = decide(team.saving, worth / 100)
         other = "" if team.rule == chosen.rule else team.rule
         said.append(team_sentence(team.saving, decision, worth / 100, costs=costs, beside=other))
     elif no_team:
-        said.append(f"No learned team was judged: {no_team}.")
+        said.append(no_team)
     return Advice(
         verdict=tuple(said),
         chosen=chosen,
@@ -266,7 +268,7 @@ def _notes(base: Replay, chosen: Chosen, team: Team | None) -> list[str]:
     if every < 6:
         notes.append(without_intervals(base))
     else:
-        notes.append(f"95 %: Student's interval over {days}s.")
+        notes.append(f"95 %: Student's interval over the {every} {days}s.")
     if text := about_costs(base.settings):
         notes.append(text)
     if team is not None:
@@ -274,7 +276,11 @@ def _notes(base: Replay, chosen: Chosen, team: Team | None) -> list[str]:
     narrow = [s for s in (chosen.beside_local, team and team.saving) if s and s.alike]
     rule = base.best_rule
     if narrow or (rule is not None and every >= 6 and rule.dominated):
-        why = f"{days}s next to each other are alike" if narrow else f"one {days} has much of the cost"
+        why = (
+            f"{days}s next to each other are alike"
+            if narrow
+            else f"one {days} has much of the cost"
+        )
         notes.append(f"Take the intervals as too narrow: {why}.")
     return notes
 

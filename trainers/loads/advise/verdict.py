@@ -9,7 +9,15 @@ from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 from corral.trainers.loads.advise.saving import Decision, Saving
 from corral.trainers.loads.paired import COSTS
 
-__all__ = ["LOCAL", "about_costs", "between", "percent", "requests", "rule_sentence", "team_sentence"]
+__all__ = [
+    "LOCAL",
+    "about_costs",
+    "between",
+    "percent",
+    "requests",
+    "rule_sentence",
+    "team_sentence",
+]
 
 LOCAL = "local/equal"
 
@@ -32,7 +40,7 @@ def rule_sentence(
         runner_up: the best other rule, and what it saves beside this one, where this is local play.
     """
     if rule == LOCAL:
-        said = f"Serve locally: that {_figure(cost, lost, costs=costs)}"
+        said = f"Serve locally: that {_figure(cost, lost, costs=costs)}{_and_loses(lost, costs)}"
         if runner_up is None:
             return f"{said}."
         other, found = runner_up
@@ -41,26 +49,37 @@ def rule_sentence(
         return f"{said}; {other}, the best rule that forwards, {_change(found, costs)}."
     said = f"Run {rule}: it {_figure(cost, lost, costs=costs)}"
     if beside is None:
-        return f"{said}."
+        return f"{said}{_and_loses(lost, costs)}."
     if beside.same:
-        return f"{said}, the same as serving locally."
-    return f"{said}, {_less(beside, costs)} than serving locally{_in_brackets(beside, '95 %: ')}."
+        return f"{said}, the same as serving locally{_and_loses(lost, costs)}."
+    said += f", {_less(beside, costs)} than serving locally{_in_brackets(beside, '95 %: ')}"
+    if not costs:
+        return f"{said}."
+    return f"{said}{_and_loses(lost, costs)}, {_lost(beside)}."
 
 
 def _figure(cost: float, lost: float, *, costs: bool) -> str:
     if not costs:
         return f"loses {percent(lost)} of requests"
-    return f"costs as much as losing {percent(cost)} of requests (it loses {percent(lost)})"
+    return f"costs as much as losing {percent(cost)} of requests"
+
+
+def _and_loses(lost: float, costs: bool) -> str:
+    return f"; it loses {percent(lost)}" if costs else ""
 
 
 def _less(found: Saving, costs: bool) -> str:
-    """Return "41,200 a day fewer"; with costs "41,200 a day less, and 30,000 fewer lost,"."""
-    sign = found.share > 0
-    if not costs:
-        return f"{requests(abs(found.requests))} {found.unit} {'fewer' if sign else 'more'}"
-    lost = found.lost * found.arrivals
-    fewer = f"{requests(abs(lost))} {'fewer' if lost > 0 else 'more'} lost" if lost else "as many lost"
-    return f"{requests(abs(found.requests))} {found.unit} {'less' if sign else 'more'} ({fewer})"
+    """Return "41,200 a day fewer", with costs "41,200 a day less"; "more" of what costs more."""
+    less = "less" if costs else "fewer"
+    return f"{requests(abs(found.requests))} {found.unit} {less if found.share > 0 else 'more'}"
+
+
+def _lost(found: Saving) -> str:
+    """Return "426 a day fewer", of requests lost."""
+    lost = requests(abs(found.lost) * found.arrivals)
+    return (
+        "as many" if lost == "0" else f"{lost} {found.unit} {'fewer' if found.lost > 0 else 'more'}"
+    )
 
 
 def _change(found: Saving, costs: bool) -> str:
@@ -100,17 +119,16 @@ def team_sentence(
         worth: the share of the arrivals that it must save.
         beside: the rule, where it is another one than that of the sentence before.
     """
-    than = f" than {beside}" if beside else ""
     if found.same:
-        return f"A learned team does as well{' as ' + beside if beside else ''}: not worth it."
-    if found.share > 0:
-        verb = "costs" if costs else "saves"
-        much = _less(found, True) if costs else f"{requests(found.requests)} {found.unit} more"
+        return f"A learned team does {f'as well as {beside}' if beside else 'no better'}: not worth it."
+    if found.share > 0 and not costs:
+        said = f"saves {requests(found.requests)} {found.unit} more"
     else:
-        verb = "costs" if costs else "loses"
-        much = _less(found, costs)
-    said = f"A learned team {verb} {much}{than}{_in_brackets(found)}: {decision.answer}"
-    return f"{said}{_because(found, decision, worth)}."
+        said = f"{'costs' if costs else 'loses'} {_less(found, costs)}"
+    said += f" than {beside}" if beside else ""
+    said += _in_brackets(found)
+    said += f" and loses {_lost(found)}" if costs else ""
+    return f"A learned team {said}: {decision.answer}{_because(found, decision, worth)}."
 
 
 def _because(found: Saving, decision: Decision, worth: float) -> str:
@@ -129,7 +147,7 @@ def _because(found: Saving, decision: Decision, worth: float) -> str:
     if decision.more is None:
         return f" to tell, and more are unlikely to: it is too near {_nearest(found, worth, bound)}"
     more = f"{decision.more:,} more {days}{'s' * (decision.more != 1)}"
-    return f" to tell; about {more} held out would do"
+    return f" to tell; about {more} that it has not learned from would do"
 
 
 def _nearest(found: Saving, worth: float, bound: str) -> str:

@@ -43,9 +43,9 @@ class WhatIf:
         change, verb = self.change, "costs" if self.costs else "loses"
         less = "less" if self.costs else "fewer"
         now = self.cost if self.costs else self.lost
-        said = f"{self.name}: {self.rule} {verb} {percent(now)} (now {percent(self.before)})"
         if change.same:
-            return [f"{said}, which changes nothing.{self._instead()}"]
+            return [f"{self.name}: that changes nothing.{self._instead()}"]
+        said = f"{self.name}: {self.rule} {verb} {percent(now)} instead of {percent(self.before)}"
         sign = less if change.share > 0 else "more"
         said += f", {requests(abs(change.requests))} {change.unit} {sign}{_ends(change)}."
         return [f"{said}{self._instead()}"]
@@ -55,10 +55,11 @@ class WhatIf:
         if found is None or self.other is None:
             return ""
         if found.low is None:
-            told = f" {self.other} would save {requests(found.requests)} of them"
+            told = f" There {self.other} would save {requests(found.requests)} {found.unit}"
             return f"{told}, which may be chance." if found.share > 0 else ""
         if found.low > 0:
-            return f" There {self.other} would save {requests(found.requests)}{_ends(found)}."
+            much = f"{requests(found.requests)} {found.unit}{_ends(found)}"
+            return f" There {self.other} would save {much}."
         return " No other rule is better there for certain."
 
     def to_json(self) -> dict[str, Any]:
