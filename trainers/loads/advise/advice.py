@@ -18,6 +18,7 @@ from corral.trainers.loads.advise.verdict import LOCAL
 from corral.trainers.loads.advise.what_ifs import WhatIf
 from corral.trainers.loads.paired import has_costs, paired_headings, paired_lines
 from corral.trainers.loads.replay import Replay
+from corral.trainers.loads.scores import ordered
 from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run_config import versions
 
@@ -91,6 +92,8 @@ class Advice:
         """Return the best rules and local play on all days, and the team on those held out, for 80
         columns."""
         rules, replay = len(self.replay.sums), self.replay
+        if replay.best_rule is None:  # one window
+            return self._plain_table()
         table = table_of(f"best of {rules} rules", paired_headings(replay))
         seen: set[tuple[str, ...]] = set()
         for policy, *cells in paired_lines(replay):
@@ -102,6 +105,16 @@ class Advice:
             for policy, *cells in paired_lines(self.team.replay):
                 if policy in ("team", self.team.rule):
                     table.add_row(f"{policy}, days held out", *cells)
+        return table
+
+    def _plain_table(self) -> Table:
+        """Return what rules lost, where there are no other windows to choose a rule on."""
+        table = table_of("rule", ["cost %", "lost %", "forwarded %"])
+        scores = [score for score in ordered(self.replay.scores) if score.policy != "optimum"]
+        for place, score in enumerate(scores):
+            if place < SHOWN or score.policy == LOCAL:
+                shares = score.cost, score.lost, score.forwarded
+                table.add_row(score.policy, *(f"{100 * share:.2f}" for share in shares))
         return table
 
     def lines(self) -> list[str]:

@@ -28,8 +28,8 @@ from corral.errors import UnknownNameError
 from corral.trainers.evaluation.judge import Progress
 from corral.trainers.loads import replay as engine
 from corral.trainers.loads.advise.advice import ADVICE, Advice, Chosen
-from corral.trainers.loads.advise.saving import WORTH, Decision, both, decide, saving
-from corral.trainers.loads.advise.team import FEWEST, PLENTY, Team, divide, judge, trained
+from corral.trainers.loads.advise.saving import PLENTY, WORTH, Decision, both, decide, saving
+from corral.trainers.loads.advise.team import FEWEST, Team, divide, judge, trained
 from corral.trainers.loads.advise.verdict import (
     LOCAL,
     about_costs,
@@ -100,7 +100,7 @@ def advise(
         raise ValueError(f"worth={worth}: give % of the arrivals, 0 or more")
     load = with_capacity(load_trace(trace), capacity, None)
     route = settings.pop("route", None)
-    rules = [pair for pair in RULES if route in (None, pair.partition("/")[2])]
+    rules = [pair for pair in _ordered() if route in (None, pair.partition("/")[2])]
     if not settings.get("queue"):  # patient nodes wait for nothing, and play as the others do
         rules = [pair for pair in rules if not pair.startswith("patient")]
     if not rules:
@@ -111,9 +111,9 @@ def advise(
         raise ValueError(f"{folder / ADVICE} exists: give another out=, or overwrite=True")
     plan: dict[str, Any] = {"window": window, "seed": seed, "optimum_windows": 0}
     base = engine.replay(load, rules, progress=show, **plan, **settings)
-    chosen = _chosen(base)
-    why, decision = _no_team(base, train, worth / 100, minutes is not None or steps is not None)
     nothing = no_choice(load, _links(load, settings))
+    chosen = _chosen(base, choice=not nothing)
+    why, decision = _no_team(base, train, worth / 100, minutes is not None or steps is not None)
     asked, left_out = [], []
     if not nothing:
         asked, left_out = what_ifs(base, rules, chosen.rule, settings, seed, show)
@@ -133,6 +133,12 @@ def advise(
     return _written(make(judge(run, rules, show), "", None))
 
 
+def _ordered() -> list[str]:
+    """Return all rules; of those that cost the same the first is named."""
+    first = ("local", "overflow")
+    return sorted(RULES, key=lambda pair: pair.partition("/")[0] not in first)
+
+
 def _links(load: Trace, settings: Mapping[str, Any]) -> Any:
     agents = [f"node_{i}" for i in range(len(load.nodes))]
     return adjacency(agents, load.nodes, settings.get("neighbours"))
@@ -141,8 +147,9 @@ def _links(load: Trace, settings: Mapping[str, Any]) -> Any:
 # --- Rules ---------------------------------------------------------------------------------------
 
 
-def _chosen(base: Replay) -> Chosen:
-    """Return the rule of least cost, and what is got by choosing it so."""
+def _chosen(base: Replay, choice: bool) -> Chosen:
+    """Return the rule of least cost, and what is got by choosing it so; without a ``choice``, where
+    all do the same, that rule alone."""
     sums, costs = base.sums, {label: s.cost for label, s in base.sums.items()}
     rule = min(costs, key=lambda label: float(costs[label].sum()))  # of equal ones the first
     load = sums[rule].arrivals
@@ -157,10 +164,10 @@ def _chosen(base: Replay) -> Chosen:
     if LOCAL in sums and rule != LOCAL:
         beside = saving(base, both(sums[LOCAL]), own, load)
     runner_up = None
-    if rule == LOCAL and len(costs) > 1:
+    if rule == LOCAL and len(costs) > 1 and choice:
         other = min(costs.keys() - {LOCAL}, key=lambda label: (float(costs[label].sum()), label))
         runner_up = other, saving(base, own, both(sums[other]), load)
-    alike = [k for k, cost in costs.items() if k != rule and (cost == costs[rule]).all()]
+    alike = [k for k, cost in costs.items() if k != rule and (cost == costs[rule]).all()] * choice
     shares = float(own[0].sum()) / every, float(own[1].sum()) / every
     return Chosen(rule, *shares, days, alike, beside, runner_up)
 
@@ -179,7 +186,7 @@ def _no_team(base: Replay, train: bool, worth: float, asked: bool) -> tuple[str,
             f"{days}s to learn from, to validate on and to judge on. {FEWEST} can, and from "
             f"{PLENTY} on there are intervals."
         ), None
-    if all((each == each[:1]).all() for each in (load.arrivals, load.capacity)):
+    if _constant(load):
         return (
             "No learned team was trained: load and capacity are the same in every step, so that "
             f"there are no other {days}s to judge it on."
@@ -192,6 +199,12 @@ def _no_team(base: Replay, train: bool, worth: float, asked: bool) -> tuple[str,
             said = "A learned team is not worth it: not even the optimum, which knows the future, "
             return f"{said}would {much}.", Decision("not worth it")
     return "", None
+
+
+def _constant(load: Trace) -> bool:
+    """Return whether load and capacity are the same in every step."""
+    assert load.capacity is not None  # a replay's trace has one
+    return all(bool((each == each[:1]).all()) for each in (load.arrivals, load.capacity))
 
 
 # --- The answer ----------------------------------------------------------------------------------
@@ -245,13 +258,14 @@ def _notes(base: Replay, chosen: Chosen, team: Team | None) -> list[str]:
     days = "day" if base.days else "window"
     every = base.windows + bool(base.remainder)
     part = f", and a part of one ({counted(base.remainder, 'step')})" if base.remainder else ""
-    count = f"{counted(base.windows, days)}{part}"
+    steps = "" if base.days else f" of {counted(base.window, 'step')}"
+    count = f"{counted(base.windows, days)}{steps}{part}"
     notes = []
     if len(chosen.days) > 1:
         others = ", ".join(f"{k} on {n}" for k, n in chosen.days.items())
         notes.append(
-            f"{len(base.sums)} rules played {count}. Each {days} is judged by the rule that was the "
-            f"best on all others ({others}); the figures are those of choosing so."
+            f"{len(base.sums)} rules played {count}. Each {days} is judged by the rule that was "
+            f"the best on all others ({others}); the figures are those of choosing so."
         )
     elif chosen.days:
         notes.append(
@@ -264,9 +278,12 @@ def _notes(base: Replay, chosen: Chosen, team: Team | None) -> list[str]:
             "judged on, and may look better than it is."
         )
     if chosen.alike and chosen.days:
-        notes.append(f"The same on every {days}: {', '.join(chosen.alike)}.")
+        more = f" and {len(chosen.alike) - 4} more" if len(chosen.alike) > 4 else ""
+        notes.append(f"The same on every {days}: {', '.join(chosen.alike[:4])}{more}.")
     if every < 6:
         notes.append(without_intervals(base))
+    elif _constant(base.trace):
+        notes.append(f"Every {days} is alike: no interval tells of other {days}s.")
     else:
         notes.append(f"95 %: Student's interval over the {every} {days}s.")
     if text := about_costs(base.settings):

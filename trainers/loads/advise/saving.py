@@ -15,10 +15,13 @@ from corral.trainers.loads.paired import a_day, per_day
 from corral.trainers.loads.replay import Replay
 from corral.trainers.loads.scores import WindowSums
 
-__all__ = ["LONGEST", "WORTH", "Decision", "Saving", "both", "decide", "saving"]
+__all__ = ["LONGEST", "PLENTY", "WORTH", "Decision", "Saving", "both", "decide", "saving"]
 
 WORTH = 0.1
 """Points (% of the arrivals) that a team must save to be worth it, by default."""
+
+PLENTY = 2 * FEWEST_WINDOWS
+"""From so many days on, enough of them are held out for an interval."""
 
 LONGEST = 365
 """If more windows than this were needed to tell, more of them are unlikely to."""

@@ -1,4 +1,4 @@
-"""The learned team of an advice: which days it learns from, how it is trained, and what it saves."""
+"""The learned team of an advice: which days it learns from, its training, and what it saves."""
 
 from __future__ import annotations
 
@@ -11,19 +11,16 @@ from corral.data import Trace
 from corral.envs.dfaas_v0.rows import HELD_OUT
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 from corral.trainers.evaluation.judge import Progress, players
-from corral.trainers.loads.advise.saving import Saving, both, saving
+from corral.trainers.loads.advise.saving import PLENTY, Saving, both, saving
 from corral.trainers.loads.from_rule.days import game_of
 from corral.trainers.loads.from_rule.plan import clone_folder, plan_of
 from corral.trainers.loads.replay import Replay, replay
 from corral.trainers.runs.run import Run, load_run
 
-__all__ = ["FEWEST", "PLENTY", "Division", "Team", "divide", "judge", "require_the_same", "trained"]
+__all__ = ["FEWEST", "Division", "Team", "divide", "judge", "require_the_same", "trained"]
 
 FEWEST = 4
 """Days that are needed to train, validate and judge on different ones."""
-
-PLENTY = 2 * FEWEST_WINDOWS
-"""From so many days on, enough are held out for an interval."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
-from corral.trainers.loads.advise.saving import Decision, Saving
+from corral.trainers.loads.advise.saving import PLENTY, Decision, Saving
 from corral.trainers.loads.paired import COSTS
 
 __all__ = [
@@ -120,7 +120,8 @@ def team_sentence(
         beside: the rule, where it is another one than that of the sentence before.
     """
     if found.same:
-        return f"A learned team does {f'as well as {beside}' if beside else 'no better'}: not worth it."
+        same = f"the same as {beside}" if beside else "the same as that rule"
+        return f"A learned team does {same}: not worth it."
     if found.share > 0 and not costs:
         said = f"saves {requests(found.requests)} {found.unit} more"
     else:
@@ -142,7 +143,8 @@ def _because(found: Saving, decision: Decision, worth: float) -> str:
     if found.low is None:
         return (
             f" to tell: it was judged on {found.windows} held-out {days}"
-            f"{'s' * (found.windows != 1)}, and below {FEWEST_WINDOWS} there is no interval"
+            f"{'s' * (found.windows != 1)}, and below {FEWEST_WINDOWS} there is no interval; "
+            f"{PLENTY} {days}s in all would do"
         )
     if decision.more is None:
         return f" to tell, and more are unlikely to: it is too near {_nearest(found, worth, bound)}"

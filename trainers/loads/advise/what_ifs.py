@@ -60,7 +60,10 @@ class WhatIf:
         if found.low > 0:
             much = f"{requests(found.requests)} {found.unit}{_ends(found)}"
             return f" There {self.other} would save {much}."
-        return " No other rule is better there for certain."
+        if found.share > 0:
+            much = f"{requests(found.requests)} {found.unit}{_ends(found)}"
+            return f" There {self.other} may save {much}, or nothing."
+        return " No other rule is better there."
 
     def to_json(self) -> dict[str, Any]:
         """Return its values."""

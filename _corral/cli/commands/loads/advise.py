@@ -143,8 +143,9 @@ def _show(advice: Advice, options: list[str]) -> None:
         if lines:
             out.print(heading if number == 0 else f"\n{heading}", style="bold")
         for line in lines:
-            said = in_options(line, options)
-            out.print(textwrap.fill(said, min(out.width, 80), **_INDENTED), soft_wrap=True)
+            said = in_options(line, options).replace(" %", "\u00a0%")  # which stays on its line
+            told = textwrap.fill(said, min(out.width, 80), **_INDENTED)
+            out.print(told.replace("\u00a0", " "), soft_wrap=True)
     out.print()
     for line in advice.files():
         out.print(line, soft_wrap=True)
