@@ -119,14 +119,14 @@ class Advice:
 
     def lines(self) -> list[str]:
         """Return all of it in words; the verdict comes last."""
-        return [line for _, part in self.sections() for line in part]
+        found = [line for each in self.more.values() for line in each.lines()]
+        return [*found, *(line for _, part in self.sections() for line in part)]
 
     def sections(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield headings and sentences, as they are printed; the verdict is the last."""
+        """Yield headings and sentences, as they are printed after what is in ``more``; the verdict
+        is the last."""
         if self.what_ifs:
             yield "What if", [line for each in self.what_ifs for line in each.lines()]
-        for name, found in self.more.items():
-            yield name.replace("_", " ").capitalize(), list(found.lines())
         yield "How it was judged", list(self.notes)
         yield "Not considered", list(self.not_considered)
         yield "Verdict", list(self.verdict)

@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Mapping
@@ -24,10 +25,12 @@ import numpy as np
 from corral.data import Trace, load_trace
 from corral.envs.dfaas_v0.arguments import with_capacity
 from corral.envs.dfaas_v0.network import adjacency, no_choice
-from corral.errors import UnknownNameError
+from corral.errors import MissingExtraError, UnknownNameError
 from corral.trainers.evaluation.judge import Progress
 from corral.trainers.loads import replay as engine
 from corral.trainers.loads.advise.advice import ADVICE, Advice, Chosen
+from corral.trainers.loads.advise.post_mortem import post_mortem
+from corral.trainers.loads.advise.rule_of_thumb import rule_of_thumb
 from corral.trainers.loads.advise.saving import PLENTY, WORTH, Decision, both, decide, saving
 from corral.trainers.loads.advise.team import FEWEST, Team, divide, judge, trained
 from corral.trainers.loads.advise.verdict import (
@@ -46,6 +49,7 @@ from corral.trainers.loads.replay import Replay
 from corral.trainers.loads.report import write_report
 from corral.trainers.loads.text import counted
 from corral.trainers.runs.folders import new_folder
+from corral.trainers.runs.run import Run
 
 __all__ = ["TEAM", "advise"]
 
@@ -122,7 +126,8 @@ def advise(
     )
     division = divide(len(load), base.window)
     if why or division is None:
-        return _written(make(None, why, decision))
+        advice = make(None, why, decision)
+        return _written(advice if nothing else _explained(advice, base, chosen.rule, None, show))
     _written(make(None, "A learned team is in training: what is here is of the rules alone.", None))
     length = {"minutes": None if steps else minutes or MINUTES, "steps": steps}
     own = {**settings, **({"route": route} if route else {}), "max_cycles": base.window}
@@ -130,7 +135,8 @@ def advise(
         *(load, folder / TEAM, division, length, training or {}, own),
         **{"seed": seed, "progress": progress, "show": show},
     )
-    return _written(make(judge(run, rules, show), "", None))
+    team = judge(run, rules, show)
+    return _written(_explained(make(team, "", None), team.replay, "team", team.run, show))
 
 
 def _ordered() -> list[str]:
@@ -312,6 +318,23 @@ def _about_team(team: Team, days: str) -> list[str]:
         f"{validated}, and it was judged on the last {team.saving.windows}, which nothing was "
         f"chosen on, beside {team.rule}, the best rule of the others."
     ]
+
+
+def _explained(
+    advice: Advice, played: Replay, label: str, run: Run | None, show: Progress
+) -> Advice:
+    """Return the advice with a post-mortem of the costliest day of ``label``, a rule or the team of
+    ``run``, and the team's rule of thumb."""
+    more: dict[str, Any] = {}
+    notes = list(advice.notes)
+    if played.sums[label].cost.any():
+        more["post_mortem"] = post_mortem(played, label, run, progress=show)
+    if run is not None:
+        try:
+            more["rule_of_thumb"] = rule_of_thumb(played, label, run, progress=show)
+        except MissingExtraError as error:
+            notes.append(f"There is no rule of thumb: {error}")
+    return dataclasses.replace(advice, more=more, notes=notes)
 
 
 def _written(advice: Advice) -> Advice:

@@ -139,6 +139,10 @@ def advise(
 def _show(advice: Advice, options: list[str]) -> None:
     """Print an advice: the table of rules, then sentences, the verdict last."""
     show_table(advice.table())
+    for found in advice.more.values():  # tables and trees among them: as they are
+        for line in found.lines():
+            out.print(line, soft_wrap=True)
+        out.print()
     for number, (heading, lines) in enumerate(advice.sections()):
         if lines:
             out.print(heading if number == 0 else f"\n{heading}", style="bold")
