@@ -32,7 +32,7 @@ from corral.trainers.loads.advise.advice import ADVICE, Advice, Chosen
 from corral.trainers.loads.advise.post_mortem import post_mortem
 from corral.trainers.loads.advise.rule_of_thumb import rule_of_thumb
 from corral.trainers.loads.advise.saving import PLENTY, WORTH, Decision, both, decide, saving
-from corral.trainers.loads.advise.team import FEWEST, Team, divide, judge, trained
+from corral.trainers.loads.advise.team import FEWEST, Team, divide, judge, require_the_same, trained
 from corral.trainers.loads.advise.verdict import (
     LOCAL,
     about_costs,
@@ -113,6 +113,8 @@ def advise(
     begun = plan_of(folder / TEAM) is not None
     if (folder / ADVICE).exists() and not (overwrite or (begun and train)):
         raise ValueError(f"{folder / ADVICE} exists: give another out=, or overwrite=True")
+    if begun and train:
+        require_the_same(folder / TEAM, load, settings | ({"route": route} if route else {}))
     plan: dict[str, Any] = {"window": window, "seed": seed, "optimum_windows": 0}
     base = engine.replay(load, rules, progress=show, **plan, **settings)
     nothing = no_choice(load, _links(load, settings))

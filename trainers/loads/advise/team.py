@@ -91,14 +91,10 @@ def trained(
     progress: bool | None,
     show: Progress,
 ) -> Run:
-    """Return the run in ``folder``: begun, gone on with, or as it was where it had ended.
-
-    Raises ValueError where the one there is for another load or other settings.
-    """
+    """Return the run in ``folder``: begun, gone on with, or as it was where it had ended."""
     from corral.trainers.loads.from_rule.driver import from_rule, resume_from_rule  # torch
 
     if plan_of(folder) is not None:
-        require_the_same(folder, load, settings)
         return resume_from_rule(folder, progress=progress)
     rows = {"held_out": division.held_out, "validation": division.validation}
     kwargs = {"trace": load, **settings}
@@ -115,7 +111,7 @@ def require_the_same(folder: Path, load: Trace, settings: Mapping[str, Any]) -> 
     other = [key for key, value in settings.items() if config.env_kwargs.get(key) != value]
     if config.trace != load or other:
         what = "another load" if config.trace != load else f"another {other[0]}"
-        raise ValueError(f"{folder} holds a team for {what}: give another folder to write to, out=")
+        raise ValueError(f"{folder} holds a team for {what}: give another folder")
 
 
 def judge(run: Run, rules: list[str], show: Progress) -> Team:

@@ -11,7 +11,15 @@ import typer
 from corral.cli.commands.train import interruptible
 from corral.cli.mistakes import expect
 from corral.cli.options import Capacity, Window, capacity_of
-from corral.cli.output import in_options, out, progress_bar, reported, show_table
+from corral.cli.output import (
+    RESULTS,
+    check_new,
+    in_options,
+    out,
+    progress_bar,
+    reported,
+    show_table,
+)
 
 if TYPE_CHECKING:
     from corral.trainers.loads.advise.advice import Advice
@@ -98,7 +106,10 @@ def advise(
     judges it on days it has not seen, and ends in a verdict, with its certainty. Writes a report
     and advice.json.
     """
+    from corral.trainers.loads.advise.advice import ADVICE
+    from corral.trainers.loads.advise.driver import TEAM
     from corral.trainers.loads.advise.driver import advise as ask
+    from corral.trainers.loads.from_rule.plan import plan_of
 
     expect("advise", trace)
     given = {
@@ -114,6 +125,8 @@ def advise(
     }
     if no_train and minutes is not None:
         raise ValueError(f"--minutes {minutes:g} is of training, and --no-train leaves it out")
+    if out_dir is not None and (no_train or plan_of(out_dir / TEAM) is None):
+        check_new(out_dir, folder=True, files=(ADVICE, *RESULTS), overwrite=overwrite)
     settings: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
 
     def begin() -> Advice:
