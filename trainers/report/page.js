@@ -9,7 +9,7 @@
   };
   const button = (words, act) => make("button", { type: "button", textContent: words, onclick: act });
   const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
-  const number = (value) => Number(value.toPrecision(4)).toLocaleString("en");
+  const number = (value, digits = 4) => Number(value.toPrecision(digits)).toLocaleString("en");
 
   // --- Tables: sorted by a click on a heading; the optimum stays last ----------------------------
   const key = (row, k) => {
@@ -48,10 +48,10 @@
     show();
   }));
   const show = () => {
-    for (const element of all("[data-policy]")) element.hidden = hidden.has(element.dataset.policy);
+    for (const element of all("[data-policy]")) element.toggleAttribute("hidden", hidden.has(element.dataset.policy));
     for (const element of all("[data-run]")) { // of a run: shown while one of its ways to play is
       const own = policies.filter((policy) => policy === element.dataset.run || policy.startsWith(`${element.dataset.run}, `));
-      element.hidden = own.length > 0 && own.every((policy) => hidden.has(policy));
+      element.toggleAttribute("hidden", own.length > 0 && own.every((policy) => hidden.has(policy)));
     }
     chips.forEach((chip, k) => chip.setAttribute("aria-pressed", !hidden.has(policies[k])));
     summary.textContent = `Policies shown: ${policies.length - hidden.size} of ${policies.length}`;
@@ -229,7 +229,7 @@
     const tell = ([c, k]) => {
       const [x, y] = curves[c].points[k];
       const value = low + (1 - y / 100) * (high - low);
-      return [x / 1000, `${curves[c].path.dataset.name}\n${number(x / 1000 * most)} env steps\nreturn ${number(value)}`];
+      return [x / 1000, `${curves[c].path.dataset.name}\n${number(x / 1000 * most)} env steps\nreturn ${number(value, 3)}`];
     };
     if (curves.length) probe(figure, frame, "team return per episode", find, move, tell);
   }

@@ -27,7 +27,7 @@ def test_teams_stand_out_among_the_bars() -> None:
 
 def lines(drawn: str, kind: str) -> list[list[tuple[float, float]]]:
     """The points of each piece of the paths of that class."""
-    shapes = [d for d in re.findall(rf'<path class="{kind} ?" d="M([^"]*)"', drawn)]
+    shapes = re.findall(rf'<path class="{kind} ?" d="M([^"]*)"', drawn)
     pieces = [piece for shape in shapes for piece in shape.split("M")]
     return [[tuple(map(float, point.split())) for point in s.split("L")] for s in pieces]  # type: ignore[misc]
 
