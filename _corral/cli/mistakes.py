@@ -71,6 +71,7 @@ TYPE: dict[tuple[str, str], str] = {
     ("--resume", "environment"): "corral train {0} begins a run",
     ("evaluate", "trace"): "corral evaluate RUN --trace {0}, or corral replay {0}",
     ("replay", "environment"): "corral replay edge3, or corral watch {0}",
+    ("advise", "environment"): "corral advise edge3, or corral watch {0}",
     ("replay", "run"): "corral replay edge3 --policies {0}, or corral evaluate {0}",
 }
 """Command and what it was given -> what to type; the others are in ``USE``."""

@@ -148,8 +148,8 @@ class Advice:
         if team is not None and decision is not None:
             team["more_windows"] = decision.more
         scores = [score for score in self.replay.scores if score.policy != "optimum"]
-        columns = ("policy", "cost", "lost", "forwarded", "difference")
-        columns += ("difference_low", "difference_high")
+        columns = ["policy", "cost", "lost", "forwarded"]
+        columns += ["difference", "difference_low", "difference_high"]
         rules = [{k: getattr(score, k) for k in columns} for score in scores]
         return {
             "format": FORMAT,

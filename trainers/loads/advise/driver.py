@@ -40,7 +40,7 @@ from corral.trainers.loads.advise.verdict import (
     rule_sentence,
     team_sentence,
 )
-from corral.trainers.loads.advise.what_ifs import what_ifs
+from corral.trainers.loads.advise.what_ifs import WhatIf, what_ifs
 from corral.trainers.loads.from_rule.days import RULES
 from corral.trainers.loads.from_rule.plan import plan_of
 from corral.trainers.loads.from_rule.preset import MINUTES
@@ -109,36 +109,49 @@ def advise(
         rules = [pair for pair in rules if not pair.startswith("patient")]
     if not rules:
         raise UnknownNameError.of("route", str(route), [pair.partition("/")[2] for pair in RULES])
-    folder = new_folder("advice")[0] if out is None else Path(out)
-    begun = plan_of(folder / TEAM) is not None
-    if (folder / ADVICE).exists() and not (overwrite or (begun and train)):
-        raise ValueError(f"{folder / ADVICE} exists: give another out=, or overwrite=True")
-    if begun and train:
-        require_the_same(folder / TEAM, load, settings | ({"route": route} if route else {}))
+    only = {} if route is None else {"route": route}
+    if out is not None:
+        game = {**settings, **only, **({} if window is None else {"max_cycles": window})}
+        _require_room(Path(out), train, overwrite, load, game)
     plan: dict[str, Any] = {"window": window, "seed": seed, "optimum_windows": 0}
     base = engine.replay(load, rules, progress=show, **plan, **settings)
     nothing = no_choice(load, _links(load, settings))
     chosen = _chosen(base, choice=not nothing)
     why, decision = _no_team(base, train, worth / 100, minutes is not None or steps is not None)
-    asked, left_out = [], []
+    asked: tuple[list[WhatIf], list[str]] = ([], [])
     if not nothing:
-        asked, left_out = what_ifs(base, rules, chosen.rule, settings, seed, show)
-    make = functools.partial(
-        _advice, base, chosen, worth=worth, what_ifs=asked, left_out=left_out, folder=folder
-    )
+        asked = what_ifs(base, rules, chosen.rule, settings, seed, show)
+    folder = new_folder("advice")[0] if out is None else Path(out)
+    make = functools.partial(_advice, base, chosen, worth=worth, asked=asked, folder=folder)
     division = divide(len(load), base.window)
     if why or division is None:
         advice = make(None, why, decision)
         return _written(advice if nothing else _explained(advice, base, chosen.rule, None, show))
     _written(make(None, "A learned team is in training: what is here is of the rules alone.", None))
     length = {"minutes": None if steps else minutes or MINUTES, "steps": steps}
-    own = {**settings, **({"route": route} if route else {}), "max_cycles": base.window}
+    own = {**settings, **only, "max_cycles": base.window}
     run = trained(
-        *(load, folder / TEAM, division, length, training or {}, own),
-        **{"seed": seed, "progress": progress, "show": show},
+        load,
+        folder / TEAM,
+        division,
+        own,
+        {**length, **(training or {})},
+        seed=seed,
+        progress=progress,
+        show=show,
     )
     team = judge(run, rules, show)
     return _written(_explained(make(team, "", None), team.replay, "team", team.run, show))
+
+
+def _require_room(
+    folder: Path, train: bool, overwrite: bool, load: Trace, game: Mapping[str, Any]
+) -> None:
+    """Raise ValueError where ``folder`` holds an advice that this one does not go on with."""
+    if train and plan_of(folder / TEAM) is not None:
+        require_the_same(folder / TEAM, load, game)
+    elif (folder / ADVICE).exists() and not overwrite:
+        raise ValueError(f"{folder / ADVICE} exists: give another out=, or overwrite=True")
 
 
 def _ordered() -> list[str]:
@@ -226,8 +239,7 @@ def _advice(
     decision: Decision | None,
     *,
     worth: float,
-    what_ifs: Any,
-    left_out: list[str],
+    asked: tuple[list[WhatIf], list[str]],
     folder: Path,
 ) -> Advice:
     costs = has_costs(base)
@@ -255,8 +267,8 @@ def _advice(
         team=team,
         decision=decision,
         no_team=no_team,
-        what_ifs=what_ifs,
-        notes=[*_notes(base, chosen, team), *left_out],
+        what_ifs=asked[0],
+        notes=[*_notes(base, chosen, team), *asked[1]],
         folder=folder,
     )
 
@@ -350,8 +362,13 @@ def _written(advice: Advice) -> Advice:
         from corral.trainers.loads.policy_picture import team_pictures
 
         rules_of_it: Any = team.run.config.env_config.rules(reward_fn=None)
-        pictures = team_pictures(rules_of_it, team.run.policies, label="team")
-        extra = {"learning": learning_curves({"team": team.run}), "pictures": pictures}
-        write_report(team.replay, advice.folder, verdict=lines, notes=notes, **extra)
+        write_report(
+            team.replay,
+            advice.folder,
+            verdict=lines,
+            notes=notes,
+            learning=learning_curves({"team": team.run}),
+            pictures=team_pictures(rules_of_it, team.run.policies, label="team"),
+        )
     advice.write()
     return advice

@@ -83,24 +83,30 @@ def trained(
     load: Trace,
     folder: Path,
     division: Division,
-    length: Mapping[str, Any],
-    training: Mapping[str, Any],
     settings: Mapping[str, Any],
+    training: Mapping[str, Any],
     *,
     seed: int,
     progress: bool | None,
     show: Progress,
 ) -> Run:
-    """Return the run in ``folder``: begun, gone on with, or as it was where it had ended."""
+    """Return the run in ``folder``: begun, gone on with, or as it was where it had ended.
+
+    ``settings`` are arguments of dfaas_v0, ``training`` those of ``corral.from_rule``.
+    """
     from corral.trainers.loads.from_rule.driver import from_rule, resume_from_rule  # torch
 
     if plan_of(folder) is not None:
         return resume_from_rule(folder, progress=progress)
-    rows = {"held_out": division.held_out, "validation": division.validation}
-    kwargs = {"trace": load, **settings}
     return from_rule(
-        **{"env_kwargs": kwargs, "out": folder, "seed": seed, "progress": progress, "show": show},
-        **{**rows, **length, **training},
+        env_kwargs={"trace": load, **settings},
+        held_out=division.held_out,
+        validation=division.validation,
+        out=folder,
+        seed=seed,
+        progress=progress,
+        show=show,
+        **training,
     )
 
 
