@@ -28,6 +28,7 @@ EXAMPLES = {
     "envs": "corral envs dfaas_v0",
     "trainers": "corral trainers mappo",
     "replay": "corral replay edge3",
+    "advise": "corral advise edge3",
     "show": "corral trace show edge3",
     "make": "corral trace make --out load.csv",
     "series": "corral trace import series FILE.csv --out load.csv",
@@ -50,6 +51,7 @@ TAKES = {
     "exploit": ("run", "the folder of a run"),
     "--resume": ("run", "the folder of a run"),
     "replay": ("trace", "a trace"),
+    "advise": ("trace", "a trace"),
     "show": ("trace", "a trace"),
 }
 """Name of a command -> what it takes."""
@@ -69,6 +71,7 @@ TYPE: dict[tuple[str, str], str] = {
     ("--resume", "environment"): "corral train {0} begins a run",
     ("evaluate", "trace"): "corral evaluate RUN --trace {0}, or corral replay {0}",
     ("replay", "environment"): "corral replay edge3, or corral watch {0}",
+    ("advise", "environment"): "corral advise edge3, or corral watch {0}",
     ("replay", "run"): "corral replay edge3 --policies {0}, or corral evaluate {0}",
 }
 """Command and what it was given -> what to type; the others are in ``USE``."""
