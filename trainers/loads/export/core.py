@@ -87,7 +87,7 @@ class NodeDecider(Deciding):
             rules: Any = self  # as far as a reference policy asks
             self.actor = RuleActor(Baseline(about["rule"], rules))
         loads, spares = self.limits["arrivals"], self.limits["capacity"]
-        self._present = (("arrivals", loads), ("capacity", spares), ("queue", self.queue))
+        self._present = (("arrivals", loads), ("capacity", spares), ("queue", self.limits["queue"]))
         self._reports = (("spare", spares), ("lost", loads))
 
     @property
@@ -96,7 +96,8 @@ class NodeDecider(Deciding):
         loads, spares = MOST, MOST
         if self.about["requests"] is not None and self.observation == "every":
             loads, spares = int(self.load_scale), int(self.capacity_scale)
-        return {"arrivals": loads, "capacity": spares, "queue": self.queue}
+        queue = MOST if self.about["requests"] is None else self.queue
+        return {"arrivals": loads, "capacity": spares, "queue": queue}
 
     def by_rule(self, pair: str) -> NodeDecider:
         """Return what decides for the same nodes by a rule, such as "overflow/capacity": see
@@ -190,19 +191,24 @@ class NodeDecider(Deciding):
         Raises DecisionError."""
         if not isinstance(given, Mapping) or given.keys() != self._known:
             self._refuse_names(what, given)
-        numbers = []
+        numbers: list[int] = []
         for key, limit in fields:
             for name in self.nodes:
                 node = given[name]
+                if not isinstance(node, Mapping):
+                    raise DecisionError(
+                        f"{what}.{name}", f"{node!r:.40}: give a mapping with {key}"
+                    )
                 try:
                     number = node[key]
-                except (KeyError, TypeError, IndexError):
-                    number = _missing(what, name, node, key)
+                except LookupError:
+                    number = _missing(what, name, key)
                 if type(number) is not int or not 0 <= number <= limit:
                     number = _whole(f"{what}.{name}.{key}", number, limit)
                 numbers.append(number)
+        known = {key for key, _ in fields}
         for name in self.nodes:
-            if len(given[name]) > 1 and given[name].keys() - {key for key, _ in fields}:
+            if not given[name].keys() <= known:
                 _refuse_keys(what, name, given[name], fields)
         return np.array(numbers, dtype=np.int64).reshape(len(fields), 1, -1)
 
@@ -220,9 +226,10 @@ FIRST = np.zeros(1, dtype=np.int64)
 """The row of a load that is of one step."""
 
 
-def about_rule(about: Mapping[str, Any], pair: str) -> dict[str, Any]:
+def about_rule(about: Mapping[str, Any], pair: str, **changes: Any) -> dict[str, Any]:
     """Return ``about`` of the same nodes for a rule, amount/route, which forwards to the request,
-    as in a replay, and takes any number of requests. Raises ValueError where it is none."""
+    as in a replay, and takes any number of requests; ``changes`` replace other values of it, such as
+    "nodes" and "links". Raises ValueError where it is none."""
     amount, route = split_pair(pair)
     if amount == "random" or route == "choose":
         raise ValueError(f"{pair}: no rule to decide by; give one such as overflow/capacity")
@@ -232,6 +239,7 @@ def about_rule(about: Mapping[str, Any], pair: str) -> dict[str, Any]:
         "route": route,
         "observation": "every",
         "requests": None,
+        **changes,
     }
 
 
@@ -275,10 +283,8 @@ def _whole(field: str, number: Any, limit: int) -> int:
     return int(number)
 
 
-def _missing(what: str, name: str, node: Any, key: str) -> int:
+def _missing(what: str, name: str, key: str) -> int:
     """Return what stands for a number that is not given. Raises DecisionError."""
-    if not isinstance(node, Mapping):
-        raise DecisionError(f"{what}.{name}", f"{node!r:.40}: give a mapping with {key}")
     if key == "queue":
         return 0
     raise DecisionError(f"{what}.{name}.{key}", "is missing")
