@@ -28,11 +28,12 @@ class Rule:
 
     def __init__(self, name: str, rules: DfaasRules) -> None:
         self.name = name if "/" in name else f"{name}/equal"
-        self._own = Decider.of_rule(self.name, rules)
+        self._rules = rules
         self._order = {node: i for i, node in enumerate(rules.trace.nodes)}
         self._links = rules.network.links
         self._complete = rules.network.complete
         self._made: dict[frozenset[str], tuple[Decider, State]] = {}
+        self._for(frozenset(self._order))
 
     def decide(
         self, nodes: Numbers, previous: Numbers | None = None, state: Any = None
@@ -59,7 +60,7 @@ class Rule:
             if self._complete:
                 links = ~np.eye(len(ordered), dtype=bool)
             about = {"nodes": ordered, "links": links.astype(int).tolist()}
-            about["report_delay"] = min(1, self._own.report_delay)
-            decider = self._own.but(**about)
+            delay = min(1, self._rules.report_delay)
+            decider = Decider.of_rule(self.name, self._rules, **about, report_delay=delay)
             self._made[names] = decider, decider.start()
         return self._made[names]
