@@ -82,7 +82,7 @@ class NodeDecider(Deciding):
         self.load = _Present()
         self.actor = actor
         loads, spares = self.limits["arrivals"], self.limits["capacity"]
-        self._present = (("arrivals", loads), ("capacity", spares), ("queue", self.queue))
+        self._present = (("arrivals", loads), ("capacity", spares), ("queue", self.limits["queue"]))
         self._reports = (("spare", spares), ("lost", loads))
 
     @property
@@ -91,7 +91,8 @@ class NodeDecider(Deciding):
         loads, spares = MOST, MOST
         if self.about["requests"] is not None and self.observation == "every":
             loads, spares = int(self.load_scale), int(self.capacity_scale)
-        return {"arrivals": loads, "capacity": spares, "queue": self.queue}
+        queue = MOST if self.about["requests"] is None else self.queue
+        return {"arrivals": loads, "capacity": spares, "queue": queue}
 
     @property
     def remembers(self) -> bool:

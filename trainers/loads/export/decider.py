@@ -42,11 +42,12 @@ class Decider(NodeDecider):
         self.actor = PolicyActor(rules.agents, [policies[agent] for agent in rules.agents])
 
     @classmethod
-    def of_rule(cls, pair: str, rules: DfaasRules) -> Decider:
+    def of_rule(cls, pair: str, rules: DfaasRules, **changes: Any) -> Decider:
         """Return what decides by a rule, such as "overflow/capacity", with the nodes, links, queue
         and report_delay of ``rules``.
 
-        It forwards to the request, as in a replay, and takes any number of requests. Raises
+        It forwards to the request, as in a replay, and takes any number of requests. ``changes``
+        replace values of ``about_rules``: other "nodes" and "links", for example. Raises
         UnknownNameError, and ArgumentError for what is no rule that can be put to work.
         """
         amount, route = split_pair(pair)
@@ -58,10 +59,11 @@ class Decider(NodeDecider):
             "observation": "every",
             "requests": None,
             "rule": amount,
+            **changes,
         }
         NodeDecider.__init__(found, about)
-        found.policies = dict.fromkeys(rules.agents, Baseline(amount, found))  # type: ignore[arg-type]
-        found.actor = PolicyActor(rules.agents, list(found.policies.values()))
+        found.policies = dict.fromkeys(found.agents, Baseline(amount, found))  # type: ignore[arg-type]
+        found.actor = PolicyActor(found.agents, list(found.policies.values()))
         return found
 
 
