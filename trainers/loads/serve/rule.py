@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from corral.envs.core import Array
 from corral.envs.dfaas_v0 import DfaasRules
+from corral.envs.masks import masked
+from corral.envs.policy import Policy
 from corral.trainers.loads.export.core import State
 from corral.trainers.loads.export.decider import Decider
 from corral.trainers.loads.serve.guard import Answer, Forwarded, Numbers
@@ -62,5 +65,21 @@ class Rule:
             about = {"nodes": ordered, "links": links.astype(int).tolist()}
             delay = min(1, self._rules.report_delay)
             decider = Decider.of_rule(self.name, self._rules, **about, report_delay=delay)
+            decider.actor = _Together(decider.policies[decider.agents[0]])
             self._made[names] = decider, decider.start()
         return self._made[names]
+
+
+class _Together:
+    """Asks one policy without memory for all nodes at once, which is quicker than one by one."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def initial(self) -> None:
+        return None
+
+    def act(
+        self, features: Array, masks: Array, hidden: Any, rng: np.random.Generator
+    ) -> tuple[Array, None]:
+        return self.policy.act(masked(features, masks), None, rng).action, None
