@@ -20,6 +20,7 @@ from corral.envs.dfaas_v0.load import Recorded
 from corral.envs.dfaas_v0.network import Network
 from corral.envs.dfaas_v0.past import keep_reports
 from corral.envs.masks import MASK, OBSERVATION
+from corral.errors import ArgumentError
 
 __all__ = ["DecisionError", "NodeDecider", "OutOfRangeError", "RuleActor", "State", "about_rule"]
 
@@ -228,11 +229,11 @@ FIRST = np.zeros(1, dtype=np.int64)
 
 def about_rule(about: Mapping[str, Any], pair: str, **changes: Any) -> dict[str, Any]:
     """Return ``about`` of the same nodes for a rule, amount/route, which forwards to the request,
-    as in a replay, and takes any number of requests; ``changes`` replace other values of it, such as
-    "nodes" and "links". Raises ValueError where it is none."""
+    as in a replay, and takes any number of requests; ``changes`` replace other values of it, such
+    as "nodes" and "links". Raises ArgumentError, UnknownNameError."""
     amount, route = split_pair(pair)
     if amount == "random" or route == "choose":
-        raise ValueError(f"{pair}: no rule to decide by; give one such as overflow/capacity")
+        raise ArgumentError(f"{pair}: no rule to decide by; give one such as overflow/capacity")
     return {
         **about,
         "rule": amount,
