@@ -1,7 +1,6 @@
 """Decisions of a team on the present numbers of its nodes. NumPy alone.
 
-An export holds the source of this module, see ``numpy_folder``: what it uses beside NumPy is in
-``SOURCES`` there.
+An export holds the source of this module and of what it imports, see ``numpy_folder``.
 """
 
 from __future__ import annotations
@@ -15,14 +14,16 @@ import numpy as np
 
 from corral.envs.core import Array
 from corral.envs.dfaas_v0.amounts import Requests
+from corral.envs.dfaas_v0.baselines import Baseline, split_pair
 from corral.envs.dfaas_v0.features import Deciding
 from corral.envs.dfaas_v0.load import Recorded
 from corral.envs.dfaas_v0.network import Network
 from corral.envs.dfaas_v0.past import keep_reports
+from corral.envs.masks import MASK, OBSERVATION
 
-__all__ = ["DecisionError", "NodeDecider", "OutOfRangeError", "State"]
+__all__ = ["DecisionError", "NodeDecider", "OutOfRangeError", "RuleActor", "State", "about_rule"]
 
-MOST = 10**9
+MOST = 2**31
 """Requests that a rule takes at once: products of two such numbers fit int64."""
 
 
@@ -58,6 +59,7 @@ class NodeDecider(Deciding):
         about: plain values that say how nodes see and choose, see ``about_rules``.
         actor: who chooses. ``act(features [N, F], masks [N, A], hidden, rng)`` returns actions
             int64 [N] and the next hidden state, ``initial()`` the first one, None without any.
+            Default: the rule that ``about`` names.
     """
 
     def __init__(self, about: Mapping[str, Any], actor: Any = None) -> None:
@@ -81,6 +83,9 @@ class NodeDecider(Deciding):
         self._known = frozenset(self.nodes)
         self.load = _Present()
         self.actor = actor
+        if actor is None and "rule" in about:
+            rules: Any = self  # as far as a reference policy asks
+            self.actor = RuleActor(Baseline(about["rule"], rules))
         loads, spares = self.limits["arrivals"], self.limits["capacity"]
         self._present = (("arrivals", loads), ("capacity", spares), ("queue", self.limits["queue"]))
         self._reports = (("spare", spares), ("lost", loads))
@@ -93,6 +98,11 @@ class NodeDecider(Deciding):
             loads, spares = int(self.load_scale), int(self.capacity_scale)
         queue = MOST if self.about["requests"] is None else self.queue
         return {"arrivals": loads, "capacity": spares, "queue": queue}
+
+    def by_rule(self, pair: str) -> NodeDecider:
+        """Return what decides for the same nodes by a rule, such as "overflow/capacity": see
+        ``about_rule``."""
+        return NodeDecider(about_rule(self.about, pair))
 
     @property
     def remembers(self) -> bool:
@@ -208,6 +218,36 @@ class NodeDecider(Deciding):
 
 
 FIRST = np.zeros(1, dtype=np.int64)
+"""The row of a load that is of one step."""
+
+
+def about_rule(about: Mapping[str, Any], pair: str) -> dict[str, Any]:
+    """Return ``about`` of the same nodes for a rule, amount/route, which forwards to the request,
+    as in a replay, and takes any number of requests. Raises ValueError where it is none."""
+    amount, route = split_pair(pair)
+    if amount == "random" or route == "choose":
+        raise ValueError(f"{pair}: no rule to decide by; give one such as overflow/capacity")
+    return {
+        **about,
+        "rule": amount,
+        "route": route,
+        "observation": "every",
+        "requests": None,
+    }
+
+
+class RuleActor:
+    """Lets a rule choose for all nodes."""
+
+    def __init__(self, rule: Baseline) -> None:
+        self.rule = rule
+
+    def initial(self) -> None:
+        """Return None: it remembers nothing."""
+
+    def act(self, features: Array, masks: Array, hidden: Any, rng: Any) -> tuple[Array, None]:
+        """Return actions int64 [N]: here numbers of requests."""
+        return self.rule.choose({OBSERVATION: features, MASK: masks}, rng), None
 
 
 class _Present:

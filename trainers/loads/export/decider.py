@@ -15,12 +15,17 @@ from typing import Any
 import numpy as np
 
 from corral.envs.core import Array
-from corral.envs.dfaas_v0.baselines import Baseline, split_pair
 from corral.envs.dfaas_v0.rules import DfaasRules
 from corral.envs.masks import checked_action, masked, require_legal
 from corral.envs.policy import Policy
-from corral.errors import ArgumentError, RunError
-from corral.trainers.loads.export.core import DecisionError, NodeDecider, OutOfRangeError, State
+from corral.errors import RunError
+from corral.trainers.loads.export.core import (
+    DecisionError,
+    NodeDecider,
+    OutOfRangeError,
+    State,
+    about_rule,
+)
 
 __all__ = [
     "Decider",
@@ -41,30 +46,11 @@ class Decider(NodeDecider):
         self.policies = policies
         self.actor = PolicyActor(rules.agents, [policies[agent] for agent in rules.agents])
 
-    @classmethod
-    def of_rule(cls, pair: str, rules: DfaasRules, **changes: Any) -> Decider:
+    @staticmethod
+    def of_rule(pair: str, rules: DfaasRules) -> NodeDecider:
         """Return what decides by a rule, such as "overflow/capacity", with the nodes, links, queue
-        and report_delay of ``rules``.
-
-        It forwards to the request, as in a replay, and takes any number of requests. ``changes``
-        replace values of ``about_rules``: other "nodes" and "links", for example. Raises
-        UnknownNameError, and ArgumentError for what is no rule that can be put to work.
-        """
-        amount, route = split_pair(pair)
-        if amount == "random" or route == "choose":
-            raise ArgumentError(f"{pair}: no rule to decide by; give one such as overflow/capacity")
-        found = cls.__new__(cls)
-        about = about_rules(rules) | {
-            "route": route,
-            "observation": "every",
-            "requests": None,
-            "rule": amount,
-            **changes,
-        }
-        NodeDecider.__init__(found, about)
-        found.policies = dict.fromkeys(found.agents, Baseline(amount, found))  # type: ignore[arg-type]
-        found.actor = PolicyActor(found.agents, list(found.policies.values()))
-        return found
+        and report_delay of ``rules``. Raises what ``about_rule`` raises."""
+        return NodeDecider(about_rule(about_rules(rules), pair))
 
 
 class PolicyActor:
@@ -93,10 +79,8 @@ class PolicyActor:
             decision = policy.act(observation, before[i], rng, deterministic=True)
             found = np.asarray(decision.action).reshape(-1)
             action = found[0] if len(found) == 1 else decision.action
-            if not isinstance(policy, Baseline):  # whose actions may be numbers of requests
-                action = checked_action(agent, action, masks.shape[1])
-                require_legal(agent, action, masks[i])
-            actions[i] = action
+            actions[i] = checked_action(agent, action, masks.shape[1])
+            require_legal(agent, int(actions[i]), masks[i])
             after.append(decision.state)
         return actions, None if hidden is None else after
 

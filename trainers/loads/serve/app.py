@@ -122,9 +122,7 @@ def serve(
     host, port = bound.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     app = app_of(service)
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=5
-    )
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5)
     try:
         _Server(config, lambda: begun(f"http://{shown}:{port}")).run(sockets=[bound])
     finally:

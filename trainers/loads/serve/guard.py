@@ -122,9 +122,7 @@ def _others(given: Mapping[str, Any], known: Mapping[str, Any]) -> str:
     return "; ".join(f"{what}: {', '.join(names[:5])}" for what, names in parts.items() if names)
 
 
-def nonsense(
-    forward: Any, nodes: Numbers, neighbours: Mapping[str, frozenset[str]]
-) -> str | None:
+def nonsense(forward: Any, nodes: Numbers, neighbours: Mapping[str, frozenset[str]]) -> str | None:
     """Return in words why ``forward`` is no forwarding of what arrived; None where it is one.
 
     It names every node, forwards whole requests, none of them less than 0, to neighbours alone, and
@@ -158,9 +156,7 @@ class Guard:
         self.team, self.rule, self.ranges = team, rule, ranges
         self.counts: Counter[str] = Counter()
 
-    def decide(
-        self, nodes: Numbers, previous: Numbers | None = None, state: Any = None
-    ) -> Answer:
+    def decide(self, nodes: Numbers, previous: Numbers | None = None, state: Any = None) -> Answer:
         """Return who forwards how much to whom. Arguments are those of ``Run.decide``.
 
         A team with memory keeps it where its input is outside of what it knows, and begins anew
@@ -189,4 +185,3 @@ class Guard:
     def _refused(self, reason: str, detail: str, state: Any = None) -> Answer:
         self.counts[reason] += 1
         return Answer({}, "rule", reason, detail, state)
-

@@ -13,11 +13,15 @@ of three nodes takes 8 µs.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import (
+    Annotated,
+    Any,
+    NotRequired,  # pydantic reads no other before Python 3.12
+)
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import to_json
-from typing_extensions import NotRequired, TypedDict  # pydantic reads no other before Python 3.12
+from typing_extensions import TypedDict
 
 from corral.trainers.loads.serve.guard import Answer
 

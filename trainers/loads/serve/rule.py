@@ -6,12 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from corral.envs.core import Array
 from corral.envs.dfaas_v0 import DfaasRules
-from corral.envs.masks import masked
-from corral.envs.policy import Policy
-from corral.trainers.loads.export.core import State
-from corral.trainers.loads.export.decider import Decider
+from corral.trainers.loads.export.core import NodeDecider, State, about_rule
+from corral.trainers.loads.export.decider import about_rules
 from corral.trainers.loads.serve.guard import Answer, Forwarded, Numbers
 
 __all__ = ["Rule"]
@@ -26,16 +23,17 @@ class Rule:
 
     Nodes that the run does not know are linked to all others where the run links every two nodes,
     else to nobody. Of a node that has not reported, nothing is spare. Reports count as they come,
-    late or not. Raises UnknownNameError, ArgumentError.
+    late or not. Raises ValueError for what is no rule, or one that draws.
     """
 
     def __init__(self, name: str, rules: DfaasRules) -> None:
         self.name = name if "/" in name else f"{name}/equal"
-        self._rules = rules
+        self._about = about_rule(about_rules(rules), self.name)
+        self._about["report_delay"] = min(1, rules.report_delay)
         self._order = {node: i for i, node in enumerate(rules.trace.nodes)}
         self._links = rules.network.links
         self._complete = rules.network.complete
-        self._made: dict[frozenset[str], tuple[Decider, State]] = {}
+        self._made: dict[frozenset[str], tuple[NodeDecider, State]] = {}
         self._for(frozenset(self._order))
 
     def decide(
@@ -51,35 +49,20 @@ class Rule:
         """Return the same as a server gives it."""
         return Answer(self.decide(nodes, previous)[0], "rule")
 
-    def _for(self, names: frozenset[str]) -> tuple[Decider, State]:
+    def _for(self, names: frozenset[str]) -> tuple[NodeDecider, State]:
         """Return what decides for these nodes, and the state that it draws from."""
         if names not in self._made:
             if len(self._made) >= KEPT:
                 self._made.pop(next(iter(self._made)))
-            ordered = sorted(names, key=lambda name: (self._order.get(name, len(self._order)), name))
+            ordered = sorted(
+                names, key=lambda name: (self._order.get(name, len(self._order)), name)
+            )
             places = [self._order.get(name, -1) for name in ordered]
             known = np.array([place >= 0 for place in places])
             links = self._links[np.ix_(places, places)] & np.outer(known, known)
             if self._complete:
                 links = ~np.eye(len(ordered), dtype=bool)
             about = {"nodes": ordered, "links": links.astype(int).tolist()}
-            delay = min(1, self._rules.report_delay)
-            decider = Decider.of_rule(self.name, self._rules, **about, report_delay=delay)
-            decider.actor = _Together(decider.policies[decider.agents[0]])
+            decider = NodeDecider({**self._about, **about})
             self._made[names] = decider, decider.start()
         return self._made[names]
-
-
-class _Together:
-    """Asks one policy without memory for all nodes at once, which is quicker than one by one."""
-
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
-
-    def initial(self) -> None:
-        return None
-
-    def act(
-        self, features: Array, masks: Array, hidden: Any, rng: np.random.Generator
-    ) -> tuple[Array, None]:
-        return self.policy.act(masked(features, masks), None, rng).action, None

@@ -79,9 +79,7 @@ class Shadow:
     def __init__(self, guard: Guard, log: ShadowLog) -> None:
         self.guard, self.log = guard, log
 
-    def decide(
-        self, nodes: Numbers, previous: Numbers | None = None, state: Any = None
-    ) -> Answer:
+    def decide(self, nodes: Numbers, previous: Numbers | None = None, state: Any = None) -> Answer:
         """Return the rule's answer, with the team's memory, and why its answer would not count."""
         forward, _ = self.guard.rule(nodes, previous, None)
         team = self.guard.asked(nodes, previous, state)
