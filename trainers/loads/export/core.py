@@ -227,10 +227,9 @@ FIRST = np.zeros(1, dtype=np.int64)
 """The row of a load that is of one step."""
 
 
-def about_rule(about: Mapping[str, Any], pair: str, **changes: Any) -> dict[str, Any]:
+def about_rule(about: Mapping[str, Any], pair: str) -> dict[str, Any]:
     """Return ``about`` of the same nodes for a rule, amount/route, which forwards to the request,
-    as in a replay, and takes any number of requests; ``changes`` replace other values of it, such
-    as "nodes" and "links". Raises ArgumentError, UnknownNameError."""
+    as in a replay, and takes any number of requests. Raises ArgumentError, UnknownNameError."""
     amount, route = split_pair(pair)
     if amount == "random" or route == "choose":
         raise ArgumentError(f"{pair}: no rule to decide by; give one such as overflow/capacity")
@@ -240,7 +239,6 @@ def about_rule(about: Mapping[str, Any], pair: str, **changes: Any) -> dict[str,
         "route": route,
         "observation": "every",
         "requests": None,
-        **changes,
     }
 
 

@@ -47,10 +47,10 @@ class Decider(NodeDecider):
         self.actor = PolicyActor(rules.agents, [policies[agent] for agent in rules.agents])
 
     @staticmethod
-    def of_rule(pair: str, rules: DfaasRules, **changes: Any) -> NodeDecider:
+    def of_rule(pair: str, rules: DfaasRules) -> NodeDecider:
         """Return what decides by a rule, such as "overflow/capacity", with the nodes, links, queue
-        and report_delay of ``rules``: see ``about_rule``, also for ``changes`` and errors."""
-        return NodeDecider(about_rule(about_rules(rules), pair, **changes))
+        and report_delay of ``rules``. Raises what ``about_rule`` raises."""
+        return NodeDecider(about_rule(about_rules(rules), pair))
 
 
 class PolicyActor:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from corral.envs.dfaas_v0 import DfaasRules
-from corral.trainers.loads.export.core import NodeDecider, State
-from corral.trainers.loads.export.decider import Decider
+from corral.trainers.loads.export.core import NodeDecider, State, about_rule
+from corral.trainers.loads.export.decider import about_rules
 from corral.trainers.loads.serve.guard import Answer, Forwarded, Numbers
 
 __all__ = ["Rule"]
@@ -23,12 +23,13 @@ class Rule:
 
     Nodes that the run does not know are linked to all others where the run links every two nodes,
     else to nobody. Of a node that has not reported, nothing is spare. Reports count as they come,
-    late or not. Raises UnknownNameError, ArgumentError.
+    late or not. Raises ValueError for what is no rule, or one that draws.
     """
 
     def __init__(self, name: str, rules: DfaasRules) -> None:
         self.name = name if "/" in name else f"{name}/equal"
-        self._rules = rules
+        self._about = about_rule(about_rules(rules), self.name)
+        self._about["report_delay"] = min(1, rules.report_delay)
         self._order = {node: i for i, node in enumerate(rules.trace.nodes)}
         self._links = rules.network.links
         self._complete = rules.network.complete
@@ -62,7 +63,6 @@ class Rule:
             if self._complete:
                 links = ~np.eye(len(ordered), dtype=bool)
             about = {"nodes": ordered, "links": links.astype(int).tolist()}
-            delay = min(1, self._rules.report_delay)
-            decider = Decider.of_rule(self.name, self._rules, **about, report_delay=delay)
+            decider = NodeDecider({**self._about, **about})
             self._made[names] = decider, decider.start()
         return self._made[names]

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from corral.envs.dfaas_v0 import DfaasRules
-from corral.trainers.loads.export.decider import decider_of, rules_of
+from corral.errors import RunError
+from corral.trainers.loads.export.core import NodeDecider
+from corral.trainers.loads.export.decider import rules_of
+from corral.trainers.loads.export.numpy_folder import CHECKED, network_actor, odd_actions
 from corral.trainers.loads.serve.guard import MARGIN, Answer, Guard, Ranges
 from corral.trainers.loads.serve.memory import Remembering
 from corral.trainers.loads.serve.rule import Rule
@@ -68,7 +71,8 @@ def service_of(
             why = f"{alone}: {found.why}. {run.folder}@best serves the team all the same."
             return Service(decides.answer, "rule", run.name, lines=(why,), **about)
         run = load_run(f"{run.folder}@best")
-    about["memory"] = memory = Remembering(decider_of(run))
+    decider, slower = _quick(run)
+    about["memory"] = memory = Remembering(decider)
     guard = Guard(memory, decides.decide, Ranges.seen_by(rules, margin))
     team = f"the team of {run.name}, {run.source()}"
     if shadow is not None:
@@ -76,8 +80,21 @@ def service_of(
         line = f"{alone}; what {team} would do is logged in {shadow}."
         decide = Shadow(guard, log).decide
         return Service(decide, "shadow", run.name, lines=(line,), log=log, **about)
-    lines = (f"{team[0].upper()}{team[1:]} decides;", f"outside what it knows {decides.name} does.")
-    return Service(guard.decide, "team", run.name, lines=lines, **about)
+    lines = f"{team[0].upper()}{team[1:]}, decides;", f"outside what it knows {decides.name} does."
+    return Service(guard.decide, "team", run.name, lines=(*lines, *slower), **about)
+
+
+def _quick(run: Run) -> tuple[NodeDecider, list[str]]:
+    """Return what decides by the run's policies, in NumPy where that can play them, and else a line
+    that says why it cannot."""
+    decider = run.decider
+    try:
+        actor = network_actor(decider)
+    except RunError as error:
+        return decider, [f"Its own network decides, which takes longer: {error}."]
+    if odd := odd_actions(decider, actor, CHECKED):
+        return decider, [f"Its own network decides: NumPy's copy differs in {odd} of {CHECKED}."]
+    return NodeDecider(decider.about, actor), []
 
 
 def _overflow(rules: DfaasRules) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.baselines import PAIRS
-from corral.errors import ArgumentError, UnknownNameError
+from corral.errors import UnknownNameError
 from corral.trainers.loads.export.decider import Decider
 from corral.trainers.loads.serve.rule import Rule
 from support.loads import small_trace
@@ -88,5 +88,5 @@ def test_what_is_kept_for_sets_of_nodes_is_bounded() -> None:
 def test_no_rule() -> None:
     with pytest.raises(UnknownNameError, match="overflow"):
         Rule("overflw", RULES)
-    with pytest.raises(ArgumentError, match="random"):
+    with pytest.raises(ValueError, match="random"):
         Rule("random/equal", RULES)
