@@ -20,7 +20,6 @@ from corral.envs.dfaas_v0.load import Recorded
 from corral.envs.dfaas_v0.network import Network
 from corral.envs.dfaas_v0.past import keep_reports
 from corral.envs.masks import MASK, OBSERVATION
-from corral.errors import ArgumentError
 
 __all__ = ["DecisionError", "NodeDecider", "OutOfRangeError", "RuleActor", "State", "about_rule"]
 
@@ -229,10 +228,10 @@ FIRST = np.zeros(1, dtype=np.int64)
 
 def about_rule(about: Mapping[str, Any], pair: str) -> dict[str, Any]:
     """Return ``about`` of the same nodes for a rule, amount/route, which forwards to the request,
-    as in a replay, and takes any number of requests. Raises ArgumentError, UnknownNameError."""
+    as in a replay, and takes any number of requests. Raises ValueError."""
     amount, route = split_pair(pair)
     if amount == "random" or route == "choose":
-        raise ArgumentError(f"{pair}: no rule to decide by; give one such as overflow/capacity")
+        raise ValueError(f"{pair}: no rule to decide by; give one such as overflow/capacity")
     return {
         **about,
         "rule": amount,

@@ -124,10 +124,6 @@ class Heuristic:
     """Base of rules."""
 
 
-class ArgumentError(ValueError):
-    """An argument that says nothing here."""
-
-
 class UnknownNameError(ValueError):
     """A name that means nothing here."""
 
