@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from corral.cli.commands.loads import advise, replay, trace
+from corral.cli.commands.loads import advise, export, replay, serve, trace
 
 __all__ = ["add_to"]
 
@@ -14,3 +14,5 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(trace.app, name="trace")
     app.command()(replay.replay)
     app.command()(advise.advise)
+    app.command()(export.export)
+    app.command()(serve.serve)
