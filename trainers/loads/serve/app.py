@@ -109,8 +109,8 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         bound.close()
         raise ValueError(
-            f"port {port} of {host} cannot be listened on: {error.strerror or error}. Another port: "
-            "--port, where 0 takes a free one"
+            f"port {port} of {host}: {error.strerror or error}; --port takes another one, 0 a free "
+            "one"
         ) from None
     return bound
 
