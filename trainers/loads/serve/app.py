@@ -128,11 +128,13 @@ def listen(host: str, port: int) -> socket.socket:
 
     Raises ValueError, with what to do, where it cannot be.
     """
+    if not 0 <= port <= 65535:
+        raise ValueError(f"port={port}: give 1 to 65535, or 0 for a free one")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise ValueError(f"--host {host}: no such address: {error}") from None
     bound = socket.socket(family, kind, protocol)
     try:
@@ -158,7 +160,6 @@ def serve(
     try:
         _Server(config, lambda: begun(f"http://{shown}:{port}")).run(sockets=[bound])
     finally:
-        bound.close()
         if service.log is not None:
             service.log.close()
 
