@@ -29,6 +29,7 @@ EXAMPLES = {
     "trainers": "corral trainers mappo",
     "replay": "corral replay edge3",
     "serve": "corral serve runs/NAME",
+    "export": "corral export runs/NAME",
     "show": "corral trace show edge3",
     "make": "corral trace make --out load.csv",
     "series": "corral trace import series FILE.csv --out load.csv",
@@ -50,6 +51,7 @@ TAKES = {
     "doctor": ("run", "the folder of a run"),
     "exploit": ("run", "the folder of a run"),
     "serve": ("run", "the folder of a run"),
+    "export": ("run", "the folder of a run"),
     "--resume": ("run", "the folder of a run"),
     "replay": ("trace", "a trace"),
     "show": ("trace", "a trace"),
@@ -71,6 +73,7 @@ TYPE: dict[tuple[str, str], str] = {
     ("--resume", "environment"): "corral train {0} begins a run",
     ("evaluate", "trace"): "corral evaluate RUN --trace {0}, or corral replay {0}",
     ("serve", "environment"): "corral train dfaas_v0 --trace loads.csv makes a run to serve",
+    ("export", "environment"): "corral train {0} makes a run to export",
     ("serve", "trace"): "corral train dfaas_v0 --trace {0} makes a run to serve",
     ("replay", "environment"): "corral replay edge3, or corral watch {0}",
     ("replay", "run"): "corral replay edge3 --policies {0}, or corral evaluate {0}",
@@ -103,7 +106,6 @@ ELSEWHERE = {
     "enjoy": "corral watch RUN shows a run, corral evaluate RUN scores it",
     "record_video": "corral watch RUN --out clip.gif makes a clip",
     "plot": "a run's folder holds progress.csv, and TensorBoard's files where it is installed",
-    "export": "in Python, run.export(folder) writes the policies of a run",
     "optimize": "corral tune ENV searches settings",
 }
 """What commands of other libraries do -> what does it here."""

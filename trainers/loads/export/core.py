@@ -191,19 +191,24 @@ class NodeDecider(Deciding):
         Raises DecisionError."""
         if not isinstance(given, Mapping) or given.keys() != self._known:
             self._refuse_names(what, given)
-        numbers = []
+        numbers: list[int] = []
         for key, limit in fields:
             for name in self.nodes:
                 node = given[name]
+                if not isinstance(node, Mapping):
+                    raise DecisionError(
+                        f"{what}.{name}", f"{node!r:.40}: give a mapping with {key}"
+                    )
                 try:
                     number = node[key]
-                except (KeyError, TypeError, IndexError):
-                    number = _missing(what, name, node, key)
+                except LookupError:
+                    number = _missing(what, name, key)
                 if type(number) is not int or not 0 <= number <= limit:
                     number = _whole(f"{what}.{name}.{key}", number, limit)
                 numbers.append(number)
+        known = {key for key, _ in fields}
         for name in self.nodes:
-            if len(given[name]) > 1 and given[name].keys() - {key for key, _ in fields}:
+            if not given[name].keys() <= known:
                 _refuse_keys(what, name, given[name], fields)
         return np.array(numbers, dtype=np.int64).reshape(len(fields), 1, -1)
 
@@ -223,7 +228,7 @@ FIRST = np.zeros(1, dtype=np.int64)
 
 def about_rule(about: Mapping[str, Any], pair: str) -> dict[str, Any]:
     """Return ``about`` of the same nodes for a rule, amount/route, which forwards to the request,
-    as in a replay, and takes any number of requests. Raises ValueError where it is none."""
+    as in a replay, and takes any number of requests. Raises ValueError."""
     amount, route = split_pair(pair)
     if amount == "random" or route == "choose":
         raise ValueError(f"{pair}: no rule to decide by; give one such as overflow/capacity")
@@ -276,10 +281,8 @@ def _whole(field: str, number: Any, limit: int) -> int:
     return int(number)
 
 
-def _missing(what: str, name: str, node: Any, key: str) -> int:
+def _missing(what: str, name: str, key: str) -> int:
     """Return what stands for a number that is not given. Raises DecisionError."""
-    if not isinstance(node, Mapping):
-        raise DecisionError(f"{what}.{name}", f"{node!r:.40}: give a mapping with {key}")
     if key == "queue":
         return 0
     raise DecisionError(f"{what}.{name}.{key}", "is missing")
