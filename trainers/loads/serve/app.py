@@ -13,8 +13,8 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
-from fastapi.responses import JSONResponse, Response
-from starlette.requests import Request
+from fastapi.responses import Response
+from starlette.types import Receive, Scope, Send
 
 import corral
 from corral.trainers.loads.serve import messages
@@ -32,35 +32,10 @@ PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 def app_of(service: Service) -> FastAPI:
     """Return the application that answers by ``service``."""
     info = {"run": service.run, "deciding": service.deciding, "rule": service.rule}
-    log, memory = service.log, service.memory
+    log = service.log
     metrics = Metrics(info, lambda: 0 if log is None else log.failures)
     health = {"status": "ok", **info, "nodes": [*service.nodes], "version": corral.__version__}
-    app = FastAPI(
-        title="corral", version=corral.__version__, docs_url=None, redoc_url=None
-    )  # its pages for people load scripts from elsewhere
-
-    async def decide(request: Request) -> Response:
-        try:
-            asked = messages.read(await _body(request))
-            nodes, previous = asked["nodes"], asked.get("previous")
-            state = memory.read(asked.get("state"), begins=previous is None) if memory else None
-        except TooLarge as error:
-            metrics.refused[413].inc()
-            return JSONResponse({"detail": [{"field": "body", "message": str(error)}]}, 413)
-        except BadRequest as error:
-            metrics.refused[422].inc()
-            return JSONResponse({"detail": error.faults}, 422)
-        except MemoryTextError as error:
-            metrics.refused[422].inc()
-            return JSONResponse({"detail": [{"field": "state", "message": str(error)}]}, 422)
-        begin = time.perf_counter()
-        answer = service.decide(nodes, previous, state)
-        metrics.count(nodes, answer, time.perf_counter() - begin)
-        after = memory.text_of(answer.state) if memory else None
-        return Response(messages.answered(answer, after), media_type=JSON)
-
-    # A plain route: FastAPI's own way of reading a request takes longer than the decision.
-    app.add_route("/decide", decide, methods=["POST"])
+    app = Application(Deciding(service, metrics))
 
     @app.get("/healthz")
     async def healthz() -> dict[str, Any]:
@@ -73,19 +48,76 @@ def app_of(service: Service) -> FastAPI:
     return app
 
 
-class TooLarge(ValueError):
-    """A body of more bytes than are read."""
+class Application(FastAPI):
+    """An application that decides before anything else: FastAPI's routing, and its objects for
+    request and response, take longer than a decision."""
+
+    def __init__(self, deciding: Deciding) -> None:
+        # Its pages for people load scripts from elsewhere.
+        super().__init__(title="corral", version=corral.__version__, docs_url=None, redoc_url=None)
+        self.deciding = deciding
+        self.add_api_route(
+            "/decide",
+            deciding.documented,
+            methods=["POST"],
+            openapi_extra={"requestBody": {"content": {JSON: {"schema": messages.schema()}}}},
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == "/decide" and scope["method"] == "POST":
+            await self.deciding(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
 
 
-async def _body(request: Request) -> bytes:
-    """Return the body of a request. Raises TooLarge."""
-    parts, size = [], 0
-    async for part in request.stream():
-        parts.append(part)
-        size += len(part)
-        if size > messages.MOST_BYTES:
-            raise TooLarge(f"more than {messages.MOST_BYTES:,} bytes")
-    return b"".join(parts)
+class Deciding:
+    """POST /decide, as a plain ASGI application."""
+
+    def __init__(self, service: Service, metrics: Metrics) -> None:
+        self.service, self.metrics = service, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        status, text = self.answer(await _body(receive))
+        size = str(len(text)).encode()
+        headers = [(b"content-type", JSON.encode()), (b"content-length", size)]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": text})
+
+    async def documented(self) -> dict[str, Any]:
+        """Say how many requests each node forwards to which others."""
+        raise NotImplementedError("the application decides before it comes here")
+
+    def answer(self, body: bytes | None) -> tuple[int, bytes]:
+        """Return status and body for the body of a request; None: one that is too large."""
+        memory = self.service.memory
+        try:
+            if body is None:
+                raise BadRequest.of("body", f"more than {messages.MOST_BYTES:,} bytes", status=413)
+            asked = messages.read(body)
+            nodes, previous = asked["nodes"], asked.get("previous")
+            state = memory.read(asked.get("state"), begins=previous is None) if memory else None
+        except BadRequest as error:
+            self.metrics.refused[error.status].inc()
+            return error.status, messages.refused(error)
+        except MemoryTextError as error:
+            self.metrics.refused[422].inc()
+            return 422, messages.refused(BadRequest.of("state", str(error)))
+        begin = time.perf_counter()
+        answer = self.service.decide(nodes, previous, state)
+        self.metrics.count(nodes, answer, time.perf_counter() - begin)
+        return 200, messages.answered(answer, memory.text_of(answer.state) if memory else None)
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """Return the body of a request; None where it is too large."""
+    body = b""
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if len(body) > messages.MOST_BYTES:
+            return None
+        if not message.get("more_body"):
+            return body
 
 
 # --- Listening -----------------------------------------------------------------------------------
@@ -96,11 +128,13 @@ def listen(host: str, port: int) -> socket.socket:
 
     Raises ValueError, with what to do, where it cannot be.
     """
+    if not 0 <= port <= 65535:
+        raise ValueError(f"port={port}: give 1 to 65535, or 0 for a free one")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise ValueError(f"--host {host}: no such address: {error}") from None
     bound = socket.socket(family, kind, protocol)
     try:
@@ -109,8 +143,8 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         bound.close()
         raise ValueError(
-            f"port {port} of {host} cannot be listened on: {error.strerror or error}. Another "
-            "port: --port, where 0 takes a free one"
+            f"port {port} of {host}: {error.strerror or error}; --port takes another one, 0 a free "
+            "one"
         ) from None
     return bound
 
@@ -126,7 +160,6 @@ def serve(
     try:
         _Server(config, lambda: begun(f"http://{shown}:{port}")).run(sockets=[bound])
     finally:
-        bound.close()
         if service.log is not None:
             service.log.close()
 

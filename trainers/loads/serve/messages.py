@@ -25,7 +25,16 @@ from typing_extensions import TypedDict
 
 from corral.trainers.loads.serve.guard import Answer
 
-__all__ = ["MOST_BYTES", "MOST_NODES", "Asked", "BadRequest", "answered", "read", "schema"]
+__all__ = [
+    "MOST_BYTES",
+    "MOST_NODES",
+    "Asked",
+    "BadRequest",
+    "answered",
+    "read",
+    "refused",
+    "schema",
+]
 
 MOST_BYTES = 1 << 20
 """Of a request: a thousand nodes take about 150 kB."""
@@ -67,13 +76,13 @@ _ASKED = TypeAdapter(Asked)
 class BadRequest(ValueError):
     """A body that is no request; ``faults`` names each wrong field, and says what is wrong."""
 
-    def __init__(self, faults: list[dict[str, str]]) -> None:
+    def __init__(self, faults: list[dict[str, str]], status: int = 422) -> None:
         super().__init__("; ".join(f"{fault['field']}: {fault['message']}" for fault in faults))
-        self.faults = faults
+        self.faults, self.status = faults, status
 
     @classmethod
-    def of(cls, field: str, message: str) -> BadRequest:
-        return cls([{"field": field, "message": message}])
+    def of(cls, field: str, message: str, status: int = 422) -> BadRequest:
+        return cls([{"field": field, "message": message}], status)
 
 
 def read(body: bytes) -> Asked:
@@ -92,6 +101,11 @@ def read(body: bytes) -> Asked:
 def _fault(found: Any) -> dict[str, str]:
     field = ".".join(map(str, found["loc"])) or "body"
     return {"field": field[:300], "message": found["msg"]}
+
+
+def refused(error: BadRequest) -> bytes:
+    """Return the body that says what is wrong with a request."""
+    return to_json({"detail": error.faults})
 
 
 def answered(answer: Answer, state: str | None) -> bytes:

@@ -49,7 +49,7 @@ def serve(
     host: Annotated[
         str, typer.Option(help="Address to listen on; 0.0.0.0: every one.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: a free one.")] = 8000,
+    port: Annotated[int, typer.Option(help="Port; 0: a free one.")] = 8000,
     model: OwnModel = None,
 ) -> None:
     """Answer how many requests each node forwards to which others.
@@ -68,12 +68,12 @@ def serve(
     from corral.trainers.loads.serve.app import serve as answer
     from corral.trainers.loads.serve.service import service_of
 
-    bound = listen(host, port)  # before anything that takes longer
-    service = service_of(
-        load_run(run, model=model), rule=rule, fallback=fallback, shadow=shadow, margin=margin
-    )
-    for line in service.lines:
-        out.print(line, soft_wrap=True)
-    if host not in LOOPBACK:
-        out.print("Whoever reaches this address may ask it: there is no password.")
-    answer(service, bound, lambda url: out.print(f"POST {url}/decide", soft_wrap=True))
+    with listen(host, port) as bound:  # before anything that takes longer
+        service = service_of(
+            load_run(run, model=model), rule=rule, fallback=fallback, shadow=shadow, margin=margin
+        )
+        for line in service.lines:
+            out.print(line, soft_wrap=True)
+        if host not in LOOPBACK:
+            out.print("Whoever reaches this address may ask it: there is no password.")
+        answer(service, bound, lambda url: out.print(f"POST {url}/decide", soft_wrap=True))

@@ -16,19 +16,13 @@ NAMES = ("site-0", "site-1", "site-2")
 
 
 def moments(count: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    rng = np.random.default_rng(1)
+    drawn = np.random.default_rng(1).integers(12, size=(count, 2, 3, 2)).tolist()
     return [
         (
-            {
-                n: {"arrivals": int(a), "capacity": int(c)}
-                for n, a, c in zip(NAMES, *both[:2], strict=True)
-            },
-            {
-                n: {"spare": int(s), "lost": int(x)}
-                for n, s, x in zip(NAMES, *both[2:], strict=True)
-            },
+            {n: {"arrivals": a, "capacity": c} for n, (a, c) in zip(NAMES, now, strict=True)},
+            {n: {"spare": s, "lost": x} for n, (s, x) in zip(NAMES, before, strict=True)},
         )
-        for both in rng.integers(12, size=(count, 4, 3))
+        for now, before in drawn
     ]
 
 
