@@ -172,3 +172,48 @@ def _otherwise(moments: Moments, number: int, found: dict[str, Array]) -> Array:
             place = found["target"]
         wrong |= np.where(level[:, number] > 0, meant, -1) != place
     return np.asarray(wrong)
+
+
+# --- Out of range --------------------------------------------------------------------------------
+
+ODD = (-(2**63), -(2**31), -7, -1, 0, 1, 7, 2**31, 2**31 + 1, 2**53, 2**63 - 1)
+"""Numbers that are mostly no requests of anybody."""
+
+
+def hostile_inputs(
+    inputs: dict[str, Array], rng: np.random.Generator, share: float = 0.2
+) -> dict[str, Array]:
+    """Return ``inputs`` with numbers replaced by odd ones, each with probability ``share``; hidden
+    states by NaN, infinite and huge ones."""
+    found = {}
+    for name, given in inputs.items():
+        odd: Array = np.array(ODD)
+        if given.dtype != np.int64:
+            odd = np.array([np.nan, np.inf, -np.inf, 1e30, -2.0], dtype=given.dtype)
+        found[name] = np.where(rng.random(given.shape) < share, rng.choice(odd, given.shape), given)
+    return found
+
+
+def illegal_decisions(run: Run, inputs: dict[str, Array], found: dict[str, Array]) -> Array:
+    """Return where a decision for any ``inputs`` is one that no rules allow: bool [R]. It forwards
+    less than nothing or more than arrived, to nobody that is a neighbour, or not what its logits
+    say."""
+    rules: Any = run.config.env_config.rules()
+    amount, logits = found["amount"], found["logits"]
+    every = np.arange(len(amount))
+    wrong = (amount < 0) | (amount > np.maximum(inputs["arrivals"], 0))
+    wrong |= ~np.isfinite(logits[every, found["action"]]) | np.isnan(logits).any(axis=1)
+    wrong |= (amount > 0) != (found["action"] > 0)
+    if "neighbours_spare" in inputs:
+        near = inputs["neighbours_spare"] >= 0  # [R, D]
+        wrong |= (amount > 0) & ~near.any(axis=1)
+        known = near
+    else:
+        nodes = inputs["node"].clip(0, len(rules.agents) - 1)
+        known = rules.network.links[nodes]  # [R, N]
+        wrong |= (amount > 0) & ~known.any(axis=1)
+    if "target" in found:
+        place = found["target"]
+        named = known[every, np.maximum(place, 0)] if known.shape[1] else place < 0
+        wrong |= np.where(amount > 0, (place < 0) | ~named, place != -1)
+    return np.asarray(wrong)

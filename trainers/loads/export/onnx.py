@@ -29,12 +29,12 @@ from corral.trainers.loads.export.onnx_graph import Decider
 from corral.trainers.policies import NetworkPolicy
 from corral.trainers.runs.run import Run
 
-__all__ = ["OPSET", "export_onnx"]
+__all__ = ["OPSET", "export_onnx", "networks_of"]
 
 OPSET = 18
 """The oldest set of operators that torch's exporter writes: of ONNX 1.13, December 2022."""
 
-SIZES: dict[Any, int] = {"batch": 3, "neighbours": 4}
+SIZES: dict[Any, int] = {"batch": 7, "neighbours": 5}
 """Of the inputs that are traced; the graph takes any."""
 
 FORMAT = "corral dfaas_v0 1"
@@ -63,11 +63,11 @@ def export_onnx(run: Run, folder: str | Path) -> list[Path]:
     target.mkdir(parents=True, exist_ok=True)
     return [
         _write(run, rules, name, played, target / f"{name}.onnx")
-        for name, played in _networks(run, rules).items()
+        for name, played in networks_of(run, rules).items()
     ]
 
 
-def _networks(run: Run, rules: DfaasRules) -> dict[str, dict[int, NetworkPolicy]]:
+def networks_of(run: Run, rules: DfaasRules) -> dict[str, dict[int, NetworkPolicy]]:
     """Return the networks by the name of their policy and the number of the node that they play,
     without fixed opponents. Raises RunError where a policy is no network that can be traced."""
     found: dict[str, dict[int, NetworkPolicy]] = {}

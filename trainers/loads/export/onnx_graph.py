@@ -254,7 +254,7 @@ class Decider(nn.Module):
         in_range, identity = read.in_range, None
         if self.identified:
             identity = tables.identities[read.node]
-        state = read.features.new_zeros(len(read.features), 0)
+        state = read.features[:, :0]  # none
         if self.memory:
             known = given["state"].abs() <= LARGEST_STATE  # NaN is not
             state = torch.where(known, given["state"], 0.0)
