@@ -168,12 +168,10 @@ class Legal(nn.Module):
 
     def __init__(self, rules: DfaasRules) -> None:
         super().__init__()
-        levels, self.actions = rules.levels_of, rules.actions
+        levels = rules.levels_of
         level, neighbour = np.arange(rules.levels), np.zeros(rules.levels, dtype=np.int64)
-        self.most = 1  # neighbours that an action may name; else one stands for all of them
-        if isinstance(self.actions, Choices):
-            level, neighbour = self.actions.split(level)
-            self.most = self.actions.most
+        if isinstance(rules.actions, Choices):  # else the first neighbour stands for all of them
+            level, neighbour = rules.actions.split(level)
         # A level is legal where more arrives than the one below forwards; that of 0 always.
         below: Array
         if isinstance(levels, Amounts):
@@ -195,7 +193,7 @@ class Legal(nn.Module):
     def mask(self, arrivals: torch.Tensor, degree: torch.Tensor) -> torch.Tensor:
         """Return what is legal: bool [R, A]."""
         tables: Any = self
-        near = tables.neighbour < degree.clamp(max=self.most)[:, None]
+        near = tables.neighbour < degree[:, None]
         legal: torch.Tensor = (arrivals[:, None] > tables.needed) & near
         return legal | (tables.level == 0)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -27,48 +26,19 @@ from corral.trainers.driver import train  # noqa: E402
 from corral.trainers.loads.export.onnx import export_onnx, networks_of  # noqa: E402
 from corral.trainers.loads.export.onnx_graph import Decider  # noqa: E402
 from corral.trainers.runs.run import Run  # noqa: E402
-from support.onnx_inputs import (  # noqa: E402
+from support.onnx_runs import (  # noqa: E402
+    CONFIGURATIONS,
     Difference,
-    difference,
+    as_graphs,
+    compared,
     hostile_inputs,
     illegal_decisions,
-    random_moments,
+    played,
+    random_inputs,
+    trained,
 )
 
 SMALL = {"num_envs": 2, "n_steps": 8, "net_arch": (16,)}
-LINE = {"node_0": ["node_1", "node_3"], "node_1": ["node_2"], "node_3": ["node_0"]}
-"""Neighbours of four nodes, of which node_2 has none."""
-
-CONFIGURATIONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "shared": ("mappo", {}, {"policies": "shared"}),
-    "units": ("ippo", {"max_level": 4, "queue": 3}, {"policies": "separate"}),
-    "quantiles": (
-        "mappo",
-        {"amount": "quantile", "max_level": 5, "report_delay": 0, "neighbours": LINE},
-        {"net_arch": (16, 16, 16), "activation": "tanh"},
-    ),
-    "list": (
-        "policy_iteration",
-        {"amount": [0, 1, 5, 12], "route": "spare"},
-        {"lookahead": 2, "net_arch": (16, 16)},
-    ),
-    "choose": (
-        "mappo",
-        {"route": "choose", "neighbours": LINE, "report_delay": 2},
-        {"memory": 8, "policies": "shared", "agent_id": False},
-    ),
-    "summary": ("mappo", {"observation": "summary", "queue": 2}, {}),
-    "summary, choose": (
-        "ippo",
-        {"observation": "summary", "route": "choose", "neighbours": LINE, "max_level": 7},
-        {"memory": 4},
-    ),
-    "sb3_ppo": ("sb3_ppo", {"queue": 3}, {"policies": "shared", "batch_size": 8}),
-    "sb3_dqn": ("sb3_dqn", {}, {"learning_starts": 4}),
-    "sb3_maskable_ppo": ("sb3_maskable_ppo", {"route": "choose"}, {"batch_size": 8}),
-    "sb3_a2c": ("sb3_a2c", {"observation": "summary"}, {}),
-}
-
 
 WRITTEN = ("list", "summary, choose")
 """Those whose graphs are written by default: it takes seconds."""
@@ -77,21 +47,7 @@ WRITTEN = ("list", "summary, choose")
 @cache
 def run_of(name: str, folder: Path) -> Run:
     """Return a run whose networks are random, and far from indifferent."""
-    trainer, env_kwargs, settings = CONFIGURATIONS[name]
-    trace = small_trace(nodes=4, steps=60)
-    given = {**SMALL, **settings}
-    if trainer == "sb3_dqn":
-        given.pop("n_steps")
-    env_kwargs = {"trace": trace, "max_cycles": 5, **env_kwargs}
-    run = train(
-        "dfaas_v0",
-        trainer=trainer,
-        env_kwargs=env_kwargs,
-        steps=16,
-        out=folder / name.replace(", ", "-"),
-        preset="none",
-        **given,
-    )
+    run = trained(name, folder, steps=16, **SMALL)
     generator = torch.Generator().manual_seed(4)
     networks = {id(each.network): each.network for each in run.policies.values()}  # type: ignore[attr-defined]
     with torch.no_grad():
@@ -104,30 +60,6 @@ def run_of(name: str, folder: Path) -> Run:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("runs")
-
-
-def played(run: Run) -> dict[str, dict[int, Any]]:
-    """Return the policies by name and number of the node."""
-    found: dict[str, dict[int, Any]] = {}
-    for number, agent in enumerate(run.policies):
-        found.setdefault(run.config.policies[agent], {})[number] = run.policies[agent]
-    return found
-
-
-def compared(run: Run, decide: Mapping[str, Any], rows: int, seed: int) -> Difference:
-    """Return how what ``decide`` says, by the name of the policy, differs from the run."""
-    moments = random_moments(run, rows, seed)
-    total = Difference()
-    for name, policies in played(run).items():
-        for number, policy in policies.items():
-            inputs = moments.inputs(run, number)
-            state = None
-            if policy.memory:
-                rng = np.random.default_rng(seed)
-                state = rng.uniform(-1, 1, (rows, policy.memory)).astype(np.float32)
-                inputs["state"] = state
-            total.add(difference(moments, number, policy, state, decide[name](inputs)))
-    return total
 
 
 def as_modules(run: Run) -> dict[str, Any]:
@@ -151,17 +83,6 @@ def as_modules(run: Run) -> dict[str, Any]:
 def files_of(name: str, folder: Path) -> list[Path]:
     """Return the graphs of a run."""
     return export_onnx(run_of(name, folder), folder / f"onnx-{name}")
-
-
-def as_graphs(paths: list[Path]) -> dict[str, Any]:
-    """Return what onnxruntime decides by the files."""
-
-    def graph(path: Path) -> Any:
-        session = ort.InferenceSession(path)
-        names = [each.name for each in session.get_outputs()]
-        return lambda inputs: dict(zip(names, session.run(None, inputs), strict=True))
-
-    return {path.stem: graph(path) for path in paths}
 
 
 def require_equal(found: Difference, decisions: int) -> None:
@@ -202,14 +123,6 @@ def test_all_graphs_decide_as_the_policies_do(name: str, folder: Path) -> None:
 # --- Inputs that are none ------------------------------------------------------------------------
 
 
-def inputs_of(run: Run, rows: int, seed: int, number: int = 0) -> dict[str, Array]:
-    """Return random inputs of the graph of a node's policy."""
-    given = random_moments(run, rows, seed).inputs(run, number)
-    if memory := next(iter(run.policies.values())).memory:  # type: ignore[attr-defined]
-        given["state"] = np.zeros((rows, memory), dtype=np.float32)
-    return given
-
-
 def graph_of(name: str, folder: Path) -> Any:
     (decide,) = as_graphs(files_of(name, folder)).values()
     return decide
@@ -220,7 +133,7 @@ def test_whatever_is_given_the_decision_is_legal(name: str, folder: Path) -> Non
     run, decide = run_of(name, folder), graph_of(name, folder)
     rng = np.random.default_rng(5)
     for number in range(4):
-        given = hostile_inputs(inputs_of(run, 500, number, number), rng)
+        given = hostile_inputs(random_inputs(run, 500, number, number), rng)
         found = decide(given)
         assert not illegal_decisions(run, given, found).any()
         assert 0 < found["in_range"].sum() < 500
@@ -228,7 +141,7 @@ def test_whatever_is_given_the_decision_is_legal(name: str, folder: Path) -> Non
 
 def test_numbers_out_of_range_are_read_as_the_nearest_in_it(folder: Path) -> None:
     run, decide = run_of("list", folder), graph_of("list", folder)
-    given = inputs_of(run, 40, seed=6)
+    given = random_inputs(run, 40, seed=6)
     rules: Any = run.config.env_config.rules()
     largest = {"arrivals": int(rules.load_scale), "lost": int(rules.load_scale)}
     largest |= dict.fromkeys(("capacity", "spare"), int(rules.capacity_scale))
@@ -248,7 +161,7 @@ def test_numbers_out_of_range_are_read_as_the_nearest_in_it(folder: Path) -> Non
 
 def test_a_node_of_another_policy_is_told(folder: Path) -> None:
     decide = graph_of("list", folder)
-    given = inputs_of(run_of("list", folder), 4, seed=6)
+    given = random_inputs(run_of("list", folder), 4, seed=6)
     given["node"] = np.array([0, 3, 4, -1])
     assert decide(given)["in_range"].tolist() == [True, True, False, False]
 
@@ -268,7 +181,7 @@ def test_arrays_of_another_shape_or_type_are_refused(
 ) -> None:
     decide = graph_of("list", folder)
     with pytest.raises(Exception, match=said):  # of classes that onnxruntime makes
-        decide({**inputs_of(run_of("list", folder), 4, seed=6), **change})
+        decide({**random_inputs(run_of("list", folder), 4, seed=6), **change})
 
 
 def test_a_summary_takes_any_number_of_neighbours(folder: Path) -> None:
@@ -276,7 +189,7 @@ def test_a_summary_takes_any_number_of_neighbours(folder: Path) -> None:
     name = "summary, choose"
     decide = graph_of(name, folder)
     rows = 60
-    given = inputs_of(run_of(name, folder), rows, seed=7)
+    given = random_inputs(run_of(name, folder), rows, seed=7)
     rng = np.random.default_rng(7)
     for count in (1, 2, 3, 200):
         more = rng.integers(0, 5, (2, rows, count))  # many are equal

@@ -1,9 +1,14 @@
-"""Observations of dfaas_v0 as a gateway has them, in whole numbers, and as policies of ours do."""
+"""Runs of every kind that ONNX graphs are made of, and what tells a graph from its policy.
+
+Observations are those of a gateway, in whole numbers, and of policies of ours.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +16,64 @@ import numpy as np
 from corral.data import Trace
 from corral.envs.core import Array, Observation, generator
 from corral.envs.dfaas_v0 import DfaasRules
+from corral.trainers.driver import train
 from corral.trainers.policies import NetworkPolicy
 from corral.trainers.runs.run import Run
+from support.loads import small_trace
+
+LINE = {"node_0": ["node_1", "node_3"], "node_1": ["node_2"], "node_3": ["node_0"]}
+"""Neighbours of four nodes, of which node_2 has none."""
+
+CONFIGURATIONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "shared": ("mappo", {}, {"policies": "shared"}),
+    "units": ("ippo", {"max_level": 4, "queue": 3}, {"policies": "separate"}),
+    "quantiles": (
+        "mappo",
+        {"amount": "quantile", "max_level": 5, "report_delay": 0, "neighbours": LINE},
+        {"net_arch": (16, 16, 16), "activation": "tanh"},
+    ),
+    "list": (
+        "policy_iteration",
+        {"amount": [0, 1, 5, 12], "route": "spare"},
+        {"lookahead": 2, "net_arch": (16, 16)},
+    ),
+    "choose": (
+        "mappo",
+        {"route": "choose", "neighbours": LINE, "report_delay": 2},
+        {"memory": 8, "policies": "shared", "agent_id": False},
+    ),
+    "summary": ("mappo", {"observation": "summary", "queue": 2}, {}),
+    "summary, choose": (
+        "ippo",
+        {"observation": "summary", "route": "choose", "neighbours": LINE, "max_level": 7},
+        {"memory": 4},
+    ),
+    "sb3_ppo": ("sb3_ppo", {"queue": 3}, {"policies": "shared", "batch_size": 8}),
+    "sb3_dqn": ("sb3_dqn", {}, {"learning_starts": 4}),
+    "sb3_maskable_ppo": ("sb3_maskable_ppo", {"route": "choose"}, {"batch_size": 8}),
+    "sb3_a2c": ("sb3_a2c", {"observation": "summary"}, {}),
+}
+
+
+def trained(name: str, folder: Path, trace: Trace | None = None, **given: Any) -> Run:
+    """Return a run of a configuration, on a small load unless told."""
+    trainer, env_kwargs, settings = CONFIGURATIONS[name]
+    given = {**given, **settings}
+    if trainer == "sb3_dqn":
+        given.pop("n_steps", None)
+    return train(
+        "dfaas_v0",
+        trainer=trainer,
+        env_kwargs={
+            "trace": trace or small_trace(nodes=4, steps=60),
+            "max_cycles": 5,
+            **env_kwargs,
+        },
+        out=folder / name.replace(", ", "-"),
+        preset="none",
+        **given,
+    )
+
 
 EXTREME = 0.3
 """Share of the numbers that are 0, 1, or the largest there may be."""
@@ -172,6 +233,52 @@ def _otherwise(moments: Moments, number: int, found: dict[str, Array]) -> Array:
             place = found["target"]
         wrong |= np.where(level[:, number] > 0, meant, -1) != place
     return np.asarray(wrong)
+
+
+def played(run: Run) -> dict[str, dict[int, Any]]:
+    """Return the policies by name and number of the node."""
+    found: dict[str, dict[int, Any]] = {}
+    for number, agent in enumerate(run.policies):
+        found.setdefault(run.config.policies[agent], {})[number] = run.policies[agent]
+    return found
+
+
+def compared(run: Run, decide: Mapping[str, Any], rows: int, seed: int) -> Difference:
+    """Return how what ``decide`` says, by the name of the policy, differs from the run."""
+    moments = random_moments(run, rows, seed)
+    total = Difference()
+    for name, policies in played(run).items():
+        for number, policy in policies.items():
+            inputs = moments.inputs(run, number)
+            state = None
+            if policy.memory:
+                rng = np.random.default_rng(seed)
+                state = rng.uniform(-1, 1, (rows, policy.memory)).astype(np.float32)
+                inputs["state"] = state
+            total.add(difference(moments, number, policy, state, decide[name](inputs)))
+    return total
+
+
+def as_graphs(paths: list[Path]) -> dict[str, Any]:
+    """Return what onnxruntime decides by the files."""
+
+    def graph(path: Path) -> Any:
+        import onnxruntime as ort
+
+        session = ort.InferenceSession(path)
+        names = [each.name for each in session.get_outputs()]
+        return lambda inputs: dict(zip(names, session.run(None, inputs), strict=True))
+
+    return {path.stem: graph(path) for path in paths}
+
+
+def random_inputs(run: Run, rows: int, seed: int, number: int = 0) -> dict[str, Array]:
+    """Return random inputs of the graph of a node's policy."""
+    given = random_moments(run, rows, seed).inputs(run, number)
+    policies: Any = run.policies
+    if memory := next(iter(policies.values())).memory:
+        given["state"] = np.zeros((rows, memory), dtype=np.float32)
+    return given
 
 
 # --- Out of range --------------------------------------------------------------------------------
