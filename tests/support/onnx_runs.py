@@ -265,7 +265,9 @@ def as_graphs(paths: list[Path]) -> dict[str, Any]:
     def graph(path: Path) -> Any:
         import onnxruntime as ort
 
-        session = ort.InferenceSession(path)
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = 1
+        session = ort.InferenceSession(path, options)
         names = [each.name for each in session.get_outputs()]
         return lambda inputs: dict(zip(names, session.run(None, inputs), strict=True))
 
@@ -301,10 +303,14 @@ def hostile_inputs(
     return found
 
 
-def illegal_decisions(run: Run, inputs: dict[str, Array], found: dict[str, Array]) -> Array:
-    """Return where a decision for any ``inputs`` is one that no rules allow: bool [R]. It forwards
-    less than nothing or more than arrived, to nobody that is a neighbour, or not what its logits
-    say."""
+def illegal_decisions(
+    run: Run, inputs: dict[str, Array], found: dict[str, Array], number: int
+) -> Array:
+    """Return where a decision of a node for any ``inputs`` is one that no rules allow: bool [R].
+
+    It forwards less than nothing or more than arrived, to nobody that is a neighbour, or not what
+    its logits say.
+    """
     rules: Any = run.config.env_config.rules()
     amount, logits = found["amount"], found["logits"]
     every = np.arange(len(amount))
@@ -316,7 +322,7 @@ def illegal_decisions(run: Run, inputs: dict[str, Array], found: dict[str, Array
         wrong |= (amount > 0) & ~near.any(axis=1)
         known = near
     else:
-        nodes = inputs["node"].clip(0, len(rules.agents) - 1)
+        nodes = inputs.get("node", np.full(len(amount), number)).clip(0, len(rules.agents) - 1)
         known = rules.network.links[nodes]  # [R, N]
         wrong |= (amount > 0) & ~known.any(axis=1)
     if "target" in found:

@@ -135,7 +135,7 @@ def test_whatever_is_given_the_decision_is_legal(name: str, folder: Path) -> Non
     for number in range(4):
         given = hostile_inputs(random_inputs(run, 500, number, number), rng)
         found = decide(given)
-        assert not illegal_decisions(run, given, found).any()
+        assert not illegal_decisions(run, given, found, number).any()
         assert 0 < found["in_range"].sum() < 500
 
 
