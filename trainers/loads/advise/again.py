@@ -39,16 +39,20 @@ class Again:
         return Again(self.label, rules, self.player, self.seed)
 
     def play(
-        self, first: Array, steps: int, on_turn: Callable[[Turn], None], number: int | None = None
+        self,
+        first: Array,
+        steps: int,
+        on_turn: Callable[[Turn], None],
+        episode: tuple[int, int] | None = None,
     ) -> None:
         """Play ``steps`` from each of the rows ``first`` [B] of the section, side by side.
 
-        ``number``: of the one window that this is in the replay, whose route "two" is drawn alike.
-        Raises ActionError where actions are malformed.
+        ``episode``: seed and environment of the one window that this is in the replay, whose route
+        "two" is drawn alike. Raises ActionError where actions are malformed.
         """
 
         def start(rngs: Any) -> Any:
-            own = rngs if number is None else [generator(self.seed, "env", number)]
+            own = rngs if episode is None else [generator(episode[0], "env", episode[1])]
             return self.rules.start_at(first, own)
 
         windows: Any = Changed(self.rules, max_cycles=steps, start=start)

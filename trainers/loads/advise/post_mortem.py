@@ -267,8 +267,10 @@ def post_mortem(
     place = _window(result, label, day)
     first = result.rows[0] + place * result.window
     rows = first, min(first + result.window, result.rows[1])
+    # As in the replay, whose shorter last window is played by itself.
+    episode = (result.seed, place) if place < result.windows else (result.seed + 1, 0)
     own = again(result, label, entry)
-    costs, illegal = _played(own, place, first - result.rows[0], rows[1] - first)
+    costs, illegal = _played(own, episode, first - result.rows[0], rows[1] - first)
 
     if rules is None:  # without a queue, to be patient is to forward the overflow
         rules = [pair for pair in RULES if own.rules.queue or not pair.startswith("patient")]
@@ -280,7 +282,7 @@ def post_mortem(
     found: dict[tuple[str, int], Array] = {}
     for done, (pair, late) in enumerate(plays):
         one = again(result, pair, pair, **shared, report_delay=late)
-        found[pair, late] = _played(one, place, 0, rows[1] - first)[0].sum(axis=1)
+        found[pair, late] = _played(one, episode, 0, rows[1] - first)[0].sum(axis=1)
         progress("post-mortem", done + 1, len(plays))
     late_costs = {pair: found[pair, delay] for pair in rules}
     costs_now = {pair: found.get((pair, 0), late_costs[pair]) for pair in rules}
@@ -317,7 +319,7 @@ def post_mortem(
     )
 
 
-def _played(one: Again, number: int, first: int, steps: int) -> tuple[Array, int]:
+def _played(one: Again, episode: tuple[int, int], first: int, steps: int) -> tuple[Array, int]:
     """Return the cost of each step and node, float64 [T, N], and illegal actions of a window."""
     costs = np.zeros((steps, len(one.rules.agents)))
     illegal = np.zeros(1, dtype=np.int64)
@@ -326,7 +328,7 @@ def _played(one: Again, number: int, first: int, steps: int) -> tuple[Array, int
         costs[turn.t] = cost_of(one.rules, turn.step.info)[0]
         illegal[:] += turn.step.info["illegal_actions"].sum()
 
-    one.play(np.array([first]), steps, keep, number)
+    one.play(np.array([first]), steps, keep, episode)
     return costs, int(illegal[0])
 
 

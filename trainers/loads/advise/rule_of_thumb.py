@@ -1,8 +1,9 @@
 """A rule of thumb for what a team has learned: a tree of three questions, replayed beside it.
 
-The team plays the days that it was trained on; for each of its policies a tree is fitted to what its
-nodes forwarded (``thumb_tree``). The trees then play the windows of a replay, with the observations,
-levels and route of the team. What they serve there says how much of the team is this rule.
+The team plays the days that it was trained on; for each of its policies a tree is fitted to what
+its nodes forwarded (``thumb_tree``). The trees then play the windows of a replay, with the
+observations, levels and route of the team. What they serve there says how much of the team is this
+rule.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from corral.envs.core import Array
+from corral.envs.masks import MASK, OBSERVATION
 from corral.trainers.evaluation.episodes import Turn
 from corral.trainers.evaluation.intervals import difference_interval
 from corral.trainers.evaluation.judge import Progress
@@ -74,48 +76,51 @@ class RuleOfThumb:
     @property
     def said(self) -> str:
         """How much of the team this rule is, in a sentence."""
-        return (
-            f"{100 * self.thumb.served:.1f} of the {100 * self.team.served:.1f} % of the arrivals "
-            f"that {self.label} serves is this rule."
-        )
+        own, team = (f"{100 * score.served:.1f}" for score in (self.thumb, self.team))
+        if self.thumb.served > self.team.served:
+            return (
+                f"This rule serves {own} % of the arrivals, more than the {team} % of {self.label}."
+            )
+        return f"{own} of the {team} % of the arrivals that {self.label} serves is this rule."
 
     def lines(self) -> list[str]:
         """Return it in words, as plain if-lines; of at most 80 characters each."""
         low, high = self.train
         head = (
             f"Rule of thumb of {self.label}, fitted to {self.decisions:,} of its decisions on rows "
-            f"{low}:{high}; in {100 * self.alike:.0f} % of them it forwards as much."
+            f"{low}:{high}; in {np.floor(1000 * self.alike) / 10:g} % of them it forwards as much."
         )
         found = wrapped([head])
         for nodes, tree in list(self.trees.items())[:TREES]:
-            who = f"At {', '.join(nodes)}:" if len(self.trees) > 1 else ""
-            found += [
-                *wrapped([f"  {who}"] if who else []),
-                *wrapped(tree_lines(tree, self.queue, 2)),
-            ]
+            if len(self.trees) > 1:
+                found += wrapped([f"At {', '.join(nodes)}:"])
+            found += wrapped(tree_lines(tree, self.queue, 2))
         if len(self.trees) > TREES:
             found.append(f"  ... and {len(self.trees) - TREES:,} more trees")
         return [*found, *wrapped(self._about())]
 
     def _about(self) -> list[str]:
         what = "costs" if self.costs else "loses"
-        more = self.per_window
-        interval = ""
-        if self.low is not None and self.high is not None:
-            interval = f" (95 %: {100 * self.low:+.2f} to {100 * self.high:+.2f})"
-        found = [
-            self.said,
-            f"It {what} {100 * self.difference:+.2f} points of the arrivals beside the team"
-            f"{interval}: {'+' * (more > 0)}{number(more)} requests a {self.unit}.",
-        ]
+        found = [self.said, f"It {what} as much as the team."]
+        if self.difference:
+            interval = ""
+            if self.low is not None and self.high is not None:
+                interval = f" (95 %: {100 * self.low:+.2f} to {100 * self.high:+.2f})"
+            more = f"{'+' * (self.per_window > 0)}{number(self.per_window)}"
+            found[1] = (
+                f"It {what} {100 * self.difference:+.2f} points of the arrivals beside the team"
+                f"{interval}: {more} requests a {self.unit}."
+            )
         if self.rule is not None and self.rule_cost is not None:
-            each = (self.rule_cost, self.thumb.cost, self.team.cost)
-            best, own, team = (f"{100 * cost:.2f} %" for cost in each)
+            each = (self.thumb.cost, self.team.cost, self.rule_cost)
+            own, team, best = (f"{100 * cost:.2f} %" for cost in each)
             found.append(f"Cost: {own}; of the team {team}; of the best rule, {self.rule}, {best}.")
+        if self.policy.settings["observation"] == "summary":
+            found.append("A summary tells ratios: requests are as if capacities were their means.")
         if self.illegal:
             found.append(
-                f"{100 * self.illegal:.1f} % of the team's decisions were illegal, and forwarded all "
-                "arrivals."
+                f"{100 * self.illegal:.1f} % of the team's decisions were illegal, and forwarded "
+                "all arrivals."
             )
         if self.overlap:
             found.append("It was fitted on some of the rows that it is judged on.")
@@ -129,7 +134,7 @@ class RuleOfThumb:
                 {"nodes": list(nodes), "tree": _tree_json(tree)}
                 for nodes, tree in self.trees.items()
             ],
-            "text": [*tree_text(self.trees, self.queue)],
+            "text": tree_text(self.trees, self.queue),
             "fitted_on_rows": list(self.train),
             "decisions": self.decisions,
             "alike": self.alike,
@@ -295,11 +300,16 @@ def _decisions(own: Again, rows: tuple[int, int], window: int, progress: Progres
     illegal: list[int] = []
 
     def keep(turn: Turn) -> None:
-        info = turn.step.info
-        illegal.append(int(info["illegal_actions"].sum()))
+        illegal.append(int(turn.step.info["illegal_actions"].sum()))
+        actions = np.asarray(turn.actions)  # [B, N]
+        levels = own.rules.actions.read(actions, np.zeros_like(actions))[0]
         for agent, reader in readers.items():
-            inputs = reader.inputs(turn.observations[agent]["observation"])
-            kept[agent].append((inputs, info["forwarded"][:, place[agent]].copy()))
+            i, observation = place[agent], turn.observations[agent]
+            inputs = reader.inputs(observation[OBSERVATION])
+            # In the requests of the inputs: those of a summary are as at the mean capacity.
+            meant = own.rules.levels_of.forwarded(levels[:, i], inputs["arrivals"])
+            legal = observation[MASK][np.arange(len(meant)), actions[:, i]] != 0
+            kept[agent].append((inputs, np.where(legal, meant, inputs["arrivals"])))
         progress("decisions", turn.t + 1, steps)
 
     own.on_rows(rows).play(first, steps, keep)

@@ -1,8 +1,8 @@
 """Rules of thumb as trees: what a node looks at, and what it forwards in each case.
 
 A tree asks at most three questions about whole numbers that a node observes (``INPUTS``), and each
-answer ends in an amount that can be said: nothing, what arrives beyond 80 % of the capacity, half of
-the arrivals, 5 requests. It is fitted to what somebody forwarded, in requests.
+answer ends in an amount that can be said: nothing, what arrives beyond 80 % of the capacity, half
+of the arrivals, 5 requests. It is fitted to what somebody forwarded, in requests.
 
 1. Of all amounts a few are taken, one after the other, by how much nearer they bring the nearest
    one to what was forwarded.
@@ -21,7 +21,7 @@ import numpy as np
 
 from corral.envs.core import Array
 from corral.envs.dfaas_v0 import DfaasRules
-from corral.envs.dfaas_v0.amounts import Levels
+from corral.envs.dfaas_v0.amounts import Levels, Shares
 from corral.envs.dfaas_v0.baselines import Baseline
 from corral.extras import require
 
@@ -159,7 +159,8 @@ def fitted(
     Raises MissingExtraError where scikit-learn is missing.
     """
     learner: Any = require("sklearn.tree", extra="advise", purpose="fit a rule of thumb")
-    amounts = _vocabulary(forwarded, queue)
+    # Levels that are shares come with a summary, whose requests are none to be counted.
+    amounts = _vocabulary(forwarded * (not isinstance(levels, Shares)), queue)
     errors = np.empty((len(forwarded), len(amounts)), dtype=np.float32)  # [S, V]
     for i, amount in enumerate(amounts):
         played = on_levels(amount.requests(inputs, queue), inputs["arrivals"], levels)
@@ -169,7 +170,7 @@ def fitted(
     matters = weight > 0
     if depth < 1 or not matters.any():
         return amounts[int(errors.sum(axis=0, dtype=np.float64).argmin())]
-    names = [name for name in INPUTS if queue or name != "queue"]
+    names = _told_apart(inputs)
     asked = np.stack([inputs[name] for name in names], axis=1)  # [S, inputs]
     smallest = max(1, int(SMALLEST_LEAF * len(forwarded)))
     tree = learner.DecisionTreeClassifier(
@@ -195,6 +196,19 @@ def on_levels(requests: Array, arrivals: Array, levels: Levels) -> Array:
     return levels.forwarded(level, arrivals)
 
 
+def _told_apart(inputs: Mapping[str, Array]) -> list[str]:
+    """Return the inputs, simple ones first, but those that vary not at all or as an earlier one
+    does: where the capacity is constant, so is the overflow beside the arrivals."""
+    found: dict[str, Array] = {}
+    for name in INPUTS:
+        order = np.unique(inputs[name], return_inverse=True)[1]  # [S] places among its values
+        alike = (np.array_equal(order, each) for each in found.values())
+        reverse = (np.array_equal(order.max() - order, each) for each in found.values())
+        if order.any() and not any(alike) and not any(reverse):
+            found[name] = order
+    return [*found]
+
+
 def _vocabulary(forwarded: Array, queue: int) -> list[Amount]:
     """Return all amounts; of those that are as near, the first is taken."""
     some = forwarded[forwarded > 0]
@@ -215,7 +229,8 @@ def _vocabulary(forwarded: Array, queue: int) -> list[Amount]:
 
 
 def _chosen(errors: Array) -> list[int]:
-    """Return which few columns of ``errors`` [S, V] together leave the least error."""
+    """Return which few columns of ``errors`` [S, V] together leave the least error: one after the
+    other is taken, then what the later ones made needless is left out."""
     chosen = [int(errors.sum(axis=0, dtype=np.float64).argmin())]
     left = errors[:, chosen[0]]  # [S] of the nearest
     least = GAIN * float(left.sum(dtype=np.float64))
@@ -226,4 +241,9 @@ def _chosen(errors: Array) -> list[int]:
             break
         chosen.append(best)
         left = np.minimum(left, errors[:, best])
+    for column in chosen[:-1]:
+        others = [each for each in chosen if each != column]
+        without = errors[:, others].min(axis=1)
+        if float((without - left).sum(dtype=np.float64)) <= least:
+            chosen, left = others, without
     return chosen
