@@ -14,12 +14,9 @@ __all__ = [
     "has_costs",
     "paired_headings",
     "paired_lines",
-<<<<<<< HEAD
     "per_day",
-=======
     "request_lines",
     "rule_in_words",
->>>>>>> report
     "verdicts",
     "without_intervals",
 ]
@@ -96,13 +93,10 @@ def paired_lines(result: Replay) -> list[list[str]]:
     return lines
 
 
-<<<<<<< HEAD
-def per_day(replay: Replay) -> float:
-=======
 def request_lines(result: Replay) -> tuple[list[str], list[list[str]]]:
     """Return headings and lines of what each policy costs and loses in requests a day, and how many
     more than the best rule in the same windows."""
-    costs, unit = has_costs(result), _a_day(result)
+    costs, unit = has_costs(result), a_day(result)
     paired, between = result.best_rule is not None, not without_intervals(result)
     headings = ["policy", f"lost {unit}", *[f"cost {unit}"] * costs]
     headings += [f"above the best rule, {unit}"] * paired
@@ -111,7 +105,7 @@ def request_lines(result: Replay) -> tuple[list[str], list[list[str]]]:
         if score.lost_per_window is None:  # the optimum's row
             continue
         requests = [score.lost_per_window, *[score.cost_per_window or 0.0] * costs]
-        line = [score.policy, *(f"{_per_day(result) * each:,.0f}" for each in requests)]
+        line = [score.policy, *(f"{per_day(result) * each:,.0f}" for each in requests)]
         if paired and score.difference is None:
             line.append("")
         elif paired:
@@ -134,15 +128,15 @@ def rule_in_words(replay: Replay) -> list[str]:
     if not rules:
         return []
     best = rules[0]
-    day = _per_day(replay)
+    day = per_day(replay)
     said = f"Of the rules, {best.policy} {'costs' if has_costs(replay) else 'loses'} least here: "
     said += f"it loses {100 * best.lost:.3g} % of the requests, {day * _lost(best):,.0f} "
     local = next((s for s in rules if s.policy.partition("/")[0] == "local"), None)
     if local is None or local is best:
-        return [f"{said}{_a_day(replay)}."]
+        return [f"{said}{a_day(replay)}."]
     fewer = day * (_lost(local) - _lost(best))
     beside = f"{abs(fewer):,.0f} {'fewer' if fewer >= 0 else 'more'} than {local.policy}"
-    return [f"{said}{_a_day(replay)}, {beside}."]
+    return [f"{said}{a_day(replay)}, {beside}."]
 
 
 def _lost(score: Score) -> float:
@@ -154,8 +148,7 @@ def _signed(replay: Replay, share: float) -> str:
     return f"{sign}{_requests(replay, abs(share))}"
 
 
-def _per_day(replay: Replay) -> float:
->>>>>>> report
+def per_day(replay: Replay) -> float:
     """Return how many windows a day has; 1 where the trace's clock has no days."""
     return (replay.trace.steps_per_day or replay.window) / replay.window
 
