@@ -31,6 +31,7 @@ __all__ = [
     "finish",
     "node_names",
     "resample",
+    "some",
     "were",
 ]
 
@@ -108,6 +109,11 @@ def node_names(paths: Sequence[Path], names: Sequence[str] | None) -> list[str]:
 def counted(number: int, what: str) -> str:
     """Return "1 step", "1,234 steps", ..."""
     return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def some(names: Sequence[str]) -> str:
+    """Return the first few of names, with commas."""
+    return ", ".join(names[:3]) + (f", ... ({len(names)} in all)" if len(names) > 3 else "")
 
 
 def were(number: int) -> str:
