@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from corral.data.importers.tables.cells import Column, Table, joined
+from corral.data.importers.tables.numbers import per_seconds
 from corral.data.source import fault_error
 
 __all__ = [
@@ -81,7 +82,10 @@ def column_of(table: Table, name: str, argument: str) -> Column:
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Return what tells names of columns apart: values of labels such as {instance="a"}."""
+    """Return what tells names of columns apart: labels such as {instance="a"}, no units."""
+    bare = [re.sub(r"\s*[\[(][^\])]*[\])]$", "", name) for name in names]  # without a unit
+    if len(set(bare)) == len(names) and all(map(per_seconds, names)) and all(bare):
+        return bare
     labels = [dict(re.findall(r'([\w.]+)="?([^",}]*)"?', name)) for name in names]
     if len(names) < 2 or not all(labels) or len({tuple(sorted(each)) for each in labels}) > 1:
         return list(names)

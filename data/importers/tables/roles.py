@@ -270,7 +270,6 @@ def _long(table: Table, nodes: list[str], numeric: list[str], asked: Asked) -> R
 
 def _across(table: Table, numeric: list[str], asked: Asked, rest: Iterable[str]) -> Roles:
     """Return the roles of a table with one row for each time: columns are nodes, or one series."""
-    exact = [name for name in numeric if words_of(name) & ARRIVALS]
     plain = [n for n in numeric if not words_of(n) & (CAPACITY_FAMILY | METRICS)]
     families = _families(numeric)
     kinds = {name: words_of(name) for name in families}
@@ -291,8 +290,9 @@ def _across(table: Table, numeric: list[str], asked: Asked, rest: Iterable[str])
             "columns of several kinds; which are the requests of nodes? Give "
             f"{choose('arrivals', choices)}, and capacity= for what they can serve",
         )
-    if len(numeric) == 1 or (len(exact) == 1 and len(plain) == 1) or not plain:
-        load = exact[0] if len(exact) == 1 else _pick(table, plain or numeric)
+    loads = [name for name in plain if words_of(name) & (ARRIVALS | WEAKER)]
+    if not plain or (len(plain) == 1 and loads):
+        load = loads[0] if loads else _pick(table, numeric)
         return Roles("series", [], {"": load}, _single(table, asked, set(rest) - {load}))
     sums = [name for name in plain if words_of(name) & SUMS]
     if sums:

@@ -23,7 +23,7 @@ from corral.data.importers.tables.roles import Roles
 from corral.data.importers.tables.times import Times
 from corral.data.importers.tables.zones import find_zone, to_utc
 from corral.data.read import MAX_CELLS
-from corral.data.source import fault_error
+from corral.data.source import MAX_NODES, fault_error
 from corral.data.trace import Counts
 
 __all__ = ["Sheet", "Unit", "count_rows", "guess_decimal", "make_sheet", "utc_of"]
@@ -123,6 +123,7 @@ def make_sheet(table: Table, roles: Roles, utc: Counts, node: str, decimal: Deci
     if roles.kind == "long":
         key = column_of(table, roles.nodes[0], "node_column")
         used, of_row = np.unique(key.codes, return_inverse=True)
+        _check_size(table, f"{len(times):,} times", len(times), len(used))
         nodes = [_name(table, key, int(code)) for code in used]
         first = np.full(len(used), len(of_row))
         np.minimum.at(first, of_row, np.arange(len(of_row)))
@@ -133,13 +134,7 @@ def make_sheet(table: Table, roles: Roles, utc: Counts, node: str, decimal: Deci
     else:
         nodes = list(roles.arrivals) if roles.kind == "wide" else [node]
         of_row = None
-    size = len(times) * len(nodes)
-    if size > MAX_CELLS:
-        raise fault_error(
-            table.path,
-            f"{len(times):,} times x {len(nodes):,} nodes are more than {MAX_CELLS:,} cells; is "
-            "the column of nodes the right one?",
-        )
+    _check_size(table, f"{len(times):,} times", len(times), len(nodes))
     _once(table, rank, of_row, nodes)
     sheet = Sheet(table, times, nodes, np.zeros((0, 0)), None, kind=roles.kind)
     shape, place = (len(times), len(nodes)), (rank, of_row)
@@ -148,6 +143,16 @@ def make_sheet(table: Table, roles: Roles, utc: Counts, node: str, decimal: Deci
         roof, sheet.capacity_unit = _values(sheet, roles.capacity, shape, place, decimal)
         sheet.capacity = roof
     return sheet
+
+
+def _check_size(table: Table, what: str, times: int, nodes: int) -> None:
+    """Raise TraceError where so many cells cannot be meant."""
+    if nodes > MAX_NODES or times * nodes > MAX_CELLS:
+        raise fault_error(
+            table.path,
+            f"{what} x {nodes:,} nodes, more than {MAX_NODES:,} nodes or {MAX_CELLS:,} cells: look "
+            "for a wrong time, or another column that names the node; or choose a larger step",
+        )
 
 
 def _name(table: Table, key: Column, code: int) -> str:
@@ -197,7 +202,7 @@ def _values(
         if numbers.seconds:
             units[numbers.seconds] = "the units in its cells"
         elif (seconds := per_seconds(name)) is not None:
-            units[seconds] = f"the name of column {name!r}"
+            units.setdefault(seconds, f"the name of column {name!r}")
         elif np.nansum(numbers.values) > 0:
             units[None] = ""
     if len(units) > 1:
@@ -233,18 +238,14 @@ def guess_decimal(table: Table, names: Sequence[str], given: Decimal | None) -> 
 def count_rows(table: Table, roles: Roles, utc: Counts, node: str, step: int) -> Sheet:
     """Return how many rows each node has in each step that begins at a multiple of ``step``."""
     low, high = int(utc.min()) // step, int(utc.max()) // step
+    steps = high - low + 1
     nodes, of_row = [node], np.zeros(len(utc), dtype=np.int64)
     if roles.nodes:
         key = column_of(table, roles.nodes[0], "node_column")
         used, of_row = np.unique(key.codes, return_inverse=True)
+        _check_size(table, f"{steps:,} steps of {step} s", steps, len(used))
         nodes = [_name(table, key, int(code)) for code in used]
-    steps = high - low + 1
-    if steps * len(nodes) > MAX_CELLS:
-        raise fault_error(
-            table.path,
-            f"{steps:,} steps of {step} s x {len(nodes):,} nodes are more than {MAX_CELLS:,}: look "
-            "for a wrong time or node, or choose a larger step",
-        )
+    _check_size(table, f"{steps:,} steps of {step} s", steps, len(nodes))
     cell = (utc // step - low) * len(nodes) + of_row
     counts = np.bincount(cell, minlength=steps * len(nodes)).reshape(steps, len(nodes))
     times = (low + np.arange(steps)) * step

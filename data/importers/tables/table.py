@@ -207,7 +207,8 @@ def _import(
         for at, (table, label) in enumerate(zip(tables, labels, strict=True))
     ]
     first = sheets[0]
-    if len(labels) > 1 and first.nodes == [labels[0]] and not options.names_given:
+    of_file = first.nodes == [labels[0]] and not options.names_given
+    if len(labels) > 1 and of_file:
         raise fault_error(
             first.table.path,
             f"several files, and rows that name no node: give names={','.join(labels)} for a node "
@@ -223,7 +224,7 @@ def _import(
                 f"its layout, kind of times or unit is not that of {first.table.path.name}",
             )
     grid = grids.merge(sheets, first.clock, step=options.snap, notes=notes)
-    guesses.append(Guess("nodes", _listed(grid.nodes)))
+    guesses.append(Guess("nodes", _listed(grid.nodes), "names=NAME" if of_file else ""))
     guesses.append(Guess("step", grids.step_text(grid), f"step={5 * grid.step}"))
     if first.kind == "log":
         guesses.append(Guess("unit", "each row is one request; steps without rows count 0"))
@@ -328,7 +329,8 @@ def _tell_columns(guesses: list[Guess], table: Table, roles: Roles, taken: Seque
     for (what, found), pattern in zip(columns.items(), roles.patterns, strict=True):
         if found:
             names = list(dict.fromkeys(found.values()))
-            said = pattern or (names[0] if len(names) == 1 else "a,b,...")
+            said = pattern or ",".join(names)
+            said = said if len(said) < 200 else "a,b,..."
             guesses.append(Guess(what, _listed(names), choose(what, [said])))
     used = {*taken, *roles.arrivals.values(), *roles.capacity.values(), *roles.nodes}
     used |= {part for node in roles.nodes for part in node.split("+")}

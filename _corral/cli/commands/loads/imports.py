@@ -179,7 +179,9 @@ def file(
     try:
         imported = data.import_trace(files, guesses=guesses, **options)
     except Exception as error:
-        _show_guesses([guess for guess in guesses if guess.found not in str(error)])
+        _show_guesses(
+            [guess for guess in guesses if guess.what != "gaps" or guess.found not in str(error)]
+        )
         raise
     _show_guesses(imported.guesses)
     for note in imported.notes:
@@ -229,7 +231,9 @@ def _show_guesses(guesses: Sequence[Any]) -> None:
 
 def _show_first(trace: Any) -> None:
     """Print the first rows of a trace."""
-    columns = ["time", "node", "arrivals"] + (["capacity"] if trace.capacity is not None else [])
+    columns = ["time (UTC)" if trace.clock == "utc" else "time", "node", "arrivals"] + (
+        ["capacity"] if trace.capacity is not None else []
+    )
     table = Table(*columns, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     cells = [(t, n) for t in range(len(trace)) for n in range(len(trace.nodes))][:6]
     for t, n in cells:

@@ -104,6 +104,25 @@ def test_labels_name_the_nodes(tmp_path: Path) -> None:
     assert found(result, "unit") == ("requests per second, by the units in its cells; times 86400")
 
 
+def test_units_in_heads_are_no_part_of_a_name(tmp_path: Path) -> None:
+    text = "time,milan (req/s),oslo (req/s)\n2026-01-05T00:00Z,1,2\n2026-01-05T00:01Z,0.5,4\n"
+    result = imported(tmp_path, text)
+    assert result.trace.nodes == ("milan", "oslo")
+    assert result.trace.arrivals.tolist() == [[60, 120], [30, 240]]
+
+
+def test_one_column_of_requests_is_a_series(tmp_path: Path) -> None:
+    text = "time\trequests\tmax_requests\tp95 latency\n1767571200\t1\t9\t1\n1767571260\t2\t9\t1\n"
+    result = imported(tmp_path, text)
+    assert result.trace.nodes == ("loads",)
+    assert change(result, "nodes") == "names=NAME"
+    assert found(result, "unused") == "2: max_requests, p95 latency"
+    roof = imported(tmp_path, text, capacity="max_requests").trace.capacity
+    assert roof.tolist() == [[9], [9]]  # type: ignore[union-attr]
+    alone = imported(tmp_path, "time,milan\n2026-01-05,1\n2026-01-06,2\n")
+    assert alone.trace.nodes == ("milan",)
+
+
 # --- Long ----------------------------------------------------------------------------------------
 
 LONG = (
@@ -470,6 +489,22 @@ def test_capacity_of_each_node(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no node is called 'rome'"):
         imported(tmp_path, WIDE, capacity="milan=10,oslo=1.5x,rome=3")
     assert imported(tmp_path, WIDE, capacity="2x").trace.capacity[0].tolist() == [4, 6]  # type: ignore[index]
+
+
+# --- Limits --------------------------------------------------------------------------------------
+
+
+def test_a_column_of_ids_is_no_column_of_nodes(tmp_path: Path) -> None:
+    rows = "".join(f"{START + i % 2 * 60},id{i},1\n" for i in range(10_001))
+    said = refused(tmp_path, "time,who,requests\n" + rows, node_column="who")
+    assert "10,001 nodes, more than 10,000 nodes" in said
+    far = "time,who\n0001-01-01T00:00Z,a\n9999-12-31T00:00Z,a\n"
+    assert "look for a wrong time" in refused(tmp_path, far, one_node=True, step=1)
+
+
+def test_many_different_cells_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("corral.data.importers.tables.cells.MAX_TEXTS", 5)
+    assert "more than 5 different cells; split the file" in refused(tmp_path, WIDE)
 
 
 # --- Several files -------------------------------------------------------------------------------
