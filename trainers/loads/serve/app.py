@@ -94,7 +94,8 @@ class Deciding:
             if body is None:
                 raise BadRequest.of("body", f"more than {messages.MOST_BYTES:,} bytes", status=413)
             asked = messages.read(body)
-            nodes, previous = asked["nodes"], asked.get("previous")
+            nodes: Any = asked["nodes"]
+            previous: Any = asked.get("previous")
             state = memory.read(asked.get("state"), begins=previous is None) if memory else None
         except BadRequest as error:
             self.metrics.refused[error.status].inc()
@@ -110,7 +111,7 @@ class Deciding:
 
 async def _body(receive: Receive) -> bytes | None:
     """Return the body of a request; None where it is too large."""
-    body = b""
+    body: bytes = b""
     while True:
         message = await receive()
         body += message.get("body", b"")

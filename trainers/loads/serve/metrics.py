@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -30,7 +31,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
-        here = {"registry": self.registry}
+        here: dict[str, Any] = {"registry": self.registry}
         Gauge("corral_info", "What is served; always 1.", [*info], **here).labels(**info).set(1)
         decided = Counter("corral_decisions", "Decisions by who made them.", ["by"], **here)
         fallback = Counter(
