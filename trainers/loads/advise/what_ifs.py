@@ -23,6 +23,9 @@ __all__ = ["LOAD", "MORE_CAPACITY", "WhatIf", "what_ifs"]
 LOAD, MORE_CAPACITY = 1.5, 1.2
 """Times the load, and times the capacity."""
 
+SCALES = ("load_scale", "capacity_scale")
+"""Arguments that a team is trained with, and that a larger load would exceed; no rule needs them."""
+
 
 @dataclass(frozen=True)
 class WhatIf:
@@ -88,6 +91,7 @@ def what_ifs(
         settings: the arguments of dfaas_v0 that it was played with.
     """
     found, left_out = [], []
+    own = {key: value for key, value in settings.items() if key not in SCALES}
     for name, trace, changed in _changes(base.trace, settings):
         if isinstance(trace, str):
             left_out.append(f"{name}: {trace}.")
@@ -95,7 +99,7 @@ def what_ifs(
         plan: dict[str, Any] = {"window": base.window, "seed": seed, "optimum_windows": 0}
         told = _named(name, progress)
         then = engine.replay(
-            trace, rules, rows=base.rows, progress=told, **plan, **{**settings, **changed}
+            trace, rules, rows=base.rows, progress=told, **plan, **{**own, **changed}
         )
         found.append(_paired(name, base, then, rule))
     return found, left_out

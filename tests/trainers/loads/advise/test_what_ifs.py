@@ -89,3 +89,10 @@ def test_what_cannot_be_asked_is_said(load: Trace) -> None:
     assert len(found) == 2
     assert "fresh already" in " ".join(left_out)
     assert f"would exceed {MAX_VALUE:,} requests" in " ".join(left_out)
+
+
+def test_a_larger_load_than_a_team_is_trained_for_can_be_asked_about(load: Trace) -> None:
+    scales = {"load_scale": int(load.arrivals.max()), "capacity_scale": int(load.capacity.max())}
+    base = replay(load, RULES, optimum_windows=0, **scales)
+    found, left_out = what_ifs(base, RULES, "overflow/equal", scales)
+    assert (len(found), left_out) == (4, [])
