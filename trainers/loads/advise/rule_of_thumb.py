@@ -333,9 +333,8 @@ def _groups(own: Again) -> list[tuple[str, ...]]:
 
     Raises ValueError where nobody has one."""
     found: dict[int, list[str]] = {}
-    linked = own.rules.network.links.any(axis=1).tolist()
-    for agent, some in zip(own.rules.agents, linked, strict=True):
-        if some:
+    for i, agent in enumerate(own.rules.agents):
+        if own.rules.network.degree[i]:
             found.setdefault(id(_inner(own.player.team[agent])), []).append(agent)
     if not found:
         raise ValueError(f"policy {own.label}: no node has a neighbour to forward to")
