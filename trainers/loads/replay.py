@@ -41,7 +41,7 @@ __all__ = [
 
 COUNTS = ("arrivals", "served_local", "served_remote", "lost", "forwarded", "waiting")
 DEFAULT_WINDOW = 288
-SERIES_POINTS = 400
+SERIES_POINTS = 2016  # a week of five-minute steps
 
 OWN = (
     *("amount", "capacity_scale", "load_scale", "max_level", "neighbours", "observation", "route"),
