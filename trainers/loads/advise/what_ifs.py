@@ -24,7 +24,7 @@ LOAD, MORE_CAPACITY = 1.5, 1.2
 """Times the load, and times the capacity."""
 
 SCALES = ("load_scale", "capacity_scale")
-"""Arguments that a team is trained with, and that a larger load would exceed; no rule needs them."""
+"""Arguments that a team is trained with, which a larger load would exceed; no rule needs them."""
 
 
 @dataclass(frozen=True)
