@@ -47,12 +47,16 @@ class Again:
     ) -> None:
         """Play ``steps`` from each of the rows ``first`` [B] of the section, side by side.
 
-        ``episode``: seed and environment of the one window that this is in the replay, whose route
-        "two" is drawn alike. Raises ActionError where actions are malformed.
+        ``episode``: seed and environment of the window of the replay whose route "two" is drawn
+        alike. Raises ActionError where actions are malformed.
         """
 
         def start(rngs: Any) -> Any:
-            own = rngs if episode is None else [generator(episode[0], "env", episode[1])]
+            own = (
+                rngs
+                if episode is None
+                else [generator(episode[0], "env", episode[1]) for _ in first]
+            )
             return self.rules.start_at(first, own)
 
         windows: Any = Changed(self.rules, max_cycles=steps, start=start)

@@ -26,13 +26,13 @@ import pandas as pd
 
 from corral.envs.core import Array
 from corral.envs.dfaas_v0.arguments import cost_of
-from corral.envs.dfaas_v0.baselines import split_pair
 from corral.envs.dfaas_v0.optimum import optimum
-from corral.errors import MissingExtraError
+from corral.errors import MissingExtraError, OptimumError
 from corral.text import one_line
 from corral.trainers.evaluation.episodes import Turn
 from corral.trainers.evaluation.judge import Progress
 from corral.trainers.loads.advise.again import Again, again, require_label
+from corral.trainers.loads.advise.hindsight import costs_of_rules, reads_reports
 from corral.trainers.loads.advise.words import columns, number, wrapped
 from corral.trainers.loads.from_rule.days import RULES
 from corral.trainers.loads.replay import Entry, Replay
@@ -148,7 +148,7 @@ class PostMortem:
         share = f" ({100 * total / arrived:.2f} %)" if arrived else ""
         which = f"{unit} {self.day} of {self.days}, from 0; rows {self.rows[0]}:{self.rows[1]}"
         found = [
-            f"Post-mortem of {self.policy}{f' ({self.mode})' if self.mode else ''}",
+            f"Post-mortem of {self.policy}",
             f"{self.times[0]} to {self.times[-1]} ({which})",
             f"It cost {number(total)} of {arrived:,} requests{share}:",
             *self._about_parts(),
@@ -158,13 +158,15 @@ class PostMortem:
         if not worst:
             return wrapped([*found, "No step of it cost anything."])
         found.append(f"The {len(worst)} costliest steps, in requests:")
-        head = ["time", "node that cost\nmost", "its\ncost", "arrivals\nof all", "cost\nof all"]
+        head = ["time", "costliest\nnode", "arrivals\nof all", "cost\nof all"]
         head += [PARTS[key] for key in self.parts]
-        one_date = len({text.partition(" ")[0] for text in self.times}) == 1
+        dates = {text.partition(" ")[0] for text in self.times}
         rows = []
         for moment in worst:
-            time = moment.time.partition(" ")[2] if one_date else moment.time
-            figures = [moment.node_cost, moment.arrivals, moment.cost]
+            date, _, clock = moment.time.partition(" ")
+            time = clock if len(dates) == 1 else f"{date[5:]} {clock}"  # without the year
+            time = time if clock else moment.time  # a clock without dates
+            figures = [moment.arrivals, moment.cost]
             figures += [getattr(moment, key) for key in self.parts]
             rows.append([time, one_line(moment.node), *map(number, figures)])
         return [*wrapped(found), *columns(head, rows, names=2), "", *wrapped(self.notes())]
@@ -173,12 +175,12 @@ class PostMortem:
         late = "reports that come late"
         if self.report_delay:
             late = f"reports {self.report_delay} step{'s' * (self.report_delay != 1)} late"
-        others = "what others choose" + (", and what comes next" if self.queue else "")
+        others = "others' choices" + (" and the future" if self.queue else "")
         why = {
             "play": f"play: above the best rule of the {'day' if self.is_day else 'window'}, "
             f"{self.rule}",
             "late_reports": f"{late}: {self.informed} with present spare saves it",
-            "clairvoyance": f"clairvoyance: saved only by knowing {others}",
+            "clairvoyance": f"clairvoyance: it takes knowing {others}",
             "unavoidable": "unavoidable: the clairvoyant optimum costs as much",
         }
         sums = {key: number(float(values.sum())) for key, values in self.parts.items()}
@@ -275,17 +277,12 @@ def post_mortem(
     if rules is None:  # without a queue, to be patient is to forward the overflow
         rules = [pair for pair in RULES if own.rules.queue or not pair.startswith("patient")]
     delay = own.rules.report_delay
-    plays = [(pair, delay) for pair in rules]
-    plays += [(pair, 0) for pair in rules if delay and _reads_reports(pair)]
     # Rules need no rows but those of the day: they act on requests alone.
     shared: dict[str, Any] = {"rows": rows, "neighbours": own.rules.neighbours}
-    found: dict[tuple[str, int], Array] = {}
-    for done, (pair, late) in enumerate(plays):
-        one = again(result, pair, pair, **shared, report_delay=late)
-        found[pair, late] = _played(one, episode, 0, rows[1] - first)[0].sum(axis=1)
-        progress("post-mortem", done + 1, len(plays))
-    late_costs = {pair: found[pair, delay] for pair in rules}
-    costs_now = {pair: found.get((pair, 0), late_costs[pair]) for pair in rules}
+    late_costs = costs_of_rules(result, rules, episode, progress, **shared)
+    told = [pair for pair in rules if delay and reads_reports(pair)]
+    at_once = costs_of_rules(result, told, episode, progress, **shared, report_delay=0)
+    costs_now = late_costs | at_once
     rule = min(rules, key=lambda pair: float(late_costs[pair].sum()))
     informed = min(rules, key=lambda pair: float(costs_now[pair].sum()))
     section = result.trace.section(*rows)
@@ -332,12 +329,6 @@ def _played(one: Again, episode: tuple[int, int], first: int, steps: int) -> tup
     return costs, int(illegal[0])
 
 
-def _reads_reports(pair: str) -> bool:
-    """Return whether a rule goes by what the others reported."""
-    amount, route = split_pair(pair)
-    return route not in ("equal", "capacity") or amount.endswith("margin")
-
-
 def _optimum(one: Again, arrivals: Array, capacity: Array) -> tuple[Array | None, str]:
     """Return the optimum's cost by step, [T], and how it was found, or why it was not."""
     rules = one.rules
@@ -345,7 +336,7 @@ def _optimum(one: Again, arrivals: Array, capacity: Array) -> tuple[Array | None
     costs = {"forward_cost": rules.forward_cost, "wait_cost": rules.wait_cost}
     try:
         found = optimum(arrivals, capacity, links=rules.network.links, **limits, **costs)
-    except MissingExtraError as error:
+    except (MissingExtraError, OptimumError) as error:
         return None, str(error)
     return found.cost_by_step, found.method
 

@@ -8,12 +8,13 @@ of the arrivals, 5 requests. It is fitted to what somebody forwarded, in request
    one to what was forwarded.
 2. A decision tree (scikit-learn's) learns which of these is the nearest; a decision weighs as much
    as it matters, in requests.
-3. Each leaf gets the amount, of all, that is nearest there; leaves that are alike are joined.
+3. Each leaf gets the amount, of all, that is nearest there; leaves that are alike, or nearly as
+   near together, are joined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +45,8 @@ FEW = 6
 """Amounts that a tree is fitted to, at most; with three questions there are eight leaves."""
 
 GAIN = 0.01
-"""Each further one of them lowers what is left of the error of the first by this share of it."""
+"""Each further one of them, and each question, lowers the error by this share of that of the best
+amount alone."""
 
 SMALLEST_LEAF = 0.002
 """Share of the decisions that a leaf has at least."""
@@ -61,7 +63,7 @@ class Amount:
         """Return it of ``inputs``, int64 [...] each, where nodes hold ``queue`` requests: int64."""
         a, c = inputs["arrivals"], inputs["capacity"]
         beyond = a - c * self.value // 100
-        wanted = {
+        wanted: dict[str, Callable[[], Array]] = {
             "nothing": lambda: 0 * a,
             "all": lambda: a,
             "beyond": lambda: beyond,
@@ -70,8 +72,8 @@ class Amount:
             "share": lambda: a * self.value // 100,
             "part": lambda: np.maximum(a - c, 0) * self.value // 100,
             "number": lambda: np.full_like(a, self.value),
-        }[self.kind]()
-        return np.asarray(np.clip(wanted, 0, a))
+        }
+        return np.asarray(np.clip(wanted[self.kind](), 0, a))
 
     def __str__(self) -> str:
         of = "the capacity" if self.value == 100 else f"{self.value} % of the capacity"
@@ -176,18 +178,24 @@ def fitted(
     tree = learner.DecisionTreeClassifier(
         max_depth=depth, min_samples_leaf=smallest, random_state=0
     ).fit(asked[matters], few.argmin(axis=1)[matters], sample_weight=weight[matters])
-    leaf = tree.apply(asked)
+    path = tree.decision_path(asked).tocsc()  # [S, nodes] which decisions come to a node
     nodes = tree.tree_
+    least = GAIN * float(errors.sum(axis=0, dtype=np.float64).min())
 
-    def build(node: int) -> Tree:
+    def build(node: int) -> tuple[Tree, float]:
+        """Return the tree below a node, and the requests that it errs by."""
+        here = path.indices[path.indptr[node] : path.indptr[node + 1]]
+        own = errors[here].sum(axis=0, dtype=np.float64)
+        alone, error = amounts[int(own.argmin())], float(own.min())
         if nodes.children_left[node] == nodes.children_right[node]:  # a leaf
-            own = errors[leaf == node].sum(axis=0, dtype=np.float64)
-            return amounts[int(own.argmin())]
+            return alone, error
         low, high = build(nodes.children_left[node]), build(nodes.children_right[node])
+        if low[0] == high[0] or error - low[1] - high[1] <= least:
+            return alone, error
         at = int(np.floor(nodes.threshold[node]))
-        return low if low == high else Split(names[nodes.feature[node]], at, low, high)
+        return Split(names[nodes.feature[node]], at, low[0], high[0]), low[1] + high[1]
 
-    return build(0)
+    return build(0)[0]
 
 
 def on_levels(requests: Array, arrivals: Array, levels: Levels) -> Array:
@@ -212,7 +220,9 @@ def _told_apart(inputs: Mapping[str, Array]) -> list[str]:
 def _vocabulary(forwarded: Array, queue: int) -> list[Amount]:
     """Return all amounts; of those that are as near, the first is taken."""
     some = forwarded[forwarded > 0]
-    numbers = np.unique(np.quantile(some, np.linspace(0.05, 0.95, 10)).round()) if len(some) else []
+    numbers: list[float] = []
+    if len(some):
+        numbers = np.unique(np.quantile(some, np.linspace(0.05, 0.95, 10)).round()).tolist()
     return [
         Amount("nothing"),
         Amount("beyond"),

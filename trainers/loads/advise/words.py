@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 __all__ = ["WIDTH", "columns", "number", "wrapped"]
 
 WIDTH = 80
-NARROWEST = 6
-"""Characters that a name in a table keeps, however many columns there are."""
 
 
 def number(value: float | None) -> str:
@@ -31,7 +29,8 @@ def columns(head: Sequence[str], rows: Sequence[Sequence[str]], names: int = 1) 
     lines = [*zip(*heads, strict=True), *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     over = sum(widths) + 2 * (len(widths) - 1) - WIDTH
-    widths[names - 1] -= max(0, min(over, widths[names - 1] - NARROWEST))
+    narrowest = max(map(len, heads[names - 1]))
+    widths[names - 1] -= max(0, min(over, widths[names - 1] - narrowest))
     return [
         "  ".join(_cell(text, widths, i, names) for i, text in enumerate(line)).rstrip()
         for line in lines

@@ -15,6 +15,7 @@ from corral.envs.dfaas_v0.baselines import baseline_team
 from corral.envs.policy import Decision, RandomPolicy
 from corral.errors import ActionError
 from corral.trainers.evaluation.players import Player
+from corral.trainers.loads.advise.hindsight import costs_of_rules, reads_reports
 from corral.trainers.loads.advise.post_mortem import PostMortem, post_mortem
 from corral.trainers.loads.replay import Replay, replay
 from corral.trainers.runs.run import Run
@@ -115,6 +116,21 @@ def test_parts_add_up_to_what_the_replay_counted(queue: int, label: str) -> None
         assert any("queues" in note for note in found.notes()) == (queue > 0)
 
 
+@pytest.mark.parametrize("nodes", [3, 9])  # of many nodes all are asked at once
+def test_rules_cost_what_they_cost_in_the_replay(nodes: int) -> None:
+    pairs = ["overflow/two", "threshold/two", "margin/two", "static/spare", "patient-margin/spare"]
+    trace = small_trace(nodes, steps=30)
+    for delay in (0, 1, 2):
+        result = played(trace, pairs, window=20, queue=2, seed=3, report_delay=delay)
+        for day, episode in ((0, (3, 0)), (1, (4, 0))):
+            rows = (20 * day, min(20 * day + 20, 30))
+            found = costs_of_rules(result, pairs, episode, lambda *told: None, rows=rows)
+            sums = {pair: cost.sum() for pair, cost in found.items()}
+            assert sums == {pair: result.sums[pair].cost[day] for pair in pairs}
+    assert [pair for pair in pairs if not reads_reports(pair)] == []
+    assert not any(map(reads_reports, ["local", "static/equal", "overflow/capacity"]))
+
+
 def test_sampled_play_is_drawn_anew_and_says_so() -> None:
     result = played(small_trace(), {"chance": Player(_chance(), deterministic=False)}, window=20)
     found = post_mortem(result, "chance", Player(_chance(), deterministic=False), rules=["local"])
@@ -156,7 +172,9 @@ def test_a_trace_without_dates_says_so() -> None:
     result = played(small_trace(), ["local/equal"], window=20)
     with pytest.raises(ValueError, match="0 to 1, for the trace's clock has no dates"):
         post_mortem(result, "local/equal", day="2026-01-05")
-    assert post_mortem(result, "local/equal", day=1, rules=["local"]).times[0] == "20"
+    found = post_mortem(result, "local/equal", day=1, rules=["local"])
+    assert found.times[0] == "20"
+    assert any(line.startswith(f"{found.worst[0].row}  ") for line in found.lines())
 
 
 @pytest.mark.parametrize(
@@ -166,6 +184,7 @@ def test_a_trace_without_dates_says_so() -> None:
         ("team", {}, "policy team is a team: give it, or its run, as well"),
         ("local/equal", {"rules": []}, r"rules=\[\]: give one amount/route pair or more"),
         ("local/equal", {"rules": "local"}, "rules='local': give one amount/route pair or more"),
+        ("local/equal", {"rules": ["random"]}, "random: what is drawn at random is no rule"),
         ("local/equal", {"steps": 0}, "steps=0: give 1 or more"),
     ],
 )
