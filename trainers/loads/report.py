@@ -34,7 +34,7 @@ from corral.trainers.loads.text import (
     returns_table,
 )
 from corral.trainers.loads.waiting import waits_lines
-from corral.trainers.report.page import CONTROLS, learning_section, note, page, table
+from corral.trainers.report.page import controls, learning_section, note, page, table
 from corral.trainers.report.plots import Bar, LearningCurve, bar_chart
 from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run_config import versions
@@ -154,7 +154,7 @@ def _page(
     said, *more = [*describe(replay), *notes]
     body = f"""{note(said)}
 <h2>Requests {day}</h2>
-{table(*request_lines(replay), kinds=kinds)}{CONTROLS}{_bars(scores)}
+{table(*request_lines(replay), kinds=kinds)}{controls()}{_bars(scores)}
 <h2>What each policy served and lost</h2>
 {_score_table(scores, replay, kinds)}
 {_paired_html(replay, kinds)}{_optimum_html(replay, kinds)}<h2>Load and loss over time</h2>

@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 from corral.trainers.report import svg as pen
-from corral.trainers.report.page import CONTROLS, learning_section, page, table
+from corral.trainers.report.page import controls, learning_section, note, page, table
 from corral.trainers.report.plots import COLORS, LearningCurve, data, frame
 
 if TYPE_CHECKING:
@@ -47,11 +47,8 @@ def comparison_page(comparison: Comparison) -> str:
     ]
     runs = [
         [
-            name,
-            run.name,
-            "" if run.seed is None else str(run.seed),
-            f"{run.env_steps:,}",
-            _number(run.score),
+            *(name, run.name, _number(run.score)),
+            *("" if run.seed is None else str(run.seed), f"{run.env_steps:,}"),
         ]
         for name in names
         for run in comparison.groups[name]
@@ -63,11 +60,11 @@ def comparison_page(comparison: Comparison) -> str:
         if len(run.steps)
     ]
     body = f"""<h2>Groups</h2>
-{table(["group", "runs", "IQM", "95 % interval", "least", "most"], groups)}{CONTROLS}
+{table(["group", "runs", "IQM", "95 % interval", "least", "most"], groups)}{controls("Groups")}
 {_scores(comparison, names)}<h2>Differences</h2>
 {table(["", "difference", f"{level} interval", "P", "p"], pairs, policies=False)}
 <h2>Every run</h2>
-{table(["group", "run", "seed", "env steps", "score"], runs)}
+{table(["group", "run", "score", "seed", "env steps"], runs)}
 {learning_section(curves, {}, LEARNING)}"""
     said = [f"Score: {comparison.metric}; higher is better.", READ, *comparison.notes]
     title = f"Comparison on {comparison.env}"
@@ -98,13 +95,14 @@ def _scores(comparison: Comparison, names: list[str]) -> str:
             shapes,
             width=1000,
             x=x_marks if last else (),
-            below="score: dots are runs; below them the IQM and its 95 % interval" if last else "",
+            below="score" if last else "",
             kind="ends" if last else "",
             label=f"scores of {name}",
         )
         label = f"<p class='strip'>{html.escape(name)}</p>"
         rows.append(f"<div{data(policy=name)}>{label}{drawn}</div>")
-    return f"<figure>{''.join(rows)}</figure>\n"
+    said = note("A dot is the score of a run; below stand the IQM and its 95 % interval.")
+    return f"{said}<figure>{''.join(rows)}</figure>\n"
 
 
 def _number(value: float) -> str:

@@ -39,8 +39,8 @@ def test_a_page_shows_the_verdict_then_every_run(tmp_path: Path, count: int) -> 
     for label in ("low", "high"):
         for k in range(count):
             score = -20 + 30 * (label == "high") + k
-            cells = f"<td>{label}</td><td>runs/{label}{k}</td><td>{k}</td><td>300</td>"
-            assert f"{cells}<td>{score}</td>" in rows
+            cells = f"<td>{label}</td><td>runs/{label}{k}</td><td>{score}</td>"
+            assert f"{cells}<td>{k}</td><td>300</td>" in rows
             assert f"{label}: runs/{label}{k}" in drawn
     dots = [d.count("h.01") for d in re.findall(r'class="c\d dot" d="([^"]*)"', text)]
     assert dots == [count, count]
