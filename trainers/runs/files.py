@@ -49,7 +49,7 @@ def write_folder(
             written = {target / path.relative_to(place): path for path in write(Path(place))}
             if taken := [str(path) for path in written if path.exists() and not overwrite]:
                 raise FileExistsError(
-                    f"{', '.join(taken)} exists; pass overwrite=True to replace it"
+                    f"{', '.join(taken)} exists; pass --overwrite (overwrite=True) to replace it"
                 )
             for path, source in written.items():
                 os.replace(source, path)

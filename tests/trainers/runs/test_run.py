@@ -267,7 +267,9 @@ def test_an_export_replaces_nothing_unasked(run_folder: Path, tmp_path: Path) ->
     run, target = load_run(run_folder), tmp_path / "export"
     target.mkdir()
     (target / "node_1.zip").write_text("mine")
-    with pytest.raises(FileExistsError, match=r"node_1\.zip exists; pass overwrite=True"):
+    with pytest.raises(
+        FileExistsError, match=r"node_1\.zip exists; pass --overwrite \(overwrite=True\)"
+    ):
         run.export("weights", target)
     assert [(path.name, path.read_text()) for path in target.iterdir()] == [("node_1.zip", "mine")]
     assert len(run.export("weights", target, overwrite=True)) == 3

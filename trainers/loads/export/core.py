@@ -275,9 +275,8 @@ def _whole(field: str, number: Any, limit: int) -> int:
     if not whole or number < 0:
         raise DecisionError(field, f"{number!r:.40}: give a whole number from 0 to {limit:,}")
     if number > limit:
-        raise OutOfRangeError(
-            field, f"{int(number):,} is above {limit:,}, the largest that can be decided on"
-        )
+        remedy = "" if limit == MOST else " that was trained on; a rule takes more: by_rule"
+        raise OutOfRangeError(field, f"{int(number):,} is above {limit:,}, the largest{remedy}")
     return int(number)
 
 
