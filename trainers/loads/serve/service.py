@@ -72,7 +72,7 @@ def service_of(
     guard = Guard(memory, decides.decide, Ranges.seen(about, margin))
     if shadow is not None:
         log = ShadowLog(shadow)
-        line = f"{alone}; what {team} would do is logged in {shadow}."
+        line = f"{alone}; what {team}, would do is logged in {shadow}."
         decide = Shadow(guard, log).decide
         return Service(decide, "shadow", source.name, lines=(line,), log=log, **named)
     lines = f"{team[0].upper()}{team[1:]}, decides;", f"outside what it knows {decides.name} does."
