@@ -118,7 +118,7 @@ def _of_export(folder: Path) -> _Source:
             f"{folder} is damaged, or an export of an earlier corral ({type(error).__name__}: "
             f"{error}): corral export writes it again"
         ) from error
-    team = decider, f"the team of {folder}", []
+    team: tuple[NodeDecider, str, list[str]] = decider, f"the team of {folder}", []
     if "rule" not in about:
         return _Source(str(folder), about, lambda: team)
     rule = f"{about['rule']}/{about['route']}"

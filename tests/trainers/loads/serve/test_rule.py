@@ -93,3 +93,21 @@ def test_no_rule() -> None:
         Rule("overflw", about_rules(RULES))
     with pytest.raises(ValueError, match="random"):
         Rule("random/equal", about_rules(RULES))
+
+
+@pytest.mark.parametrize("pair", sorted(set(PAIRS) - DRAWN))
+def test_the_largest_numbers_that_a_server_takes_are_forwarded_as_what_they_are(pair: str) -> None:
+    rule, rng = Rule(pair, about_rules(RULES)), np.random.default_rng(2)
+    sizes = [0, 1, 7, 16_777_217, 999_999_999, 1_000_000_000]
+    for _ in range(50):
+        a, c, q, s, x = rng.choice(sizes, size=(5, 4)).tolist()
+        nodes = {
+            n: {"arrivals": a[i], "capacity": c[i], "queue": q[i]} for i, n in enumerate(NAMES)
+        }
+        previous = {n: {"spare": s[i], "lost": x[i]} for i, n in enumerate(NAMES)}
+        for name, parts in rule.decide(nodes, previous)[0].items():
+            assert sum(parts.values()) <= nodes[name]["arrivals"]
+            assert min(parts.values(), default=1) > 0
+            if pair.startswith("overflow") and max(a + c) < 2**23:
+                overflow = nodes[name]["arrivals"] - nodes[name]["capacity"]
+                assert sum(parts.values()) == max(0, overflow)
