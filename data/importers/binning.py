@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from corral.data.fields import format_time, name_rule
+from corral.data.fields import format_time, in_calendar, name_rule
 from corral.data.read import MAX_CELLS
 from corral.data.source import fault_error
 from corral.data.trace import MAX_VALUE, Counts, Trace
@@ -19,6 +19,7 @@ from corral.data.trace import MAX_VALUE, Counts, Trace
 __all__ = [
     "Counted",
     "Gaps",
+    "Guess",
     "Imported",
     "Paths",
     "Sampled",
@@ -30,6 +31,7 @@ __all__ = [
     "finish",
     "node_names",
     "resample",
+    "some",
     "were",
 ]
 
@@ -40,11 +42,24 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 @dataclass(frozen=True)
+class Guess:
+    """Something that was found in a file, such as its zone, and the option that changes it."""
+
+    what: str  # one word: layout, time, zone, nodes, unit, step, gaps, capacity, unused
+    found: str
+    change: str = ""  # as an argument: "zone=Europe/Rome"
+
+
+@dataclass(frozen=True)
 class Imported:
-    """An imported trace, and in plain sentences what was trimmed, filled, rounded or left out."""
+    """An imported trace, and in plain sentences what was trimmed, filled, rounded or left out.
+
+    ``guesses``: what the file was taken for, where the importer had to find out.
+    """
 
     trace: Trace
     notes: tuple[str, ...]
+    guesses: tuple[Guess, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,6 +109,11 @@ def node_names(paths: Sequence[Path], names: Sequence[str] | None) -> list[str]:
 def counted(number: int, what: str) -> str:
     """Return "1 step", "1,234 steps", ..."""
     return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def some(names: Sequence[str]) -> str:
+    """Return the first few of names, with commas."""
+    return ", ".join(names[:3]) + (f", ... ({len(names)} in all)" if len(names) > 3 else "")
 
 
 def were(number: int) -> str:
@@ -231,6 +251,8 @@ def finish(
             IMPORT, f"more than {MAX_VALUE:,} requests in one step: choose a smaller step"
         )
     start, step = loads[0].start, loads[0].step
+    if not (in_calendar(start) and in_calendar(start + step * (len(arrivals) - 1))):
+        raise fault_error(IMPORT, "times must lie in the years 1 to 9999: look for a wrong time")
     trace = Trace(
         nodes=tuple(load.name for load in loads),
         arrivals=arrivals,

@@ -15,7 +15,7 @@ import typer
 from corral.cli.commands.loads import imports
 from corral.data import load_trace
 from corral.data.read import MAX_CELLS
-from corral.data.source import MAX_BYTES, MAX_LINE
+from corral.data.source import MAX_BYTES, MAX_LINE, MAX_NODES
 from support.traces import public_traces
 
 README = (Path(__file__).parents[2] / "data" / "README.md").read_text(encoding="utf-8")
@@ -73,6 +73,7 @@ def test_figures_of_the_bundled_traces(name, column):
 def test_the_limits_are_those_stated():
     assert f"`max_cells` = {MAX_CELLS:,}" in README
     assert f"`max_bytes` = {MAX_BYTES // 2**20} MiB" in README
+    assert f"`max_nodes` = {MAX_NODES:,}" in README
     assert f"{MAX_LINE // 2**10} KiB per line" in README
 
 
