@@ -36,7 +36,7 @@ from support.onnx_runs import (
 )
 
 OBSERVATIONS, AT_ONCE = 100_000, 10_000
-STEPS = 20_000
+STEPS = 10_000
 TIMED = 2_000
 
 LARGER: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {

@@ -1,7 +1,7 @@
 """How many decisions a second ``corral serve`` makes, how soon, and what a kill does to them.
 
-    python benchmarks/serving.py [RUN] [--rule NAME] [--seconds 5] [--rounds 3]
-    python benchmarks/serving.py [RUN] --kill 20
+    python benchmarks/serving.py [RUN] [--rule NAME] [--export] [--seconds 5] [--rounds 3]
+    python benchmarks/serving.py [RUN] [--export] --kill 20
 
 Server and clients share the machine: one process each, 8 clients with a connection of their own
 that stays open, threads over plain sockets. Without RUN a small team of edge3 is trained first.
@@ -308,6 +308,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", nargs="?")
     parser.add_argument("--rule")
+    parser.add_argument("--export", action="store_true", help="serve an export, without torch")
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--kill", type=int, default=0)
@@ -318,10 +319,15 @@ def main() -> None:
         if place is None:
             place = str(Path(folder) / "team")
             corral.train("dfaas_v0", trainer="mappo", steps=20_000, num_envs=8, out=place)
-        cases = cases_of(corral.load_run(place), given.rule)
+        run = corral.load_run(place)
+        cases = cases_of(run, given.rule)
+        if given.export:
+            place = str(Path(folder) / "export")
+            run.export("numpy", place)
         server = Server(place, [] if given.rule is None else ["--rule", given.rule])
         what = "a team of edge3" if given.run is None else f"the team of {Path(place).name}"
         what = what if given.rule is None else f"the rule {given.rule}"
+        what += ", exported" if given.export else ""
         if given.kill:
             found = kill(server, cases, given.kill)
             save("serving_kills", kill_page(found, what), found, machine(*packages))

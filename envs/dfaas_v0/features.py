@@ -15,7 +15,7 @@ from gymnasium import spaces
 from corral.envs.core import Array
 from corral.envs.dfaas_v0.amounts import Amounts, Choices, Levels, Shares
 from corral.envs.dfaas_v0.load import Augmented, DfaasState, Recorded
-from corral.envs.dfaas_v0.network import Network
+from corral.envs.dfaas_v0.network import Network, Route
 from corral.envs.dfaas_v0.past import late_reports
 
 __all__ = ["Deciding", "Every", "Summary", "ranked", "scaled_reports"]
@@ -199,7 +199,7 @@ class Deciding:
     queue: int
     scales: tuple[float, float]
     observation: str
-    route: str
+    route: Route
     report_delay: int
     _masks: Array  # all that there are, see ``Levels.masks``
 

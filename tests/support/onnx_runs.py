@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from corral.data import Trace
-from corral.envs.core import Array, Observation, generator
+from corral.envs.core import Array, Observation
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.trainers.driver import train
 from corral.trainers.policies import NetworkPolicy
 from corral.trainers.runs.run import Run
+from support import own_networks
 from support.loads import small_trace
 
 LINE = {"node_0": ["node_1", "node_3"], "node_1": ["node_2"], "node_3": ["node_0"]}
@@ -48,6 +50,7 @@ CONFIGURATIONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {"observation": "summary", "route": "choose", "neighbours": LINE, "max_level": 7},
         {"memory": 4},
     ),
+    "own network": ("ippo", {"queue": 1}, {"model": own_networks.make}),
     "sb3_ppo": ("sb3_ppo", {"queue": 3}, {"policies": "shared", "batch_size": 8}),
     "sb3_dqn": ("sb3_dqn", {}, {"learning_starts": 4}),
     "sb3_maskable_ppo": ("sb3_maskable_ppo", {"route": "choose"}, {"batch_size": 8}),
@@ -59,8 +62,9 @@ def trained(name: str, folder: Path, trace: Trace | None = None, **given: Any) -
     """Return a run of a configuration, on a small load unless told."""
     trainer, env_kwargs, settings = CONFIGURATIONS[name]
     given = {**given, **settings}
-    if trainer == "sb3_dqn":
-        given.pop("n_steps", None)
+    for setting, unknown in (("n_steps", trainer == "sb3_dqn"), ("net_arch", "model" in settings)):
+        if unknown:
+            given.pop(setting, None)
     return train(
         "dfaas_v0",
         trainer=trainer,
@@ -128,7 +132,7 @@ def random_moments(run: Run, rows: int, seed: int) -> Moments:
     rules: Any = run.config.env_config.rules(
         trace=trace, capacity_rows=None, **given, **scales, amount=trained.amount
     )
-    state = rules.start_at(np.arange(rows), [generator(seed, "env", i) for i in range(rows)])
+    state = rules.start_at(np.arange(rows), [rng] * rows)
     state.queue[:] = _numbers(rng, trained.queue, shape)
     state.spare[:], state.lost[:] = _numbers(rng, spares, shape), _numbers(rng, loads, shape)
     for i, most in enumerate((spares, loads)):
@@ -205,14 +209,25 @@ def _ours(
     decision = policy.act(observation, state, deterministic=True)
     kind: Any = policy.forward
     if kind.values:  # of actions; a distribution does not tell them
-        network: Any = policy.network
-        entries = kind.columns.flat(
-            observation, (len(decision.action),), kind.columns.agents.index(policy.agent)
-        )
-        values = network.q_net(network.obs_to_tensor(entries)[0])
-        return values.detach().numpy(), decision.action, None
+        return _values(policy, observation), decision.action, None
     logits: Any = policy.distribution(observation, state)
     return logits.logits.detach().numpy(), decision.action, decision.state
+
+
+def _values(policy: NetworkPolicy, observation: Any) -> Array:
+    network: Any = policy.network
+    kind: Any = policy.forward
+    if hasattr(network, "q_net"):  # of Stable-Baselines3
+        rows, agent = len(observation["action_mask"]), kind.columns.agents.index(policy.agent)
+        entries = kind.columns.flat(observation, (rows,), agent)
+        found = network.q_net(network.obs_to_tensor(entries)[0])
+    else:
+        own = observation["observation"]
+        place = kind.group.agents.index(policy.agent)
+        identity = np.tile(np.eye(kind.group.identities, dtype=np.float32)[place], (len(own), 1))
+        found = network(torch.from_numpy(np.concatenate([own, identity], axis=1)))
+    values: Array = found.detach().numpy()
+    return values
 
 
 def _otherwise(moments: Moments, number: int, found: dict[str, Array]) -> Array:

@@ -188,7 +188,7 @@ class Run:
         Raises RunError where it is no run of dfaas_v0."""
         return pkgutil.resolve_name(f"{EXPORT}.decider:decider_of")(self)
 
-    def start(self, seed: int | None = None) -> Any:
+    def start(self, seed: int = 0) -> Any:
         """Return the state before the first ``decide``; ``seed`` is of what route "two" draws."""
         return self.decider.start(seed)
 

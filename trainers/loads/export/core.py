@@ -109,7 +109,7 @@ class NodeDecider(Deciding):
         """Whether a decision depends on those before it: then ``state`` must be given."""
         return self.report_delay > 1 or self.actor.initial() is not None
 
-    def start(self, seed: int | np.random.Generator | None = None) -> State:
+    def start(self, seed: int | np.random.Generator = 0) -> State:
         """Return the state before the first decision. ``seed`` is of what route "two" draws."""
         reports = np.zeros((1, max(self.report_delay - 1, 0), len(self.nodes), 2), dtype=np.int64)
         rng = np.random.default_rng(seed)
@@ -148,7 +148,7 @@ class NodeDecider(Deciding):
                     "this team remembers earlier steps, and previous= says that there were some: "
                     "make state = start() once, and give state=state at every step"
                 )
-            state = self.start()
+            state = self.start(np.random.default_rng() if self.route == "two" else 0)
         elif state.nodes != self.nodes:
             raise ValueError(f"state is of other nodes ({', '.join(state.nodes)}): call start()")
         moment = self._moment(arrivals, capacity, queue, spare, lost, state)

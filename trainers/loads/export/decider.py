@@ -9,6 +9,7 @@ A ``Decider`` asks the run's own policies, greedily. It plays by the array code 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,6 +36,7 @@ __all__ = [
     "about_rules",
     "decider_of",
     "rules_of",
+    "seen_in",
 ]
 
 
@@ -99,7 +101,37 @@ def about_rules(rules: DfaasRules) -> dict[str, Any]:
         "capacity_scale": float(rules.capacity_scale),
         "max_level": rules.max_level,
         "requests": [0, 1] if table is None else table.tolist(),  # of a level; unused for shares
+        "seen": seen_in(rules),
     }
+
+
+def seen_in(rules: DfaasRules) -> dict[str, dict[str, tuple[float, float]]]:
+    """Return what nodes meet in the rows of ``rules``: node -> name of a number -> lowest, highest.
+
+    Arrivals and capacity are those of the rows; an augmented load goes two deviations further, but
+    not beyond its scale. A queue goes to its limit, spare to the largest capacity, lost to the
+    largest arrivals: all of these happen while a team learns.
+    """
+    section = rules.trace.section(*rules.rows)
+    assert section.capacity is not None  # the rules have seen to it
+    further = 1.0
+    if rules.augment is not None:
+        further = math.exp(2 * math.hypot(rules.augment.scale, rules.augment.noise))
+    found = {}
+    for i, name in enumerate(section.nodes):
+        low, high = float(section.arrivals[:, i].min()), float(section.arrivals[:, i].max())
+        if further > 1:
+            low, high = low / further, max(high, min(high * further, float(rules.load_scale)))
+        capacity = section.capacity[:, i]
+        most = float(capacity.max())
+        found[name] = {
+            "arrivals": (low, high),
+            "capacity": (float(capacity.min()), most),
+            "queue": (0.0, float(rules.queue)),
+            "spare": (0.0, most),
+            "lost": (0.0, high),
+        }
+    return found
 
 
 def rules_of(run: Any) -> DfaasRules:
@@ -110,7 +142,7 @@ def rules_of(run: Any) -> DfaasRules:
             f"{run.folder} was trained in {config.env}: only runs of dfaas_v0 decide who forwards "
             "requests to whom; others play through run.policies"
         )
-    found: Any = config.rules(augment=None)
+    found: Any = config.rules()
     return found  # type: ignore[no-any-return]
 
 

@@ -144,7 +144,8 @@ def export_numpy(run: Any, folder: Path) -> list[Path]:
     otherwise than the policies.
     """
     decider = run.decider
-    networks, weights = [], {}
+    networks: list[dict[str, Any]] = []
+    weights: dict[str, Any] = {}
     if "rule" not in decider.about:
         networks, weights = _networks(decider)
         odd = odd_actions(decider, NetworkActor(networks, weights), CHECKED)
@@ -223,7 +224,7 @@ def _parts(text: str, wanted: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[s
     the methods named beside them."""
     lines = text.splitlines()
     for node in ast.parse(text).body:
-        name = getattr(node, "name", None)
+        name: Any = getattr(node, "name", None)
         if isinstance(node, ast.Assign | ast.AnnAssign):
             target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
             names = target.elts if isinstance(target, ast.Tuple) else [target]
@@ -242,7 +243,8 @@ def _parts(text: str, wanted: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[s
 
 def _first(node: Any) -> int:
     """Return the first line of a definition, its decorators among them."""
-    return min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+    found = [node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))]
+    return int(min(found))
 
 
 def _end(node: Any) -> int:
@@ -268,7 +270,8 @@ def _networks(decider: Any) -> tuple[list[dict[str, Any]], dict[str, Array]]:
     ]
     for row, each in enumerate(found):
         groups.setdefault(id(each.network), []).append(row)
-    networks, weights = [], {}
+    networks: list[dict[str, Any]] = []
+    weights: dict[str, Array] = {}
     for i, rows in enumerate(groups.values()):
         first = found[rows[0]]
         networks.append({"nodes": rows, **first.about})

@@ -25,7 +25,7 @@ from corral.errors import RunError
 from corral.extras import require
 from corral.text import shortened
 from corral.trainers.cloning.teachers import checkpoint_digest
-from corral.trainers.loads.export.onnx_graph import Decider
+from corral.trainers.loads.export.onnx_graph import DecisionGraph
 from corral.trainers.policies import NetworkPolicy
 from corral.trainers.runs.run import Run
 
@@ -33,6 +33,9 @@ __all__ = ["OPSET", "export_onnx", "networks_of"]
 
 OPSET = 18
 """The oldest set of operators that torch's exporter writes: of ONNX 1.13, December 2022."""
+
+IR_VERSION = 8
+"""Of files, as ONNX 1.13 has it: the exporter names a later one, which older runtimes refuse."""
 
 SIZES: dict[Any, int] = {"batch": 7, "neighbours": 5}
 """Of the inputs that are traced; the graph takes any."""
@@ -88,35 +91,35 @@ def _write(
     run: Run, rules: DfaasRules, name: str, played: dict[int, NetworkPolicy], path: Path
 ) -> Path:
     # A copy: the graph is traced on the CPU, where the run's networks need not be.
-    decider = Decider(rules, copy.deepcopy(played)).cpu().eval()
-    axes = {key: _axes(shape) for key, shape in decider.inputs.items()}
+    graph = DecisionGraph(rules, copy.deepcopy(played)).cpu().eval()
+    axes = {key: _axes(shape) for key, shape in graph.inputs.items()}
     given = {
         key: torch.zeros(
             [SIZES.get(size, size) for size in shape],  # type: ignore[misc]
             dtype=torch.float32 if key == "state" else torch.int64,
         )
-        for key, shape in decider.inputs.items()
+        for key, shape in graph.inputs.items()
     }
     try:
         with _quiet():
             program = torch.onnx.export(
-                decider,
+                graph,
                 kwargs={"given": given},  # in args the exporter would take a mapping for these
                 dynamic_shapes={"given": axes},
-                input_names=list(decider.inputs),
-                output_names=decider.outputs,
+                input_names=list(graph.inputs),
+                output_names=graph.outputs,
                 opset_version=OPSET,
                 dynamo=True,
                 verbose=False,
             )
     except torch.onnx.OnnxExporterError as error:
-        cause = error.__cause__ or error
+        said = str(error.__cause__ or error).strip().partition("\n")[0]
         raise RunError(
             f"{run.name}: the network of policy {name} cannot be written as ONNX: torch.export "
-            f"says {shortened(str(cause), 300)!r}"
+            f"says {shortened(said, 200)!r}"
         ) from error
     assert program is not None
-    _describe(program.model, _about(run, rules, name, played, decider))
+    _describe(program.model, _about(run, rules, name, played, graph))
     program.save(str(path))
     return path
 
@@ -144,7 +147,11 @@ def _quiet() -> Iterator[None]:
 
 
 def _about(
-    run: Run, rules: DfaasRules, name: str, played: Mapping[int, NetworkPolicy], decider: Decider
+    run: Run,
+    rules: DfaasRules,
+    name: str,
+    played: Mapping[int, NetworkPolicy],
+    graph: DecisionGraph,
 ) -> dict[str, Any]:
     """Return the metadata as JSON values: see the table in docs/gateway.md."""
     nodes = rules.trace.nodes
@@ -164,9 +171,9 @@ def _about(
         "neighbours": {
             node: [nodes[j] for j in _cyclic(links[i], i)] for i, node in enumerate(nodes)
         },
-        "inputs": {key: list(shape) for key, shape in decider.inputs.items()},
-        "outputs": decider.outputs,
-        "logits": "values of actions" if decider.forward_of.values else "log-probabilities",  # type: ignore[attr-defined]
+        "inputs": {key: list(shape) for key, shape in graph.inputs.items()},
+        "outputs": graph.outputs,
+        "logits": "values of actions" if graph.forward_of.values else "log-probabilities",  # type: ignore[attr-defined]
         "observation": rules.observation,
         "route": rules.route,
         "report_delay": rules.report_delay,
@@ -200,6 +207,7 @@ def _describe(model: Any, about: Mapping[str, Any]) -> None:
     for value in (*model.graph.inputs, *model.graph.initializers.values()):
         value.metadata_props.clear()
     model.graph.metadata_props.clear()
+    model.ir_version = IR_VERSION
     model.graph.name, model.doc_string = "decision", DESCRIPTION
     model.metadata_props.clear()
     for key, value in about.items():

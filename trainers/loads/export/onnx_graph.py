@@ -21,7 +21,7 @@ from corral.envs.dfaas_v0.amounts import Amounts, Choices, Shares
 from corral.envs.dfaas_v0.features import LARGEST, RANKS, Summary
 from corral.trainers.policies import NetworkPolicy
 
-__all__ = ["Decider", "Inputs"]
+__all__ = ["DecisionGraph", "Inputs"]
 
 Inputs = Mapping[str, torch.Tensor]
 
@@ -213,7 +213,7 @@ class Legal(nn.Module):
         return torch.where(tables.level[action] > 0, node, -1)
 
 
-class Decider(nn.Module):
+class DecisionGraph(nn.Module):
     """All of a policy: whole numbers in, a decision out.
 
     ``policies`` are those of the agents that it plays, by their numbers; ``inputs`` and ``outputs``

@@ -73,7 +73,7 @@ class Recommendation:
         run = self._run()
         return run.decider if self.play == "team" else Decider.of_rule(self.rule, rules_of(run))
 
-    def start(self, seed: int | None = None) -> Any:
+    def start(self, seed: int = 0) -> Any:
         """Return the state before the first ``decide``, as ``Run.start``."""
         return self.decider.start(seed)
 

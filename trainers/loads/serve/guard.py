@@ -22,8 +22,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from corral.envs.dfaas_v0 import DfaasRules
-
 __all__ = ["REASONS", "Answer", "Decide", "Forwarded", "Guard", "Ranges", "nonsense"]
 
 NOW, ENDED = ("arrivals", "capacity", "queue"), ("spare", "lost")
@@ -59,43 +57,24 @@ class Ranges:
     neighbours: Mapping[str, frozenset[str]]  # node -> to whom it can forward
 
     @classmethod
-    def seen_by(cls, rules: DfaasRules, margin: float = MARGIN) -> Ranges:
-        """Return what the rows of ``rules`` hold, and what a node can have spare or lose there.
+    def seen(cls, about: Mapping[str, Any], margin: float = MARGIN) -> Ranges:
+        """Return the ranges of training, as ``about_rules`` of ``corral.trainers.loads.export``
+        tells them, wider by ``margin`` of the highest number on both sides.
 
-        Arrivals and capacity are those of the rows; an augmented load goes two deviations further.
-        A queue goes to its limit, spare to the largest capacity, lost to the largest arrivals: all
-        of these happen while a team learns. ``margin``: how much wider, as a share of the highest.
-        Raises ValueError where it is negative or not finite.
+        Raises ValueError where that is negative or not finite.
         """
         if isinstance(margin, bool) or not (math.isfinite(margin) and margin >= 0):
             raise ValueError(f"margin={margin!r}: give a number, 0 or more, such as {MARGIN}")
-        section = rules.trace.section(*rules.rows)
-        assert section.capacity is not None  # the rules have seen to it
-        factor = 1.0
-        if rules.augment is not None:
-            factor = math.exp(2 * math.hypot(rules.augment.scale, rules.augment.noise))
-        found = {}
-        for i, name in enumerate(section.nodes):
-            arrivals, capacity = section.arrivals[:, i], section.capacity[:, i]
-            most = max(arrivals.max(), min(arrivals.max() * factor, rules.load_scale))
-            seen = {
-                "arrivals": (arrivals.min() / factor, most),
-                "capacity": (capacity.min(), capacity.max()),
-                "queue": (0, rules.queue),
-                "spare": (0, capacity.max()),
-                "lost": (0, most),
-            }
-            found[name] = {
-                key: (float(low - margin * high), float(high + margin * high))
-                for key, (low, high) in seen.items()
-            }
-        links = rules.network.links
-        nodes = section.nodes
+        ranges = {
+            name: {k: (low - margin * high, high + margin * high) for k, (low, high) in of.items()}
+            for name, of in about["seen"].items()
+        }
+        nodes = about["nodes"]
         neighbours = {
             name: frozenset(other for other, linked in zip(nodes, row, strict=True) if linked)
-            for name, row in zip(nodes, links.tolist(), strict=True)
+            for name, row in zip(nodes, about["links"], strict=True)
         }
-        return cls(found, neighbours)
+        return cls(ranges, neighbours)
 
     def outside(self, nodes: Numbers, previous: Numbers | None) -> tuple[str, str] | None:
         """Return a reason, and in words what is outside; None where nothing is."""

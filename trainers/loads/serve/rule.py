@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from corral.envs.dfaas_v0 import DfaasRules
 from corral.trainers.loads.export.core import NodeDecider, State, about_rule
-from corral.trainers.loads.export.decider import about_rules
 from corral.trainers.loads.serve.guard import Answer, Forwarded, Numbers
 
 __all__ = ["Rule"]
@@ -19,20 +18,21 @@ NOTHING = {"spare": 0, "lost": 0}
 
 
 class Rule:
-    """The rule ``name`` ("overflow/equal") with the links, queue and costs of ``rules``.
+    """The rule ``name`` ("overflow/equal") with the links and the queue of ``about``, which is
+    what ``about_rules`` of ``corral.trainers.loads.export`` tells.
 
     Nodes that the run does not know are linked to all others where the run links every two nodes,
     else to nobody. Of a node that has not reported, nothing is spare. Reports count as they come,
     late or not. Raises ValueError for what is no rule, or one that draws.
     """
 
-    def __init__(self, name: str, rules: DfaasRules) -> None:
+    def __init__(self, name: str, about: Mapping[str, Any]) -> None:
         self.name = name if "/" in name else f"{name}/equal"
-        self._about = about_rule(about_rules(rules), self.name)
-        self._about["report_delay"] = min(1, rules.report_delay)
-        self._order = {node: i for i, node in enumerate(rules.trace.nodes)}
-        self._links = rules.network.links
-        self._complete = rules.network.complete
+        self._about = about_rule(about, self.name)
+        self._about["report_delay"] = min(1, about["report_delay"])
+        self._order = {node: i for i, node in enumerate(about["nodes"])}
+        self._links = np.array(about["links"], dtype=bool)
+        self._complete = bool((self._links | np.eye(len(self._order), dtype=bool)).all())
         self._made: dict[frozenset[str], tuple[NodeDecider, State]] = {}
         self._for(frozenset(self._order))
 

@@ -20,7 +20,10 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 def serve(
     run: Annotated[
         str | None,
-        typer.Argument(help="Folder of a run of dfaas_v0, or a checkpoint: RUN@best."),
+        typer.Argument(
+            help="Folder of a run of dfaas_v0, or a checkpoint: RUN@best; or of what corral export "
+            "wrote."
+        ),
     ] = None,
     rule: Annotated[
         str | None,
@@ -64,14 +67,15 @@ def serve(
     assert run is not None
     for module in ("fastapi", "uvicorn", "prometheus_client"):
         require(module, extra="serve", purpose="serve a run")
+    from corral.trainers.loads.export.standalone import ABOUT
     from corral.trainers.loads.serve.app import listen
     from corral.trainers.loads.serve.app import serve as answer
     from corral.trainers.loads.serve.service import service_of
 
     with listen(host, port) as bound:  # before anything that takes longer
-        service = service_of(
-            load_run(run, model=model), rule=rule, fallback=fallback, shadow=shadow, margin=margin
-        )
+        exported = (Path(run) / ABOUT).is_file()
+        source = run if exported else load_run(run, model=model)
+        service = service_of(source, rule=rule, fallback=fallback, shadow=shadow, margin=margin)
         for line in service.lines:
             out.print(line, soft_wrap=True)
         if host not in LOOPBACK:

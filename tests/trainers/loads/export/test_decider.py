@@ -250,6 +250,7 @@ def test_pairs_are_drawn_by_the_seed() -> None:
     assert drawn(1) == drawn(1)
     assert drawn(1) != drawn(2)
     assert len({str(each) for each in drawn(1)}) > 1
+    assert len({str(decider.decide(nodes)) for _ in range(20)}) > 1  # without a state, too
 
 
 class Answering(PolicyBase):

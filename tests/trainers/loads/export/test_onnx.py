@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import warnings
-from functools import cache
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
+from corral.envs import make_rules
 from corral.envs.core import Array
 from corral.errors import MissingExtraError, RunError
 from support.loads import small_trace
@@ -22,9 +25,12 @@ pytest.importorskip("onnxscript", reason="needs the extra onnx")
 onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
 ort = pytest.importorskip("onnxruntime", reason="needs onnxruntime")
 
+from corral.adapters.networks import MaskedActorCritic  # noqa: E402
 from corral.trainers.driver import train  # noqa: E402
 from corral.trainers.loads.export.onnx import export_onnx, networks_of  # noqa: E402
-from corral.trainers.loads.export.onnx_graph import Decider  # noqa: E402
+from corral.trainers.loads.export.onnx_graph import DecisionGraph  # noqa: E402
+from corral.trainers.on_policy.buffer import make_groups  # noqa: E402
+from corral.trainers.policies import mlp_policy, rllib_policy  # noqa: E402
 from corral.trainers.runs.run import Run  # noqa: E402
 from support.onnx_runs import (  # noqa: E402
     CONFIGURATIONS,
@@ -37,6 +43,7 @@ from support.onnx_runs import (  # noqa: E402
     random_inputs,
     trained,
 )
+from support.own_networks import made_of  # noqa: E402
 
 SMALL = {"num_envs": 2, "n_steps": 8, "net_arch": (16,)}
 
@@ -44,7 +51,7 @@ WRITTEN = ("list", "summary, choose")
 """Those whose graphs are written by default: it takes seconds."""
 
 
-@cache
+@functools.cache
 def run_of(name: str, folder: Path) -> Run:
     """Return a run whose networks are random, and far from indifferent."""
     run = trained(name, folder, steps=16, **SMALL)
@@ -66,7 +73,7 @@ def as_modules(run: Run) -> dict[str, Any]:
     """Return what the modules decide before they are exported."""
 
     def decider(policies: dict[int, Any]) -> Any:
-        module = Decider(run.config.env_config.rules(), policies)  # type: ignore[arg-type]
+        module = DecisionGraph(run.config.env_config.rules(), policies)  # type: ignore[arg-type]
 
         def decide(inputs: dict[str, Array]) -> dict[str, Array]:
             assert list(inputs) == list(module.inputs)
@@ -79,7 +86,7 @@ def as_modules(run: Run) -> dict[str, Any]:
     return {name: decider(policies) for name, policies in played(run).items()}
 
 
-@cache
+@functools.cache
 def files_of(name: str, folder: Path) -> list[Path]:
     """Return the graphs of a run."""
     return export_onnx(run_of(name, folder), folder / f"onnx-{name}")
@@ -96,6 +103,30 @@ def require_equal(found: Difference, decisions: int) -> None:
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_modules_decide_as_the_policies_do(name: str, folder: Path) -> None:
     run = run_of(name, folder)
+    require_equal(compared(run, as_modules(run), 200, seed=1), 4 * 200)
+
+
+@pytest.mark.parametrize("network", ["rllib_ppo", "benchmarl", "benchmarl, values"])
+def test_networks_of_other_frameworks_decide_as_their_policies_do(network: str) -> None:
+    """Their frameworks are not needed, where nothing is trained."""
+    make = functools.partial(make_rules, "dfaas_v0")
+    rules: Any = make(trace=small_trace(nodes=4, steps=60), queue=2)
+    names = dict.fromkeys(rules.agents, "shared")
+    (group,) = make_groups(rules, names, agent_id=True)
+    policies = {}
+    if network == "rllib_ppo":
+        entries = dict(rules.observation_space("node_0").spaces)
+        entries["agent"] = spaces.Box(0.0, 1.0, (4,), np.float32)
+        made = MaskedActorCritic(spaces.Dict(entries), rules.action_space("node_0"))
+        for agent, identity in zip(rules.agents, np.eye(4, dtype=np.float32), strict=True):
+            policies[agent] = rllib_policy(made, group, agent, identity)
+    else:
+        layers = torch.nn.Sequential(torch.nn.Linear(9 + 4, 8), torch.nn.Linear(8, rules.levels))
+        values = network.endswith("values")
+        policies = {a: mlp_policy(layers, group, a, greedy=values) for a in rules.agents}
+    config = SimpleNamespace(policies=names, env_config=SimpleNamespace(rules=make))
+    run: Any = SimpleNamespace(config=config, policies=policies)
+    config.env_config.rules = functools.partial(make, trace=rules.trace, queue=2)
     require_equal(compared(run, as_modules(run), 200, seed=1), 4 * 200)
 
 
@@ -264,10 +295,27 @@ def test_fixed_opponents_are_left_out(tmp_path: Path) -> None:
     )
     found = networks_of(run, run.config.env_config.rules())  # type: ignore[arg-type]
     assert {name: list(played) for name, played in found.items()} == {"shared": [0, 2, 3]}
-    decider = Decider(run.config.env_config.rules(), found["shared"])  # type: ignore[arg-type]
-    given = {key: torch.zeros([4, *shape[1:]], dtype=int) for key, shape in decider.inputs.items()}
-    in_range = decider({**given, "node": torch.arange(4)})[decider.outputs.index("in_range")]
+    graph = DecisionGraph(run.config.env_config.rules(), found["shared"])  # type: ignore[arg-type]
+    given = {key: torch.zeros([4, *shape[1:]], dtype=int) for key, shape in graph.inputs.items()}
+    in_range = graph({**given, "node": torch.arange(4)})[graph.outputs.index("in_range")]
     assert in_range.tolist() == [True, False, True, True]
+
+
+@pytest.mark.slow  # the exporter tries in several ways
+def test_a_network_that_cannot_be_traced_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def forward(self: Any, obs: Any) -> Any:
+        features = self.layer(self.join(obs))
+        return features if features.sum() > 0 else -features
+
+    monkeypatch.setitem(CONFIGURATIONS, "own network", ("ippo", {}, {"model": made_of(forward)}))
+    run = trained("own network", tmp_path, steps=16, **SMALL)
+    with pytest.raises(
+        RunError, match=r"own network: the network of policy .* torch.export says .*data-dep"
+    ):
+        export_onnx(run, tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
 
 
 def test_runs_of_other_environments_are_refused(tmp_path: Path) -> None:

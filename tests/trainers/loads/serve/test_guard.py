@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from corral.envs.dfaas_v0 import DfaasRules
+from corral.trainers.loads.export.decider import about_rules
 from corral.trainers.loads.serve.guard import Guard, Ranges, nonsense
 from support.loads import small_trace
 
@@ -20,12 +21,16 @@ BY_TEAM = {NAMES[0]: {NAMES[1]: 2}, NAMES[1]: {}, NAMES[2]: {}}
 BY_RULE = {NAMES[0]: {}, NAMES[1]: {}, NAMES[2]: {NAMES[0]: 1}}
 
 
+def seen_by(rules: DfaasRules, margin: float = 0.1) -> Ranges:
+    return Ranges.seen(about_rules(rules), margin)
+
+
 def guard_of(team: Callable[..., Any] | None = None, margin: float = 0.1) -> Guard:
     def rule(nodes: Any, previous: Any, state: Any) -> tuple[Any, None]:
         return BY_RULE, None
 
     default = lambda nodes, previous, state: (BY_TEAM, "after")  # noqa: E731
-    return Guard(team or default, rule, Ranges.seen_by(RULES, margin))
+    return Guard(team or default, rule, seen_by(RULES, margin))
 
 
 def changed(given: dict[str, dict[str, int]], key: str, value: int) -> dict[str, dict[str, int]]:
@@ -77,7 +82,7 @@ def test_a_wider_margin_lets_more_in_and_none_less() -> None:
 
 def test_low_numbers_are_outside_where_training_had_none() -> None:
     rules = DfaasRules(small_trace(), capacity=10)
-    ranges = Ranges.seen_by(rules)
+    ranges = seen_by(rules)
     assert ranges.of[NAMES[0]]["capacity"] == (9, 11)
     reason = ranges.outside({name: {"arrivals": 1, "capacity": 8} for name in NAMES}, None)
     assert reason == ("capacity", f"{NAMES[0]}: capacity 8, not in 9 to 11")
@@ -88,12 +93,12 @@ def test_only_the_rows_of_the_training_count() -> None:
     rules = DfaasRules(trace, rows=(1, 4), max_cycles=3)
     highest = trace.arrivals[1:4, 0].max()
     assert highest < trace.arrivals[:, 0].max()
-    assert Ranges.seen_by(rules, 0).of[NAMES[0]]["arrivals"][1] == highest
+    assert seen_by(rules, 0).of[NAMES[0]]["arrivals"][1] == highest
 
 
 def test_an_augmented_load_goes_further_as_far_as_its_scale() -> None:
     rules = DfaasRules(small_trace(), augment={"scale": 0.1}, load_scale=14)
-    low, high = Ranges.seen_by(rules, 0).of[NAMES[0]]["arrivals"]
+    low, high = seen_by(rules, 0).of[NAMES[0]]["arrivals"]
     assert high == 14  # 12 exp(0.2) = 14.7, and no more than the scale
     assert low == 0
 
@@ -151,7 +156,7 @@ def test_nonsense_is_for_the_rule(forward: Any, said: str) -> None:
 
 def test_requests_go_to_linked_nodes_alone() -> None:
     rules = DfaasRules(small_trace(), neighbours={"node_0": ["node_1"]})
-    neighbours = Ranges.seen_by(rules).neighbours
+    neighbours = seen_by(rules).neighbours
     assert neighbours == {NAMES[0]: {NAMES[1]}, NAMES[1]: set(), NAMES[2]: set()}
     assert nonsense(BY_TEAM, NODES, neighbours) is None
     there = {NAMES[0]: {NAMES[2]: 1}, NAMES[1]: {}, NAMES[2]: {}}
@@ -161,4 +166,4 @@ def test_requests_go_to_linked_nodes_alone() -> None:
 @pytest.mark.parametrize("margin", [-0.1, float("nan"), float("inf"), True])
 def test_a_margin_is_a_number_from_0(margin: float) -> None:
     with pytest.raises(ValueError, match="give a number, 0 or more"):
-        Ranges.seen_by(RULES, margin)
+        seen_by(RULES, margin)

@@ -73,7 +73,7 @@ def test_a_recommended_rule_is_served_and_a_named_checkpoint_all_the_same(
     service = service_of(load_run(folder))
     assert (service.deciding, service.rule) == ("rule", "margin/spare")
     assert words(service) == (
-        f"The rule margin/spare decides: so it was found. {folder}@best serves the team all the "
+        f"The rule margin/spare decides: so it was found; {folder}@best serves the team all the "
         "same."
     )
     service = service_of(load_run(f"{folder}@best"))
@@ -110,3 +110,43 @@ def test_a_run_of_another_environment_is_refused(team: Run) -> None:
     run = Run(team.folder, dataclasses.replace(team.config, env_config=env_config))
     with pytest.raises(RunError, match="was trained in arena_v0: only runs of dfaas_v0 decide"):
         service_of(run)
+
+
+def test_an_export_is_served_without_the_run(team: Run, tmp_path: Path) -> None:
+    team.export("numpy", tmp_path / "gateway")
+    service, own = service_of(tmp_path / "gateway"), service_of(team)
+    assert (service.deciding, service.rule, service.nodes) == ("team", "overflow/equal", NAMES)
+    assert words(service).startswith(f"The team of {tmp_path}/gateway, decides; outside")
+    asked = {"site-0": {"arrivals": 99, "capacity": 4}}
+    for nodes in (NODES, {**NODES, **asked}, asked):
+        assert service.decide(nodes) == own.decide(nodes)
+
+
+def test_an_exported_rule_is_served(team: Run, tmp_path: Path) -> None:
+    found = load_run(recommended(team, tmp_path / "run", "rule")).recommendation
+    found.export("numpy", tmp_path / "gateway")
+    service = service_of(tmp_path / "gateway")
+    assert (service.deciding, service.rule) == ("rule", "margin/spare")
+    assert service.decide(NODES).forward == found.decide(NODES)
+
+
+def test_a_damaged_export_is_refused(team: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "gateway"
+    team.export("numpy", folder)
+    weights = folder / "weights.npz"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:200] + bytes([whole[200] ^ 1]) + whole[201:])
+    with pytest.raises(RunError, match="is damaged, or an export of an earlier corral"):
+        service_of(folder)
+    weights.unlink()
+    with pytest.raises(RunError, match=r"no export: .*weights.npz is missing"):
+        service_of(folder)
+    about = folder / "about.json"
+    about.write_text(about.read_text().replace('"seen"', '"Seen"'))
+    weights.write_bytes(whole)
+    with pytest.raises(RunError, match=r"'seen'.*corral export writes it again"):
+        service_of(folder)
+
+
+def test_a_rule_goes_before_a_fallback(team: Run, tmp_path: Path) -> None:
+    assert service_of(team, rule="static", fallback="overflow").rule == "static/equal"

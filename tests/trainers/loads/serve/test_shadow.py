@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from corral.envs.dfaas_v0 import DfaasRules
+from corral.trainers.loads.export.decider import about_rules
 from corral.trainers.loads.serve.guard import Guard, Ranges
 from corral.trainers.loads.serve.shadow import Shadow, ShadowLog, difference
 from support.loads import small_trace
@@ -22,7 +23,7 @@ BY_RULE = {NAMES[0]: {NAMES[1]: 1, NAMES[2]: 1}, NAMES[1]: {}, NAMES[2]: {}}
 
 
 def shadow_of(log: ShadowLog) -> Shadow:
-    ranges = Ranges.seen_by(DfaasRules(small_trace()))
+    ranges = Ranges.seen(about_rules(DfaasRules(small_trace())))
     guard = Guard(
         lambda nodes, previous, state: (BY_TEAM, "after"),
         lambda nodes, previous, state: (BY_RULE, None),
