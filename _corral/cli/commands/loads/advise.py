@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from corral.cli.commands.loads.options import (
+    ForwardCost,
+    LinkLimit,
+    Queue,
+    ReportDelay,
+    SecondOffer,
+    WaitCost,
+)
 from corral.cli.commands.train import interruptible
 from corral.cli.mistakes import expect
 from corral.cli.options import Capacity, Window, capacity_of
@@ -37,6 +45,10 @@ def advise(
             "optimum, which knows the future, would not be worth it."
         ),
     ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(help="Env steps of training, in place of minutes: the same team each time."),
+    ] = None,
     no_train: Annotated[
         bool, typer.Option("--no-train", help="Compare rules only; train no team.")
     ] = False,
@@ -64,32 +76,12 @@ def advise(
         str | None,
         typer.Option(help="Rules with this route alone: equal, capacity, spare, shortest or two."),
     ] = None,
-    queue: Annotated[
-        int | None,
-        typer.Option(help="Requests that a node can hold until the next step; default: 0."),
-    ] = None,
-    forward_cost: Annotated[
-        float | None, typer.Option(help="Cost of a forwarded request; default: 0.")
-    ] = None,
-    wait_cost: Annotated[
-        float | None, typer.Option(help="Cost of a request that waits a step; default: 0.")
-    ] = None,
-    link_limit: Annotated[
-        int | None, typer.Option(help="Requests per directed link and step; default: no limit.")
-    ] = None,
-    second_offer: Annotated[
-        bool | None,
-        typer.Option(
-            "--second-offer/--no-second-offer",
-            help="Offer refused requests once more to all neighbours; default: yes.",
-        ),
-    ] = None,
-    report_delay: Annotated[
-        int | None,
-        typer.Option(
-            help="Steps after which nodes know what others had spare; 0: at once; default: 1."
-        ),
-    ] = None,
+    queue: Queue = None,
+    forward_cost: ForwardCost = None,
+    wait_cost: WaitCost = None,
+    link_limit: LinkLimit = None,
+    second_offer: SecondOffer = None,
+    report_delay: ReportDelay = None,
     load_scale: Annotated[
         float | None,
         typer.Option(help="The largest load to train for; default: that of the trace."),
@@ -123,8 +115,9 @@ def advise(
         "load_scale": load_scale,
         "capacity_scale": capacity_scale,
     }
-    if no_train and minutes is not None:
-        raise ValueError(f"--minutes {minutes:g} is of training, and --no-train leaves it out")
+    asked = {"--minutes": minutes, "--steps": steps}
+    if no_train and (told := [f"{name} {value:g}" for name, value in asked.items() if value]):
+        raise ValueError(f"{told[0]} is of training, and --no-train leaves it out")
     if out_dir is not None and (no_train or plan_of(out_dir / TEAM) is None):
         check_new(out_dir, folder=True, files=(ADVICE, *RESULTS), overwrite=overwrite)
     settings: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
@@ -134,6 +127,7 @@ def advise(
             return ask(
                 trace,
                 minutes=minutes,
+                steps=steps,
                 worth=worth,
                 train=not no_train,
                 out=out_dir,

@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from corral.cli.commands.loads.options import (
+    ForwardCost,
+    LinkLimit,
+    Queue,
+    ReportDelay,
+    SecondOffer,
+    WaitCost,
+)
 from corral.cli.mistakes import expect
 from corral.cli.options import (
     Capacity,
@@ -68,32 +76,12 @@ def replay(
     ] = False,
     window: Window = None,
     capacity: Capacity = None,
-    queue: Annotated[
-        int | None,
-        typer.Option(help="Requests that a node can hold until the next step; default: 0."),
-    ] = None,
-    forward_cost: Annotated[
-        float | None, typer.Option(help="Cost of a forwarded request; default: 0.")
-    ] = None,
-    wait_cost: Annotated[
-        float | None, typer.Option(help="Cost of a request that waits a step; default: 0.")
-    ] = None,
-    link_limit: Annotated[
-        int | None, typer.Option(help="Requests per directed link and step; default: no limit.")
-    ] = None,
-    second_offer: Annotated[
-        bool | None,
-        typer.Option(
-            "--second-offer/--no-second-offer",
-            help="Offer refused requests once more to all neighbours; default: yes.",
-        ),
-    ] = None,
-    report_delay: Annotated[
-        int | None,
-        typer.Option(
-            help="Steps after which nodes know what others had spare; 0: at once; default: 1."
-        ),
-    ] = None,
+    queue: Queue = None,
+    forward_cost: ForwardCost = None,
+    wait_cost: WaitCost = None,
+    link_limit: LinkLimit = None,
+    second_offer: SecondOffer = None,
+    report_delay: ReportDelay = None,
     optimum_windows: OptimumWindows = 8,
     post_mortem: Annotated[
         str | None,
