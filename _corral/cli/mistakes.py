@@ -33,6 +33,7 @@ EXAMPLES = {
     "export": "corral export runs/NAME",
     "show": "corral trace show edge3",
     "make": "corral trace make --out load.csv",
+    "file": "corral trace import FILE --out load.csv",
     "series": "corral trace import series FILE.csv --out load.csv",
     "requests": "corral trace import requests FILE.csv --step 60 --out load.csv",
     "access-log": "corral trace import access-log FILE --step 60 --out load.csv",
