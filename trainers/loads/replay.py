@@ -22,7 +22,7 @@ import pandas as pd
 
 from corral.data import Trace, load_trace
 from corral.envs.core import Array
-from corral.envs.dfaas_v0 import DfaasRules, Route
+from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.baselines import baseline_team, split_pair
 from corral.envs.episode_stats import EndedEpisodes
 from corral.envs.policy import PolicyLike
@@ -97,7 +97,7 @@ class Replay:
     sums: dict[str, WindowSums] = field(default_factory=dict, repr=False)  # by policy
     best_rule: BestRule | None = None  # None: no rule was replayed, or one window alone
     seen: frozenset[str] = frozenset()  # policies that learned from some of the rows
-    route: Route = "equal"  # of teams that bring none along
+    route: str = "equal"  # of teams that bring none along
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return a line for each policy and window: its first row, requests (``WindowSums``), and
