@@ -61,6 +61,8 @@ __all__ = ["TEAM", "advise"]
 TEAM = "team"
 """Folder of the team's run, in that of the advice."""
 
+HEADINGS = {"post_mortem": "The costliest day", "rule_of_thumb": "A rule of thumb"}
+
 
 def advise(
     trace: str | Path | Trace,
@@ -331,11 +333,13 @@ def _about_team(team: Team, days: str) -> list[str]:
     config = team.run.config.env_config
     rows, window = config.env_kwargs["rows"], team.replay.window
     kept = config.validation.get("rows", (0, 0))
+    steps = int(team.run.progress["env_steps"].iloc[-1])
     learned, validated = ((high - low) // window for low, high in (rows, kept))
     return [
         f"The team learned from {counted(learned, days)}, its checkpoint was chosen on "
         f"{validated}, and it was judged on the last {team.saving.windows}, which nothing was "
-        f"chosen on, beside {team.rule}, the best rule of the others."
+        f"chosen on, beside {team.rule}, the best rule of the others.",
+        f"It was trained for {steps:,} env steps. A longer training may find another team.",
     ]
 
 
@@ -360,9 +364,7 @@ def _written(advice: Advice) -> Advice:
     """Write reports and advice.json; return the advice."""
     asked = [f"What if: {line}" for each in advice.what_ifs for line in each.lines()]
     notes = [*advice.notes, *(f"Not considered: {line}" for line in advice.not_considered)]
-    texts = [
-        (name.replace("_", " ").capitalize(), found.lines()) for name, found in advice.more.items()
-    ]
+    texts = [(HEADINGS[name], found.lines()) for name, found in advice.more.items()]
     team, days = advice.team, advice.replay.windows
     unit = "day" if advice.replay.days else "window"
     every = f"all rules on all {days} {unit}s"

@@ -121,6 +121,8 @@ def test_a_team_is_judged_on_the_days_held_out_alone(team: Advice) -> None:
     costs = {label: sums.cost for label, sums in played.sums.items()}
     assert it.saving.requests == pytest.approx((costs[it.rule] - costs["team"]).mean())
     assert it.saving.low is not None
+    steps = int(it.run.progress.env_steps.max())
+    assert any(line.startswith(f"It was trained for {steps:,} env steps.") for line in team.notes)
 
 
 def test_it_ends_in_an_answer_that_names_the_run(team: Advice) -> None:
