@@ -158,11 +158,13 @@ def summary(rows: Sequence[Row]) -> list[str]:
         given = [row for row in rows if row["answer"] == answer]
         right = [row for row in given if judged(row) == "right"]
         wrong = [str(row["operator"]) for row in given if judged(row) == "wrong"]
-        named = f"; wrong for {', '.join(wrong)}" if wrong else ""
-        lines.append(f"{answer.capitalize()}: {len(given)}, right for {len(right)}{named}.")
+        named = f", wrong for {', '.join(wrong)}" if wrong else ""
+        told = f": right for {len(right)}{named}" if given else ""
+        lines.append(f"{answer.capitalize()}: {len(given)}{told}.")
     few = [row for row in rows if row["answer"] == "too few days"]
     worth = [row for row in few if saved(row)[0] > WORTH]
-    lines.append(f"Too few days: {len(few)}, of which {len(worth)} were worth it on average.")
+    own = f", of which {len(worth)} were worth it on the mean of the fresh days" if few else ""
+    lines.append(f"Too few days: {len(few)}{own}.")
     inside = [row for row in rows if _covers(row)]
     told = [row for row in rows if row["saving"]["low"] is not None]
     lines.append(

@@ -5,12 +5,14 @@
 Draws loads of four servers over 14 days of minutes from a seed of its own, writes them as nine
 programs would (into FOLDER, to look at), imports each in a process of its own, and checks the trace
 against the loads. Prints for each: its size, the options that it took, seconds of the whole
-command, and how far the total of requests is off (units in cells show three digits only).
+command (of processors, and by the clock), and how far the total of requests is off (of cells with a
+unit three digits are shown).
 """
 
 from __future__ import annotations
 
 import json
+import resource
 import shlex
 import subprocess
 import sys
@@ -180,6 +182,12 @@ FROM_FRAME = (
 )
 
 
+def cpu_seconds() -> float:
+    """Return the CPU seconds of the processes that have ended."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
+
+
 def measure(folder: Path) -> Iterator[list[str]]:
     """Yield a row of the table for each kind."""
     from corral.data import read_trace
@@ -191,11 +199,11 @@ def measure(folder: Path) -> Iterator[list[str]]:
         command = [*corral, *options, "--out", str(out)]
         if file.endswith(".pkl"):
             command = [sys.executable, "-c", FROM_FRAME, str(folder / file), str(out)]
-        begin = time.perf_counter()
+        begin, used = time.perf_counter(), cpu_seconds()
         done = subprocess.run(command, capture_output=True, text=True)
-        seconds = time.perf_counter() - begin
+        seconds, used = time.perf_counter() - begin, cpu_seconds() - used
         if done.returncode:
-            yield [kind, "", "", "", f"refused: {done.stderr.strip()}"]
+            yield [kind, "", "", "", "", f"refused: {done.stderr.strip()}"]
             continue
         trace = read_trace(out)
         arrivals = trace.arrivals
@@ -208,18 +216,18 @@ def measure(folder: Path) -> Iterator[list[str]]:
         else:
             right = right and bool((arrivals == expected).all())
         if not right:
-            yield [kind, "", "", "", f"{out.name} is not the load that was written"]
+            yield [kind, "", "", "", "", f"{out.name} is not the load that was written"]
             continue
         size = (folder / file).stat().st_size / 1e6
         given = shlex.join(options) if options else "none"
-        yield [kind, f"{size:.1f}", given, f"{seconds:.1f}", f"{100 * off:.3f} %"]
+        yield [kind, f"{size:.1f}", given, f"{used:.1f}", f"{seconds:.1f}", f"{100 * off:.3f} %"]
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(sys.argv[1] if len(sys.argv) > 1 else temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        head = ["| export | MB | options | seconds | total off by |", "|---|---|---|---|---|"]
+        head = ["| export | MB | options | CPU s | s | total off by |", "|---|---|---|---|---|---|"]
         lines, rows = [], []
         for line in head:
             print(line)

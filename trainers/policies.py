@@ -243,7 +243,7 @@ def _identity(group: Any, agent: str) -> Array | None:
     """Return what tells ``agent`` from others of its ``group``: float32 [P]; None: nothing does."""
     if not group.identities:
         return None
-    return np.eye(group.identities, dtype=np.float32)[group.agents.index(agent)]
+    return np.asarray(np.eye(group.identities, dtype=np.float32)[group.agents.index(agent)])
 
 
 def _joined(vector: torch.Tensor, identity: torch.Tensor | None) -> torch.Tensor:

@@ -88,7 +88,8 @@ class MaskedQPolicy(DQNPolicy):
 
     def outputs(self, obs: Tensors) -> torch.Tensor:
         """Return values [C, A] of all actions, legal or not: for exports."""
-        values: torch.Tensor = self.q_net.outputs(obs)
+        network: Any = self.q_net
+        values: torch.Tensor = network.outputs(obs)
         return values
 
     def predict_values(self, obs: Tensors) -> torch.Tensor:

@@ -13,10 +13,11 @@ import numpy as np
 
 from corral.data.fields import format_time, in_calendar, name_rule
 from corral.data.read import MAX_CELLS
-from corral.data.source import fault_error
+from corral.data.source import MAX_NODES, fault_error
 from corral.data.trace import MAX_VALUE, Counts, Trace
 
 __all__ = [
+    "MAX_COUNTS",
     "Counted",
     "Gaps",
     "Guess",
@@ -34,6 +35,9 @@ __all__ = [
     "some",
     "were",
 ]
+
+MAX_COUNTS = 5_000_000
+"""Steps with requests, and rows of a series, that an import keeps in memory: about 1.5 GB."""
 
 IMPORT = "import"  # what errors name that are of no single file
 
@@ -143,10 +147,22 @@ class Counted:
         check_step(step)
         self.step = step
         self.bins: dict[str, Counter[int]] = {}
+        self.left = MAX_COUNTS  # steps that may yet be met, of any node
 
     def add(self, node: str, seconds: int) -> None:
-        """Count one request."""
-        self.bins.setdefault(node, Counter())[seconds // self.step] += 1
+        """Count one request. Raises TraceError where there are too many nodes or steps."""
+        counter = self.bins.get(node)
+        if counter is None:
+            counter = self.bins[node] = Counter()
+            if len(self.bins) > MAX_NODES:
+                rule = f"more than {MAX_NODES:,} nodes, the last {node!r}: is this column an id?"
+                raise fault_error(IMPORT, rule)
+        index = seconds // self.step
+        self.left -= index not in counter
+        counter[index] += 1
+        if self.left < 0:
+            rule = f"requests in more than {MAX_COUNTS:,} steps: choose a larger step"
+            raise fault_error(IMPORT, rule)
 
     def loads(self, notes: list[str], *, together: bool) -> list[Sampled]:
         """Return the loads of all nodes, aligned.

@@ -18,6 +18,7 @@ from corral.data.fields import (
     parse_instant,
 )
 from corral.data.importers.binning import (
+    MAX_COUNTS,
     Gaps,
     Imported,
     Paths,
@@ -35,7 +36,7 @@ from corral.data.importers.binning import (
 )
 from corral.data.importers.records import IMPORT_BYTES, find_column, records
 from corral.data.read import COLUMNS
-from corral.data.source import Faults
+from corral.data.source import Faults, fault_error
 from corral.data.trace import MAX_VALUE, Counts
 
 __all__ = ["import_series"]
@@ -135,6 +136,9 @@ class _Part:
                 if _DECIMAL.fullmatch(text):
                     rule += "; round_values (on the command line --round) rounds each value"
                 self.faults.add(rule, line, header[value_at], text)
+            elif len(self.times) == MAX_COUNTS:
+                rule = f"more than {MAX_COUNTS:,} rows: split the file, and import its parts"
+                raise fault_error(self.path, rule, line)
             else:
                 self.times.append(instant[0])
                 self.counts.append(count)

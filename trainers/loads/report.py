@@ -34,7 +34,7 @@ from corral.trainers.loads.text import (
     returns_table,
 )
 from corral.trainers.loads.waiting import waits_lines
-from corral.trainers.report.page import CONTROLS, learning_section, note, page, table
+from corral.trainers.report.page import controls, learning_section, note, page, table
 from corral.trainers.report.plots import Bar, LearningCurve, bar_chart
 from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run_config import versions
@@ -76,6 +76,7 @@ def write_report(
     pictures: Sequence[Picture] = (),
     notes: Sequence[str] = (),
     verdict: Sequence[str] = (),
+    texts: Sequence[tuple[str, Sequence[str]]] = (),
 ) -> dict[str, Path]:
     """Write the three files into ``folder`` (made if missing); return their paths by name.
 
@@ -89,8 +90,9 @@ def write_report(
         notes: sentences on what was played, besides those of ``describe``.
         verdict: sentences at the top of the page, the first of them in large letters; none: what
             ``paired`` says of the teams, and of the rules.
+        texts: headings, and lines that stand as they are, below the tables of requests.
     """
-    text = _page(replay, learning, levels or {}, pictures, notes, verdict)
+    text = _page(replay, learning, levels or {}, pictures, notes, verdict, texts)
     path = replace_text(folder / "report.html", text)
     return {"report.html": path, **evaluation_of(replay, notes).write(folder)}
 
@@ -145,6 +147,7 @@ def _page(
     pictures: Sequence[Picture],
     notes: Sequence[str],
     verdict: Sequence[str],
+    texts: Sequence[tuple[str, Sequence[str]]],
 ) -> str:
     scores = _of_all_windows(ordered(replay.scores), replay)
     kinds = _kinds(replay)
@@ -154,16 +157,25 @@ def _page(
     said, *more = [*describe(replay), *notes]
     body = f"""{note(said)}
 <h2>Requests {day}</h2>
-{table(*request_lines(replay), kinds=kinds)}{CONTROLS}{_bars(scores)}
+{table(*request_lines(replay), kinds=kinds)}{controls()}{_bars(scores)}
 <h2>What each policy served and lost</h2>
 {_score_table(scores, replay, kinds)}
-{_paired_html(replay, kinds)}{_optimum_html(replay, kinds)}<h2>Load and loss over time</h2>
+{_paired_html(replay, kinds)}{_optimum_html(replay, kinds)}{_texts(texts)}
+<h2>Load and loss over time</h2>
 {_course(replay)}{learned}<h2>Return per whole window</h2>
 {table(["policy", *returns], lines, kinds=kinds)}
 {_losses_html(replay, kinds)}{_waits_html(replay, kinds)}"""
     answer = list(verdict) or [*verdicts(replay).values(), *rule_in_words(replay)]
     title, end = f"Replay of {replay.trace.name}", f"{HOW_TO_READ}{_glossary()}"
     return page(title, more, body, versions(), verdict=answer, end=end)
+
+
+def _texts(texts: Sequence[tuple[str, Sequence[str]]]) -> str:
+    parts = []
+    for heading, lines in texts:
+        text = html.escape("\n".join(lines))
+        parts.append(f"<h2>{html.escape(heading)}</h2><div class='wide'><pre>{text}</pre></div>")
+    return "".join(parts)
 
 
 def _glossary() -> str:

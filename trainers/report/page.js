@@ -43,6 +43,7 @@
   const policies = [...new Set(all("[data-policy]").map((element) => element.dataset.policy))];
   const hidden = new Set();
   const summary = make("summary");
+  const controls = document.getElementById("controls");
   const chips = policies.map((policy) => button(policy, () => {
     if (!hidden.delete(policy)) hidden.add(policy);
     show();
@@ -54,9 +55,8 @@
       element.toggleAttribute("hidden", own.length > 0 && own.every((policy) => hidden.has(policy)));
     }
     chips.forEach((chip, k) => chip.setAttribute("aria-pressed", !hidden.has(policies[k])));
-    summary.textContent = `Policies shown: ${policies.length - hidden.size} of ${policies.length}`;
+    summary.textContent = `${controls.dataset.what} shown: ${policies.length - hidden.size} of ${policies.length}`;
   };
-  const controls = document.getElementById("controls");
   if (controls && policies.length > 1) {
     const every = (hide) => () => {
       policies.forEach((policy) => hide ? hidden.add(policy) : hidden.delete(policy));

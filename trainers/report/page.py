@@ -10,10 +10,7 @@ from importlib import resources
 from corral.text import visible
 from corral.trainers.report.plots import LearningCurve, data, learning_chart
 
-__all__ = ["CONTROLS", "learning_section", "note", "page", "table"]
-
-CONTROLS = "<div id='controls'></div>\n"
-"""Where the script lets a reader hide and show policies."""
+__all__ = ["controls", "learning_section", "note", "page", "table"]
 
 
 def page(
@@ -60,6 +57,11 @@ def _packed(name: str) -> str:
 def _verdict(lines: Sequence[str]) -> str:
     said = "".join(f"<p>{html.escape(line)}</p>" for line in lines)
     return f"<div class='verdict'>{said}</div>" if lines else ""
+
+
+def controls(what: str = "Policies") -> str:
+    """Return the place where the script lets a reader hide and show policies, or ``what``."""
+    return f"<div id='controls'{data(what=what)}></div>\n"
 
 
 def note(text: str) -> str:

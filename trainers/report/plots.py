@@ -15,7 +15,7 @@ import numpy as np
 from corral.envs.core import Array
 from corral.trainers.report import svg as pen
 
-__all__ = ["Bar", "LearningCurve", "bar_chart", "data", "frame", "learning_chart", "line"]
+__all__ = ["COLORS", "Bar", "LearningCurve", "bar_chart", "data", "frame", "learning_chart", "line"]
 
 COLORS, DASHES = 6, 3
 """So many colors and kinds of dashes tell curves apart, ``c0`` .. and ``d0`` .. of page.css."""
@@ -40,6 +40,7 @@ class LearningCurve:
     label: str
     env_steps: Array  # [U]
     returns: Array  # float [U]; NaN where no episode ended
+    group: str = ""  # runs of one group share a color, and are hidden and shown together
 
 
 def data(**values: object) -> str:
@@ -134,9 +135,12 @@ def learning_chart(curves: Sequence[LearningCurve], levels: Mapping[str, float])
     flat = [(level - low) / (high - low) for level in levels.values()]
     shapes += [f'<path class="level" d="M0 {100 - 100 * at:.4g}H1000"/>' for at in flat]
     key = []
-    for number, (curve, (steps, returns)) in enumerate(zip(curves, lines, strict=True)):
+    groups = list(dict.fromkeys(curve.group or curve.label for curve in curves))
+    for curve, (steps, returns) in zip(curves, lines, strict=True):
+        group = curve.group or curve.label
+        number = groups.index(group)
         kind = f"c{number % COLORS} d{number // COLORS % DASHES}"
-        own = data(run=curve.label, name=curve.label)
+        own = data(run=group, name=curve.label)
         across, heights = 1000 * steps / most, height(returns)
         pieces = _runs(np.isfinite(returns))
         shape = "".join(line(across[a:b], heights[a:b]) for a, b in pieces)
@@ -144,8 +148,9 @@ def learning_chart(curves: Sequence[LearningCurve], levels: Mapping[str, float])
         for first, after in pieces:
             if after - first == 1:  # a dot, where there is no line
                 dot = f"M{across[first]:.6g} {heights[first]:.4g}h.01"
-                shapes.append(f'<path class="{kind} dot" d="{dot}"{data(run=curve.label)}/>')
-        key.append(_key(curve.label, kind, data(run=curve.label)))
+                shapes.append(f'<path class="{kind} dot" d="{dot}"{data(run=group)}/>')
+        entry = _key(group, kind, data(run=group))
+        key += [entry] if entry not in key else []
     said = frame(
         shapes,
         width=1000,

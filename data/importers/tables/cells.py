@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from array import array
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -102,7 +102,8 @@ def read_table(
     """
     faults = Faults(path)
     try:
-        text = io.TextIOWrapper(_Raw(chunks(path, max_bytes=max_bytes)), encoding, newline="")
+        raw = io.BufferedReader(_Raw(chunks(path, max_bytes=max_bytes)), 2**20)
+        text = io.TextIOWrapper(raw, encoding, newline="")
         start = text.readline()
         skipped = 0
         if start.lower().startswith("sep=") and len(start.strip()) == 5:
@@ -149,8 +150,8 @@ def read_table(
     return columns.table(mark, notes)
 
 
-class _Raw(io.BufferedIOBase):
-    """A file of pieces of bytes, for TextIOWrapper."""
+class _Raw(io.RawIOBase):
+    """A file of pieces of bytes."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self.pieces, self.rest = pieces, b""
@@ -158,17 +159,14 @@ class _Raw(io.BufferedIOBase):
     def readable(self) -> bool:
         return True
 
-    def read1(self, size: int | None = -1) -> bytes:
-        if not self.rest:
-            self.rest = next(self.pieces, b"")
-        size = len(self.rest) if size is None or size < 0 else size
-        given, self.rest = self.rest[:size], self.rest[size:]
-        return given
-
-    read = read1
+    def readinto(self, buffer: Any) -> int:
+        self.rest = self.rest or next(self.pieces, b"")
+        size = min(len(buffer), len(self.rest))
+        buffer[:size], self.rest = self.rest[:size], self.rest[size:]
+        return size
 
 
-def _chained(first: str, others: io.TextIOWrapper) -> Iterator[str]:
+def _chained(first: str, others: Iterable[str]) -> Iterator[str]:
     yield first
     yield from others
 

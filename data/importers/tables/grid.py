@@ -322,7 +322,8 @@ def whole_requests(values: Floats) -> tuple[Counts, int]:
 
 def resample(values: Floats, many: int) -> Floats:
     full = len(values) // many * many
-    return values[:full].reshape(-1, many, values.shape[1]).sum(axis=1)
+    sums: Floats = values[:full].reshape(-1, many, values.shape[1]).sum(axis=1)
+    return sums
 
 
 def finish(grid: Grid, step: int | None, name: str, notes: list[str]) -> Trace:

@@ -137,10 +137,10 @@ def make_sheet(table: Table, roles: Roles, utc: Counts, node: str, decimal: Deci
     _check_size(table, f"{len(times):,} times", len(times), len(nodes))
     _once(table, rank, of_row, nodes)
     sheet = Sheet(table, times, nodes, np.zeros((0, 0)), None, kind=roles.kind)
-    shape, place = (len(times), len(nodes)), (rank, of_row)
-    sheet.arrivals, sheet.unit = _values(sheet, roles.arrivals, shape, place, decimal)
+    shape, rows = (len(times), len(nodes)), (rank, of_row)
+    sheet.arrivals, sheet.unit = _values(sheet, roles.arrivals, shape, rows, decimal)
     if roles.capacity:
-        roof, sheet.capacity_unit = _values(sheet, roles.capacity, shape, place, decimal)
+        roof, sheet.capacity_unit = _values(sheet, roles.capacity, shape, rows, decimal)
         sheet.capacity = roof
     return sheet
 

@@ -148,7 +148,7 @@ class Options:
     def __post_init__(self) -> None:
         check_step(self.step)
         check_step(self.snap)
-        allowed = {
+        allowed: dict[str, list[str | None]] = {
             "gaps": ["refuse", "zero", "previous", "interpolate"],
             "decimal": [None, ".", ","],
             "date_order": [None, "dmy", "mdy"],
@@ -212,7 +212,7 @@ def _import(
         raise fault_error(
             first.table.path,
             f"several files, and rows that name no node: give names={','.join(labels)} for a node "
-            f"per file, or names={','.join(labels[:1] * len(labels))} for parts of one",
+            f"per file, or names={','.join([labels[0]] * len(labels))} for parts of one",
         )
     for sheet in sheets:
         if (sheet.kind, sheet.clock, sheet.unit.seconds) != (

@@ -65,8 +65,8 @@ def to_utc(
     """
     wall = pd.DatetimeIndex(seconds.astype("datetime64[s]"))
     everywhere = np.ones(len(wall), dtype=bool)
-    early = wall.tz_localize(zone, ambiguous=everywhere, nonexistent="NaT")  # type: ignore[arg-type]
-    late = wall.tz_localize(zone, ambiguous=~everywhere, nonexistent="NaT")  # type: ignore[arg-type]
+    early = wall.tz_localize(zone, ambiguous=everywhere, nonexistent="NaT")
+    late = wall.tz_localize(zone, ambiguous=~everywhere, nonexistent="NaT")
     nowhere = np.asarray(early.isna())
     if nowhere.any():
         row = int(nowhere.argmax())

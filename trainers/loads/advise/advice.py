@@ -12,9 +12,8 @@ from rich.table import Table
 
 from corral.text import pasted
 from corral.trainers.evaluation.tables import table_of
-from corral.trainers.loads.advise.saving import Decision, Saving
 from corral.trainers.loads.advise.team import Team
-from corral.trainers.loads.advise.verdict import LOCAL
+from corral.trainers.loads.advise.verdict import LOCAL, Decision, Saving
 from corral.trainers.loads.advise.what_ifs import WhatIf
 from corral.trainers.loads.paired import has_costs, paired_headings, paired_lines
 from corral.trainers.loads.replay import Replay

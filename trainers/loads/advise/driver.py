@@ -31,13 +31,18 @@ from corral.trainers.loads import replay as engine
 from corral.trainers.loads.advise.advice import ADVICE, Advice, Chosen
 from corral.trainers.loads.advise.post_mortem import post_mortem
 from corral.trainers.loads.advise.rule_of_thumb import rule_of_thumb
-from corral.trainers.loads.advise.saving import PLENTY, WORTH, Decision, both, decide, saving
 from corral.trainers.loads.advise.team import FEWEST, Team, divide, judge, require_the_same, trained
 from corral.trainers.loads.advise.verdict import (
     LOCAL,
+    PLENTY,
+    WORTH,
+    Decision,
     about_costs,
+    both,
+    decide,
     percent,
     rule_sentence,
+    saving,
     team_sentence,
 )
 from corral.trainers.loads.advise.what_ifs import WhatIf, what_ifs
@@ -353,20 +358,38 @@ def _explained(
 
 def _written(advice: Advice) -> Advice:
     """Write reports and advice.json; return the advice."""
-    lines = [*advice.verdict, *(line for each in advice.what_ifs for line in each.lines())]
-    notes = [*advice.notes, "Not considered:", *advice.not_considered]
-    rules = advice.folder if advice.team is None else advice.folder / "rules"
-    write_report(advice.replay, rules, verdict=lines, notes=notes)
-    if (team := advice.team) is not None:
+    asked = [f"What if: {line}" for each in advice.what_ifs for line in each.lines()]
+    notes = [*advice.notes, *(f"Not considered: {line}" for line in advice.not_considered)]
+    texts = [
+        (name.replace("_", " ").capitalize(), found.lines()) for name, found in advice.more.items()
+    ]
+    team, days = advice.team, advice.replay.windows
+    unit = "day" if advice.replay.days else "window"
+    every = f"all rules on all {days} {unit}s"
+    if team is None:
+        write_report(
+            advice.replay,
+            advice.folder,
+            verdict=[*advice.verdict, *asked],
+            notes=notes,
+            texts=texts,
+        )
+    else:
+        where = f"Below are {every}; the team is on the days held out, in ../report.html."
+        lines = [*advice.verdict, *asked, where]
+        write_report(advice.replay, advice.folder / "rules", verdict=lines, notes=notes)
+    if team is not None:
         from corral.trainers.loads.judge import learning_curves
         from corral.trainers.loads.policy_picture import team_pictures
 
+        below = f"Below are the {team.saving.windows} {unit}s held out"
         rules_of_it: Any = team.run.config.env_config.rules(reward_fn=None)
         write_report(
             team.replay,
             advice.folder,
-            verdict=lines,
+            verdict=[*advice.verdict, *asked, f"{below}; {every} are in rules/report.html."],
             notes=notes,
+            texts=texts,
             learning=learning_curves({"team": team.run}),
             pictures=team_pictures(rules_of_it, team.run.policies, label="team"),
         )

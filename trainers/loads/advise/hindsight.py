@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from corral.envs.core import Array
-from corral.envs.dfaas_v0 import DfaasRules
+from corral.envs.dfaas_v0 import DfaasRules, Route
 from corral.envs.dfaas_v0.arguments import cost_of
 from corral.envs.dfaas_v0.baselines import Baseline, split_pair
 from corral.trainers.evaluation.episodes import Turn
@@ -39,7 +39,7 @@ def costs_of_rules(
 
     ``episode`` is as of ``Again.play``. Raises ValueError for "random", which is no rule.
     """
-    by_route: dict[str, list[str]] = {}
+    by_route: dict[Route, list[str]] = {}
     for pair in pairs:
         amount, route = split_pair(pair)
         if amount == "random":

@@ -48,6 +48,15 @@ PARTS = {
 }
 """The parts of a cost, and what heads their columns."""
 
+SCALES = (
+    (1, "requests"),
+    (1_000, "thousands of requests"),
+    (1_000_000, "millions of requests"),
+    (1_000_000_000, "billions of requests"),
+)
+LARGEST = 100_000
+"""Tables hold smaller numbers, so that they fit the screen."""
+
 
 @dataclass(frozen=True)
 class Moment:
@@ -143,10 +152,10 @@ class PostMortem:
 
     def lines(self) -> list[str]:
         """Return it in words and figures, of at most 80 characters each."""
-        unit = "day" if self.is_day else "window"
+        kind = "day" if self.is_day else "window"
         total, arrived = float(self.cost.sum()), int(self.arrivals.sum())
         share = f" ({100 * total / arrived:.2f} %)" if arrived else ""
-        which = f"{unit} {self.day} of {self.days}, from 0; rows {self.rows[0]}:{self.rows[1]}"
+        which = f"{kind} {self.day} of {self.days}, from 0; rows {self.rows[0]}:{self.rows[1]}"
         found = [
             f"Post-mortem of {self.policy}",
             f"{self.times[0]} to {self.times[-1]} ({which})",
@@ -157,8 +166,10 @@ class PostMortem:
         worst = self.worst
         if not worst:
             return wrapped([*found, "No step of it cost anything."])
-        found.append(f"The {len(worst)} costliest steps, in requests:")
-        head = ["time", "costliest\nnode", "arrivals\nof all", "cost\nof all"]
+        largest = max(worst[0].cost, *(moment.arrivals for moment in worst))
+        scale, unit = next(each for each in SCALES if largest < LARGEST * each[0])
+        found.append(f"The {len(worst)} costliest steps, in {unit}:")
+        head = ["time", "worst\nnode", "arrivals\nof all", "cost\nof all"]
         head += [PARTS[key] for key in self.parts]
         dates = {text.partition(" ")[0] for text in self.times}
         rows = []
@@ -168,7 +179,8 @@ class PostMortem:
             time = time if clock else moment.time  # a clock without dates
             figures = [moment.arrivals, moment.cost]
             figures += [getattr(moment, key) for key in self.parts]
-            rows.append([time, one_line(moment.node), *map(number, figures)])
+            cells = [number(None if each is None else each / scale) for each in figures]
+            rows.append([time, one_line(moment.node), *cells])
         return [*wrapped(found), *columns(head, rows, names=2), "", *wrapped(self.notes())]
 
     def _about_parts(self) -> list[str]:

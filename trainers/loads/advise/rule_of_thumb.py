@@ -329,12 +329,15 @@ def _joined(turns: Sequence[tuple[dict[str, Array], Array]]) -> tuple[dict[str, 
 
 
 def _groups(own: Again) -> list[tuple[str, ...]]:
-    """Return which agents play by one policy or one network; not those without neighbours."""
+    """Return which agents play by one policy or one network; not those without neighbours.
+
+    Raises ValueError where nobody has one."""
     found: dict[int, list[str]] = {}
-    linked = own.rules.network.links.any(axis=1)
-    for agent, some in zip(own.rules.agents, linked, strict=True):
-        if some:
+    for i, agent in enumerate(own.rules.agents):
+        if own.rules.network.degree[i]:
             found.setdefault(id(_inner(own.player.team[agent])), []).append(agent)
+    if not found:
+        raise ValueError(f"policy {own.label}: no node has a neighbour to forward to")
     return [tuple(members) for members in found.values()]
 
 

@@ -11,7 +11,7 @@ from corral.data import Trace
 from corral.envs.dfaas_v0.rows import HELD_OUT
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 from corral.trainers.evaluation.judge import Progress, players
-from corral.trainers.loads.advise.saving import PLENTY, Saving, both, saving
+from corral.trainers.loads.advise.verdict import PLENTY, Saving, both, saving
 from corral.trainers.loads.from_rule.days import game_of
 from corral.trainers.loads.from_rule.plan import clone_folder, plan_of
 from corral.trainers.loads.replay import Replay, replay
@@ -106,6 +106,7 @@ def trained(
         seed=seed,
         progress=progress,
         show=show,
+        quiet=True,
         **training,
     )
 

@@ -14,7 +14,7 @@ of the arrivals, 5 requests. It is fitted to what somebody forwarded, in request
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,7 +63,7 @@ class Amount:
         """Return it of ``inputs``, int64 [...] each, where nodes hold ``queue`` requests: int64."""
         a, c = inputs["arrivals"], inputs["capacity"]
         beyond = a - c * self.value // 100
-        wanted = {
+        wanted: dict[str, Callable[[], Array]] = {
             "nothing": lambda: 0 * a,
             "all": lambda: a,
             "beyond": lambda: beyond,
@@ -72,8 +72,8 @@ class Amount:
             "share": lambda: a * self.value // 100,
             "part": lambda: np.maximum(a - c, 0) * self.value // 100,
             "number": lambda: np.full_like(a, self.value),
-        }[self.kind]()
-        return np.asarray(np.clip(wanted, 0, a))
+        }
+        return np.asarray(np.clip(wanted[self.kind](), 0, a))
 
     def __str__(self) -> str:
         of = "the capacity" if self.value == 100 else f"{self.value} % of the capacity"
@@ -220,7 +220,9 @@ def _told_apart(inputs: Mapping[str, Array]) -> list[str]:
 def _vocabulary(forwarded: Array, queue: int) -> list[Amount]:
     """Return all amounts; of those that are as near, the first is taken."""
     some = forwarded[forwarded > 0]
-    numbers = np.unique(np.quantile(some, np.linspace(0.05, 0.95, 10)).round()) if len(some) else []
+    numbers: list[float] = []
+    if len(some):
+        numbers = np.unique(np.quantile(some, np.linspace(0.05, 0.95, 10)).round()).tolist()
     return [
         Amount("nothing"),
         Amount("beyond"),

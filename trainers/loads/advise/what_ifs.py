@@ -12,8 +12,7 @@ from corral.data import Trace
 from corral.data.trace import MAX_VALUE
 from corral.trainers.evaluation.judge import Progress
 from corral.trainers.loads import replay as engine
-from corral.trainers.loads.advise.saving import Saving, both, saving
-from corral.trainers.loads.advise.verdict import between, percent, requests
+from corral.trainers.loads.advise.verdict import Saving, between, both, percent, requests, saving
 from corral.trainers.loads.best_rule import best_of_others
 from corral.trainers.loads.paired import has_costs
 from corral.trainers.loads.replay import Replay
@@ -24,7 +23,7 @@ LOAD, MORE_CAPACITY = 1.5, 1.2
 """Times the load, and times the capacity."""
 
 SCALES = ("load_scale", "capacity_scale")
-"""Arguments that a team is trained with, and that a larger load would exceed; no rule needs them."""
+"""Arguments that a team is trained with, which a larger load would exceed; no rule needs them."""
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,12 @@ WIDTH = 80
 
 
 def number(value: float | None) -> str:
-    """Return "1,234", or "0.25" of what is no whole number; no minus zero; "" of None."""
+    """Return "1,234"; "0.25" and "12.5" of small ones that are not whole; no minus zero; "" of
+    None."""
     if value is None:
         return ""
     whole = round(value)
-    if abs(value - whole) < 5e-3:
+    if abs(value - whole) < 5e-3 or abs(value) >= 1_000:
         return f"{whole:,}"
     return f"{value:,.1f}" if abs(value) >= 10 else f"{value:.2f}"
 

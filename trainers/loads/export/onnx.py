@@ -37,7 +37,7 @@ OPSET = 18
 IR_VERSION = 8
 """Of files, as ONNX 1.13 has it: the exporter names a later one, which older runtimes refuse."""
 
-SIZES: dict[Any, int] = {"batch": 7, "neighbours": 5}
+SIZES = {"batch": 7, "neighbours": 5}
 """Of the inputs that are traced; the graph takes any."""
 
 FORMAT = "corral dfaas_v0 1"
@@ -95,7 +95,7 @@ def _write(
     axes = {key: _axes(shape) for key, shape in graph.inputs.items()}
     given = {
         key: torch.zeros(
-            [SIZES.get(size, size) for size in shape],  # type: ignore[misc]
+            [SIZES[size] if isinstance(size, str) else size for size in shape],
             dtype=torch.float32 if key == "state" else torch.int64,
         )
         for key, shape in graph.inputs.items()

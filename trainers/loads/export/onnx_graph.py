@@ -194,8 +194,8 @@ class Legal(nn.Module):
         """Return what is legal: bool [R, A]."""
         tables: Any = self
         near = tables.neighbour < degree[:, None]
-        legal: torch.Tensor = (arrivals[:, None] > tables.needed) & near
-        return legal | (tables.level == 0)
+        legal: torch.Tensor = ((arrivals[:, None] > tables.needed) & near) | (tables.level == 0)
+        return legal
 
     def amount(self, action: torch.Tensor, arrivals: torch.Tensor) -> torch.Tensor:
         """Return the requests that actions int64 [R] forward."""

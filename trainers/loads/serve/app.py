@@ -26,6 +26,8 @@ from corral.trainers.loads.serve.service import Service
 __all__ = ["app_of", "listen", "serve"]
 
 JSON = "application/json"
+KEPT = 900
+"""Seconds that a connection stays open without a request: a gateway asks once a step."""
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -156,8 +158,13 @@ def serve(
     """Answer until SIGTERM or Ctrl-C; ``begun`` is called with the address when it listens."""
     host, port = bound.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    app = app_of(service)
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5)
+    config = uvicorn.Config(
+        app_of(service),
+        log_level="warning",
+        access_log=False,
+        timeout_keep_alive=KEPT,
+        timeout_graceful_shutdown=5,
+    )
     try:
         _Server(config, lambda: begun(f"http://{shown}:{port}")).run(sockets=[bound])
     finally:

@@ -160,7 +160,7 @@ def file(
     counter: IsCounter = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Any of these, and tables as other programs export them: looks what it is.
+    """Any of these, or a table: looks what it is.
 
     Prints layout, nodes, unit, zone, step and holes, the option that changes each, and the first
     rows as they became.

@@ -253,8 +253,21 @@ def test_lines_fit_the_screen_whatever_the_names() -> None:
     lines = found.lines()
     assert max(map(len, lines)) <= 80
     assert "2026-01-05 00:00 to 2026-01-05 16:00 (day 0 of 1, from 0; rows 0:3)" in lines
-    assert any(line.startswith("16:00  aaa") for line in lines)
+    assert any(line.startswith("16:00  aaaaaa") for line in lines)
     assert any("16  unavoidable" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("factor", "unit"), [(10_000, "thousands of requests"), (2 * 10**8, "millions of requests")]
+)
+def test_large_loads_fit_the_screen(factor: int, unit: str) -> None:
+    small = by_hand(tuple(f"{letter * 70}" for letter in "abcd"))
+    assert small.capacity is not None
+    counts = small.arrivals * factor - 1, small.capacity * factor
+    trace = Trace(small.nodes, *counts, small.times + 1, clock="utc")  # with seconds
+    found = post_mortem(played(trace, ["local/equal"], forward_cost=0.13), "local/equal")
+    assert max(map(len, found.lines())) <= 80
+    assert f"The 3 costliest steps, in {unit}:" in found.lines()
 
 
 def test_a_day_that_cost_nothing_says_so() -> None:

@@ -238,6 +238,18 @@ def test_mistakes_are_told(label: str, given: dict[str, Any], said: str) -> None
         rule_of_thumb(judged(team), label, team, **given)
 
 
+def test_nodes_without_neighbours_have_no_rule() -> None:
+    own: dict[str, Any] = {"neighbours": {"site-0": ["site-1"]}}
+    rules = DfaasRules(TRACE, **own)
+    found = found_of(baseline_team("overflow", rules), own=own)
+    assert found.trees == {("site-0",): Amount("beyond")}
+    assert is_the_team(found)
+    with pytest.raises(ValueError, match="policy team: no node has a neighbour"):
+        found_of(
+            baseline_team("overflow", DfaasRules(TRACE, neighbours={})), own={"neighbours": {}}
+        )
+
+
 def test_rows_to_fit_to_are_asked_for_where_none_come_before() -> None:
     team = baseline_team("threshold", DfaasRules(TRACE))
     result = replay(TRACE, {"team": team}, optimum_windows=0)

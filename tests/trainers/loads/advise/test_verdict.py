@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from corral.trainers.loads.advise.saving import Saving, decide
-from corral.trainers.loads.advise.verdict import percent, requests, rule_sentence, team_sentence
+from corral.trainers.loads.advise.verdict import (
+    Saving,
+    decide,
+    percent,
+    requests,
+    rule_sentence,
+    team_sentence,
+)
 
 LOAD = 1_150_000.0  # a day
 

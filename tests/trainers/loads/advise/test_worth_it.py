@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from corral.trainers.evaluation.intervals import difference_interval, student_quantile
-from corral.trainers.loads.advise.saving import LONGEST, Decision, Saving, decide, saving
+from corral.trainers.loads.advise.verdict import LONGEST, Decision, Saving, decide, saving
 from corral.trainers.loads.replay import replay
 from support.loads import days
 
