@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -25,14 +25,43 @@ from corral.adapters.masked_distribution import (
 from corral.adapters.networks import MaskedActorCritic, tensors
 from corral.adapters.spaces import ActionCodec, ColumnCodec, ObservationCodec
 from corral.envs.core import Array, Observation
-from corral.envs.masks import MASK, as_legal, draw
+from corral.envs.masks import MASK, OBSERVATION, as_legal, draw
 from corral.envs.policy import Decision, PolicyBase, take_tree
 
-__all__ = ["NetworkPolicy", "actor_policy", "mlp_policy", "rllib_policy", "sb3_policy"]
+__all__ = [
+    "NetworkPolicy",
+    "Traceable",
+    "actor_policy",
+    "mlp_policy",
+    "rllib_policy",
+    "sb3_policy",
+]
 
 Forward = Callable[[Any, Array | None], tuple[Distribution, Array | None]]
 """From an observation [R, ...] and a hidden state float32 [R, memory] to the distribution of stored
-actions [R, ...] and the next hidden state."""
+actions [R, ...] and the next hidden state. Those of this module are ``Traceable`` too."""
+
+
+class Traceable(Protocol):
+    """What a policy's network does with tensors alone: for exports."""
+
+    @property
+    def identity(self) -> Array | None:
+        """What tells its agent from others of the policy: float32 [I]; None: nothing does."""
+        ...
+
+    @property
+    def values(self) -> bool:
+        """Whether outputs are values of actions, of which the best legal one is played, and not
+        logits."""
+        ...
+
+    def outputs(
+        self, vector: torch.Tensor, identity: torch.Tensor | None, state: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return outputs [R, A] before the mask and the next hidden state [R, memory], of an
+        observation without images as a ``vector`` [R, F] and of identities [R, I]."""
+        ...
 
 
 class NetworkPolicy(PolicyBase):
@@ -171,6 +200,17 @@ class _OfActor:
     device: torch.device
     group: Any
     agent: str
+    values = False
+
+    @property
+    def identity(self) -> Array | None:
+        return _identity(self.group, self.agent)
+
+    def outputs(
+        self, vector: torch.Tensor, identity: torch.Tensor | None, state: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        outputs, after = self.actor.step([_joined(vector, identity)], state)
+        return outputs, after
 
     def __call__(self, observation: Any, state: Array | None) -> tuple[Distribution, Array | None]:
         arrays, legal = _inputs(self.group, self.agent, observation)
@@ -189,14 +229,25 @@ def _inputs(group: Any, agent: str, observation: Any) -> tuple[list[Array], Arra
     observations = group.layout
     rows = observations.rows(observation) or 0
     vector = np.zeros((rows, observations.width + group.identities), dtype=np.float32)
-    if group.identities:
-        vector[:, observations.width + group.agents.index(agent)] = 1.0
+    if (identity := _identity(group, agent)) is not None:
+        vector[:, observations.width :] = identity
     images = [np.zeros((rows, *image), dtype=np.uint8) for image in observations.images]
     observations.write(observations.inner(observation), vector, images)
     legal = np.ones((rows, group.actions.masks), dtype=bool)
     if observations.masked:
         legal = as_legal(agent, observation[MASK])
     return [vector, *images], legal
+
+
+def _identity(group: Any, agent: str) -> Array | None:
+    """Return what tells ``agent`` from others of its ``group``: float32 [P]; None: nothing does."""
+    if not group.identities:
+        return None
+    return np.asarray(np.eye(group.identities, dtype=np.float32)[group.agents.index(agent)])
+
+
+def _joined(vector: torch.Tensor, identity: torch.Tensor | None) -> torch.Tensor:
+    return vector if identity is None else torch.cat([vector, identity], dim=-1)
 
 
 def mlp_policy(network: nn.Module, group: Any, agent: str, *, greedy: bool) -> NetworkPolicy:
@@ -212,6 +263,19 @@ class _OfMLP:
     group: Any
     agent: str
     greedy: bool
+
+    @property
+    def identity(self) -> Array | None:
+        return _identity(self.group, self.agent)
+
+    @property
+    def values(self) -> bool:
+        return self.greedy
+
+    def outputs(
+        self, vector: torch.Tensor, identity: torch.Tensor | None, state: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.network(_joined(vector, identity)), state
 
     def __call__(self, observation: Any, state: Array | None) -> tuple[Distribution, Array | None]:
         (vector,), legal = _inputs(self.group, self.agent, observation)
@@ -238,6 +302,22 @@ class _OfSB3:
     observations: ObservationCodec
     agent: str
 
+    @property
+    def identity(self) -> Array | None:
+        identities = self.columns.identities
+        return None if identities is None else identities[self.columns.agents.index(self.agent)]
+
+    @property
+    def values(self) -> bool:
+        return bool(self.policy.puts_out_values)
+
+    def outputs(
+        self, vector: torch.Tensor, identity: torch.Tensor | None, state: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self.policy.set_training_mode(False)
+        entries = {OBSERVATION: vector, **({} if identity is None else {"agent": identity})}
+        return self.policy.outputs(entries), state
+
     def __call__(self, observation: Any, state: Array | None) -> tuple[Distribution, Array | None]:
         rows = self.observations.rows(observation) or 0
         entries = self.columns.flat(observation, (rows,), self.columns.agents.index(self.agent))
@@ -263,6 +343,13 @@ class _OfRLlib:
     networks: MaskedActorCritic
     agent: str
     identity: Array | None
+    values = False
+
+    def outputs(
+        self, vector: torch.Tensor, identity: torch.Tensor | None, state: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        entries = {OBSERVATION: vector, **({} if identity is None else {"agent": identity})}
+        return self.networks.actor(entries), state
 
     def __call__(self, observation: Any, state: Array | None) -> tuple[Distribution, Array | None]:
         as_legal(self.agent, observation[MASK])

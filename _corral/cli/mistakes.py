@@ -28,6 +28,7 @@ EXAMPLES = {
     "envs": "corral envs dfaas_v0",
     "trainers": "corral trainers mappo",
     "replay": "corral replay edge3",
+    "advise": "corral advise edge3",
     "serve": "corral serve runs/NAME",
     "export": "corral export runs/NAME",
     "show": "corral trace show edge3",
@@ -54,6 +55,7 @@ TAKES = {
     "export": ("run", "the folder of a run"),
     "--resume": ("run", "the folder of a run"),
     "replay": ("trace", "a trace"),
+    "advise": ("trace", "a trace"),
     "show": ("trace", "a trace"),
 }
 """Name of a command -> what it takes."""
@@ -76,6 +78,7 @@ TYPE: dict[tuple[str, str], str] = {
     ("export", "environment"): "corral train {0} makes a run to export",
     ("serve", "trace"): "corral train dfaas_v0 --trace {0} makes a run to serve",
     ("replay", "environment"): "corral replay edge3, or corral watch {0}",
+    ("advise", "environment"): "corral advise edge3, or corral watch {0}",
     ("replay", "run"): "corral replay edge3 --policies {0}, or corral evaluate {0}",
 }
 """Command and what it was given -> what to type; the others are in ``USE``."""

@@ -44,7 +44,11 @@ class MaskedQNetwork(QNetwork):
         """Values [C, A] for observations [C, ...]."""
         # After an episode nothing may be legal. DQN multiplies such values by 0, so that they
         # must be finite: ``masked_logits`` leaves them as they are.
-        return masked_logits(super().forward(obs), as_mask(obs[MASK]))
+        return masked_logits(self.outputs(obs), as_mask(obs[MASK]))
+
+    def outputs(self, obs: Tensors) -> torch.Tensor:
+        """Return values [C, A] of all actions; ``obs`` need not hold the mask."""
+        return super().forward(obs)
 
     def _predict(self, observation: Tensors, deterministic: bool = True) -> torch.Tensor:  # type: ignore[override]
         _require_choice(bool(as_mask(observation[MASK]).any(dim=1).all()))
@@ -59,6 +63,8 @@ class MaskedQPolicy(DQNPolicy):
     UnsupportedSpaceError for observations without a mask and for masks that something has changed;
     MaskError where a mask allows nothing.
     """
+
+    puts_out_values = True  # and no logits
 
     def __init__(
         self,
@@ -79,6 +85,12 @@ class MaskedQPolicy(DQNPolicy):
     def make_q_net(self) -> QNetwork:
         arguments = self._update_features_extractor(self.net_args, features_extractor=None)
         return MaskedQNetwork(**arguments).to(self.device)
+
+    def outputs(self, obs: Tensors) -> torch.Tensor:
+        """Return values [C, A] of all actions, legal or not: for exports."""
+        network: Any = self.q_net
+        values: torch.Tensor = network.outputs(obs)
+        return values
 
     def predict_values(self, obs: Tensors) -> torch.Tensor:
         """Return the values [C, 1] of greedy play: of the best legal action."""

@@ -142,6 +142,8 @@ class _MaskedChoice:
     It stands in front of a policy class of Stable-Baselines3 or sb3_contrib.
     """
 
+    puts_out_values = False  # but logits
+
     def __init__(
         self,
         observation_space: spaces.Space[Any],
@@ -185,9 +187,19 @@ class _MaskedChoice:
 
     def get_distribution(self, obs: Tensors, action_masks: Masks = None) -> MaskedDistribution:
         """Return the distribution of actions; ``_predict`` and ``predict`` ask for it."""
+        return self._masked(self._latent_of_actor(obs), obs, action_masks)
+
+    def outputs(self, obs: Tensors) -> torch.Tensor:
+        """Return logits [C, A] before the mask, which ``obs`` need not hold: for exports."""
+        policy: Any = self
+        logits: torch.Tensor = policy.action_net(self._latent_of_actor(obs))
+        return logits
+
+    def _latent_of_actor(self, obs: Tensors) -> torch.Tensor:
         policy: Any = self
         features = BasePolicy.extract_features(policy, obs, policy.pi_features_extractor)
-        return self._masked(policy.mlp_extractor.forward_actor(features), obs, action_masks)
+        latent: torch.Tensor = policy.mlp_extractor.forward_actor(features)
+        return latent
 
     def _latents(self, obs: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the inputs of the last layers of actor and critic, each [C, ...]."""
