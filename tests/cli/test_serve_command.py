@@ -67,10 +67,15 @@ def test_a_server_that_is_killed_answers_as_before_when_it_is_back(team: Run) ->
     nodes = {**NODES, "site-1": IDLE, "site-2": IDLE}
     with serving(team.folder, "--port", "0", *options) as (process, port, said):
         assert said.startswith("The rule overflow/capacity decides.")
+        assert said.endswith(f"POST http://127.0.0.1:{port}/decide\n")
         assert ask(port, {"nodes": nodes})["forward"]["site-0"] == right["site-0"]
         output = within("serve", team.folder, "--port", str(port), code=2)  # a second one
         said = f"port {port} of 127.0.0.1: Address already in use; --port takes another one"
         assert said in " ".join(output.split())
+        with socket.socket() as other:  # it listens on loopback alone
+            other.settimeout(2)
+            with pytest.raises(OSError):
+                other.connect(("127.0.0.2", port))
         process.send_signal(signal.SIGKILL)
     with serving(team.folder, "--port", str(port), *options) as (process, again, _):
         assert again == port
@@ -84,16 +89,6 @@ def test_a_team_is_served(team: Run) -> None:
     with serving(team.folder, "--port", "0") as (_, port, said):
         assert f"The team of {team.folder}, the checkpoint of 32 env steps, decides" in said
         assert ask(port, {"nodes": NODES})["forward"] == team.decide(NODES)
-
-
-def test_it_listens_on_loopback_alone(team: Run) -> None:
-    with serving(team.folder, "--port", "0", "--rule", "overflow") as (_, port, said):
-        assert "The rule overflow/equal decides." in said
-        assert f"POST http://127.0.0.1:{port}/decide" in said
-        with socket.socket() as other:
-            other.settimeout(2)
-            with pytest.raises(OSError):
-                other.connect(("127.0.0.2", port))
 
 
 def test_what_is_no_run_of_servers_is_told(team: Run, tmp_path: Path) -> None:

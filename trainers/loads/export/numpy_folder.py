@@ -16,6 +16,7 @@ import ast
 import importlib
 import inspect
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -105,18 +106,10 @@ Written by corral {version}, whose source the parts below are. Do not edit: expo
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
-
-import numpy as np
+{imports}
 
 Array = np.ndarray
-DfaasRules = DfaasState = Load = Observation = Route = Trace = Any
+DfaasRules = DfaasState = Load = Observation = Route = Trace = object
 OBSERVATION, MASK = "observation", "action_mask"
 
 
@@ -208,15 +201,35 @@ def source(name: str, decider: NodeDecider) -> str:
     """Return the text of policy.py."""
     shown = ", ".join(decider.nodes[:8]) + (", ..." if len(decider.nodes) > 8 else "")
     what = f"the rule {decider.about['rule']}" if "rule" in decider.about else "a trained team"
-    texts = [HEADER.format(what=what, nodes=_plain(shown), version=corral.__version__).rstrip()]
+    texts, imports = [], set()
     for module, parts in PARTS.items():
         text = inspect.getsource(importlib.import_module(module))
         found = dict(_parts(text, parts))
         missing = parts.keys() - found.keys()
         assert not missing, f"{module} has no {missing}"
-        texts.append(f"# --- {module} ".ljust(100, "-"))
-        texts += found.values()
-    return "\n\n\n".join(texts) + "\n"
+        texts += [f"# --- {module} ".ljust(100, "-"), *found.values()]
+        imports |= _imports(text, "\n".join(found.values()))
+    nodes, version = _plain(shown), corral.__version__
+    lines = "\n".join(sorted(imports))
+    header = HEADER.format(what=what, nodes=nodes, version=version, imports=lines)
+    return "\n\n\n".join([header.rstrip(), *texts]) + "\n"
+
+
+def _imports(text: str, kept: str) -> set[str]:
+    """Return those imports of a module, of NumPy and of Python itself, that its ``kept`` parts
+    use."""
+    used = {node.id for node in ast.walk(ast.parse(kept)) if isinstance(node, ast.Name)}
+    found = set()
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for each in node.names:
+                place = node.module or "" if isinstance(node, ast.ImportFrom) else each.name
+                known = place.partition(".")[0] in {"numpy", *sys.stdlib_module_names}
+                if known and (each.asname or each.name) in used:
+                    alone = ast.ImportFrom(place, [each], 0)
+                    plain = isinstance(node, ast.Import)
+                    found.add(ast.unparse(ast.Import([each]) if plain else alone))
+    return found
 
 
 def _parts(text: str, wanted: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, str]]:
