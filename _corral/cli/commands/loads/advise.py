@@ -100,7 +100,7 @@ def advise(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of training, and of routes that draw.")] = 0,
 ) -> None:
-    """Say what to run on the nodes of a load: which rule, or a learned team.
+    """Say what to run on a load: which rule, or a learned team.
 
     Compares all rules on all days, asks what if (a server is down, load x 1.5, ...), trains a team,
     judges it on days it has not seen, and ends in a verdict, with its certainty. Writes a report
