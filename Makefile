@@ -1,6 +1,7 @@
 # make demo    installs into .venv, trains a team from the best rule, prints what it saves and a report
 # make test    installs into .venv, then lint, types and all tests but the slow ones
 # make test-slow   the tests that learn for longer
+# make test-browser   the report in Debian's chromium, where that is installed
 # make wheel   builds wheel and sdist, and tests the wheel bare: without torch, without extras
 # make oldest  tests with the oldest supported versions of what corral stands on
 # make test-frameworks   the bridges to other frameworks, each in an environment of its own
@@ -22,7 +23,7 @@ OLDEST_TESTS := tests/data tests/cli tests/trainers/loads tests/trainers/evaluat
 	tests/envs/dfaas_v0/test_optimum.py
 FRAMEWORKS := cleanrl rllib torchrl tianshou agilerl skrl openspiel benchmarl
 
-.PHONY: demo test lint types tests test-slow wheel oldest test-frameworks list-frameworks bench clean
+.PHONY: demo test lint types tests test-slow test-browser wheel oldest test-frameworks list-frameworks bench clean
 
 demo: $(VENV)/installed
 	rm -rf runs/demo runs/demo-clone && mkdir -p runs
@@ -47,6 +48,10 @@ tests: $(VENV)/installed
 
 test-slow: $(VENV)/installed
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m slow
+
+# Skipped, with the reason printed, where there is no /usr/bin/chromium: apt-get install chromium.
+test-browser: $(VENV)/installed
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m browser tests/browser
 
 wheel: $(VENV)/installed
 	rm -rf dist build $(BARE)

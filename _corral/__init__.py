@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from corral.trainers.driver import resume, resume_session, session, train
     from corral.trainers.evaluation.judge import evaluate
     from corral.trainers.evaluation.watch import watch
+    from corral.trainers.loads.advise.driver import advise
     from corral.trainers.loads.from_rule.driver import from_rule, resume_from_rule
     from corral.trainers.runs.run import load_run
     from corral.trainers.selfplay.duels.driver import Duels, duel
@@ -43,6 +44,7 @@ __all__ = [
     "Duels",
     "Pool",
     "__version__",
+    "advise",
     "algorithms",
     "clone",
     "compare",
@@ -73,6 +75,7 @@ _ON_DEMAND = {
     "Comparison": "corral.trainers.study.comparing.comparison",
     "Duels": "corral.trainers.selfplay.duels.driver",
     "Pool": "corral.trainers.selfplay.pool",
+    "advise": "corral.trainers.loads.advise.driver",
     "clone": "corral.trainers.cloning.driver",
     "compare": "corral.trainers.study.comparing.driver",
     "diagnose": "corral.trainers.doctor.diagnose",

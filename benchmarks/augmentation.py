@@ -19,7 +19,6 @@ again, so that it can be stopped and started.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import tempfile
 import time
@@ -27,7 +26,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import RESULTS, env_steps_per_second, machine, random_batch, ratio, save
+from common import (
+    RESULTS,
+    append_row,
+    env_steps_per_second,
+    kept_rows,
+    machine,
+    random_batch,
+    ratio,
+    save,
+)
 from hard_days import CAPACITY, DRAWS, WINDOW, draws, month
 from reference_policies import HARD
 
@@ -102,10 +110,6 @@ def learned(trace: Trace, rows: dict[str, tuple[int, int]], setting: str, seed: 
         return dict(run.policies), float(run.progress["wall_s"].iloc[-1])
 
 
-def rows_of_file() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in FILE.read_text().splitlines()] if FILE.exists() else []
-
-
 def report(found: list[dict[str, Any]]) -> None:
     """Save the table of all rows, the setting with the lowest cost on validation days first."""
     costs: dict[str, list[dict[str, Any]]] = {}
@@ -164,7 +168,7 @@ def main() -> None:
         speed()
         return
     trace, rows = load()
-    done = {(row["setting"], row["seed"]) for row in rows_of_file()}
+    done = {(row["setting"], row["seed"]) for row in kept_rows(FILE)}
     plan = [(RULE, 0), *((name, seed) for seed in asked.seeds for name in asked.settings)]
     for setting, seed in plan:
         if (setting, seed) in done:
@@ -174,11 +178,8 @@ def main() -> None:
         if setting != RULE:
             team, row["wall_s"] = learned(trace, rows, setting, seed)
         row["cost"] = judged(trace, rows, team)
-        RESULTS.mkdir(exist_ok=True)
-        with FILE.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-        print(row, flush=True)
-    report(rows_of_file())
+        append_row(FILE, row)
+    report(kept_rows(FILE))
 
 
 if __name__ == "__main__":

@@ -135,7 +135,7 @@ def kept_rows(file: Path) -> list[dict[str, Any]]:
 def append_row(file: Path, row: dict[str, Any]) -> None:
     """Append a row to a queue's results, on a line of its own whatever the file ends with."""
     file.parent.mkdir(exist_ok=True)
-    cut_off = file.exists() and not file.read_bytes().endswith(b"\n")
+    cut_off = file.exists() and not (file.read_bytes() or b"\n").endswith(b"\n")
     with file.open("a") as opened:
         opened.write("\n" * cut_off + json.dumps(row, default=str) + "\n")
 

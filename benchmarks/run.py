@@ -21,6 +21,7 @@ NAMES = (
     "tiles_stepping",
     "tiles_accuracy",
     "sb3_vec_envs",
+    "decide",
     "trace_reading",
     "replay_year",
     "reference_policies",

@@ -2,14 +2,14 @@
 
     OMP_NUM_THREADS=1 python benchmarks/transfer.py [--seeds 0 1 2 3 4] [--nodes 3 5 20 200]
 
-(About 5 minutes for each seed, and 15 for the rules. Every policy on every load is a row of
+(About 3 minutes for each seed, and 15 for the rules. Every policy on every load is a row of
 results/transfer_rows.jsonl; rows that are there are not played again, so that it can be stopped and
 started. ``--fresh`` begins anew.)
 
 Loads are generated, each with its seed: 28 days of 144 steps, capacities that vary. Forwarding
 costs 0.2, waiting 0.02 a step, nothing is offered twice, 20 requests can wait. A team observes a
-summary: it clones the best rule of its own load, with its route, and goes on with mappo. Nothing is
-learned on the loads that it is carried to.
+summary: the best rule of its own load plays the first rollouts, with its route, and
+policy_iteration goes on from there. Nothing is learned on the loads that it is carried to.
 
 The best rule of a load is the one of least cost on its first 14 days; the last 14 are judged.
 Differences are paired, the team's cost minus the rule's on the same days, in points of the
@@ -19,18 +19,17 @@ arrivals, with Student's 95 % interval over the 14 days.
 from __future__ import annotations
 
 import argparse
-import json
-import math
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import RESULTS, machine, save
+from common import RESULTS, append_row, kept_rows, machine, save
 
 import corral
 from corral.data import Trace, make_trace
 from corral.envs.dfaas_v0.baselines import PAIRS
+from corral.trainers.evaluation.intervals import difference_interval
 from corral.trainers.evaluation.judge import players
 from corral.trainers.loads.replay import replay
 
@@ -38,12 +37,18 @@ ROWS = RESULTS / "transfer_rows.jsonl"
 SEEDS, NODES = (0, 1, 2, 3, 4), (3, 5, 20, 200)
 DAY, DAYS = 144, 28
 JUDGED = 14  # days
-STUDENT = 2.1604  # 97.5 % quantile with JUDGED - 1 degrees of freedom
 HARD: dict[str, Any] = {
     **{"queue": 20, "forward_cost": 0.2, "wait_cost": 0.02, "second_offer": False},
 }
 RULES = [pair for pair in PAIRS if pair != "random/equal"] + ["patient/spare", "threshold/spare"]
-CLONED, LEARNED = 30_000, 150_000  # env steps
+STEPS = 40_960
+SETTINGS: dict[str, Any] = {
+    "num_envs": 128,
+    "n_epochs": 12,
+    "lookahead": 8,
+    "learning_rate": 2.7e-3,
+    "net_arch": (128, 128),
+}
 
 
 def load(nodes: int) -> Trace:
@@ -59,73 +64,57 @@ def costs(trace: Trace, policies: dict[str, Any]) -> dict[str, list[float]]:
 
 
 def learned(seed: int, rule: str, folder: Path) -> Any:
-    """Return a run that clones ``rule`` on the load of 3 nodes, and goes on with mappo."""
-    amount, _, route = rule.partition("/")
-    kwargs = {"trace": load(3), "observation": "summary", "route": route, "max_cycles": DAY, **HARD}
-    shared: dict[str, Any] = {"seed": seed, "num_envs": 64, "progress": False}
-    shared |= {"held_out": JUDGED / DAYS, "validation": 0}
-    first = corral.clone(
-        "dfaas_v0", amount, steps=CLONED, env_kwargs=kwargs, out=folder / "clone", **shared
-    )
+    """Return a run of policy_iteration on the load of 3 nodes, taught by ``rule``."""
+    kwargs = {"trace": load(3), "observation": "summary", "max_cycles": DAY, "reward": "team"}
     return corral.train(
-        "dfaas_v0", steps=LEARNED, env_kwargs=kwargs, out=folder / "run", init=first, **shared
+        "dfaas_v0",
+        trainer="policy_iteration",
+        teacher=rule,
+        steps=STEPS,
+        seed=seed,
+        env_kwargs={**kwargs, "route": rule.partition("/")[2], **HARD},
+        held_out=JUDGED / DAYS,
+        validation=0,
+        out=folder / "run",
+        progress=False,
+        **SETTINGS,
     )
 
 
 # --- Rows ----------------------------------------------------------------------------------------
 
 
-def rows() -> list[dict[str, Any]]:
-    text = ROWS.read_text() if ROWS.exists() else ""
-    return [json.loads(line) for line in text.splitlines()]
-
-
 def add(row: dict[str, Any]) -> None:
-    ROWS.parent.mkdir(exist_ok=True)
-    with ROWS.open("a") as file:
-        file.write(json.dumps(row) + "\n")
+    append_row(ROWS, row)
     print(row["policy"], row["nodes"], round(sum(row["costs"])), flush=True)
 
 
 def play(nodes: list[int], seeds: list[int]) -> None:
     """Play what has no row yet."""
-    done = {(row["policy"], row["nodes"]) for row in rows()}
+    done = {(row["policy"], row["nodes"]) for row in kept_rows(ROWS)}
     for count in nodes:
         for rule in RULES:
             if (rule, count) not in done:
                 add({"policy": rule, "nodes": count, "costs": costs(load(count), {"": rule})[""]})
     for seed in seeds:
-        names = [f"clone, seed {seed}", f"team, seed {seed}"]
-        missing = [count for count in nodes if any((name, count) not in done for name in names)]
+        name = f"team, seed {seed}"
+        missing = [count for count in nodes if (name, count) not in done]
         if not missing:
             continue
         with tempfile.TemporaryDirectory() as place:
-            run = learned(seed, best_rule(3), Path(place))
-            first = corral.load_run(Path(place) / "clone")
+            team = players(learned(seed, best_rule(3), Path(place)))[0]  # greedy
             for count in missing:
-                teams = [players(each)[0] for each in (first, run)]  # greedy
-                found = costs(load(count), dict(zip(names, teams, strict=True)))
-                for name, own in found.items():
-                    if (name, count) not in done:
-                        add({"policy": name, "nodes": count, "costs": own})
+                add({"policy": name, "nodes": count, "costs": costs(load(count), {"": team})[""]})
 
 
 def best_rule(nodes: int) -> str:
     """Return the rule of least cost on the days that are not judged."""
-    of_rules = {row["policy"]: row["costs"] for row in rows() if row["nodes"] == nodes}
+    of_rules = {row["policy"]: row["costs"] for row in kept_rows(ROWS) if row["nodes"] == nodes}
     known = [rule for rule in RULES if rule in of_rules]
     return min(known, key=lambda rule: sum(of_rules[rule][: DAYS - JUDGED]))
 
 
 # --- What comes of them --------------------------------------------------------------------------
-
-
-def paired(own: np.ndarray, rule: np.ndarray, arrived: np.ndarray) -> tuple[float, float]:
-    """Return the difference in points of the arrivals, and half of its interval; [W] each."""
-    difference = own - rule
-    ratio = difference.sum() / arrived.sum()
-    parts = (difference - ratio * arrived) / arrived.mean()
-    return 100 * ratio, 100 * STUDENT * float(parts.std(ddof=1)) / math.sqrt(len(parts))
 
 
 def table(nodes: list[int]) -> str:
@@ -134,20 +123,23 @@ def table(nodes: list[int]) -> str:
         arrived = load(count).arrivals.reshape(DAYS, DAY, count).sum(axis=(1, 2))[-JUDGED:]
         found = {
             row["policy"]: np.array(row["costs"][-JUDGED:])
-            for row in rows()
+            for row in kept_rows(ROWS)
             if row["nodes"] == count
         }
         rule = best_rule(count)
         teams = sorted(name for name in found if "seed" in name)
-        for kind in ("clone", "team"):  # the mean over seeds, day by day
-            of_kind = [found[name] for name in teams if name.startswith(kind)]
-            if len(of_kind) > 1:
-                found[name := f"{kind}, mean of {len(of_kind)} seeds"] = np.mean(of_kind, axis=0)
-                teams.append(name)
+        if len(teams) > 1:  # the mean over seeds, day by day
+            found[name := f"team, mean of {len(teams)} seeds"] = np.mean(
+                [found[team] for team in teams], axis=0
+            )
+            teams.append(name)
         for name in (rule, *teams):
             cost = 100 * found[name].sum() / arrived.sum()
-            low, half = paired(found[name], found[rule], arrived)
-            more = "the best rule" if name == rule else f"{low:+.3f} ± {half:.3f}"
+            difference = found[name] - found[rule]
+            low, high = difference_interval(difference, arrived)
+            between = f"{100 * low:+.2f} to {100 * high:+.2f}"
+            more = f"{100 * difference.sum() / arrived.sum():+.2f} ({between})"
+            more = "the best rule" if name == rule else more
             lines.append(f"| {count} | {name} | {cost:.3f} | {more} |")
     return "\n".join(lines)
 
@@ -162,9 +154,9 @@ def main() -> None:
         ROWS.unlink(missing_ok=True)
     nodes = list(dict.fromkeys([3, *given.nodes]))
     play(nodes, list(given.seeds))
-    settings = {**HARD, "cloned": CLONED, "learned": LEARNED}
+    settings = {**HARD, "steps": STEPS, **SETTINGS}
     text = f"Trained on 3 nodes, judged on the last {JUDGED} days of each load\n\n{table(nodes)}\n"
-    save("transfer", text, {"settings": settings, "rows": rows()}, machine("torch"))
+    save("transfer", text, {"settings": settings, "rows": kept_rows(ROWS)}, machine("torch"))
 
 
 if __name__ == "__main__":

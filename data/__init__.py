@@ -4,8 +4,11 @@ from corral.data.generator import TraceSpec, make_trace
 from corral.data.importers.access_log import import_access_log
 from corral.data.importers.azure import import_azure_functions
 from corral.data.importers.binning import Imported
+from corral.data.importers.layouts import import_trace
+from corral.data.importers.prometheus import import_prometheus
 from corral.data.importers.requests import import_requests
 from corral.data.importers.series import import_series
+from corral.data.importers.tables.table import import_table
 from corral.data.read import bundled, load_trace, read_trace
 from corral.data.trace import Trace
 from corral.data.write import write_trace
@@ -17,8 +20,11 @@ __all__ = [
     "bundled",
     "import_access_log",
     "import_azure_functions",
+    "import_prometheus",
     "import_requests",
     "import_series",
+    "import_table",
+    "import_trace",
     "load_trace",
     "make_trace",
     "read_trace",

@@ -11,11 +11,14 @@ from itertools import islice
 import numpy as np
 
 from corral.data.fields import Clock, format_time, names_zone
-from corral.data.source import Faults
+from corral.data.source import MAX_FAULTS, Faults
 from corral.data.trace import Counts, Trace
 from corral.errors import TraceWarning
 
 __all__ = ["Table", "assemble"]
+
+LONG = 200
+"""Names that are compared with a strange one, and their letters: comparing takes time."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,13 @@ def assemble(table: Table, data: bytes, *, name: str) -> Trace:
     not constant, or all arrivals are zero. Warns (TraceWarning) where the rows of a node do not
     stand in order of time; they are sorted.
     """
-    times, rank = np.unique(table.time, return_inverse=True)  # [T], [R]
+    times, rank = _ranks(table.time)  # [T], [R]
     shape = (len(times), len(table.nodes))
-    _Checks(table, data, times, rank).run()
-    cell = rank * shape[1] + table.node  # a permutation of 0 .. T*N - 1, as checked
+    cell = rank * shape[1] + table.node
+    checks = _Checks(table, data, times, rank)
+    if not _is_permutation(cell, shape[0] * shape[1]):
+        checks.cells(cell)
+    checks.values()
     row_of = np.empty(len(cell), dtype=np.int64)
     row_of[cell] = np.arange(len(cell))
     row_of = row_of.reshape(shape)  # [T, N]
@@ -62,6 +68,23 @@ def assemble(table: Table, data: bytes, *, name: str) -> Trace:
     )
 
 
+def _ranks(time: Counts) -> tuple[Counts, Counts]:
+    """Return the distinct times [T] in order, and of each row [R] the place of its time there."""
+    if (time[1:] < time[:-1]).any():
+        return np.unique(time, return_inverse=True)
+    new = np.append(True, time[1:] > time[:-1])
+    return time[new], np.cumsum(new) - 1
+
+
+def _is_permutation(cell: Counts, size: int) -> bool:
+    """Return whether ``cell`` holds each of 0 .. size - 1 once."""
+    if len(cell) != size:
+        return False
+    found = np.zeros(size, dtype=np.bool_)
+    found[cell] = True
+    return bool(found.all())
+
+
 class _Checks:
     """Checks of a table whose row r has the time ``times[rank[r]]``."""
 
@@ -70,11 +93,18 @@ class _Checks:
         self.times, self.rank = times, rank  # int64 [T], [R]
         self.faults = Faults(table.file)
 
-    def run(self) -> None:
-        """Raise TraceError with the faults of the first check that finds any."""
-        for find in (self._duplicates, self._strays, self._incomplete, self._uneven):
-            find()
+    def cells(self, cell: Counts) -> None:
+        """Raise TraceError: row r is number ``cell[r]`` of times x nodes, not each exactly once."""
+        self._duplicates(cell)
+        for find in (self._strays, self._incomplete):
             self.faults.check()
+            find()
+        self.faults.check()
+
+    def values(self) -> None:
+        """Raise TraceError where steps are not constant, or nothing arrives."""
+        self._uneven()
+        self.faults.check()
         if not self.table.arrivals.any():
             rule = "all arrivals are 0: there is nothing to serve; check the column"
             self.faults.add(rule, column="arrivals")
@@ -88,28 +118,48 @@ class _Checks:
         line = next(islice(io.BytesIO(self.data), row + 1, None)).decode()
         return line.split(",", 1)[0].strip('"')
 
-    def _duplicates(self) -> None:
+    def _duplicates(self, cell: Counts) -> None:
         table = self.table
-        cell = self.rank * len(table.nodes) + table.node  # fits: both are below the row count
         order = np.argsort(cell, kind="stable")
-        again = np.flatnonzero(cell[order][1:] == cell[order][:-1])
-        pairs = np.stack([order[again + 1], order[again]], axis=1)
-        for row, first in pairs[np.argsort(pairs[:, 0])].tolist():  # in file order
+        ranked = cell[order]
+        again = ranked[1:] == ranked[:-1]  # a row whose cell the row before it in order has too
+        rows = np.sort(order[1:][again])  # in file order
+        if 2 * len(rows) >= len(cell) > 2:
+            # Half of the rows, or more: no slip, but a column that is not there.
+            row = int(rows[0])
+            rule = (
+                f"{len(rows):,} of {len(cell):,} rows have a time that their node already has, "
+                f"as node {table.nodes[table.node[row]]!r} here: a column that tells these rows "
+                "apart is missing, such as the server's name, or one row is one request. Give "
+                "each server a name under node; corral trace import reads the original file"
+            )
+            return self._add(rule, row)
+        for row in rows[: MAX_FAULTS + 1].tolist():
+            first = int(np.flatnonzero(cell[:row] == cell[row])[-1])
+            same = all(c is None or c[row] == c[first] for c in (table.arrivals, table.capacity))
             rule = (
                 f"node {table.nodes[table.node[row]]!r} already has this time on line "
-                f"{first + 2}; keep one of the two rows"
+                f"{first + 2}, "
+                + (
+                    "with the same numbers; remove one of the two rows"
+                    if same
+                    else "with other numbers; if they are two servers, give them two names under "
+                    "node; if they are parts of one count, add them up"
+                )
             )
             self._add(rule, row)
+        return None
 
     def _strays(self) -> None:
         """Find nodes with less than half of the rows that others have: mostly misspelt names."""
         table = self.table
         rows_of = np.bincount(table.node, minlength=len(table.nodes))
         most = int(rows_of.max())
-        usual = [name for name, rows in zip(table.nodes, rows_of, strict=True) if 2 * rows >= most]
+        named = zip(table.nodes, rows_of, strict=True)
+        usual = [name for name, rows in named if 2 * rows >= most and len(name) <= LONG][:LONG]
         for node in np.flatnonzero(2 * rows_of < most).tolist():
             row, name = int(np.flatnonzero(table.node == node)[0]), table.nodes[node]
-            close = get_close_matches(name.lower(), usual, n=1)
+            close = get_close_matches(name.lower()[:LONG], usual, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             rule = (
                 f"this node has {rows_of[node]} of {most} rows{hint} "

@@ -7,6 +7,8 @@ from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import Literal
 
+import numpy as np
+
 from corral.data.trace import MAX_VALUE, is_name
 
 __all__ = [
@@ -15,6 +17,7 @@ __all__ = [
     "check_zone",
     "count_rule",
     "format_time",
+    "in_calendar",
     "instant_rule",
     "integer",
     "midnight",
@@ -44,6 +47,10 @@ _FRACTION = re.compile(r"(.*:[0-9]{2})[.,]([0-9]{1,9})(.*)", re.ASCII)
 _UNIX = re.compile(r"([0-9]{9,10})(?:\.([0-9]{1,9}))?", re.ASCII)
 _ZONE = re.compile(r".*:[0-9.,]+(Z|[+-][0-9]{2}:?[0-9]{2})", re.ASCII)
 _EPOCH = date(1970, 1, 1).toordinal()
+_CALENDAR = (
+    (date.min.toordinal() - _EPOCH) * 86_400,
+    (date.max.toordinal() + 1 - _EPOCH) * 86_400 - 1,
+)
 
 
 # --- Counts and names ----------------------------------------------------------------------------
@@ -99,7 +106,14 @@ def parse_time(text: str) -> tuple[Clock, int] | None:
         value = integer(text)
         return None if value is None else ("integer", value)
     day, clock = midnight(text[:DAY]), second_of_day(text[DAY:])
-    return None if day is None or clock is None else ("utc", day + clock)
+    if day is None or clock is None or not in_calendar(day + clock):
+        return None
+    return "utc", day + clock
+
+
+def in_calendar(seconds: int) -> bool:
+    """Return whether a time, in seconds since 1970, lies in the years 1 to 9999 UTC."""
+    return _CALENDAR[0] <= seconds <= _CALENDAR[1]
 
 
 def integer(text: str) -> int | None:
@@ -140,6 +154,8 @@ def time_rule(text: str) -> str:
     if text != text.strip():
         return "space around the time; remove it"
     if _DAY.fullmatch(text[:DAY]) and second_of_day(text[DAY:]) is not None:
+        if midnight(text[:DAY]) is not None:
+            return "not in the years 1 to 9999 once its zone is taken into account"
         return "no such day in the calendar"
     if _FRACTION_OF_A_SECOND.fullmatch(text):
         return "a fraction of a second; times are whole seconds: count requests into steps first"
@@ -147,9 +163,11 @@ def time_rule(text: str) -> str:
 
 
 def format_time(time: int, clock: Clock) -> str:
-    """Return a time as trace files have it. Raises OverflowError outside the years 1 to 9999."""
+    """Return a time as trace files have it, and those outside the years 1 to 9999 as text too."""
     if clock == "integer":
         return str(time)
+    if not in_calendar(time):
+        return f"{np.datetime64(time, 's')}Z"
     return (datetime(1970, 1, 1) + timedelta(seconds=time)).isoformat() + "Z"
 
 

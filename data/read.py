@@ -7,12 +7,11 @@ careful way here reads line by line, accepts or explains. Both end in the same c
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 import os
 import re
 from array import array
-from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cache
 from importlib.resources import as_file
 from pathlib import Path
@@ -28,17 +27,26 @@ from corral.data.fields import (
     parse_time,
     time_rule,
 )
+from corral.data.headers import COLUMNS, delimiter, foreign_rule, header_rule
 from corral.data.scan import scan
-from corral.data.source import MAX_BYTES, MAX_LINE, Faults, bundled_files, chunks, fault_error
+from corral.data.source import (
+    CHUNK,
+    MAX_BYTES,
+    MAX_LINE,
+    MAX_NODES,
+    Faults,
+    bundled_files,
+    chunks,
+    fault_error,
+)
 from corral.data.trace import Counts, Trace
-from corral.errors import UnknownNameError
+from corral.errors import Fault, TraceError, UnknownNameError
+from corral.progress import Progress, tell, telling
 
-__all__ = ["MAX_CELLS", "bundled", "load_trace", "read_trace", "trace_name"]
+__all__ = ["COLUMNS", "MAX_CELLS", "bundled", "load_trace", "read_trace", "trace_name"]
 
-MAX_CELLS = 50_000_000
-"""Default limit on rows x columns of a file."""
-
-COLUMNS = ("time", "node", "arrivals", "capacity")
+MAX_CELLS = 25_000_000
+"""Default limit on rows x columns of a file: a year of minutes for ten nodes stays below it."""
 
 # A row whose quotes are where RFC 4180 wants them: around whole fields, doubled inside.
 _QUOTED_ROW = re.compile(r'(?:"(?:[^"]|"")*"|[^",]*)(?:,(?:"(?:[^"]|"")*"|[^",]*))*')
@@ -46,7 +54,12 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def read_trace(
-    path: str | Path, *, max_cells: int = MAX_CELLS, max_bytes: int = MAX_BYTES
+    path: str | Path,
+    *,
+    max_cells: int = MAX_CELLS,
+    max_bytes: int = MAX_BYTES,
+    max_nodes: int = MAX_NODES,
+    progress: Progress | None = None,
 ) -> Trace:
     """Return the trace in the CSV file ``path``, plain or gzip (told by content, not by name).
 
@@ -61,15 +74,24 @@ def read_trace(
     a refused file. Blank lines are allowed at the very end only.
 
     Limits hold while the file is read, before memory fills: ``max_cells`` counts rows x columns,
-    ``max_bytes`` the bytes of the file after unpacking.
+    ``max_bytes`` the bytes of the file after unpacking, ``max_nodes`` the nodes. With these limits
+    no file takes more than about 1 GB of memory. ``progress`` is called as the file is read, with
+    what goes on, how many bytes are done, and of how many.
 
     Raises TraceError, whose ``faults`` name line, column, value and rule of the first few things
     that are wrong. Warns (TraceWarning) where rows had to be sorted by time.
     """
     path = Path(path)
     file = str(path)
-    data = _load(path, max_cells, max_bytes)
-    table = scan(data, file=file) or _Careful(file).read(data)
+    with telling(progress) if progress is not None else nullcontext():
+        with telling(None):  # quick; what follows is not, and is told
+            data = _load(path, max_cells, max_bytes)
+        try:
+            table = scan(data, file=file, max_nodes=max_nodes)
+            if table is None:
+                table = _Careful(file, max_nodes).read(data)
+        finally:
+            tell("reading", len(data), len(data))  # it goes no further
     return assemble(table, data, name=trace_name(path))
 
 
@@ -127,17 +149,23 @@ def _load(path: Path, max_cells: int, max_bytes: int) -> bytes:
             )
             raise fault_error(path, rule)
     data = b"".join(pieces)
-    body = data.rstrip(b"\r\n")  # blank lines at the very end carry nothing
-    if len(body) == len(data):
-        return data
-    return data[: len(body) + (2 if data.startswith(b"\r\n", len(body)) else 1)]
+    del pieces
+    end = len(data)  # blank lines at the very end carry nothing
+    while end:
+        piece = data[max(0, end - CHUNK) : end]
+        end -= len(piece) - len(piece.rstrip(b"\r\n"))
+        if not piece.endswith((b"\r", b"\n")) or piece.strip(b"\r\n"):
+            break
+    return data[: end + (2 if data.startswith(b"\r\n", end) else 1)]
 
 
 class _Careful:
     """Reads a file line by line, and collects what is wrong with it."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, max_nodes: int = MAX_NODES) -> None:
         self.faults = Faults(file)
+        self.max_nodes = max_nodes
+        self.rows: list[str] = []  # the first few, for a header that is none
         self.columns: tuple[str, ...] = COLUMNS
         self.clock: Clock | None = None
         self.codes: dict[str, int] = {}  # node -> its number, by first appearance
@@ -150,8 +178,17 @@ class _Careful:
             self.faults.add("the file is empty; it needs a header and rows")
             self.faults.check()
         number = 0
+        self.rows = data[:MAX_LINE].decode(errors="replace").splitlines()[:6]
+        rule = foreign_rule(self.rows[0], self.faults.file)
+        if rule is not None:
+            self.faults.add(rule, 1, value=self.rows[0])
+            self.faults.check()
+        done = 0
         for number, raw in enumerate(io.BytesIO(data), start=1):
             self._line(number, raw)
+            done += len(raw)
+            if number % 10_000 == 0 or done == len(data):
+                tell("reading", done, len(data))
             if number == 1:  # a wrong header makes faults of every row: report it alone
                 self.faults.check()
         if number == 1:
@@ -208,11 +245,12 @@ class _Careful:
         if tuple(found) in (COLUMNS, COLUMNS[:3]):
             self.columns = tuple(found)
             return
-        self.faults.add(_header_rule(found), 1, value=",".join(found))
+        rule = header_rule(found, self.rows, self.faults.file)
+        self.faults.add(rule, 1, value=",".join(found))
 
     def _row(self, number: int, fields: list[str]) -> None:
         if len(fields) != len(self.columns):
-            rule = f"{len(fields)} fields, the header has {len(self.columns)}{_delimiter(fields)}"
+            rule = f"{len(fields)} fields, the header has {len(self.columns)}{delimiter(fields)}"
             return self.faults.add(rule, number, value=",".join(fields))
         time, node, *counts = fields
         self._time(number, time)
@@ -220,6 +258,12 @@ class _Careful:
         if rule_or_none is not None:
             self.faults.add(rule_or_none, number, "node", node)
         self.node.append(self.codes.setdefault(node, len(self.codes)))
+        if len(self.codes) > self.max_nodes:
+            rule = (
+                f"the {len(self.codes):,}th node: is this the name of a node, or of a request? "
+                f"Pass a larger max_nodes than {self.max_nodes:,} if there are so many"
+            )
+            raise TraceError([Fault(self.faults.file, rule, number, "node", node)])
         for column, text in zip(self.columns[2:], counts, strict=True):
             value = parse_count(text)
             if value is None:
@@ -243,35 +287,3 @@ class _Careful:
 
 def _column(values: array[int]) -> Counts:
     return np.frombuffer(values, dtype=np.int64)
-
-
-def _delimiter(fields: Sequence[str]) -> str:
-    """Return a hint where the fields seem to be separated by something else than commas."""
-    for mark, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
-        if len(fields) == 1 and mark in fields[0]:
-            return f"; {name} separate the fields: use commas"
-    return ""
-
-
-def _header_rule(found: list[str]) -> str:
-    wanted = "the header must be time,node,arrivals or time,node,arrivals,capacity"
-    hint = _delimiter(found)
-    if hint:
-        return wanted + hint
-    if parse_time(found[0]):
-        return f"{wanted}; this looks like a row of data: put the header above it"
-    repeated = sorted({name for name in found if found.count(name) > 1})
-    if repeated:
-        return f"{wanted}; {repeated[0]!r} stands there more than once"
-    if set(found) in (set(COLUMNS), set(COLUMNS[:3])):
-        return f"{wanted}; put the columns into this order"
-    remarks = []
-    for name in found:
-        if name in COLUMNS:
-            continue
-        close = difflib.get_close_matches(name.strip().lower(), COLUMNS, n=1, cutoff=0.6)
-        remarks.append(f"{name!r} is unknown" + (f", did you mean {close[0]!r}?" if close else ""))
-    missing = [name for name in COLUMNS[:3] if name not in found]
-    if missing:
-        remarks.append(f"missing: {', '.join(missing)}")
-    return f"{wanted}; {'; '.join(remarks)}"

@@ -10,8 +10,20 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from corral.errors import Fault, TraceError
+from corral.progress import tell
 
-__all__ = ["MAX_BYTES", "MAX_LINE", "Faults", "bundled_files", "chunks", "fault_error", "lines"]
+__all__ = [
+    "CHUNK",
+    "MAX_BYTES",
+    "MAX_FAULTS",
+    "MAX_LINE",
+    "MAX_NODES",
+    "Faults",
+    "bundled_files",
+    "chunks",
+    "fault_error",
+    "lines",
+]
 
 MAX_BYTES = 192 * 2**20
 """Default limit on the size of a file after unpacking, in bytes: 192 MiB.
@@ -22,6 +34,9 @@ a second.
 
 MAX_LINE = 2**16
 """Longest line accepted, in bytes: no honest row comes near, a bomb without line ends does."""
+
+MAX_NODES = 10_000
+"""Default limit on the nodes of a trace: beyond, a column of ids was taken for the nodes."""
 
 MAX_FAULTS = 8
 """As many faults are listed at once; a file with more says so."""
@@ -81,12 +96,12 @@ def bundled_files() -> dict[str, Traversable]:
     return {n.removesuffix(suffix): found[n] for n in sorted(found) if n.endswith(suffix)}
 
 
-def chunks(path: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
+def chunks(path: Path, *, max_bytes: int = MAX_BYTES, max_line: int = MAX_LINE) -> Iterator[bytes]:
     """Yield the content of ``path`` in pieces of at most 1 MiB, without a byte-order mark.
 
     The first bytes decide whether the file is gzip, its name does not. Raises TraceError where
     the file is missing, a folder, unreadable, in another format, cut or damaged, holds a NUL byte
-    or a line longer than MAX_LINE, or unpacks to more than ``max_bytes``.
+    or a line longer than ``max_line``, or unpacks to more than ``max_bytes``.
     """
     try:
         with path.open("rb") as file:
@@ -94,7 +109,15 @@ def chunks(path: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
             if not packed and path.stat().st_size > max_bytes:
                 raise fault_error(path, _too_big(max_bytes))
             stream = gzip.GzipFile(fileobj=file) if packed else file
-            yield from _checked(path, iter(lambda: stream.read(CHUNK), b""), max_bytes)
+            size = path.stat().st_size
+            try:
+                for piece in _checked(
+                    path, iter(lambda: stream.read(CHUNK), b""), max_bytes, max_line
+                ):
+                    tell("reading", min(file.tell(), size), size)
+                    yield piece
+            finally:
+                tell("reading", size, size)  # it goes no further
     except FileNotFoundError:
         names = ", ".join(bundled_files())
         rule = f"no such file; give the path of a CSV file, or a bundled trace: {names}"
@@ -111,7 +134,7 @@ def chunks(path: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
         raise fault_error(path, f"cannot be read: {error.strerror or error}") from None
 
 
-def _checked(path: Path, pieces: Iterator[bytes], max_bytes: int) -> Iterator[bytes]:
+def _checked(path: Path, pieces: Iterator[bytes], max_bytes: int, max_line: int) -> Iterator[bytes]:
     size = line = tail = 0  # bytes, complete lines, bytes since the last line end
     for index, piece in enumerate(pieces):
         if index == 0:
@@ -127,10 +150,8 @@ def _checked(path: Path, pieces: Iterator[bytes], max_bytes: int) -> Iterator[by
         line += piece.count(b"\n")
         last = piece.rfind(b"\n")
         tail = len(piece) - last - 1 if last >= 0 else tail + len(piece)
-        if tail > MAX_LINE:
-            raise fault_error(
-                path, f"this line is longer than {MAX_LINE} bytes: no CSV row", line + 1
-            )
+        if tail > max_line:
+            raise fault_error(path, _too_long(path, piece, max_line), line + 1)
         yield piece.removeprefix(BOM) if index == 0 else piece
 
 
@@ -141,9 +162,18 @@ def lines(path: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[tuple[int, byte
         *complete, rest = (rest + piece).split(b"\n")
         for line in complete:
             number += 1
+            if len(line) > MAX_LINE:
+                raise fault_error(path, _too_long(path, line, MAX_LINE), number)
             yield number, line + b"\n"
     if rest:
         yield number + 1, rest
+
+
+def _too_long(path: Path, line: bytes, max_line: int) -> str:
+    rule = f"this line is longer than {max_line} bytes: no CSV row"
+    if line.lstrip()[:1] in (b"{", b"["):
+        rule += f"; it looks like JSON: corral trace import {path}"
+    return rule
 
 
 def _too_big(max_bytes: int) -> str:

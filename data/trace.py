@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from corral.errors import Fault, TraceError
+from corral.errors import Fault, TraceError, TraceWarning
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["MAX_VALUE", "Counts", "Trace", "is_name"]
 
@@ -47,6 +51,25 @@ class Trace:
     name: str = "trace"
     digest: str = field(init=False)
     """SHA-256 over nodes, clock, times and numbers: names the load of a run beyond doubt."""
+
+    @classmethod
+    def from_dataframe(cls, frame: pd.DataFrame, *, name: str = "frame", **options: Any) -> Trace:
+        """Return the trace of a DataFrame: a column per node, or a row per node and time.
+
+        Times are its index or a column: timestamps, texts, or seconds since 1970. ``options`` are
+        those of ``corral.data.import_table``, such as ``capacity=``, ``arrivals=``, ``zone=``,
+        ``scale=`` and ``gaps=``. What was filled, rounded or left out is warned of (TraceWarning).
+
+        Raises TraceError for what cannot be read or only the caller can decide, ValueError for
+        options out of range.
+        """
+        from corral.data.importers.tables.table import trace_of_frame
+
+        imported = trace_of_frame(frame, name=name, **options)
+        told = [guess.found for guess in imported.guesses if guess.what == "unused"]
+        for note in [*(f"not used: {each}" for each in told), *imported.notes]:
+            warnings.warn(note, TraceWarning, stacklevel=2)
+        return imported.trace
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", tuple(self.nodes))

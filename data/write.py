@@ -8,7 +8,7 @@ import io
 import os
 from pathlib import Path
 
-from corral.data.fields import format_time
+from corral.data.fields import format_time, in_calendar
 from corral.data.source import fault_error
 from corral.data.trace import Trace
 
@@ -56,10 +56,9 @@ def _content(trace: Trace, path: Path) -> str:
         trace.times[0] > -LARGEST_TIME and trace.times[-1] < LARGEST_TIME
     ):
         raise fault_error(path, "integer times must have at most 18 digits")
-    try:
-        times = [format_time(time, trace.clock) for time in trace.times.tolist()]
-    except OverflowError:
-        raise fault_error(path, "times must lie in the years 1 to 9999") from None
+    if trace.clock == "utc" and not all(in_calendar(int(trace.times[row])) for row in (0, -1)):
+        raise fault_error(path, "times must lie in the years 1 to 9999")
+    times = [format_time(time, trace.clock) for time in trace.times.tolist()]
 
     names = [_quoted(name) for name in trace.nodes]
     columns = [trace.arrivals.tolist()]

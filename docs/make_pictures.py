@@ -1,4 +1,4 @@
-"""Draw the pictures of the README: docs/dfaas.png, docs/replay.svg and docs/arena.gif.
+"""Draw the pictures of the README: docs/dfaas.png and docs/arena.gif.
 
 python docs/make_pictures.py
 """
@@ -13,9 +13,6 @@ from PIL import Image
 from corral.envs import dfaas_v0
 from corral.envs.dfaas_v0.baselines import Baseline
 from corral.trainers.evaluation.watch import watch
-from corral.trainers.loads.replay import replay
-from corral.trainers.loads.text import ordered
-from corral.trainers.report.plots import Bar, bar_chart
 
 HERE = Path(__file__).parent
 
@@ -35,18 +32,8 @@ def a_busy_step() -> np.ndarray:
     return picture
 
 
-def bars() -> str:
-    scores = ordered(replay("edge3", POLICIES, rows=(2822, 4032)).scores)
-    losses = [Bar(score.policy, 100 * score.lost) for score in scores]
-    return bar_chart(losses, "edge3, held-out days: requests lost, % of arrivals")
-
-
-POLICIES = ["overflow/equal", "threshold/equal", "static/equal", "random/equal", "local/equal"]
-
-
 def main() -> None:
     Image.fromarray(a_busy_step()).save(HERE / "dfaas.png", optimize=True)
-    (HERE / "replay.svg").write_text(bars())
     watch("arena_v0", policies="nearest/chase", out=HERE / "arena.gif", steps=40)
 
 

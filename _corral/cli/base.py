@@ -14,7 +14,7 @@ from corral.cli import mistakes
 from corral.cli.output import complain, show_tracebacks
 from corral.errors import CorralError
 
-__all__ = ["App", "Command"]
+__all__ = ["App", "Command", "Group"]
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -24,8 +24,8 @@ class App(typer.Typer):
     """A Typer application, or a group in one, whose commands are ``Command``."""
 
     def __init__(self, **options: Any) -> None:
+        options.setdefault("cls", Group)
         super().__init__(
-            cls=Group,
             no_args_is_help=True,
             add_completion=False,
             pretty_exceptions_enable=False,

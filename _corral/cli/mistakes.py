@@ -28,6 +28,9 @@ EXAMPLES = {
     "envs": "corral envs dfaas_v0",
     "trainers": "corral trainers mappo",
     "replay": "corral replay edge3",
+    "advise": "corral advise edge3",
+    "serve": "corral serve runs/NAME",
+    "export": "corral export runs/NAME",
     "show": "corral trace show edge3",
     "make": "corral trace make --out load.csv",
     "series": "corral trace import series FILE.csv --out load.csv",
@@ -48,8 +51,11 @@ TAKES = {
     "evaluate": ("run", "the folder of a run"),
     "doctor": ("run", "the folder of a run"),
     "exploit": ("run", "the folder of a run"),
+    "serve": ("run", "the folder of a run"),
+    "export": ("run", "the folder of a run"),
     "--resume": ("run", "the folder of a run"),
     "replay": ("trace", "a trace"),
+    "advise": ("trace", "a trace"),
     "show": ("trace", "a trace"),
 }
 """Name of a command -> what it takes."""
@@ -68,7 +74,11 @@ TYPE: dict[tuple[str, str], str] = {
     ("exploit", "environment"): "corral exploit random --env {0}; corral train {0} makes a run",
     ("--resume", "environment"): "corral train {0} begins a run",
     ("evaluate", "trace"): "corral evaluate RUN --trace {0}, or corral replay {0}",
+    ("serve", "environment"): "corral train dfaas_v0 --trace loads.csv makes a run to serve",
+    ("export", "environment"): "corral train {0} makes a run to export",
+    ("serve", "trace"): "corral train dfaas_v0 --trace {0} makes a run to serve",
     ("replay", "environment"): "corral replay edge3, or corral watch {0}",
+    ("advise", "environment"): "corral advise edge3, or corral watch {0}",
     ("replay", "run"): "corral replay edge3 --policies {0}, or corral evaluate {0}",
 }
 """Command and what it was given -> what to type; the others are in ``USE``."""
@@ -99,7 +109,6 @@ ELSEWHERE = {
     "enjoy": "corral watch RUN shows a run, corral evaluate RUN scores it",
     "record_video": "corral watch RUN --out clip.gif makes a clip",
     "plot": "a run's folder holds progress.csv, and TensorBoard's files where it is installed",
-    "export": "in Python, run.export(folder) writes the policies of a run",
     "optimize": "corral tune ENV searches settings",
 }
 """What commands of other libraries do -> what does it here."""

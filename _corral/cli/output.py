@@ -21,11 +21,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 from rich.console import Console
 from rich.measure import Measurement
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
 from corral.errors import CorralError, TraceWarning
+from corral.progress import telling
 from corral.text import one_line, shortened, visible
 
 if TYPE_CHECKING:
@@ -67,6 +76,9 @@ out = Screen()
 err = Screen(stderr=True)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+LARGE = 10_000_000
+"""Bytes of a file from which on a bar shows how far it is read."""
 
 LINES = 200
 """Lines of a message that are shown."""
@@ -114,7 +126,7 @@ def reported(command: Command) -> Command:
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
-            with warnings.catch_warnings(record=True) as caught:
+            with warnings.catch_warnings(record=True) as caught, reading_bar():
                 warnings.simplefilter("default", TraceWarning)
                 result = command(*args, **kwargs)
         except Exception as error:
@@ -181,6 +193,8 @@ def in_options(message: str, names: Iterable[str]) -> str:
         option = "--" + name.replace("_", "-")
         message = re.sub(rf"{option} \({name}=(True)?\)", option, message)  # says both
         message = re.sub(rf" \({name}=\)", "", message)
+        message = re.sub(rf"\b{name}=True\b", option, message)
+        message = re.sub(rf"\b{name}=False\b", option.replace("--", "--no-"), message)
         message = re.sub(rf"\b{name}=(?=[,;:) ]|\.(?!\.)|$)", option, message)
         message = re.sub(rf"\b{name}=", f"{option} ", message)
     return re.sub(r"\['[\w-]+'(?:, '[\w-]+')*\]", _with_commas, message)
@@ -228,20 +242,49 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
     if not err.is_terminal:  # even a disabled bar leaves an empty line in a file, with rich 13.0
         yield lambda what, done, total: None
         return
-    with Progress(
-        TextColumn("{task.description:22}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=err,
-        transient=True,
-    ) as bar:
+    with _bar(MofNCompleteColumn()) as bar, telling(None):  # there is room for one bar
         task = bar.add_task("reading", total=None)
 
         def show(what: str, done: int, total: int) -> None:
             bar.update(task, description=one_line(what), completed=done, total=total)
 
         yield show
+
+
+@contextlib.contextmanager
+def reading_bar() -> Iterator[None]:
+    """Show a bar on stderr while a large trace or export is read, by whatever runs inside."""
+    if not err.is_terminal:
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        bars: list[Progress] = []
+
+        def show(what: str, done: int, total: int) -> None:
+            if total <= LARGE:
+                return
+            if not bars and done < total:
+                bars.append(stack.enter_context(_bar(DownloadColumn())))
+                bars[0].add_task(what, total=total)
+            for bar in bars:
+                bar.update(bar.task_ids[0], completed=done, total=total)
+            if done >= total:  # what follows may show a bar of its own
+                stack.close()
+                bars.clear()
+
+        with telling(show):
+            yield
+
+
+def _bar(amount: ProgressColumn) -> Progress:
+    return Progress(
+        TextColumn("{task.description:22}", markup=False),
+        BarColumn(),
+        amount,
+        TimeRemainingColumn(),
+        console=err,
+        transient=True,
+    )
 
 
 def check_new(

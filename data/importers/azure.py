@@ -21,7 +21,7 @@ from corral.data.importers.binning import (
     resample,
 )
 from corral.data.importers.records import IMPORT_BYTES, records
-from corral.data.source import Faults
+from corral.data.source import MAX_NODES, Faults
 from corral.data.trace import Counts
 
 __all__ = ["import_azure_functions"]
@@ -59,8 +59,8 @@ def import_azure_functions(
         raise ValueError(f"start={start!r} must be an ISO-8601 time")
     if by not in ("app", "function") or pick not in ("hash", "top"):
         raise ValueError(f"by={by!r} must be app or function, pick={pick!r} hash or top")
-    if nodes != int(nodes) or nodes < 1:
-        raise ValueError(f"nodes={nodes!r} must be a whole number, 1 or more")
+    if nodes != int(nodes) or not 1 <= nodes <= MAX_NODES:
+        raise ValueError(f"nodes={nodes!r} must be a whole number, 1 to {MAX_NODES:,}")
     notes: list[str] = []
     files = file_list(paths)
     column = KEYS.index("HashApp" if by == "app" else "HashFunction")

@@ -11,14 +11,16 @@ from typing import Literal
 
 import numpy as np
 
-from corral.data.fields import format_time, name_rule
+from corral.data.fields import format_time, in_calendar, name_rule
 from corral.data.read import MAX_CELLS
-from corral.data.source import fault_error
+from corral.data.source import MAX_NODES, fault_error
 from corral.data.trace import MAX_VALUE, Counts, Trace
 
 __all__ = [
+    "MAX_COUNTS",
     "Counted",
     "Gaps",
+    "Guess",
     "Imported",
     "Paths",
     "Sampled",
@@ -30,8 +32,12 @@ __all__ = [
     "finish",
     "node_names",
     "resample",
+    "some",
     "were",
 ]
+
+MAX_COUNTS = 5_000_000
+"""Steps with requests, and rows of a series, that an import keeps in memory: about 1.5 GB."""
 
 IMPORT = "import"  # what errors name that are of no single file
 
@@ -40,11 +46,24 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 @dataclass(frozen=True)
+class Guess:
+    """Something that was found in a file, such as its zone, and the option that changes it."""
+
+    what: str  # one word: layout, time, zone, nodes, unit, step, gaps, capacity, unused
+    found: str
+    change: str = ""  # as an argument: "zone=Europe/Rome"
+
+
+@dataclass(frozen=True)
 class Imported:
-    """An imported trace, and in plain sentences what was trimmed, filled, rounded or left out."""
+    """An imported trace, and in plain sentences what was trimmed, filled, rounded or left out.
+
+    ``guesses``: what the file was taken for, where the importer had to find out.
+    """
 
     trace: Trace
     notes: tuple[str, ...]
+    guesses: tuple[Guess, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,6 +115,11 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
+def some(names: Sequence[str]) -> str:
+    """Return the first few of names, with commas."""
+    return ", ".join(names[:3]) + (f", ... ({len(names)} in all)" if len(names) > 3 else "")
+
+
 def were(number: int) -> str:
     return "was" if number == 1 else "were"
 
@@ -123,10 +147,22 @@ class Counted:
         check_step(step)
         self.step = step
         self.bins: dict[str, Counter[int]] = {}
+        self.left = MAX_COUNTS  # steps that may yet be met, of any node
 
     def add(self, node: str, seconds: int) -> None:
-        """Count one request."""
-        self.bins.setdefault(node, Counter())[seconds // self.step] += 1
+        """Count one request. Raises TraceError where there are too many nodes or steps."""
+        counter = self.bins.get(node)
+        if counter is None:
+            counter = self.bins[node] = Counter()
+            if len(self.bins) > MAX_NODES:
+                rule = f"more than {MAX_NODES:,} nodes, the last {node!r}: is this column an id?"
+                raise fault_error(IMPORT, rule)
+        index = seconds // self.step
+        self.left -= index not in counter
+        counter[index] += 1
+        if self.left < 0:
+            rule = f"requests in more than {MAX_COUNTS:,} steps: choose a larger step"
+            raise fault_error(IMPORT, rule)
 
     def loads(self, notes: list[str], *, together: bool) -> list[Sampled]:
         """Return the loads of all nodes, aligned.
@@ -231,6 +267,8 @@ def finish(
             IMPORT, f"more than {MAX_VALUE:,} requests in one step: choose a smaller step"
         )
     start, step = loads[0].start, loads[0].step
+    if not (in_calendar(start) and in_calendar(start + step * (len(arrivals) - 1))):
+        raise fault_error(IMPORT, "times must lie in the years 1 to 9999: look for a wrong time")
     trace = Trace(
         nodes=tuple(load.name for load in loads),
         arrivals=arrivals,

@@ -14,7 +14,7 @@ from corral.errors import TraceError
 __all__ = ["IMPORT_BYTES", "find_column", "records"]
 
 IMPORT_BYTES = 2**33
-"""Default limit on an imported file after unpacking: 8 GiB; it is read in constant memory."""
+"""Default limit on an imported file after unpacking: 8 GiB; it is read row by row."""
 
 
 def records(

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from corral.data.fields import check_zone, instant_rule, name_rule, parse_instant
-from corral.data.importers.binning import Counted, Imported, Paths, file_list, finish, node_names
+from corral.data.importers.binning import (
+    Counted,
+    Imported,
+    Paths,
+    file_list,
+    finish,
+    node_names,
+    some,
+)
 from corral.data.importers.records import IMPORT_BYTES, find_column, records
 from corral.data.read import trace_name
 from corral.data.source import Faults
@@ -39,6 +47,7 @@ def import_requests(
     check_zone(zone)
     counted = Counted(step)
     notes: list[str] = []
+    unread: list[str] = []
     files = file_list(paths)
     if node_column is not None and names is not None:
         raise ValueError("give names= or node_column=, not both")
@@ -49,6 +58,10 @@ def import_requests(
         _, header = next(rows)
         time_at = find_column(header, column, 0, faults)
         node_at = None if node_column is None else find_column(header, node_column, 0, faults)
+        others = [n for at, n in enumerate(header) if at not in (time_at, node_at)]
+        if others:
+            hint = "" if node_column else "; node_column= names one that tells servers apart"
+            unread.append(f"{path.name}: columns not read: {some(others)}{hint}")
         line = 1
         for line, fields in rows:
             instant = parse_instant(fields[time_at], zone)
@@ -65,4 +78,5 @@ def import_requests(
             faults.add("no rows below the header")
         faults.check()
     loads = counted.loads(notes, together=node_column is not None)
-    return finish(loads, capacity, name or "+".join(map(trace_name, files)), notes)
+    title = name or "+".join(map(trace_name, files))
+    return finish(loads, capacity, title, [*notes, *unread])

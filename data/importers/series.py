@@ -18,6 +18,7 @@ from corral.data.fields import (
     parse_instant,
 )
 from corral.data.importers.binning import (
+    MAX_COUNTS,
     Gaps,
     Imported,
     Paths,
@@ -30,17 +31,19 @@ from corral.data.importers.binning import (
     finish,
     node_names,
     resample,
+    some,
     were,
 )
 from corral.data.importers.records import IMPORT_BYTES, find_column, records
 from corral.data.read import COLUMNS
-from corral.data.source import Faults
+from corral.data.source import Faults, fault_error
 from corral.data.trace import MAX_VALUE, Counts
 
 __all__ = ["import_series"]
 
 Flags = npt.NDArray[np.bool_]
 
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?", re.ASCII)
 _DECIMAL = re.compile(r"[0-9]{1,18}\.[0-9]*", re.ASCII)
 
 
@@ -100,6 +103,7 @@ class _Part:
         self.times: list[int] = []
         self.counts: list[int] = []
         self.lines: list[int] = []
+        self.others: list[str] = []  # columns that are not read
 
     def read(
         self, time_column: str | None, column: str | None, zone: str, rounds: bool, max_bytes: int
@@ -111,8 +115,11 @@ class _Part:
             self.faults.check()
         time_at = find_column(header, time_column, 0, self.faults)
         value_at = find_column(header, column, 1 if time_at == 0 else 0, self.faults)
+        self.others = [name for at, name in enumerate(header) if at not in (time_at, value_at)]
         rounded = 0
         for line, fields in rows:
+            if not self.times and column is None:
+                self._check_others(header, fields)
             instant = parse_instant(fields[time_at], zone)
             text = fields[value_at]
             count = parse_count(text)
@@ -129,6 +136,9 @@ class _Part:
                 if _DECIMAL.fullmatch(text):
                     rule += "; round_values (on the command line --round) rounds each value"
                 self.faults.add(rule, line, header[value_at], text)
+            elif len(self.times) == MAX_COUNTS:
+                rule = f"more than {MAX_COUNTS:,} rows: split the file, and import its parts"
+                raise fault_error(self.path, rule, line)
             else:
                 self.times.append(instant[0])
                 self.counts.append(count)
@@ -137,8 +147,21 @@ class _Part:
         if rounded:
             words = f"{counted(rounded, 'fraction')} {were(rounded)} rounded"
             self.notes.append(f"{self.path.name}: {words}")
+        if self.others:
+            self.notes.append(f"{self.path.name}: columns not read: {some(self.others)}")
         if not self.times:
             self.faults.add("no rows below the header")
+            self.faults.check()
+
+    def _check_others(self, header: Sequence[str], fields: Sequence[str]) -> None:
+        """Refuse a wide table, by its first row: nothing is left out unseen."""
+        numbers = [n for n in self.others if _NUMBER.fullmatch(fields[header.index(n)])]
+        if numbers:
+            self.faults.add(
+                f"there are more columns of numbers ({some(numbers)}): give column= for one, or "
+                f"corral trace import {self.path} for a node of each",
+                1,
+            )
             self.faults.check()
 
 
@@ -165,7 +188,9 @@ def _sample(node: str, parts: Sequence[_Part], gaps: Gaps, notes: list[str]) -> 
             part.faults.add(rule.format(distance[at - 1]), line, "time", when)
             part.faults.check()
 
-    refuse(distance == 0, "this time stands there twice; keep one of the rows")
+    if not distance.all():
+        at = int((distance == 0).argmax())
+        refuse(distance == 0, _twice(lines[order[at + 1]][0], counts[at] == counts[at + 1]))
     sizes, often = np.unique(distance, return_counts=True)
     step = int(sizes[often.argmax()])
     refuse(distance % step > 0, f"{{}} s after the row before, no multiple of the usual {step} s")
@@ -184,6 +209,24 @@ def _sample(node: str, parts: Sequence[_Part], gaps: Gaps, notes: list[str]) -> 
         )
     index = (times - times[0]) // step
     return Sampled(node, int(times[0]), step, _fill(index, counts, gaps))
+
+
+def _twice(part: _Part, same: bool) -> str:
+    """Return why a time that stands there twice is refused, and what to do."""
+    rule = "this time stands there twice"
+    if part.others:
+        told = (
+            f"{rule}, and the file has further columns ({some(part.others)}): where one of them "
+            f"names the server, corral trace import {part.path} --node-column NAME makes a node "
+            "of each"
+        )
+        return told.replace("{", "{{").replace("}", "}}")
+    if same:
+        return f"{rule}, with the same value; remove one of the rows"
+    return (
+        f"{rule}, with two values: add them up where they are parts of one count; where they are "
+        "of two servers, a column that names the server is missing"
+    )
 
 
 def _fill(index: Counts, counts: Counts, gaps: Gaps) -> Counts:

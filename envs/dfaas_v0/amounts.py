@@ -6,6 +6,7 @@ Levels 0 .. A-1 stand for amounts (``Amounts``), or for shares of the arrivals (
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,27 +22,27 @@ LARGEST_MASK = 4096
 """Entries that the mask of one node may have under route "choose"."""
 
 
-class Levels:
+class Levels(ABC):
     """Actions that are levels 0 .. A-1, of which a node may take those up to a highest one."""
 
     count: int  # number of levels, A
     unit: int  # requests between two levels, at most
 
+    @abstractmethod
     def highest(self, arrivals: Array) -> Array:
         """Return the highest legal level of a node with neighbours, int64 like ``arrivals``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def level(self, requests: Array, arrivals: Array) -> Array:
         """Return the level that forwards so many of the arrivals, or the next one above."""
-        raise NotImplementedError
 
+    @abstractmethod
     def forwarded(self, level: Array, arrivals: Array) -> Array:
         """Return the requests that a node with neighbours forwards."""
-        raise NotImplementedError
 
+    @abstractmethod
     def said(self) -> tuple[str, Array]:
         """Return a unit, and what each level amounts to in it: float64 [A]."""
-        raise NotImplementedError
 
     def read(self, action: Array, highest: Array) -> tuple[Array, Array, None]:
         """Return the level of each action, whether it is illegal, and whom it names: nobody."""

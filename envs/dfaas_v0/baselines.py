@@ -187,6 +187,10 @@ class _Every:
         """Return what all neighbours have reported as spare: int64 [...]."""
         return np.asarray(_requests(features[..., 3::2], self.scales[1]).sum(axis=-1))
 
+    def lost(self, features: Array) -> Array:
+        """Return what all neighbours have reported as lost: int64 [...]."""
+        return np.asarray(_requests(features[..., 4::2], self.scales[0]).sum(axis=-1))
+
     def largest_spare(self, features: Array) -> Array:
         """Return which neighbour has reported the largest spare, for ``Choices``: int64 [...]."""
         if not len(self.places):
@@ -214,6 +218,10 @@ class _Summary:
     def spare(self, features: Array) -> Array:
         """Return what all neighbours have reported as spare: int64 [...]."""
         return _requests(features[..., 4], self.scale * self.degree)
+
+    def lost(self, features: Array) -> Array:
+        """Return what all neighbours have reported as lost: int64 [...]."""
+        return _requests(features[..., 10], self.scale * self.degree)
 
     def largest_spare(self, features: Array) -> Array:
         """Return which neighbour has reported the largest spare, for ``Choices``: int64 [...]."""

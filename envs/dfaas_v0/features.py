@@ -1,19 +1,24 @@
-"""What a node of dfaas_v0 observes, beside its mask: float32 features [B, N, F].
+"""What a node of dfaas_v0 observes, beside its mask: features [B, N, F]; and how it decides.
 
-All of them begin with the own load. ``Every`` is the default, a pair of numbers for each other
-node; ``Summary`` has one size whatever the number of nodes.
+All features begin with the own load. ``Every`` is the default, a pair of numbers for each other
+node; ``Summary`` has one size whatever the number of nodes. ``Deciding`` is the part of the rules
+that a node plays by, be it in an episode or in production: what becomes of it is not its affair.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
 from corral.envs.core import Array
+from corral.envs.dfaas_v0.amounts import Amounts, Choices, Levels, Shares
 from corral.envs.dfaas_v0.load import Augmented, DfaasState, Recorded
-from corral.envs.dfaas_v0.network import Network
+from corral.envs.dfaas_v0.network import Network, Route
+from corral.envs.dfaas_v0.past import late_reports
 
-__all__ = ["Every", "Summary", "ranked", "scaled_reports"]
+__all__ = ["Deciding", "Every", "Summary", "ranked", "scaled_reports"]
 
 Load = Recorded | Augmented
 
@@ -174,3 +179,83 @@ def _ranked_among_all(spare: Array) -> Array:
         turn = (passed[rows, at, nodes] + again) % count[rows, at]
         found[..., rank] = order[rows, before[rows, at] + turn]
     return found
+
+
+# --- Decisions -----------------------------------------------------------------------------------
+
+
+class Deciding:
+    """From a state to what nodes observe and may do, and from actions to who offers what to whom.
+
+    It stands on NumPy alone: the rules of an episode are one, ``corral.trainers.loads.export``
+    makes another, of the present numbers. ``row`` int64 [B] is that of the load.
+    """
+
+    network: Network
+    features: Every | Summary
+    levels_of: Levels
+    actions: Levels | Choices
+    load: Any  # has ``at`` and ``observed``, as ``Recorded``
+    queue: int
+    scales: tuple[float, float]
+    observation: str
+    route: Route
+    report_delay: int
+    _masks: Array  # all that there are, see ``Levels.masks``
+
+    def _prepare_actions(self, requests: Array, max_level: int) -> None:
+        """Set what is observed, and what actions mean; ``requests`` int64 [A] are their levels."""
+        self.features = Every(self.network, self.queue, self.scales)
+        self.levels_of = Amounts(requests)
+        if self.observation == "summary":
+            self.features, self.levels_of = Summary(self.network), Shares(max_level)
+        self.actions = self.levels_of
+        if self.route == "choose":
+            degree, ranks = self.network.degree, self.features.ranks
+            self.actions = Choices(self.levels_of.count, degree, ranks)
+
+    def seen(self, state: Any) -> tuple[Array, Array]:
+        """Return features float32 [B, N, F] and masks int8 [B, N, A]."""
+        row = self._row(state)
+        features, highest = self.features.of(self.load, state, row, *self._reported(state))
+        return features, self._masks.take(self.actions.row(highest), axis=0)
+
+    def offered(self, state: Any, action: Array) -> Array:
+        """Return the requests that i offers to j first, by legal actions [B, N]: int64 [B, N, N].
+
+        A step goes on from here: neighbours take what they have room for, the rest may be offered
+        once more.
+        """
+        arrivals, capacity, highest = self.load.at(state, self._row(state))
+        level, _, named = self._chosen(state, action, highest)
+        forwarded = self.levels_of.forwarded(level, arrivals)
+        return self.network.offered(forwarded, self._basis(state, capacity), named)
+
+    def _row(self, state: Any) -> Array:
+        """Return the row of the load that comes next, [B]."""
+        raise NotImplementedError
+
+    def _chosen(
+        self, state: Any, action: Array, highest: Array
+    ) -> tuple[Array, Array, Array | None]:
+        """Return levels, whether they are illegal, and who is named, see ``Network.forward``."""
+        level, illegal, neighbour = self.actions.read(action, highest)
+        if neighbour is not None:
+            return level, illegal, self.features.neighbour(neighbour, self._reported(state)[0])
+        named = None
+        if self.route == "two":  # it was drawn: [B, N, 2]
+            named = state.draws[np.arange(len(action)), state.t % state.draws.shape[1]]
+        return level, illegal, named
+
+    def _basis(self, state: Any, capacity: Array) -> Array:
+        """Return what the route weighs neighbours by, int64 [B, N]."""
+        return capacity if self.route == "capacity" else self._reported(state)[0]
+
+    def _reported(self, state: Any) -> tuple[Array, Array]:
+        """Return spare and lost as nodes know them of others before a step: int64 [B, N] each."""
+        if self.report_delay == 1:
+            return state.spare, state.lost
+        if self.report_delay:
+            return late_reports(state.reports, state.t)
+        arrivals, capacity, _ = self.load.at(state, self._row(state))
+        return np.maximum(capacity - state.queue - arrivals, 0), state.lost

@@ -108,6 +108,16 @@ class Network:
                 flow[rows] = accepted
         return refused, after
 
+    def offered(self, forwarded: Array, basis: Array, named: Array | None) -> Array:
+        """Return what each sender offers to whom before anybody takes any: int64 [B, N, N], of
+        arguments as in ``forward``."""
+        offers = np.zeros((*forwarded.shape, len(self.links)), dtype=np.int64)
+        for sender in np.flatnonzero(forwarded.any(axis=0)).tolist():
+            if self.degree[sender]:
+                share = self._share(sender, forwarded[:, sender], basis.T, named)  # [N-1, B]
+                offers[:, sender, self.others[sender]] = share.T
+        return offers
+
     def _take_turns(
         self,
         first: int,

@@ -33,7 +33,7 @@ first. That is where the bound can lie below the best play. Its matrix is that o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -53,7 +53,8 @@ class Optimum:
     """The least cost of a window, in requests, and the make-up of one solution that has it.
 
     Where several solutions cost the same, ``lost``, ``forwarded`` and ``waiting`` are those of one
-    of them; only ``cost`` is unique. Forwarding that is free may be needless.
+    of them; only ``cost`` is unique, and without a queue that of each step. Forwarding that is free
+    may be needless.
     """
 
     cost: float
@@ -64,6 +65,8 @@ class Optimum:
     waiting: float
     """Requests in the queues at the end of a step, summed over steps: request-steps."""
     method: Literal["closed form", "linear program"]
+    cost_by_step: Floats = field(compare=False, repr=False)
+    """float64 [T] the cost of each step of that solution."""
 
 
 def has_closed_form(
@@ -156,11 +159,14 @@ def _closed_form(arrivals: Floats, capacity: Floats, forward_cost: float) -> Opt
     equality at once when nodes forward their overflow as far as there is room. One forward saves
     one loss, so from forward_cost 1 on it pays to forward nothing.
     """
-    overflow = np.maximum(0, arrivals - capacity).sum()
-    excess = np.maximum(0, arrivals.sum(axis=1) - capacity.sum(axis=1)).sum()
-    lost = float(excess if forward_cost < 1 else overflow)
-    forwarded = float(overflow) - lost
-    return Optimum(lost + forward_cost * forwarded, lost, forwarded, 0.0, "closed form")
+    overflow = np.maximum(0, arrivals - capacity).sum(axis=1)  # [T]
+    excess = np.maximum(0, arrivals.sum(axis=1) - capacity.sum(axis=1))
+    each = excess if forward_cost < 1 else overflow
+    by_step = each + forward_cost * (overflow - each)
+    lost = float(each.sum())
+    forwarded = float(overflow.sum()) - lost
+    cost = lost + forward_cost * forwarded
+    return Optimum(cost, lost, forwarded, 0.0, "closed form", by_step)
 
 
 def _linear_program(
@@ -232,7 +238,9 @@ def _linear_program(
         )
     x, lost_part, q = np.split(result.x, [price.size, price.size + need.size])
     sent, taken = out @ x, into @ x
-    forwarded = float((sent - np.minimum(sent, taken)).sum() if hub else sent.sum())
-    lost, waiting = float(lost_part.sum()), float(q.sum())
+    accepted = sent - np.minimum(sent, taken) if hub else sent  # [T * N]
+    by_step = lost_part + forward_cost * accepted + wait_cost * q
+    forwarded, lost, waiting = float(accepted.sum()), float(lost_part.sum()), float(q.sum())
     cost = lost + forward_cost * forwarded + wait_cost * waiting
-    return Optimum(cost, lost, forwarded, waiting, "linear program")
+    by_step = by_step.reshape(steps, nodes).sum(axis=1)
+    return Optimum(cost, lost, forwarded, waiting, "linear program", by_step)

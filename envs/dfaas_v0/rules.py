@@ -16,8 +16,8 @@ from corral.data import Trace, load_trace
 from corral.envs.arguments import nonnegative_float, nonnegative_int, one_of, yes_or_no
 from corral.envs.core import ENDLESS, Array, Observation, Outcome, Split, agent_views, changed
 from corral.envs.dfaas_v0 import arguments, past
-from corral.envs.dfaas_v0.amounts import Amounts, Choices, Levels, Requests, Shares, levels_in
-from corral.envs.dfaas_v0.features import Every, Summary, scaled_reports
+from corral.envs.dfaas_v0.amounts import Choices, Requests, levels_in
+from corral.envs.dfaas_v0.features import Deciding, scaled_reports
 from corral.envs.dfaas_v0.load import (
     Augment,
     Augmented,
@@ -38,7 +38,7 @@ COUNTS = ("arrivals", "forwarded", "served_local", "served_remote", "lost", "wai
 INFO = (*COUNTS, "illegal_actions", "waited")
 
 
-class DfaasRules:
+class DfaasRules(Deciding):
     """The rules of dfaas_v0 of B environments; see the manual of the package.
 
     Args:
@@ -139,7 +139,6 @@ class DfaasRules:
         links = adjacency(self.agents, self.trace.nodes, neighbours)
         self.network = Network(links, self.route, self.second_offer, self.link_limit)
         self.scales = self.load_scale, self.capacity_scale
-        self.features: Every | Summary = Every(self.network, self.queue, self.scales)
 
         self.rows = (0, len(self.trace)) if rows is None else section(rows, len(self.trace))
         self.start_row = start_row(start, self.rows)
@@ -147,13 +146,7 @@ class DfaasRules:
         self._levels_in = functools.partial(levels_in, *given)
         requests = self._levels_in(self.rows)
         self.amount = "unit" if str(amount) == "unit" else requests.tolist()
-        self.levels_of: Levels = Amounts(requests)
-        if self.observation == "summary":
-            self.features, self.levels_of = Summary(self.network), Shares(max_level)
-        self.actions: Levels | Choices = self.levels_of
-        if self.route == "choose":
-            degree, ranks = self.network.degree, self.features.ranks
-            self.actions = Choices(self.levels_of.count, degree, ranks)
+        self._prepare_actions(requests, self.max_level)
         self._prepare_section()
 
     def _prepare_section(self) -> None:
@@ -312,10 +305,7 @@ class DfaasRules:
         )
 
     def observe(self, state: DfaasState) -> dict[str, Observation]:
-        row = self._row(state)
-        features, highest = self.features.of(self.load, state, row, *self._reported(state))
-        masks = self._masks.take(self.actions.row(highest), axis=0)  # [B, N, A]
-        return agent_views(self.agents, features, masks)
+        return agent_views(self.agents, *self.seen(state))
 
     def acting(self, state: DfaasState) -> Array:
         return np.ones(state.queue.shape, dtype=bool)
@@ -337,7 +327,7 @@ class DfaasRules:
 
         # 2. and 3. Neighbours take what is forwarded, as far as capacity is spare.
         first = state.t % len(self.agents)
-        basis = capacity if self.route == "capacity" else self._reported(state)[0]
+        basis = self._basis(state, capacity)
         flow = state.flow if self.keep_flow else None
         refused, spare_after = self.network.forward(first, forwarded, spare, basis, named, flow)
         lost = left - queue + refused
@@ -374,24 +364,3 @@ class DfaasRules:
     def _row(self, state: DfaasState) -> Array:
         """Return the row of the section that comes next, [B]; windows wrap in the section."""
         return np.asarray((state.start + state.t) % (self.rows[1] - self.rows[0]))
-
-    def _chosen(
-        self, state: DfaasState, action: Array, highest: Array
-    ) -> tuple[Array, Array, Array | None]:
-        """Return levels, whether they are illegal, and who is named, see ``Network.forward``."""
-        level, illegal, neighbour = self.actions.read(action, highest)
-        if neighbour is not None:
-            return level, illegal, self.features.neighbour(neighbour, self._reported(state)[0])
-        named = None
-        if self.route == "two":  # it was drawn: [B, N, 2]
-            named = state.draws[np.arange(len(action)), state.t % state.draws.shape[1]]
-        return level, illegal, named
-
-    def _reported(self, state: DfaasState) -> tuple[Array, Array]:
-        """Return spare and lost as nodes know them of others before a step: int64 [B, N] each."""
-        if self.report_delay == 1:
-            return state.spare, state.lost
-        if self.report_delay:
-            return past.late_reports(state.reports, state.t)
-        arrivals, capacity, _ = self.load.at(state, self._row(state))
-        return np.maximum(capacity - state.queue - arrivals, 0), state.lost

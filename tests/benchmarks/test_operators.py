@@ -114,6 +114,7 @@ def test_a_line_that_was_cut_off_is_played_again(
     operators = module("operators")
     file = tmp_path / "operators.jsonl"
     monkeypatch.setitem(operators.FILES, "run", file)
+    file.write_text("")
     operators.append_row(file, {"operator": 3})
     file.write_text(file.read_text() + '{"operator": 4, "rec')
     assert operators.missing("run") == [n for n in range(20) if n != 3]

@@ -51,6 +51,18 @@ def test_replay_prints_a_table_of_80_columns_and_writes_its_files(tmp_path: Path
     assert (tmp_path / "out" / "results.csv").exists()
 
 
+def test_replay_says_why_the_costliest_steps_of_a_day_cost_what_they_did(tmp_path: Path) -> None:
+    replay = ("replay", "edge3", "--policies", "local,overflow", "--rows", "0:576")
+    told = run(*replay, "--optimum-windows", "0", "--post-mortem", "worst", "--out", tmp_path / "a")
+    after = told.partition("Report: ")[2].splitlines()[1:]
+    assert max(map(len, after)) <= 80
+    assert "Post-mortem of overflow" in after  # the best of the two
+    assert any("unavoidable: the clairvoyant optimum costs as much" in line for line in after)
+    said = run(*replay, "--post-mortem", "2026-02-01", "--out", tmp_path / "b", code=2)
+    assert "a window, 0 to 1, or a date from 2026-01-05 to 2026-01-06" in " ".join(said.split())
+    assert (tmp_path / "b" / "report.html").exists()  # nothing is lost
+
+
 def test_replay_takes_the_settings_of_the_environment(tmp_path: Path) -> None:
     settings = ["--no-second-offer", "--forward-cost", "0.2", "--queue", "5", "--link-limit", "9"]
     printed = run(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,18 +17,19 @@ import typer
 from corral.cli.commands.loads import imports
 from corral.data import load_trace
 from corral.data.read import MAX_CELLS
-from corral.data.source import MAX_BYTES, MAX_LINE
+from corral.data.source import MAX_BYTES, MAX_LINE, MAX_NODES
 from support.traces import public_traces
 
-README = (Path(__file__).parents[2] / "data" / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "data" / "README.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"^```python\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
 
 
 def test_there_are_snippets():
-    assert len(SNIPPETS) == 2
+    assert len(SNIPPETS) == 3
 
 
-@pytest.mark.parametrize("snippet", SNIPPETS, ids=["first", "import"])
+@pytest.mark.parametrize("snippet", SNIPPETS, ids=["first", "frame", "import"])
 def test_snippets_run(snippet, tmp_path):
     environment = dict(os.environ)
     if "TRACES_DIR" in snippet:
@@ -73,14 +76,25 @@ def test_figures_of_the_bundled_traces(name, column):
 def test_the_limits_are_those_stated():
     assert f"`max_cells` = {MAX_CELLS:,}" in README
     assert f"`max_bytes` = {MAX_BYTES // 2**20} MiB" in README
+    assert f"`max_nodes` = {MAX_NODES:,}" in README
     assert f"{MAX_LINE // 2**10} KiB per line" in README
 
 
 def test_the_commands_have_these_options():
     lines = re.findall(r"^corral trace import .*$", README, flags=re.MULTILINE)
     group = typer.main.get_command(imports.app)
-    assert [line.split()[3] for line in lines] == list(group.commands)
-    for line in lines:
-        command = group.commands[line.split()[3]]
-        made = command.make_context("import", line.split()[4:])
+    words = [shlex.split(line)[3:] for line in lines]
+    # A line that begins with a file is of the command "file".
+    words = [line if line[0] in group.commands else ["file", *line] for line in words]
+    assert list(dict.fromkeys(line[0] for line in words)) == list(group.commands)
+    for name, *rest in words:
+        made = group.commands[name].make_context("import", rest)
         assert str(made.params["out_file"]).endswith((".csv", ".csv.gz"))
+
+
+def test_the_figures_of_exports_are_those_measured():
+    measured = json.loads((ROOT / "benchmarks" / "results" / "exports.json").read_text())["rows"]
+    assert len(measured) == 9
+    for kind, size, options, cpu, _, off in measured:
+        given = options if options == "none" else f"`{options}`"
+        assert f"| {kind} | {size} | {given} | {cpu} | {off} |" in README

@@ -26,6 +26,7 @@ def run(command: list[str], folder: Path) -> str:
 
 PAGES = (
     "README.md",
+    "docs/advise.md",
     "docs/algorithms.md",
     "docs/callbacks.md",
     "docs/cloning.md",
@@ -46,6 +47,7 @@ BLOCK = re.compile(r"^```(python|console|toml)\n(.*?)^```$", flags=re.MULTILINE 
 
 
 LONG = {
+    "advise",
     "algorithms",
     "callbacks",
     "cloning",

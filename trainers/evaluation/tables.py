@@ -14,10 +14,13 @@ from corral.envs.reference import reference_players
 from corral.trainers.evaluation.scores import Evaluation, TeamScore
 from corral.trainers.evaluation.zero_sum import SeatScore
 
-__all__ = ["COLUMNS", "MOST_AGENTS", "returns_by_agent", "table_of", "tables"]
+__all__ = ["COLUMNS", "LEARNED", "MOST_AGENTS", "returns_by_agent", "table_of", "tables"]
 
 COLUMNS = 80
 """Columns of a terminal that a table should fit into."""
+
+LEARNED = "bold green"
+"""How lines of learned policies are written in a terminal."""
 
 MOST_AGENTS = 6
 """With more agents than this, a table says the least, mean and largest of their returns."""
@@ -98,7 +101,8 @@ def _team_table(scores: Sequence[TeamScore], *, team: bool) -> Table:
             interval = "" if score.low is None else f"{score.low:.4g} to {score.high:.4g}"
             own = [f"{score.return_team:.4g}", interval] if team else []
             length = f"{score.mean_length:.1f}"
-            table.add_row(score.policy, *own, *(cells if len(agents) > 1 else ()), length)
+            shown = (*own, *(cells if len(agents) > 1 else ()), length)
+            table.add_row(score.policy, *shown, style=LEARNED if score.mode else "")
         if Console(width=1000, markup=False, emoji=False).measure(table).maximum <= COLUMNS:
             break
     return table
@@ -130,7 +134,8 @@ def _seat_table(seat: str, scores: Sequence[SeatScore]) -> Table:
             break
     table = table_of(heading, opponents)
     for policy in dict.fromkeys(score.policy for score in scores):
-        table.add_row(policy, *(cells[policy, opponent] for opponent in opponents))
+        style = LEARNED if any(s.mode for s in scores if s.policy == policy) else ""
+        table.add_row(policy, *(cells[policy, opponent] for opponent in opponents), style=style)
     return table
 
 

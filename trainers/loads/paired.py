@@ -9,10 +9,14 @@ from corral.trainers.loads.scores import Score, ordered
 
 __all__ = [
     "COSTS",
+    "a_day",
     "about_best_rule",
     "has_costs",
     "paired_headings",
     "paired_lines",
+    "per_day",
+    "request_lines",
+    "rule_in_words",
     "verdicts",
     "without_intervals",
 ]
@@ -68,7 +72,7 @@ def about_best_rule(replay: Replay) -> list[str]:
 
 def paired_headings(result: Replay) -> list[str]:
     """Return the columns of ``paired_lines``, after the policy's."""
-    costs, unit = has_costs(result), _a_day(result)
+    costs, unit = has_costs(result), a_day(result)
     headings = [f"cost\n{unit}"] * costs + [f"lost\n{unit}", "above the\nbest rule, %"]
     return [*headings, *([] if without_intervals(result) else ["95 %\ninterval"])]
 
@@ -80,7 +84,7 @@ def paired_lines(result: Replay) -> list[list[str]]:
         if score.difference is None:
             continue
         requests = [score.cost_per_window] * has_costs(result) + [score.lost_per_window]
-        cells = [f"{_per_day(result) * (each or 0.0):,.0f}" for each in requests]
+        cells = [f"{per_day(result) * (each or 0.0):,.0f}" for each in requests]
         low, high = score.difference_low, score.difference_high
         between = "" if low is None or high is None else f"{100 * low:+.2f} to {100 * high:+.2f}"
         between = "the same" if low == high == 0 else between
@@ -89,12 +93,67 @@ def paired_lines(result: Replay) -> list[list[str]]:
     return lines
 
 
-def _per_day(replay: Replay) -> float:
+def request_lines(result: Replay) -> tuple[list[str], list[list[str]]]:
+    """Return headings and lines of what each policy costs and loses in requests a day, and how many
+    more than the best rule in the same windows."""
+    costs, unit = has_costs(result), a_day(result)
+    paired, between = result.best_rule is not None, not without_intervals(result)
+    headings = ["policy", f"lost {unit}", *[f"cost {unit}"] * costs]
+    headings += [f"above the best rule, {unit}"] * paired
+    lines = []
+    for score in ordered(result.scores):
+        if score.lost_per_window is None:  # the optimum's row
+            continue
+        requests = [score.lost_per_window, *[score.cost_per_window or 0.0] * costs]
+        line = [score.policy, *(f"{per_day(result) * each:,.0f}" for each in requests)]
+        if paired and score.difference is None:
+            line.append("")
+        elif paired:
+            assert score.difference is not None
+            more = _signed(result, score.difference)
+            low, high = score.difference_low, score.difference_high
+            if between and low is not None and high is not None:
+                ends = f"{_signed(result, low)} to {_signed(result, high)}"
+                more += f"\n{'the same' if low == high == 0 else ends}"
+            line.append(more)
+        lines.append(line)
+    return headings, lines
+
+
+def rule_in_words(replay: Replay) -> list[str]:
+    """Return a sentence on the rule that costs least in these rows, beside local play; none where
+    no rule was replayed."""
+    rules = [s for s in ordered(replay.scores) if s.policy not in replay.teams]
+    rules = [s for s in rules if s.lost_per_window is not None]
+    if not rules:
+        return []
+    best = rules[0]
+    day = per_day(replay)
+    said = f"Of the rules, {best.policy} {'costs' if has_costs(replay) else 'loses'} least here: "
+    said += f"it loses {100 * best.lost:.3g} % of the requests, {day * _lost(best):,.0f} "
+    local = next((s for s in rules if s.policy.partition("/")[0] == "local"), None)
+    if local is None or local is best:
+        return [f"{said}{a_day(replay)}."]
+    fewer = day * (_lost(local) - _lost(best))
+    beside = f"{abs(fewer):,.0f} {'fewer' if fewer >= 0 else 'more'} than {local.policy}"
+    return [f"{said}{a_day(replay)}, {beside}."]
+
+
+def _lost(score: Score) -> float:
+    return score.lost_per_window or 0.0
+
+
+def _signed(replay: Replay, share: float) -> str:
+    sign = "-" if share < 0 else "+"
+    return f"{sign}{_requests(replay, abs(share))}"
+
+
+def per_day(replay: Replay) -> float:
     """Return how many windows a day has; 1 where the trace's clock has no days."""
     return (replay.trace.steps_per_day or replay.window) / replay.window
 
 
-def _a_day(replay: Replay) -> str:
+def a_day(replay: Replay) -> str:
     """Return what requests are counted by: "a day", or "a window" of a trace without days."""
     return "a day" if replay.trace.steps_per_day else "a window"
 
@@ -130,7 +189,7 @@ def _verdict(replay: Replay, score: Score) -> str:
     if low is None or high is None:
         few = f"{len(rule.labels)} window" + "s" * (len(rule.labels) != 1)
         return (
-            f"{who} cost {much} than {best}: {requests} requests {_a_day(replay)}; of {few} there "
+            f"{who} cost {much} than {best}: {requests} requests {a_day(replay)}; of {few} there "
             "is no interval, so this may be chance."
         )
     if low == high == 0:
@@ -138,10 +197,10 @@ def _verdict(replay: Replay, score: Score) -> str:
     if low <= 0 <= high:
         ends = (f"{_requests(replay, abs(end))} {_sign(end)}" for end in (low, high))
         said = f"{who} cannot be told apart from {best}: {requests} requests "
-        said += f"{_a_day(replay)} {_sign(difference)} (95 %: {' to '.join(ends)})"
+        said += f"{a_day(replay)} {_sign(difference)} (95 %: {' to '.join(ends)})"
     else:
         ends = (_requests(replay, end) for end in sorted((abs(low), abs(high))))
-        said = f"{who} costs {much} than {best}: {requests} requests {_a_day(replay)}"
+        said = f"{who} costs {much} than {best}: {requests} requests {a_day(replay)}"
         said += f" (95 %: {' to '.join(ends)})"
     if correlated(score.difference_lag_1) or correlated(rule.lag_1) or rule.dominated:
         said += ", interval too narrow"
@@ -156,4 +215,4 @@ def _requests(replay: Replay, share: float) -> str:
     """Return a share of the arrivals as requests a day, or in a window."""
     low, high = replay.rows
     arrivals = float(replay.trace.arrivals[low:high].sum()) * replay.window / (high - low)
-    return f"{share * arrivals * _per_day(replay):,.0f}"
+    return f"{share * arrivals * per_day(replay):,.0f}"

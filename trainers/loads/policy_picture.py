@@ -40,6 +40,8 @@ class Picture:
     capacity: Array  # int64 [Y] requests per step, evenly spaced from 0
     forwarded: Array  # int64 [Y, X] requests per step
     reference: str = ""  # the reference policy that this is, at every node, drawn beside the team
+    seen: Array | None = None
+    """bool [Y, X]: where the rows had such arrivals and capacity, to one cell; None: everywhere."""
 
 
 def policy_picture(
@@ -82,6 +84,7 @@ def policy_picture(
     parts = [
         _forwarded(grid, policy, index, part, background) for part in np.array_split(rows, count)
     ]
+    load, room = rules.trace.arrivals[slice(*rules.rows)], rules.trace.capacity[slice(*rules.rows)]
     return Picture(
         policy=label,
         agent=agent,
@@ -89,7 +92,23 @@ def policy_picture(
         arrivals=arrivals,
         capacity=capacity,
         forwarded=np.concatenate(parts).reshape(len(capacity), len(arrivals)),
+        seen=_seen(load[:, index], room[:, index], arrivals, capacity),
     )
+
+
+def _seen(load: Array, room: Array, arrivals: Array, capacity: Array) -> Array:
+    """Return where on the grid, bool [Y, X], some of ``load`` and ``room`` [R] is in the cell of a
+    point or in one next to it."""
+    steps = (int(side[1] - side[0]) if len(side) > 1 else 1 for side in (arrivals, capacity))
+    x, y = (
+        np.minimum(np.rint(values / step).astype(np.int64), len(side) - 1)
+        for values, step, side in zip((load, room), steps, (arrivals, capacity), strict=True)
+    )
+    wide = np.zeros((len(capacity) + 2, len(arrivals) + 2), dtype=bool)
+    for down in range(3):
+        for right in range(3):
+            wide[y + down, x + right] = True
+    return wide[1:-1, 1:-1]
 
 
 def _forwarded(
@@ -140,7 +159,9 @@ def team_pictures(
     linked = rules.agents[int(rules.network.links.any(axis=1).argmax())]
     other = baseline_team(reference, rules)[linked]
     beside = policy_picture(rules, other, linked, points, background=means[linked], label=label)
-    return [*pictures, dataclasses.replace(beside, reference=reference)]
+    shown = [picture.seen for picture in pictures if picture.seen is not None]
+    seen = np.logical_or.reduce(shown) if shown else None
+    return [*pictures, dataclasses.replace(beside, reference=reference, seen=seen)]
 
 
 def backgrounds(

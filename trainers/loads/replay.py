@@ -22,7 +22,7 @@ import pandas as pd
 
 from corral.data import Trace, load_trace
 from corral.envs.core import Array
-from corral.envs.dfaas_v0 import DfaasRules
+from corral.envs.dfaas_v0 import DfaasRules, Route
 from corral.envs.dfaas_v0.baselines import baseline_team, split_pair
 from corral.envs.episode_stats import EndedEpisodes
 from corral.envs.policy import PolicyLike
@@ -34,11 +34,14 @@ from corral.trainers.loads.best_rule import BestRule, best_of_others, rule_of
 from corral.trainers.loads.scores import Score, WindowSums, best_of, optimum_score, score_of
 from corral.trainers.loads.waiting import served_after, with_waits
 
-__all__ = ["OWN", "Replay", "Score", "Series", "TeamNote", "binned", "play_windows", "replay"]
+__all__ = [
+    *("OWN", "Entry", "Replay", "Score", "Series", "TeamNote"),
+    *("binned", "plan_of", "play_windows", "ready", "replay"),
+]
 
 COUNTS = ("arrivals", "served_local", "served_remote", "lost", "forwarded", "waiting")
 DEFAULT_WINDOW = 288
-SERIES_POINTS = 400
+SERIES_POINTS = 2016  # a week of five-minute steps
 
 OWN = (
     *("amount", "capacity_scale", "load_scale", "max_level", "neighbours", "observation", "route"),
@@ -94,6 +97,7 @@ class Replay:
     sums: dict[str, WindowSums] = field(default_factory=dict, repr=False)  # by policy
     best_rule: BestRule | None = None  # None: no rule was replayed, or one window alone
     seen: frozenset[str] = frozenset()  # policies that learned from some of the rows
+    route: Route = "equal"  # of teams that bring none along
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return a line for each policy and window: its first row, requests (``WindowSums``), and
@@ -176,16 +180,13 @@ def replay(
     # Fails early, whatever the policies. References observe every node, by single requests.
     base = DfaasRules(load, **{**section, "observation": "every"}, route=route)
     section["max_cycles"] = length
-    plans = {label: _plan(label, entry, base, section) for label, entry in named.items()}
+    plans = {label: plan_of(label, entry, base, section) for label, entry in named.items()}
     windows: dict[str, tuple[EndedEpisodes, float]] = {}
     series: dict[str, Series] = {}
     teams: dict[str, TeamNote] = {}
-    for label, (arguments, player) in plans.items():
-        rules = DfaasRules(base.trace, **arguments)  # one at a time: a long trace is large
-        if isinstance(player, str):
-            rules = rules.in_requests()
-            player = Player(baseline_team(player, rules))
-        else:
+    for label, plan in plans.items():
+        rules, player = ready(base, *plan)  # one at a time: a long trace is large
+        if not isinstance(plan[1], str):
             own_links = bool((rules.network.links != base.network.links).any())
             teams[label] = TeamNote(player.mode, dict(player.settings), rules.unit, own_links)
         show = functools.partial(progress, label)
@@ -244,6 +245,7 @@ def replay(
         },
         sums=sums,
         best_rule=rule,
+        route=base.route,
     )
 
 
@@ -292,7 +294,7 @@ def _named(policies: Sequence[str] | Mapping[str, Entry]) -> dict[str, Entry]:
     return named
 
 
-def _plan(
+def plan_of(
     label: str, entry: Entry, base: DfaasRules, section: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Player | str]:
     """Return the arguments of an entry's rules, and its Player, or the amount of a reference."""
@@ -324,6 +326,17 @@ def _plan(
             "scales that it has learned"
         ) from None
     return arguments, player
+
+
+def ready(
+    base: DfaasRules, arguments: Mapping[str, Any], player: Player | str
+) -> tuple[DfaasRules, Player]:
+    """Return the rules and the Player of a plan; references forward to the request."""
+    rules = DfaasRules(base.trace, **arguments)
+    if isinstance(player, Player):
+        return rules, player
+    rules = rules.in_requests()
+    return rules, Player(baseline_team(player, rules))
 
 
 # --- Playing -------------------------------------------------------------------------------------

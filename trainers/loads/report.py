@@ -16,10 +16,12 @@ from corral.trainers.evaluation.scores import Evaluation
 from corral.trainers.loads.paired import (
     paired_headings,
     paired_lines,
+    request_lines,
+    rule_in_words,
     verdicts,
     without_intervals,
 )
-from corral.trainers.loads.plots import node_chart, policy_chart
+from corral.trainers.loads.plots import TimeAxis, course_data, node_chart, policy_chart
 from corral.trainers.loads.policy_picture import Picture
 from corral.trainers.loads.replay import Replay, binned
 from corral.trainers.loads.scores import Score
@@ -32,9 +34,8 @@ from corral.trainers.loads.text import (
     returns_table,
 )
 from corral.trainers.loads.waiting import waits_lines
-from corral.trainers.report.page import learning_section, note, page
+from corral.trainers.report.page import controls, learning_section, note, page, table
 from corral.trainers.report.plots import Bar, LearningCurve, bar_chart
-from corral.trainers.report.svg import cut
 from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run_config import versions
 
@@ -43,8 +44,27 @@ __all__ = ["evaluation_of", "write_report"]
 MOST_NODES = 12
 """The course over time is drawn for at most this many nodes: those that lose most."""
 
+MOST_RUNS = 8
+"""Losses over time are drawn of at most this many learned teams: those that cost least."""
+
 LEARNING = """The team's return per episode as the runs played while they learned: the sum of all
 nodes' rewards, in episodes of the training rows. One line for each run."""
+
+
+HOW_TO_READ = """<h2>How to read this</h2>
+<p>A policy is <em>amount/route</em>: how much a node forwards, and how that is split over its
+neighbours. <b>Served</b>, <b>lost</b> and <b>forwarded</b> are shares of all arrivals; requests
+that still wait at a window's end are neither served nor lost. Forwarded counts what was offered,
+also what was refused; the optimum's counts what was accepted, for it offers nothing in vain, and
+its served counts what waits at a window's end.
+<b>Waiting</b> is the mean number of requests that a node holds from one step to the next;
+<b>cost</b> is lost + forward_cost * forwarded + wait_cost * waiting, as a share of the arrivals, or
+in requests a day. <b>Above the best rule</b> is what a policy costs more than the best of the
+amounts and routes in the same windows, which was chosen on others; the interval is that of this
+difference: where it excludes 0, the two can be told apart, though their own intervals may overlap.
+<b>Of optimum</b> is what a policy gains (arrivals minus cost) over what the optimum gains, in the
+windows that the optimum covers.</p>
+"""
 
 
 def write_report(
@@ -55,6 +75,8 @@ def write_report(
     levels: Mapping[str, float] | None = None,
     pictures: Sequence[Picture] = (),
     notes: Sequence[str] = (),
+    verdict: Sequence[str] = (),
+    texts: Sequence[tuple[str, Sequence[str]]] = (),
 ) -> dict[str, Path]:
     """Write the three files into ``folder`` (made if missing); return their paths by name.
 
@@ -66,8 +88,11 @@ def write_report(
             the curves: per episode as the runs played it, not per window of the replay.
         pictures: what the teams have learned, as ``corral.trainers.loads.policy_picture`` draws it.
         notes: sentences on what was played, besides those of ``describe``.
+        verdict: sentences at the top of the page, the first of them in large letters; none: what
+            ``paired`` says of the teams, and of the rules.
+        texts: headings, and lines that stand as they are, below the tables of requests.
     """
-    text = _page(replay, learning, levels or {}, pictures, notes)
+    text = _page(replay, learning, levels or {}, pictures, notes, verdict, texts)
     path = replace_text(folder / "report.html", text)
     return {"report.html": path, **evaluation_of(replay, notes).write(folder)}
 
@@ -121,71 +146,76 @@ def _page(
     levels: Mapping[str, float],
     pictures: Sequence[Picture],
     notes: Sequence[str],
+    verdict: Sequence[str],
+    texts: Sequence[tuple[str, Sequence[str]]],
 ) -> str:
-    scores = ordered(replay.scores)
+    scores = _of_all_windows(ordered(replay.scores), replay)
+    kinds = _kinds(replay)
     learned = learning_section(learning, levels, LEARNING) + _learned(replay, pictures)
-    body = f"""<h2>What each policy served and lost</h2>
-{_table_html(_of_all_windows(scores, replay), replay)}
-{_bars(_of_all_windows(scores, replay))}
-{_paired_html(replay)}{_optimum_html(replay)}<h2>Return per whole window</h2>
-{_parts_html(*returns_table(replay))}
-{_losses_html(replay)}{_waits_html(replay)}{learned}<h2>Load and loss over time</h2>
-{_course(replay)}
-<h2>How to read this</h2>
-<p>A policy is <em>amount/route</em>: how much a node forwards, and how that is split over its
-neighbours. <b>Served</b>, <b>lost</b> and <b>forwarded</b> are shares of all arrivals; requests
-that still wait at a window's end are neither served nor lost. Forwarded counts what was offered,
-also what was refused; the optimum's counts what was accepted, for it offers nothing in vain, and
-its served counts what waits at a window's end.
-<b>Waiting</b> is the mean number of requests that a node holds from one step to the next;
-<b>cost</b> is lost + forward_cost * forwarded + wait_cost * waiting, as a share of the arrivals, or
-in requests a day. <b>Above the best rule</b> is what a policy costs more than the best of the
-amounts and routes in the same windows, which was chosen on others; the interval is that of this
-difference: where it excludes 0, the two can be told apart, though their own intervals may overlap.
-<b>Of optimum</b> is what a policy gains (arrivals minus cost) over what the optimum gains, in the
-windows that the optimum covers.</p>
-{_glossary()}"""
-    said = [*describe(replay), *notes]
-    return page(f"Replay of {replay.trace.name}", said, body, versions())
+    returns, lines = returns_table(replay)
+    day = "a day" if replay.trace.steps_per_day else "a window"
+    said, *more = [*describe(replay), *notes]
+    body = f"""{note(said)}
+<h2>Requests {day}</h2>
+{table(*request_lines(replay), kinds=kinds)}{controls()}{_bars(scores)}
+<h2>What each policy served and lost</h2>
+{_score_table(scores, replay, kinds)}
+{_paired_html(replay, kinds)}{_optimum_html(replay, kinds)}{_texts(texts)}
+<h2>Load and loss over time</h2>
+{_course(replay)}{learned}<h2>Return per whole window</h2>
+{table(["policy", *returns], lines, kinds=kinds)}
+{_losses_html(replay, kinds)}{_waits_html(replay, kinds)}"""
+    answer = list(verdict) or [*verdicts(replay).values(), *rule_in_words(replay)]
+    title, end = f"Replay of {replay.trace.name}", f"{HOW_TO_READ}{_glossary()}"
+    return page(title, more, body, versions(), verdict=answer, end=end)
+
+
+def _texts(texts: Sequence[tuple[str, Sequence[str]]]) -> str:
+    parts = []
+    for heading, lines in texts:
+        text = html.escape("\n".join(lines))
+        parts.append(f"<h2>{html.escape(heading)}</h2><div class='wide'><pre>{text}</pre></div>")
+    return "".join(parts)
 
 
 def _glossary() -> str:
     """Return the amounts of the reference policies, as ``dfaas_v0.baselines`` explains them."""
     rows = re.findall(r"^\| ([\w-]+) \| (.+) \|$", baselines.__doc__ or "", re.MULTILINE)
     cells = [f"<tr><td>{html.escape(a)}</td><td>{html.escape(b)}</td></tr>" for a, b in rows]
-    return f"<table class='words'>{''.join(cells)}</table>"
+    return f"<div class='wide'><table class='words'>{''.join(cells)}</table></div>"
 
 
-def _table_html(scores: list[Score], replay: Replay) -> str:
-    def percent(value: float | None) -> str:
-        return "" if value is None else f"{100 * value:.2f}"
+def _kinds(replay: Replay) -> dict[str, str]:
+    """Return which lines of a table stand out: those of learned teams, and of the optimum."""
+    return {"optimum": "optimum"} | dict.fromkeys(replay.teams, "team")
 
-    def interval(low: float | None, high: float | None) -> str:
-        return "" if low is None else f" <small>{percent(low)} to {percent(high)}</small>"
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.2f}"
+
+
+def _score_table(scores: list[Score], replay: Replay, kinds: Mapping[str, str]) -> str:
+    def share(value: float, low: float | None, high: float | None) -> str:
+        return _percent(value) + ("" if low is None else f"\n{_percent(low)} to {_percent(high)}")
 
     modes, illegal = bool(replay.teams), any(s.illegal_actions for s in scores)
-    rows = []
-    for s in scores:
-        cells = [
-            html.escape(s.policy),
+    lines = [
+        [
+            s.policy,
             *([s.mode] if modes else []),
-            percent(s.served) + interval(s.served_low, s.served_high),
-            percent(s.lost),
-            percent(s.forwarded),
+            share(s.served, s.served_low, s.served_high),
+            _percent(s.lost),
+            _percent(s.forwarded),
             f"{s.mean_waiting:.2f}",
-            percent(s.cost) + interval(s.cost_low, s.cost_high),
-            *([] if replay.optimum_is_partial else [percent(s.share_of_optimum)]),
+            share(s.cost, s.cost_low, s.cost_high),
+            *([] if replay.optimum_is_partial else [_percent(s.share_of_optimum)]),
             *([str(s.illegal_actions)] if illegal else []),
         ]
-        row_class = "optimum" if s.policy == "optimum" else "team" if s.mode else ""
-        kind = f" class='{row_class}'" if row_class else ""
-        rows.append(f"<tr{kind}>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+        for s in scores
+    ]
     heads = ["policy", *(["play"] if modes else []), "served %", "lost %", "forwarded %"]
     heads += ["waiting", "cost %", *([] if replay.optimum_is_partial else ["of optimum %"])]
-    heads += ["illegal"] if illegal else []
-    head = "".join(f"<th>{name}</th>" for name in heads)
-    table = "<table class='teams'>" if modes else "<table>"
-    return f"<div class='wide'>{table}<tr>{head}</tr>{''.join(rows)}</table></div>"
+    return table(heads + (["illegal"] if illegal else []), lines, kinds=kinds)
 
 
 def _of_all_windows(scores: list[Score], replay: Replay) -> list[Score]:
@@ -193,7 +223,7 @@ def _of_all_windows(scores: list[Score], replay: Replay) -> list[Score]:
     return [s for s in scores if not (replay.optimum_is_partial and s.policy == "optimum")]
 
 
-def _paired_html(replay: Replay) -> str:
+def _paired_html(replay: Replay, kinds: Mapping[str, str]) -> str:
     """Return what policies cost beside the best rule; nothing where there is none."""
     if replay.best_rule is None:
         return ""
@@ -201,51 +231,41 @@ def _paired_html(replay: Replay) -> str:
     headings = [heading.replace("\n", " ") for heading in paired_headings(replay)]
     why = note(without_intervals(replay)) if without_intervals(replay) else ""
     return f"""<h2>Beside the best rule, in the same windows</h2>
-{said}{_parts_html(headings, paired_lines(replay))}
+{said}{table(["policy", *headings], paired_lines(replay), kinds=kinds)}
 {why}"""
 
 
-def _optimum_html(replay: Replay) -> str:
+def _optimum_html(replay: Replay, kinds: Mapping[str, str]) -> str:
     """Return policies beside an optimum that covers some of the windows, in these; else nothing."""
     if not replay.optimum_is_partial:
         return ""
-    rows = []
-    for s in beside_optimum(replay):
-        assert s.cost_in_optimum_windows is not None
-        assert s.share_of_optimum is not None
-        kind = " class='optimum'" if s.policy == "optimum" else ""
-        shares = (s.cost_in_optimum_windows, s.share_of_optimum)
-        cells = (s.policy, *(f"{100 * share:.2f}" for share in shares))
-        rows.append(f"<tr{kind}>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)}</tr>")
-    head = "<tr><th>policy</th><th>cost %</th><th>of optimum %</th></tr>"
+    lines = [
+        [s.policy, _percent(s.cost_in_optimum_windows), _percent(s.share_of_optimum)]
+        for s in beside_optimum(replay)
+    ]
     return f"""<h2>Beside the optimum, in {optimum_part(replay)}</h2>
-<table>{head}{"".join(rows)}</table>
+{table(["policy", "cost %", "of optimum %"], lines, kinds=kinds)}
 """
 
 
-def _losses_html(replay: Replay) -> str:
+def _losses_html(replay: Replay, kinds: Mapping[str, str]) -> str:
     """Return what each node lost; nothing for one node, whose losses are all there are."""
     if len(replay.trace.nodes) < 2:
         return ""
+    headings, lines = losses_table(replay)
     return f"""<h2>Lost by each node, % of its own arrivals</h2>
-{_parts_html(*losses_table(replay))}
+{table(["policy", *headings], lines, kinds=kinds)}
 """
 
 
-def _waits_html(replay: Replay) -> str:
+def _waits_html(replay: Replay, kinds: Mapping[str, str]) -> str:
     """Return how long requests waited until they were served; nothing without a queue."""
     if not replay.settings.get("queue"):
         return ""
+    headings, lines = waits_lines(ordered(replay.scores))
     return f"""<h2>Wait of the requests that were served</h2>
-{_parts_html(*waits_lines(ordered(replay.scores)))}
+{table(["policy", *headings], lines, kinds=kinds)}
 """
-
-
-def _parts_html(headings: list[str], lines: list[list[str]]) -> str:
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in ("policy", *headings))
-    rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in line) for line in lines]
-    body = "".join(f"<tr>{row}</tr>" for row in rows)
-    return f"<div class='wide'><table><tr>{head}</tr>{body}</table></div>"
 
 
 def _bars(scores: list[Score]) -> str:
@@ -253,16 +273,20 @@ def _bars(scores: list[Score]) -> str:
         return None if value is None else 100 * value
 
     bars = [
-        Bar(_with_mode(s), 100 * s.cost, percent(s.cost_low), percent(s.cost_high), bool(s.mode))
+        Bar(
+            *(_with_mode(s), 100 * s.cost, percent(s.cost_low), percent(s.cost_high), bool(s.mode)),
+            policy=s.policy,
+        )
         for s in scores
     ]
-    return bar_chart(bars, "cost, % of arrivals (line: 95 % interval)")
+    line = " (line: 95 % interval)" * any(bar.low is not None for bar in bars)
+    return bar_chart(bars, f"cost, % of arrivals{line}")
 
 
 def _with_mode(score: Score) -> str:
     """Return the policy's name and how it played, where the name does not say so itself."""
     said = score.policy.endswith(score.mode)  # always, where there is no mode
-    return score.policy if said else f"{cut(score.policy, 24)}, {score.mode}"
+    return score.policy if said else f"{score.policy}, {score.mode}"
 
 
 def _learned(replay: Replay, pictures: Sequence[Picture]) -> str:
@@ -272,7 +296,8 @@ def _learned(replay: Replay, pictures: Sequence[Picture]) -> str:
     text = (
         "How many requests a node forwards, greedily, at each load and capacity; queue and "
         "neighbours stand at their means over the rows that it was trained on. Below the dashed "
-        "line a node has more arrivals than it can serve."
+        "line a node has more arrivals than it can serve. Nothing is painted where these rows had "
+        "no such load and capacity."
     )
     parts = ["<h2>What was learned</h2>", note(text), *_about_nodes(replay)]
     for label in dict.fromkeys(picture.policy for picture in pictures):
@@ -281,13 +306,20 @@ def _learned(replay: Replay, pictures: Sequence[Picture]) -> str:
     return "".join(parts)
 
 
+def _drawn_teams(replay: Replay) -> list[str]:
+    """Return the learned teams, the cheapest first; of a run that played in two ways the better."""
+    teams = [score for score in ordered(replay.scores) if score.policy in replay.teams]
+    runs = {score.policy.removesuffix(f", {score.mode}"): score.policy for score in reversed(teams)}
+    return [score.policy for score in teams if score.policy in runs.values()]
+
+
 def _drawn(replay: Replay) -> list[str]:
-    """Return whose losses are drawn over time: the best team, the best reference and local play."""
-    scores = [score for score in ordered(replay.scores) if score.policy != "optimum"]
-    teams = [score.policy for score in scores if score.mode]
-    references = [score.policy for score in scores if not score.mode]
+    """Return whose losses are drawn over time: the teams, the best reference and local play."""
+    others = [s.policy for s in ordered(replay.scores) if s.policy not in replay.teams]
+    references = [policy for policy in others if policy != "optimum"]
     local = [policy for policy in references if policy.partition("/")[0] == "local"]
-    return list(dict.fromkeys(teams[:1] + references[:1] + local[:1]))
+    teams = _drawn_teams(replay)[:MOST_RUNS]
+    return list(dict.fromkeys(teams + references[:1] + local[:1]))
 
 
 def _worst_nodes(replay: Replay) -> list[int]:
@@ -308,23 +340,35 @@ def _course(replay: Replay) -> str:
     first = replay.series[drawn[0]]
     assert replay.trace.capacity is not None  # a replay's trace has one
     capacity = binned(replay.trace.capacity[slice(*replay.rows)], first.width)
-    labels = [replay.trace.clock_text(int(row)) for row in first.rows]
     counts = {policy: replay.series[policy].counts for policy in drawn}
-    team = [policy for policy in drawn if policy in replay.teams]
+    team = [policy for policy in drawn if policy in replay.teams][:1]
     losses = f"Losses are shown of {' and of '.join(drawn)}"
-    parts = [note(f"{losses}; forwarded requests of {team[0]}." if team else f"{losses}.")]
-    parts += _about_nodes(replay)
-    if first.width > 1:
-        parts.append(note(f"Each point is the mean of {first.width} steps."))
-    for i in nodes:
+    said = f"{losses}; forwarded requests of {team[0]}." if team else f"{losses}."
+    more = len(_drawn_teams(replay)) - MOST_RUNS
+    said += f" {more} more that cost more are not drawn." if more > 0 else ""
+    clock = "Times are in UTC, lines stand at midnight" if replay.trace.clock == "utc" else ""
+    parts = [
+        note(said),
+        note(
+            f"{clock}{'. ' * bool(clock)}A node has a scale of its own, told at the left in "
+            "requests per step; its rows of losses share one."
+        ),
+        *_about_nodes(replay),
+        "<div id='zoom'></div>",
+    ]
+    axis = TimeAxis.of(replay.trace, replay.rows, first.width, replay.window)
+    drawn_width = first.width * axis.joined
+    if drawn_width > 1:
+        finer = "each" if first.width == 1 else f"the means of {first.width}"
         parts.append(
-            node_chart(
-                f"node_{i} {replay.trace.nodes[i]}",
-                labels,
-                arrivals=first.counts["arrivals"][:, i],
-                capacity=capacity[:, i],
-                losses={policy: counts[policy]["lost"][:, i] for policy in drawn},
-                forwarded={policy: counts[policy]["forwarded"][:, i] for policy in team},
-            )
+            note(f"Drawn are means of {drawn_width} steps; a single {axis.unit} shows {finer}.")
         )
-    return "".join(parts)
+    kept = {}
+    for i in nodes:
+        name = f"node_{i} {replay.trace.nodes[i]}"
+        own = {"arrivals": first.counts["arrivals"][:, i], "capacity": capacity[:, i]}
+        losses_of = {policy: counts[policy]["lost"][:, i] for policy in drawn}
+        forwarded = {policy: counts[policy]["forwarded"][:, i] for policy in team}
+        kept[name] = [*own.values(), *forwarded.values(), *losses_of.values()]
+        parts.append(node_chart(name, axis, **own, losses=losses_of, forwarded=forwarded))
+    return f"<div class='course'>{''.join(parts)}</div>{course_data(axis, kept)}"

@@ -13,7 +13,7 @@ from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.network import adjacency, no_choice
 from corral.envs.dfaas_v0.optimum import reached_by
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
-from corral.trainers.evaluation.tables import returns_by_agent, table_of
+from corral.trainers.evaluation.tables import LEARNED, returns_by_agent, table_of
 from corral.trainers.loads.paired import (
     COSTS,
     about_best_rule,
@@ -276,7 +276,7 @@ def score_tables(result: Replay) -> Iterator[Table]:
     for what, (headings, lines) in tables.items():
         table = table_of(what, headings)
         for line in lines:
-            table.add_row(*line)
+            table.add_row(*line, style=_style(result, line[0]))
         yield table
 
 
@@ -328,15 +328,20 @@ def _score_table(result: Replay) -> Table:
             cells.append(_percent(score.share_of_optimum))
         if costs:
             cells.insert(0, f"{100 * score.served:.2f}")
-        table.add_row(score.policy, *cells)
+        table.add_row(score.policy, *cells, style=_style(result, score.policy))
     return _with_reason(table, result)
+
+
+def _style(result: Replay, policy: str) -> str:
+    """Return how a line stands out in a terminal: that of a learned team does."""
+    return LEARNED if policy in result.teams else ""
 
 
 def _paired_table(result: Replay) -> Table:
     """Return what policies cost, and more than the best rule in the same windows."""
     table = table_of("\npolicy", paired_headings(result))
     for policy, *cells in paired_lines(result):
-        table.add_row(policy, *cells)
+        table.add_row(policy, *cells, style=_style(result, policy))
     return _with_reason(table, result)
 
 
@@ -356,7 +361,7 @@ def _optimum_table(result: Replay) -> Table:
         if score.policy == "optimum":
             table.add_section()
         cells = _percent(score.cost_in_optimum_windows), _percent(score.share_of_optimum)
-        table.add_row(score.policy, *cells)
+        table.add_row(score.policy, *cells, style=_style(result, score.policy))
     return table
 
 

@@ -1,54 +1,103 @@
-"""The page of a report: one HTML file that stands alone."""
+"""The page of a report: one HTML file that stands alone, whole without its script."""
 
 from __future__ import annotations
 
+import functools
 import html
 from collections.abc import Mapping, Sequence
+from importlib import resources
 
 from corral.text import visible
-from corral.trainers.report.plots import LearningCurve, learning_chart
+from corral.trainers.report.plots import LearningCurve, data, learning_chart
 
-__all__ = ["learning_section", "note", "page"]
-
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; margin: 0 auto;
-       max-width: 960px; padding: 24px }
-h1 { font-size: 24px; margin: 0 0 8px } h2 { font-size: 18px; margin: 32px 0 8px }
-p { margin: 4px 0 } .note { color: #555 }
-table { border-collapse: collapse; margin: 16px 0; font-variant-numeric: tabular-nums }
-th, td { padding: 4px 10px; text-align: right; border-bottom: 1px solid #e5e5e5 }
-th { color: #555; font-weight: 600; vertical-align: bottom }
-th:first-child, td:first-child { text-align: left }
-tr.team td { background: #eef7f3 } tr.team td:first-child { font-weight: 600 }
-tr.optimum td { border-top: 2px solid #999; color: #555 }
-td small { color: #777; white-space: nowrap } .wide { overflow-x: auto }
-.teams th { white-space: nowrap } .teams small { display: block }
-.words td { text-align: left }
-svg { display: block; width: 100%; height: auto }
-"""
+__all__ = ["controls", "learning_section", "note", "page", "table"]
 
 
-def page(title: str, notes: Sequence[str], body: str, made_with: Mapping[str, str]) -> str:
-    """Return the whole page: ``notes`` are plain text, ``body`` is HTML."""
+def page(
+    title: str,
+    notes: Sequence[str],
+    body: str,
+    made_with: Mapping[str, str],
+    *,
+    verdict: Sequence[str] = (),
+    end: str = "",
+) -> str:
+    """Return the whole page: ``notes`` and ``verdict`` are plain text, ``body`` and ``end`` HTML.
+
+    The sentences of ``verdict`` stand first, as the answer that the rest of the page is about;
+    ``notes`` on how it was found after the ``body``.
+    """
     made = ", ".join(f"{name} {version}" for name, version in made_with.items())
     text = f"""<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{html.escape(title)}</title>
-<style>{STYLE}</style>
+<style>
+{_packed("page.css")}</style>
 <h1>{html.escape(title)}</h1>
-{"".join(map(note, notes))}
+{_verdict(verdict)}
 {body}
+<h2>How this was found</h2>
+{"".join(map(note, notes))}
+{end}
 <p class="note">Made with {html.escape(made)}.</p>
+<script>
+{_packed("page.js")}</script>
 </html>
 """
     return visible(text)  # names of folders may hold what no file in UTF-8 can
 
 
+@functools.cache
+def _packed(name: str) -> str:
+    return resources.files(__package__ or "").joinpath(name).read_text(encoding="utf-8")
+
+
+def _verdict(lines: Sequence[str]) -> str:
+    said = "".join(f"<p>{html.escape(line)}</p>" for line in lines)
+    return f"<div class='verdict'>{said}</div>" if lines else ""
+
+
+def controls(what: str = "Policies") -> str:
+    """Return the place where the script lets a reader hide and show policies, or ``what``."""
+    return f"<div id='controls'{data(what=what)}></div>\n"
+
+
 def note(text: str) -> str:
     """Return a paragraph of small print."""
     return f"<p class='note'>{html.escape(text)}</p>"
+
+
+def table(
+    headings: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    *,
+    kinds: Mapping[str, str] | None = None,
+    policies: bool = True,
+) -> str:
+    """Return a table that its script sorts; headings and cells are plain text.
+
+    A line-break in a cell begins small print. ``kinds`` is the class of a line ("team",
+    "optimum") by its first cell; lines of ``policies`` are hidden and shown with theirs.
+    """
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in headings)
+    rows = []
+    for line in lines:
+        kind = (kinds or {}).get(line[0], "")
+        own = f" class='{kind}'" if kind else ""
+        own += data(policy=line[0]) if policies else ""
+        rows.append(f"<tr{own}>{''.join(map(_cell, line))}</tr>")
+    return (
+        f"<div class='wide'><table class='sort'><thead><tr>{head}</tr></thead>"
+        f"<tbody>{''.join(rows)}</tbody></table></div>\n"
+    )
+
+
+def _cell(text: str) -> str:
+    large, _, small = text.partition("\n")
+    small = f" <small>{html.escape(small)}</small>" if small else ""
+    return f"<td>{html.escape(large)}{small}</td>"
 
 
 def learning_section(

@@ -1,8 +1,13 @@
-"""The charts of a report, as SVG text: no library, no script, nothing loaded."""
+"""The charts of a report, as HTML and SVG text: no library, nothing loaded.
+
+An SVG is stretched to the frame that it stands in, words stand around it as HTML: a chart fits any
+width, and its words keep their size. Colors are those of page.css, for light and dark pages.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import html
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +15,10 @@ import numpy as np
 from corral.envs.core import Array
 from corral.trainers.report import svg as pen
 
-__all__ = ["Bar", "LearningCurve", "bar_chart", "learning_chart"]
+__all__ = ["COLORS", "Bar", "LearningCurve", "bar_chart", "data", "frame", "learning_chart", "line"]
 
-CURVE_COLORS = (pen.BLUE, pen.RED, pen.GREEN, pen.PURPLE, pen.SKY, pen.ORANGE)
+COLORS, DASHES = 6, 3
+"""So many colors and kinds of dashes tell curves apart, ``c0`` .. and ``d0`` .. of page.css."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +30,7 @@ class Bar:
     low: float | None = None
     high: float | None = None
     marked: bool = False  # stands out: a team among the references
+    policy: str = ""  # that it is hidden and shown with; default: its name
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,31 +40,78 @@ class LearningCurve:
     label: str
     env_steps: Array  # [U]
     returns: Array  # float [U]; NaN where no episode ended
+    group: str = ""  # runs of one group share a color, and are hidden and shown together
+
+
+def data(**values: object) -> str:
+    """Return attributes of an element that its script reads: `` data-NAME="VALUE"`` ..."""
+    return "".join(
+        f' data-{name}="{html.escape(str(value), quote=True)}"' for name, value in values.items()
+    )
+
+
+def line(x: Array, y: Array) -> str:
+    """Return the path through points x, y."""
+    return "M" + "L".join(f"{a:.6g} {b:.4g}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
+
+
+def frame(
+    shapes: Sequence[str],
+    *,
+    width: float,
+    height: float = 100,
+    x: Iterable[tuple[float, str]] = (),
+    y: Iterable[tuple[float, str]] = (),
+    levels: Iterable[tuple[float, str]] = (),
+    below: str = "",
+    kind: str = "",
+    label: str = "",
+    more: str = "",
+) -> str:
+    """Return shapes, drawn in 0 .. ``width`` and (downwards) 0 .. ``height``, in a stretched SVG.
+
+    ``x`` and ``y`` are places along the edges, in shares from the left and from below, and what is
+    written there; ``levels`` are written inside; ``below`` is a title under those of ``x``.
+    ``label`` says what is to be seen; ``more`` are attributes of the frame.
+    """
+    words = [
+        f"<span class='y' style='bottom:{100 * at:.2f}%'>{html.escape(word)}</span>"
+        for at, word in y
+    ]
+    words += [
+        f"<span class='x{' minor' * (k % 2)}' style='left:{100 * at:.2f}%'>"
+        f"{html.escape(word)}</span>"
+        for k, (at, word) in enumerate(x)
+    ]
+    words += [
+        f"<span class='level' style='bottom:{100 * at:.2f}%'>{html.escape(word)}</span>"
+        for at, word in levels
+    ]
+    words += [f"<span class='below'>{html.escape(below)}</span>"] if below else []
+    return (
+        f"<div class='frame {kind}'{more}>"
+        f'<svg viewBox="0 0 {width:g} {height:g}" preserveAspectRatio="none" role="img" '
+        f'aria-label="{html.escape(label, quote=True)}">{"".join(shapes)}</svg>'
+        f"{''.join(words)}</div>\n"
+    )
 
 
 def bar_chart(bars: Sequence[Bar], title: str) -> str:
     """Return horizontal bars with their values; the interval as a thin line."""
-    left, height = pen.room((bar.name for bar in bars), letter=7.4), 22
-    top = 26
     largest = max([bar.high or bar.value for bar in bars] + [1e-9])
-    scale = (pen.WIDTH - left - 70) / largest
-    parts = [pen.text(left, 16, title, size=13)]
-    for number, bar in enumerate(bars):
-        y = top + number * height
-        color = pen.GRAY if bar.name == "optimum" else pen.GREEN if bar.marked else pen.BLUE
-        weight = 600 if bar.marked else 400
-        parts.append(pen.text(left - 8, y + 14, pen.cut(bar.name), anchor="end", weight=weight))
-        parts.append(pen.box(left, y + 3, max(1.0, bar.value * scale), height - 8, color))
-        end = left + bar.value * scale
+    rows = []
+    for bar in bars:
+        kind = "optimum" if bar.name == "optimum" else "team" if bar.marked else ""
+        marks = f"<i style='width:{100 * max(0.0, bar.value) / largest:.2f}%'></i>"
         if bar.low is not None and bar.high is not None:
-            middle = y + height / 2 - 1
-            ends = (left + bar.low * scale, left + bar.high * scale)
-            # White below, to stand out.
-            parts.append(pen.line(ends[0], middle, ends[1], middle, "#fff", width=4))
-            parts.append(pen.line(ends[0], middle, ends[1], middle, width=1.5))
-            end = max(end, left + bar.high * scale)
-        parts.append(pen.text(end + 6, y + 14, f"{bar.value:.2f}"))
-    return pen.svg(top + len(bars) * height + 8, parts, title)
+            left, wide = 100 * bar.low / largest, 100 * (bar.high - bar.low) / largest
+            marks += f"<i class='span' style='left:{left:.2f}%;width:{wide:.2f}%'></i>"
+        rows.append(
+            f"<div class='bar {kind}'{data(policy=bar.policy or bar.name)}>"
+            f"<span class='name'>{html.escape(bar.name)}</span><span class='track'>{marks}</span>"
+            f"<span class='value'>{bar.value:.2f}</span></div>"
+        )
+    return f"<div class='bars'><p>{html.escape(title)}</p>{''.join(rows)}</div>\n"
 
 
 def learning_chart(curves: Sequence[LearningCurve], levels: Mapping[str, float]) -> str:
@@ -71,46 +125,54 @@ def learning_chart(curves: Sequence[LearningCurve], levels: Mapping[str, float])
     every = every if len(every) else np.zeros(1)
     low, high, marks = pen.ticks(float(every.min()), float(every.max()))
     most = max([float(x[-1]) for x, _ in lines if len(x)] + [1.0])
-    names = [curve.label for curve in curves] + list(levels)
-    right = pen.room(names, least=80) + 36
-    top, plot = 30, max(240, 15 * len(names))
-    base, width = top + plot, pen.WIDTH - pen.LEFT - right
-    end = pen.LEFT + width
 
     def height(returns: Array) -> Array:
-        return np.asarray(base - (returns - low) / (high - low) * plot)
+        return np.asarray(100 - (returns - low) / (high - low) * 100)
 
-    parts = [pen.text(pen.LEFT, 16, "team return per episode", size=13)]
-    for tick, y in zip(marks, height(np.array(marks)).tolist(), strict=True):
-        parts.append(pen.line(pen.LEFT, y, end, y, pen.PALE))
-        parts.append(pen.text(pen.LEFT - 6, y + 4, f"{tick:g}", anchor="end", size=11))
-    for tick in pen.ticks(0.0, most)[2]:
-        if tick <= most:
-            x = pen.LEFT + tick / most * width
-            parts.append(pen.text(x, base + 16, pen.thousands(tick), anchor="middle", size=11))
-    parts.append(pen.text(pen.LEFT + width / 2, base + 32, "env steps", anchor="middle"))
-
-    flat = height(np.array(list(levels.values()))).tolist()
-    parts += [pen.line(pen.LEFT, y, end, y, pen.GRAY, 1.5, dash="5 4") for y in flat]
-    last: list[float] = []  # where each line ends, so that its name can stand there
-    styles = []
-    for number, (steps, returns) in enumerate(lines):
-        color = CURVE_COLORS[number % len(CURVE_COLORS)]
-        dash = ("", "6 3", "2 2")[number // len(CURVE_COLORS) % 3]
-        at, heights, valid = pen.LEFT + steps / most * width, height(returns), np.isfinite(returns)
-        for first, after in _runs(valid):
-            piece = slice(first, after)
-            parts.append(pen.path(at[piece], heights[piece], color, 1.8, dash=dash))
+    y_marks = [((tick - low) / (high - low), f"{tick:g}") for tick in marks]
+    x_marks = [(k / most, pen.thousands(k)) for k in pen.ticks(0.0, most)[2] if k <= most]
+    shapes = [f'<path class="mark" d="M0 {100 - 100 * at:.4g}H1000"/>' for at, _ in y_marks]
+    flat = [(level - low) / (high - low) for level in levels.values()]
+    shapes += [f'<path class="level" d="M0 {100 - 100 * at:.4g}H1000"/>' for at in flat]
+    key = []
+    groups = list(dict.fromkeys(curve.group or curve.label for curve in curves))
+    for curve, (steps, returns) in zip(curves, lines, strict=True):
+        group = curve.group or curve.label
+        number = groups.index(group)
+        kind = f"c{number % COLORS} d{number // COLORS % DASHES}"
+        own = data(run=group, name=curve.label)
+        across, heights = 1000 * steps / most, height(returns)
+        pieces = _runs(np.isfinite(returns))
+        shape = "".join(line(across[a:b], heights[a:b]) for a, b in pieces)
+        shapes.append(f'<path class="{kind}" d="{shape}"{own}/>')
+        for first, after in pieces:
             if after - first == 1:  # a dot, where there is no line
-                parts.append(pen.box(at[first] - 2, heights[first] - 2, 4, 4, color))
-        last.append(float(heights[valid][-1]) if valid.any() else float(base))
-        styles.append((color, dash))
-    styles += [(pen.GRAY, "5 4")] * len(levels)
-    heights_of_names = pen.apart(last + flat, 15, top, base)
-    for name, y, (color, dash) in zip(names, heights_of_names, styles, strict=True):
-        parts.append(pen.line(end + 8, y, end + 26, y, color, 2.5, dash=dash))
-        parts.append(pen.text(end + 31, y + 4, pen.cut(name)))
-    return pen.svg(base + 42, parts, "team return per episode over env steps")
+                dot = f"M{across[first]:.6g} {heights[first]:.4g}h.01"
+                shapes.append(f'<path class="{kind} dot" d="{dot}"{data(run=group)}/>')
+        entry = _key(group, kind, data(run=group))
+        key += [entry] if entry not in key else []
+    said = frame(
+        shapes,
+        width=1000,
+        x=x_marks,
+        y=y_marks,
+        levels=zip(pen.apart(flat, 0.062, 0.0, 0.94), levels, strict=True),
+        below="env steps",
+        kind="learning",
+        label="team return per episode over env steps",
+        more=data(scale=f"{most:g} {low:g} {high:g}"),
+    )
+    return (
+        f"<figure class='curves'><figcaption>team return per episode</figcaption>{said}"
+        f"<ul class='legend'>{''.join(key)}</ul></figure>\n"
+    )
+
+
+def _key(name: str, kind: str, more: str = "") -> str:
+    sample = (
+        f"<svg viewBox='0 0 26 9' aria-hidden='true'><path class='{kind}' d='M0 4.5H26'/></svg>"
+    )
+    return f"<li{more}>{sample}{html.escape(name)}</li>"
 
 
 def _runs(valid: Array) -> list[tuple[int, int]]:

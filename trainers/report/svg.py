@@ -25,10 +25,7 @@ __all__ = [
     "SKY",
     "WIDTH",
     "apart",
-    "area",
-    "axis",
     "box",
-    "columns",
     "cut",
     "line",
     "path",
@@ -43,17 +40,19 @@ __all__ = [
 # Okabe and Ito's palette, clear to color-blind readers too.
 BLUE, GRAY, RED, ORANGE, INK = "#0072B2", "#9a9a9a", "#D55E00", "#E69F00", "#333333"
 GREEN, PURPLE, SKY, PALE = "#009E73", "#CC79A7", "#56B4E9", "#e5e5e5"
+PAPER = '<rect width="100%" height="100%" fill="#ffffff"/>'
 WIDTH = 920
 LEFT, RIGHT = 64, 12  # margins of the plots
 LETTER = 6.6  # mean width of one, at size 12
 
 
 def svg(height: float, parts: Sequence[str], title: str) -> str:
+    """Return a picture of its own, on white: it can be read on dark pages, too."""
     label = html.escape(title, quote=True)
     return (
         f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{label}" '
         f'xmlns="http://www.w3.org/2000/svg" font-family="system-ui, sans-serif">'
-        f"{''.join(parts)}</svg>\n"
+        f"{PAPER}{''.join(parts)}</svg>\n"
     )
 
 
@@ -96,31 +95,6 @@ def path(x: Array, y: Array, color: str, width: float = 1.5, dash: str = "") -> 
     return (
         f'<path d="M{_points(x, y)}" fill="none" stroke="{color}" stroke-width="{width}"{dashed}/>'
     )
-
-
-def area(x: Array, y: Array, base: float, color: str) -> str:
-    shape = f"M{x[0]:.1f} {base:.1f}L{_points(x, y)}L{x[-1]:.1f} {base:.1f}Z"
-    return f'<path d="{shape}" fill="{color}" fill-opacity="0.75"/>'
-
-
-def columns(x: Array, heights: Array, base: float, color: str) -> str:
-    """Return columns of the given heights that stand on ``base``, as one shape."""
-    width = max(1.0, (WIDTH - LEFT - RIGHT) / len(x))
-    columns = zip((x - width / 2).tolist(), heights.tolist(), strict=True)
-    shape = "".join(
-        f"M{at:.1f} {base:.1f}v{-height:.1f}h{width:.1f}v{height:.1f}z"
-        for at, height in columns
-        if height > 0
-    )
-    return f'<path d="{shape}" fill="{color}"/>' if shape else ""
-
-
-def axis(top: float, base: float, largest: float) -> list[str]:
-    return [
-        line(LEFT, base, WIDTH - RIGHT, base, GRAY),
-        text(LEFT - 6, base, "0", anchor="end", size=11),
-        text(LEFT - 6, top + 9, f"{largest:g}", anchor="end", size=11),
-    ]
 
 
 def round_up(value: float) -> float:

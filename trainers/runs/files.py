@@ -6,6 +6,8 @@ import errno
 import hashlib
 import os
 import stat
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from corral.errors import CheckpointError
@@ -16,6 +18,7 @@ __all__ = [
     "replace_text",
     "sha256",
     "sync",
+    "write_folder",
     "write_through",
 ]
 
@@ -27,6 +30,34 @@ def replace_text(path: Path, text: str) -> Path:
     unfinished.write_text(text, encoding="utf-8", newline="")
     os.replace(unfinished, path)
     return path
+
+
+def write_folder(
+    target: Path, write: Callable[[Path], list[Path]], *, overwrite: bool
+) -> list[Path]:
+    """Move what ``write`` writes into an empty folder to ``target``, and return the files.
+
+    Raises FileExistsError, before anything changes there, where a file is there and ``overwrite``
+    is not set.
+    """
+    if target.exists() and not target.is_dir():
+        raise NotADirectoryError(f"{target} is a file: give a folder")
+    new = not target.exists()
+    target.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(dir=target, prefix=".exporting-") as place:
+            written = {target / path.relative_to(place): path for path in write(Path(place))}
+            if taken := [str(path) for path in written if path.exists() and not overwrite]:
+                raise FileExistsError(
+                    f"{', '.join(taken)} exists; pass --overwrite (overwrite=True) to replace it"
+                )
+            for path, source in written.items():
+                os.replace(source, path)
+    except BaseException:
+        if new and not any(target.iterdir()):
+            target.rmdir()
+        raise
+    return list(written)
 
 
 def write_through(path: Path, data: bytes) -> None:

@@ -26,6 +26,7 @@ corral.trainers.callbacks.
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -282,6 +283,7 @@ class Bar:
     def __init__(self, steps: int, *, visible: bool) -> None:
         self.steps = steps
         self._tenth = 0
+        self._began: tuple[int, float] | None = None  # env steps and time of the first row
         self._console = Console(stderr=True, highlight=False)
         self._bar = None
         self._visible = visible
@@ -302,12 +304,22 @@ class Bar:
         done = int(row["env_steps"] or 0)
         self.steps = max(self.steps, done)  # a rollout may be longer than all that was asked for
         speed = f"{row['env_steps_per_s']:,.0f}"
+        self._began = self._began or (done, time.monotonic())
         if self._bar is not None:
             self._bar.update(self._task, completed=done, total=self.steps, speed=speed, shown=shown)
         elif self._visible and (tenth := 10 * done // self.steps) > self._tenth:
             self._tenth = tenth
-            line = f"{done:,} of {self.steps:,} env steps, {speed}/s, {shown}"
+            line = f"{done:,} of {self.steps:,} env steps, {speed}/s, {shown}{self._left(done)}"
             self._console.print(line, soft_wrap=True)
+
+    def _left(self, done: int) -> str:
+        """Return how long the rest takes if it goes on as it went; "" before that is known."""
+        assert self._began is not None
+        first, began = self._began
+        if not first < done < self.steps:
+            return ""
+        seconds = (time.monotonic() - began) * (self.steps - done) / (done - first)
+        return f", about {seconds:,.0f} s left"
 
     def close(self) -> None:
         if self._bar is not None:

@@ -10,6 +10,7 @@
 | ``results.json``, ``report.html`` | the results of ``corral evaluate`` |
 | ``from_rule.json``, ``validation.json`` | of ``corral.from_rule``: its plan, costs in validation |
 | ``recommendation.json`` | what to play, of a run that ``corral.from_rule`` made |
+| ``export/`` | the policies for others: ``Run.export`` |
 | ``evaluation@<name>/`` | the same of an earlier checkpoint, such as ``RUN@best`` |
 | ``.lock``, ``.lock.pid`` | of the process that trains it: ``corral.trainers.runs.folders`` |
 """
@@ -17,10 +18,8 @@
 from __future__ import annotations
 
 import json
-import os
 import pkgutil
 import re
-import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -53,6 +52,9 @@ __all__ = [
 ]
 
 PROGRESS, CHECKPOINTS, FROM_RULE = "progress.csv", "checkpoints", "from_rule.json"
+
+EXPORT = "corral.trainers.loads.export"
+"""A later room, reached by name."""
 
 CONFIGURATION = "configuration"
 """Document of every checkpoint: ``RunConfig.canonical()``. The manifest holds its digest."""
@@ -162,29 +164,54 @@ class Run:
         """progress.csv: one row per update."""
         return pd.read_csv(self.folder / PROGRESS)
 
-    def export(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
-        """Write the policies in the format of the library that trained them.
+    def export(
+        self, format: str, folder: str | Path | None = None, *, overwrite: bool = False
+    ) -> list[Path]:
+        """Write the policies to files, and return which; ``folder``: default export/<format>.
 
-        For Stable-Baselines3 one zip per policy, for ``PPO.load``. Such files can run code when
-        they are loaded; corral itself never reads them. Raises FileExistsError, before it changes
-        anything, where a file is there and ``overwrite`` is not set.
+        | format | |
+        |---|---|
+        | ``numpy`` | policy.py and weights.npz: ``decide`` with NumPy alone; of dfaas_v0 |
+        | ``onnx`` | a graph for each policy; of dfaas_v0 |
+        | ``weights`` | of any environment: Stable-Baselines3's zip, or safetensors |
+
+        Such zips can run code when they are loaded; corral itself never reads them. Raises
+        FileExistsError, before it changes anything, where a file is there and ``overwrite`` is not
+        set, and ArgumentError for another format.
         """
-        target = Path(folder)
-        if target.exists() and not target.is_dir():
-            raise NotADirectoryError(f"{target} is a file: give a folder")
-        trained = self._trained()
-        target.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target, prefix=".exporting-") as place:
-            written = {
-                target / path.relative_to(place): path for path in trained.export(Path(place))
-            }
-            if taken := [str(path) for path in written if path.exists() and not overwrite]:
-                raise FileExistsError(
-                    f"{', '.join(taken)} exists; pass overwrite=True to replace it"
-                )
-            for path, new in written.items():
-                os.replace(new, path)
-        return list(written)
+        found = pkgutil.resolve_name(f"{EXPORT}.formats:export_run")
+        return list(found(self, format, folder, overwrite=overwrite))
+
+    @cached_property
+    def decider(self) -> Any:
+        """What decides in production, a ``Decider`` of ``corral.trainers.loads.export.decider``.
+        Raises RunError where it is no run of dfaas_v0."""
+        return pkgutil.resolve_name(f"{EXPORT}.decider:decider_of")(self)
+
+    def start(self, seed: int = 0) -> Any:
+        """Return the state before the first ``decide``; ``seed`` is of what route "two" draws."""
+        return self.decider.start(seed)
+
+    def decide(
+        self,
+        nodes: Mapping[str, Mapping[str, Any]],
+        previous: Mapping[str, Mapping[str, Any]] | None = None,
+        state: Any = None,
+    ) -> dict[str, dict[str, int]]:
+        """Return name -> other -> the requests that a node offers it, as its policy plays greedily;
+        of dfaas_v0.
+
+        Args:
+            nodes: name in the trace -> arrivals, capacity, and queue (default 0): of all nodes.
+            previous: name -> spare and lost, with which they ended the last step; None: a start.
+            state: of ``start()``, the same at every step; recurrent networks and a report_delay of
+                2 and more raise ValueError where they would miss it.
+
+        Raises ``DecisionError``, a ValueError: see ``NodeDecider.decide`` in
+        ``corral.trainers.loads.export.core``.
+        """
+        found: dict[str, dict[str, int]] = self.decider.decide(nodes, previous, state)
+        return found
 
     def begun(self) -> Trainer:
         """Return its trainer, as it began. Raises RunError where the config is damaged."""

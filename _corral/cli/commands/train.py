@@ -8,7 +8,7 @@ import re
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from corral.trainers.runs.run import Run
 
 __all__ = ["add_to", "interruptible"]
+
+Made = TypeVar("Made")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -189,8 +191,8 @@ def _resumed(
     return interruptible(functools.partial(training.resume, folder, **values))
 
 
-def interruptible(begin: Callable[[], Run]) -> Run:
-    """Return the run of ``begin``; Ctrl-C, which says itself what was saved, ends the command."""
+def interruptible(begin: Callable[[], Made]) -> Made:
+    """Return what ``begin`` makes; Ctrl-C, which says itself what was saved, ends the command."""
     try:
         return begin()
     except KeyboardInterrupt:

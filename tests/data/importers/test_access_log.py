@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import time
 
 import pytest
 
 from corral.data import import_access_log
+from corral.data.importers.access_log import LINE
 from corral.errors import TraceError
 from support.import_files import MIDNIGHT, write
 
@@ -64,3 +66,28 @@ def test_odd_bytes_in_requests_do_no_harm(tmp_path):
 def test_a_log_of_nothing_but_nonsense_is_refused_even_when_skipping(tmp_path):
     with pytest.raises(TraceError, match="no line is in the Common or Combined"):
         import_access_log(write(tmp_path, "a.log", "x", "y"), step=60, skip_malformed=True)
+
+
+REPEATED = {
+    "times": '[05/Jan/2026:00:00:00 +0000] "',
+    "ends of requests": '" 200 1',
+    "brackets": "[",
+    "quotes": '"',
+    "words": "a ",
+}
+
+
+@pytest.mark.parametrize("piece", REPEATED.values(), ids=REPEATED)
+def test_a_line_takes_time_in_proportion_to_its_length(piece):
+    seconds = []
+    for length in (2**18, 2**20):
+        line = b'h i [05/Jan/2026:00:00:00 +0000] "' + (piece * (length // len(piece))).encode()
+        begin = time.process_time()
+        assert LINE.fullmatch(line + b'"') is None
+        seconds.append(time.process_time() - begin)
+    assert seconds[1] < 10 * seconds[0] + 0.2  # 16 times as long, were it quadratic
+
+
+def test_the_first_time_of_a_line_counts(tmp_path):
+    line = COMMON.format(7).replace("GET", "[05/Jan/2027:00:00:00 +0000] ")
+    assert import_access_log(write(tmp_path, "a.log", line), step=1).trace.times[0] == MIDNIGHT + 7

@@ -10,6 +10,9 @@ from corral.data import (
     import_requests,
     import_series,
 )
+from corral.data.importers import binning
+from corral.data.importers.binning import Counted
+from corral.data.source import MAX_NODES
 from corral.errors import TraceError
 from support.import_files import series, write
 
@@ -53,3 +56,17 @@ def test_options_out_of_range(tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+def test_nodes_and_steps_are_bounded(monkeypatch):
+    counted = Counted(60)
+    for node in range(MAX_NODES):
+        counted.add(f"n{node}", 7)
+    with pytest.raises(TraceError, match="more than 10,000 nodes, the last 'one'"):
+        counted.add("one", 7)
+    monkeypatch.setattr(binning, "MAX_COUNTS", 3)
+    counted = Counted(60)
+    for second in (0, 1, 60, 120):
+        counted.add("a", second)
+    with pytest.raises(TraceError, match="more than 3 steps: choose a larger step"):
+        counted.add("a", 180)

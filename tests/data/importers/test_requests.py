@@ -69,3 +69,11 @@ def test_language_model_requests_keep_their_number():
     lost = sum(int(note.split(" requests")[0].replace(",", "")) for note in trimmed)
     total = sum(path.read_bytes().count(b"\n") for path in paths)
     assert both.trace.arrivals.sum() + lost == total
+
+
+def test_columns_that_are_not_read_are_named(tmp_path):
+    path = write(tmp_path, "code.csv", *REQUESTS)
+    note = "code.csv: columns not read: ContextTokens; node_column= names one that tells servers"
+    assert any(told.startswith(note) for told in import_requests(path, step=10).notes)
+    found = import_requests(path, step=10, node_column="ContextTokens")
+    assert not any("not read" in told for told in found.notes)

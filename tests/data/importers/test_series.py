@@ -176,3 +176,24 @@ def test_the_web_server_month_is_whole():
     assert found.trace.arrivals.shape == (27 * 288, 1)
     counts = [int(line.rpartition(",")[2]) for line in path.read_text().splitlines()[1:]]
     assert found.trace.arrivals.sum() == sum(counts)
+
+
+def test_a_time_twice_is_never_told_to_be_thrown_away_unseen(tmp_path):
+    rows = ["2026-01-05 00:00:00,3", "2026-01-05 00:05:00,4", "2026-01-05 00:05:00,{}"]
+    for other, words in (("4", "the same value; remove one"), ("9", "two servers, a column")):
+        path = write(tmp_path, "a.csv", "time,value", *(row.format(other) for row in rows))
+        with pytest.raises(TraceError, match=words):
+            import_series(path)
+    path = write(tmp_path, "b.csv", "time,value,ho{st", *(row.format(9) + ",a" for row in rows))
+    with pytest.raises(TraceError, match=r"b.csv:4: .*further columns \(ho{st\).*--node-column"):
+        import_series(path)
+
+
+def test_further_columns_are_never_dropped_in_silence(tmp_path):
+    rows = [f"{clock(5 * i)},{i},{2 * i},x" for i in range(3)]
+    path = write(tmp_path, "wide.csv", "time,a,b,remark", *rows)
+    with pytest.raises(TraceError, match=r"more columns of numbers \(b\): give column= for one"):
+        import_series(path)
+    found = import_series(path, column="b")
+    assert found.trace.arrivals[:, 0].tolist() == [0, 2, 4]
+    assert "wide.csv: columns not read: a, remark" in found.notes

@@ -49,6 +49,13 @@ def test_closed_form_by_hand() -> None:
     assert optimum([[4, 3], [0, 2]], [[3, 3], [9, 9]]).cost == 1
 
 
+def test_each_step_has_its_cost() -> None:
+    a, c = [[9, 0], [5, 4], [0, 8]], [[5, 3], [5, 5], [5, 5]]
+    found = optimum(a, c, forward_cost=0.5)
+    assert found.cost_by_step.tolist() == [1 + 1.5, 0, 1.5]
+    assert found.cost == 4
+
+
 def test_forwarding_that_costs_more_than_losing_is_left_alone() -> None:
     found = optimum([[5, 0]], [[2, 2]], forward_cost=1.5)
     assert (found.cost, found.lost, found.forwarded) == (3, 3, 0)
@@ -274,6 +281,7 @@ def test_linear_program_equals_closed_form(window: dict[str, Any]) -> None:
         other = by_program(a, c, price, limit)
         assert other.cost == pytest.approx(found.cost, abs=CLOSE)
         assert other.method == "linear program"
+        assert other.cost_by_step == pytest.approx(found.cost_by_step, abs=CLOSE)  # it is unique
         if 0 < price < 1:  # else the split is not unique
             assert (other.lost, other.forwarded) == pytest.approx((found.lost, found.forwarded))
 
@@ -296,6 +304,8 @@ def test_the_solution_adds_up_in_whole_requests(window: dict[str, Any]) -> None:
     lost, forwarded, waiting = parts
     price = window["forward_cost"] * forwarded + window["wait_cost"] * waiting
     assert found.cost == pytest.approx(lost + price)
+    assert found.cost_by_step.shape == (len(window["arrivals"]),)
+    assert found.cost_by_step.sum() == pytest.approx(found.cost)
     assert -CLOSE <= lost <= window["arrivals"].sum() + CLOSE
     # A limit that cannot bind changes nothing: the meeting point against link by link.
     if window["link_limit"] is None:

@@ -54,14 +54,14 @@ def test_every_row_is_played_exactly_once() -> None:
 
 
 def test_series_are_means_over_bins() -> None:
-    trace = random_trace(1000, seed=3)
+    trace = random_trace(6001, seed=3)
     rules = DfaasRules(trace, max_cycles=50)
     _, series = play_windows(rules, baseline_team("local", rules), window=50)
     assert series.width == 3
-    assert len(series.rows) == 334
-    means = trace.arrivals[:999].reshape(333, 3, 3).mean(axis=1)
-    np.testing.assert_allclose(series.counts["arrivals"][:333], means)
-    np.testing.assert_allclose(series.counts["arrivals"][333], trace.arrivals[999])
+    assert len(series.rows) == 2001
+    means = trace.arrivals[:6000].reshape(2000, 3, 3).mean(axis=1)
+    np.testing.assert_allclose(series.counts["arrivals"][:2000], means)
+    np.testing.assert_allclose(series.counts["arrivals"][2000], trace.arrivals[6000])
 
 
 def test_local_and_overflow_have_their_closed_forms() -> None:

@@ -184,7 +184,7 @@ def test_a_run_is_read_back_evaluated_and_exported(tmp_path: Path) -> None:
     result = corral.evaluate(run, references=("local/equal",), optimum_windows=1)
     assert {score.policy for score in result} >= {"mappo, greedy", "mappo, sampled"}
     assert all(score.illegal_actions == 0 for score in result)
-    paths = run.export(tmp_path / "export")
+    paths = run.export("weights", tmp_path / "export")
     assert sorted(path.name for path in paths) == [
         *("a.json", "a.safetensors", "b.json", "b.safetensors")
     ]

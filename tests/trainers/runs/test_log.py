@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -166,14 +167,18 @@ def test_columns_are_those_that_are_documented(tmp_path: Path) -> None:
 # --- The terminal --------------------------------------------------------------------------------
 
 
-def test_without_a_terminal_a_line_for_every_tenth(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_a_line_for_every_tenth(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     bar = progress.Bar(1000, visible=True)
     for step in range(50, 1050, 50):
+        monkeypatch.setattr(time, "monotonic", lambda step=step: step / 10)
         bar.show({"env_steps": step, "env_steps_per_s": 1234.5}, "reward per step 0.25")
     bar.close()
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 10
-    assert lines[0] == "100 of 1,000 env steps, 1,234/s, reward per step 0.25"
+    assert lines[0] == "100 of 1,000 env steps, 1,234/s, reward per step 0.25, about 90 s left"
+    assert lines[-1] == "1,000 of 1,000 env steps, 1,234/s, reward per step 0.25"
     assert max(map(len, lines)) <= 80
     silent = progress.Bar(1000, visible=False)
     silent.show({"env_steps": 500, "env_steps_per_s": 1.0}, "return 3")

@@ -317,6 +317,6 @@ def test_a_file_is_no_folder(made: Path, tmp_path: Path) -> None:
     file = tmp_path / "model.zip"
     file.write_text("a")
     with pytest.raises(NotADirectoryError, match=r"model\.zip is a file: give a folder"):
-        load_run(made).export(file)
+        load_run(made).export("weights", file)
     with pytest.raises(RunError, match=r"model\.zip is a file; give a new folder"):
         small_run(file)

@@ -196,7 +196,7 @@ def test_missing_and_damaged_checkpoints(run_folder: Path) -> None:
     with pytest.raises(CheckpointError, match="holds no checkpoint"):
         load_run(run_folder).policies["node_0"]
     with pytest.raises(CheckpointError, match="holds no checkpoint"):
-        load_run(run_folder).export(run_folder / "export")
+        load_run(run_folder).export("weights", run_folder / "export")
 
 
 def test_weights_of_another_run_are_refused(run_folder: Path, tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_nothing_that_is_loaded_can_run_code(
     assert played(run_folder)
     resume(run_folder, steps=192)
     # An export is for others; corral does not read it.
-    names = [path.name for path in load_run(run_folder).export(run_folder / "export")]
+    names = [path.name for path in load_run(run_folder).export("weights", run_folder / "export")]
     assert names == ["node_0.zip", "node_1.zip", "node_2.zip"]
     assert sorted(path.name for path in (run_folder / "export").iterdir()) == names
     assert played(run_folder)
@@ -267,10 +267,12 @@ def test_an_export_replaces_nothing_unasked(run_folder: Path, tmp_path: Path) ->
     run, target = load_run(run_folder), tmp_path / "export"
     target.mkdir()
     (target / "node_1.zip").write_text("mine")
-    with pytest.raises(FileExistsError, match=r"node_1\.zip exists; pass overwrite=True"):
-        run.export(target)
+    with pytest.raises(
+        FileExistsError, match=r"node_1\.zip exists; pass --overwrite \(overwrite=True\)"
+    ):
+        run.export("weights", target)
     assert [(path.name, path.read_text()) for path in target.iterdir()] == [("node_1.zip", "mine")]
-    assert len(run.export(target, overwrite=True)) == 3
+    assert len(run.export("weights", target, overwrite=True)) == 3
     assert (target / "node_1.zip").read_bytes()[:2] == b"PK"
 
 

@@ -166,7 +166,8 @@ def test_what_is_exported_plays_the_same_in_its_library(
 ) -> None:
     run = dfaas(tmp_path / "run", given, policies=MAPPED)
     models = {
-        path.stem: library.load(path, device="cpu") for path in run.export(tmp_path / "export")
+        path.stem: library.load(path, device="cpu")
+        for path in run.export("weights", tmp_path / "export")
     }
     assert sorted(models) == ["core", "edge"]
     place = np.eye(3, dtype=np.float32)

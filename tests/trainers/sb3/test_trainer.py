@@ -249,7 +249,7 @@ def test_what_is_exported_plays_the_same_in_its_library(
     run = small_run(
         tmp_path / "run", trainer, policies={"node_0": "a", "node_1": "b", "node_2": "a"}
     )
-    paths = run.export(tmp_path / "export")
+    paths = run.export("weights", tmp_path / "export")
     assert [path.name for path in paths] == ["a.zip", "b.zip"]
     models = {path.stem: library.load(path, device="cpu") for path in paths}
     seen = observations(run)

@@ -20,6 +20,7 @@ __all__ = [
     "RULES",
     "costs_of",
     "divided",
+    "game_of",
     "not_held_out",
     "of_validation",
     "played",
@@ -102,10 +103,14 @@ def costs_of(
 def played(
     config: EnvConfig, pairs: list[str], rows: tuple[int, int], window: int, show: Progress
 ) -> dict[str, WindowSums]:
+    assert config.trace is not None
+    plan: dict[str, Any] = {"rows": rows, "window": window, "optimum_windows": 0}
+    return replay(config.trace, pairs, **plan, progress=show, **game_of(config)).sums
+
+
+def game_of(config: EnvConfig) -> dict[str, Any]:
+    """Return the arguments of ``replay`` in which rules play as the environment's learners do."""
     arguments = config.env_kwargs
     own = {key: value for key, value in arguments.items() if key not in NOT_OF_THE_GAME}
     own |= {key: arguments[key] for key in OWN if key in arguments and key != "route"}
-    own |= {key: arguments[key] for key in CAPACITY}
-    assert config.trace is not None
-    plan: dict[str, Any] = {"rows": rows, "window": window, "optimum_windows": 0}
-    return replay(config.trace, pairs, **plan, progress=show, **own).sums
+    return own | {key: arguments[key] for key in CAPACITY}

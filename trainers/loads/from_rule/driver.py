@@ -66,6 +66,7 @@ def from_rule(
     progress: bool | None = None,
     preset: FromRule = FROM_RULE,
     show: Progress = lambda what, done, total: None,
+    quiet: bool = False,
     **settings: Any,
 ) -> Run:
     """Train a team that starts from the best rule of a load; return its run, which recommends.
@@ -80,6 +81,7 @@ def from_rule(
         validation: the same; default: three of ten days that are not held out, at least 6.
         preset: what is set where nobody gives it.
         show: is told of the rules that are played.
+        quiet: whether nothing is said of the best rule and the days.
         settings: of policy_iteration; those of networks and rollouts are the clone's too.
 
     Raises ValueError where no rule or team can matter (one node, no load, no capacity), and what
@@ -106,13 +108,14 @@ def from_rule(
     ranked = sorted(costs_of(config, pairs, (low, high), window, show).items(), key=lambda e: e[1])
     days = (high - low) // window
     (best, cost), (second, next_cost) = ranked[0], (*ranked[1:], ranked[0])[0]
-    _say(
+    say = (lambda message: None) if quiet else _say
+    say(
         f"the best rule of the {days} days that are not held out (rows {low}:{high}) is {best}: "
         f"cost {cost:.2f} % of the arrivals; the next is {second}: {next_cost:.2f} %"
     )
     kept = config.validation.get("rows")
     count = 0 if kept is None else (kept[1] - kept[0]) // window
-    _say(of_validation(count, days, validation is not None))
+    say(of_validation(count, days, validation is not None))
     folder = new_folder(f"dfaas_v0-from-rule-seed{seed}")[0] if out is None else Path(out)
     if folder.exists() and any(folder.iterdir()):
         raise RunError(f"{folder} is not empty; give a new folder, or go on: --resume {folder}")

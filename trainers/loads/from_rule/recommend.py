@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,8 +22,11 @@ import numpy as np
 from corral.envs.core import Array
 from corral.envs.dfaas_v0.baselines import baseline_team, split_pair
 from corral.envs.policy import Policy
-from corral.errors import RunError
+from corral.errors import ArgumentError, RunError
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS, difference_interval
+from corral.trainers.loads.export.core import NodeDecider
+from corral.trainers.loads.export.decider import Decider, rules_of
+from corral.trainers.loads.export.formats import FORMATS
 from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run import Run, load_run
 
@@ -57,13 +61,51 @@ class Recommendation:
     @property
     def policies(self) -> Mapping[str, Policy]:
         """agent -> its policy, of what is recommended."""
-        if self.folder is None:
-            raise RunError("this recommendation is of no run: corral.load_run(...).recommendation")
-        run = load_run(f"{self.folder}@best" if self.play == "team" else self.folder)
+        run = self._run()
         if self.play == "team":
             return run.policies
         rules: Any = run.config.env_config.rules()
         return baseline_team(split_pair(self.rule)[0], rules)
+
+    @cached_property
+    def decider(self) -> NodeDecider:
+        """What decides in production as is recommended: the team, or the rule to the request."""
+        run = self._run()
+        return run.decider if self.play == "team" else Decider.of_rule(self.rule, rules_of(run))
+
+    def start(self, seed: int = 0) -> Any:
+        """Return the state before the first ``decide``, as ``Run.start``."""
+        return self.decider.start(seed)
+
+    def decide(
+        self,
+        nodes: Mapping[str, Mapping[str, Any]],
+        previous: Mapping[str, Mapping[str, Any]] | None = None,
+        state: Any = None,
+    ) -> dict[str, dict[str, int]]:
+        """Return who offers how many requests to whom, as ``Run.decide``."""
+        return self.decider.decide(nodes, previous, state)
+
+    def export(
+        self, format: str, folder: str | Path | None = None, *, overwrite: bool = False
+    ) -> list[Path]:
+        """Write what is recommended, as ``Run.export``; a rule, which has no weights, to "numpy"
+        alone. Raises ArgumentError."""
+        run = self._run()
+        if self.play == "team":
+            return run.export(format, folder, overwrite=overwrite)
+        if format in FORMATS and format != "numpy":
+            raise ArgumentError(
+                f"the rule {self.rule} is recommended, which has no weights: give format='numpy'"
+            )
+        run.decider = self.decider
+        return run.export(format, folder, overwrite=overwrite)
+
+    def _run(self) -> Run:
+        """Return the run, the best checkpoint where the team is recommended. Raises RunError."""
+        if self.folder is None:
+            raise RunError("this recommendation is of no run: corral.load_run(...).recommendation")
+        return load_run(f"{self.folder}@best" if self.play == "team" else self.folder)
 
     def lines(self) -> list[str]:
         """Return it in words: what to play, and the difference that says so."""

@@ -19,6 +19,7 @@ from corral.errors import MissingExtraError
 from corral.trainers.runs.files import replace_text
 from corral.trainers.study.comparing.groups import Group
 from corral.trainers.study.comparing.marl_eval import marl_eval_json
+from corral.trainers.study.comparing.page import comparison_page
 from corral.trainers.study.comparing.statistics import (
     MIN_SEEDS,
     bootstrap_band,
@@ -30,7 +31,7 @@ from corral.trainers.study.comparing.verdict import Pair, in_words, pairs_of
 
 __all__ = ["FILES", "Comparison"]
 
-FILES = ("compare.json", "curves.csv", "marl_eval.json")
+FILES = ("report.html", "compare.json", "curves.csv", "marl_eval.json")
 PICTURES = ("curves.svg", "profile.svg", "intervals.svg")
 POINTS = 50  # of a learning curve
 
@@ -154,13 +155,14 @@ class Comparison:
         }
 
     def write(self, folder: str | Path) -> dict[str, Path]:
-        """Write compare.json, curves.csv, marl_eval.json and, where matplotlib is installed,
-        pictures into ``folder`` (made if missing); return their paths by name."""
+        """Write report.html, compare.json, curves.csv, marl_eval.json and, where matplotlib is
+        installed, pictures into ``folder`` (made if missing); return their paths by name."""
         folder = Path(folder)
         table = io.StringIO()
         self.curves.to_csv(table, index=False, lineterminator="\n")
         theirs = marl_eval_json(self.env, self.groups, self.grid, over=self.agents)
         texts = {
+            "report.html": comparison_page(self),
             "compare.json": json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n",
             "curves.csv": table.getvalue(),
             "marl_eval.json": json.dumps(theirs, indent=1, allow_nan=False) + "\n",

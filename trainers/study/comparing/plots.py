@@ -74,8 +74,7 @@ def _curves(comparison: Comparison, colors: Mapping[str, str]) -> str:
         ends[str(name)] = float(part["iqm"].iloc[-1])
         if part["low"].notna().all():
             axes.fill_between(steps, part["low"], part["high"], color=color, alpha=0.2, lw=0)
-            continue
-        for run in comparison.groups[str(name)]:  # too few for a band: each by itself
+        for run in comparison.groups[str(name)]:
             axes.plot(run.steps, run.returns, color=color, linewidth=0.6, alpha=0.5)
     _label(axes, ends, colors)
     axes.set_xlabel("env steps")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from corral.cli.commands.loads import replay, trace
+from corral.cli.commands.loads import advise, export, replay, serve, trace
 
 __all__ = ["add_to"]
 
@@ -13,3 +13,6 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands of this package to the ``corral`` command."""
     app.add_typer(trace.app, name="trace")
     app.command()(replay.replay)
+    app.command()(advise.advise)
+    app.command()(export.export)
+    app.command()(serve.serve)

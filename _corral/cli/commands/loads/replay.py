@@ -95,6 +95,14 @@ def replay(
         ),
     ] = None,
     optimum_windows: OptimumWindows = 8,
+    post_mortem: Annotated[
+        str | None,
+        typer.Option(
+            metavar="<DAY>",
+            help="Say which steps of a day cost most, and why: its date, its number from 0, or "
+            '"worst". Of the first run among --policies, else of the best of them.',
+        ),
+    ] = None,
     seed: Annotated[
         int, typer.Option(help="Seed of random policies, sampled actions and routes.")
     ] = 0,
@@ -182,6 +190,15 @@ def replay(
     show_verdicts(result)
     paths = write_report(result, out_dir, learning=curves, notes=notes)
     out.print(f"\nReport: {paths['report.html']}", soft_wrap=True)
+    if post_mortem is not None:
+        from corral.trainers.loads.advise import post_mortem as one_day
+
+        costs = {name: float(sums.cost.sum()) for name, sums in result.sums.items()}
+        label = next(iter(result.teams), min(costs, key=costs.__getitem__))
+        with progress_bar() as show:
+            day = None if post_mortem == "worst" else post_mortem
+            found = one_day.post_mortem(result, label, chosen[label], day=day, progress=show)
+        out.print("", *found.lines(), sep="\n", soft_wrap=True)
 
 
 def _free_folder(folder: Path) -> Path:

@@ -22,28 +22,13 @@ from corral.trainers.loads.from_rule.parts import Kept
 from corral.trainers.loads.from_rule.preset import FROM_RULE
 from corral.trainers.loads.from_rule.validation import Validated
 from corral.trainers.loads.replay import replay
+from support.loads import DAY, days
 from support.runs import everything
 
-DAY = 24
 SMALL: dict[str, Any] = {
     **{"num_envs": 4, "n_steps": 16, "n_epochs": 1, "n_minibatches": 1, "net_arch": (16,)},
     **{"seed": 3, "steps": 448, "progress": False},
 }
-
-
-def days(count: int, nodes: int = 3, seed: int = 0) -> Trace:
-    """So many days of 24 hours, whose nodes peak at other times."""
-    rng, hours = np.random.default_rng(seed), np.arange(count * DAY)
-    peaks = rng.uniform(0, 2 * np.pi, nodes)
-    load = rng.poisson(12 * (1 + 0.7 * np.sin(2 * np.pi * hours[:, None] / DAY + peaks)))
-    return Trace(
-        nodes=tuple(f"site-{i}" for i in range(nodes)),
-        arrivals=load,
-        capacity=np.full_like(load, 14),
-        times=hours * 3600,
-        clock="utc",
-        name="made",
-    )
 
 
 def begun(out: Path, trace: Trace | None = None, **given: Any) -> corral.trainers.Run:

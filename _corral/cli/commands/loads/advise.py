@@ -1,0 +1,174 @@
+"""``corral advise``: from a load trace to what to run on its nodes."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from corral.cli.commands.train import interruptible
+from corral.cli.mistakes import expect
+from corral.cli.options import Capacity, Window, capacity_of
+from corral.cli.output import (
+    RESULTS,
+    check_new,
+    in_options,
+    out,
+    progress_bar,
+    reported,
+    show_table,
+)
+
+if TYPE_CHECKING:
+    from corral.trainers.loads.advise.advice import Advice
+
+__all__ = ["advise"]
+
+
+@reported
+def advise(
+    trace: Annotated[str, typer.Argument(help="A bundled trace (edge3, edge8) or a CSV file.")],
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            help="Minutes that training a team may take; default: 5, or none where even the "
+            "optimum, which knows the future, would not be worth it."
+        ),
+    ] = None,
+    no_train: Annotated[
+        bool, typer.Option("--no-train", help="Compare rules only; train no team.")
+    ] = False,
+    worth: Annotated[
+        float,
+        typer.Option(
+            metavar="<%>",
+            help="What a team must save beside the best rule to be worth it, in % of the requests.",
+        ),
+    ] = 0.1,
+    out_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Folder of report, advice.json and the team; default: runs/advice, or with a "
+            "number after it. An advice that was stopped goes on in its folder.",
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the advice in the folder of --out.")
+    ] = False,
+    window: Window = None,
+    capacity: Capacity = None,
+    route: Annotated[
+        str | None,
+        typer.Option(help="Rules with this route alone: equal, capacity, spare, shortest or two."),
+    ] = None,
+    queue: Annotated[
+        int | None,
+        typer.Option(help="Requests that a node can hold until the next step; default: 0."),
+    ] = None,
+    forward_cost: Annotated[
+        float | None, typer.Option(help="Cost of a forwarded request; default: 0.")
+    ] = None,
+    wait_cost: Annotated[
+        float | None, typer.Option(help="Cost of a request that waits a step; default: 0.")
+    ] = None,
+    link_limit: Annotated[
+        int | None, typer.Option(help="Requests per directed link and step; default: no limit.")
+    ] = None,
+    second_offer: Annotated[
+        bool | None,
+        typer.Option(
+            "--second-offer/--no-second-offer",
+            help="Offer refused requests once more to all neighbours; default: yes.",
+        ),
+    ] = None,
+    report_delay: Annotated[
+        int | None,
+        typer.Option(
+            help="Steps after which nodes know what others had spare; 0: at once; default: 1."
+        ),
+    ] = None,
+    load_scale: Annotated[
+        float | None,
+        typer.Option(help="The largest load to train for; default: that of the trace."),
+    ] = None,
+    capacity_scale: Annotated[
+        float | None,
+        typer.Option(help="The largest capacity to train for; default: that of the trace."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of training, and of routes that draw.")] = 0,
+) -> None:
+    """Say what to run on a load: which rule, or a learned team.
+
+    Compares all rules on all days, asks what if (a server is down, load x 1.5, ...), trains a team,
+    judges it on days it has not seen, and ends in a verdict, with its certainty. Writes a report
+    and advice.json.
+    """
+    from corral.trainers.loads.advise.advice import ADVICE
+    from corral.trainers.loads.advise.driver import TEAM
+    from corral.trainers.loads.advise.driver import advise as ask
+    from corral.trainers.loads.from_rule.plan import plan_of
+
+    expect("advise", trace)
+    given = {
+        "route": route,
+        "queue": queue,
+        "forward_cost": forward_cost,
+        "wait_cost": wait_cost,
+        "link_limit": link_limit,
+        "second_offer": second_offer,
+        "report_delay": report_delay,
+        "load_scale": load_scale,
+        "capacity_scale": capacity_scale,
+    }
+    if no_train and minutes is not None:
+        raise ValueError(f"--minutes {minutes:g} is of training, and --no-train leaves it out")
+    if out_dir is not None and (no_train or plan_of(out_dir / TEAM) is None):
+        check_new(out_dir, folder=True, files=(ADVICE, *RESULTS), overwrite=overwrite)
+    settings: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+
+    def begin() -> Advice:
+        with progress_bar() as show:
+            return ask(
+                trace,
+                minutes=minutes,
+                worth=worth,
+                train=not no_train,
+                out=out_dir,
+                overwrite=overwrite,
+                seed=seed,
+                capacity=capacity_of(capacity),
+                window=window,
+                progress=True,
+                show=show,
+                **settings,
+            )
+
+    _show(interruptible(begin), [*given, "capacity"])
+
+
+def _show(advice: Advice, options: list[str]) -> None:
+    """Print an advice: the table of rules, then sentences, the verdict last."""
+    show_table(advice.table())
+    for found in advice.more.values():  # tables and trees among them: as they are
+        for line in found.lines():
+            out.print(line, soft_wrap=True)
+        out.print()
+    for number, (heading, lines) in enumerate(advice.sections()):
+        if lines:
+            out.print(heading if number == 0 else f"\n{heading}", style="bold")
+        for line in lines:
+            said = in_options(line, options).replace(" %", "\u00a0%")  # which stays on its line
+            told = textwrap.fill(said, min(out.width, 80), **_INDENTED)
+            out.print(told.replace("\u00a0", " "), soft_wrap=True)
+    out.print()
+    for line in advice.files():
+        out.print(line, soft_wrap=True)
+
+
+_INDENTED: dict[str, Any] = {
+    **{"initial_indent": "  ", "subsequent_indent": "    "},
+    **{"break_on_hyphens": False, "break_long_words": False},
+}

@@ -1,0 +1,83 @@
+"""``corral serve``: a run decides for servers, over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from corral.cli.mistakes import expect
+from corral.cli.output import out, reported
+from corral.cli.run_options import OwnModel
+
+__all__ = ["serve"]
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@reported
+def serve(
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            help="Folder of a run of dfaas_v0, or a checkpoint: RUN@best; or of what corral export "
+            "wrote."
+        ),
+    ] = None,
+    rule: Annotated[
+        str | None,
+        typer.Option(help="Serve this rule in place of the team, for example overflow/equal."),
+    ] = None,
+    fallback: Annotated[
+        str | None,
+        typer.Option(
+            help="The rule that decides on input that the team was not trained for; default: the "
+            "run's best rule."
+        ),
+    ] = None,
+    shadow: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="<FILE>",
+            help="Let the rule decide, and log what the team would have done, as JSON lines.",
+        ),
+    ] = None,
+    margin: Annotated[
+        float,
+        typer.Option(
+            help="How far input may leave the ranges of training, as a share of the largest value."
+        ),
+    ] = 0.1,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; 0.0.0.0: every one.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0: a free one.")] = 8000,
+    model: OwnModel = None,
+) -> None:
+    """Answer how many requests each node forwards to which others.
+
+    POST /decide takes the numbers of the moment as JSON, GET /healthz and GET /metrics tell how it
+    goes: docs/gateway.md. Ends with Ctrl-C or SIGTERM.
+    """
+    from corral.extras import require
+    from corral.trainers.runs.run import load_run
+
+    expect("serve", run)
+    assert run is not None
+    for module in ("fastapi", "uvicorn", "prometheus_client"):
+        require(module, extra="serve", purpose="serve a run")
+    from corral.trainers.loads.export.standalone import ABOUT
+    from corral.trainers.loads.serve.app import listen
+    from corral.trainers.loads.serve.app import serve as answer
+    from corral.trainers.loads.serve.service import service_of
+
+    with listen(host, port) as bound:  # before anything that takes longer
+        exported = (Path(run) / ABOUT).is_file()
+        source = run if exported else load_run(run, model=model)
+        service = service_of(source, rule=rule, fallback=fallback, shadow=shadow, margin=margin)
+        for line in service.lines:
+            out.print(line, soft_wrap=True)
+        if host not in LOOPBACK:
+            out.print("Whoever reaches this address may ask it: there is no password.")
+        answer(service, bound, lambda url: out.print(f"POST {url}/decide", soft_wrap=True))

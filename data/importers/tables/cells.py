@@ -1,0 +1,219 @@
+"""The columns of a delimited file, each cell's text kept once."""
+
+from __future__ import annotations
+
+import csv
+import io
+from array import array
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from corral.data.importers.binning import counted, were
+from corral.data.read import MAX_CELLS
+from corral.data.source import Faults, chunks, fault_error
+from corral.data.trace import Counts
+
+__all__ = ["MISSING", "Column", "Table", "joined", "read_table"]
+
+MISSING = frozenset(
+    ["", "nan", "na", "n/a", "#n/a", "null", "none", "-", "undefined", "no data", "nat"]
+)
+"""Cells without a value, in lower case."""
+
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+BATCH = 2**15
+
+MAX_TEXTS = 8_000_000
+"""As many different texts are kept, about 1 GB of them."""
+
+
+@dataclass
+class Column:
+    """One column: row r holds ``cells[codes[r]]``. Cells of a file are texts without space around;
+    those of a DataFrame are what it holds."""
+
+    name: str
+    codes: npt.NDArray[np.int32]  # [R]
+    cells: Sequence[Any]  # each once
+
+    def sample(self) -> list[Any]:
+        """Return the first cells that hold something."""
+        return list(islice((each for each in self.cells if not is_missing(each)), 200))
+
+
+@dataclass
+class Table:
+    """The columns of a file or DataFrame, and where its rows stand."""
+
+    path: Path
+    columns: dict[str, Column]
+    lines: Counts  # [R] line of each row
+    delimiter: str | None  # None: no file
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def fault(self, rule: str, row: int, column: str | None = None, value: object = None) -> None:
+        """Raise TraceError for a row."""
+        faults = Faults(self.path)
+        faults.add(rule, int(self.lines[row]), column, None if value is None else str(value))
+        faults.check()
+
+
+def is_missing(cell: object) -> bool:
+    if isinstance(cell, str):
+        return cell.lower() in MISSING
+    return cell is None or cell != cell  # NaN, NaT
+
+
+def joined(columns: Sequence[Column], mark: str) -> Column:
+    """Return one column of several: their cells with ``mark`` between."""
+    first, *others = columns
+    for other in others:
+        pair = first.codes.astype(np.int64) * len(other.cells) + other.codes
+        pairs, codes = np.unique(pair, return_inverse=True)
+        width = len(other.cells)
+        cells = [f"{first.cells[p // width]}{mark}{other.cells[p % width]}" for p in pairs.tolist()]
+        first = Column(f"{first.name}+{other.name}", codes.astype(np.int32), cells)
+    return first
+
+
+def read_table(
+    path: Path,
+    notes: list[str],
+    *,
+    delimiter: str | None = None,
+    encoding: str = "utf-8",
+    max_bytes: int,
+) -> Table:
+    """Return the columns of a delimited file, plain or gzip.
+
+    ``delimiter`` is found where None: the one of , ; tab | that the header has most of. A first
+    line such as ``sep=;``, and blank lines, are passed over.
+
+    Raises TraceError where rows are not as long as the header, quotes are not in order, names of
+    columns repeat, or there are more than ``MAX_CELLS`` cells.
+    """
+    faults = Faults(path)
+    try:
+        raw = io.BufferedReader(_Raw(chunks(path, max_bytes=max_bytes)), 2**20)
+        text = io.TextIOWrapper(raw, encoding, newline="")
+        start = text.readline()
+        skipped = 0
+        if start.lower().startswith("sep=") and len(start.strip()) == 5:
+            delimiter = delimiter or start.strip()[-1]
+            start, skipped = text.readline(), 1
+        while start and not start.strip():
+            start, skipped = text.readline(), skipped + 1
+        mark = delimiter or max(DELIMITERS, key=start.count)
+        rows = csv.reader(_chained(start, text), delimiter=mark, strict=True)
+        titles = next(rows, [])
+        header = [name.strip() for name in titles]
+        if not header:
+            raise fault_error(path, "the file is empty")
+        if len(header) * 1000 > MAX_CELLS:
+            raise fault_error(path, f"{len(header):,} columns: no table of loads has so many")
+        columns = _Columns(path, header)
+        blank = again = 0
+        while batch := list(islice(_numbered(rows, skipped), BATCH)):
+            good = []
+            for line, row in batch:
+                if row == titles:
+                    again += 1
+                elif len(row) == len(header):
+                    good.append((line, row))
+                elif not row:
+                    blank += 1
+                else:
+                    many = f"{len(row)} {'cell' if len(row) == 1 else 'cells'}"
+                    faults.add(f"{many}, the header has {len(header)}", line, value=mark.join(row))
+            columns.add(good)
+        faults.check()
+    except UnicodeError:
+        raise fault_error(
+            path, f"not {encoding}: save it as UTF-8, or give its encoding, such as encoding=cp1252"
+        ) from None
+    except LookupError:
+        raise ValueError(f"encoding={encoding!r} is not known; try cp1252 or utf-8") from None
+    except csv.Error as error:
+        raise fault_error(path, f"quotes are not in order ({error})", rows.line_num) from None
+    if blank:
+        notes.append(f"{path.name}: {counted(blank, 'blank line')} {were(blank)} passed over")
+    if again:
+        notes.append(f"{path.name}: the header stands there {counted(again, 'time')} again")
+    return columns.table(mark, notes)
+
+
+class _Raw(io.RawIOBase):
+    """A file of pieces of bytes."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self.pieces, self.rest = pieces, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self.rest = self.rest or next(self.pieces, b"")
+        size = min(len(buffer), len(self.rest))
+        buffer[:size], self.rest = self.rest[:size], self.rest[size:]
+        return size
+
+
+def _chained(first: str, others: Iterable[str]) -> Iterator[str]:
+    yield first
+    yield from others
+
+
+def _numbered(rows: Any, skipped: int) -> Iterator[tuple[int, list[str]]]:
+    for row in rows:
+        yield rows.line_num + skipped, row
+
+
+class _Columns:
+    """Columns that grow by batches of rows."""
+
+    def __init__(self, path: Path, header: list[str]) -> None:
+        self.path, self.header = path, header
+        self.seen: list[dict[Hashable, int]] = [{} for _ in header]
+        self.codes = [array("i") for _ in header]
+        self.lines = array("q")
+
+    def add(self, rows: list[tuple[int, list[str]]]) -> None:
+        if not rows:
+            return
+        self.lines.extend([line for line, _ in rows])
+        if len(self.lines) * len(self.header) > MAX_CELLS:
+            raise fault_error(self.path, f"more than {MAX_CELLS:,} cells; split the file")
+        transposed = zip(*(row for _, row in rows), strict=True)
+        for seen, codes, cells in zip(self.seen, self.codes, transposed, strict=True):
+            codes.extend([seen.setdefault(cell, len(seen)) for cell in cells])
+        if sum(map(len, self.seen)) > MAX_TEXTS:
+            raise fault_error(
+                self.path,
+                f"more than {MAX_TEXTS:,} different cells; split the file. Of one row per request, "
+                "corral trace import requests reads files of any size",
+            )
+
+    def table(self, delimiter: str, notes: list[str]) -> Table:
+        if not self.lines:
+            raise fault_error(self.path, "no rows below the header")
+        columns: dict[str, Column] = {}
+        for at, (name, seen, codes) in enumerate(
+            zip(self.header, self.seen, self.codes, strict=True), 1
+        ):
+            cells = [str(cell).strip() for cell in seen]
+            if not name and not any(cells):
+                notes.append(f"{self.path.name}: column {at} has neither a name nor cells")
+                continue
+            name = name or f"column {at}"
+            if name in columns:
+                raise fault_error(self.path, f"two columns are called {name!r}: rename one", 1)
+            columns[name] = Column(name, np.frombuffer(codes, dtype=np.int32), cells)
+        return Table(self.path, columns, np.frombuffer(self.lines, dtype=np.int64), delimiter)

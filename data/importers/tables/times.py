@@ -1,0 +1,224 @@
+"""Times as people and programs write them: ISO-8601, dd.mm.yyyy, epochs, words for zones."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from corral.data.fields import midnight
+from corral.data.importers.tables.cells import Column, Table, is_missing
+from corral.data.trace import Counts
+
+__all__ = ["DateOrder", "Times", "is_clock", "is_day", "style_of", "times_of"]
+
+DateOrder = Literal["dmy", "mdy"]
+Parsed = tuple[int, bool, bool]  # seconds, whether its zone is known, whether a fraction was cut
+
+_CLOCK = (
+    r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]{1,9}))?)?\s*([AaPp]\.?[Mm]\.?)?"
+    r"\s*(Z|[+-][0-9]{2}(?::?[0-9]{2})?|[A-Z]{3,4})?"
+)
+_ISO = re.compile(rf"([0-9]{{4}})[-/.]([0-9]{{1,2}})[-/.]([0-9]{{1,2}})(?:[T,\s]\s*{_CLOCK})?")
+_DAY_FIRST = re.compile(rf"([0-9]{{1,2}})([./-])([0-9]{{1,2}})\2([0-9]{{4}})(?:[T,\s]\s*{_CLOCK})?")
+_EPOCH = {
+    "seconds since 1970": (re.compile(r"([0-9]{9,10})(?:\.([0-9]*))?"), 1),
+    "milliseconds since 1970": (re.compile(r"([0-9]{12,13})(?:\.([0-9]*))?"), 10**3),
+    "microseconds since 1970": (re.compile(r"([0-9]{15,16})(?:\.([0-9]*))?"), 10**6),
+    "nanoseconds since 1970": (re.compile(r"([0-9]{18,19})(?:\.([0-9]*))?"), 10**9),
+}
+_WHOLE = re.compile(r"-?[0-9]{1,8}(?:\.0*)?")
+
+ZONES = {"Z": 0, "UTC": 0, "GMT": 0, "WET": 0, "WEST": 1, "CET": 1, "CEST": 2, "EET": 2, "EEST": 3}
+ZONES |= {"EST": -5, "EDT": -4, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7}
+"""Words for zones, hours east of Greenwich; those that mean several, such as CST, are missing."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """The times of a column: ``seconds`` [R] since 1970, in UTC where ``zoned`` [R], else as a
+    clock on the wall shows them; whole numbers where ``style`` is "whole numbers"."""
+
+    seconds: Counts
+    zoned: npt.NDArray[np.bool_]
+    style: str
+    cut: bool  # fractions of a second were cut off
+
+
+def is_day(cell: Any) -> bool:
+    """Tell whether a cell is a day without a time of day."""
+    match = isinstance(cell, str) and (_ISO.fullmatch(cell) or _DAY_FIRST.fullmatch(cell))
+    return bool(match) and ":" not in cell
+
+
+def is_clock(cell: Any) -> bool:
+    """Tell whether a cell is a time of day alone."""
+    return isinstance(cell, str) and re.fullmatch(_CLOCK, cell) is not None
+
+
+def style_of(cells: Sequence[Any]) -> str | None:
+    """Return how most of these cells write times; None: they are none. Whole numbers are, too."""
+    styles = Counter(map(_style, cells))
+    style, often = styles.most_common(1)[0] if styles else (None, 0)
+    return style if 2 * often > len(cells) else None
+
+
+def _style(cell: Any) -> str | None:
+    if isinstance(cell, datetime | date | np.datetime64):
+        return "times of pandas"
+    text = _text(cell)
+    if _iso(text):
+        return "ISO-8601"
+    if _DAY_FIRST.fullmatch(text):
+        return "day.month.year" if "." in text[:3] else "numbers of day, month and year"
+    for style, (pattern, _) in _EPOCH.items():
+        if pattern.fullmatch(text):
+            return style
+    return "whole numbers" if _WHOLE.fullmatch(text) else None
+
+
+def times_of(
+    table: Table, column: Column, *, order: DateOrder | None, time_format: str | None
+) -> Times:
+    """Return the times of a column.
+
+    ``order``: whether 05/01/2026 begins with the day or the month; where None, a number above 12
+    tells. ``time_format``: as ``datetime.strptime`` takes it. Raises TraceError for a cell that is
+    no time, and where the order is open.
+    """
+    cells = column.cells
+    style = f"{time_format!r}" if time_format else style_of(column.sample())
+    if style is None:
+        style = "ISO-8601"  # whose first fault says what was there
+    if style == "numbers of day, month and year":
+        order = order or _order(table, column)
+        style = "day/month/year" if order == "dmy" else "month/day/year"
+    read = _reader(style, time_format)
+    found = np.zeros(len(cells), dtype=np.int64)
+    zoned = np.zeros(len(cells), dtype=bool)
+    cut = False
+    for at, cell in enumerate(cells):
+        parsed = None if is_missing(cell) else read(cell)
+        if parsed is None:
+            row = int(np.argmax(column.codes == at))
+            rule = f"not a time; those of the column are {style}"
+            rule += "" if time_format else "; other writings: time_format='%d %b %Y %H:%M'"
+            table.fault(rule, row, column.name, cell)
+            continue
+        found[at], zoned[at] = parsed[:2]
+        cut = cut or parsed[2]
+    return Times(found[column.codes], zoned[column.codes], style, cut)
+
+
+def _text(cell: Any) -> str:
+    """Return a cell as text; numbers of a DataFrame as whole as they are."""
+    if isinstance(cell, float | np.floating) and float(cell).is_integer():
+        return str(int(cell))
+    return str(cell)
+
+
+def _reader(style: str, time_format: str | None) -> Callable[[Any], Parsed | None]:
+    if time_format:
+        return lambda cell: _strptime(cell, time_format)
+    if style in _EPOCH:
+        pattern, unit = _EPOCH[style]
+        return lambda cell: _epoch(_text(cell), pattern, unit)
+    if style == "whole numbers":
+        return lambda cell: (
+            (int(float(_text(cell))), False, False) if _WHOLE.fullmatch(_text(cell)) else None
+        )
+    if style == "times of pandas":
+        return _stamp
+    if style == "ISO-8601":
+        return lambda cell: _iso(_text(cell))
+    return lambda cell: _day_first(_text(cell), month_first=style.startswith("month"))
+
+
+def _order(table: Table, column: Column) -> DateOrder:
+    pairs = [m for cell in column.cells if (m := _DAY_FIRST.fullmatch(_text(cell)))]
+    if any(int(match[1]) > 12 for match in pairs):
+        return "dmy"
+    if any(int(match[3]) > 12 for match in pairs):
+        return "mdy"
+    rule = "is this the day first, or the month? Give date_order=dmy or date_order=mdy"
+    table.fault(rule, 0, column.name, column.cells[0])
+    raise AssertionError
+
+
+def _strptime(cell: Any, time_format: str) -> Parsed | None:
+    try:
+        return _stamp(datetime.strptime(str(cell), time_format))
+    except ValueError:
+        return None
+
+
+def _stamp(cell: Any) -> Parsed | None:
+    if isinstance(cell, np.datetime64):
+        cell = cell.astype("datetime64[us]").item()
+    if not isinstance(cell, datetime):
+        cell = datetime(cell.year, cell.month, cell.day)
+    zoned = cell.tzinfo is not None
+    if not zoned:
+        cell = cell.replace(tzinfo=UTC)  # as the clock shows it
+    since = cell - datetime(1970, 1, 1, tzinfo=UTC)
+    return since // timedelta(seconds=1), zoned, since % timedelta(seconds=1) > timedelta(0)
+
+
+def _epoch(text: str, pattern: re.Pattern[str], unit: int) -> Parsed | None:
+    match = pattern.fullmatch(text)
+    if match is None:
+        return None
+    seconds, rest = divmod(int(match[1]), unit)
+    return seconds, True, bool(rest or (match[2] or "").strip("0"))
+
+
+def _iso(text: str) -> Parsed | None:
+    match = _ISO.fullmatch(text)
+    if match is None:
+        return None
+    year, month, day, *clock = match.groups()
+    return _instant(year, month, day, clock)
+
+
+def _day_first(text: str, *, month_first: bool) -> Parsed | None:
+    match = _DAY_FIRST.fullmatch(text)
+    if match is None:
+        return None
+    day, _, month, year, *clock = match.groups()
+    if month_first:
+        day, month = month, day
+    return _instant(year, month, day, clock)
+
+
+def _instant(year: str, month: str, day: str, clock: Sequence[str | None]) -> Parsed | None:
+    start = midnight(f"{year}-{int(month):02d}-{int(day):02d}")
+    if start is None:
+        return None
+    hour, minute, second, fraction, half, zone = clock
+    hours = int(hour or 0)
+    if half:
+        if not 1 <= hours <= 12:
+            return None
+        hours = hours % 12 + 12 * (half[0] in "pP")
+    east = _east(zone)
+    if hours > 23 or int(minute or 0) > 59 or int(second or 0) > 59 or east is None:
+        return None
+    seconds = start + hours * 3600 + int(minute or 0) * 60 + int(second or 0)
+    return seconds - east, zone is not None, bool((fraction or "").strip("0"))
+
+
+def _east(zone: str | None) -> int | None:
+    """Return the seconds east of Greenwich; None for a word that is not known."""
+    if zone is None:
+        return 0
+    if zone[0] in "+-":
+        east = int(zone[1:3]) * 3600 + int(zone[3:].lstrip(":") or 0) * 60
+        return -east if zone[0] == "-" else east
+    hours = ZONES.get(zone)
+    return None if hours is None else hours * 3600

@@ -1,0 +1,114 @@
+"""``corral trace import FILE``: it looks, says what it understood, and writes when told to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from corral.data import read_trace
+from support.command import within
+
+WIDE = (
+    "Zeit;invoc_milan;invoc_oslo;max_milan;max_oslo;cpu\n"
+    "05.01.2026 00:00;0,5;2;1;2;3\n05.01.2026 00:05;1,5;3;1;2;4\n05.01.2026 00:10;1;3;1;2;4\n"
+)
+LOG = "timestamp,host\n2026-01-05T00:00:01Z,a\n2026-01-05T00:01:01Z,b\n2026-01-05T00:03:01Z,a\n" * 2
+
+
+def test_it_looks_and_writes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "export.csv"
+    path.write_text(WIDE)
+    shown = within("trace", "import", path, "--scale", "300")
+    lines = shown.splitlines()
+    for line in (
+        "layout    a table, wide: a column per node, semicolons between cells",
+        "time      Zeit: day.month.year  [--time-column Zeit]",
+        "arrivals  2: invoc_milan, invoc_oslo  [--arrivals 'invoc_*']",
+        "capacity  2: max_milan, max_oslo  [--capacity 'max_*']",
+        "unused    cpu",
+        "zone      none is named; taken as UTC  [--zone Europe/Rome]",
+        "decimals  1,5 is one and a half  [--decimal '.']",
+        "nodes     2: milan, oslo",
+        "step      300 s (5 min)  [--step 1500]",
+        "gaps      none",
+    ):
+        assert line in lines
+    assert "2026-01-05 00:00  milan  150       300" in shown
+    assert "3 steps x 2 nodes, 3,300 requests" in shown
+    again = f"  corral trace import {path} --scale 300 --out loads.csv"
+    assert again in lines
+    assert list(tmp_path.iterdir()) == [path]
+    assert max(len(line) for line in lines if str(tmp_path) not in line) <= 80
+
+
+def test_it_writes_what_it_showed(tmp_path: Path) -> None:
+    path, out = tmp_path / "export.csv", tmp_path / "loads.csv"
+    path.write_text(WIDE)
+    options = ["--arrivals", "invoc_*", "--capacity", "max_*", "--scale", "300"]
+    shown = within("trace", "import", "--out", out, *options, path)
+    assert f"{out}: 3 steps x 2 nodes" in shown
+    assert "Nothing was written" not in shown
+    assert read_trace(out).arrivals.tolist() == [[150, 600], [450, 900], [300, 900]]
+    assert "--overwrite replaces it" in within("trace", "import", path, "--out", out, code=2)
+
+
+def test_where_it_stops_it_says_what_it_understood(tmp_path: Path) -> None:
+    path = tmp_path / "export.csv"
+    path.write_text(WIDE)
+    said = within("trace", "import", path, code=2)
+    assert "unused    cpu" in said
+    assert "Give --scale 300 where they are per second, --scale 1 where" in said
+    path.write_text(LOG)
+    said = within("trace", "import", path, code=2)
+    assert "time      timestamp: ISO-8601" in said
+    assert "give --node-column host, or --one-node to count all rows as one node" in said
+    counted = within("trace", "import", path, "--one-node")
+    assert "4 steps x 1 node, 6 requests" in counted
+    assert "note: export.csv: the header stands there 1 time again" in counted
+
+
+def test_files_of_no_layout_are_quoted(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("Dear all\nthe servers are slow\n")
+    said = within("trace", "import", path, code=2)
+    assert "it begins with\n    Dear all\n    the servers are slow" in said
+    assert "no such file" in within("trace", "import", tmp_path / "none.csv", code=2)
+
+
+def test_names_of_formats_stay_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("series").write_text(WIDE)
+    assert "2 nodes" in within("trace", "import", "./series", "--scale", "1")
+    assert "missing" in within("trace", "import", "series", code=2)  # the command
+    said = within("trace", "import", "request", "x.csv", code=2)
+    assert "no command named 'request'; did you mean 'requests'?" in said
+    listed = within("trace", "import", "--help")
+    assert "looks what a file is" in " ".join(listed.split())
+    for command in ("file", "series", "requests", "access-log", "azure-functions"):
+        assert f"  {command}" in listed
+    helped = within("trace", "import", "series.csv", "--help")
+    assert "--node-column" in helped
+
+
+def test_hostile_names_are_shown_as_text(tmp_path: Path) -> None:
+    path = tmp_path / "export.csv"
+    path.write_text("time,\x1b[31mred,b\n2026-01-05,1,2\n2026-01-06,1,2\n")
+    said = within("trace", "import", path, code=2)
+    assert "\x1b" not in said
+    assert "\\x1b" in said
+
+
+def test_options_without_a_meaning_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "web.log"
+    path.write_text('192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 2326\n' * 2)
+    assert "1 step x 1 node, 2 requests" in within("trace", "import", path)
+    said = within("trace", "import", path, "--decimal", ",", code=2)
+    assert "--decimal has no meaning for an access log; it takes --step" in said
+
+
+def test_json_that_is_no_answer_of_prometheus(tmp_path: Path) -> None:
+    path = tmp_path / "some.json"
+    path.write_text(json.dumps({"hello": [1, 2]}))
+    assert "it begins with" in within("trace", "import", path, code=2)

@@ -1,0 +1,60 @@
+"""A file that is no trace file: its header is refused, and what reads it is named."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from corral.data import read_trace
+from corral.errors import TraceError
+from support.trace_files import write
+
+ISO = "2026-01-05T00:00:00Z"
+
+OTHERS = {
+    "wide": (f"time,srv-a,srv-b\n{ISO},1,2\n", "a wide table, with a column per server"),
+    "wide with units": (f"Time,a,b\n{ISO},1.22 req/s,2 req/s\n", "a wide table"),
+    "epoch ms": ("ts,a,b\n1767571200000,1,2\n", "a wide table"),
+    "days first": ("Datum,a,b\n05.01.2026 00:00,1,2\n", "a wide table"),
+    "long": (f"ts,host,reqs\n{ISO},a,2\n", "a table under other names"),
+    "one server": (f"timestamp,value\n{ISO},2\n", "the load of one server"),
+    "requests": (f"TIMESTAMP,path,verb\n{ISO},/,GET\n", "a row per request"),
+    "semicolons": (f"time;a;b\n{ISO};1;2\n", "semicolons separate the fields"),
+    "tabs": (f"time\ta\tb\n{ISO}\t1\t2\n", "tabs separate the fields"),
+    "JSON": ('{"status":"success","data":{"resultType":"matrix"}}\n', "this is JSON"),
+    "JSON, long": ('{"status":"success","data":[' + "1," * 40_000 + "1]}", "looks like JSON"),
+    "access log": ('::1 - - [05/Jan/2026:00:00:00 +0000] "GET /" 200 1\n', "an access log"),
+    "neither": ("Dear all,\nthe servers are slow,\n", "what reads other tables"),
+}
+
+
+@pytest.mark.parametrize(("content", "words"), OTHERS.values(), ids=OTHERS)
+def test_the_importer_that_would_do_is_named(tmp_path, content, words):
+    path = write(tmp_path, content)
+    with pytest.raises(TraceError) as caught:
+        read_trace(path)
+    assert words in caught.value.faults[0].rule
+    assert f"corral trace import {path}" in caught.value.faults[0].rule
+
+
+def test_a_slip_of_the_pen_is_corrected_here(tmp_path):
+    with pytest.raises(TraceError) as caught:
+        read_trace(write(tmp_path, f"Time,node,arivals\n{ISO},a,1\n"))
+    assert "did you mean 'arrivals'" in str(caught.value)
+    assert "import" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "header", ["," * 65_000, ",".join(f"s{i}" for i in range(9000)), ",".join("ab" * 16_000)]
+)
+def test_a_header_of_many_fields_is_refused_at_once(tmp_path, header):
+    path = write(tmp_path, header + "\n" + header + "\n")
+    seconds = []
+    for _ in range(2):  # the better of two: others may keep the machine busy
+        begin = time.process_time()
+        with pytest.raises(TraceError) as caught:
+            read_trace(path)
+        seconds.append(time.process_time() - begin)
+    assert min(seconds) < 0.5
+    assert len(str(caught.value)) < 1500

@@ -1,0 +1,52 @@
+"""The server of docs/gateway.md answers as the page shows."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="trains networks")
+pytest.importorskip("fastapi", reason="needs the extra serve")
+pytest.importorskip("prometheus_client", reason="needs the extra serve")
+
+from fastapi.testclient import TestClient
+
+from corral.trainers.driver import train
+from corral.trainers.loads.serve.app import app_of
+from corral.trainers.loads.serve.guard import REASONS
+from corral.trainers.loads.serve.service import service_of
+
+PAGE = (Path(__file__).parents[2] / "docs" / "gateway.md").read_text(encoding="utf-8")
+
+
+def test_requests_metrics_and_code_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = train("dfaas_v0", trainer="mappo", steps=2048, out="runs/team")
+    service = service_of(run)
+    assert " ".join(service.lines).replace("2,048", "4,096") in PAGE.replace("\n", " ")
+    answers = []
+    with TestClient(app_of(service)) as client:
+        asked = re.findall(r"/decide -d '(.*?)'\n(\{.*?\})\n(?:```|\s)", PAGE, flags=re.DOTALL)
+        for body, shown in asked:
+            found = client.post("/decide", content=body).json()
+            answers.append((found, json.loads(shown)))
+        assert client.get("/healthz").json()["status"] == "ok"
+        metrics = client.get("/metrics").text
+    (decided, shown), (refused, said) = answers
+    assert decided.keys() == shown.keys()
+    assert (decided["by"], decided["forward"].keys()) == ("team", shown["forward"].keys())
+    assert refused == said
+    for name in set(re.findall(r"`((?:corral|process)_\w+)", PAGE)):
+        assert f"\n{name}" in metrics, name
+    for reason in REASONS:
+        assert f"`{reason}`" in PAGE
+    code = PAGE.partition("\n## The guard")[2].partition("```python\n")[2].partition("```")[0]
+    capsys.readouterr()
+    exec(compile(code, "docs/gateway.md", "exec"), {})
+    printed = code.rpartition("# ")[2].strip()
+    assert capsys.readouterr().out.startswith(printed)

@@ -1,0 +1,142 @@
+"""What is served of a run: the team behind a guard, its shadow, or a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+from corral.errors import RunError
+from corral.trainers.loads.export import standalone
+from corral.trainers.loads.export.core import NodeDecider
+from corral.trainers.loads.export.decider import about_rules, rules_of
+from corral.trainers.loads.export.numpy_folder import CHECKED, network_actor, odd_actions
+from corral.trainers.loads.serve.guard import MARGIN, Answer, Guard, Ranges
+from corral.trainers.loads.serve.memory import Remembering
+from corral.trainers.loads.serve.rule import Rule
+from corral.trainers.loads.serve.shadow import Shadow, ShadowLog
+from corral.trainers.runs.run import Run, load_run
+
+__all__ = ["Service", "service_of"]
+
+
+@dataclass(frozen=True)
+class Service:
+    """Who decides. ``lines`` say so in words."""
+
+    decide: Callable[..., Answer]
+    deciding: str  # "team", "rule" or "shadow"
+    run: str
+    rule: str
+    nodes: tuple[str, ...]
+    lines: tuple[str, ...]
+    memory: Remembering | None = None  # of the team
+    log: ShadowLog | None = None
+
+
+def service_of(
+    run: Run | str | Path,
+    *,
+    rule: str | None = None,
+    fallback: str | None = None,
+    shadow: str | Path | None = None,
+    margin: float = MARGIN,
+) -> Service:
+    """Return what decides for the nodes of ``run``, or of a folder of ``run.export("numpy")``.
+
+    A run that ``corral.from_rule`` made serves what it recommends, unless a checkpoint is named
+    (RUN@best).
+
+    Args:
+        rule: serve this rule, such as "overflow/equal", in place of the team.
+        fallback: the rule that decides where the guard lets the team not; default: ``rule``, the
+            run's best rule where it knows one, else "overflow" with the run's route.
+        shadow: a file; the rule decides, and what the team would have done is logged there.
+        margin: see ``Ranges``.
+
+    Raises RunError for a run of another environment and a folder that is no export,
+    UnknownNameError for no rule, and OSError where the log cannot be written.
+    """
+    source = _of_run(run) if isinstance(run, Run) else _of_export(Path(run))
+    about = source.about
+    decides = Rule(rule or fallback or source.rule or _overflow(about["route"]), about)
+    named: dict[str, Any] = {"rule": decides.name, "nodes": tuple(about["nodes"])}
+    alone = f"The rule {decides.name} decides"
+    if shadow is None and (rule is not None or source.why is not None):
+        why = "" if rule is not None else f": {source.why}"
+        return Service(decides.answer, "rule", source.name, lines=(f"{alone}{why}.",), **named)
+    decider, team, slower = source.team()
+    named["memory"] = memory = Remembering(decider)
+    guard = Guard(memory, decides.decide, Ranges.seen(about, margin))
+    if shadow is not None:
+        log = ShadowLog(shadow)
+        line = f"{alone}; what {team}, would do is logged in {shadow}."
+        decide = Shadow(guard, log).decide
+        return Service(decide, "shadow", source.name, lines=(line,), log=log, **named)
+    lines = f"{team[0].upper()}{team[1:]}, decides;", f"outside what it knows {decides.name} does."
+    return Service(guard.decide, "team", source.name, lines=(*lines, *slower), **named)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where a service comes from."""
+
+    name: str
+    about: Mapping[str, Any]  # see ``about_rules``
+    team: Callable[[], tuple[NodeDecider, str, list[str]]]  # with its name, and what to say of it
+    rule: str | None = None  # the best one
+    why: str | None = None  # that rule is to be served, and no team
+
+
+def _of_run(run: Run) -> _Source:
+    about, found = about_rules(rules_of(run)), run.recommendation
+    if found is None or run.at is not None:
+        return _Source(run.name, about, lambda: _team(run), found and found.rule)
+    best = load_run(f"{run.folder}@best")
+    if found.play == "team":
+        return _Source(best.name, about, lambda: _team(best), found.rule)
+    why = f"{found.why}; {best.name} serves the team all the same"
+    return _Source(run.name, about, lambda: _team(best), found.rule, why)
+
+
+def _team(run: Run) -> tuple[NodeDecider, str, list[str]]:
+    decider, slower = _quick(run)
+    return decider, f"the team of {run.name}, {run.source()}", slower
+
+
+def _of_export(folder: Path) -> _Source:
+    try:
+        decider = standalone.Decider(folder)
+        about = decider.about
+        Ranges.seen(about)
+    except FileNotFoundError as error:
+        raise RunError(f"{folder} is no run, and no export: {error.filename} is missing") from None
+    except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
+        raise RunError(
+            f"{folder} is damaged, or an export of an earlier corral ({type(error).__name__}: "
+            f"{error}): corral export writes it again"
+        ) from error
+    team: tuple[NodeDecider, str, list[str]] = decider, f"the team of {folder}", []
+    if "rule" not in about:
+        return _Source(str(folder), about, lambda: team)
+    rule = f"{about['rule']}/{about['route']}"
+    return _Source(str(folder), about, lambda: team, rule, "it is what was exported")
+
+
+def _quick(run: Run) -> tuple[NodeDecider, list[str]]:
+    """Return what decides by the run's policies, in NumPy where that can play them, and else a line
+    that says why it cannot."""
+    decider = run.decider
+    try:
+        actor = network_actor(decider)
+    except RunError as error:
+        return decider, [f"Its own network decides, which takes longer: {error}."]
+    if odd := odd_actions(decider, actor, CHECKED):
+        return decider, [f"Its own network decides: NumPy's copy differs in {odd} of {CHECKED}."]
+    return NodeDecider(decider.about, actor), []
+
+
+def _overflow(route: str) -> str:
+    return f"overflow/{'shortest' if route == 'choose' else route}"
