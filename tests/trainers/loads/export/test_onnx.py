@@ -268,7 +268,9 @@ def test_the_exporter_is_quiet(
     capfd.readouterr()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        export_onnx(run, tmp_path / "new" / "folder")
+        paths = run.export("onnx", tmp_path / "new" / "folder")
+    assert paths == [tmp_path / "new" / "folder" / "shared.onnx"]
+    assert paths[0].is_file()
     assert capfd.readouterr() == ("", "")
 
 
