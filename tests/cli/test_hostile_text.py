@@ -109,8 +109,9 @@ def test_a_report_escapes_names(trace: Path, tmp_path: Path) -> None:
     within("replay", hostile, "--policies", "overflow", "--out", tmp_path / "report")
     page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
     assert "&lt;img src=x onerror=alert(1)&gt;&amp;" in page
-    for raw in ("<img", "<script", "&'x'", "\u202e"):
+    for raw in ("<img", "&'x'", "\u202e"):
         assert raw not in page, raw
+    assert page.count("<script") == page.count("</script>") == 2  # its own, and its numbers
 
 
 def test_a_run_in_a_folder_named_like_markup(tmp_path: Path) -> None:
