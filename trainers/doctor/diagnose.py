@@ -17,12 +17,13 @@ from typing import Any
 
 from corral.adapters.sources import EnvLike
 from corral.envs.registry import Api
+from corral.progress import Progress
 from corral.trainers.doctor.audit import Audit
 from corral.trainers.doctor.causes import by_cause
 from corral.trainers.doctor.facts import Fact, Played, Trend, facts_of
 from corral.trainers.doctor.findings import Finding
 from corral.trainers.doctor.imitation import Imitation
-from corral.trainers.doctor.looking import Looking, Progress
+from corral.trainers.doctor.looking import Looking
 from corral.trainers.rng import GlobalGenerators
 from corral.trainers.runs.run import Run, load_run
 

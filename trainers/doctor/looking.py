@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from corral.envs.core import with_limit
 from corral.errors import CorralError, EnvNeededError, MissingExtraError, UnknownNameError
+from corral.progress import Progress
 from corral.trainers.cloning.trainer import Clone
 from corral.trainers.doctor.audit import Audit, audit
 from corral.trainers.doctor.audit.critics import audit_critics
@@ -24,10 +25,7 @@ from corral.trainers.doctor.watching.progress import progress_findings
 from corral.trainers.on_policy.trainer import OnPolicyTrainer
 from corral.trainers.runs.run import Run
 
-__all__ = ["Looking", "Progress"]
-
-Progress = Callable[[str, int, int], None]
-"""Takes what is looked at, how many parts are done, and of how many."""
+__all__ = ["Looking"]
 
 UPDATES, MOST_STEPS = 3, 60_000
 """Updates that are watched from the beginning; fewer, where they are of more env steps than that

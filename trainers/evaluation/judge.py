@@ -23,6 +23,7 @@ from corral.envs.policy import Policy
 from corral.envs.reference import player_names
 from corral.envs.registry import REGISTERED, Api
 from corral.hints import answer
+from corral.progress import Progress
 from corral.trainers.criteria import Criterion
 from corral.trainers.evaluation.greedy import greedy_alone, say_gaps, seat_gaps, team_gaps
 from corral.trainers.evaluation.players import Player
@@ -32,13 +33,7 @@ from corral.trainers.evaluation.required import (
     require_columns,
     required,
 )
-from corral.trainers.evaluation.scores import (
-    Evaluation,
-    Progress,
-    TeamScore,
-    evaluate_players,
-    evaluate_team,
-)
+from corral.trainers.evaluation.scores import Evaluation, TeamScore, evaluate_players, evaluate_team
 from corral.trainers.evaluation.zero_sum import (
     SeatScore,
     constant_sum,
@@ -50,7 +45,6 @@ from corral.trainers.opponents.resolve import members
 from corral.trainers.runs.run import Run, load_each
 
 __all__ = [
-    "Progress",
     "differences",
     "evaluate",
     "judge_of",

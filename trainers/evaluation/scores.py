@@ -22,22 +22,19 @@ from corral.adapters.seats import random_policy
 from corral.envs.core import Rules
 from corral.envs.episode_stats import EndedEpisodes
 from corral.envs.policy import PolicyLike
+from corral.progress import Progress
 from corral.trainers.evaluation.episodes import bootstrap_ratio, play_episodes
 from corral.trainers.evaluation.players import Player, as_player
 from corral.trainers.runs.files import replace_text
 
 __all__ = [
     "Evaluation",
-    "Progress",
     "TeamScore",
     "evaluate_players",
     "evaluate_team",
     "figures_of",
     "with_ends",
 ]
-
-Progress = Callable[[str, int, int], None]
-"""Called with what goes on, how much of it is done, and how much there is."""
 
 
 # --- An evaluation -------------------------------------------------------------------------------

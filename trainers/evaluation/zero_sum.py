@@ -22,9 +22,9 @@ from corral.envs.episode_stats import EndedEpisodes
 from corral.envs.policy import Policy, PolicyLike
 from corral.envs.reference import reference_players
 from corral.envs.registry import REGISTERED
+from corral.progress import Progress
 from corral.trainers.evaluation.episodes import bootstrap_ratio, play_episodes
 from corral.trainers.evaluation.players import Player, as_player
-from corral.trainers.evaluation.scores import Progress
 
 __all__ = [
     "SeatScore",

@@ -13,9 +13,10 @@ from corral.envs.core import any_number
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.baselines import PAIRS, baseline_team
 from corral.errors import ScaleError
+from corral.progress import Progress
 from corral.trainers.criteria import Criterion
 from corral.trainers.evaluation.greedy import Gap, gap_of, say_gaps
-from corral.trainers.evaluation.judge import Progress, run_players
+from corral.trainers.evaluation.judge import run_players
 from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.required import column_names, require_columns
 from corral.trainers.evaluation.scores import Evaluation, evaluate_players

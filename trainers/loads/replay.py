@@ -27,8 +27,8 @@ from corral.envs.dfaas_v0.baselines import baseline_team, split_pair
 from corral.envs.episode_stats import EndedEpisodes
 from corral.envs.policy import PolicyLike
 from corral.errors import ActionError, IllegalActionWarning, ScaleError
+from corral.progress import Progress
 from corral.trainers.evaluation.episodes import Changed, Turn, play
-from corral.trainers.evaluation.judge import Progress
 from corral.trainers.evaluation.players import Player, as_player
 from corral.trainers.loads.best_rule import BestRule, best_of_others, rule_of
 from corral.trainers.loads.scores import Score, WindowSums, best_of, optimum_score, score_of

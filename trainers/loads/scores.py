@@ -13,8 +13,8 @@ from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.optimum import Optimum, has_closed_form, optimum
 from corral.envs.episode_stats import EndedEpisodes
 from corral.errors import MissingExtraError
+from corral.progress import Progress
 from corral.trainers.evaluation.intervals import difference_interval, lag_1, share_interval
-from corral.trainers.evaluation.judge import Progress
 from corral.trainers.loads.best_rule import BestRule
 
 __all__ = ["Best", "Score", "WindowSums", "best_of", "optimum_score", "ordered", "score_of"]

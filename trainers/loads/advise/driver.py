@@ -26,7 +26,7 @@ from corral.data import Trace, load_trace
 from corral.envs.dfaas_v0.arguments import with_capacity
 from corral.envs.dfaas_v0.network import adjacency, no_choice
 from corral.errors import MissingExtraError, UnknownNameError
-from corral.trainers.evaluation.judge import Progress
+from corral.progress import Progress
 from corral.trainers.loads import replay as engine
 from corral.trainers.loads.advise.advice import ADVICE, Advice, Chosen
 from corral.trainers.loads.advise.post_mortem import post_mortem
@@ -355,7 +355,7 @@ def _explained(
     if run is not None:
         try:
             more["rule_of_thumb"] = rule_of_thumb(played, label, run, progress=show)
-        except MissingExtraError as error:
+        except (MissingExtraError, ValueError) as error:  # ValueError: it plays against its masks
             notes.append(f"There is no rule of thumb: {error}")
     return dataclasses.replace(advice, more=more, notes=notes)
 

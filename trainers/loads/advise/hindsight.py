@@ -12,8 +12,8 @@ from corral.envs.core import Array
 from corral.envs.dfaas_v0 import DfaasRules, Route
 from corral.envs.dfaas_v0.arguments import cost_of
 from corral.envs.dfaas_v0.baselines import Baseline, split_pair
+from corral.progress import Progress
 from corral.trainers.evaluation.episodes import Turn
-from corral.trainers.evaluation.judge import Progress
 from corral.trainers.evaluation.players import Player
 from corral.trainers.loads.advise.again import again
 from corral.trainers.loads.replay import Replay

@@ -28,9 +28,9 @@ from corral.envs.core import Array
 from corral.envs.dfaas_v0.arguments import cost_of
 from corral.envs.dfaas_v0.optimum import optimum
 from corral.errors import MissingExtraError, OptimumError
+from corral.progress import Progress
 from corral.text import one_line
 from corral.trainers.evaluation.episodes import Turn
-from corral.trainers.evaluation.judge import Progress
 from corral.trainers.loads.advise.again import Again, again, require_label
 from corral.trainers.loads.advise.hindsight import costs_of_rules, reads_reports
 from corral.trainers.loads.advise.words import columns, number, wrapped

@@ -16,9 +16,9 @@ import numpy as np
 
 from corral.envs.core import Array
 from corral.envs.masks import MASK, OBSERVATION
+from corral.progress import Progress
 from corral.trainers.evaluation.episodes import Turn
 from corral.trainers.evaluation.intervals import difference_interval
-from corral.trainers.evaluation.judge import Progress
 from corral.trainers.evaluation.players import Player
 from corral.trainers.loads.advise.again import Again, again, require_label
 from corral.trainers.loads.advise.thumb_tree import (

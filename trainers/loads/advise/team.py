@@ -9,8 +9,9 @@ from typing import Any
 
 from corral.data import Trace
 from corral.envs.dfaas_v0.rows import HELD_OUT
+from corral.progress import Progress
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
-from corral.trainers.evaluation.judge import Progress, players
+from corral.trainers.evaluation.judge import players
 from corral.trainers.loads.advise.verdict import PLENTY, Saving, both, saving
 from corral.trainers.loads.from_rule.days import game_of
 from corral.trainers.loads.from_rule.plan import clone_folder, plan_of

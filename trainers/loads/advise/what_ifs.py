@@ -10,7 +10,7 @@ import numpy as np
 
 from corral.data import Trace
 from corral.data.trace import MAX_VALUE
-from corral.trainers.evaluation.judge import Progress
+from corral.progress import Progress
 from corral.trainers.loads import replay as engine
 from corral.trainers.loads.advise.verdict import Saving, between, both, percent, requests, saving
 from corral.trainers.loads.best_rule import best_of_others

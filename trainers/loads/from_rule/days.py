@@ -8,8 +8,8 @@ from typing import Any
 from corral.envs.dfaas_v0 import ROUTES, DfaasRules
 from corral.envs.dfaas_v0.baselines import AMOUNTS
 from corral.envs.dfaas_v0.rows import HELD_OUT
+from corral.progress import Progress
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
-from corral.trainers.evaluation.judge import Progress
 from corral.trainers.loads.from_rule.preset import FromRule
 from corral.trainers.loads.judge import CAPACITY, NOT_OF_THE_GAME
 from corral.trainers.loads.replay import DEFAULT_WINDOW, OWN, replay

@@ -26,8 +26,8 @@ from typing import Any
 
 from corral.envs.dfaas_v0 import ROUTES
 from corral.errors import RunError
+from corral.progress import Progress
 from corral.text import visible
-from corral.trainers.evaluation.judge import Progress
 from corral.trainers.loads.from_rule.days import (
     RULES,
     costs_of,

@@ -27,8 +27,8 @@ from corral.adapters.sources import EnvLike
 from corral.envs.arguments import nonnegative_int
 from corral.envs.registry import Api
 from corral.errors import UnknownNameError
+from corral.progress import Progress
 from corral.trainers.evaluation.episodes import bootstrap_ratio
-from corral.trainers.evaluation.scores import Progress
 from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run_config import versions
 from corral.trainers.selfplay.duels.contestants import Contestant, Contestants, contestants

@@ -12,7 +12,7 @@ from corral.adapters.sources import EnvLike
 from corral.envs.arguments import nonnegative_int
 from corral.envs.core import Array
 from corral.envs.registry import Api
-from corral.trainers.evaluation.judge import Progress
+from corral.progress import Progress
 from corral.trainers.runs.run import Run
 from corral.trainers.study.comparing.comparison import Comparison
 from corral.trainers.study.comparing.groups import (

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from corral.trainers.evaluation.judge import Progress, evaluate, judge_of, players
+from corral.progress import Progress
+from corral.trainers.evaluation.judge import evaluate, judge_of, players
 from corral.trainers.evaluation.scores import evaluate_team
 from corral.trainers.evaluation.zero_sum import evaluate_seat, is_zero_sum, seat_players
 from corral.trainers.runs.run import Run
