@@ -1,4 +1,4 @@
-# make demo    installs into .venv, trains a team from the best rule, prints what it saves and a report
+# make demo    installs into .venv, makes a load, and says what to run on it, with a report
 # make test    installs into .venv, then lint, types and all tests but the slow ones
 # make test-slow   the tests that learn for longer
 # make test-browser   the report in Debian's chromium, where that is installed
@@ -26,10 +26,9 @@ FRAMEWORKS := cleanrl rllib torchrl tianshou agilerl skrl openspiel benchmarl
 .PHONY: demo test lint types tests test-slow test-browser wheel oldest test-frameworks list-frameworks bench clean
 
 demo: $(VENV)/installed
-	rm -rf runs/demo runs/demo-clone && mkdir -p runs
+	rm -rf runs/demo && mkdir -p runs
 	$(BIN)/corral trace make --out runs/demo.csv --nodes 3 --days 35 --seed 1 --mean 16 --set largest=60 --set headroom=1.25 --set spread=0 --set uneven=0 --set scaling=0 --set maintenance=0 --set noise=0.25 --set bursts=3 --set shared=0
-	OMP_NUM_THREADS=1 $(BIN)/corral train dfaas_v0 --from-rule --trace runs/demo.csv --queue 16 --forward-cost 0.2 --link-limit 7 --no-second-offer --steps 60000 --seed 1 --out runs/demo
-	OMP_NUM_THREADS=1 $(BIN)/corral evaluate runs/demo
+	OMP_NUM_THREADS=1 $(BIN)/corral advise runs/demo.csv --queue 16 --forward-cost 0.2 --link-limit 7 --no-second-offer --steps 60000 --seed 1 --out runs/demo
 
 test: lint types tests
 

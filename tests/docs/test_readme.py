@@ -116,9 +116,8 @@ def shown_table() -> list[str]:
     return [line.rstrip() for line in shown.group(1).splitlines()]
 
 
-LEARNED = "policy_iteration, greedy"
-HELD_OUT = "7200:10080"
-"""What the demo keeps for evaluation: three tenths of 35 days of 288 steps, in whole days."""
+HELD_OUT = "days held out"
+LEARNED = f"team, {HELD_OUT}"
 
 
 def cells(line: str) -> list[str]:
@@ -127,45 +126,55 @@ def cells(line: str) -> list[str]:
 
 
 def policies_shown() -> list[list[str]]:
-    return [cells(line) for line in shown_table()[3:] if line.startswith(" ")]
+    table = shown_table()[3 : shown_table().index("Verdict")]
+    return [cells(line) for line in table if line]
+
+
+def verdict_in(lines: list[str]) -> list[str]:
+    """The sentences of a verdict, of which each begins less indented than it goes on."""
+    lines = lines[lines.index("Verdict") + 1 :]
+    lines = lines[: lines.index("")] if "" in lines else lines
+    return re.split(r"(?<=\.) (?=A learned)", " ".join(line.strip() for line in lines))
 
 
 def test_the_rules_of_the_table_are_what_a_replay_prints(tmp_path: Path) -> None:
     """To the request; what was learned may differ between processors, see the slow test."""
-    make, train, _ = demo_commands(tmp_path)
+    make, advise = demo_commands(tmp_path)
     run(["-m", "corral", *make], tmp_path)
-    settings = train[train.index("--trace") + 2 : train.index("--steps")]
-    trace = train[train.index("--trace") + 1]
-    rows = ["--rows", HELD_OUT, "--optimum-windows", "0", "--out", str(tmp_path / "report")]
-    printed = run(["-m", "corral", "replay", trace, *settings, *rows], tmp_path).splitlines()
+    rules = [row for row in policies_shown() if HELD_OUT not in row[0]]
+    assert len(rules) == 6
+    game = advise[1 : advise.index("--steps")]
+    more = ["--policies", ",".join(row[0] for row in rules), "--optimum-windows", "0"]
+    command = ["-m", "corral", "replay", *game, *more, "--out", str(tmp_path / "report")]
+    printed = run(command, tmp_path).splitlines()
     first = next(i for i, line in enumerate(printed) if "a day" in line)  # the paired table
     last = next(i for i, line in enumerate(printed) if i > first and not line.strip())
     found = {cells(line)[0]: cells(line)[1:3] for line in printed[first:last]}
-    compared = [row for row in policies_shown() if row[0] != LEARNED]
-    assert len(compared) == 13
-    for policy, *figures in compared:
+    for policy, *figures in rules:
         assert found[policy] == figures[:2], policy
 
 
 @pytest.mark.slow
-def test_the_table_is_what_the_demo_prints(tmp_path: Path) -> None:
+def test_the_demo_prints_the_table_and_the_verdict(tmp_path: Path) -> None:
     commands = demo_commands(tmp_path / "run")
-    assert [command[0] for command in commands] == ["trace", "train", "evaluate"]
+    assert [command[0] for command in commands] == ["trace", "advise"]
     (tmp_path / "run").parent.mkdir(exist_ok=True)
     *_, printed = [run(["-m", "corral", *command], tmp_path) for command in commands]
-    table = [line.rstrip() for line in printed.splitlines()]
+    lines = [line.rstrip() for line in printed.splitlines()]
     for line in shown_table()[:3]:
-        assert line in table
-    first = table.index(shown_table()[1])
-    paired = [cells(line) for line in table[first : table.index("", first)]]
+        assert line in lines
+    found = {cells(line)[0]: cells(line) for line in lines if line.startswith(" ")}
     for row in policies_shown():
-        mine = next(each for each in paired if each[0] == row[0])
+        mine = found[row[0]]
         if row[0] == LEARNED:
             assert float(mine[3]) == pytest.approx(float(row[3]), abs=0.3)
             assert float(mine[4].split(" to ")[1]) < 0  # better for certain
         else:
             assert mine == row
-    assert "less than the best" in printed
+    rule, team = verdict_in(lines)
+    assert rule == verdict_in(shown_table())[0]
+    assert team.endswith("worth it.")
+    assert "not worth" not in team
 
 
 @pytest.mark.parametrize("page", [*PAGES, "docs/figures.md", "CONTRIBUTING.md", "data/README.md"])

@@ -139,6 +139,16 @@ def test_it_ends_in_an_answer_that_names_the_run(team: Advice) -> None:
     assert [line for line in results if line.startswith("team,greedy")]
 
 
+@pytest.mark.parametrize(
+    ("answer", "more"), [("worth it", "@best"), ("not worth it", " --rule {0}")]
+)
+def test_it_says_what_puts_the_verdict_to_work(team: Advice, answer: Any, more: str) -> None:
+    assert team.decision is not None
+    said = dataclasses.replace(team, decision=dataclasses.replace(team.decision, answer=answer))
+    command = f"corral serve {team.folder / 'team'}{more.format(team.chosen.rule)}"
+    assert said.files()[-1] == f"Put it to work: {command}"
+
+
 def test_an_advice_goes_on_where_it_was(team: Advice) -> None:
     """As it does after a kill: the team is not trained again."""
     config = (team.folder / "team" / "config.json").read_bytes()
