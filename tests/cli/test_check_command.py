@@ -20,6 +20,7 @@ def check(*arguments: str, code: int = 0, columns: str = "80") -> str:
     return run("check", *arguments, code=code, folder=TESTS, columns=columns)
 
 
+@pytest.mark.slow  # checks whole games, twice
 def test_one_of_ours_is_checked_in_both_forms() -> None:
     output = check("two_step_v0")
     assert "two_step_v0 (parallel): " in output

@@ -395,11 +395,10 @@ def test_what_was_learned_is_shown_of_each_run(run: Run, tmp_path: Path) -> None
     assert found.details["notes"] == []
     page = (tmp_path / "out" / "report.html").read_text()
     learned = page.partition("<h2>What was learned</h2>")[2].partition("<h2>")[0]
-    assert learned.count("<svg") == 2
     for label in ("run", "other"):
-        assert f">{label}</text>" in learned
+        assert f">{label}<" in learned
     learning = page.partition("<h2>Learning</h2>")[2].partition("<h2>")[0]
-    assert ">overflow</text>" in learning  # what references earn in the episodes of both
+    assert ">overflow<" in learning  # what references earn in the episodes of both
     kwargs = {**env, "max_cycles": 8, "rows": (20, 40)}
     shorter = small_run(tmp_path / "shorter", updates=2, env_kwargs=kwargs)
     found = evaluate(run, beside=[shorter], references=REFERENCES, out=tmp_path / "out")
@@ -409,8 +408,8 @@ def test_what_was_learned_is_shown_of_each_run(run: Run, tmp_path: Path) -> None
     ]
     page = (tmp_path / "out" / "report.html").read_text()
     learning = page.partition("<h2>Learning</h2>")[2].partition("<h2>")[0]
-    assert ">shorter</text>" in learning
-    assert ">overflow</text>" not in learning  # which of the two would they be of?
+    assert ">shorter<" in learning
+    assert ">overflow<" not in learning  # which of the two would they be of?
 
 
 def test_of_a_run_on_a_probe_it_says_what_must_come_out(tmp_path: Path) -> None:

@@ -1,5 +1,4 @@
-"""One rule for ``seed``: what computes a result takes 0; what makes an environment, or begins to
-decide in production (``start``), takes None."""
+"""One rule for ``seed``: what computes a result takes 0, what makes an environment takes None."""
 
 from __future__ import annotations
 
@@ -41,16 +40,9 @@ def defaults(floor: str) -> Iterator[tuple[str, str]]:
 )
 def test_every_seed_has_the_default_of_its_floor(floor: str, default: str) -> None:
     """Envs and adapters make environments, as Gymnasium and PettingZoo do; trainers compute."""
-    found = {where: value for where, value in defaults(floor) if not where.endswith(" start")}
+    found = dict(defaults(floor))
     assert len(found) >= 5
     assert {where: value for where, value in found.items() if value != default} == {}
-
-
-def test_what_begins_in_production_draws_anew_each_time() -> None:
-    """A request without a state begins one: with a fixed seed all would be drawn alike."""
-    found = {where: value for where, value in defaults("trainers") if where.endswith(" start")}
-    assert len(found) >= 2
-    assert set(found.values()) == {"None"}
 
 
 def test_every_command_with_a_seed_begins_at_0() -> None:

@@ -216,6 +216,7 @@ def mean_return(env: SeatEnv, model: Any, episodes: int = 20) -> float:
     return total / episodes
 
 
+@pytest.mark.slow  # learns
 def test_maskable_ppo_learns_to_explore_beside_a_still_blocker() -> None:
     """3 x 3 fields, walls masked; 8 fields can be reached, and ``raise`` sees every mask lost."""
     kwargs = {"width": 3, "height": 3, "max_cycles": 10, "walls": "mask", "illegal": "raise"}

@@ -74,6 +74,7 @@ def test_stock_dqn_plays_illegal_actions() -> None:
         sb3.DQN("MultiInputPolicy", vec_env, **SMALL).learn(400)
 
 
+@pytest.mark.slow  # learns
 def test_dqn_learns_the_best_legal_action_and_its_value() -> None:
     """P6: action k pays k, and the next mask is any of the 15.
 
@@ -162,6 +163,7 @@ def test_what_dqn_cannot_mask_is_refused() -> None:
 # --- A2C -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # learns
 @pytest.mark.parametrize("way", WAYS)
 def test_a2c_learns_the_best_legal_action_of_every_mask(way: str) -> None:
     vec_env = columns(way, FifteenRules(), 8)

@@ -129,10 +129,8 @@ def test_it_learns_in_columns(mask: Any) -> None:
     assert mean_return(model, SeatEnv(rules_of(mask=mask)), bool(mask)) > 4.5
 
 
-@pytest.mark.parametrize(
-    ("mask", "turns"),
-    [(None, False), pytest.param("observation", True, marks=pytest.mark.slow), ("info", True)],
-)
+@pytest.mark.slow  # learns
+@pytest.mark.parametrize(("mask", "turns"), [(None, False), ("observation", True), ("info", True)])
 def test_it_learns_in_a_seat(mask: Any, turns: bool) -> None:
     env = SeatEnv(zoo_rules(functools.partial(bits, mask, turns)), "b", "random")
     algorithm = MaskablePPO if mask else PPO

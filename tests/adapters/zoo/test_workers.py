@@ -193,6 +193,7 @@ def test_what_cannot_be_sent_is_refused() -> None:
     assert children() == []
 
 
+@pytest.mark.slow  # waits
 def test_workers_save_time_where_steps_are_slow() -> None:
     """50 ms a step, 8 copies: four workers need a quarter of the time, and some for messages."""
     took = {}

@@ -119,6 +119,7 @@ def test_any_of_the_equally_good_actions_agrees() -> None:
 # --- Learning ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # learns
 def test_a_perfect_player_is_cloned(tmp_path: Path) -> None:
     run = corral.clone(
         "tictactoe_v0", "perfect", steps=16_384, num_envs=64, out=tmp_path / "run", progress=False
@@ -264,6 +265,7 @@ def test_continuous_actions_are_refused() -> None:
 # --- Defaults, and what goes on ------------------------------------------------------------------
 
 
+@pytest.mark.slow  # learns
 def test_defaults_suit_the_teacher_and_the_actions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

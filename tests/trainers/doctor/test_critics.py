@@ -52,7 +52,8 @@ def test_right_and_wrong_values(sign: int) -> None:
         assert each.advantage_correlation is None
 
 
-@pytest.mark.parametrize("trainer", [pytest.param(SB3PPO, marks=pytest.mark.slow), SB3MaskablePPO])
+@pytest.mark.slow  # trains with Stable-Baselines3
+@pytest.mark.parametrize("trainer", [SB3PPO, SB3MaskablePPO])
 def test_stable_baselines3(trainer: Any) -> None:
     rules = ArenaRules(3, 3, max_cycles=12)
     names = dict.fromkeys(rules.agents, "shared")

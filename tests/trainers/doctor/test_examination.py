@@ -347,6 +347,7 @@ def test_bugs_that_values_alone_tell_apart_are_named_together() -> None:
     assert [one.bugs for one in suspects(Pattern(actions, actions), known)] == [("a", "b")]
 
 
+@pytest.mark.slow  # learns
 def test_zeroed_advantages_are_named_after_training() -> None:
     sound = examination("ippo", ["P4", "P7"], seed=3)
     assert sound.passed
