@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -60,7 +60,7 @@ class Application(FastAPI):
         self.deciding = deciding
         self.add_api_route(
             "/decide",
-            deciding.documented,
+            deciding.routed,
             methods=["POST"],
             openapi_extra={"requestBody": {"content": {JSON: {"schema": messages.schema()}}}},
         )
@@ -85,9 +85,10 @@ class Deciding:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": text})
 
-    async def documented(self) -> dict[str, Any]:
+    async def routed(self, request: Request) -> Response:
         """Say how many requests each node forwards to which others."""
-        raise NotImplementedError("the application decides before it comes here")
+        status, text = self.answer(await request.body())
+        return Response(text, status, media_type=JSON)
 
     def answer(self, body: bytes | None) -> tuple[int, bytes]:
         """Return status and body for the body of a request; None: one that is too large."""

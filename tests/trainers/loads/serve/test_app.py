@@ -13,6 +13,7 @@ pytest.importorskip("fastapi", reason="needs the extra serve")
 pytest.importorskip("prometheus_client", reason="needs the extra serve")
 pytest.importorskip("httpx", reason="FastAPI's test client needs it")
 
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from corral.trainers.loads.serve.app import app_of
@@ -158,6 +159,17 @@ def test_its_description_tells_of_the_request(client: TestClient) -> None:
     schema = described["requestBody"]["content"]["application/json"]["schema"]
     assert schema["required"] == ["nodes"]
     assert {"nodes", "previous", "state"} == schema["properties"].keys()
+
+
+def test_it_answers_alike_as_a_part_of_another_application(client: TestClient, team: Run) -> None:
+    outer = FastAPI()
+    outer.mount("/requests", app_of(service_of(team)))
+    with TestClient(outer) as mounted:
+        for asked in ({"nodes": NODES}, {"nodes": {}}):
+            answer = mounted.post("/requests/decide", json=asked)
+            alone = client.post("/decide", json=asked)
+            assert (answer.status_code, answer.json()) == (alone.status_code, alone.json())
+            assert answer.headers["content-type"] == "application/json"
 
 
 def test_a_memory_travels_with_requests(remembering: Run) -> None:
