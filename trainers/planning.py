@@ -1,10 +1,13 @@
-"""How long a run is planned to be: in env steps, or in minutes, which become env steps."""
+"""How long a run is planned to be: in env steps, or in minutes, which become env steps; and how
+many threads torch has meanwhile."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,18 @@ from corral.trainers.runs.run import FROM_RULE
 from corral.trainers.runs.run_config import RunConfig, versions
 from corral.trainers.session import Session, say
 
-__all__ = ["Deadline", "Minutes", "require_its_plan", "tell_of_plan_and_versions"]
+__all__ = [
+    "THREADS",
+    "Deadline",
+    "Minutes",
+    "one_thread",
+    "require_its_plan",
+    "tell_of_plan_and_versions",
+    "threads_set",
+]
+
+THREADS = "OMP_NUM_THREADS"
+"""With this variable users say how many threads torch has."""
 
 MEASURED, SHARE = 3, 0.03
 """Rollouts that are timed, after one that is not; fewer where they take more than this share."""
@@ -158,3 +172,28 @@ def tell_of_plan_and_versions(folder: Path, config: RunConfig) -> None:
         before = ", ".join(f"{name} {config.versions[name]}" for name in both)
         after = ", ".join(f"{name} {now[name]}" for name in both)
         say(folder, f"begun with {before}; it goes on with {after}: numbers may differ")
+
+
+# --- Threads -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def threads_set(threads: int) -> Iterator[None]:
+    """Let torch use so many threads in a block: figures depend on them, and so does the time."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def one_thread() -> contextlib.AbstractContextManager[None]:
+    """Let torch use one thread in a block, unless the user has said how many.
+
+    For small networks: their threads wait for each other, and where others want the processor, for
+    several times as long as they work (benchmarks/LOG.md).
+    """
+    return contextlib.nullcontext() if os.environ.get(THREADS) else threads_set(1)

@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 
 import corral
 from corral.trainers.driver import resume
-from corral.trainers.planning import Deadline, Minutes
+from corral.trainers.planning import Deadline, Minutes, one_thread, threads_set
 from support.runs import everything
 
 SMALL: dict[str, Any] = {
@@ -67,3 +67,17 @@ def test_what_minutes_cannot_be(given: dict[str, Any], message: str, tmp_path: P
     with pytest.raises(ValueError, match=message):
         corral.train("arena_v0", out=tmp_path / "run", **given, **SMALL)
     assert not (tmp_path / "run").exists()
+
+
+def test_torch_has_one_thread_meanwhile_unless_the_user_says_how_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch = pytest.importorskip("torch", reason="needs the extra mappo")
+    with threads_set(2):
+        monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+        with one_thread():
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+        monkeypatch.setenv("OMP_NUM_THREADS", "2")
+        with one_thread():
+            assert torch.get_num_threads() == 2

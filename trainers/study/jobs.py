@@ -23,6 +23,7 @@ import pandas as pd
 
 from corral.envs.registry import registered_name
 from corral.errors import CorralError
+from corral.trainers.planning import THREADS
 from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint
 from corral.trainers.runs.folders import is_locked
 from corral.trainers.runs.run import CHECKPOINTS, PROGRESS, Run, is_run, load_run
@@ -31,7 +32,6 @@ from corral.trainers.runs.run_config import CONFIG
 __all__ = ["AGAIN", "Ended", "Job", "finished", "is_finished", "play", "threads_of_each"]
 
 POLL_S = 0.1
-THREADS = "OMP_NUM_THREADS"
 
 AGAIN = (
     *("--model", "--arg", "--api", "--checkpoint-every", "--callback", "--metric", "--sink"),

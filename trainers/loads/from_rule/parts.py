@@ -19,7 +19,7 @@ from corral.trainers.loads.from_rule.plan import PLAN, clone_folder
 from corral.trainers.loads.from_rule.preset import FromRule
 from corral.trainers.loads.from_rule.recommend import RECOMMENDATION, recommend
 from corral.trainers.loads.from_rule.validation import History, Validated
-from corral.trainers.planning import Minutes
+from corral.trainers.planning import Minutes, one_thread
 from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run import Run, load_run
 from corral.trainers.runs.run_config import CONFIG
@@ -41,11 +41,12 @@ class Parts:
     def run(self, env_kwargs: dict[str, Any] | None = None) -> Run:
         """Do what is missing; return the team's run. ``env_kwargs`` are needed to begin."""
         if not (self.out / RECOMMENDATION).is_file():
-            clone = self._clone(env_kwargs)
-            team = load_run(self.out) if self.plan["trained"] else self._team(clone)
-            self.plan["trained"] = True
-            self.keep(self.out)
-            self._recommend(team)
+            with one_thread():
+                clone = self._clone(env_kwargs)
+                team = load_run(self.out) if self.plan["trained"] else self._team(clone)
+                self.plan["trained"] = True
+                self.keep(self.out)
+                self._recommend(team)
         return load_run(self.out)
 
     def _clone(self, env_kwargs: dict[str, Any] | None) -> Run:

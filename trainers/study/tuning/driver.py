@@ -22,10 +22,11 @@ from corral.errors import ArgumentError, StudyError
 from corral.trainers.arguments import arguments_of
 from corral.trainers.base import find_trainer
 from corral.trainers.driver import session
+from corral.trainers.planning import threads_set
 from corral.trainers.runs.folders import HOLDER, LOCK, locked
 from corral.trainers.runs.run_config import RunConfig
 from corral.trainers.study.jobs import threads_of_each
-from corral.trainers.study.tuning.judging import beside, measure_of, threads_set
+from corral.trainers.study.tuning.judging import beside, measure_of
 from corral.trainers.study.tuning.plan import STUDY, Plan, optuna
 from corral.trainers.study.tuning.result import Study, Trial
 from corral.trainers.study.tuning.space import Space

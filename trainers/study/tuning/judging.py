@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from corral.trainers.evaluation.zero_sum import constant_sum, is_zero_sum, seat_
 from corral.trainers.runs.run import PROGRESS, Run, load_run
 from corral.trainers.runs.run_config import RunConfig
 
-__all__ = ["RUNGS", "Beside", "beside", "curve", "judged", "measure_of", "threads_set", "values_at"]
+__all__ = ["RUNGS", "Beside", "beside", "curve", "judged", "measure_of", "values_at"]
 
 RUNGS = (0.25, 0.5, 0.75)
 """Shares of the steps at which a trial may be pruned."""
@@ -119,19 +118,6 @@ def _above(one: Validation, other: Validation) -> bool:
         return False
     (low, _), (_, high) = ends
     return low is not None and high is not None and low > high
-
-
-@contextlib.contextmanager
-def threads_set(threads: int) -> Iterator[None]:
-    """Let torch use so many threads in a block, as the processes do: figures depend on them."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def curve(folder: Path, learners: Sequence[str]) -> list[tuple[int, float]]:

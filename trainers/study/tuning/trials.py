@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from corral.errors import StudyError
+from corral.trainers.planning import threads_set
 from corral.trainers.runs.run_config import RunConfig
 from corral.trainers.runs.signals import stop_signals
 from corral.trainers.study.jobs import Ended, Job, is_finished, play
 from corral.trainers.study.pace import Pace
-from corral.trainers.study.tuning.judging import curve, judged, threads_set, values_at
+from corral.trainers.study.tuning.judging import curve, judged, values_at
 from corral.trainers.study.tuning.plan import Plan, optuna, quiet
 from corral.trainers.study.tuning.result import Study, Trial
 

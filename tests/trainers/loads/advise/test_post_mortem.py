@@ -227,6 +227,7 @@ def test_a_run_of_another_environment_is_refused() -> None:
 
 
 def test_a_teams_own_neighbours_are_those_of_the_rules() -> None:
+    pytest.importorskip("scipy", reason="the optimum of few links is a linear program")
     trace = by_hand()
     nobody: dict[str, Any] = {"neighbours": {}}
     team = Player(baseline_team("overflow", DfaasRules(trace, **nobody)), settings=nobody)
