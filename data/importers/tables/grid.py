@@ -281,7 +281,12 @@ def factor(grid: Grid, unit: Unit, scale: float | None, guesses: list[Guess]) ->
         word = {1: "second", 60: "minute", 3600: "hour"}[unit.seconds]
         times = grid.step / unit.seconds
         guesses.append(
-            Guess("unit", f"requests per {word}, by {unit.source}; times {times:g}", "scale=1")
+            Guess(
+                "unit",
+                f"requests per {word}, by {unit.source}; times {times:g}",
+                "scale=1",
+                f"scale={times:g}" if times != 1 else "",
+            )
         )
         return times
     fractions = grid.arrivals[~np.isnan(grid.arrivals)]

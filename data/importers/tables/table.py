@@ -365,7 +365,7 @@ def _tell_zone(
             "Give zone=Z, or zone=Europe/Rome",
         )
     else:
-        guesses.append(Guess("zone", "none is named; taken as UTC", "zone=Europe/Rome"))
+        guesses.append(Guess("zone", "none is named; taken as UTC", "zone=Europe/Rome", "zone=Z"))
 
 
 def _listed(names: Any) -> str:
