@@ -22,7 +22,7 @@ from corral.data.importers.binning import (
 from corral.data.importers.counters import differences, grows
 from corral.data.importers.prometheus_files import MAX_JSON, Series, read_series
 from corral.data.importers.tables import grid as grids
-from corral.data.importers.tables.capacities import with_capacities
+from corral.data.importers.tables.capacities import told_capacities
 from corral.data.importers.tables.sheets import Sheet, Unit
 from corral.data.read import trace_name
 from corral.data.source import MAX_NODES, fault_error
@@ -105,7 +105,7 @@ def import_prometheus(
     title = name or "+".join(trace_name(path).removesuffix(".json") for path in files)
     trace = grids.finish(grid, step, title, notes)
     if capacity is not None:
-        trace = with_capacities(trace, capacity)
+        trace = told_capacities(trace, capacity, told, notes)
     else:
         told.append(Guess("capacity", "none in the file", "capacity=1.25x"))
     return Imported(trace, tuple(notes), tuple(told))

@@ -16,6 +16,7 @@ from corral.data.source import fault_error
 from corral.data.trace import MAX_VALUE, Counts, Trace
 
 __all__ = [
+    "PER",
     "Grid",
     "Hole",
     "factor",
@@ -32,6 +33,9 @@ __all__ = [
 
 LISTED = 8
 """As many holes are listed one by one."""
+
+
+PER = {1: "second", 60: "minute", 3600: "hour"}
 
 
 @dataclass(frozen=True)
@@ -278,7 +282,7 @@ def factor(grid: Grid, unit: Unit, scale: float | None, guesses: list[Guess]) ->
             raise fault_error(
                 "import", "rates need times with a unit: give scale=, seconds per step"
             )
-        word = {1: "second", 60: "minute", 3600: "hour"}[unit.seconds]
+        word = PER[unit.seconds]
         times = grid.step / unit.seconds
         guesses.append(
             Guess(

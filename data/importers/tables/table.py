@@ -19,7 +19,7 @@ from corral.data.importers.binning import (
 )
 from corral.data.importers.records import IMPORT_BYTES
 from corral.data.importers.tables import grid as grids
-from corral.data.importers.tables.capacities import columns_of_capacity, with_capacities
+from corral.data.importers.tables.capacities import columns_of_capacity, told_capacities
 from corral.data.importers.tables.cells import DELIMITERS, Table, read_table
 from corral.data.importers.tables.columns import choose, column_of
 from corral.data.importers.tables.frame import table_of
@@ -238,7 +238,7 @@ def _import(
     title = options.name or "+".join(trace_name(table.path) for table in tables)
     trace = grids.finish(grid, None if first.kind == "log" else options.step, title, notes)
     if options.capacity is not None and asked.capacity is None:
-        trace = with_capacities(trace, options.capacity)
+        trace = told_capacities(trace, options.capacity, guesses, notes)
     if trace.capacity is None:
         guesses.append(Guess("capacity", "none in the file", "capacity=1.25x"))
     return Imported(trace, tuple(notes), tuple(guesses))
@@ -291,8 +291,7 @@ def _loads(
 ) -> Grid:
     """Return the loads in requests per step, without holes."""
     each = grids.factor(grid, sheet.unit, options.scale, guesses)
-    roof = sheet.capacity_unit.seconds
-    grid = grids.scaled(grid, each, each if options.scale or roof is None else grid.step / roof)
+    grid = grids.scaled(grid, each, _roof(grid, sheet, options, each, guesses))
     notes += [f"cells such as {short!r} do not show all their digits" for short in sheet.short[:1]]
     holes = grids.find_holes(grid)
     for line in grids.tell_holes(grid, holes) or ["none"]:
@@ -302,6 +301,20 @@ def _loads(
     if missing_hour and sheet.may_be_local:
         hint = "; an hour may be missing by daylight saving: zone=Europe/Rome, say"
     return grids.fill(grid, options.gaps, holes, notes, hint)
+
+
+def _roof(grid: Grid, sheet: Sheet, options: Options, each: float, guesses: list[Guess]) -> float:
+    """Return what columns of capacity are multiplied by, where there are any, and tell it."""
+    unit = sheet.capacity_unit
+    if options.scale is None and unit.seconds is not None:
+        each = grid.step / unit.seconds
+        word = grids.PER[unit.seconds]
+        found = f"requests per {word}, by {unit.source}; times {each:g}"
+    else:
+        found = f"times {each:g}, as the requests" if each != 1 else ""
+    if grid.capacity is not None and found:
+        guesses.append(Guess("capacity", found))
+    return each
 
 
 # --- What was found ------------------------------------------------------------------------------
