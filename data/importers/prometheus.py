@@ -94,7 +94,7 @@ def import_prometheus(
         told.append(Guess("counter", "requests are its differences", "counter=False"))
 
     grid = grids.merge(_sheets(series, node_of, notes), "utc", step=snap, notes=notes)
-    told.append(Guess("step", f"{grid.step} s", f"step={5 * grid.step}"))
+    told.append(Guess("step", f"{grid.step} s", grids.other_step(grid)))
     if counter:
         grid = grids.scaled(grid, scale or 1.0, 1.0)
     else:

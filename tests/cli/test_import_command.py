@@ -31,7 +31,7 @@ def test_it_looks_and_writes_nothing(tmp_path: Path) -> None:
         "zone      none is named; taken as UTC  [--zone Europe/Rome]",
         "decimals  1,5 is one and a half  [--decimal '.']",
         "nodes     2: milan, oslo",
-        "step      300 s (5 min)  [--step 1500]",
+        "step      300 s (5 min)  [--step 900]",
         "gaps      none",
     ):
         assert line in lines

@@ -25,6 +25,7 @@ __all__ = [
     "finish",
     "length_of",
     "merge",
+    "other_step",
     "scaled",
     "step_text",
     "tell_holes",
@@ -77,6 +78,13 @@ def step_text(grid: Grid) -> str:
     if grid.clock != "utc":
         return str(grid.step)
     return f"{grid.step} s" + (f" ({length_of(grid.step)})" if grid.step >= 60 else "")
+
+
+def other_step(grid: Grid) -> str:
+    """Return the argument for a longer step: a usual one that divides a day, where one fits."""
+    usual = (60, 300, 900, 3600, 10_800, 21_600, 86_400) if grid.clock == "utc" else ()
+    fits = (each for each in usual if each > grid.step and each % grid.step == 0)
+    return f"step={next(fits, 5 * grid.step)}"
 
 
 def length_of(seconds: int) -> str:

@@ -225,7 +225,7 @@ def _import(
             )
     grid = grids.merge(sheets, first.clock, step=options.snap, notes=notes)
     guesses.append(Guess("nodes", _listed(grid.nodes), "names=NAME" if of_file else ""))
-    guesses.append(Guess("step", grids.step_text(grid), f"step={5 * grid.step}"))
+    guesses.append(Guess("step", grids.step_text(grid), grids.other_step(grid)))
     if first.kind == "log":
         guesses.append(Guess("unit", "each row is one request; steps without rows count 0"))
         grid = grids.fill(grid, "zero", grids.find_holes(grid), [])
