@@ -304,15 +304,25 @@ def factor(grid: Grid, unit: Unit, scale: float | None, guesses: list[Guess]) ->
     fractions = grid.arrivals[~np.isnan(grid.arrivals)]
     fractions = fractions[np.abs(fractions - np.rint(fractions)) > 1e-9 * np.maximum(1, fractions)]
     if len(fractions):
-        rate = f"scale={grid.step} where they are per second, " if grid.clock == "utc" else ""
+        rates = [f"{argument} where they are per {word}, " for argument, word in _rates(grid)]
         raise fault_error(
             grid.source,
-            f"values are fractions, such as {fractions[0]:.6g}; what do they count? Give {rate}"
-            f"scale=1 where they are requests per {step}",
+            f"values are fractions, such as {fractions[0]:.6g}; what do they count? Give "
+            f"{''.join(rates)}scale=1 where they are requests per {step}",
         )
-    change = f"scale={grid.step} if they are per second" if grid.clock == "utc" else "scale=N"
-    guesses.append(Guess("unit", f"requests per {step}, as written", change))
+    change = ", ".join(f"{argument} if they are per {word}" for argument, word in _rates(grid))
+    guesses.append(Guess("unit", f"requests per {step}, as written", change or "scale=N"))
     return 1.0
+
+
+def _rates(grid: Grid) -> list[tuple[str, str]]:
+    """Return what to give for each rate that values may be, and the word for it."""
+    if grid.clock != "utc":
+        return []
+    minutes = [(f"scale={grid.step // 60}", "minute")]
+    return [(f"scale={grid.step}", "second")] + (
+        minutes if grid.step > 60 and grid.step % 60 == 0 else []
+    )
 
 
 def scaled(grid: Grid, arrivals: float, capacity: float) -> Grid:
