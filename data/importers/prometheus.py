@@ -79,7 +79,10 @@ def import_prometheus(
     files = file_list(paths)
     notes: list[str] = []
     told = [] if guesses is None else guesses
-    series = _joined([s for path in files for s in read_series(path, zone, max_bytes, notes)])
+    parts: list[Series] = []
+    for at, path in enumerate(files):
+        parts += read_series(path, zone, max_bytes, notes, told if at == 0 else [])
+    series = _joined(parts)
     node_of = _nodes(series, label, told)
     if counter is None and grows(series):
         first = series[0].known()[1]

@@ -37,9 +37,10 @@ from corral.data.importers.tables.sheets import (
     count_rows,
     guess_decimal,
     make_sheet,
+    tell_zone,
     utc_of,
 )
-from corral.data.importers.tables.times import DateOrder, Times, times_of
+from corral.data.importers.tables.times import DateOrder, times_of
 from corral.data.importers.tables.zones import zones_by_node
 from corral.data.read import trace_name
 from corral.data.source import fault_error
@@ -265,7 +266,7 @@ def _sheet(
     roles = find_roles(table, [*taken, place] if place else taken, times.seconds, asked)
     _tell_columns(guesses, table, roles, [*taken, place] if place else taken)
     where = None if options.zone is None else zones_by_node(options.zone)
-    _tell_zone(guesses, table, times, where, place)
+    tell_zone(guesses, table, times, where, place)
     utc = utc_of(table, times, roles, where, place, notes)
     if times.cut:
         notes.append(f"{table.path.name}: fractions of a second were cut off")
@@ -350,35 +351,6 @@ def _tell_columns(guesses: list[Guess], table: Table, roles: Roles, taken: Seque
     unused = [name for name in table.columns if name not in used]
     if unused:
         guesses.append(Guess("unused", _listed(unused)))
-
-
-def _tell_zone(
-    guesses: list[Guess],
-    table: Table,
-    times: Times,
-    where: str | Mapping[str, str] | None,
-    place: str | None,
-) -> None:
-    """Tell where the times are. Raises TraceError where some say it, and nobody for the rest."""
-    named, count = int(times.zoned.sum()), len(times.zoned)
-    if times.style == "whole numbers":
-        guesses.append(Guess("zone", "none: plain numbers are no time of day"))
-    elif named == count:
-        unused = "; zone= changes nothing" if where or place else ""
-        guesses.append(Guess("zone", f"the times themselves say it{unused}"))
-    elif place is not None:
-        guesses.append(Guess("zone", f"column {place} says it for each row", "zone=Z"))
-    elif where is not None:
-        said = where if isinstance(where, str) else ", ".join(f"{n}: {z}" for n, z in where.items())
-        guesses.append(Guess("zone", said, "zone=Z"))
-    elif named:
-        raise fault_error(
-            table.path,
-            f"{named:,} of {count:,} times name their zone, the others do not: where are those? "
-            "Give zone=Z, or zone=Europe/Rome",
-        )
-    else:
-        guesses.append(Guess("zone", "none is named; taken as UTC", "zone=Europe/Rome", "zone=Z"))
 
 
 def _listed(names: Any) -> str:
