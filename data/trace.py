@@ -58,7 +58,8 @@ class Trace:
 
         Times are its index or a column: timestamps, texts, or seconds since 1970. ``options`` are
         those of ``corral.data.import_table``, such as ``capacity=``, ``arrivals=``, ``zone=``,
-        ``scale=`` and ``gaps=``. What was filled, rounded or left out is warned of (TraceWarning).
+        ``scale=`` and ``gaps=``. What was filled, rounded or left out is warned of (TraceWarning),
+        and so are a unit that a column's name gave and a zone that nobody named.
 
         Raises TraceError for what cannot be read or only the caller can decide, ValueError for
         options out of range.
@@ -67,7 +68,13 @@ class Trace:
 
         imported = trace_of_frame(frame, name=name, **options)
         told = [guess.found for guess in imported.guesses if guess.what == "unused"]
-        for note in [*(f"not used: {each}" for each in told), *imported.notes]:
+        told = [f"not used: {each}" for each in told] + [
+            f"{guess.what}: {guess.found} ({guess.accept} says so without this warning, "
+            f"{guess.change} something else)"
+            for guess in imported.guesses
+            if guess.accept
+        ]
+        for note in [*told, *imported.notes]:
             warnings.warn(note, TraceWarning, stacklevel=2)
         return imported.trace
 

@@ -52,6 +52,7 @@ class Guess:
     what: str  # one word: layout, time, zone, nodes, unit, step, gaps, capacity, unused
     found: str
     change: str = ""  # as an argument: "zone=Europe/Rome"
+    accept: str = ""  # of an assumption that changes the load: the argument that says the same
 
 
 @dataclass(frozen=True)

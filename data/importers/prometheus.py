@@ -22,7 +22,7 @@ from corral.data.importers.binning import (
 from corral.data.importers.counters import differences, grows
 from corral.data.importers.prometheus_files import MAX_JSON, Series, read_series
 from corral.data.importers.tables import grid as grids
-from corral.data.importers.tables.capacities import with_capacities
+from corral.data.importers.tables.capacities import told_capacities
 from corral.data.importers.tables.sheets import Sheet, Unit
 from corral.data.read import trace_name
 from corral.data.source import MAX_NODES, fault_error
@@ -79,7 +79,10 @@ def import_prometheus(
     files = file_list(paths)
     notes: list[str] = []
     told = [] if guesses is None else guesses
-    series = _joined([s for path in files for s in read_series(path, zone, max_bytes, notes)])
+    parts: list[Series] = []
+    for at, path in enumerate(files):
+        parts += read_series(path, zone, max_bytes, notes, told if at == 0 else [])
+    series = _joined(parts)
     node_of = _nodes(series, label, told)
     if counter is None and grows(series):
         first = series[0].known()[1]
@@ -94,7 +97,7 @@ def import_prometheus(
         told.append(Guess("counter", "requests are its differences", "counter=False"))
 
     grid = grids.merge(_sheets(series, node_of, notes), "utc", step=snap, notes=notes)
-    told.append(Guess("step", f"{grid.step} s", f"step={5 * grid.step}"))
+    told.append(Guess("step", f"{grid.step} s", grids.other_step(grid)))
     if counter:
         grid = grids.scaled(grid, scale or 1.0, 1.0)
     else:
@@ -105,7 +108,7 @@ def import_prometheus(
     title = name or "+".join(trace_name(path).removesuffix(".json") for path in files)
     trace = grids.finish(grid, step, title, notes)
     if capacity is not None:
-        trace = with_capacities(trace, capacity)
+        trace = told_capacities(trace, capacity, told, notes)
     else:
         told.append(Guess("capacity", "none in the file", "capacity=1.25x"))
     return Imported(trace, tuple(notes), tuple(told))

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from corral.data.fields import in_calendar
-from corral.data.importers.binning import counted, were
+from corral.data.importers.binning import Guess, counted, were
 from corral.data.importers.tables.cells import Column, Table, read_table
 from corral.data.importers.tables.numbers import numbers_of, per_seconds
 from corral.data.importers.tables.roles import Roles
-from corral.data.importers.tables.sheets import Unit, guess_decimal, utc_of
+from corral.data.importers.tables.sheets import Unit, guess_decimal, tell_zone, utc_of
 from corral.data.importers.tables.times import times_of
 from corral.data.source import chunks, fault_error
 from corral.data.trace import Counts
@@ -58,13 +58,18 @@ class Series:
         return self.times[here], self.values[here]
 
 
-def read_series(path: Path, zone: str | None, max_bytes: int, notes: list[str]) -> list[Series]:
-    """Return the series of a file. Raises TraceError where it is neither JSON nor such a table."""
+def read_series(
+    path: Path, zone: str | None, max_bytes: int, notes: list[str], guesses: list[Guess]
+) -> list[Series]:
+    """Return the series of a file; of a table, tell where its clocks stand.
+
+    Raises TraceError where it is neither JSON nor such a table.
+    """
     pieces: list[bytes] = []
     brackets = 0
     for piece in chunks(path, max_bytes=max_bytes, max_line=max_bytes):
         if not pieces and piece.lstrip()[:1] not in (b"{", b"["):
-            return _of_table(path, zone, max_bytes, notes)
+            return _of_table(path, zone, max_bytes, notes, guesses)
         pieces.append(piece)
         brackets += piece.count(b"[") + piece.count(b"{")
         if brackets > MAX_BRACKETS:
@@ -149,7 +154,9 @@ def _tell(path: Path, odd: dict[str, int], cut: bool, notes: list[str]) -> None:
 # --- Tables --------------------------------------------------------------------------------------
 
 
-def _of_table(path: Path, zone: str | None, max_bytes: int, notes: list[str]) -> list[Series]:
+def _of_table(
+    path: Path, zone: str | None, max_bytes: int, notes: list[str], guesses: list[Guess]
+) -> list[Series]:
     table = read_table(path, notes, max_bytes=max_bytes)
     names = list(table.columns)
     time = next((name for name in names if not LABELS.search(name)), None)
@@ -163,6 +170,7 @@ def _of_table(path: Path, zone: str | None, max_bytes: int, notes: list[str]) ->
             f"{what}; corral trace import {path} reads other tables",
         )
     times = times_of(table, table.columns[time], order=None, time_format=None)
+    tell_zone(guesses, table, times, zone, None)
     seconds = utc_of(table, times, Roles("wide"), zone, None, notes)
     odd = {"infinite": 0}
     for name in columns:

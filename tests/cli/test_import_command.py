@@ -31,7 +31,7 @@ def test_it_looks_and_writes_nothing(tmp_path: Path) -> None:
         "zone      none is named; taken as UTC  [--zone Europe/Rome]",
         "decimals  1,5 is one and a half  [--decimal '.']",
         "nodes     2: milan, oslo",
-        "step      300 s (5 min)  [--step 1500]",
+        "step      300 s (5 min)  [--step 900]",
         "gaps      none",
     ):
         assert line in lines
@@ -59,7 +59,8 @@ def test_where_it_stops_it_says_what_it_understood(tmp_path: Path) -> None:
     path.write_text(WIDE)
     said = within("trace", "import", path, code=2)
     assert "unused    cpu" in said
-    assert "Give --scale 300 where they are per second, --scale 1 where" in said
+    said = " ".join(said.split())
+    assert "--scale 300 where they are per second, --scale 5 where they are per minute" in said
     path.write_text(LOG)
     said = within("trace", "import", path, code=2)
     assert "time      timestamp: ISO-8601" in said

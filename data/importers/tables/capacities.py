@@ -9,12 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
+from corral.data.importers.binning import Guess
 from corral.data.importers.tables.cells import Table, read_table
 from corral.data.importers.tables.numbers import decimal_of, parse_number
 from corral.data.source import MAX_BYTES, fault_error
 from corral.data.trace import Trace
 
-__all__ = ["columns_of_capacity", "with_capacities"]
+__all__ = ["columns_of_capacity", "told_capacities"]
 
 Capacity = int | str | Mapping[str, int | str]
 
@@ -27,9 +28,45 @@ def columns_of_capacity(table: Table, capacity: Capacity | None) -> str | None:
         return None
     if capacity in table.columns:
         return capacity
+    if re.fullmatch(r"[0-9]*[.,][0-9]+", capacity):
+        raise ValueError(
+            f"capacity={capacity}: give whole requests per step (of a rate per second, times the "
+            f"seconds of a step), or {capacity.replace(',', '.')}x of the mean load"
+        )
     if "=" in capacity or (Path(capacity).is_file() and "*" not in capacity):
         return None
     return capacity
+
+
+def told_capacities(
+    trace: Trace, capacity: Capacity, guesses: list[Guess], notes: list[str]
+) -> Trace:
+    """Return ``with_capacities``; tell what they count, and note those that look like a rate."""
+    trace = with_capacities(trace, capacity)
+    assert trace.capacity is not None
+    said = capacity if isinstance(capacity, int | str) else _joined(capacity)
+    if re.fullmatch(r"[0-9.]+x", str(said)):
+        guesses.append(Guess("capacity", f"{said} of the mean load", "capacity=N"))
+        return trace
+    one = isinstance(said, int) or said.isdigit()
+    per = f"step of {trace.step} s" if trace.clock == "utc" else "step"
+    found = f"{said}{'' if one else ','} requests per {per}, as written"
+    guesses.append(Guess("capacity", found, "capacity=1.25x"))
+    roof, mean = trace.capacity[0], trace.arrivals.mean(axis=0)
+    low = np.flatnonzero((roof > 0) & (roof < mean / 10))
+    if len(low) and trace.clock == "utc":
+        at = int(low[0])
+        whole = int(roof[at]) * trace.step
+        notes.append(
+            f"capacity {roof[at]} of {trace.nodes[at]!r} is below a tenth of its mean load, "
+            f"{mean[at]:,.0f} per step: is it per second? "
+            + (f"capacity={whole}" if one else f"Then it is {whole}")
+        )
+    return trace
+
+
+def _joined(capacity: Mapping[str, int | str]) -> str:
+    return ",".join(f"{node}={level}" for node, level in capacity.items())
 
 
 def with_capacities(trace: Trace, capacity: Capacity) -> Trace:

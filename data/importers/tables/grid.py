@@ -16,6 +16,7 @@ from corral.data.source import fault_error
 from corral.data.trace import MAX_VALUE, Counts, Trace
 
 __all__ = [
+    "PER",
     "Grid",
     "Hole",
     "factor",
@@ -24,6 +25,7 @@ __all__ = [
     "finish",
     "length_of",
     "merge",
+    "other_step",
     "scaled",
     "step_text",
     "tell_holes",
@@ -32,6 +34,9 @@ __all__ = [
 
 LISTED = 8
 """As many holes are listed one by one."""
+
+
+PER = {1: "second", 60: "minute", 3600: "hour"}
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,13 @@ def step_text(grid: Grid) -> str:
     if grid.clock != "utc":
         return str(grid.step)
     return f"{grid.step} s" + (f" ({length_of(grid.step)})" if grid.step >= 60 else "")
+
+
+def other_step(grid: Grid) -> str:
+    """Return the argument for a longer step: a usual one that divides a day, where one fits."""
+    usual = (60, 300, 900, 3600, 10_800, 21_600, 86_400) if grid.clock == "utc" else ()
+    fits = (each for each in usual if each > grid.step and each % grid.step == 0)
+    return f"step={next(fits, 5 * grid.step)}"
 
 
 def length_of(seconds: int) -> str:
@@ -278,24 +290,39 @@ def factor(grid: Grid, unit: Unit, scale: float | None, guesses: list[Guess]) ->
             raise fault_error(
                 "import", "rates need times with a unit: give scale=, seconds per step"
             )
-        word = {1: "second", 60: "minute", 3600: "hour"}[unit.seconds]
+        word = PER[unit.seconds]
         times = grid.step / unit.seconds
         guesses.append(
-            Guess("unit", f"requests per {word}, by {unit.source}; times {times:g}", "scale=1")
+            Guess(
+                "unit",
+                f"requests per {word}, by {unit.source}; times {times:g}",
+                "scale=1",
+                f"scale={times:g}" if times != 1 else "",
+            )
         )
         return times
     fractions = grid.arrivals[~np.isnan(grid.arrivals)]
     fractions = fractions[np.abs(fractions - np.rint(fractions)) > 1e-9 * np.maximum(1, fractions)]
     if len(fractions):
-        rate = f"scale={grid.step} where they are per second, " if grid.clock == "utc" else ""
+        rates = [f"{argument} where they are per {word}, " for argument, word in _rates(grid)]
         raise fault_error(
             grid.source,
-            f"values are fractions, such as {fractions[0]:.6g}; what do they count? Give {rate}"
-            f"scale=1 where they are requests per {step}",
+            f"values are fractions, such as {fractions[0]:.6g}; what do they count? Give "
+            f"{''.join(rates)}scale=1 where they are requests per {step}",
         )
-    change = f"scale={grid.step} if they are per second" if grid.clock == "utc" else "scale=N"
-    guesses.append(Guess("unit", f"requests per {step}, as written", change))
+    change = ", ".join(f"{argument} if they are per {word}" for argument, word in _rates(grid))
+    guesses.append(Guess("unit", f"requests per {step}, as written", change or "scale=N"))
     return 1.0
+
+
+def _rates(grid: Grid) -> list[tuple[str, str]]:
+    """Return what to give for each rate that values may be, and the word for it."""
+    if grid.clock != "utc":
+        return []
+    minutes = [(f"scale={grid.step // 60}", "minute")]
+    return [(f"scale={grid.step}", "second")] + (
+        minutes if grid.step > 60 and grid.step % 60 == 0 else []
+    )
 
 
 def scaled(grid: Grid, arrivals: float, capacity: float) -> Grid:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corral.data.fields import Clock, name_rule
+from corral.data.importers.binning import Guess
 from corral.data.importers.tables.cells import Column, Table, is_missing
 from corral.data.importers.tables.columns import column_of
 from corral.data.importers.tables.numbers import (
@@ -26,7 +27,7 @@ from corral.data.read import MAX_CELLS
 from corral.data.source import MAX_NODES, fault_error
 from corral.data.trace import Counts
 
-__all__ = ["Sheet", "Unit", "count_rows", "guess_decimal", "make_sheet", "utc_of"]
+__all__ = ["Sheet", "Unit", "count_rows", "guess_decimal", "make_sheet", "tell_zone", "utc_of"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -250,3 +251,32 @@ def count_rows(table: Table, roles: Roles, utc: Counts, node: str, step: int) ->
     counts = np.bincount(cell, minlength=steps * len(nodes)).reshape(steps, len(nodes))
     times = (low + np.arange(steps)) * step
     return Sheet(table, times, nodes, counts.astype(float), None)
+
+
+def tell_zone(
+    guesses: list[Guess],
+    table: Table,
+    times: Times,
+    where: str | Mapping[str, str] | None,
+    place: str | None,
+) -> None:
+    """Tell where the times are. Raises TraceError where some say it, and nobody for the rest."""
+    named, count = int(times.zoned.sum()), len(times.zoned)
+    if times.style == "whole numbers":
+        guesses.append(Guess("zone", "none: plain numbers are no time of day"))
+    elif named == count:
+        unused = "; zone= changes nothing" if where or place else ""
+        guesses.append(Guess("zone", f"the times themselves say it{unused}"))
+    elif place is not None:
+        guesses.append(Guess("zone", f"column {place} says it for each row", "zone=Z"))
+    elif where is not None:
+        said = where if isinstance(where, str) else ", ".join(f"{n}: {z}" for n, z in where.items())
+        guesses.append(Guess("zone", said, "zone=Z"))
+    elif named:
+        raise fault_error(
+            table.path,
+            f"{named:,} of {count:,} times name their zone, the others do not: where are those? "
+            "Give zone=Z, or zone=Europe/Rome",
+        )
+    else:
+        guesses.append(Guess("zone", "none is named; taken as UTC", "zone=Europe/Rome", "zone=Z"))

@@ -19,7 +19,7 @@ from corral.data.importers.binning import (
 )
 from corral.data.importers.records import IMPORT_BYTES
 from corral.data.importers.tables import grid as grids
-from corral.data.importers.tables.capacities import columns_of_capacity, with_capacities
+from corral.data.importers.tables.capacities import columns_of_capacity, told_capacities
 from corral.data.importers.tables.cells import DELIMITERS, Table, read_table
 from corral.data.importers.tables.columns import choose, column_of
 from corral.data.importers.tables.frame import table_of
@@ -37,9 +37,10 @@ from corral.data.importers.tables.sheets import (
     count_rows,
     guess_decimal,
     make_sheet,
+    tell_zone,
     utc_of,
 )
-from corral.data.importers.tables.times import DateOrder, Times, times_of
+from corral.data.importers.tables.times import DateOrder, times_of
 from corral.data.importers.tables.zones import zones_by_node
 from corral.data.read import trace_name
 from corral.data.source import fault_error
@@ -225,7 +226,7 @@ def _import(
             )
     grid = grids.merge(sheets, first.clock, step=options.snap, notes=notes)
     guesses.append(Guess("nodes", _listed(grid.nodes), "names=NAME" if of_file else ""))
-    guesses.append(Guess("step", grids.step_text(grid), f"step={5 * grid.step}"))
+    guesses.append(Guess("step", grids.step_text(grid), grids.other_step(grid)))
     if first.kind == "log":
         guesses.append(Guess("unit", "each row is one request; steps without rows count 0"))
         grid = grids.fill(grid, "zero", grids.find_holes(grid), [])
@@ -238,7 +239,7 @@ def _import(
     title = options.name or "+".join(trace_name(table.path) for table in tables)
     trace = grids.finish(grid, None if first.kind == "log" else options.step, title, notes)
     if options.capacity is not None and asked.capacity is None:
-        trace = with_capacities(trace, options.capacity)
+        trace = told_capacities(trace, options.capacity, guesses, notes)
     if trace.capacity is None:
         guesses.append(Guess("capacity", "none in the file", "capacity=1.25x"))
     return Imported(trace, tuple(notes), tuple(guesses))
@@ -265,7 +266,7 @@ def _sheet(
     roles = find_roles(table, [*taken, place] if place else taken, times.seconds, asked)
     _tell_columns(guesses, table, roles, [*taken, place] if place else taken)
     where = None if options.zone is None else zones_by_node(options.zone)
-    _tell_zone(guesses, table, times, where, place)
+    tell_zone(guesses, table, times, where, place)
     utc = utc_of(table, times, roles, where, place, notes)
     if times.cut:
         notes.append(f"{table.path.name}: fractions of a second were cut off")
@@ -291,8 +292,7 @@ def _loads(
 ) -> Grid:
     """Return the loads in requests per step, without holes."""
     each = grids.factor(grid, sheet.unit, options.scale, guesses)
-    roof = sheet.capacity_unit.seconds
-    grid = grids.scaled(grid, each, each if options.scale or roof is None else grid.step / roof)
+    grid = grids.scaled(grid, each, _roof(grid, sheet, options, each, guesses))
     notes += [f"cells such as {short!r} do not show all their digits" for short in sheet.short[:1]]
     holes = grids.find_holes(grid)
     for line in grids.tell_holes(grid, holes) or ["none"]:
@@ -302,6 +302,20 @@ def _loads(
     if missing_hour and sheet.may_be_local:
         hint = "; an hour may be missing by daylight saving: zone=Europe/Rome, say"
     return grids.fill(grid, options.gaps, holes, notes, hint)
+
+
+def _roof(grid: Grid, sheet: Sheet, options: Options, each: float, guesses: list[Guess]) -> float:
+    """Return what columns of capacity are multiplied by, where there are any, and tell it."""
+    unit = sheet.capacity_unit
+    if options.scale is None and unit.seconds is not None:
+        each = grid.step / unit.seconds
+        word = grids.PER[unit.seconds]
+        found = f"requests per {word}, by {unit.source}; times {each:g}"
+    else:
+        found = f"times {each:g}, as the requests" if each != 1 else ""
+    if grid.capacity is not None and found:
+        guesses.append(Guess("capacity", found))
+    return each
 
 
 # --- What was found ------------------------------------------------------------------------------
@@ -337,35 +351,6 @@ def _tell_columns(guesses: list[Guess], table: Table, roles: Roles, taken: Seque
     unused = [name for name in table.columns if name not in used]
     if unused:
         guesses.append(Guess("unused", _listed(unused)))
-
-
-def _tell_zone(
-    guesses: list[Guess],
-    table: Table,
-    times: Times,
-    where: str | Mapping[str, str] | None,
-    place: str | None,
-) -> None:
-    """Tell where the times are. Raises TraceError where some say it, and nobody for the rest."""
-    named, count = int(times.zoned.sum()), len(times.zoned)
-    if times.style == "whole numbers":
-        guesses.append(Guess("zone", "none: plain numbers are no time of day"))
-    elif named == count:
-        unused = "; zone= changes nothing" if where or place else ""
-        guesses.append(Guess("zone", f"the times themselves say it{unused}"))
-    elif place is not None:
-        guesses.append(Guess("zone", f"column {place} says it for each row", "zone=Z"))
-    elif where is not None:
-        said = where if isinstance(where, str) else ", ".join(f"{n}: {z}" for n, z in where.items())
-        guesses.append(Guess("zone", said, "zone=Z"))
-    elif named:
-        raise fault_error(
-            table.path,
-            f"{named:,} of {count:,} times name their zone, the others do not: where are those? "
-            "Give zone=Z, or zone=Europe/Rome",
-        )
-    else:
-        guesses.append(Guess("zone", "none is named; taken as UTC", "zone=Europe/Rome"))
 
 
 def _listed(names: Any) -> str:

@@ -172,6 +172,11 @@ def test_a_table_with_labels_above_its_columns(tmp_path):
     assert found.trace.times[0] == MIDNIGHT
     assert found.trace.arrivals.tolist() == [[3, 5], [1, 0], [2, 7]]
     assert found.trace == import_trace(path, zone="Europe/Rome", gaps="zero").trace
+    told = {guess.what: guess for guess in found.guesses}
+    assert told["zone"].found == "Europe/Rome"
+    told = {guess.what: guess for guess in import_prometheus(path, gaps="zero").guesses}
+    assert told["zone"].found == "none is named; taken as UTC"
+    assert told["zone"].change == "zone=Europe/Rome"
 
 
 def test_counters_and_rates_in_a_table(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +15,10 @@ TIMES = pd.date_range("2026-01-05", periods=3, freq="5min")
 START = 1767571200
 
 
+NAIVE = pytest.mark.filterwarnings("ignore:zone. none is named")
+
+
+@NAIVE
 @pytest.mark.parametrize("zone", [None, "UTC", "Europe/Rome"])
 def test_a_wide_frame_with_times_as_its_index(zone: str | None) -> None:
     frame = pd.DataFrame({"a": [1, 2, 3], "b": [4.0, 5.0, 6.0]}, index=TIMES.tz_localize(zone))
@@ -32,7 +38,17 @@ def test_a_long_frame() -> None:
             "limit": [2] * 6,
         }
     )
-    trace = Trace.from_dataframe(frame)
+    with pytest.warns(TraceWarning) as caught:
+        trace = Trace.from_dataframe(frame)
+    assert [str(warning.message) for warning in caught] == [
+        "zone: none is named; taken as UTC (zone=Z says so without this warning, "
+        "zone=Europe/Rome something else)",
+        "unit: requests per second, by the name of column 'rps'; times 300 (scale=300 says so "
+        "without this warning, scale=1 something else)",
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Trace.from_dataframe(frame, zone="Z", scale=300).arrivals[0, 0] == 150
     assert trace.nodes == ("b", "a")
     assert trace.arrivals.tolist() == [[150, 300], [450, 600], [750, 900]]
     assert trace.capacity.tolist() == [[600, 600]] * 3  # type: ignore[union-attr]
@@ -46,6 +62,7 @@ def test_numbers_and_texts_as_times(unit: int) -> None:
         assert Trace.from_dataframe(frame).times.tolist() == seconds.tolist()
 
 
+@NAIVE
 def test_a_multi_index() -> None:
     index = pd.MultiIndex.from_product([TIMES, ["a", "b"]], names=["time", "node"])
     frame = pd.DataFrame({"requests": range(6)}, index=index)
@@ -57,7 +74,7 @@ def test_what_was_done_is_warned_of() -> None:
     with pytest.raises(TraceError, match=r"1 step, 5 min from 2026-01-05T00:05:00Z \(a\)"):
         Trace.from_dataframe(frame)
     with pytest.warns(TraceWarning) as caught:
-        trace = Trace.from_dataframe(frame, gaps="interpolate", capacity="2x")
+        trace = Trace.from_dataframe(frame, gaps="interpolate", capacity="2x", zone="Z")
     assert trace.arrivals[1].tolist() == [2, 5]
     assert [str(warning.message) for warning in caught] == [
         "not used: note",

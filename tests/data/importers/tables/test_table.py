@@ -48,8 +48,11 @@ def test_every_column_of_a_wide_table_is_a_node(tmp_path: Path) -> None:
     assert found(result, "zone") == "none is named; taken as UTC"
     assert change(result, "zone") == "zone=Europe/Rome"
     assert found(result, "step") == "300 s (5 min)"
+    assert change(result, "step") == "step=900"
     assert found(result, "gaps") == "none"
-    assert change(result, "unit") == "scale=300 if they are per second"
+    assert (
+        change(result, "unit") == "scale=300 if they are per second, scale=5 if they are per minute"
+    )
     assert change(result, "capacity") == "capacity=1.25x"
 
 
