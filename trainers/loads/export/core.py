@@ -21,7 +21,15 @@ from corral.envs.dfaas_v0.network import Network
 from corral.envs.dfaas_v0.past import keep_reports
 from corral.envs.masks import MASK, OBSERVATION
 
-__all__ = ["DecisionError", "NodeDecider", "OutOfRangeError", "RuleActor", "State", "about_rule"]
+__all__ = [
+    "DecisionError",
+    "NodeDecider",
+    "OutOfRangeError",
+    "RuleActor",
+    "State",
+    "about_rule",
+    "limits_of",
+]
 
 MOST = 2**31
 """Requests that a rule takes at once: products of two such numbers fit int64."""
@@ -93,11 +101,7 @@ class NodeDecider(Deciding):
     @property
     def limits(self) -> dict[str, int]:
         """The largest arrivals, capacity and queue of a node that it can decide on."""
-        loads, spares = MOST, MOST
-        if self.about["requests"] is not None and self.observation == "every":
-            loads, spares = int(self.load_scale), int(self.capacity_scale)
-        queue = MOST if self.about["requests"] is None else self.queue
-        return {"arrivals": loads, "capacity": spares, "queue": queue}
+        return limits_of(self.about)
 
     def by_rule(self, pair: str) -> NodeDecider:
         """Return what decides for the same nodes by a rule, such as "overflow/capacity": see
@@ -224,6 +228,16 @@ class NodeDecider(Deciding):
 
 FIRST = np.zeros(1, dtype=np.int64)
 """The row of a load that is of one step."""
+
+
+def limits_of(about: Mapping[str, Any]) -> dict[str, int]:
+    """Return the largest arrivals, capacity and queue that ``NodeDecider`` takes with ``about``."""
+    if about["requests"] is None:
+        return dict.fromkeys(("arrivals", "capacity", "queue"), MOST)
+    loads, spares = int(about["load_scale"]), int(about["capacity_scale"])
+    if about["observation"] != "every":
+        loads = spares = MOST
+    return {"arrivals": loads, "capacity": spares, "queue": int(about["queue"])}
 
 
 def about_rule(about: Mapping[str, Any], pair: str) -> dict[str, Any]:

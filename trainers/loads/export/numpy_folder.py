@@ -73,6 +73,7 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
         "State": (),
         "NodeDecider": (),
         "FIRST": (),
+        "limits_of": (),
         "about_rule": (),
         "RuleActor": (),
         "_Present": (),

@@ -11,7 +11,8 @@ network is sure of itself there too. So the guard lets a rule decide
 | ``raised`` | the team raises |
 | ``nonsense`` | its answer is no forwarding of the requests that arrived |
 
-and counts each reason. The ranges are those of training, wider by ``margin`` of the largest value.
+and counts each reason. The ranges are those of training, wider by ``margin`` of the largest value,
+and end where the team takes no more: at the scales and the queue of its environment.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+
+from corral.trainers.loads.export.core import limits_of
 
 __all__ = ["REASONS", "Answer", "Decide", "Forwarded", "Guard", "Ranges", "nonsense"]
 
@@ -59,14 +62,20 @@ class Ranges:
     @classmethod
     def seen(cls, about: Mapping[str, Any], margin: float = MARGIN) -> Ranges:
         """Return the ranges of training, as ``about_rules`` of ``corral.trainers.loads.export``
-        tells them, wider by ``margin`` of the highest number on both sides.
+        tells them, wider by ``margin`` of the highest number on both sides, but with no number that
+        a ``NodeDecider`` refuses.
 
         Raises ValueError where that is negative or not finite.
         """
         if isinstance(margin, bool) or not (math.isfinite(margin) and margin >= 0):
             raise ValueError(f"margin={margin!r}: give a number, 0 or more, such as {MARGIN}")
+        most = limits_of(about)
+        most |= {"spare": most["capacity"], "lost": most["arrivals"]}
         ranges = {
-            name: {k: (low - margin * high, high + margin * high) for k, (low, high) in of.items()}
+            name: {
+                k: (low - margin * high, min(high + margin * high, most[k]))
+                for k, (low, high) in of.items()
+            }
             for name, of in about["seen"].items()
         }
         nodes = about["nodes"]

@@ -66,7 +66,7 @@ def test_other_input_is_answered_by_the_rule_which_says_why(client: TestClient) 
     assert found["forward"] == {NAMES[0]: {NAMES[1]: 2}, NAMES[1]: {NAMES[0]: 2}}
     many = {**NODES, NAMES[0]: {"arrivals": 900, "capacity": 4}}
     found = client.post("/decide", json={"nodes": many}).json()
-    assert found["detail"] == "site-0: arrivals 900, not in 0 to 13.2"
+    assert found["detail"] == "site-0: arrivals 900, not in 0 to 12"
     after = numbers(client)
     changed = {key for key in after if "fallbacks_total" in key and after[key] != before[key]}
     assert changed == {

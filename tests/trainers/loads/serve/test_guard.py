@@ -13,7 +13,7 @@ from corral.trainers.loads.export.decider import about_rules
 from corral.trainers.loads.serve.guard import Guard, Ranges, nonsense
 from support.loads import small_trace
 
-RULES = DfaasRules(small_trace(), queue=5)
+RULES = DfaasRules(small_trace(), queue=5, load_scale=20, capacity_scale=20)
 NAMES = RULES.trace.nodes
 NODES = {name: {"arrivals": 6, "capacity": 4, "queue": 1} for name in NAMES}
 PREVIOUS = {name: {"spare": 2, "lost": 1} for name in NAMES}
@@ -81,11 +81,23 @@ def test_a_wider_margin_lets_more_in_and_none_less() -> None:
 
 
 def test_low_numbers_are_outside_where_training_had_none() -> None:
-    rules = DfaasRules(small_trace(), capacity=10)
+    rules = DfaasRules(small_trace(), capacity=10, capacity_scale=20)
     ranges = seen_by(rules)
     assert ranges.of[NAMES[0]]["capacity"] == (9, 11)
     reason = ranges.outside({name: {"arrivals": 1, "capacity": 8} for name in NAMES}, None)
     assert reason == ("capacity", f"{NAMES[0]}: capacity 8, not in 9 to 11")
+
+
+def test_no_margin_goes_beyond_what_the_team_takes() -> None:
+    """A network has an input for numbers up to the scales, and refuses larger ones."""
+    rules = DfaasRules(small_trace(), queue=50)
+    ranges = seen_by(rules, margin=0.5)
+    found = {key: high for key, (_, high) in ranges.of[NAMES[0]].items()}
+    assert found == {"arrivals": 12, "capacity": 12, "queue": 50, "spare": 12, "lost": 12}
+    beyond = {name: {"arrivals": 3, "capacity": 13} for name in NAMES}
+    assert ranges.outside(beyond, None) == ("capacity", f"{NAMES[0]}: capacity 13, not in 0 to 12")
+    seen = DfaasRules(small_trace(), observation="summary", queue=50)
+    assert seen_by(seen, margin=0.5).of[NAMES[0]]["arrivals"][1] == 18
 
 
 def test_only_the_rows_of_the_training_count() -> None:

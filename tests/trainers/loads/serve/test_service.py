@@ -122,6 +122,22 @@ def test_an_export_is_served_without_the_run(team: Run, tmp_path: Path) -> None:
         assert service.decide(nodes) == own.decide(nodes)
 
 
+@pytest.mark.parametrize("exported", [False, True])
+def test_no_number_makes_a_team_raise(team: Run, tmp_path: Path, exported: bool) -> None:
+    """Just above the largest of the training, margin or not, the guard knows why."""
+    if exported:
+        team.export("numpy", tmp_path / "gateway")
+    service = service_of(tmp_path / "gateway" if exported else team, margin=1.0)
+    for key, value in (("arrivals", 13), ("capacity", 13), ("queue", 6)):
+        answer = service.decide({**NODES, "site-1": {**NODES["site-1"], key: value}})
+        assert (answer.by, answer.reason) == ("rule", key)
+        assert str(answer.detail).startswith(f"site-1: {key} {value}, not in 0 to ")
+    for key in ("spare", "lost"):
+        ended = {name: {"spare": 0, "lost": 0} for name in NAMES}
+        answer = service.decide(NODES, {**ended, "site-1": {**ended["site-1"], key: 13}})
+        assert (answer.by, answer.reason) == ("rule", key)
+
+
 def test_an_exported_rule_is_served(team: Run, tmp_path: Path) -> None:
     found = load_run(recommended(team, tmp_path / "run", "rule")).recommendation
     found.export("numpy", tmp_path / "gateway")
