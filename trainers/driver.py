@@ -20,6 +20,7 @@ from typing import Any, Literal, ParamSpec
 from corral.adapters.sources import EnvLike
 from corral.envs.registry import Api
 from corral.errors import RunError
+from corral.progress import is_quiet
 from corral.trainers.arguments import (
     Policies,
     alike,
@@ -260,6 +261,7 @@ def session(
         config, said = dataclasses.replace(config, init=origin), [*said, *lines]
     config = dataclasses.replace(config, seen=seen)
     place = begun_folder(out, f"{env_config.env}-{name}-seed{seed}")
+    said = [] if is_quiet() else said
     return Session(config, learner, place, listeners, checkpoint_every, progress, said)
 
 

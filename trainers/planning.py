@@ -93,10 +93,13 @@ class Minutes:
             learner.close()
         fit = min(int(self.left / per_step), self.most)
         steps = max(1, fit // rollout) * rollout
-        told = (
-            f"{steps:,} env steps are planned for {self.left:,.0f} s, at {1 / per_step:,.0f}/s as "
-            "the first rollouts were played"
+        left, speed = (
+            max(1.0, self.left),
+            f"at {1 / per_step:,.0f}/s as the first rollouts were played",
         )
+        told = f"{steps:,} env steps are planned for {left:,.0f} s, {speed}"
+        if fit < steps:  # nothing may be left at all
+            told = f"{steps:,} env steps are planned, one rollout, which is all that fits: {speed}"
         return dataclasses.replace(config, steps=steps, horizon=steps), told
 
     def watched(self, listeners: Listeners) -> Listeners:

@@ -33,6 +33,7 @@ def test_it_ends_in_a_verdict_of_80_columns(load: Path, tmp_path: Path) -> None:
     assert f"Report: {tmp_path / 'report.html'}" in printed
     assert f"Advice: {tmp_path / 'advice.json'}" in printed
     assert "local/equal" in printed.partition("What if")[0]
+    assert "corral: 31 rules play 7 days and 4 what-ifs\n" in printed
 
 
 def test_rules_alone_need_no_minutes(load: Path, tmp_path: Path) -> None:

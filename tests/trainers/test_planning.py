@@ -37,6 +37,13 @@ def test_steps_are_planned_and_are_the_runs_own(
         assert everything(again.folder) == everything(run.folder)
 
 
+def test_no_plan_is_of_0_seconds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    corral.train("arena_v0", minutes=0.0001, out=tmp_path / "run", **SMALL)
+    said = capsys.readouterr().err
+    assert "64 env steps are planned, one rollout, which is all that fits: at " in said
+    assert "for 0 s" not in said
+
+
 def test_more_steps_than_are_wanted_are_not_planned(tmp_path: Path) -> None:
     """However much time there is; in whole rollouts, one at least."""
     for most, steps in ((150, 128), (1, 64)):

@@ -17,17 +17,20 @@ from corral.trainers.loads.advise.verdict import LOCAL, Decision, Saving
 from corral.trainers.loads.advise.what_ifs import WhatIf
 from corral.trainers.loads.paired import has_costs, paired_headings, paired_lines
 from corral.trainers.loads.replay import Replay
+from corral.trainers.loads.report import write_report
 from corral.trainers.loads.scores import ordered
 from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run_config import versions
 
-__all__ = ["ADVICE", "FORMAT", "NOT_CONSIDERED", "Advice", "Chosen"]
+__all__ = ["ADVICE", "FORMAT", "NOT_CONSIDERED", "Advice", "Chosen", "written"]
 
 ADVICE = "advice.json"
 FORMAT = 1
 
 SHOWN = 5
 """Rules in the table of the terminal, but for those that do the same as one before."""
+
+HEADINGS = {"post_mortem": "The costliest day", "rule_of_thumb": "A rule of thumb"}
 
 NOT_CONSIDERED = (
     "A node knows how many requests arrive in a step before it chooses; a gateway knows them only "
@@ -187,3 +190,42 @@ class Advice:
         """Write advice.json into its folder; return its path."""
         text = json.dumps(self.to_json(), indent=2, allow_nan=False, default=list)
         return replace_text(self.folder / ADVICE, text + "\n")
+
+
+def written(advice: Advice) -> Advice:
+    """Write reports and advice.json; return the advice."""
+    asked = [f"What if: {line}" for each in advice.what_ifs for line in each.lines()]
+    notes = [*advice.notes, *(f"Not considered: {line}" for line in advice.not_considered)]
+    texts = [(HEADINGS[name], found.lines()) for name, found in advice.more.items()]
+    team, days = advice.team, advice.replay.windows
+    unit = "day" if advice.replay.days else "window"
+    every = f"all rules on all {days} {unit}s"
+    if team is None:
+        write_report(
+            advice.replay,
+            advice.folder,
+            verdict=[*advice.verdict, *asked],
+            notes=notes,
+            texts=texts,
+        )
+    else:
+        where = f"Below are {every}; the team is on the days held out, in ../report.html."
+        lines = [*advice.verdict, *asked, where]
+        write_report(advice.replay, advice.folder / "rules", verdict=lines, notes=notes)
+    if team is not None:
+        from corral.trainers.loads.judge import learning_curves
+        from corral.trainers.loads.policy_picture import team_pictures
+
+        below = f"Below are the {team.saving.windows} {unit}s held out"
+        rules_of_it: Any = team.run.config.env_config.rules(reward_fn=None)
+        write_report(
+            team.replay,
+            advice.folder,
+            verdict=[*advice.verdict, *asked, f"{below}; {every} are in rules/report.html."],
+            notes=notes,
+            texts=texts,
+            learning=learning_curves({"team": team.run}),
+            pictures=team_pictures(rules_of_it, team.run.policies, label="team"),
+        )
+    advice.write()
+    return advice

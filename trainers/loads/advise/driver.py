@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from corral.envs.dfaas_v0.network import adjacency, no_choice
 from corral.errors import MissingExtraError, UnknownNameError
 from corral.progress import Progress
 from corral.trainers.loads import replay as engine
-from corral.trainers.loads.advise.advice import ADVICE, Advice, Chosen
+from corral.trainers.loads.advise.advice import ADVICE, Advice, Chosen, written
 from corral.trainers.loads.advise.post_mortem import post_mortem
 from corral.trainers.loads.advise.rule_of_thumb import rule_of_thumb
 from corral.trainers.loads.advise.team import FEWEST, Team, divide, judge, require_the_same, trained
@@ -45,13 +45,12 @@ from corral.trainers.loads.advise.verdict import (
     saving,
     team_sentence,
 )
-from corral.trainers.loads.advise.what_ifs import WhatIf, what_ifs
+from corral.trainers.loads.advise.what_ifs import WhatIf, how_many, what_ifs
 from corral.trainers.loads.from_rule.days import RULES
 from corral.trainers.loads.from_rule.plan import plan_of
 from corral.trainers.loads.from_rule.preset import MINUTES
 from corral.trainers.loads.paired import has_costs, without_intervals
 from corral.trainers.loads.replay import Replay
-from corral.trainers.loads.report import write_report
 from corral.trainers.loads.text import counted
 from corral.trainers.runs.folders import new_folder
 from corral.trainers.runs.run import Run
@@ -60,8 +59,6 @@ __all__ = ["TEAM", "advise"]
 
 TEAM = "team"
 """Folder of the team's run, in that of the advice."""
-
-HEADINGS = {"post_mortem": "The costliest day", "rule_of_thumb": "A rule of thumb"}
 
 
 def advise(
@@ -79,6 +76,7 @@ def advise(
     training: Mapping[str, Any] | None = None,
     progress: bool | None = None,
     show: Progress = lambda what, done, total: None,
+    begins: Callable[[str], None] = lambda part: None,
     **settings: Any,
 ) -> Advice:
     """Return which policy to run for a load, what it saves, and how sure that is.
@@ -102,6 +100,7 @@ def advise(
         training: settings of the training, as ``corral.from_rule`` takes them.
         progress: as in ``corral.train``.
         show: is told of what is replayed.
+        begins: is told first what is done, and then of each part of it as it begins.
         settings: further arguments of dfaas_v0; a route leaves only the rules with it.
 
     Raises what ``replay`` and ``corral.from_rule`` raise; ValueError for a folder that holds an
@@ -121,22 +120,31 @@ def advise(
         game = {**settings, **only, **({} if window is None else {"max_cycles": window})}
         _require_room(Path(out), train, overwrite, load, game)
     plan: dict[str, Any] = {"window": window, "seed": seed, "optimum_windows": 0}
+    length = {"minutes": None if steps else minutes or MINUTES, "steps": steps}
+    trains = counted(steps, "env step") if steps else _minutes(length["minutes"] or MINUTES)
+    if load.capacity is not None:
+        sure = minutes is not None or steps is not None
+        told = f"then a team trains for {trains}{'' if sure else ', where that can be worth it'}"
+        if out is not None and plan_of(Path(out) / TEAM) is not None:
+            told = "then the team goes on where it was"
+        begins(_beginning(load, len(rules), window, settings, told if train else ""))
     base = engine.replay(load, rules, progress=show, **plan, **settings)
     nothing = no_choice(load, _links(load, settings))
     chosen = _chosen(base, choice=not nothing)
     why, decision = _no_team(base, train, worth / 100, minutes is not None or steps is not None)
     asked: tuple[list[WhatIf], list[str]] = ([], [])
     if not nothing:
+        begins(f"the best rule is {chosen.rule}: what if the days were others?")
         asked = what_ifs(base, rules, chosen.rule, settings, seed, show)
     folder = new_folder("advice")[0] if out is None else Path(out)
     make = functools.partial(_advice, base, chosen, worth=worth, asked=asked, folder=folder)
     division = divide(len(load), base.window)
     if why or division is None:
         advice = make(None, why, decision)
-        return _written(advice if nothing else _explained(advice, base, chosen.rule, None, show))
-    _written(make(None, "A learned team is in training: what is here is of the rules alone.", None))
-    length = {"minutes": None if steps else minutes or MINUTES, "steps": steps}
+        return written(advice if nothing else _explained(advice, base, chosen.rule, None, show))
+    written(make(None, "A learned team is in training: what is here is of the rules alone.", None))
     own = {**settings, **only, "max_cycles": base.window}
+    begins(f"a team trains for {trains}")
     run = trained(
         load,
         folder / TEAM,
@@ -147,8 +155,27 @@ def advise(
         progress=progress,
         show=show,
     )
+    begins("the team is judged on the days held out, and looked into")
     team = judge(run, rules, show)
-    return _written(_explained(make(team, "", None), team.replay, "team", team.run, show))
+    return written(_explained(make(team, "", None), team.replay, "team", team.run, show))
+
+
+def _beginning(
+    load: Trace, rules: int, window: int | None, settings: Mapping[str, Any], team: str
+) -> str:
+    """Return what is done, as far as it is known before anything was played; ``team``: of it."""
+    steps = min(window or load.steps_per_day or engine.DEFAULT_WINDOW, len(load))
+    windows = len(load) // steps
+    unit = "day" if steps == load.steps_per_day else "window"
+    said = f"{counted(rules, 'rule')} {'plays' if rules == 1 else 'play'} {counted(windows, unit)}"
+    if no_choice(load, _links(load, settings)):
+        return said
+    said += f" and {counted(how_many(load, settings), 'what-if')}"
+    return f"{said}; {team}" if team and windows >= FEWEST and not _constant(load) else said
+
+
+def _minutes(minutes: float) -> str:
+    return f"{minutes:g} minute{'s' * (minutes != 1)}"
 
 
 def _require_room(
@@ -358,42 +385,3 @@ def _explained(
         except (MissingExtraError, ValueError) as error:  # ValueError: it plays against its masks
             notes.append(f"There is no rule of thumb: {error}")
     return dataclasses.replace(advice, more=more, notes=notes)
-
-
-def _written(advice: Advice) -> Advice:
-    """Write reports and advice.json; return the advice."""
-    asked = [f"What if: {line}" for each in advice.what_ifs for line in each.lines()]
-    notes = [*advice.notes, *(f"Not considered: {line}" for line in advice.not_considered)]
-    texts = [(HEADINGS[name], found.lines()) for name, found in advice.more.items()]
-    team, days = advice.team, advice.replay.windows
-    unit = "day" if advice.replay.days else "window"
-    every = f"all rules on all {days} {unit}s"
-    if team is None:
-        write_report(
-            advice.replay,
-            advice.folder,
-            verdict=[*advice.verdict, *asked],
-            notes=notes,
-            texts=texts,
-        )
-    else:
-        where = f"Below are {every}; the team is on the days held out, in ../report.html."
-        lines = [*advice.verdict, *asked, where]
-        write_report(advice.replay, advice.folder / "rules", verdict=lines, notes=notes)
-    if team is not None:
-        from corral.trainers.loads.judge import learning_curves
-        from corral.trainers.loads.policy_picture import team_pictures
-
-        below = f"Below are the {team.saving.windows} {unit}s held out"
-        rules_of_it: Any = team.run.config.env_config.rules(reward_fn=None)
-        write_report(
-            team.replay,
-            advice.folder,
-            verdict=[*advice.verdict, *asked, f"{below}; {every} are in rules/report.html."],
-            notes=notes,
-            texts=texts,
-            learning=learning_curves({"team": team.run}),
-            pictures=team_pictures(rules_of_it, team.run.policies, label="team"),
-        )
-    advice.write()
-    return advice

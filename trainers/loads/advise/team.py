@@ -9,7 +9,7 @@ from typing import Any
 
 from corral.data import Trace
 from corral.envs.dfaas_v0.rows import HELD_OUT
-from corral.progress import Progress
+from corral.progress import Progress, quietly
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 from corral.trainers.evaluation.judge import players
 from corral.trainers.loads.advise.verdict import PLENTY, Saving, both, saving
@@ -97,19 +97,20 @@ def trained(
     """
     from corral.trainers.loads.from_rule.driver import from_rule, resume_from_rule  # torch
 
-    if plan_of(folder) is not None:
-        return resume_from_rule(folder, progress=progress)
-    return from_rule(
-        env_kwargs={"trace": load, **settings},
-        held_out=division.held_out,
-        validation=division.validation,
-        out=folder,
-        seed=seed,
-        progress=progress,
-        show=show,
-        quiet=True,
-        **training,
-    )
+    with quietly():
+        if plan_of(folder) is not None:
+            return resume_from_rule(folder, progress=progress)
+        return from_rule(
+            env_kwargs={"trace": load, **settings},
+            held_out=division.held_out,
+            validation=division.validation,
+            out=folder,
+            seed=seed,
+            progress=progress,
+            show=show,
+            quiet=True,
+            **training,
+        )
 
 
 def require_the_same(folder: Path, load: Trace, settings: Mapping[str, Any]) -> None:

@@ -104,6 +104,11 @@ def what_ifs(
     return found, left_out
 
 
+def how_many(trace: Trace, settings: Mapping[str, Any]) -> int:
+    """Return how many changes of ``trace`` are played."""
+    return sum(not isinstance(load, str) for _, load, _ in _changes(trace, settings))
+
+
 def _changes(
     trace: Trace, settings: Mapping[str, Any]
 ) -> list[tuple[str, Trace | str, dict[str, Any]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,7 @@ from corral.cli.options import Capacity, Window, capacity_of
 from corral.cli.output import (
     RESULTS,
     check_new,
+    err,
     in_options,
     out,
     progress_bar,
@@ -137,10 +139,23 @@ def advise(
                 window=window,
                 progress=True,
                 show=show,
+                begins=_beginner(),
                 **settings,
             )
 
     _show(interruptible(begin), [*given, "capacity"])
+
+
+def _beginner() -> Callable[[str], None]:
+    """Return what says on stderr what is done, and, where no bar does, each part as it begins."""
+    told: list[str] = []
+
+    def begins(part: str) -> None:
+        if not told or not err.is_terminal:
+            err.print(f"corral: {part}", soft_wrap=True, highlight=False, markup=False)
+        told.append(part)
+
+    return begins
 
 
 def _show(advice: Advice, options: list[str]) -> None:

@@ -97,6 +97,15 @@ def test_the_costliest_day_is_explained(rules: Advice) -> None:
     assert rules.to_json()["post_mortem"]["policy"] == rules.chosen.rule
 
 
+def test_it_says_beforehand_what_it_does(tmp_path: Path) -> None:
+    told: list[str] = []
+    advice = of_rules(tmp_path, days(4), **GAME, begins=told.append)
+    assert told == [
+        f"{len(advice.replay.sums)} rules play 4 days and 4 what-ifs",
+        f"the best rule is {advice.chosen.rule}: what if the days were others?",
+    ]
+
+
 # --- Teams ---------------------------------------------------------------------------------------
 
 
@@ -123,6 +132,22 @@ def test_a_team_is_judged_on_the_days_held_out_alone(team: Advice) -> None:
     assert it.saving.low is not None
     steps = int(it.run.progress.env_steps.max())
     assert any(line.startswith(f"It was trained for {steps:,} env steps.") for line in team.notes)
+
+
+def test_training_says_nothing_for_researchers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch", reason="needs the extra mappo")
+    told: list[str] = []
+    corral.advise(days(12), out=tmp_path, **GAME, **FEW, begins=told.append)
+    assert "7 rules play 12 days and 4 what-ifs; then a team trains for 448 env steps" in told
+    assert told[2:] == [
+        "a team trains for 448 env steps",
+        "the team is judged on the days held out, and looked into",
+    ]
+    said = capsys.readouterr().err
+    for words in ("Kind of game", "critic", "preset", "are planned"):
+        assert words not in said
 
 
 def test_it_ends_in_an_answer_that_names_the_run(team: Advice) -> None:
