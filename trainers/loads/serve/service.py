@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -13,6 +13,7 @@ from corral.trainers.loads.export import standalone
 from corral.trainers.loads.export.core import NodeDecider
 from corral.trainers.loads.export.decider import about_rules, rules_of
 from corral.trainers.loads.export.numpy_folder import CHECKED, network_actor, odd_actions
+from corral.trainers.loads.serve.advised import ADVICE, advised
 from corral.trainers.loads.serve.guard import MARGIN, Answer, Guard, Ranges
 from corral.trainers.loads.serve.memory import Remembering
 from corral.trainers.loads.serve.rule import Rule
@@ -44,7 +45,8 @@ def service_of(
     shadow: str | Path | None = None,
     margin: float = MARGIN,
 ) -> Service:
-    """Return what decides for the nodes of ``run``, or of a folder of ``run.export("numpy")``.
+    """Return what decides for the nodes of ``run``, or of a folder of ``run.export("numpy")`` or of
+    ``corral.advise``, whose verdict is served.
 
     A run that ``corral.from_rule`` made serves what it recommends, unless a checkpoint is named
     (RUN@best).
@@ -59,7 +61,7 @@ def service_of(
     Raises RunError for a run of another environment and a folder that is no export,
     UnknownNameError for no rule, and OSError where the log cannot be written.
     """
-    source = _of_run(run) if isinstance(run, Run) else _of_export(Path(run))
+    source = _of_run(run) if isinstance(run, Run) else _of_folder(Path(run))
     about = source.about
     decides = Rule(rule or fallback or source.rule or _overflow(about["route"]), about)
     named: dict[str, Any] = {"rule": decides.name, "nodes": tuple(about["nodes"])}
@@ -104,6 +106,28 @@ def _of_run(run: Run) -> _Source:
 def _team(run: Run) -> tuple[NodeDecider, str, list[str]]:
     decider, slower = _quick(run)
     return decider, f"the team of {run.name}, {run.source()}", slower
+
+
+def _of_folder(folder: Path) -> _Source:
+    return _of_advice(folder) if (folder / ADVICE).is_file() else _of_export(folder)
+
+
+def _of_advice(folder: Path) -> _Source:
+    """Return the team of an advice, or the rule, as its verdict says."""
+    found = advised(folder)
+    if found.team is None:
+        why = None if found.run == "team" else f"the verdict of {folder}"
+        what = "says to run its team, whose folder is not there" if why is None else "has no team"
+
+        def none() -> tuple[NodeDecider, str, list[str]]:
+            raise RunError(f"{folder} {what}: serve its best rule by --rule {found.rule}")
+
+        return _Source(str(folder), found.about(), none, found.rule, why)
+    best = _of_run(load_run(f"{found.team}@best"))
+    if found.run == "team":
+        return replace(best, rule=found.rule)
+    why = f"the verdict of {folder}; {best.name} serves the team all the same"
+    return replace(best, name=str(folder), rule=found.rule, why=why)
 
 
 def _of_export(folder: Path) -> _Source:
