@@ -97,7 +97,7 @@ def test_the_verdict_of_an_advice_is_served(tmp_path: Path) -> None:
 @pytest.mark.slow  # torch is imported in a process of its own
 def test_a_team_is_served(team: Run) -> None:
     with serving(team.folder, "--port", "0") as (_, port, said):
-        assert f"The team of {team.folder}, the checkpoint of 32 env steps, decides" in said
+        assert f"The team of {team.folder} (checkpoint of 32 env steps) decides" in said
         assert ask(port, {"nodes": NODES})["forward"] == team.decide(NODES)
 
 

@@ -50,7 +50,8 @@ def test_a_rule_is_served_without_a_team(tmp_path: Path) -> None:
     folder = written(tmp_path / "advice", "rule", queue=5, neighbours=neighbours)
     service, rng = service_of(folder), np.random.default_rng(0)
     assert (service.deciding, service.rule, service.nodes) == ("rule", "overflow/capacity", NAMES)
-    assert service.lines == (f"The rule overflow/capacity decides: the verdict of {folder}.",)
+    assert service.lines[0] == f"The rule overflow/capacity decides: the verdict of {folder}."
+    assert service.lines[1].startswith("Its figures count on a second offer")
     rules = DfaasRules(small_trace(), queue=5, neighbours=neighbours)
     own = Rule("overflow/capacity", about_rules(rules))
     for _ in range(50):
@@ -83,6 +84,10 @@ def test_a_rule_beside_a_team_is_served_and_the_team_shadows_it(team: Run, tmp_p
     assert service.log is not None
     service.log.close()
     assert (service.deciding, service.rule) == ("shadow", "overflow/capacity")
+
+
+def test_nothing_is_said_of_a_second_offer_that_was_not_judged(tmp_path: Path) -> None:
+    assert len(service_of(written(tmp_path / "advice", "rule", second_offer=False)).lines) == 1
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"format": 2}', '{"format": 1, "run": "rule"}'])
