@@ -84,10 +84,20 @@ def test_a_server_that_is_killed_answers_as_before_when_it_is_back(team: Run) ->
         assert process.wait(20) in (0, -signal.SIGTERM)
 
 
+def test_the_verdict_of_an_advice_is_served(tmp_path: Path) -> None:
+    rule, nodes = {"rule": "overflow/capacity"}, {"nodes": list(NODES)}
+    found = {"format": 1, "run": "rule", "rule": rule, "team": None, "trace": nodes}
+    (tmp_path / "advice.json").write_text(json.dumps({**found, "settings": {}}))
+    with serving(tmp_path, "--port", "0") as (_, port, said):
+        assert said.startswith("The rule overflow/capacity decides: the verdict of ")
+        asked = {**NODES, "site-1": IDLE, "site-2": IDLE}
+        assert ask(port, {"nodes": asked})["forward"]["site-0"] == {"site-1": 1, "site-2": 1}
+
+
 @pytest.mark.slow  # torch is imported in a process of its own
 def test_a_team_is_served(team: Run) -> None:
     with serving(team.folder, "--port", "0") as (_, port, said):
-        assert f"The team of {team.folder}, the checkpoint of 32 env steps, decides" in said
+        assert f"The team of {team.folder} (checkpoint of 32 env steps) decides" in said
         assert ask(port, {"nodes": NODES})["forward"] == team.decide(NODES)
 
 

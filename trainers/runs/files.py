@@ -42,7 +42,7 @@ def write_folder(
     """
     if target.exists() and not target.is_dir():
         raise NotADirectoryError(f"{target} is a file: give a folder")
-    new = not target.exists()
+    new = [place for place in (target, *target.parents) if not place.exists()]
     target.mkdir(parents=True, exist_ok=True)
     try:
         with tempfile.TemporaryDirectory(dir=target, prefix=".exporting-") as place:
@@ -54,8 +54,10 @@ def write_folder(
             for path, source in written.items():
                 os.replace(source, path)
     except BaseException:
-        if new and not any(target.iterdir()):
-            target.rmdir()
+        for place in new:
+            if any(place.iterdir()):
+                break
+            place.rmdir()
         raise
     return list(written)
 

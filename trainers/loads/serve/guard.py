@@ -25,7 +25,7 @@ from typing import Any
 
 from corral.trainers.loads.export.core import limits_of
 
-__all__ = ["REASONS", "Answer", "Decide", "Forwarded", "Guard", "Ranges", "nonsense"]
+__all__ = ["REASONS", "Answer", "Decide", "Forwarded", "Guard", "Ranges", "nonsense", "other_nodes"]
 
 NOW, ENDED = ("arrivals", "capacity", "queue"), ("spare", "lost")
 REASONS = ("nodes", *NOW, *ENDED, "raised", "nonsense")
@@ -46,7 +46,7 @@ class Answer:
 
     forward: Forwarded
     by: str  # "team" or "rule"
-    reason: str | None = None  # one of REASONS
+    reason: str | None = None  # one of REASONS; of a rule that is served alone, "nodes" or None
     detail: str | None = None  # in words, with the node and the number
     state: Any = None  # for the next decision, of a team with memory
     difference: int | None = None  # requests that a shadow would have placed elsewhere
@@ -89,7 +89,7 @@ class Ranges:
         """Return a reason, and in words what is outside; None where nothing is."""
         for given in (nodes,) if previous is None else (nodes, previous):
             if given.keys() != self.of.keys():
-                return "nodes", _others(given, self.of)
+                return "nodes", other_nodes(given, self.of)
         for given, keys in ((nodes, NOW), (previous or {}, ENDED)):
             for name, numbers in given.items():
                 seen = self.of[name]
@@ -102,7 +102,7 @@ class Ranges:
         return None
 
 
-def _others(given: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+def other_nodes(given: Mapping[str, Any], known: Mapping[str, Any]) -> str:
     """Return in words how the names differ from those that are known."""
     unknown = [name for name in given if name not in known]
     missing = [name for name in known if name not in given]

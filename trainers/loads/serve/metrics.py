@@ -35,7 +35,10 @@ class Metrics:
         Gauge("corral_info", "What is served; always 1.", [*info], **here).labels(**info).set(1)
         decided = Counter("corral_decisions", "Decisions by who made them.", ["by"], **here)
         fallback = Counter(
-            "corral_fallbacks", "Team's answers that did not count, by why.", ["reason"], **here
+            "corral_fallbacks",
+            "Answers a team had no say in, and other nodes, by why.",
+            ["reason"],
+            **here,
         )
         self.decided = {by: decided.labels(by=by) for by in ("team", "rule")}
         self.fallback = {reason: fallback.labels(reason=reason) for reason in REASONS}

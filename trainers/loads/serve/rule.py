@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from corral.trainers.loads.export.core import NodeDecider, State, about_rule
-from corral.trainers.loads.serve.guard import Answer, Forwarded, Numbers
+from corral.trainers.loads.serve.guard import Answer, Forwarded, Numbers, other_nodes
 
 __all__ = ["Rule"]
 
@@ -46,8 +47,13 @@ class Rule:
         return decider.decide(nodes, previous, start), None
 
     def answer(self, nodes: Numbers, previous: Numbers | None = None, state: Any = None) -> Answer:
-        """Return the same as a server gives it."""
-        return Answer(self.decide(nodes, previous)[0], "rule")
+        """Return the same as a server gives it: with a reason where other nodes than the run's are
+        given, or have reported."""
+        found = Answer(self.decide(nodes, previous)[0], "rule")
+        for given in (nodes,) if previous is None else (nodes, previous):
+            if given.keys() != self._order.keys():
+                return replace(found, reason="nodes", detail=other_nodes(given, self._order))
+        return found
 
     def _for(self, names: frozenset[str]) -> tuple[NodeDecider, State]:
         """Return what decides for these nodes, and the state that it draws from."""

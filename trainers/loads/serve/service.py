@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -13,6 +13,7 @@ from corral.trainers.loads.export import standalone
 from corral.trainers.loads.export.core import NodeDecider
 from corral.trainers.loads.export.decider import about_rules, rules_of
 from corral.trainers.loads.export.numpy_folder import CHECKED, network_actor, odd_actions
+from corral.trainers.loads.serve.advised import ADVICE, advised
 from corral.trainers.loads.serve.guard import MARGIN, Answer, Guard, Ranges
 from corral.trainers.loads.serve.memory import Remembering
 from corral.trainers.loads.serve.rule import Rule
@@ -20,6 +21,11 @@ from corral.trainers.loads.serve.shadow import Shadow, ShadowLog
 from corral.trainers.runs.run import Run, load_run
 
 __all__ = ["Service", "service_of"]
+
+SECOND_OFFER = (
+    "Its figures count on a second offer: your gateway offers refused requests once more, to all "
+    "neighbours."
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,8 @@ def service_of(
     shadow: str | Path | None = None,
     margin: float = MARGIN,
 ) -> Service:
-    """Return what decides for the nodes of ``run``, or of a folder of ``run.export("numpy")``.
+    """Return what decides for the nodes of ``run``, or of a folder of ``run.export("numpy")`` or of
+    ``corral.advise``, whose verdict is served.
 
     A run that ``corral.from_rule`` made serves what it recommends, unless a checkpoint is named
     (RUN@best).
@@ -59,24 +66,26 @@ def service_of(
     Raises RunError for a run of another environment and a folder that is no export,
     UnknownNameError for no rule, and OSError where the log cannot be written.
     """
-    source = _of_run(run) if isinstance(run, Run) else _of_export(Path(run))
+    source = _of_run(run) if isinstance(run, Run) else _of_folder(Path(run))
     about = source.about
     decides = Rule(rule or fallback or source.rule or _overflow(about["route"]), about)
     named: dict[str, Any] = {"rule": decides.name, "nodes": tuple(about["nodes"])}
-    alone = f"The rule {decides.name} decides"
+    alone, told = f"The rule {decides.name} decides", source.told
     if shadow is None and (rule is not None or source.why is not None):
         why = "" if rule is not None else f": {source.why}"
-        return Service(decides.answer, "rule", source.name, lines=(f"{alone}{why}.",), **named)
+        return Service(
+            decides.answer, "rule", source.name, lines=(f"{alone}{why}.", *told), **named
+        )
     decider, team, slower = source.team()
     named["memory"] = memory = Remembering(decider)
     guard = Guard(memory, decides.decide, Ranges.seen(about, margin))
     if shadow is not None:
         log = ShadowLog(shadow)
-        line = f"{alone}; what {team}, would do is logged in {shadow}."
+        line = f"{alone}; what {team} would do is logged in {shadow}."
         decide = Shadow(guard, log).decide
-        return Service(decide, "shadow", source.name, lines=(line,), log=log, **named)
-    lines = f"{team[0].upper()}{team[1:]}, decides;", f"outside what it knows {decides.name} does."
-    return Service(guard.decide, "team", source.name, lines=(*lines, *slower), **named)
+        return Service(decide, "shadow", source.name, lines=(line, *told), log=log, **named)
+    lines = f"{team[0].upper()}{team[1:]} decides;", f"outside what it knows {decides.name} does."
+    return Service(guard.decide, "team", source.name, lines=(*lines, *slower, *told), **named)
 
 
 @dataclass(frozen=True)
@@ -88,6 +97,7 @@ class _Source:
     team: Callable[[], tuple[NodeDecider, str, list[str]]]  # with its name, and what to say of it
     rule: str | None = None  # the best one
     why: str | None = None  # that rule is to be served, and no team
+    told: tuple[str, ...] = ()  # what else to know, in sentences
 
 
 def _of_run(run: Run) -> _Source:
@@ -103,7 +113,31 @@ def _of_run(run: Run) -> _Source:
 
 def _team(run: Run) -> tuple[NodeDecider, str, list[str]]:
     decider, slower = _quick(run)
-    return decider, f"the team of {run.name}, {run.source()}", slower
+    source = run.source().removeprefix("the ").partition(", the best by")[0]
+    return decider, f"the team of {run.name} ({source})", slower
+
+
+def _of_folder(folder: Path) -> _Source:
+    return _of_advice(folder) if (folder / ADVICE).is_file() else _of_export(folder)
+
+
+def _of_advice(folder: Path) -> _Source:
+    """Return the team of an advice, or the rule, as its verdict says."""
+    found = advised(folder)
+    told = (SECOND_OFFER,) if found.settings.get("second_offer", True) else ()
+    if found.team is None:
+        why = None if found.run == "team" else f"the verdict of {folder}"
+        what = "says to run its team, whose folder is not there" if why is None else "has no team"
+
+        def none() -> tuple[NodeDecider, str, list[str]]:
+            raise RunError(f"{folder} {what}: serve its best rule by --rule {found.rule}")
+
+        return _Source(str(folder), found.about(), none, found.rule, why, told)
+    best = _of_run(load_run(f"{found.team}@best"))
+    if found.run == "team":
+        return replace(best, rule=found.rule, told=told)
+    why = f"the verdict of {folder}; {best.name} serves the team all the same"
+    return replace(best, name=str(folder), rule=found.rule, why=why, told=told)
 
 
 def _of_export(folder: Path) -> _Source:

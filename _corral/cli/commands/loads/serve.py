@@ -22,7 +22,7 @@ def serve(
         str | None,
         typer.Argument(
             help="Folder of a run of dfaas_v0, or a checkpoint: RUN@best; or of what corral export "
-            "wrote."
+            "wrote; or of corral advise: its verdict."
         ),
     ] = None,
     rule: Annotated[
@@ -68,13 +68,14 @@ def serve(
     for module in ("fastapi", "uvicorn", "prometheus_client"):
         require(module, extra="serve", purpose="serve a run")
     from corral.trainers.loads.export.standalone import ABOUT
+    from corral.trainers.loads.serve.advised import ADVICE
     from corral.trainers.loads.serve.app import listen
     from corral.trainers.loads.serve.app import serve as answer
     from corral.trainers.loads.serve.service import service_of
 
     with listen(host, port) as bound:  # before anything that takes longer
-        exported = (Path(run) / ABOUT).is_file()
-        source = run if exported else load_run(run, model=model)
+        is_run = not any((Path(run) / name).is_file() for name in (ABOUT, ADVICE))
+        source = load_run(run, model=model) if is_run else run
         service = service_of(source, rule=rule, fallback=fallback, shadow=shadow, margin=margin)
         for line in service.lines:
             out.print(line, soft_wrap=True)

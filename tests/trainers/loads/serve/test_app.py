@@ -214,3 +214,8 @@ def test_a_rule_takes_any_number_of_requests(team: Run) -> None:
         assert found["forward"][NAMES[0]] == {NAMES[1]: 2_500_000, NAMES[2]: 2_500_000}
         assert (found["by"], found["reason"]) == ("rule", None)
         assert client.get("/healthz").json()["deciding"] == "rule"
+        nodes["site1"] = nodes.pop("site-1")  # misspelled
+        found = client.post("/decide", json={"nodes": nodes}).json()
+        assert (found["by"], found["reason"]) == ("rule", "nodes")
+        assert found["detail"] == "unknown: site1; missing: site-1"
+        assert numbers(client)['corral_fallbacks_total{reason="nodes"}'] == 1

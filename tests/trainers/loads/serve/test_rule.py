@@ -63,6 +63,22 @@ def test_who_has_not_reported_has_nothing_to_spare() -> None:
     assert found[NAMES[1]] == {}
 
 
+def test_a_server_says_which_nodes_are_others() -> None:
+    rule = Rule("overflow", about_rules(RULES))
+    nodes = {name: {"arrivals": 6, "capacity": 4} for name in NAMES}
+    ended = {name: {"spare": 1, "lost": 0} for name in NAMES}
+    for previous in (None, ended):
+        found = rule.answer(nodes, previous)
+        assert (found.by, found.reason, found.detail) == ("rule", None, None)
+    wrong = {"site1": nodes[NAMES[1]], NAMES[0]: nodes[NAMES[0]]}
+    found = rule.answer(wrong)
+    assert found.reason == "nodes"
+    assert found.detail == f"unknown: site1; missing: {', '.join(NAMES[1:])}"
+    assert found.forward == rule.decide(wrong)[0]
+    found = rule.answer(nodes, {name: ended[name] for name in NAMES[1:]})
+    assert (found.reason, found.detail) == ("nodes", f"missing: {NAMES[0]}")
+
+
 def test_links_of_the_run_hold_and_a_new_node_has_none() -> None:
     rules = DfaasRules(small_trace(), neighbours={"node_0": ["node_1", "node_2"]})
     names = [*rules.trace.nodes, "new"]

@@ -36,7 +36,9 @@ def test_the_team_decides_and_overflow_where_it_does_not(team: Run) -> None:
     service = service_of(team)
     assert (service.deciding, service.rule) == ("team", "overflow/equal")
     assert service.nodes == NAMES
-    assert words(service).startswith(f"The team of {team.name}, the checkpoint of 32 env steps")
+    assert words(service).startswith(
+        f"The team of {team.name} (checkpoint of 32 env steps) decides;"
+    )
     assert service.decide(NODES).forward == team.decide(NODES)
     assert service.decide({**NODES, "new": NODES["site-0"]}).by == "rule"
 
@@ -102,7 +104,7 @@ def test_a_shadow_of_a_recommended_rule_is_of_the_team(team: Run, tmp_path: Path
     assert service.log is not None
     service.log.close()
     assert (service.deciding, service.rule) == ("shadow", "margin/spare")
-    assert f"the team of {folder}@best" in words(service)
+    assert f"what the team of {folder}@best (checkpoint of 32 env steps) would do" in words(service)
 
 
 def test_a_run_of_another_environment_is_refused(team: Run) -> None:
@@ -110,13 +112,18 @@ def test_a_run_of_another_environment_is_refused(team: Run) -> None:
     run = Run(team.folder, dataclasses.replace(team.config, env_config=env_config))
     with pytest.raises(RunError, match="was trained in arena_v0: only runs of dfaas_v0 decide"):
         service_of(run)
+    for place in (None, team.folder / "made/deeper"):
+        with pytest.raises(RunError, match="was trained in arena_v0: only runs of dfaas_v0 decide"):
+            run.export("numpy", place)
+    assert not (team.folder / "export").exists()
+    assert not (team.folder / "made").exists()
 
 
 def test_an_export_is_served_without_the_run(team: Run, tmp_path: Path) -> None:
     team.export("numpy", tmp_path / "gateway")
     service, own = service_of(tmp_path / "gateway"), service_of(team)
     assert (service.deciding, service.rule, service.nodes) == ("team", "overflow/equal", NAMES)
-    assert words(service).startswith(f"The team of {tmp_path}/gateway, decides; outside")
+    assert words(service).startswith(f"The team of {tmp_path}/gateway decides; outside")
     asked = {"site-0": {"arrivals": 99, "capacity": 4}}
     for nodes in (NODES, {**NODES, **asked}, asked):
         assert service.decide(nodes) == own.decide(nodes)
