@@ -113,3 +113,22 @@ def test_json_that_is_no_answer_of_prometheus(tmp_path: Path) -> None:
     path = tmp_path / "some.json"
     path.write_text(json.dumps({"hello": [1, 2]}))
     assert "it begins with" in within("trace", "import", path, code=2)
+
+
+def test_what_comes_next_is_printed(tmp_path: Path) -> None:
+    path, out = tmp_path / "export.csv", tmp_path / "loads.csv"
+    path.write_text("time,a,b\n2026-01-05T00:00Z,10,20\n2026-01-05T00:05Z,30,40\n")
+    shown = within("trace", "import", path).splitlines()
+    assert f"  corral trace import {path} --capacity 1.25x --out loads.csv" in shown
+    shown = within("trace", "import", path, "--out", out).splitlines()
+    assert f"Next: corral advise {out} --capacity 1.25x" in shown
+    out.unlink()
+    shown = within("trace", "import", path, "--out", out, "--capacity", "100").splitlines()
+    assert f"Next: corral advise {out}" in shown
+
+
+def test_a_bundled_trace_needs_no_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = within("trace", "import", "edge3", code=2)
+    assert "edge3 is a trace already, bundled with corral: corral trace show edge3" in said
+    assert "no such file" not in said

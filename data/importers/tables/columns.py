@@ -62,7 +62,8 @@ def find_columns(table: Table, pattern: str, argument: str) -> dict[str, str]:
         fits = {"/".join(m.groups()): name for name in known if (m := like.fullmatch(name))}
         if not fits:
             stop(table, f"{argument}={quoted(part)} fits no column; there are {listed(known)}")
-        found |= fits
+        bare = {node.strip(): name for node, name in fits.items()}
+        found |= bare if len(bare) == len(fits) else fits
     return found | dict(zip(short_names(plain), plain, strict=True))
 
 

@@ -174,11 +174,17 @@ def _once(table: Table, rank: Counts, of_row: Counts | None, nodes: Sequence[str
         return
     row, first = int(order[again[0] + 1]), int(order[again[0]])
     whose = f" for node {nodes[int(of_row[row])]!r}" if of_row is not None else ""
+    said = f"this time is on line {table.lines[first]} already{whose} ({len(again):,} such rows). "
+    if of_row is None and len(nodes) > 1:
+        table.fault(
+            f"{said}Where clocks were set back, name the place with zone=, such as "
+            "zone=Europe/Rome",
+            row,
+        )
     table.fault(
-        f"this time is on line {table.lines[first]} already{whose} ({len(again):,} such rows). "
-        "Name the column that tells them apart with node_column= (several: 'a+b'); where clocks "
-        "were set back, name the place with zone=, such as zone=Europe/Rome; where each row is one "
-        "request, give one_node=True",
+        f"{said}Name the column that tells them apart with node_column= (several: 'a+b'); where "
+        "clocks were set back, name the place with zone=, such as zone=Europe/Rome; where each row "
+        "is one request, give one_node=True",
         row,
     )
 

@@ -21,7 +21,7 @@ from corral.data.importers.records import IMPORT_BYTES
 from corral.data.importers.tables import grid as grids
 from corral.data.importers.tables.capacities import columns_of_capacity, told_capacities
 from corral.data.importers.tables.cells import DELIMITERS, Table, read_table
-from corral.data.importers.tables.columns import choose, column_of
+from corral.data.importers.tables.columns import choose, column_of, find_columns
 from corral.data.importers.tables.frame import table_of
 from corral.data.importers.tables.grid import Grid
 from corral.data.importers.tables.numbers import Decimal
@@ -167,6 +167,8 @@ class Options:
         given = {"time": self.time_column, "node": self.node_column, "arrivals": self.arrivals}
         given["capacity"] = columns_of_capacity(table, self.capacity)
         for role, column in renamed.items():
+            find = find_columns if role in ("arrivals", "capacity") else column_of
+            find(table, column, f"rename={role}")
             taken = self.capacity if role == "capacity" else given.get(role)
             if taken not in (None, column):
                 raise ValueError(f"rename={role}={column}: {taken!r} is given for that already")

@@ -34,6 +34,13 @@ class Import(Group):
             named = not args[0].startswith("-") and not Path(args[0]).exists()
             if named and meant(args[0], names) and not Path(args[0]).suffix:
                 raise CorralError(unknown_command(ctx.command_path, args, names[:-2]))
+            from corral.data.source import bundled_files
+
+            if named and args[0] in bundled_files():
+                raise CorralError(
+                    f"{args[0]} is a trace already, bundled with corral: corral trace show "
+                    f"{args[0]}; what is imported are files of other programs"
+                )
             args = ["file", *args]
         rest: list[str] = super().parse_args(ctx, args)
         return rest
@@ -187,10 +194,12 @@ def file(
     for note in imported.notes:
         out.print(in_options(shortened(f"note: {note}"), OPTIONS), soft_wrap=True)
     _show_first(imported.trace)
+    level = " --capacity 1.25x" if imported.trace.capacity is None else ""
     if out_file is not None:
         write(imported.trace, out_file, overwrite)
+        out.print(f"Next: corral advise {pasted(out_file)}{level}", soft_wrap=True)
         return
-    words = " ".join([*map(pasted, files), *_typed(given)])
+    words = " ".join([*map(pasted, files), *_typed(given)]) + level
     out.print("Nothing was written. To write it:")
     out.print(f"  corral trace import {words} --out loads.csv", soft_wrap=True)
 
