@@ -214,6 +214,7 @@ def written(advice: Advice) -> Advice:
             verdict=[*advice.verdict, *asked],
             notes=notes,
             texts=texts,
+            title="Advice for",
         )
     else:
         where = f"Below are {every}; the team is on the days held out, in ../report.html."
@@ -231,6 +232,7 @@ def written(advice: Advice) -> Advice:
             verdict=[*advice.verdict, *asked, f"{below}; {every} are in rules/report.html."],
             notes=notes,
             texts=texts,
+            title="Advice for",
             learning=learning_curves({"team": team.run}),
             pictures=team_pictures(rules_of_it, team.run.policies, label="team"),
         )

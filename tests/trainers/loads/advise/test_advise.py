@@ -77,6 +77,7 @@ def test_the_verdict_stands_first_in_the_report_and_in_advice_json(rules: Advice
     page = (rules.folder / "report.html").read_text()
     said = kept["verdict"][0].partition(" (95")[0]
     assert page.index(said) < page.index("<table")
+    assert f"<h1>Advice for {rules.replay.trace.name}</h1>" in page
     assert rules.lines()[-2:] == list(rules.verdict)
     assert "Cost, in lost requests: lost + 0.1 x forwarded + 0.02 x waiting." in rules.notes
 
