@@ -50,6 +50,7 @@ __all__ = [
     "Teams",
     "arguments_of",
     "baseline_team",
+    "meaning",
     "players_of",
     "split_pair",
 ]
@@ -77,6 +78,37 @@ PAIRS = (
     "patient-margin/spare",
 )
 """The pairs that a replay compares by default."""
+
+OF_AMOUNT = {
+    "local": "nothing",
+    "random": "a random number of its requests",
+    "static": "40 % of what arrives",
+    "overflow": "what exceeds its capacity",
+    "threshold": "what exceeds 80 % of its capacity",
+    "margin": "what exceeds its capacity, but no more than the others reported to have room for",
+    "patient": "what neither its capacity nor its queue has room for",
+    "patient-margin": "what neither its capacity nor its queue has room for, but no more than the "
+    "others reported to have room for",
+}
+OF_ROUTE = {
+    "equal": "in equal parts to the others",
+    "capacity": "to the others in proportion to their capacity",
+    "spare": "to the others in proportion to the spare capacity that they reported",
+    "shortest": "all to the node that reported the most spare capacity",
+    "two": "all to the better of two others drawn at random: the one that reported more spare "
+    "capacity",
+    "choose": "all to the node that it chooses",
+}
+"""Amounts and routes in the words of ``meaning``."""
+
+
+def meaning(pair: str) -> str:
+    """Return what a pair does, in plain words: "a node forwards what exceeds its capacity, in equal
+    parts to the others"."""
+    amount, route = split_pair(pair)
+    if amount == "local":
+        return "a node forwards nothing, and serves what it can itself"
+    return f"a node forwards {OF_AMOUNT[amount]}, {OF_ROUTE[route]}"
 
 
 def split_pair(pair: str) -> tuple[str, Route]:

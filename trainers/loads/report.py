@@ -77,6 +77,7 @@ def write_report(
     notes: Sequence[str] = (),
     verdict: Sequence[str] = (),
     texts: Sequence[tuple[str, Sequence[str]]] = (),
+    title: str = "Replay of",
 ) -> dict[str, Path]:
     """Write the three files into ``folder`` (made if missing); return their paths by name.
 
@@ -91,8 +92,9 @@ def write_report(
         verdict: sentences at the top of the page, the first of them in large letters; none: what
             ``paired`` says of the teams, and of the rules.
         texts: headings, and lines that stand as they are, below the tables of requests.
+        title: of the page, before the name of the trace.
     """
-    text = _page(replay, learning, levels or {}, pictures, notes, verdict, texts)
+    text = _page(replay, learning, levels or {}, pictures, notes, verdict, texts, title)
     path = replace_text(folder / "report.html", text)
     return {"report.html": path, **evaluation_of(replay, notes).write(folder)}
 
@@ -148,6 +150,7 @@ def _page(
     notes: Sequence[str],
     verdict: Sequence[str],
     texts: Sequence[tuple[str, Sequence[str]]],
+    title: str,
 ) -> str:
     scores = _of_all_windows(ordered(replay.scores), replay)
     kinds = _kinds(replay)
@@ -166,7 +169,7 @@ def _page(
 {table(["policy", *returns], lines, kinds=kinds)}
 {_losses_html(replay, kinds)}{_waits_html(replay, kinds)}"""
     answer = list(verdict) or [*verdicts(replay).values(), *rule_in_words(replay)]
-    title, end = f"Replay of {replay.trace.name}", f"{HOW_TO_READ}{_glossary()}"
+    title, end = f"{title} {replay.trace.name}", f"{HOW_TO_READ}{_glossary()}"
     return page(title, more, body, versions(), verdict=answer, end=end)
 
 

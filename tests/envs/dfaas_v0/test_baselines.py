@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from corral.envs.batch import Batch
 from corral.envs.core import Observation
-from corral.envs.dfaas_v0 import ROUTES, DfaasRules
+from corral.envs.dfaas_v0 import ROUTES, DfaasRules, baselines
 from corral.envs.dfaas_v0.baselines import AMOUNTS, PAIRS, Baseline, baseline_team, split_pair
 from corral.envs.policy import Decision
 from corral.envs.shells import ParallelShell
@@ -271,3 +271,11 @@ def test_pairs_are_split_and_the_route_is_equal_by_default() -> None:
 def test_unknown_names_are_answered_with_the_nearest(call: Any, message: str) -> None:
     with pytest.raises(UnknownNameError, match=message):
         call()
+
+
+def test_every_amount_and_route_is_told_in_words() -> None:
+    assert set(baselines.OF_AMOUNT) == set(baselines.AMOUNTS)
+    assert set(baselines.OF_ROUTE) == set(baselines.ROUTES)
+    told = "a node forwards what exceeds its capacity, in equal parts to the others"
+    assert baselines.meaning("overflow/equal") == told
+    assert baselines.meaning("local/equal").startswith("a node forwards nothing")

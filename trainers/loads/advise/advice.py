@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.table import Table
 
+from corral.envs.dfaas_v0.baselines import meaning
 from corral.text import pasted
 from corral.trainers.evaluation.tables import table_of
 from corral.trainers.loads.advise.team import Team
@@ -29,6 +30,11 @@ FORMAT = 1
 
 SHOWN = 5
 """Rules in the table of the terminal, but for those that do the same as one before."""
+
+SECOND_OFFER = (
+    "A request that is refused is offered to the others once more: the gateway must do that."
+)
+"""It is not considered whether it does; with ``second_offer``."""
 
 HEADINGS = {"post_mortem": "The costliest day", "rule_of_thumb": "A rule of thumb"}
 
@@ -161,6 +167,7 @@ class Advice:
             "run": self.run,
             "answer": None if decision is None else decision.answer,
             "rule": self.chosen.to_json(),
+            "meaning": meaning(self.chosen.rule),
             "team": team,
             "no_team": self.no_team,
             "worth": self.worth,
@@ -207,6 +214,7 @@ def written(advice: Advice) -> Advice:
             verdict=[*advice.verdict, *asked],
             notes=notes,
             texts=texts,
+            title="Advice for",
         )
     else:
         where = f"Below are {every}; the team is on the days held out, in ../report.html."
@@ -224,6 +232,7 @@ def written(advice: Advice) -> Advice:
             verdict=[*advice.verdict, *asked, f"{below}; {every} are in rules/report.html."],
             notes=notes,
             texts=texts,
+            title="Advice for",
             learning=learning_curves({"team": team.run}),
             pictures=team_pictures(rules_of_it, team.run.policies, label="team"),
         )

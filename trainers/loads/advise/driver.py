@@ -24,11 +24,19 @@ import numpy as np
 
 from corral.data import Trace, load_trace
 from corral.envs.dfaas_v0.arguments import with_capacity
+from corral.envs.dfaas_v0.baselines import meaning
 from corral.envs.dfaas_v0.network import adjacency, no_choice
 from corral.errors import MissingExtraError, UnknownNameError
 from corral.progress import Progress
 from corral.trainers.loads import replay as engine
-from corral.trainers.loads.advise.advice import ADVICE, Advice, Chosen, written
+from corral.trainers.loads.advise.advice import (
+    ADVICE,
+    NOT_CONSIDERED,
+    SECOND_OFFER,
+    Advice,
+    Chosen,
+    written,
+)
 from corral.trainers.loads.advise.post_mortem import post_mortem
 from corral.trainers.loads.advise.rule_of_thumb import rule_of_thumb
 from corral.trainers.loads.advise.team import FEWEST, Team, divide, judge, require_the_same, trained
@@ -277,6 +285,7 @@ def _advice(
     folder: Path,
 ) -> Advice:
     costs = has_costs(base)
+    offered = base.settings.get("second_offer", True) and chosen.rule != LOCAL
     said = [
         rule_sentence(
             chosen.rule,
@@ -303,6 +312,7 @@ def _advice(
         no_team=no_team,
         what_ifs=asked[0],
         notes=[*_notes(base, chosen, team), *asked[1]],
+        not_considered=(*NOT_CONSIDERED, *[SECOND_OFFER] * offered),
         folder=folder,
     )
 
@@ -314,7 +324,7 @@ def _notes(base: Replay, chosen: Chosen, team: Team | None) -> list[str]:
     part = f", and a part of one ({counted(base.remainder, 'step')})" if base.remainder else ""
     steps = "" if base.days else f" of {counted(base.window, 'step')}"
     count = f"{counted(base.windows, days)}{steps}{part}"
-    notes = []
+    notes = [f"{chosen.rule}: {meaning(chosen.rule)}."]
     if len(chosen.days) > 1:
         others = ", ".join(f"{k} on {n}" for k, n in chosen.days.items())
         notes.append(

@@ -13,6 +13,7 @@ import pytest
 
 import corral
 from corral.data import Trace
+from corral.envs.dfaas_v0.baselines import meaning
 from corral.errors import CorralError, TraceError
 from corral.trainers.loads.advise.advice import Advice
 from corral.trainers.loads.advise.team import divide
@@ -76,6 +77,7 @@ def test_the_verdict_stands_first_in_the_report_and_in_advice_json(rules: Advice
     page = (rules.folder / "report.html").read_text()
     said = kept["verdict"][0].partition(" (95")[0]
     assert page.index(said) < page.index("<table")
+    assert f"<h1>Advice for {rules.replay.trace.name}</h1>" in page
     assert rules.lines()[-2:] == list(rules.verdict)
     assert "Cost, in lost requests: lost + 0.1 x forwarded + 0.02 x waiting." in rules.notes
 
@@ -83,6 +85,17 @@ def test_the_verdict_stands_first_in_the_report_and_in_advice_json(rules: Advice
 def test_what_was_not_considered_is_said(rules: Advice) -> None:
     assert any("before it chooses" in line for line in rules.not_considered)
     assert set(rules.not_considered) < set(rules.lines())
+
+
+def test_the_rule_is_explained_in_plain_words(rules: Advice, tmp_path: Path) -> None:
+    rule = rules.chosen.rule
+    assert rules.to_json()["meaning"] == meaning(rule)
+    assert rules.notes[0] == f"{rule}: {meaning(rule)}."
+    assert f"{meaning(rule)}." in (rules.folder / "report.html").read_text()
+    offered = "A request that is refused is offered to the others once more"
+    assert any(line.startswith(offered) for line in rules.not_considered)
+    without = of_rules(tmp_path, days(4), **GAME, second_offer=False)
+    assert not any(line.startswith(offered) for line in without.not_considered)
 
 
 def test_every_key_of_advice_json_is_documented(team: Advice) -> None:
@@ -230,7 +243,7 @@ def test_how_days_are_divided(count: int, held: int, validated: int | None) -> N
 def test_of_one_day_rules_are_compared_on_that_day(tmp_path: Path) -> None:
     it = corral.advise(days(1), out=tmp_path, **GAME)
     assert it.chosen.rule == min(it.replay.sums, key=lambda k: it.replay.sums[k].cost.sum())
-    assert "may look better than it is" in it.notes[0]
+    assert "may look better than it is" in it.notes[1]
     assert "1 day cannot be divided" in it.verdict[1]
     assert "95 %" not in it.verdict[0]
     assert it.to_json()["rule"]["days"] == {}
