@@ -146,8 +146,8 @@ class Advice:
             found[1:1] = [f"Report of the rules on all days: {self.folder / 'rules/report.html'}"]
             folder = pasted(self.team.run.folder)
             found.append(f"The team: {folder} (corral evaluate {folder}@best)")
-            what = f"{folder}@best" if self.run == "team" else f"{folder} --rule {self.chosen.rule}"
-            found.append(f"Put it to work: corral serve {what}")
+        if len(self.replay.trace.nodes) > 1:
+            found.append(f"Put it to work: corral serve {pasted(self.folder)}")
         return found
 
     def to_json(self) -> dict[str, Any]:

@@ -177,14 +177,9 @@ def test_it_ends_in_an_answer_that_names_the_run(team: Advice) -> None:
     assert [line for line in results if line.startswith("team,greedy")]
 
 
-@pytest.mark.parametrize(
-    ("answer", "more"), [("worth it", "@best"), ("not worth it", " --rule {0}")]
-)
-def test_it_says_what_puts_the_verdict_to_work(team: Advice, answer: Any, more: str) -> None:
-    assert team.decision is not None
-    said = dataclasses.replace(team, decision=dataclasses.replace(team.decision, answer=answer))
-    command = f"corral serve {team.folder / 'team'}{more.format(team.chosen.rule)}"
-    assert said.files()[-1] == f"Put it to work: {command}"
+def test_it_says_what_puts_the_verdict_to_work(team: Advice, rules: Advice) -> None:
+    for advice in (team, rules):
+        assert advice.files()[-1] == f"Put it to work: corral serve {advice.folder}"
 
 
 def test_an_advice_goes_on_where_it_was(team: Advice) -> None:
