@@ -54,10 +54,10 @@ def write_folder(
             for path, source in written.items():
                 os.replace(source, path)
     except BaseException:
-        for place in new:
-            if any(place.iterdir()):
+        for folder in new:
+            if any(folder.iterdir()):
                 break
-            place.rmdir()
+            folder.rmdir()
         raise
     return list(written)
 
