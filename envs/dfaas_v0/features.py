@@ -7,6 +7,7 @@ that a node plays by, be it in an episode or in production: what becomes of it i
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -184,7 +185,7 @@ def _ranked_among_all(spare: Array) -> Array:
 # --- Decisions -----------------------------------------------------------------------------------
 
 
-class Deciding:
+class Deciding(ABC):
     """From a state to what nodes observe and may do, and from actions to who offers what to whom.
 
     It stands on NumPy alone: the rules of an episode are one, ``corral.trainers.loads.export``
@@ -231,9 +232,9 @@ class Deciding:
         forwarded = self.levels_of.forwarded(level, arrivals)
         return self.network.offered(forwarded, self._basis(state, capacity), named)
 
+    @abstractmethod
     def _row(self, state: Any) -> Array:
         """Return the row of the load that comes next, [B]."""
-        raise NotImplementedError
 
     def _chosen(
         self, state: Any, action: Array, highest: Array

@@ -32,7 +32,8 @@ def test_a_counter_is_asked_about_in_options(answer: Path) -> None:
     assert "these look like counters" in refused
     assert "--counter to take their differences, --no-counter to take them as they are" in refused
     shown = within("trace", "import", answer, "--no-counter")
-    assert f"corral trace import {answer} --no-counter --out loads.csv" in shown.replace("\n", "")
+    written = f"corral trace import {answer} --no-counter --capacity 1.25x --out loads.csv"
+    assert written in shown.replace("\n", "")
     assert "by label instance: a:9090, b:9090" in shown
 
 

@@ -47,6 +47,7 @@ BLOCK = re.compile(r"^```(python|console|toml)\n(.*?)^```$", flags=re.MULTILINE 
 
 
 LONG = {
+    "README",
     "advise",
     "algorithms",
     "callbacks",

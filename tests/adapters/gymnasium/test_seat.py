@@ -226,6 +226,7 @@ def test_maskable_ppo_learns_to_explore_beside_a_still_blocker() -> None:
     assert mean_return(env, model) > untaught + 2.5
 
 
+@pytest.mark.slow  # learns
 def test_maskable_ppo_learns_a_turn_based_game() -> None:
     """Five stones, up to three each turn, against one who takes one: 1 first, then the rest."""
     rules = PileRules((5, 6), illegal="raise")

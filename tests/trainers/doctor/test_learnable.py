@@ -46,6 +46,7 @@ def shown_guess() -> Learnable:
 # --- Planted -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # learns
 def test_a_budget_at_which_every_tile_is_sent_anyway() -> None:
     found = learnable("tiles_v0", levels=1, budget=48, seconds=PLENTY)
     assert found.verdict == "No choice matters: actions change when rewards come, not how much."
@@ -64,6 +65,7 @@ def test_an_observation_that_never_changes() -> None:
     assert found.verdict == "Choices matter, but an observation never changes."
 
 
+@pytest.mark.slow  # learns
 def test_a_reward_that_no_action_moves() -> None:
     found = learnable(DeafArena(), seconds=10)
     assert causes(found) == {"no-choice"}
@@ -72,6 +74,7 @@ def test_a_reward_that_no_action_moves() -> None:
     assert not any(each.moved for each in found.forked)
 
 
+@pytest.mark.slow  # learns
 def test_a_best_action_that_the_observation_does_not_show() -> None:
     found = learnable(Guess(shown=False), seconds=PLENTY)
     assert causes(found) == {"hidden"}
