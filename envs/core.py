@@ -41,8 +41,9 @@ __all__ = [
     "Rules",
     "Split",
     "agent_views",
-    *("amounts_of", "any_number", "carried_by", "changed", "copy_rows", "for_rendering"),
-    *("future_of", "generator", "places_of", "put_rows", "redraw_of", "redrawing"),
+    *("amounts_of", "any_number", "carried_by", "changed", "copy_rows", "for_copies"),
+    *("for_rendering", "future_of", "generator", "hides_chance", "places_of", "put_rows"),
+    *("redraw_of", "redrawing"),
     *("replays_data", "shares_of", "split_of", "stack_agents", "starts_of", "state_arrays"),
     "teams_of",
     "windows_of",
@@ -216,12 +217,18 @@ class OptionalRules(Protocol):
     def redraw(self, state: Any, rngs: Sequence[np.random.Generator], told: bool = False) -> Any:
         """Draw anew, one generator per row, what no agent can have observed of ``state``; where
         they are ``told``, what its global state does not show either: chance that is to come.
-        May change ``state`` in place. Rules without chance return it."""
+        The rows are drawn in order, so that one generator may serve all of them. May change
+        ``state`` in place. Rules without chance return it."""
         ...
 
     def redrawing(self) -> Rules[Any] | None:
         """Return rules whose ``redraw`` puts other data in the place of what is to come, for rules
         that replay data and have none; None: there is too little of it."""
+        ...
+
+    def hides_chance(self) -> bool:
+        """Return whether agents choose before they observe the chance of the step itself. Copies of
+        a moment then need ``redraw``: they must not meet a chance that its agents cannot know."""
         ...
 
     def places(self, state: Any) -> list[str]:
@@ -299,6 +306,20 @@ def redrawing(rules: Rules[Any]) -> Rules[Any] | None:
     """Return rules that have ``redraw``, see ``OptionalRules.redrawing``; None: there are none."""
     found: Rules[Any] | None = getattr(rules, "redrawing", lambda: None)()
     return rules if redraw_of(rules) is not None else found
+
+
+def hides_chance(rules: Rules[Any]) -> bool:
+    """Return ``OptionalRules.hides_chance``; default: False."""
+    found: bool = getattr(rules, "hides_chance", lambda: False)()
+    return found
+
+
+def for_copies(rules: Rules[Any]) -> Rules[Any]:
+    """Return rules by which copies of a moment are played to compare decisions: with ``redraw`` if
+    they hide the chance of a step and have other data, else these."""
+    if not hides_chance(rules) or redraw_of(rules) is not None:
+        return rules
+    return redrawing(rules) or rules
 
 
 def places_of(rules: Rules[Any], state: Any) -> list[str] | None:

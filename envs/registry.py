@@ -98,7 +98,7 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             # benchmarks/LOG.md. No random episode shows how far an action reaches, so that no kind
             # of game gives this.
             settings={"gamma": 0.5},
-            judge="corral.trainers.loads.judge:evaluate_loads",
+            judge="corral.loads.judge:evaluate_loads",
         ),
         EnvSpec(
             name="arena_v0",

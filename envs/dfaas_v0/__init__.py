@@ -8,7 +8,7 @@ neighbour, nor held in the queue, is lost. All nodes act at once.
 |---|---|
 | agents | ``node_0`` .. ``node_{N-1}``, in the order in which nodes first appear in the trace |
 | actions | Discrete: k forwards min(k * unit, a) of the a arrivals; see Levels, "choose" |
-| action mask | k <= ceil(a / unit); only 0 for a node without neighbours |
+| action mask | k <= ceil(a / unit); only 0 for a node without neighbours; see Unknown arrivals |
 | observation | float32 [3 + 2 (N - 1)] in [0, 1], see below |
 | reward | -(lost + forward_cost * forwarded + wait_cost * waiting) / load_scale |
 | episode | a window of ``max_cycles`` rows of the trace; ends by truncation alone |
@@ -23,6 +23,26 @@ came in loads no larger. Levels that coincide make room for the smallest numbers
 ``amount=[0, 1, 5, ...]``, gives them; ``split`` turns "quantile" into that of the rows to train on.
 Level k forwards min(requests[k], a), and is legal where requests[k - 1] < a.
 
+With ``amount="keep"`` an action says how many arrivals stay before any is forwarded. With Q the
+queue limit and u = max(1, ceil((capacity_scale + Q) / max_level)), action 0 keeps all and is always
+legal; action k >= 1 keeps min((k - 1) u, c + Q - q), and is legal if k = 1 or (k - 2) u < c + Q -
+q. With ``amount="share"`` level k forwards ceil(k a / max_level) of a arrivals; all levels are
+legal. Both forward no more than the links carry: the rest stays, queues or is lost, at no
+forward_cost.
+
+**Unknown arrivals.** With ``arrivals="unknown"`` nothing that a node observes depends on the
+arrivals of this step, its own or others': it knows the counts of the steps that are over (0 at the
+start), its own queue, and the capacity of this step. Its own last count takes the place of a in the
+observation. Masks do not depend on arrivals: "unit" and "quantile" levels are all legal, and level
+k forwards min(requests[k], a). A gateway is in this position; it carries out an action as a plan
+(``corral.envs.dfaas_v0.plans``). ``report_delay=0`` is refused, since such reports tell this step's
+arrivals. The global state, which only critics see, holds them.
+
+**More of the own load.** ``last_counts=k``: k own counts of past steps, newest first; with unknown
+arrivals the first is in the place of a, the others come at the end of the observation, as all of
+them do with known arrivals. ``daily_mean``: the mean load of the node at this time of day in
+``rows``, at the very end. Both are divided by load_scale (in a summary by max(c, 1), clipped at 4).
+
 **A step**, with f the forwarded and q the queued requests of a node:
 
 1. work = q + a - f; served_local = min(work, c); left = work - served_local;
@@ -35,13 +55,26 @@ Level k forwards min(requests[k], a), and is legal where requests[k - 1] < a.
 
 **Routes.** "equal": f // n each, the first f mod n one more. "capacity", "spare": in proportion to
 the neighbours' current capacity, or to the spare they reported; rounded down, the remainder one by
-one in cyclic order; equal where all weights are 0. "shortest": all to the largest reported spare.
-"two": of two neighbours drawn at random with replacement, all to the larger reported spare. Ties go
-to the first (in cyclic order; for "two", drawn). "choose": all to the neighbour that the action
-names. With m the most neighbours of any node, action 0 forwards nothing and 1 + (k-1) m + d
-forwards level k to the d-th neighbour in cyclic order, from 0 (of a summary, to that of the three
-with the most reported spare); legal are legal levels with d below
-the number n of neighbours. An illegal one goes to neighbour d mod n. At most 4,096 actions.
+one in cyclic order; equal where all weights are 0. "shortest" (or "all-to-shortest"): all to the
+largest reported spare. "two" (or "all-to-two"): of two neighbours drawn at random with replacement,
+all to the larger reported spare. Ties go to the first (in cyclic order; for "two", drawn). These
+two send all requests of a step to one node. Balancers that are called join the shortest queue or
+the power of two choices choose for each request: "least" and "two-choices". "choose": all to the
+neighbour that the action names. With m the most neighbours of any node, action 0 forwards nothing
+and 1 + (k-1) m + d forwards level k to the d-th neighbour in cyclic order, from 0 (of a summary, to
+that of the three with the most reported spare); legal are legal levels with d below the number n of
+neighbours. An illegal one goes to neighbour d mod n. At most 4,096 actions.
+
+**Routes per request** send one request after the other, and count what was sent in this step.
+"round-robin" is another name of "equal". "weighted": each to the smallest (sent + 1) / capacity,
+ties in cyclic order, capacity 0 last. "least": each to the largest reported spare less what was
+sent there, ties in cyclic order, also below 0. "two-choices": of two neighbours drawn with
+replacement, the larger reported spare less what was sent there, ties to the first drawn; its draws
+follow from two numbers for each node and episode. "fill": to one neighbour up to its cap, then to
+the next, the largest reported spare first. All pass over neighbours whose cap is reached: that of a
+plan, and the link limit for "keep" and "share". With caps the routes above do so as well: "equal"
+goes on in turn; "capacity" and "spare" send in turn what is over; the others send to their target
+up to its cap, then to the next neighbours in cyclic order.
 
 **Reports.** Nodes know of each other what they ended the step ``report_delay`` steps ago with,
 spare and lost; 0 until there is such a step of the episode. 1, the default, is the last step. With
@@ -110,7 +143,7 @@ Training alone is augmented: validation and held-out rows are played as recorded
 training are of augmented days, and are not to be compared with those of an evaluation.
 
 **Reference policies** forward in levels in a training, as the learner does, and to the request in a
-replay (``DfaasRules.in_requests``). Under "choose" they name the largest reported spare.
+replay (``corral.envs.dfaas_v0.plain_rules``). Under "choose" they name the largest reported spare.
 
 Known answer: with unit 1, no costs, queue or limits, ``second_offer`` and a complete graph,
 forwarding the overflow max(0, a - c) serves min(sum a, sum c) at every step; nothing serves more.
@@ -120,10 +153,22 @@ Version history: v0, the first.
 
 from __future__ import annotations
 
-from corral.envs.dfaas_v0.rules import ROUTES, DfaasRules, DfaasState, Route
+from corral.envs.dfaas_v0.plans import Plan, Plans
+from corral.envs.dfaas_v0.routes import ROUTES, Route
+from corral.envs.dfaas_v0.rules import DfaasRules, DfaasState
 from corral.envs.entries import aec_entries, parallel_entry
 
-__all__ = ["ROUTES", "DfaasRules", "DfaasState", "Route", "env", "parallel_env", "raw_env"]
+__all__ = [
+    "ROUTES",
+    "DfaasRules",
+    "DfaasState",
+    "Plan",
+    "Plans",
+    "Route",
+    "env",
+    "parallel_env",
+    "raw_env",
+]
 
 parallel_env = parallel_entry(DfaasRules)
 raw_env, env = aec_entries(DfaasRules)

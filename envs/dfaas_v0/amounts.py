@@ -16,7 +16,16 @@ from corral.envs.arguments import one_of
 from corral.envs.core import Array
 from corral.envs.dfaas_v0.rows import Section
 
-__all__ = ["LARGEST_MASK", "Amounts", "Choices", "Levels", "Requests", "Shares", "levels_in"]
+__all__ = [
+    "LARGEST_MASK",
+    "Amounts",
+    "Choices",
+    "Keeps",
+    "Levels",
+    "Requests",
+    "Shares",
+    "levels_in",
+]
 
 LARGEST_MASK = 4096
 """Entries that the mask of one node may have under route "choose"."""
@@ -27,18 +36,20 @@ class Levels(ABC):
 
     count: int  # number of levels, A
     unit: int  # requests between two levels, at most
+    by_room: bool = False  # whether legal levels follow from what a node holds, not from arrivals
 
     @abstractmethod
     def highest(self, arrivals: Array) -> Array:
-        """Return the highest legal level of a node with neighbours, int64 like ``arrivals``."""
+        """Return the highest legal level of a node with neighbours, int64 like ``arrivals``; with
+        ``by_room`` of what it can still hold, c + Q - q."""
 
     @abstractmethod
     def level(self, requests: Array, arrivals: Array) -> Array:
         """Return the level that forwards so many of the arrivals, or the next one above."""
 
     @abstractmethod
-    def forwarded(self, level: Array, arrivals: Array) -> Array:
-        """Return the requests that a node with neighbours forwards."""
+    def forwarded(self, level: Array, arrivals: Array, room: Array | None = None) -> Array:
+        """Return the requests that a node with neighbours forwards; ``room`` is c + Q - q."""
 
     @abstractmethod
     def said(self) -> tuple[str, Array]:
@@ -62,18 +73,22 @@ class Amounts(Levels):
     more last. Level k forwards ``requests[k]`` of the arrivals, or all of them where there are
     fewer. It is legal where the level below does not forward all of them already."""
 
-    def __init__(self, requests: Array) -> None:
+    def __init__(self, requests: Array, known: bool = True) -> None:
+        """``known``: whether the arrivals are before a level is chosen; else all are legal."""
         self.requests = requests
         self.count = len(requests)  # number of levels, A
         self.unit = int(np.diff(requests).max())  # requests between two levels, at most
+        self.known = known
 
     def highest(self, arrivals: Array) -> Array:
+        if not self.known:
+            return np.full_like(arrivals, self.count - 1)
         return self.level(arrivals, arrivals)
 
     def level(self, requests: Array, arrivals: Array) -> Array:
         return np.asarray(np.searchsorted(self.requests, requests))
 
-    def forwarded(self, level: Array, arrivals: Array) -> Array:
+    def forwarded(self, level: Array, arrivals: Array, room: Array | None = None) -> Array:
         return np.minimum(self.requests.take(level), arrivals)
 
     def said(self) -> tuple[str, Array]:
@@ -83,17 +98,20 @@ class Amounts(Levels):
 class Shares(Levels):
     """Levels of equal shares: level k of ``max_level`` forwards ceil(k * a / max_level) of a.
 
-    All are legal where there is something to forward. Where fewer requests than ``max_level``
-    arrive, several levels forward the same.
+    All are legal, or with ``known`` arrivals those of a node that has some. Where fewer requests
+    than ``max_level`` arrive, several levels forward the same.
     """
 
     unit = 1  # the finest difference between two amounts
 
-    def __init__(self, max_level: int) -> None:
+    def __init__(self, max_level: int, known: bool = True) -> None:
         self.most = max_level
         self.count = max_level + 1
+        self.known = known
 
     def highest(self, arrivals: Array) -> Array:
+        if not self.known:
+            return np.full_like(arrivals, self.most)
         return np.where(arrivals > 0, self.most, 0)
 
     def level(self, requests: Array, arrivals: Array) -> Array:
@@ -103,11 +121,47 @@ class Shares(Levels):
         least = np.maximum(requests - 1, 0) * self.most // some + 1
         return np.where(requests > 0, np.maximum(least, requests * self.most // some), 0)
 
-    def forwarded(self, level: Array, arrivals: Array) -> Array:
+    def forwarded(self, level: Array, arrivals: Array, room: Array | None = None) -> Array:
         return np.asarray(-(-level * arrivals // self.most))
 
     def said(self) -> tuple[str, Array]:
         return "% of the arrivals", 100 * np.arange(self.count) / self.most
+
+
+class Keeps(Levels):
+    """Levels of what stays: 0 keeps all, level k >= 1 keeps (k - 1) * unit of the arrivals, or what
+    the node can still hold where that is less. One level above that is legal."""
+
+    by_room = True
+
+    def __init__(self, most: float, max_level: int) -> None:
+        """``most``: capacity and queue, the most that a node can hold."""
+        self.unit = max(1, math.ceil(most / max_level))
+        self.count = math.ceil(most / self.unit) + 2
+
+    def highest(self, arrivals: Array) -> Array:
+        return 1 + -(-arrivals // self.unit)
+
+    def level(self, requests: Array, arrivals: Array) -> Array:
+        """Return the level that keeps the most without keeping more than all but ``requests``."""
+        return np.where(requests > 0, self.of_keep(np.maximum(arrivals - requests, 0)), 0)
+
+    def of_keep(self, keep: Array) -> Array:
+        """Return the level that keeps as many, or the nearest number, the smaller of two."""
+        return 1 + (keep + (self.unit - 1) // 2) // self.unit
+
+    def kept(self, level: Array, room: Array) -> Array:
+        """Return how many arrivals a level above 0 keeps."""
+        return np.asarray(np.minimum((level - 1) * self.unit, room))
+
+    def forwarded(self, level: Array, arrivals: Array, room: Array | None = None) -> Array:
+        assert room is not None
+        return np.where(level > 0, np.maximum(arrivals - self.kept(level, room), 0), 0)
+
+    def said(self) -> tuple[str, Array]:
+        kept = np.arange(-1, self.count - 1) * float(self.unit)
+        kept[0] = kept[-1] + self.unit  # all, which is more than a node can hold
+        return "requests kept", kept
 
 
 class Requests(Levels):
@@ -127,7 +181,7 @@ class Requests(Levels):
     def level(self, requests: Array, arrivals: Array) -> Array:
         return requests
 
-    def forwarded(self, level: Array, arrivals: Array) -> Array:
+    def forwarded(self, level: Array, arrivals: Array, room: Array | None = None) -> Array:
         return np.minimum(level, arrivals)
 
     def said(self) -> tuple[str, Array]:
@@ -203,7 +257,8 @@ def levels_in(
     largest = math.ceil(load_scale)
     if not isinstance(amount, str):
         return _given(amount, largest, max_level)
-    if one_of("amount", amount, ("unit", "quantile")) == "quantile" and largest > max_level:
+    kinds = ("unit", "quantile", "keep", "share")
+    if one_of("amount", amount, kinds) == "quantile" and largest > max_level:
         return _quantiles(trace.arrivals[slice(*rows)], largest, max_level)
     unit = max(1, math.ceil(load_scale / max_level))
     return np.arange(math.ceil(load_scale / unit) + 1, dtype=np.int64) * unit
@@ -235,7 +290,8 @@ def _given(amount: Sequence[int], largest: int, max_level: int) -> Array:
         whole = False
     if not whole:
         raise ValueError(
-            f'amount={amount!r}: give "unit", "quantile" or a list of requests, such as [0, 1, 5]'
+            f'amount={amount!r}: give "unit", "quantile", "keep", "share" or a list of requests, '
+            "such as [0, 1, 5]"
         )
     shown = f"amount=[{', '.join(map(str, amount[:4]))}{', ...' if len(table) > 4 else ''}]"
     if table[0] != 0 or not (np.diff(table) > 0).all():

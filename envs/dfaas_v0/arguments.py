@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from corral.data import Trace
+from corral.envs.arguments import nonnegative_int
 from corral.envs.core import Array
 from corral.envs.dfaas_v0.rows import Section, section
 from corral.errors import Fault, ScaleError, TraceError
@@ -17,6 +18,7 @@ from corral.named import NamedFunction
 __all__ = [
     "built_in_reward",
     "cost_of",
+    "last_counts",
     "measured_on",
     "reward_function",
     "reward_of",
@@ -62,6 +64,18 @@ def scale(name: str, value: float | None, numbers: Array | None) -> float:
         what = f"{name.removesuffix('_scale')} of {largest}"
         raise ScaleError(f"{name}={value:g}, but the trace has a {what}; pass {name}={largest}")
     return value
+
+
+def last_counts(given: int | None, arrivals: str, report_delay: int) -> int:
+    """Return how many of its own past counts a node observes. Raises ValueError where ``arrivals``
+    are unknown and something that a node observes would tell them."""
+    if arrivals == "unknown" and report_delay == 0:
+        raise ValueError(
+            "report_delay=0 with arrivals='unknown': reports of this step tell its arrivals; give "
+            "report_delay=1 or more"
+        )
+    least = int(arrivals == "unknown")
+    return least if given is None else nonnegative_int("last_counts", given, least)
 
 
 def reward_function(given: Any, reward: str) -> NamedFunction | None:

@@ -1,8 +1,8 @@
 """Reference policies of dfaas_v0: what a learned team has to beat.
 
 A baseline decides how much to forward; where it goes is the environment's ``route``. The pair is
-written amount/route: "overflow/equal", "overflow/two" (power of two choices), "overflow/shortest"
-(join the shortest queue, on last-step information), "margin/spare", ...
+written amount/route: "overflow/equal", "patient/least", "margin/spare", ...
+``corral.envs.dfaas_v0.plain_rules`` has the table of amounts with numbers, such as "backlog=0.75".
 
 | amount | forwards |
 |---|---|
@@ -22,6 +22,10 @@ forward to the request, in rules of their own (``DfaasRules.in_requests``); "ran
 uniformly random number of requests. With ``route="choose"`` all goes to the neighbour that reported
 the largest spare, the first of equal ones in cyclic order.
 
+With unknown arrivals a rule that keeps a number plays it exactly where levels keep
+(``amount="keep"``); elsewhere the count of the last step stands for this one's. In a replay rules
+are carried out as plans, exactly, see ``corral.envs.dfaas_v0.plans``.
+
 A summary (``observation="summary"``) tells ratios alone. What a player adds is its node's capacity,
 the mean over the rows: where that is the same in all rows, the ratios are whole requests again, and
 the amounts those above; where it varies, they are exact to about a request, but for the room of the
@@ -35,13 +39,14 @@ import functools
 import numpy as np
 
 from corral.envs.core import Array, Observation
-from corral.envs.dfaas_v0.amounts import Choices, Requests
-from corral.envs.dfaas_v0.network import ROUTES, Route
+from corral.envs.dfaas_v0.amounts import Choices, Keeps, Requests
+from corral.envs.dfaas_v0.plain_rules import AMOUNTS, PlainRule
+from corral.envs.dfaas_v0.plans import KEEP_ALL, shared
+from corral.envs.dfaas_v0.routes import Route
 from corral.envs.dfaas_v0.rules import DfaasRules
 from corral.envs.masks import MASK, OBSERVATION, highest, sample_legal
 from corral.envs.policy import Heuristic, Policy
 from corral.envs.reference import Makers
-from corral.errors import UnknownNameError
 
 __all__ = [
     "AMOUNTS",
@@ -55,26 +60,22 @@ __all__ = [
     "split_pair",
 ]
 
-AMOUNTS = (
-    "local",
-    "random",
-    "static",
-    "overflow",
-    "threshold",
-    "margin",
-    "patient",
-    "patient-margin",
-)
-
 PAIRS = (
     "local/equal",
     "random/equal",
     "static/equal",
     "threshold/equal",
-    *(f"overflow/{route}" for route in ROUTES if route != "choose"),  # needs nothing of an action
+    "overflow/equal",
+    "overflow/capacity",
+    "overflow/spare",
+    "overflow/all-to-shortest",
+    "overflow/all-to-two",
+    "overflow/weighted",
+    "overflow/least",
     "margin/equal",
     "margin/spare",
     "patient/equal",
+    "patient/least",
     "patient-margin/spare",
 )
 """The pairs that a replay compares by default."""
@@ -83,6 +84,9 @@ OF_AMOUNT = {
     "local": "nothing",
     "random": "a random number of its requests",
     "static": "40 % of what arrives",
+    "backlog": "what exceeds its capacity and {} times its queue, less what is queued",
+    "capacity": "what exceeds {} times its capacity",
+    "share": "a share of {} of what arrives",
     "overflow": "what exceeds its capacity",
     "threshold": "what exceeds 80 % of its capacity",
     "margin": "what exceeds its capacity, but no more than the others reported to have room for",
@@ -98,6 +102,11 @@ OF_ROUTE = {
     "two": "all to the better of two others drawn at random: the one that reported more spare "
     "capacity",
     "choose": "all to the node that it chooses",
+    "weighted": "each to the node that got the fewest for its capacity",
+    "least": "each to the node with the most reported spare capacity, less what it was sent",
+    "two-choices": "each to the better of two nodes drawn at random: the one with more reported "
+    "spare capacity, less what it was sent",
+    "fill": "to one node up to its limit, then to the next, the most reported spare capacity first",
 }
 """Amounts and routes in the words of ``meaning``."""
 
@@ -105,21 +114,22 @@ OF_ROUTE = {
 def meaning(pair: str) -> str:
     """Return what a pair does, in plain words: "a node forwards what exceeds its capacity, in equal
     parts to the others"."""
-    amount, route = split_pair(pair)
-    if amount == "local":
+    rule = PlainRule.of(pair)
+    if rule.amount == "local":
         return "a node forwards nothing, and serves what it can itself"
-    return f"a node forwards {OF_AMOUNT[amount]}, {OF_ROUTE[route]}"
+    number = "" if rule.number is None else f"{rule.number:g}"
+    amount = OF_AMOUNT[rule.amount].format(number)
+    if rule.margin is not None:
+        amount += f", to each at most {rule.margin:g} times the spare capacity that it reported"
+    if rule.within_links:
+        amount += ", no more than the links carry"
+    return f"a node forwards {amount}, {OF_ROUTE[rule.route]}"
 
 
 def split_pair(pair: str) -> tuple[str, Route]:
     """Return ("overflow", "two") of "overflow/two"; the route is "equal" where none is given."""
-    amount, _, route = pair.strip().partition("/")
-    if amount not in AMOUNTS:
-        raise UnknownNameError.of("reference policy", amount, AMOUNTS)
-    for each in ROUTES:
-        if each == (route or "equal"):
-            return amount, each
-    raise UnknownNameError.of("route", route, ROUTES)
+    rule = PlainRule.of(pair)
+    return rule.amount_text, rule.route
 
 
 def arguments_of(team: str) -> dict[str, str]:
@@ -133,9 +143,12 @@ class Baseline(Heuristic):
 
     def __init__(self, amount: str, rules: DfaasRules, agent: str | None = None) -> None:
         """``agent``: whom it plays; needed where the rules give a summary."""
-        if amount not in AMOUNTS:
-            raise UnknownNameError.of("reference policy", amount, AMOUNTS)
-        self.amount = amount
+        self.rule = PlainRule.of(amount)
+        self.amount = self.rule.amount
+        most = None
+        if self.rule.within_links and rules.link_limit is not None:
+            most = rules.link_limit * max(rules.network.degree)
+        self.within = most
         self.queue = rules.queue
         self.levels = rules.levels_of
         self.choices = rules.actions if isinstance(rules.actions, Choices) else None
@@ -160,7 +173,14 @@ class Baseline(Heuristic):
         return self.choices.action(level, self.read.largest_spare(features))
 
     def _level(self, features: Array, mask: Array) -> Array:
-        """Return the level that forwards the amount, or the highest legal one."""
+        """Return the level that forwards the amount, or the highest legal one; of levels that keep,
+        the one that keeps as many."""
+        if isinstance(self.levels, Keeps):
+            _, c, q = self.read.load(features)
+            keep = self.rule.keep(c, q, self.queue)
+            if keep is not None:
+                level = np.where(keep >= KEEP_ALL, 0, self.levels.of_keep(keep))
+                return np.minimum(level, self._most(features, mask))
         level = self.levels.level(self._forwarded(features), self.read.load(features)[0])
         return np.minimum(level, self._most(features, mask))
 
@@ -186,18 +206,15 @@ class Baseline(Heuristic):
     def _forwarded(self, features: Array) -> Array:
         """Return the requests to forward, from the features [..., F] of dfaas_v0."""
         a, c, q = self.read.load(features)
-        if self.amount == "local":
-            return np.zeros_like(a)
         if self.amount == "static":
             return np.asarray(a * 2 // 5)
-        if self.amount == "threshold":
-            return np.asarray(np.maximum(0, a - c * 4 // 5))
-        overflow = np.maximum(0, a - c)
-        if self.amount.startswith("patient"):
-            overflow = np.maximum(0, q + a - c - self.queue)
+        keep = self.rule.keep(c, q, self.queue)
+        if keep is None:
+            return shared(self.rule.number or 0.0, a)
+        forwarded = np.maximum(0, a - keep)
         if self.amount.endswith("margin"):
-            overflow = np.minimum(overflow, self.read.spare(features))
-        return np.asarray(np.minimum(overflow, a))
+            forwarded = np.minimum(forwarded, self.read.spare(features))
+        return np.asarray(np.minimum(forwarded, a if self.within is None else self.within))
 
 
 class _Every:
@@ -208,6 +225,7 @@ class _Every:
     def __init__(self, rules: DfaasRules, agent: str | None) -> None:
         self.scales = rules.load_scale, rules.capacity_scale, max(rules.queue, 1)
         node = 0 if agent is None else rules.agents.index(agent)
+        self.others = slice(3, rules.features.plain)
         self.places = np.flatnonzero(rules.network.linked[node])  # of its neighbours
 
     def load(self, features: Array) -> tuple[Array, Array, Array]:
@@ -217,17 +235,21 @@ class _Every:
 
     def spare(self, features: Array) -> Array:
         """Return what all neighbours have reported as spare: int64 [...]."""
-        return np.asarray(_requests(features[..., 3::2], self.scales[1]).sum(axis=-1))
+        return np.asarray(
+            _requests(features[..., self.others][..., ::2], self.scales[1]).sum(axis=-1)
+        )
 
     def lost(self, features: Array) -> Array:
         """Return what all neighbours have reported as lost: int64 [...]."""
-        return np.asarray(_requests(features[..., 4::2], self.scales[0]).sum(axis=-1))
+        return np.asarray(
+            _requests(features[..., self.others][..., 1::2], self.scales[0]).sum(axis=-1)
+        )
 
     def largest_spare(self, features: Array) -> Array:
         """Return which neighbour has reported the largest spare, for ``Choices``: int64 [...]."""
         if not len(self.places):
             return np.zeros(features.shape[:-1], dtype=np.int64)
-        return np.asarray(features[..., 3::2][..., self.places].argmax(axis=-1))
+        return np.asarray(features[..., self.others][..., ::2][..., self.places].argmax(axis=-1))
 
 
 class _Summary:
@@ -273,15 +295,17 @@ class Teams(dict[str, dict[str, Policy]]):
 
     def __init__(self, rules: DfaasRules) -> None:
         super().__init__({amount: baseline_team(amount, rules) for amount in AMOUNTS})
-        self.route = rules.route
+        self.route, self.rules = rules.route, rules
 
     def __missing__(self, pair: str) -> dict[str, Policy]:
         amount, route = split_pair(pair)
-        if route != self.route:
+        if "/" in pair and route != self.route:
             raise ValueError(
                 f"{pair}: the environment was made with route={self.route!r}; make it with "
                 f"route={route!r}, or give {amount!r}"
             )
+        if amount not in self:
+            self[amount] = baseline_team(amount, self.rules)
         return self[amount]
 
 

@@ -8,18 +8,21 @@ that a node plays by, be it in an episode or in production: what becomes of it i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from gymnasium import spaces
 
 from corral.envs.core import Array
-from corral.envs.dfaas_v0.amounts import Amounts, Choices, Levels, Shares
+from corral.envs.dfaas_v0.amounts import Amounts, Choices, Keeps, Levels, Shares
 from corral.envs.dfaas_v0.load import Augmented, DfaasState, Recorded
-from corral.envs.dfaas_v0.network import Network, Route
+from corral.envs.dfaas_v0.network import Caps, Network
 from corral.envs.dfaas_v0.past import late_reports
+from corral.envs.dfaas_v0.routes import GOLDEN, Route, mixed
 
-__all__ = ["Deciding", "Every", "Summary", "ranked", "scaled_reports"]
+__all__ = ["Deciding", "Every", "OwnLoad", "Summary", "ranked", "scaled_reports"]
 
 Load = Recorded | Augmented
 
@@ -29,26 +32,50 @@ RANKS = 3
 LARGEST = 4.0
 """What a summary clips its features at, in capacities."""
 
+BY_CAPACITY = ("capacity", "weighted")
+"""Routes that go by the neighbours' capacity; others go by their reports, or by neither."""
+
 MANY = 16
 """Nodes from which it is quicker to sort all of them once than to compare each with its own."""
 
 
+@dataclass(frozen=True)
+class OwnLoad:
+    """What a node knows of its own arrivals, beside those of the present step."""
+
+    now: Array | None = None  # [B, N] in the place of the present step's; None: these are known
+    more: Sequence[Array] = ()  # [B, N] each, further counts and means
+
+
+KNOWN = OwnLoad()
+
+
 class Every:
-    """The own a, c and q, then spare and lost of every other node, in cyclic order; all scaled."""
+    """The own a, c and q, then spare and lost of every other node, in cyclic order, then ``more``
+    of the own load; all scaled."""
 
     ranks = None  # an action may name any neighbour
 
-    def __init__(self, network: Network, queue: int, scales: tuple[float, float]) -> None:
+    def __init__(
+        self, network: Network, queue: int, scales: tuple[float, float], more: int = 0
+    ) -> None:
         self.network = network
         self.queue = max(queue, 1)
         self.scales = scales  # of arrivals, and of capacities
-        self.size = 3 + 2 * (len(network.links) - 1)
+        self.plain = 3 + 2 * (len(network.links) - 1)
+        self.size = self.plain + more
 
     def space(self) -> spaces.Box:
         return spaces.Box(0.0, 1.0, (self.size,), np.float32)
 
     def of(
-        self, load: Load, state: DfaasState, row: Array, spare: Array, lost: Array
+        self,
+        load: Load,
+        state: DfaasState,
+        row: Array,
+        spare: Array,
+        lost: Array,
+        own: OwnLoad = KNOWN,
     ) -> tuple[Array, Array]:
         """Return features float32 [B, N, F], and the highest legal levels [B, N]; ``row`` [B] comes
         next, ``spare`` and ``lost`` [B, N] are as nodes report them."""
@@ -61,7 +88,11 @@ class Every:
         others = reported.take(self.network.others, axis=1)  # [B, N, N-1, 2]
         if not self.network.complete:
             others *= self.network.linked[..., None]
-        features[..., 3:] = others.reshape(b, n, 2 * (n - 1))
+        features[..., 3 : self.plain] = others.reshape(b, n, 2 * (n - 1))
+        if own.now is not None:
+            features[..., 0] = own.now / self.scales[0]
+        for place, values in enumerate(own.more, self.plain):
+            features[..., place] = values / self.scales[0]
         return features, highest
 
     def neighbour(self, rank: Array, spare: Array) -> Array:
@@ -71,14 +102,16 @@ class Every:
 
 class Summary:
     """The own a, q, spare and lost; then of the neighbours' spare, and of their lost, the mean, the
-    largest, the smallest, and those of the three with the most spare: as multiples of the own c.
+    largest, the smallest, and those of the three with the most spare; then ``more`` of the own
+    load: as multiples of the own c.
     """
 
-    size = 4 + 2 * (3 + RANKS)
+    plain = 4 + 2 * (3 + RANKS)
     ranks = RANKS  # an action names one of so many
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, more: int = 0) -> None:
         self.network = network
+        self.size = self.plain + more
         self.degree = np.array(network.degree)  # [N]
         self.links = network.links.T.astype(np.float64)  # [N of, N to]; sums are exact to 2^53
 
@@ -86,15 +119,24 @@ class Summary:
         return spaces.Box(0.0, LARGEST, (self.size,), np.float32)
 
     def of(
-        self, load: Load, state: DfaasState, row: Array, spare: Array, lost: Array
+        self,
+        load: Load,
+        state: DfaasState,
+        row: Array,
+        spare: Array,
+        lost: Array,
+        own: OwnLoad = KNOWN,
     ) -> tuple[Array, Array]:
         """Return features float32 [B, N, F], and the highest legal levels [B, N], as ``Every``."""
         arrivals, capacity, highest = load.at(state, row)
         features = np.empty((*spare.shape, self.size))
         top = ranked(self.network, spare)  # [B, N, 3]
         flat = (top + np.arange(len(top))[:, None, None] * top.shape[1]).clip(min=0)
-        for i, own in enumerate((arrivals, state.queue, spare, lost)):
-            features[..., i] = own
+        now = arrivals if own.now is None else own.now
+        for i, values in enumerate((now, state.queue, spare, lost)):
+            features[..., i] = values
+        for place, values in enumerate(own.more, self.plain):
+            features[..., place] = values
         for first, values in ((4, spare), (4 + 3 + RANKS, lost)):
             features[..., first] = values @ self.links / np.maximum(self.degree, 1)
             features[..., first + 1], features[..., first + 2] = self._ends(values)
@@ -182,13 +224,30 @@ def _ranked_among_all(spare: Array) -> Array:
     return found
 
 
+def step_keys(drawn: Array, t: Array) -> Array:
+    """Return a key for each sender at step ``t`` [B], made of the two numbers int32 [B, N, 2] that
+    were drawn for it when the episode began: uint64 [B, N]."""
+    high, low = (drawn[..., k].astype(np.uint32).astype(np.uint64) for k in (0, 1))
+    key = (high << np.uint64(32)) | low
+    return mixed(key + t.astype(np.uint64)[:, None] * np.uint64(GOLDEN))
+
+
+def drawn_pairs(key: Array, degree: Sequence[int]) -> Array:
+    """Return two ranks among the neighbours of each sender, drawn by ``key`` uint64 [B, N]: int64
+    [B, N, 2]."""
+    drawn = mixed(key + np.uint64(GOLDEN))
+    halves = np.stack([drawn >> np.uint64(32), drawn & np.uint64(0xFFFFFFFF)], axis=-1)
+    many = np.maximum(degree, 1).astype(np.uint64)[:, None]
+    return ((halves * many) >> np.uint64(32)).astype(np.int64)
+
+
 # --- Decisions -----------------------------------------------------------------------------------
 
 
 class Deciding(ABC):
     """From a state to what nodes observe and may do, and from actions to who offers what to whom.
 
-    It stands on NumPy alone: the rules of an episode are one, ``corral.trainers.loads.export``
+    It stands on NumPy alone: the rules of an episode are one, ``corral.loads.export``
     makes another, of the present numbers. ``row`` int64 [B] is that of the load.
     """
 
@@ -196,20 +255,34 @@ class Deciding(ABC):
     features: Every | Summary
     levels_of: Levels
     actions: Levels | Choices
-    load: Any  # has ``at`` and ``observed``, as ``Recorded``
+    load: Any  # has ``at``, ``observed`` and ``counted``, as ``Recorded``
     queue: int
     scales: tuple[float, float]
     observation: str
     route: Route
     report_delay: int
+    arrivals: Literal["known", "unknown"]
+    last_counts: int  # own counts that a node observes, of the steps that are over
+    daily_mean: Array | None  # [slots of a day, N] observed as well
+    caps: Caps  # of what learned actions forward
     _masks: Array  # all that there are, see ``Levels.masks``
+    _linked: Array  # bool [N] which nodes have neighbours
 
-    def _prepare_actions(self, requests: Array, max_level: int) -> None:
-        """Set what is observed, and what actions mean; ``requests`` int64 [A] are their levels."""
-        self.features = Every(self.network, self.queue, self.scales)
-        self.levels_of = Amounts(requests)
+    def _prepare_actions(self, requests: Array | str, max_level: int) -> None:
+        """Set what is observed, and what actions mean. ``requests`` int64 [A] are their levels, or
+        "keep" or "share" says what these are."""
+        known = self.arrivals == "known"
+        more = self.last_counts - (not known) + (self.daily_mean is not None)
+        self.features = Every(self.network, self.queue, self.scales, more)
         if self.observation == "summary":
-            self.features, self.levels_of = Summary(self.network), Shares(max_level)
+            self.features = Summary(self.network, more)
+            self.levels_of = Shares(max_level, known and not isinstance(requests, str))
+        elif not isinstance(requests, str):
+            self.levels_of = Amounts(requests, known)
+        elif requests == "keep":
+            self.levels_of = Keeps(self.scales[1] + self.queue, max_level)
+        else:
+            self.levels_of = Shares(max_level, known=False)
         self.actions = self.levels_of
         if self.route == "choose":
             degree, ranks = self.network.degree, self.features.ranks
@@ -218,7 +291,10 @@ class Deciding(ABC):
     def seen(self, state: Any) -> tuple[Array, Array]:
         """Return features float32 [B, N, F] and masks int8 [B, N, A]."""
         row = self._row(state)
-        features, highest = self.features.of(self.load, state, row, *self._reported(state))
+        own = self._own_load(state, row)
+        features, highest = self.features.of(self.load, state, row, *self._reported(state), own)
+        if self.levels_of.by_room:
+            highest = self._highest(self._room(state, self.load.at(state, row)[1]))
         return features, self._masks.take(self.actions.row(highest), axis=0)
 
     def offered(self, state: Any, action: Array) -> Array:
@@ -228,13 +304,47 @@ class Deciding(ABC):
         once more.
         """
         arrivals, capacity, highest = self.load.at(state, self._row(state))
-        level, _, named = self._chosen(state, action, highest)
-        forwarded = self.levels_of.forwarded(level, arrivals)
-        return self.network.offered(forwarded, self._basis(state, capacity), named)
+        room = self._room(state, capacity)
+        level, _, named = self._chosen(state, action, self._highest(room, highest))
+        forwarded = self._within(self.levels_of.forwarded(level, arrivals, room))
+        return self.network.offered(forwarded, self._basis(state, capacity), named, self.caps)
 
     @abstractmethod
-    def _row(self, state: Any) -> Array:
-        """Return the row of the load that comes next, [B]."""
+    def _row(self, state: Any, back: int = 0) -> Array:
+        """Return the row of the load that comes next, or of the step so many before it: [B]."""
+
+    def _expected(self, state: Any, row: Array) -> Array:
+        """Return the mean load at the time of day of ``row`` [B]: [B, N]."""
+        raise AssertionError("there is no table of means")
+
+    def _own_load(self, state: Any, row: Array) -> OwnLoad:
+        """Return what nodes observe of their own load, beside the present step's."""
+        if not self.last_counts and self.daily_mean is None:
+            return KNOWN
+        counts = [
+            self.load.counted(state, self._row(state, back), back)
+            for back in range(1, self.last_counts + 1)
+        ]
+        now = counts.pop(0) if self.arrivals == "unknown" else None
+        if self.daily_mean is not None:
+            counts.append(self._expected(state, row))
+        return OwnLoad(now, counts)
+
+    def _room(self, state: Any, capacity: Array) -> Array:
+        """Return how many requests nodes can still serve or hold, c + Q - q: int64 [B, N]."""
+        return np.asarray(capacity + self.queue - state.queue)
+
+    def _highest(self, room: Array, by_arrivals: Array | None = None) -> Array:
+        """Return the highest legal levels, [B, N], where these do not follow from arrivals."""
+        if not self.levels_of.by_room:
+            assert by_arrivals is not None
+            return by_arrivals
+        return np.where(self._linked, self.levels_of.highest(room), 0)
+
+    def _within(self, forwarded: Array) -> Array:
+        """Return how many requests are forwarded within the caps."""
+        most = self.network.room(self.caps)
+        return forwarded if most is None else np.minimum(forwarded, most)
 
     def _chosen(
         self, state: Any, action: Array, highest: Array
@@ -243,14 +353,26 @@ class Deciding(ABC):
         level, illegal, neighbour = self.actions.read(action, highest)
         if neighbour is not None:
             return level, illegal, self.features.neighbour(neighbour, self._reported(state)[0])
-        named = None
-        if self.route == "two":  # it was drawn: [B, N, 2]
-            named = state.draws[np.arange(len(action)), state.t % state.draws.shape[1]]
-        return level, illegal, named
+        return level, illegal, self._drawn(state, self.route)
+
+    def _drawn(self, state: Any, route: Route) -> Array | None:
+        """Return what was drawn for the route in this step, see ``Network.forward``.
+
+        Raises ValueError for a route that draws, if the episode began by one that does not.
+        """
+        if route in ("two", "two-choices") and not state.draws.shape[1]:
+            raise ValueError(f'route {route!r}: begin the episode with route="two-choices"')
+        if route == "two" and self.route == "two-choices":
+            return drawn_pairs(step_keys(state.draws[:, 0], state.t), self.network.degree)
+        if route == "two":  # [B, N, 2]
+            return np.asarray(state.draws[np.arange(len(state.t)), state.t % state.draws.shape[1]])
+        if route == "two-choices":
+            return step_keys(state.draws[:, 0], state.t)
+        return None
 
     def _basis(self, state: Any, capacity: Array) -> Array:
         """Return what the route weighs neighbours by, int64 [B, N]."""
-        return capacity if self.route == "capacity" else self._reported(state)[0]
+        return capacity if self.route in BY_CAPACITY else self._reported(state)[0]
 
     def _reported(self, state: Any) -> tuple[Array, Array]:
         """Return spare and lost as nodes know them of others before a step: int64 [B, N] each."""

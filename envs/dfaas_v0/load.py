@@ -3,10 +3,13 @@
 ``Recorded`` looks up the rows of a section; ``Augmented`` draws each episode a load of its own as
 it begins, see the manual of the package. The rules ask both for the same.
 
-A policy observes the row that comes next, and none after it. For a fork of such a moment (see
-``OptionalRules.redrawing``) the rows after it are those of another day of the section at the same
-time of the day, drawn from the half of the days whose load at the moment itself is nearest: what
-follows a busy moment is mostly busy.
+For a fork of a moment (see ``OptionalRules.redrawing``) the rows that its policies cannot know are
+those of another day of the section at the same time of day. With known arrivals a policy observes
+the row that comes next, so that the rows after it are replaced. With unknown arrivals it observes
+the row before and the next one's capacity: the rows are replaced from the next one on, and that
+capacity stays. All nodes get the same day, drawn from the half of the days whose last observed row
+is nearest, since a busy moment mostly follows a busy one. If no row was observed, any other day is
+drawn.
 """
 
 from __future__ import annotations
@@ -63,10 +66,11 @@ class AugmentedState(DfaasState):
 
 @dataclass
 class OtherDayState(DfaasState):
-    """B environments whose load is another day's after a moment."""
+    """B environments whose load is another day's from a step on; ``start`` is that day's."""
 
-    since: Array  # int64 [B] steps of the episode at that moment
-    shift: Array  # int64 [B] rows from the own day to the other one
+    since: Array  # int64 [B] the first step of the other day
+    passed: Array  # int64 [B, K] rows of the K steps before it, the last one first
+    capacity_row: Array  # int64 [B] the row whose capacity that first step has
 
 
 # --- The load of an episode ----------------------------------------------------------------------
@@ -160,6 +164,38 @@ class Recorded:
         """Return arrivals and capacity, scaled: [B, N, 2]; and the highest legal levels."""
         return self._features.take(row, axis=0), self._rows[2].take(row, axis=0)
 
+    def counted(self, state: Any, row: Array, back: int) -> Array:
+        """Return the arrivals of the step so many before the next, whose ``row`` [B] it is: int64
+        [B, N]; 0 before the episode began."""
+        return np.asarray(self.arrivals.take(row, axis=0) * (state.t >= back)[:, None])
+
+
+class OtherDays(Recorded):
+    """The rows of ``recorded`` for environments that may have gone over to another day."""
+
+    def __init__(self, recorded: Recorded) -> None:
+        vars(self).update(vars(recorded))
+
+    def at(self, state: Any, row: Array) -> Array:
+        found = super().at(state, row)
+        if (where := self._first_steps(state)) is not None:
+            found[1, where] = self.capacity.take(state.capacity_row[where], axis=0)
+        return found
+
+    def observed(self, state: Any, row: Array) -> tuple[Array, Array]:
+        features, highest = super().observed(state, row)
+        if (where := self._first_steps(state)) is not None:
+            known = self._features[..., 1].take(state.capacity_row[where], axis=0)
+            features[where, :, 1] = known
+        return features, highest
+
+    def _first_steps(self, state: Any) -> Array | None:
+        """Return which environments are at the first step of another day; None: none is."""
+        if not isinstance(state, OtherDayState):
+            return None
+        where = np.flatnonzero(state.t == state.since)
+        return where if len(where) else None
+
 
 class Augmented:
     """Loads that are drawn as episodes begin, and kept in their states (``AugmentedState``)."""
@@ -196,12 +232,23 @@ class Augmented:
         now = self.at(state, row)
         return (now[:2] / self._scales).transpose(1, 2, 0), now[2]
 
-    def redraw(self, state: Any, i: int, row: int, shift: int, rng: np.random.Generator) -> None:
+    def counted(self, state: Any, row: Array, back: int) -> Array:
+        t = state.t - back
+        then = state.load[np.arange(len(t)), t % state.load.shape[1], 0]  # [B, N]
+        return np.asarray(then * (t >= 0)[:, None], dtype=np.int64)
+
+    def redraw(
+        self, state: Any, i: int, row: int, shift: int, rng: np.random.Generator, shown: bool
+    ) -> None:
         """Give environment ``i``, whose next row is ``row``, the load of the day ``shift`` rows
-        away from the row after it on, with the noise drawn anew."""
+        away, with the noise drawn anew: from the next row on but for its capacity, or from the row
+        after it if the next one is ``shown``."""
         state.offset[i] += shift
-        after = int(state.t[i]) % state.load.shape[1] + 1
-        self._fill(state.load[i, after:], row + 1 + state.offset[i], state.factor[i], rng)
+        now = int(state.t[i]) % state.load.shape[1]
+        capacity = state.load[i, now, 1].copy()
+        rest = state.load[i, now + shown :]
+        self._fill(rest, row + shown + state.offset[i], state.factor[i], rng)
+        state.load[i, now, 1] = capacity
 
     def _offset(self, first: Array, chance: Array) -> Array:
         """Return how many rows away each node's load is taken from, int64 [B, N], in episodes that
@@ -243,15 +290,20 @@ def with_other_days(rules: DfaasRules) -> DfaasRules | None:
     length = rules.rows[1] - rules.rows[0]
     if day is None or length < 2 * day:
         return None
-    return changed(rules, redraw=partial(_redraw, rules, day, length), _row=partial(_row, length))
+    load = OtherDays(rules.load) if isinstance(rules.load, Recorded) else rules.load
+    redraw = partial(_redraw, rules, day, length)
+    return changed(rules, redraw=redraw, _row=partial(_row, length), load=load)
 
 
-def _row(length: int, state: DfaasState) -> Array:
-    """Return the row of the section that comes next, [B]."""
-    row = state.start + state.t
+def _row(length: int, state: DfaasState, back: int = 0) -> Array:
+    """Return the row of the section that comes next, or that of the step so many before it: [B]."""
+    t = state.t - back
+    row = (state.start + t) % length
     if isinstance(state, OtherDayState):
-        row = row + np.where(state.t > state.since, state.shift, 0)
-    return np.asarray(row % length)
+        before = state.since - 1 - t  # steps between that one and the last of the own day
+        place = np.clip(before, 0, state.passed.shape[1] - 1)
+        row = np.where(before >= 0, state.passed[np.arange(len(t)), place], row)
+    return np.asarray(row)
 
 
 def _redraw(
@@ -262,9 +314,10 @@ def _redraw(
     rngs: Sequence[np.random.Generator],
     told: bool = False,
 ) -> DfaasState:
-    """Draw the load after the next row, and the neighbours of route "two", anew; neither is shown,
-    whether or not they are ``told`` the global state."""
-    row = _row(length, state)
+    """Draw anew the load that the nodes do not know, and the neighbours of routes that draw: these
+    are not shown, whether or not the nodes are ``told`` the global state."""
+    shown = told or rules.arrivals == "known"  # the next row
+    row, last = _row(length, state), _row(length, state, back=1)
     load = rules.load.arrivals
     offset = state.offset if isinstance(state, AugmentedState) else np.zeros_like(state.queue)
     nodes = np.arange(load.shape[1])
@@ -273,18 +326,34 @@ def _redraw(
     for i, (rng, here) in enumerate(zip(rngs, row.tolist(), strict=True)):
         days = np.arange(here % day, length, day)
         days = days[days != here]
-        there, now = (days[:, None] + offset[i]) % length, (here + offset[i]) % length
-        distance = np.abs(load[there, nodes] - load[now, nodes]).sum(axis=1)
-        near = days[np.argsort(distance, kind="stable")[: -(-len(days) // 2)]]
-        shift[i] = rng.choice(near) - here
+        if shown or state.t[i]:  # a row was observed: that one, or the last
+            seen = here if shown else int(last[i])
+            there = (days[:, None] - (not shown) + offset[i]) % length
+            now = (seen + offset[i]) % length
+            distance = np.abs(load[there, nodes] - load[now, nodes]).sum(axis=1)
+            days = days[np.argsort(distance, kind="stable")[: -(-len(days) // 2)]]
+        shift[i] = rng.choice(days) - here
         if draws := state.draws.shape[1]:
             t = int(state.t[i]) % draws
-            shape = draws - t, len(high), 2
-            state.draws[i, t:] = rng.integers(high, size=shape, dtype="i4")
+            if rules.route == "two-choices":  # two numbers that all draws follow from
+                state.draws[i] = rng.integers(2**31, size=state.draws.shape[1:], dtype="i4")
+            else:
+                shape = draws - t, len(high), 2
+                state.draws[i, t:] = rng.integers(high, size=shape, dtype="i4")
         if isinstance(rules.load, Augmented):
-            rules.load.redraw(state, i, here, int(shift[i]), rng)
+            rules.load.redraw(state, i, here, int(shift[i]), rng, shown)
     if isinstance(state, AugmentedState):
         return state
+    kept = 1 + rules.last_counts  # rows that nodes observe, and the one that is shown
+    passed = [row] * shown + [_row(length, state, back) for back in range(1, kept + 1 - shown)]
+    known = row  # whose capacity the nodes know
+    if isinstance(state, OtherDayState):
+        known = np.where(state.t == state.since, state.capacity_row, row)
+    start, since = row + shift - state.t, state.t + shown
     own = {each.name: getattr(state, each.name) for each in fields(DfaasState)}
-    own["start"] = row - state.t  # the own day, if this one was another's
-    return OtherDayState(**own, since=state.t.copy(), shift=shift)
+    return OtherDayState(
+        **{**own, "start": start},
+        since=since,
+        passed=np.stack(passed, axis=1),
+        capacity_row=(start + since) % length if shown else known,
+    )

@@ -8,22 +8,28 @@ front, [N, B], so that the numbers of a node lie side by side.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 
 from corral.data import Trace
 from corral.envs.core import Array
+from corral.envs.dfaas_v0 import routes, splits
+from corral.envs.dfaas_v0.routes import ROUTES, Route
 from corral.errors import UnknownNameError
 
-__all__ = ["ROUTES", "Network", "Route", "adjacency", "no_choice"]
+__all__ = ["ROUTES", "Caps", "Network", "Route", "adjacency", "no_choice"]
 
 MOST_NODES = 1_000
 """With as many, the observations of one environment take 8 MB: N times 2 N + 1 float32."""
 
-Route = Literal["equal", "capacity", "spare", "shortest", "two", "choose"]
-ROUTES: tuple[Route, ...] = ("equal", "capacity", "spare", "shortest", "two", "choose")
+IN_CACHE = 32_768
+"""Numbers of an array that is quickly at hand: senders are split together up to as many."""
+
+Caps = Array | int | None
+"""The most that a sender sends a neighbour in a step: int64 [B, N, N] from i to j, one number for
+all links, or None for no bound."""
 
 
 class Network:
@@ -46,15 +52,32 @@ class Network:
         self.complete = bool(self.linked.all())
         self.degree: list[int] = self.linked.sum(axis=1).tolist()  # number of neighbours
         # Rank of a place among the neighbours; other places rank last and get nothing.
-        self._rank = np.where(self.linked, self.linked.cumsum(axis=1) - 1, n)
-        self._place_of_rank = np.argsort(self._rank, axis=1, kind="stable")  # [N, N-1]
+        self.rank = np.where(self.linked, self.linked.cumsum(axis=1) - 1, n)
+        self.place_of_rank = np.argsort(self.rank, axis=1, kind="stable")  # [N, N-1]
         # The neighbours alone in cyclic order, [N, D] with D the most that a node has; ``near``
         # tells them from the padding.
         self.nearest, self.near = self.others, self.linked
         if not self.complete:
-            places = self._place_of_rank[:, : max(self.degree)]
+            places = self.place_of_rank[:, : max(self.degree)]
             self.nearest = np.take_along_axis(self.others, places, axis=1)
             self.near = np.take_along_axis(self.linked, places, axis=1)
+        self._by_route: dict[Route, Network] = {route: self}
+
+    def by(self, route: Route) -> Network:
+        """Return the same links with another route."""
+        if route not in self._by_route:
+            self._by_route[route] = other = copy.copy(self)
+            other.route = route
+        return self._by_route[route]
+
+    def room(self, caps: Caps) -> Array | None:
+        """Return how many requests each node may send under ``caps``: int64 [N] or [B, N]; None:
+        any number."""
+        if caps is None:
+            return None
+        if isinstance(caps, int):
+            return np.array(self.degree, dtype=np.int64) * caps
+        return np.asarray(np.where(self.links, caps, 0).sum(axis=-1))
 
     def neighbour(self, rank: Array) -> Array:
         """Return the node that each sender means by its neighbour ``rank`` int [B, N], in cyclic
@@ -72,6 +95,7 @@ class Network:
         basis: Array,
         named: Array | None,
         flow: Array | None,
+        caps: Caps = None,
     ) -> tuple[Array, Array]:
         """Let all senders take their turns, in every environment.
 
@@ -79,10 +103,14 @@ class Network:
             first: the sender that begins, int64 [B].
             forwarded: requests that each node forwards, int64 [B, N].
             spare: what each node can still serve, int64 [B, N].
-            basis: what the route weighs neighbours by, int64 [B, N].
+            basis: what the route weighs neighbours by, int64 [B, N]; [B, N, N] where each sender i
+                has weights of its own.
             named: for route "two" the two neighbours drawn per sender, int [B, N, 2]: each a rank
-                among its neighbours; for "choose" the node it chose, int [B, N]; else None.
+                among its neighbours; for "choose" the node it chose, int [B, N]; for "two-choices"
+                keys to draw by, uint64 [B, N]; for "given" the requests from i to j, int64
+                [B, N, N]; else None.
             flow: filled with the requests of i that j accepted, int64 [B, N, N], unless None.
+            caps: bounds of both offers together; ``forwarded`` is within them.
 
         Returns:
             Requests of each sender that nobody took, and what is spare afterwards: [B, N] each.
@@ -100,23 +128,25 @@ class Network:
                 sender,
                 forwarded[rows].T,
                 spare[rows].T,
-                basis[rows].T,
+                basis[rows],
                 None if named is None else named[rows],
+                caps if caps is None or isinstance(caps, int) else caps[rows],
                 keep=flow is not None,
             )
             if flow is not None:
                 flow[rows] = accepted
         return refused, after
 
-    def offered(self, forwarded: Array, basis: Array, named: Array | None) -> Array:
+    def offered(
+        self, forwarded: Array, basis: Array, named: Array | None, caps: Caps = None
+    ) -> Array:
         """Return what each sender offers to whom before anybody takes any: int64 [B, N, N], of
         arguments as in ``forward``."""
-        offers = np.zeros((*forwarded.shape, len(self.links)), dtype=np.int64)
-        for sender in np.flatnonzero(forwarded.any(axis=0)).tolist():
-            if self.degree[sender]:
-                share = self._share(sender, forwarded[:, sender], basis.T, named)  # [N-1, B]
-                offers[:, sender, self.others[sender]] = share.T
-        return offers
+        found = np.zeros((*forwarded.shape, len(self.links)), dtype=np.int64)
+        senders = [i for i in np.flatnonzero(forwarded.any(axis=0)).tolist() if self.degree[i]]
+        for i, offer in self._offers(senders, forwarded.T, basis, named, caps).items():
+            found[:, i, self.others[i]] = offer.T
+        return found
 
     def _take_turns(
         self,
@@ -125,6 +155,7 @@ class Network:
         spare: Array,
         basis: Array,
         named: Array | None,
+        caps: Caps,
         keep: bool,
     ) -> tuple[Array, Array, Array]:
         """Return (refused [N, b], spare afterwards [N, b], accepted [b, N, N] if ``keep``).
@@ -139,59 +170,83 @@ class Network:
         accepted = np.zeros((num_envs if keep else 0, n, n), dtype=np.int64)
         ring = np.empty((2 * n, num_envs), dtype=np.int64)
         ring[: n - first], ring[n - first : n] = spare[first:], spare[:first]
-        for k in range(n):
+        order = [*range(first, n), *range(first)]
+        # What they offer depends on no turn, so that a few are split together.
+        together = max(1, IN_CACHE // (n * num_envs))
+        offers: dict[int, Array] = {}
+        for k, sender in enumerate(order):
             if k:
                 ring[k + n - 1] = ring[k - 1]
-            sender = (first + k) % n
             f = forwarded[sender]
             if not np.count_nonzero(f):
                 continue
             if not self.degree[sender]:
                 refused[sender] = f
                 continue
-            share = self._share(sender, f, basis, named)
-            refused[sender], taken = self._offer(sender, f, share, ring[k + 1 : k + n])
+            if self.route == "equal":
+                offer = self._equal_offer(sender, f, caps)
+            else:
+                if sender not in offers:
+                    some = [i for i in order[k : k + together] if self.degree[i]]
+                    offers = self._offers(some, forwarded, basis, named, caps)
+                offer = offers[sender]
+            refused[sender], taken = self._offer(sender, f, offer, ring[k + 1 : k + n], caps)
             if keep:
                 accepted[:, sender, self.others[sender]] = taken.T
         ring[2 * n - 1] = ring[n - 1]
         after = np.concatenate([ring[2 * n - first :], ring[n : 2 * n - first]])
         return refused, after, accepted
 
-    def _share(self, sender: int, f: Array, basis: Array, named: Array | None) -> Array:
-        """Return what ``sender`` offers to each place of its cyclic order: [N-1, b]."""
-        if self.route == "equal":
-            return self._equal_share(sender, f)
+    def _caps(self, sender: int, caps: Caps) -> Array | None:
+        """Return the caps of each place of ``sender``'s cyclic order: [N-1, b] or [N-1, 1]."""
+        if caps is None:
+            return None
         linked = self.linked[sender][:, None]
-        weight = basis[self.others[sender]] * linked  # [N-1, b]
-        if self.route in ("capacity", "spare"):
-            return self._weighted_share(sender, f, weight)
-        if named is None:  # route "shortest"
-            best = np.where(linked, weight, -1).argmax(axis=0)
-        elif self.route == "choose":
-            best = (named[:, sender] - sender - 1) % len(self.links)
-        else:  # route "two"
-            one, two = self._place_of_rank[sender][named[:, sender]].T  # places, [b] each
-            env = np.arange(len(f))
-            best = np.where(weight[two, env] > weight[one, env], two, one)
-        return np.where(np.arange(len(weight))[:, None] == best, f, 0)
+        if isinstance(caps, int):
+            return np.asarray(linked * np.int64(caps))
+        return np.asarray(linked * caps[:, sender, self.others[sender]].T)
 
-    def _equal_share(self, sender: int, f: Array) -> Array:
-        """Return f // n each, the first f mod n one more: [N-1, b]."""
+    def _offers(
+        self,
+        senders: Sequence[int],
+        forwarded: Array,
+        basis: Array,
+        named: Array | None,
+        caps: Caps,
+    ) -> dict[int, Array]:
+        """Return what ``senders``, who have neighbours, offer to each place of their cyclic order:
+        [N-1, b] each. ``forwarded`` is [N, b]."""
+        if self.route == "equal":
+            return {i: self._equal_offer(i, forwarded[i], caps) for i in senders}
+        if self.route == "given":
+            assert named is not None
+            return {i: named[:, i, self.others[i]].T for i in senders}
+        return splits.offers(self, senders, forwarded, basis, named, caps)
+
+    def _equal_offer(self, sender: int, f: Array, caps: Caps) -> Array:
+        """Return f // n each, the first f mod n one more: [N-1, b]; what that is above the caps,
+        round-robin."""
         each, extra = np.divmod(f, self.degree[sender])
-        share: Array = each + (self._rank[sender][:, None] < extra)
-        return share if self.complete else share * self.linked[sender][:, None]
+        share: Array = each + (self.rank[sender][:, None] < extra)
+        if not self.complete:
+            share = share * self.linked[sender][:, None]
+        bound = self._caps(sender, caps)
+        if bound is None:
+            return share
+        over = np.flatnonzero((share > bound).any(axis=0))
+        if len(over):
+            bound = np.broadcast_to(bound, share.shape)[:, over]
+            share[:, over] = routes.round_robin(f[over], bound)
+        return share
 
-    def _weighted_share(self, sender: int, f: Array, weight: Array) -> Array:
-        """Return floor(f * w / W) each, the rest one by one in cyclic order; equal where W is 0."""
-        total = weight.sum(axis=0)
-        share = f * weight // np.maximum(total, 1)
-        extra = f - share.sum(axis=0)
-        share += self._rank[sender][:, None] < extra
-        return np.where(total > 0, share, self._equal_share(sender, f))
-
-    def _offer(self, sender: int, f: Array, share: Array, room: Array) -> tuple[Array, Array]:
+    def _offer(
+        self, sender: int, f: Array, share: Array, room: Array, caps: Caps
+    ) -> tuple[Array, Array]:
         """Place ``share`` in ``room``, which shrinks. Return (refused [b], accepted [N-1, b])."""
-        limit = self.link_limit
+        limit: Array | int | None = self.link_limit
+        bound = self._caps(sender, caps)
+        if bound is not None:
+            limit = bound if limit is None else np.minimum(bound, limit)
         taken = np.minimum(share, room)
         if limit is not None:
             taken = np.minimum(taken, limit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from corral.envs.arguments import nonnegative_float, nonnegative_int, one_of, ye
 from corral.envs.core import ENDLESS, Array, Observation, Outcome, Split, agent_views, changed
 from corral.envs.dfaas_v0 import arguments, past
 from corral.envs.dfaas_v0.amounts import Choices, Requests, levels_in
-from corral.envs.dfaas_v0.features import Deciding, scaled_reports
+from corral.envs.dfaas_v0.features import BY_CAPACITY, Deciding, scaled_reports
 from corral.envs.dfaas_v0.load import (
     Augment,
     Augmented,
@@ -26,13 +26,28 @@ from corral.envs.dfaas_v0.load import (
     Recorded,
     with_other_days,
 )
-from corral.envs.dfaas_v0.network import ROUTES, Network, Route, adjacency, no_choice
+from corral.envs.dfaas_v0.means import means_by_row, table_of_means
+from corral.envs.dfaas_v0.network import Caps, Network, adjacency, no_choice
+from corral.envs.dfaas_v0.plans import Plans
 from corral.envs.dfaas_v0.render import Frame, ansi, draw
+from corral.envs.dfaas_v0.routes import ROUTES, Route, canonical_route
 from corral.envs.dfaas_v0.rows import Section, divide, section, start_row
 from corral.envs.masks import masked_space
 from corral.envs.policy import Policy
 
 __all__ = ["ROUTES", "DfaasRules", "DfaasState", "Route"]
+
+
+@dataclass(slots=True)  # quicker to make than a frozen one
+class Sent:
+    """What nodes forward in a step, and how, see ``Network.forward``."""
+
+    network: Network
+    forwarded: Array  # int64 [B, N]
+    basis: Array
+    named: Array | None
+    caps: Caps
+
 
 COUNTS = ("arrivals", "forwarded", "served_local", "served_remote", "lost", "waiting")
 INFO = (*COUNTS, "illegal_actions", "waited")
@@ -50,12 +65,15 @@ class DfaasRules(Deciding):
         capacity_scale: capacities are divided by this; default: the trace's largest, at least 1.
         max_level: largest number of units that an action can stand for. Loads above it are
             forwarded in units of several requests, and the overflow no longer to the request.
-        amount: the requests that levels stand for: "unit", multiples of a unit; "quantile", of the
-            load of the rows; or a list of them, from 0 to load_scale or more.
+        amount: what levels stand for: "unit", multiples of a unit that are forwarded; "quantile",
+            of the load of the rows; a list of them, from 0 to load_scale or more; "keep", requests
+            that stay before any is forwarded; "share", shares of the arrivals.
         queue: requests that a node can hold until the next step.
         forward_cost: cost of forwarding one request, in lost requests.
         wait_cost: cost of one request that waits for one step, in lost requests.
-        route: how a sender splits what it forwards; "choose": its action names the neighbour.
+        route: how each forwarded request finds its neighbour: equal (round-robin), weighted, least,
+            two-choices, fill; all of a step by one choice: capacity, spare, all-to-shortest,
+            all-to-two; "choose": the action names the neighbour.
         second_offer: whether refused requests are offered once more.
         link_limit: requests that a directed link takes per step; None: any number.
         neighbours: agent -> agents it can forward to (nobody where absent); None: all others.
@@ -73,6 +91,12 @@ class DfaasRules(Deciding):
             "module:function" or "file.py:function".
         observation: of "every" other node by itself, or a "summary" of the neighbours, with actions
             that are shares of the arrivals: spaces of one size, whatever the trace.
+        arrivals: whether the requests of a step are "known" to nodes before they choose, or
+            "unknown" until the step is over, as to a gateway.
+        last_counts: how many of its own counts of past steps a node observes; None: 1 with unknown
+            arrivals, in their place, else 0.
+        daily_mean: whether a node observes its mean load at this time of day in these rows; a
+            table [steps of a day][node] fixes it. Training sets that of its own rows.
 
     Raises:
         TraceError: the trace cannot be read, or has no capacity and none is given.
@@ -99,7 +123,7 @@ class DfaasRules(Deciding):
         queue: int = 0,
         forward_cost: float = 0.0,
         wait_cost: float = 0.0,
-        route: Route = "equal",
+        route: str = "equal",
         second_offer: bool = True,
         link_limit: int | None = None,
         neighbours: Mapping[str, Sequence[str]] | None = None,
@@ -112,6 +136,9 @@ class DfaasRules(Deciding):
         report_delay: int = 1,
         reward_fn: Callable[..., Any] | str | None = None,
         observation: Literal["every", "summary"] = "every",
+        arrivals: Literal["known", "unknown"] = "known",
+        last_counts: int | None = None,
+        daily_mean: bool | Sequence[Sequence[float]] = False,
     ) -> None:
         self._recorded = load_trace(trace)
         self.trace = arguments.with_capacity(self._recorded, capacity, capacity_rows)
@@ -122,7 +149,7 @@ class DfaasRules(Deciding):
         self.link_limit = None if link_limit is None else nonnegative_int("link_limit", link_limit)
         self.forward_cost = nonnegative_float("forward_cost", forward_cost)
         self.wait_cost = nonnegative_float("wait_cost", wait_cost)
-        self.route = one_of("route", route, ROUTES)
+        self.route = canonical_route(route)
         self.reward = one_of("reward", reward, ("own", "team"))
         self.illegal = one_of("illegal", illegal, ("penalise", "raise"))
         self.second_offer = yes_or_no("second_offer", second_offer)
@@ -130,6 +157,8 @@ class DfaasRules(Deciding):
         self.observation = one_of("observation", observation, ("every", "summary"))
         self.neighbours = neighbours
         self.report_delay = nonnegative_int("report_delay", report_delay)
+        self.arrivals = one_of("arrivals", arrivals, ("known", "unknown"))
+        self.last_counts = arguments.last_counts(last_counts, self.arrivals, self.report_delay)
         self.reward_fn = arguments.reward_function(reward_fn, self.reward)
         self.augment = Augment.of(augment)
 
@@ -145,19 +174,33 @@ class DfaasRules(Deciding):
         given = self.trace, amount, self.load_scale, max_level
         self._levels_in = functools.partial(levels_in, *given)
         requests = self._levels_in(self.rows)
-        self.amount = "unit" if str(amount) == "unit" else requests.tolist()
-        self._prepare_actions(requests, self.max_level)
+        self.amount = requests.tolist()
+        if isinstance(amount, str) and amount in ("unit", "keep", "share"):
+            self.amount = amount
+        self._means_given = None if isinstance(daily_mean, bool) else daily_mean
+        self.daily_mean = table_of_means(daily_mean, self.trace, self.rows)
+        planned = self.amount in ("keep", "share")
+        if self.amount == "keep" and self.observation == "summary":
+            raise ValueError(
+                'amount="keep": its levels depend on the capacity; a summary takes amount="share"'
+            )
+        shares = self.observation == "summary" and self.arrivals == "unknown"
+        self.caps = self.link_limit if planned or shares else None
+        self._prepare_actions(self.amount if planned else requests, self.max_level)
         self._prepare_section()
 
     def _prepare_section(self) -> None:
         """Compute all that depends on the row alone."""
-        linked: Array = np.asarray(self.network.links.any(axis=1))
+        self._linked: Array = np.asarray(self.network.links.any(axis=1))
         section = self.trace.section(*self.rows)
-        recorded = Recorded(section, self.scales, self.levels_of, linked)
+        recorded = Recorded(section, self.scales, self.levels_of, self._linked)
         self.load = recorded if self.augment is None else Augmented(recorded, self.augment)
+        if self.daily_mean is not None:
+            self._means = means_by_row(self.daily_mean, section)
         self.unit = self.levels_of.unit  # requests between two levels, at most
         self.levels = self.actions.count  # number of actions, A
-        self._guarded = not linked.all() or self.route == "choose"
+        every_level = not self.levels_of.by_room and self._linked.all()
+        self._guarded = not every_level or self.route == "choose"
         self._masks = self.actions.masks()
 
     @property
@@ -174,6 +217,9 @@ class DfaasRules(Deciding):
             *(() if self.augment is None else map(float, astuple(self.augment))),
             *([] if self.amount == "unit" else [self.amount]),
             *(["summary"] * (self.observation == "summary")),
+            *([f"arrivals {self.arrivals}"] * (self.arrivals != "known")),
+            *([f"last_counts {self.last_counts}"] * (self.last_counts != 0)),
+            *([] if self.daily_mean is None else [self.daily_mean.tolist()]),
         )
         return f"{self.name} {hashlib.sha256(repr(settings).encode()).hexdigest()}"
 
@@ -199,8 +245,13 @@ class DfaasRules(Deciding):
         parts = divide(len(self.trace), window, rows, held_out, validation, first)
         train: dict[str, Any] = {"trace": self._recorded, "rows": parts.train}
         train |= {"load_scale": self.load_scale, "capacity_scale": self.capacity_scale}
-        if self.amount != "unit":
+        if not isinstance(self.amount, str):
             train["amount"] = self._levels_in(parts.train).tolist()
+        if self.daily_mean is not None:
+            given = True if self._means_given is None else self._means_given
+            table = table_of_means(given, self.trace, parts.train)
+            assert table is not None
+            train["daily_mean"] = table.tolist()
         train |= arguments.measured_on(self._recorded, parts.train, *self._capacity_given)
         own = {} if self.start_row is None else {"start": "random"}
         plain = {} if self.augment is None else {"augment": None}
@@ -223,10 +274,17 @@ class DfaasRules(Deciding):
 
     def carried(self) -> dict[str, Any]:
         """Return what observations and actions depend on, beside the load."""
-        names = ["max_level", "observation", "route"]
+        names = ["arrivals", "max_level", "observation", "route"]
         if self.observation == "every":
             names += ["amount", "capacity_scale", "load_scale", "neighbours"]
-        return {name: getattr(self, name) for name in names}
+        elif self.amount == "share":
+            names += ["amount"]
+        found = {name: getattr(self, name) for name in names}
+        if self.last_counts != (self.arrivals == "unknown"):
+            found["last_counts"] = self.last_counts
+        if self.daily_mean is not None:
+            found["daily_mean"] = self.daily_mean.tolist()
+        return found
 
     def any_number(self) -> str | None:
         return "observation='summary'" if self.observation == "summary" else None
@@ -252,6 +310,9 @@ class DfaasRules(Deciding):
 
     def redrawing(self) -> DfaasRules | None:
         return with_other_days(self)
+
+    def hides_chance(self) -> bool:
+        return self.arrivals == "unknown"
 
     def places(self, state: DfaasState) -> list[str]:
         """Return the rows of the trace that come next."""
@@ -287,10 +348,7 @@ class DfaasRules(Deciding):
     def start_at(self, first: Array, rngs: Sequence[np.random.Generator]) -> DfaasState:
         """Begin episodes at the rows ``first`` [B] of the section."""
         b, n, steps = len(first), len(self.agents), self.max_cycles or ENDLESS
-        draws = np.zeros((b, 0, n, 2), dtype=np.int32)
-        if self.route == "two":
-            high = np.maximum(self.network.degree, 1)[:, None]
-            draws = np.stack([rng.integers(high, size=(steps, n, 2), dtype="i4") for rng in rngs])
+        draws = self._draws(rngs, self.route, steps)
         kind = DfaasState if self.augment is None else AugmentedState
         return kind(
             start=np.asarray(first, dtype=np.int64).copy(),
@@ -304,6 +362,17 @@ class DfaasRules(Deciding):
             **self.load.begin(np.asarray(first), rngs, steps),
         )
 
+    def _draws(self, rngs: Sequence[np.random.Generator], route: Route, steps: int) -> Array:
+        """Return what each generator draws for the route of an episode: int32 [B, K, N, 2]. For
+        "two" the pairs of each step; for "two-choices" two numbers that all of it follows from."""
+        n = len(self.agents)
+        if route == "two":
+            high = np.maximum(self.network.degree, 1)[:, None]
+            return np.stack([rng.integers(high, size=(steps, n, 2), dtype="i4") for rng in rngs])
+        if route == "two-choices":
+            return np.stack([rng.integers(2**31, size=(1, n, 2), dtype="i4") for rng in rngs])
+        return np.zeros((len(rngs), 0, n, 2), dtype=np.int32)
+
     def observe(self, state: DfaasState) -> dict[str, Observation]:
         return agent_views(self.agents, *self.seen(state))
 
@@ -311,14 +380,41 @@ class DfaasRules(Deciding):
         return np.ones(state.queue.shape, dtype=bool)
 
     def step(self, state: DfaasState, action: Array) -> Outcome[DfaasState]:
-        row = self._row(state)
-        arrivals, capacity, highest = self.load.at(state, row)
+        arrivals, capacity, highest = self.load.at(state, self._row(state))
+        room = self._room(state, capacity) if self.levels_of.by_room else None
+        if room is not None:
+            highest = self._highest(room)
         level, illegal, named = self._chosen(state, action, highest)
-        forwarded = self.levels_of.forwarded(level, arrivals)
+        forwarded = self.levels_of.forwarded(level, arrivals, room)
         if self._guarded:  # an illegal action forwards all arrivals; else its level does so already
             forwarded = np.where(illegal, arrivals, forwarded)
+        basis = self._basis(state, capacity)
+        if self.caps is not None:
+            forwarded = self._within(forwarded)
+        sent = Sent(self.network, forwarded, basis, named, self.caps)
+        return self._played(state, arrivals, capacity, sent, illegal.astype(np.int64))
 
+    def carry_out(self, state: DfaasState, plans: Plans) -> Outcome[DfaasState]:
+        """Play a step in which nodes follow ``plans``, as ``step`` plays actions.
+
+        A state that draws for another route than the plans' has no draws for them: begin it by
+        rules with this route where that is "two" or "two-choices".
+        """
+        arrivals, capacity, _ = self.load.at(state, self._row(state))
+        network = self.network.by(plans.route)
+        basis = plans.weights
+        if basis is None:
+            basis = capacity if plans.route in BY_CAPACITY else self._reported(state)[0]
+        named = self._drawn(state, plans.route) if plans.offers is None else plans.offers
+        forwarded = plans.forwarded(arrivals, network)
+        sent = Sent(network, forwarded, basis, named, plans.caps)
+        return self._played(state, arrivals, capacity, sent, np.zeros_like(arrivals))
+
+    def _played(
+        self, state: DfaasState, arrivals: Array, capacity: Array, sent: Sent, illegal: Array
+    ) -> Outcome[DfaasState]:
         # 1. Nodes serve their own work first: the queue, and arrivals that were not forwarded.
+        forwarded = sent.forwarded
         work = state.queue + arrivals - forwarded
         served_local = np.minimum(work, capacity)
         left = work - served_local
@@ -327,9 +423,10 @@ class DfaasRules(Deciding):
 
         # 2. and 3. Neighbours take what is forwarded, as far as capacity is spare.
         first = state.t % len(self.agents)
-        basis = self._basis(state, capacity)
         flow = state.flow if self.keep_flow else None
-        refused, spare_after = self.network.forward(first, forwarded, spare, basis, named, flow)
+        refused, spare_after = sent.network.forward(
+            first, forwarded, spare, sent.basis, sent.named, flow, sent.caps
+        )
         lost = left - queue + refused
 
         waited = past.serve_waiting(state.aged, state.queue, served_local)
@@ -337,7 +434,7 @@ class DfaasRules(Deciding):
         state.t += 1
         state.queue, state.spare, state.lost = queue, spare_after, lost
         counts = (arrivals, forwarded, served_local, spare - spare_after, lost, queue)
-        info = dict(zip(INFO, (*counts, illegal.astype(np.int64), waited), strict=True))
+        info = dict(zip(INFO, (*counts, illegal, waited), strict=True))
         pay = arguments.built_in_reward if self.reward_fn is None else arguments.reward_of
         return Outcome(state, pay(self, info), np.zeros(lost.shape, dtype=bool), info)
 
@@ -361,6 +458,10 @@ class DfaasRules(Deciding):
 
     # --- Parts of a step -------------------------------------------------------------------------
 
-    def _row(self, state: DfaasState) -> Array:
-        """Return the row of the section that comes next, [B]; windows wrap in the section."""
-        return np.asarray((state.start + state.t) % (self.rows[1] - self.rows[0]))
+    def _row(self, state: DfaasState, back: int = 0) -> Array:
+        """Return the row of the section that comes next, or that of the step so many before it:
+        [B]. Windows wrap in the section."""
+        return np.asarray((state.start + state.t - back) % (self.rows[1] - self.rows[0]))
+
+    def _expected(self, state: DfaasState, row: Array) -> Array:
+        return np.asarray(self._means.take(row, axis=0))

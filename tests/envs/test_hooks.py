@@ -82,7 +82,7 @@ def test_a_team_carries_what_it_observes_and_acts_by() -> None:
     rules = DfaasRules(small_trace(), max_level=4, neighbours=links, route="two", queue=3)
     carried = carried_by(rules)
     assert set(carried) == {
-        *("amount", "capacity_scale", "load_scale", "max_level"),
+        *("amount", "arrivals", "capacity_scale", "load_scale", "max_level"),
         *("neighbours", "observation", "route"),
     }
     other = DfaasRules(small_trace(), **carried)

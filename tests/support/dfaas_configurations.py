@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
 from corral.data.trace import Trace
-from support.dfaas_scalar import ROUTES, ScalarDfaas
+from support.dfaas_scalar import ALIASES, NEW_ROUTES, ROUTES, ScalarDfaas
 
 MAGNITUDES = (1, 3, 12, 100, 5_000, 2**31)
 """The largest value of a table of arrivals or capacities."""
@@ -55,6 +56,39 @@ def random_configuration(rng: np.random.Generator) -> dict[str, Any]:
         "report_delay": _one_of(rng, 1, 1, 0, 2, 3, 7),
         "observation": _one_of(rng, "every", "every", "summary"),
     }
+
+
+def wider_configuration(rng: np.random.Generator) -> dict[str, Any]:
+    """A random configuration, most with arguments that came with plans: arrivals, what is observed
+    of past counts and of the time of day, levels that are plans, and routes request by request."""
+    kwargs = random_configuration(rng)
+    kwargs["trace"] = trace = _with_days(rng, kwargs["trace"])
+    if rng.random() < 0.5:
+        kwargs |= {"arrivals": "unknown", "report_delay": max(1, kwargs["report_delay"])}
+    if rng.random() < 0.4:
+        kwargs["amount"] = "share" if kwargs["observation"] == "summary" else "keep"
+    elif rng.random() < 0.3:
+        kwargs["amount"] = "share"
+    if rng.random() < 0.5:
+        kwargs["route"] = _one_of(rng, *NEW_ROUTES, *ALIASES)
+    if rng.random() < 0.5:
+        kwargs["last_counts"] = int(rng.integers(kwargs.get("arrivals") == "unknown", 5))
+    if kwargs["route"] == "two-choices":  # drawn for every request: let there be few
+        few = {"load_scale": None, "capacity_scale": None}
+        trace = bounded(trace, int(_one_of(rng, 1, 12, 60)))
+        kwargs |= {"trace": trace, **few}
+    if trace.steps_per_day and rng.random() < 0.5:
+        shape = trace.steps_per_day, len(trace.nodes)
+        largest = kwargs["load_scale"] or max(1, int(trace.arrivals.max()))
+        kwargs["daily_mean"] = _one_of(rng, True, rng.random(shape) * largest)
+    return kwargs
+
+
+def _with_days(rng: np.random.Generator, trace: Trace) -> Trace:
+    """The trace with another clock, most often one of few steps a day."""
+    step = int(_one_of(rng, 300, 3600, 21_600, 21_600, 28_800, 28_800, 43_200, 86_400, 7))
+    times = step * (int(rng.integers(50)) + np.arange(len(trace)))
+    return dataclasses.replace(trace, times=times, clock=_one_of(rng, "utc", "utc", "integer"))
 
 
 def random_actions(
@@ -163,4 +197,5 @@ def bounded(trace: Trace, largest: int) -> Trace:
         arrivals=np.minimum(trace.arrivals, largest),
         capacity=np.minimum(served, largest),
         times=trace.times,
+        clock=trace.clock,
     )

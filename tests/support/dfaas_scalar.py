@@ -6,7 +6,6 @@ Nothing here is vectorised and nothing is shared with ``corral.envs``. Tests com
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,6 +14,8 @@ import numpy as np
 
 from corral.data.trace import Trace
 from corral.errors import ActionError, IllegalActionError, ScaleError
+from support.dfaas_scalar_load import augmented, ceil_of, daily_means, quantiles, units
+from support.request_routes import IN_PROPORTION, HashedPairs, Sender, in_proportion, split
 
 INFO_KEYS = (
     "arrivals",
@@ -28,6 +29,11 @@ INFO_KEYS = (
 )
 
 ROUTES = ("equal", "capacity", "spare", "shortest", "two", "choose")
+"""Routes without a bound on what goes to one neighbour; NEW_ROUTES send request by request."""
+
+NEW_ROUTES = ("weighted", "least", "fill", "two-choices")
+
+ALIASES = {"round-robin": "equal", "all-to-shortest": "shortest", "all-to-two": "two"}
 
 
 class ScalarDfaas:
@@ -35,7 +41,8 @@ class ScalarDfaas:
 
     ``start`` is a row counted from the first row of ``rows``. ``draws[t][i]`` is the pair of
     neighbours drawn for sender i at step t under ``route="two"``, each a position in the list of
-    i's neighbours in cyclic order i+1, i+2, ... ``rng`` draws the load of an episode with
+    i's neighbours in cyclic order i+1, i+2, ... With ``route="two-choices"`` the pairs of sender i
+    are hashed from the two numbers ``draws[0][i]``. ``rng`` draws the load of an episode with
     ``augment``, and has drawn what comes before it.
 
     After ``reset`` and every ``step`` these fields hold, with one entry per node: ``queues``,
@@ -68,6 +75,9 @@ class ScalarDfaas:
         report_delay: int = 1,
         augment: Mapping[str, float] | None = None,
         observation: str = "every",
+        arrivals: str = "known",
+        last_counts: int | None = None,
+        daily_mean: bool | Sequence[Sequence[float]] = False,
         draws: Any = None,
         rng: np.random.Generator | None = None,
     ) -> None:
@@ -80,10 +90,16 @@ class ScalarDfaas:
             trace = trace.with_capacity(capacity)
         if trace.capacity is None:
             raise ValueError("this trace has no capacity: pass capacity=")
-        if route not in ROUTES:
-            raise ValueError(f"route {route!r} is not one of {ROUTES}")
+        route = ALIASES.get(route, route)
+        if route not in ROUTES + NEW_ROUTES:
+            raise ValueError(f"route {route!r} is not one of {ROUTES + NEW_ROUTES}")
+        if arrivals == "unknown" and report_delay == 0:
+            raise ValueError("reports of this step tell of its arrivals: report_delay=0")
+        if amount == "keep" and observation == "summary":
+            raise ValueError("a summary does not tell what can be kept")
         self.max_cycles = max_cycles
         self.start = start
+        self.skipped = 0  # rows before ``start`` that an augmented load leaves out
         self.queue = queue
         self.forward_cost = forward_cost
         self.wait_cost = wait_cost
@@ -95,6 +111,11 @@ class ScalarDfaas:
         self.report_delay = report_delay
         self.draws = draws
         self.summary = observation == "summary"
+        self.unknown = arrivals == "unknown"
+        self.last_counts = int(self.unknown) if last_counts is None else last_counts
+        # Actions that stand for a plan within the links: to keep so many, or to send a share.
+        self.keeps = amount == "keep"
+        self.within_links = amount in ("keep", "share") or (self.summary and self.unknown)
 
         # The scales: the largest numbers of the whole trace, at least 1.
         load: list[list[int]] = trace.arrivals.tolist()
@@ -106,23 +127,19 @@ class ScalarDfaas:
         low, high = (0, len(load)) if rows is None else rows
         self.arrivals = load[low:high]
         self.capacity = served[low:high]
-        # Level k forwards requests[k]: k units, or what the argument says.
-        if isinstance(amount, str):
-            self.requests = _units(self.load_scale, max_level)
-            if amount == "quantile" and self.load_scale > max_level:
-                rows_as_key = tuple(map(tuple, self.arrivals))
-                self.requests = _quantiles(rows_as_key, self.load_scale, max_level)
-        else:
-            self.requests = list(amount)
-        self.unit = max(b - a for a, b in zip(self.requests, self.requests[1:], strict=False))
+        # The mean load at each time of day; the first step of a day begins at midnight.
+        self.day = trace.steps_per_day or 1
+        self.slots = [time % 86_400 // trace.step for time in trace.times[low:high].tolist()]
+        self.daily_mean: Any = daily_mean
+        if daily_mean is True:
+            self.daily_mean = daily_means(self.arrivals, self.slots, self.day)
+        self._make_levels(amount, max_level)
         if augment is not None:
             episode = {"start": start, "steps": max_cycles + 1, "day": trace.steps_per_day or 1}
             self.arrivals, self.capacity = augmented(
                 rng, self.arrivals, self.capacity, int(self.load_scale), **episode, **augment
             )
-            self.start = 0
-
-        self.shares = max_level if self.summary else 0  # of the arrivals, as many as actions but 0
+            self.start, self.skipped = 0, start
 
         # Everybody's others, and those of them that one may send to, in cyclic order i+1, i+2, ...
         self.n = n = len(trace.nodes)
@@ -137,8 +154,29 @@ class ScalarDfaas:
         self.ways = max(1, *map(len, self.neighbours)) if route == "choose" else 1
         if self.summary and route == "choose":
             self.ways = 3
-        self.actions = 1 + (self.shares or len(self.requests) - 1) * self.ways
+        self.actions = 1 + (self.levels - 1) * self.ways
         self.visible = [[j in self.neighbours[i] for j in self.others[i]] for i in range(n)]
+
+    def _make_levels(self, amount: str | Sequence[int], max_level: int) -> None:
+        # Levels of a summary and of "share" are shares of the arrivals, as many as actions but 0.
+        self.shares = max_level if self.summary or amount == "share" else 0
+        if self.keeps:
+            # Level k keeps k - 1 units.
+            most = self.capacity_scale + self.queue
+            self.unit = max(1, math.ceil(most / max_level))
+            self.requests = []
+            self.levels = math.ceil(most / self.unit) + 2
+            return
+        # Level k forwards requests[k]: k units, or what the argument says.
+        if not isinstance(amount, str):
+            self.requests = list(amount)
+        elif amount == "quantile" and self.load_scale > max_level:
+            rows_as_key = tuple(map(tuple, self.arrivals))
+            self.requests = quantiles(rows_as_key, self.load_scale, max_level)
+        else:
+            self.requests = units(self.load_scale, max_level)
+        self.unit = max(b - a for a, b in zip(self.requests, self.requests[1:], strict=False))
+        self.levels = 1 + (self.shares or len(self.requests) - 1)
 
     # -- the episode ------------------------------------------------------------------------------
 
@@ -152,6 +190,7 @@ class ScalarDfaas:
         self.flows = [[0] * self.n for _ in range(self.n)]
         self.info = {key: [0] * self.n for key in INFO_KEYS}
         self.past: list[tuple[list[int], list[int]]] = []  # spare and lost of every step
+        self.came: list[list[int]] = []  # the arrivals of every step
         self._read_row()
         self._report()
 
@@ -159,9 +198,9 @@ class ScalarDfaas:
         """Play one action per node; return one reward per node."""
         illegal = self._check(actions)
         a = self.a
+        # An illegal action forwards all arrivals.
         forwarded = [
-            # An illegal action forwards all arrivals; a legal one its level, but no more than came.
-            a[i] if illegal[i] else self._requests(self.meaning(k)[0], a[i])
+            self._within(i, a[i] if illegal[i] else self._requests(i, self.meaning(k)[0]))
             for i, k in enumerate(actions)
         ]
         self.named = [self.meaning(k)[1] for k in actions]
@@ -181,14 +220,30 @@ class ScalarDfaas:
         self.last_spare = spare
         self.last_lost = lost
         self.past.append((spare, lost))
+        self.came.append(a)
         self.t += 1
         self._read_row()
         self._report()
         return self._rewards(forwarded, lost)
 
-    def _requests(self, k: int, a: int) -> int:
+    def _requests(self, i: int, k: int) -> int:
+        """What a legal level k of node i forwards."""
+        a = self.a[i]
+        if self.keeps:
+            # Level 0 keeps all, level k so many units, but no more than there is room for.
+            return max(0, a - min((k - 1) * self.unit, self._room(i))) if k else 0
         # Level k forwards k of so many equal shares of the arrivals, or requests[k].
-        return _ceil(k * a, self.shares) if self.summary else min(self.requests[k], a)
+        return ceil_of(k * a, self.shares) if self.shares else min(self.requests[k], a)
+
+    def _within(self, i: int, f: int) -> int:
+        # Plans within the links send no more than these carry.
+        if self.within_links and self.link_limit is not None:
+            return min(f, len(self.neighbours[i]) * self.link_limit)
+        return f
+
+    def _room(self, i: int) -> int:
+        # What node i can serve or hold of new arrivals.
+        return self.c[i] + self.queue - self.queues[i]
 
     def _read_row(self) -> None:
         # The window wraps inside the section.
@@ -298,6 +353,8 @@ class ScalarDfaas:
 
     def _shares(self, i: int, f: int) -> list[int]:
         near = self.neighbours[i]
+        if self.within_links or self.route in NEW_ROUTES:
+            return self._within_caps(i, f)
         if self.route == "capacity":
             return _by_weight(f, [self.c[j] for j in near])
         if self.route == "spare":
@@ -307,12 +364,44 @@ class ScalarDfaas:
         if self.route == "two":
             return _all_to(self._better_of_two(i), f, len(near))
         if self.route == "choose":
-            # A neighbour that a node does not have is counted on, round and round.
-            if not self.summary:
-                return _all_to(self.named[i] % len(near), f, len(near))
-            best = sorted(range(len(near)), key=lambda place: -self.reported_spare[near[place]])
-            return _all_to(best[self.named[i] % min(3, len(near))], f, len(near))
+            return _all_to(self._named(i), f, len(near))
         return _equally(f, len(near))
+
+    def _within_caps(self, i: int, f: int) -> list[int]:
+        """The same for plans within the links, and for routes that send request by request."""
+        near = self.neighbours[i]
+        spare, capacity = [self.reported_spare[j] for j in near], [self.c[j] for j in near]
+        caps = [self.link_limit if self.within_links else None] * len(near)
+        if self.route in IN_PROPORTION:
+            return in_proportion(f, capacity if self.route == "capacity" else spare, caps)
+        target = {
+            "shortest": self._largest_spare,
+            "two": self._better_of_two,
+            "choose": self._named,
+        }
+        draw = None
+        if self.route == "two-choices":
+            high, low = (int(each) for each in self.draws[0][i])
+            draw = HashedPairs(high, low, self.t)
+        return split(
+            Sender(
+                self.route,
+                spare,
+                capacity,
+                caps,
+                target=target[self.route](i) if self.route in target else None,
+                draw=draw,
+            ),
+            f,
+        )
+
+    def _named(self, i: int) -> int:
+        # A neighbour that a node does not have is counted on, round and round.
+        near = self.neighbours[i]
+        if not self.summary:
+            return self.named[i] % len(near)
+        best = sorted(range(len(near)), key=lambda place: -self.reported_spare[near[place]])
+        return best[self.named[i] % min(3, len(near))]
 
     def _largest_spare(self, i: int) -> int:
         # The largest reported spare; among equals the first in cyclic order.
@@ -338,12 +427,18 @@ class ScalarDfaas:
         return [sum(own) / self.n] * self.n if self.reward == "team" else own
 
     def highest_legal(self, i: int) -> int:
-        """The largest legal level of node i: the first that forwards all of its arrivals."""
+        """The largest legal level of node i. Where its arrivals are known and levels forward
+        requests, the first that forwards all of them."""
         return self._highest[i]
 
     def _find_highest(self, i: int) -> int:
         if not self.neighbours[i]:
             return 0
+        if self.keeps:
+            room = self._room(i)
+            return max(k for k in range(self.levels) if k <= 1 or (k - 2) * self.unit < room)
+        if self.unknown or self.within_links:
+            return self.levels - 1
         if self.summary:
             return self.shares if self.a[i] else 0
         return next(k for k, requests in enumerate(self.requests) if requests >= self.a[i])
@@ -359,16 +454,35 @@ class ScalarDfaas:
         return np.array([self.legal(i, action) for action in range(self.actions)], np.int8)
 
     def observation(self, i: int) -> np.ndarray:
-        """What node i sees: float32 [3 + 2 * (N - 1)], of a summary [16]."""
+        """What node i sees: float32 [3 + 2 * (N - 1)], of a summary [16], and what is appended."""
+        counts = self._counts(i)
+        appended = [*counts[self.unknown :], *self._usual(i)]
+        arrivals = self.a[i]
+        if self.unknown:
+            arrivals = counts[0] if counts else 0
         if self.summary:
-            return np.array([min(4.0, x / max(self.c[i], 1)) for x in self._summed(i)], np.float32)
-        values = self._own(i)
+            values = [*self._summed(i, arrivals), *appended]
+            return np.array([min(4.0, x / max(self.c[i], 1)) for x in values], np.float32)
+        values = [arrivals / self.load_scale, *self._own(i)[1:]]
         for j, seen in zip(self.others[i], self.visible[i], strict=True):
             # Of each other node its reported spare and loss; of non-neighbours nothing.
             values += self._shown[j] if seen else (0.0, 0.0)
+        values += [min(1.0, x / self.load_scale) for x in appended]
         return np.array(values, np.float32)
 
-    def _summed(self, i: int) -> list[float]:
+    def _counts(self, i: int) -> list[int]:
+        """How many came to node i in the last steps, newest first; 0 before the first step."""
+        steps = [self.t - 1 - ago for ago in range(self.last_counts)]
+        return [self.came[step][i] if step >= 0 else 0 for step in steps]
+
+    def _usual(self, i: int) -> list[float]:
+        """How many come to node i at this time of day on average, if that is observed."""
+        if self.daily_mean is False:
+            return []
+        slot = self.slots[(self.skipped + self.start + self.t) % len(self.slots)]
+        return [float(self.daily_mean[slot][i])]
+
+    def _summed(self, i: int, arrivals: int) -> list[float]:
         """What a summary tells node i, in requests."""
         near = self.neighbours[i]
         spare, lost = [self.reported_spare[j] for j in near], [self.reported_lost[j] for j in near]
@@ -376,7 +490,7 @@ class ScalarDfaas:
         top = sorted(near, key=lambda j: -self.reported_spare[j])[:3]
         padding = [0] * (3 - len(top))
         return [
-            *(self.a[i], self.queues[i], self.reported_spare[i], self.reported_lost[i]),
+            *(arrivals, self.queues[i], self.reported_spare[i], self.reported_lost[i]),
             *(_mean(spare), max(spare, default=0), min(spare, default=0)),
             *(self.reported_spare[j] for j in top),
             *padding,
@@ -410,77 +524,8 @@ class ScalarDfaas:
         ]
 
 
-def augmented(
-    rng: Any,
-    arrivals: list[list[int]],
-    capacity: list[list[int]],
-    most: int,
-    *,
-    start: int,
-    steps: int,
-    day: int,
-    shift: int = 0,
-    scale: float = 0.0,
-    noise: float = 0.0,
-    mix: float = 0.0,
-) -> tuple[list[list[int]], list[list[int]]]:
-    """The load of one episode, row by row, from the section's."""
-    length, n = len(arrivals), len(arrivals[0])
-    own = [start] * n  # the row at which each node begins
-    factor = [1.0] * n
-    moved, mixed, other = rng.random((3, n)).tolist()
-    common, *alone = rng.standard_normal(1 + n).tolist()
-    days = [row for row in range(start % day, length, day) if row != start]
-    for i in range(n):
-        own[i] += int(moved[i] * (2 * shift + 1)) - shift
-        if mixed[i] < mix and days:
-            own[i] += days[int(other[i] * len(days))] - start
-        # Half of what scales a node is common to all.
-        factor[i] = math.exp(scale * (common + alone[i]) / math.sqrt(2))
-    jumps = rng.standard_normal((steps, n)).tolist() if noise else [[0.0] * n] * steps
-    load, served = [], []
-    for t in range(steps):
-        rows = [(own[i] + t) % length for i in range(n)]
-        wanted = [
-            arrivals[row][i] * factor[i] * math.exp(noise * jumps[t][i])
-            for i, row in enumerate(rows)
-        ]
-        load.append([min(round(each), most) for each in wanted])
-        served.append([capacity[row][i] for i, row in enumerate(rows)])
-    return load, served
-
-
 def _mean(values: list[int]) -> float:
     return sum(values) / max(1, len(values))
-
-
-def _ceil(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def _units(load_scale: float, max_level: int) -> list[int]:
-    # A unit of so many requests that at most max_level of them are needed.
-    unit = max(1, _ceil(load_scale, max_level))
-    return [k * unit for k in range(_ceil(load_scale, unit) + 1)]
-
-
-@functools.lru_cache(maxsize=8)  # one configuration is made several times
-def _quantiles(arrivals: tuple[tuple[int, ...], ...], largest: int, max_level: int) -> list[int]:
-    table = {0, largest}
-    if positive := sorted(a for row in arrivals for a in row if a > 0):
-        for k in range(1, max_level):
-            # The load of the node and step in which k of max_level parts of all have arrived.
-            came, place = positive[0], 0
-            while came * max_level < sum(positive) * k:
-                place += 1
-                came += positive[place]
-            table.add(positive[place])
-    # What is left of the levels goes to the smallest numbers that are missing.
-    for requests in range(1, largest):
-        if len(table) > max_level:
-            break
-        table.add(requests)
-    return sorted(table)
 
 
 def _scale(name: str, given: int | None, values: list[list[int]]) -> int:

@@ -21,7 +21,7 @@ from corral.trainers.driver import train
 from corral.trainers.policies import NetworkPolicy
 from corral.trainers.runs.run import Run
 from support import own_networks
-from support.loads import small_trace
+from support.loads import days, small_trace
 
 LINE = {"node_0": ["node_1", "node_3"], "node_1": ["node_2"], "node_3": ["node_0"]}
 """Neighbours of four nodes, of which node_2 has none."""
@@ -51,6 +51,34 @@ CONFIGURATIONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {"memory": 4},
     ),
     "own network": ("ippo", {"queue": 1}, {"model": own_networks.make}),
+    "keep": ("mappo", {"amount": "keep", "queue": 6, "link_limit": 2, "neighbours": LINE}, {}),
+    "unknown": (
+        "mappo",
+        {"arrivals": "unknown", "amount": "keep", "queue": 6, "max_level": 7, "neighbours": LINE},
+        {"policies": "shared"},
+    ),
+    "unknown, counts": (
+        "ippo",
+        {"arrivals": "unknown", "amount": "share", "last_counts": 3, "daily_mean": True},
+        {"policies": "separate", "memory": 4},
+    ),
+    "unknown, choose": (
+        "mappo",
+        {"arrivals": "unknown", "route": "choose", "amount": "quantile", "max_level": 5},
+        {},
+    ),
+    "unknown, summary": (
+        "mappo",
+        {
+            "arrivals": "unknown",
+            "observation": "summary",
+            "route": "choose",
+            "max_level": 6,
+            "last_counts": 2,
+            "daily_mean": True,
+        },
+        {},
+    ),
     "sb3_ppo": ("sb3_ppo", {"queue": 3}, {"policies": "shared", "batch_size": 8}),
     "sb3_dqn": ("sb3_dqn", {}, {"learning_starts": 4}),
     "sb3_maskable_ppo": ("sb3_maskable_ppo", {"route": "choose"}, {"batch_size": 8}),
@@ -62,6 +90,7 @@ def trained(name: str, folder: Path, trace: Trace | None = None, **given: Any) -
     """Return a run of a configuration, on a small load unless told."""
     trainer, env_kwargs, settings = CONFIGURATIONS[name]
     given = {**given, **settings}
+    timed = "daily_mean" in env_kwargs
     for setting, unknown in (("n_steps", trainer == "sb3_dqn"), ("net_arch", "model" in settings)):
         if unknown:
             given.pop(setting, None)
@@ -69,7 +98,7 @@ def trained(name: str, folder: Path, trace: Trace | None = None, **given: Any) -
         "dfaas_v0",
         trainer=trainer,
         env_kwargs={
-            "trace": trace or small_trace(nodes=4, steps=60),
+            "trace": trace or (days(3, 4) if timed else small_trace(nodes=4, steps=60)),
             "max_cycles": 5,
             **env_kwargs,
         },
@@ -90,12 +119,24 @@ class Moments:
     rules: DfaasRules
     observations: dict[str, Observation]  # agent -> [R, ...]
     numbers: dict[str, Array]  # arrivals, capacity, queue, spare, lost: int64 [R, N]
+    counts: list[Array]  # of past steps, newest first: int64 [R, N] each
+    time: Array  # int64 [R] seconds
 
     def inputs(self, run: Run, number: int) -> dict[str, Array]:
         """Return what the graph of a node's policy takes: int64 [R, ...] by name."""
-        given = {name: self.numbers[name][:, number] for name in ("arrivals", "capacity", "queue")}
+        rules, own = self.rules, ("capacity", "queue")
+        given = {"arrivals": self.numbers["arrivals"][:, number]}
+        if rules.arrivals == "unknown":
+            given = {}
+        if self.counts:
+            counts = [each[:, number] for each in self.counts]
+            given["last_arrivals"] = counts[0] if len(counts) == 1 else np.stack(counts, axis=1)
+        given |= {name: self.numbers[name][:, number] for name in own}
         spare, lost = self.numbers["spare"], self.numbers["lost"]
-        rules = self.rules
+        if rules.daily_mean is not None and rules.observation == "summary":
+            given["daily_mean"] = rules.daily_mean[self.time // 3600 % 24, number]
+        elif rules.daily_mean is not None:
+            given["time"] = self.time
         if rules.observation == "summary":
             own = {"spare": spare[:, number], "lost": lost[:, number]}
             linked = rules.network.linked[number]
@@ -118,21 +159,27 @@ def random_moments(run: Run, rows: int, seed: int) -> Moments:
     """Return random moments within the range of the run, many of them extreme."""
     rng = np.random.default_rng(seed)
     trained: Any = run.config.env_config.rules()
-    nodes = trained.trace.nodes
+    nodes, timed = trained.trace.nodes, trained.daily_mean is not None
     shape = rows, len(nodes)
+    length = max(rows, 2 * timed)  # one row has no step, and no days
+    whole = length, len(nodes)
     loads, spares = int(trained.load_scale), int(trained.capacity_scale)
     trace = Trace(
         nodes=nodes,
-        arrivals=_numbers(rng, loads, shape),
-        capacity=_numbers(rng, spares, shape),
-        times=np.arange(rows),
+        arrivals=_numbers(rng, loads, whole),
+        capacity=_numbers(rng, spares, whole),
+        times=np.arange(length) * (3600 if timed else 1),
+        clock="utc" if timed else "integer",
     )
     given = {"rows": None, "start": "random", "augment": None, "capacity": None}
     scales = {"load_scale": trained.load_scale, "capacity_scale": trained.capacity_scale}
     rules: Any = run.config.env_config.rules(
         trace=trace, capacity_rows=None, **given, **scales, amount=trained.amount
     )
+    if timed:
+        assert rules.daily_mean.tolist() == trained.daily_mean.tolist()
     state = rules.start_at(np.arange(rows), [rng] * rows)
+    state.t[:] = rules.last_counts  # as many steps are over
     state.queue[:] = _numbers(rng, trained.queue, shape)
     state.spare[:], state.lost[:] = _numbers(rng, spares, shape), _numbers(rng, loads, shape)
     for i, most in enumerate((spares, loads)):
@@ -141,7 +188,12 @@ def random_moments(run: Run, rows: int, seed: int) -> Moments:
     arrivals, capacity, _ = rules.load.at(state, rules._row(state))
     numbers = {"arrivals": arrivals, "capacity": capacity, "queue": state.queue}
     observations = {agent: dict(each) for agent, each in rules.observe(state).items()}
-    return Moments(rules, observations, {**numbers, "spare": spare, "lost": lost})
+    counts = [
+        rules.load.counted(state, rules._row(state, back), back)
+        for back in range(1, rules.last_counts + 1)
+    ]
+    time = trace.times[rules._row(state)]
+    return Moments(rules, observations, {**numbers, "spare": spare, "lost": lost}, counts, time)
 
 
 def _numbers(rng: np.random.Generator, most: int, shape: tuple[int, ...]) -> Array:
@@ -236,9 +288,12 @@ def _otherwise(moments: Moments, number: int, found: dict[str, Array]) -> Array:
     numbers = moments.numbers
     actions = np.zeros_like(numbers["arrivals"])
     actions[:, number] = found["action"]
-    highest = rules.load.highest(numbers["arrivals"])
+    arrivals = numbers["arrivals"]
+    highest = rules.load.highest(arrivals)
     level, _, neighbour = rules.actions.read(actions, highest)
-    wrong = rules.levels_of.forwarded(level, numbers["arrivals"])[:, number] != found["amount"]
+    room = numbers["capacity"] + rules.queue - numbers["queue"]
+    forwarded = rules._within(rules.levels_of.forwarded(level, arrivals, room))[:, number]
+    wrong = forwarded != _carried_out(found, arrivals[:, number], rules, number)
     if "target" in found:
         meant = rules.features.neighbour(neighbour, numbers["spare"])[:, number]
         if rules.observation == "summary":  # which of the neighbours that were given
@@ -248,6 +303,20 @@ def _otherwise(moments: Moments, number: int, found: dict[str, Array]) -> Array:
             place = found["target"]
         wrong |= np.where(level[:, number] > 0, meant, -1) != place
     return np.asarray(wrong)
+
+
+def _carried_out(found: dict[str, Array], arrivals: Array, rules: Any, number: int) -> Array:
+    """Return the requests that a decision forwards of these arrivals."""
+    if "amount" in found:
+        return found["amount"]
+    if "keep" in found:
+        go = np.where(found["keep"] < 0, 0, np.maximum(arrivals - found["keep"], 0))
+    elif "share" in found:
+        go = np.ceil(found["share"] * arrivals - 1e-9).astype(np.int64)
+    else:
+        go = np.minimum(found["most"], arrivals)
+    caps = rules.caps
+    return go if caps is None else np.minimum(go, caps * rules.network.degree[number])
 
 
 def played(run: Run) -> dict[str, dict[int, Any]]:
@@ -327,11 +396,24 @@ def illegal_decisions(
     its logits say.
     """
     rules: Any = run.config.env_config.rules()
-    amount, logits = found["amount"], found["logits"]
-    every = np.arange(len(amount))
-    wrong = (amount < 0) | (amount > np.maximum(inputs["arrivals"], 0))
+    logits = found["logits"]
+    every = np.arange(len(logits))
+    if "amount" in found:
+        amount = found["amount"]
+        wrong = (amount < 0) | (amount > np.maximum(inputs["arrivals"], 0))
+    else:  # of a plan: what it forwards of very many
+        wrong = np.zeros(len(every), dtype=bool)
+        if "keep" in found:
+            amount, wrong = found["keep"] + 1, found["keep"] < -1
+        elif "share" in found:
+            amount, wrong = found["share"], (found["share"] < 0) | (found["share"] > 1)
+        else:
+            amount, wrong = found["most"], found["most"] < 0
     wrong |= ~np.isfinite(logits[every, found["action"]]) | np.isnan(logits).any(axis=1)
-    wrong |= (amount > 0) != (found["action"] > 0)
+    some = found["action"] > 0
+    wrong |= (amount > 0) & ~some
+    if not rules.levels_of.by_room:  # levels that keep may forward nothing
+        wrong |= some & (amount == 0)
     if "neighbours_spare" in inputs:
         near = inputs["neighbours_spare"] >= 0  # [R, D]
         wrong |= (amount > 0) & ~near.any(axis=1)

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from corral.envs.core import copy_rows, generator, put_rows
 from corral.envs.dfaas_v0 import ROUTES, DfaasRules, DfaasState
+from corral.envs.dfaas_v0.routes import canonical_route
 from support.dfaas_case import Case
 from support.dfaas_cases import CASES
-from support.dfaas_configurations import random_actions, random_configuration
+from support.dfaas_configurations import random_actions, wider_configuration
 from support.dfaas_scalar import INFO_KEYS, ScalarDfaas
 
 COPIES = 3
@@ -43,7 +44,7 @@ def assert_same_view(rules: DfaasRules, state: DfaasState, scalars: list[ScalarD
 def play_side_by_side(seed: int) -> int:
     """Play a random configuration to its end with both; the number of steps compared."""
     rng = np.random.default_rng(seed)
-    kwargs = random_configuration(rng)
+    kwargs = wider_configuration(rng)
     rules = DfaasRules(**kwargs, keep_flow=True)
     length = rules.rows[1] - rules.rows[0]
     starts = rng.integers(length, size=COPIES)
@@ -94,17 +95,47 @@ def test_hundreds_of_random_configurations_play_alike(block: int) -> None:
 
 
 def test_the_random_configurations_hold_all_that_meets() -> None:
-    """Every route with every kind of observation, levels and delay, among those played above."""
-    played = [random_configuration(np.random.default_rng(seed)) for seed in range(750)]
-    large = [each for each in played if len(each["trace"].nodes) > 2 and each["max_cycles"] > 2]
-    met = {
-        (each["route"], each["observation"], each["amount"] == "unit", min(each["report_delay"], 2))
-        for each in large
+    """Every route with every kind of observation, arrivals known or not, levels, reports and what
+    else is observed, among those played above."""
+    played = [wider_configuration(np.random.default_rng(seed)) for seed in range(2000)]
+    large = [
+        {
+            "route": canonical_route(each["route"]),
+            "observation": each["observation"],
+            "arrivals": each.get("arrivals", "known"),
+            "amount": each["amount"] if isinstance(each["amount"], str) else "list",
+            "links": each["link_limit"] is not None,
+            "report_delay": min(each["report_delay"], 2),
+            "last_counts": min(each.get("last_counts", 9), 2),
+            "daily_mean": type(each.get("daily_mean", False)) is not bool,
+        }
+        for each in played
+        if len(each["trace"].nodes) > 2 and each["max_cycles"] > 2
+    ]
+    kinds = {
+        "observation": ("every", "summary"),
+        "arrivals": ("known", "unknown"),
+        "amount": ("unit", "quantile", "list", "keep", "share"),
+        "links": (False, True),
+        "report_delay": (0, 1, 2),
+        "last_counts": (0, 1, 2),
+        "daily_mean": (False, True),
+        "route": ROUTES,
     }
-    views = ("every", "summary")
-    assert {each[:2] for each in met} == set(itertools.product(ROUTES, views))
-    chosen = {each[1:] for each in met if each[0] == "choose"}
-    assert chosen == set(itertools.product(views, (True, False), (0, 1, 2)))
+    for first, second in itertools.combinations(kinds, 2):
+        for one, other in itertools.product(kinds[first], kinds[second]):
+            both = {first: one, second: other}
+            if {"summary", "keep"} <= set(both.values()):
+                continue  # refused
+            if both.get("arrivals") == "unknown" and 0 in (
+                both.get("report_delay"),
+                both.get("last_counts"),
+            ):
+                continue  # refused as well
+            assert any(both.items() <= each.items() for each in large), both
+    chosen = [each for each in large if each["route"] == "choose"]
+    for one, other in itertools.product(kinds["arrivals"], kinds["amount"]):
+        assert any((each["arrivals"], each["amount"]) == (one, other) for each in chosen)
 
 
 @settings(max_examples=100, deadline=None)

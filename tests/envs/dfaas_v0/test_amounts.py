@@ -93,7 +93,7 @@ def test_levels_are_fixed_by_the_rows_that_are_trained_on() -> None:
     ("amount", "message"),
     [
         ("quantiles", "did you mean 'quantile'"),
-        (7, r"give \"unit\", \"quantile\" or a list"),
+        (7, "or a list of requests"),
         ([0], "or a list of requests"),
         ([0, 2.5, 50], "or a list of requests"),
         ([[0], [1, 2]], "or a list of requests"),

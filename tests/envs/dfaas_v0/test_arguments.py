@@ -32,7 +32,7 @@ LARGEST = int(small_trace().arrivals.max())
         ({"forward_cost": -0.1}, ValueError, "forward_cost=-0.1: give a finite number, 0 or more"),
         ({"forward_cost": float("nan")}, ValueError, "forward_cost=nan"),
         ({"wait_cost": "much"}, ValueError, "wait_cost='much'"),
-        ({"route": "nearest"}, ValueError, "route='nearest': give one of 'equal', 'capacity'"),
+        ({"route": "nearest"}, ValueError, "no route named 'nearest'"),
         ({"reward": "ours"}, ValueError, "reward='ours': give one of 'own', 'team'"),
         ({"illegal": "ignore"}, ValueError, "illegal='ignore': give one of 'penalise', 'raise'"),
         ({"rows": (5, 5)}, ValueError, r"rows=\(5, 5\): give \(low, high\)"),

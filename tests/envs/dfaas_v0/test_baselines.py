@@ -13,6 +13,7 @@ from corral.envs.batch import Batch
 from corral.envs.core import Observation
 from corral.envs.dfaas_v0 import ROUTES, DfaasRules, baselines
 from corral.envs.dfaas_v0.baselines import AMOUNTS, PAIRS, Baseline, baseline_team, split_pair
+from corral.envs.dfaas_v0.plain_rules import TUNED
 from corral.envs.policy import Decision
 from corral.envs.shells import ParallelShell
 from corral.errors import UnknownNameError
@@ -254,7 +255,8 @@ def test_pairs_are_split_and_the_route_is_equal_by_default() -> None:
     assert split_pair("static") == ("static", "equal")
     assert split_pair("static/") == ("static", "equal")
     assert {split_pair(pair)[0] for pair in PAIRS} == set(AMOUNTS)
-    assert {split_pair(pair)[1] for pair in PAIRS} == set(ROUTES) - {"choose"}
+    left_out = {"choose", "fill", "two-choices"}  # the last is slow: a loop over requests
+    assert {split_pair(pair)[1] for pair in PAIRS} == set(ROUTES) - left_out
     assert len(set(PAIRS)) == len(PAIRS)
 
 
@@ -274,8 +276,8 @@ def test_unknown_names_are_answered_with_the_nearest(call: Any, message: str) ->
 
 
 def test_every_amount_and_route_is_told_in_words() -> None:
-    assert set(baselines.OF_AMOUNT) == set(baselines.AMOUNTS)
-    assert set(baselines.OF_ROUTE) == set(baselines.ROUTES)
+    assert set(baselines.OF_AMOUNT) == {*baselines.AMOUNTS, *TUNED}
+    assert set(baselines.OF_ROUTE) == set(ROUTES)
     told = "a node forwards what exceeds its capacity, in equal parts to the others"
     assert baselines.meaning("overflow/equal") == told
     assert baselines.meaning("local/equal").startswith("a node forwards nothing")

@@ -15,7 +15,7 @@ from corral.envs.core import changed, copy_rows, generator, redraw_of, redrawing
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.load import AugmentedState
 from corral.trainers.runs.env_config import EnvConfig
-from support.dfaas_configurations import random_actions, random_configuration
+from support.dfaas_configurations import random_actions, wider_configuration
 from support.dfaas_scalar import INFO_KEYS, ScalarDfaas
 
 ALL = "shift=12,scale=0.2,noise=0.1,mix=0.5"
@@ -46,14 +46,16 @@ def random_augment(rng: np.random.Generator) -> dict[str, float]:
 
 def play_side_by_side(seed: int) -> int:
     rng = np.random.default_rng(seed)
-    kwargs = random_configuration(rng)
+    kwargs = wider_configuration(rng)
     augment = random_augment(rng)
     rules = DfaasRules(**kwargs, augment=augment, keep_flow=True)
     state = begun(rules, 2, seed)
     scalars = []
     for row in range(2):
         drawn = generator(seed, "env", row)
-        if rules.route == "two":  # is drawn first
+        if rules.route == "two-choices":  # is drawn first
+            drawn.integers(2**31, size=state.draws.shape[1:], dtype="i4")
+        if rules.route == "two":
             high = np.maximum(rules.network.degree, 1)[:, None]
             drawn.integers(high, size=state.draws.shape[1:], dtype="i4")
         scalars.append(

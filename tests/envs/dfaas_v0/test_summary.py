@@ -178,7 +178,8 @@ def test_a_summary_is_read_as_a_node() -> None:
 
 def test_what_a_team_brings_along_is_no_scale() -> None:
     rules = DfaasRules("edge3", observation="summary", route="spare")
-    assert rules.carried() == {"max_level": 100, "observation": "summary", "route": "spare"}
+    carried = {"max_level": 100, "observation": "summary", "route": "spare"}
+    assert rules.carried() == {"arrivals": "known", **carried}
     assert rules.any_number() == "observation='summary'"
     assert DfaasRules("edge3").any_number() is None
 

@@ -1,0 +1,61 @@
+"""The mean load of each node by time of day, which a node of dfaas_v0 may observe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from corral.data import Trace
+from corral.envs.core import Array
+from corral.envs.dfaas_v0.rows import Section
+from corral.errors import ArgumentError
+
+__all__ = ["means_by_row", "table_of_means"]
+
+SECONDS_PER_DAY = 86_400
+
+
+def table_of_means(
+    given: bool | Sequence[Sequence[float]] | Array, trace: Trace, rows: Section
+) -> Array | None:
+    """Return the mean arrivals at each step of a day, midnight first: float64 [S, N]; None for
+    False. True: of the ``rows``; a time of day that these do not have gets the mean of all rows.
+
+    Raises ArgumentError where the trace's clock has no days, or a table is of another shape.
+    """
+    if given is False:
+        return None
+    steps = trace.steps_per_day
+    if steps is None:
+        raise ArgumentError(
+            f"daily_mean: {trace.name} has no days (its clock counts steps, or a step does not "
+            "divide a day); leave it out"
+        )
+    shape = steps, len(trace.nodes)
+    if given is True:
+        section = trace.section(*rows)
+        slots = _slots(section, steps)
+        total = np.zeros(shape)
+        np.add.at(total, slots, section.arrivals)
+        count = np.bincount(slots, minlength=steps)[:, None]
+        mean = section.arrivals.mean(axis=0)
+        return np.where(count > 0, total / np.maximum(count, 1), mean)
+    table = np.asarray(given, dtype=np.float64)
+    if table.shape != shape or not np.isfinite(table).all() or (table < 0).any():
+        raise ArgumentError(
+            f"daily_mean: give True, or a table of {shape[0]} steps of a day and {shape[1]} nodes, "
+            f"of numbers 0 or more; this one has the shape {table.shape}"
+        )
+    return table
+
+
+def means_by_row(table: Array, section: Trace) -> Array:
+    """Return the means of ``table`` [S, N] at the time of day of each row: [L, N]."""
+    return np.asarray(table[_slots(section, len(table))])
+
+
+def _slots(section: Trace, steps: int) -> Array:
+    """Return which of so many steps of a day each row is, from 0 at midnight UTC: int64 [L]."""
+    step = SECONDS_PER_DAY // steps  # of one row alone the section does not know
+    return np.asarray(section.times % SECONDS_PER_DAY // step, dtype=np.int64)
