@@ -20,6 +20,8 @@ from corral.envs.registry import register
 if TYPE_CHECKING:
     from corral import algorithms
     from corral.envs.registry import make
+    from corral.loads.advise.driver import advise
+    from corral.loads.from_rule.driver import from_rule, resume_from_rule
     from corral.trainers.callbacks.protocol import Callback
     from corral.trainers.cloning.driver import clone, record
     from corral.trainers.config_files.read import read_config
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
     from corral.trainers.driver import resume, resume_session, session, train
     from corral.trainers.evaluation.judge import evaluate
     from corral.trainers.evaluation.watch import watch
-    from corral.trainers.loads.advise.driver import advise
-    from corral.trainers.loads.from_rule.driver import from_rule, resume_from_rule
     from corral.trainers.runs.run import load_run
     from corral.trainers.selfplay.duels.driver import Duels, duel
     from corral.trainers.selfplay.exploit.driver import exploit
@@ -75,21 +75,21 @@ _ON_DEMAND = {
     "Comparison": "corral.trainers.study.comparing.comparison",
     "Duels": "corral.trainers.selfplay.duels.driver",
     "Pool": "corral.trainers.selfplay.pool",
-    "advise": "corral.trainers.loads.advise.driver",
+    "advise": "corral.loads.advise.driver",
     "clone": "corral.trainers.cloning.driver",
     "compare": "corral.trainers.study.comparing.driver",
     "diagnose": "corral.trainers.doctor.diagnose",
     "duel": "corral.trainers.selfplay.duels.driver",
     "evaluate": "corral.trainers.evaluation.judge",
     "exploit": "corral.trainers.selfplay.exploit.driver",
-    "from_rule": "corral.trainers.loads.from_rule.driver",
+    "from_rule": "corral.loads.from_rule.driver",
     "learnable": "corral.trainers.doctor.choices",
     "load_run": "corral.trainers.runs.run",
     "make": "corral.envs.registry",
     "read_config": "corral.trainers.config_files.read",
     "record": "corral.trainers.cloning.driver",
     "resume": "corral.trainers.driver",
-    "resume_from_rule": "corral.trainers.loads.from_rule.driver",
+    "resume_from_rule": "corral.loads.from_rule.driver",
     "resume_session": "corral.trainers.driver",
     "session": "corral.trainers.driver",
     "train": "corral.trainers.driver",

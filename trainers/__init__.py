@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 from corral.extras import require
 
 if TYPE_CHECKING:
+    from corral.loads.replay import replay
     from corral.trainers.base import Content, Trainer, Update, trainer_class, trainers
     from corral.trainers.callbacks.evaluation import Evaluate
     from corral.trainers.callbacks.protocol import Callback
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from corral.trainers.evaluation.scores import Evaluation, evaluate_players, evaluate_team
     from corral.trainers.evaluation.watch import watch
     from corral.trainers.evaluation.zero_sum import evaluate_seat, evaluate_seats
-    from corral.trainers.loads.replay import replay
     from corral.trainers.policies import NetworkPolicy
     from corral.trainers.runs.run import Run, load_run
     from corral.trainers.runs.run_config import RunConfig
@@ -101,12 +101,12 @@ _NAMES = {
     "evaluation.scores": ("Evaluation", "evaluate_players", "evaluate_team"),
     "evaluation.watch": ("watch",),
     "evaluation.zero_sum": ("evaluate_seat", "evaluate_seats"),
-    "loads.replay": ("replay",),
     "policies": ("NetworkPolicy",),
     "runs.run": ("Run", "load_run"),
     "runs.run_config": ("RunConfig",),
     "session": ("Session",),
     "settings": ("check_settings", "setting"),
+    ".loads.replay": ("replay",),  # ..loads.replay: it was in this package once
 }
 
 
@@ -115,7 +115,7 @@ def __getattr__(name: str) -> Any:
         require("torch", extra="mappo", purpose="play trained policies")
     for module, names in _NAMES.items():
         if name in names:
-            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+            return getattr(importlib.import_module(f".{module}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

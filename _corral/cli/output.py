@@ -38,7 +38,7 @@ from corral.progress import telling
 from corral.text import one_line, shortened, visible
 
 if TYPE_CHECKING:
-    from corral.trainers.loads.replay import Replay
+    from corral.loads.replay import Replay
 
 __all__ = [
     "RESULTS",
@@ -220,7 +220,7 @@ def show_table(table: Table) -> None:
 
 def show_replay(replay: Replay, options: Iterable[str] = ()) -> None:
     """Print the tables of a replay, and how it was played; settings are spelled as ``options``."""
-    from corral.trainers.loads.text import describe, score_tables
+    from corral.loads.text import describe, score_tables
 
     for table in score_tables(replay):
         show_table(table)
@@ -230,7 +230,7 @@ def show_replay(replay: Replay, options: Iterable[str] = ()) -> None:
 
 def show_verdicts(replay: Replay) -> None:
     """Print what each team costs beside the best rule."""
-    from corral.trainers.loads.paired import verdicts
+    from corral.loads.paired import verdicts
 
     for number, said in enumerate(verdicts(replay).values()):
         out.print(f"\n{said}" if number == 0 else said)

@@ -26,7 +26,13 @@ from corral.envs.core import Array, Rules, any_number, carried_by
 from corral.envs.policy import Decision, Policy, PolicyLike, as_policy
 from corral.envs.reference import reference_player, reference_team, team_arguments, team_names
 from corral.envs.registry import REGISTERED, make_rules, registered_name
-from corral.errors import CorralError, RunError, UnknownNameError, UnsupportedSpaceError
+from corral.errors import (
+    ArgumentError,
+    CorralError,
+    RunError,
+    UnknownNameError,
+    UnsupportedSpaceError,
+)
 from corral.text import shortened
 from corral.trainers.cloning.steps import RecordedTeacher, Steps, read_steps, recorded_arguments
 from corral.trainers.opponents.resolve import space_in_words
@@ -75,7 +81,7 @@ def arguments_of_teacher(env: str, teacher: Any) -> dict[str, Any]:
 
     An unknown name says nothing here: ``find_teacher`` tells of it.
     """
-    if not isinstance(teacher, str) or env not in REGISTERED or "=" in teacher:
+    if not isinstance(teacher, str) or env not in REGISTERED:
         return {}
     if teacher.endswith(".npz"):
         return recorded_arguments(teacher, env)
@@ -83,7 +89,7 @@ def arguments_of_teacher(env: str, teacher: Any) -> dict[str, Any]:
         return {}
     try:
         return team_arguments(env, teacher)
-    except UnknownNameError:
+    except (UnknownNameError, ArgumentError):
         return {}
 
 
@@ -91,7 +97,7 @@ def plays_all_alike(env: Any, teacher: Any, env_kwargs: Mapping[str, Any]) -> bo
     """Return whether ``teacher`` names one reference player or team that is one class for all
     agents of an environment of corral; what is wrong with it, ``find_teacher`` tells."""
     name = registered_name(env) if isinstance(env, str) else None
-    if name is None or not isinstance(teacher, str) or "=" in teacher:
+    if name is None or not isinstance(teacher, str):
         return False
     if teacher.endswith(".npz") or is_run(teacher):
         return False
@@ -145,9 +151,21 @@ def find_teacher(teacher: TeacherLike, rules: Rules[Any]) -> Teacher:
     return Teacher("policies given in Python", policies)
 
 
+def _is_team(name: str, rules: Rules[Any]) -> bool:
+    """Return whether a text with "=" names a team, such as "backlog=0.75/least", and not a player
+    for each agent."""
+    try:
+        reference_team(name, rules)
+    except (UnknownNameError, ArgumentError):
+        return False
+    except ValueError:  # it does not fit the rules, which ``reference_team`` says again
+        return True
+    return True
+
+
 def _named(name: str, rules: Rules[Any]) -> Mapping[str, Policy]:
     """Return reference players by agent, or the team of that name."""
-    if "=" in name:
+    if "=" in name and not _is_team(name, rules):
         pairs = [pair.partition("=") for pair in name.split(",")]
         given = {agent.strip(): player.strip() for agent, _, player in pairs}
         if set(given) != set(rules.agents):

@@ -1,7 +1,7 @@
 """Judge a run: what it learned, beside random play and reference players.
 
 An environment may have a judge of its own, as its entry in the registry says: loads are replayed,
-beside the optimum (``corral.trainers.loads.judge``).
+beside the optimum (``corral.loads.judge``).
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def evaluate(
             it is a zero-sum game, or where the rewards of both sum to a constant in every episode
             that teams and random play have played.
         options: where a load is replayed: ``references``, ``trace``, ``rows``, ``window``,
-            ``optimum_windows``, see ``corral.trainers.loads.judge.evaluate_loads``.
+            ``optimum_windows``, see ``corral.loads.judge.evaluate_loads``.
 
     Raises what ``load_run`` and ``replay`` raise, TypeError for unknown options, and ValueError for
     options of another kind of evaluation, for runs ``beside`` of another game, and for workers of

@@ -46,7 +46,7 @@ class Evaluation(Sequence[Any]):
 
     A row is a dataclass with ``policy``, ``mode``, ``low``, ``high``, ``episodes``,
     ``illegal_actions`` and what else there is to measure: a ``TeamScore``, a ``SeatScore`` of a
-    zero-sum game, or a ``corral.trainers.loads.scores.Score`` of a replay.
+    zero-sum game, or a ``corral.loads.scores.Score`` of a replay.
     """
 
     env: str

@@ -7,7 +7,8 @@ value of that action.
 
 All chance of an episode is drawn when it begins, so a plain fork meets the same future again. Where
 rules have the hook ``redraw(state, rngs)`` (see ``corral.envs.core``), what the team cannot have
-observed is drawn anew for each copy.
+observed is drawn anew for each copy. Rules that hide the chance of a step are replaced by those
+that redraw it (``for_copies``).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from corral.envs.core import Array, Rules, copy_rows, redraw_of, state_arrays
+from corral.envs.core import Array, Rules, copy_rows, for_copies, redraw_of, state_arrays
 from corral.envs.policy import Policy, put_tree, take_tree
 
 __all__ = ["Moments", "Story", "Worth", "decide", "joined", "standard_error", "worth"]
@@ -157,7 +158,8 @@ def worth(
             is k * forks + f), the agent's decisions in them so far (int [R]), and the rewards of
             all agents [R, N].
     """
-    rules = moments.rules
+    rules = for_copies(moments.rules)
+    moments = replace(moments, rules=rules)
     if horizon is None:
         horizon = LONGEST if gamma >= 1 else math.ceil(math.log(0.01) / math.log(gamma or 1e-9))
         horizon = max(1, horizon)

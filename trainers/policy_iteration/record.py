@@ -102,6 +102,13 @@ class PolicyIterationSettings(IPPOSettings):
         "Count the deciding agent's rewards alone; else the sum of all agents' rewards.",
         common=FOR_ALL,
     )
+    futures: str = setting(
+        "redrawn",
+        "Future of the copies if agents choose before a step's chance (unknown arrivals): "
+        "'redrawn' from other data, once per moment; 'recorded', the episode's own.",
+        choices=("redrawn", "recorded"),
+        common=FOR_ALL,
+    )
     teacher: str = setting(
         "",
         "Whose play is improved first: a reference team or player such as overflow, or a run (RUN, "

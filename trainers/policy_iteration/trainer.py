@@ -7,6 +7,12 @@ same future, so that what they earn tells these actions apart with far less nois
 The logits learn these differences by regression: the likeliest action is the one that is expected
 to play on best.
 
+Where agents choose before the chance of a step (``OptionalRules.hides_chance``), that future is
+drawn anew for each moment, once for all actions and agents. Otherwise a network could learn by
+heart which action was best in a recorded step, and that is no use in another. On the load of
+``benchmarks/redraw.py`` teams cost less on later days for it, with each of three seeds; the setting
+``futures`` has both.
+
 That is approximate policy iteration by rollouts (Lagoudakis and Parr, Reinforcement Learning as
 Classification, 2003), one agent at a time (Bertsekas, Multiagent Rollout Algorithms, 2021). It
 needs an environment whose state can be copied: rules of the suite, or one's own.
@@ -20,7 +26,8 @@ The critic is ippo's. Nothing here asks it: it is for runs that start from this 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,7 +35,17 @@ import torch
 from gymnasium import spaces
 
 from corral.adapters.masked_distribution import likeliest
-from corral.envs.core import Array, Observation, Rules, amounts_of, generator
+from corral.envs.core import (
+    Array,
+    Observation,
+    Rules,
+    amounts_of,
+    copy_rows,
+    for_copies,
+    generator,
+    hides_chance,
+    redraw_of,
+)
 from corral.envs.policy import take_tree
 from corral.errors import CheckpointError, UnsupportedSpaceError
 from corral.trainers.base import Content
@@ -38,7 +55,7 @@ from corral.trainers.evaluation.zero_sum import is_zero_sum
 from corral.trainers.on_policy.buffer import GroupBuffer, ObservationBuffer
 from corral.trainers.on_policy.players import LearnedPlayer
 from corral.trainers.on_policy.trainer import OnPolicyTrainer
-from corral.trainers.policy_iteration.compared import Tried, candidates, gains
+from corral.trainers.policy_iteration.compared import Copies, Tried, candidates, gains
 from corral.trainers.policy_iteration.record import (
     GAIN,
     TRIED,
@@ -52,6 +69,11 @@ __all__ = ["PolicyIteration"]
 OWN_REWARD = (
     "{}: the rewards of all agents add up to the same whatever is played, so that no action is "
     "better than another; --own-reward (own_reward=True) counts those of the agent that decides"
+)
+
+ONE_DAY = (
+    "{}: agents choose before they know what a step brings, and there are no two days of data: "
+    "actions are compared on the recorded rows, so that they may be learned by heart"
 )
 
 # --- Who plays -----------------------------------------------------------------------------------
@@ -111,6 +133,10 @@ class PolicyIteration(OnPolicyTrainer):
         self.gain_scale = 0.0  # mean of |gain|, of the rollouts so far; 0: none yet
         self.players = [ComparingPlayer(self, player) for player in self.players]
         self._seen: dict[str, ObservationBuffer] = {}  # what policies decide on, used again
+        redraws = hides_chance(rules) and settings.futures == "redrawn"
+        self.copied = for_copies(rules) if redraws else rules  # the rules that copies are played by
+        self._redraw = redraw_of(self.copied) if redraws else None
+        self._lacks_data = redraws and self._redraw is None
 
     @staticmethod
     def env_kwargs_for(env: Any, env_kwargs: Any, settings: Mapping[str, Any], api: Any) -> Any:
@@ -155,6 +181,9 @@ class PolicyIteration(OnPolicyTrainer):
         if is_zero_sum(rules) and not self.settings.own_reward:
             raise ValueError(OWN_REWARD.format(rules.name))
         super().check()
+        if self._lacks_data:
+            self._lacks_data = False  # said once
+            print(f"corral: {ONE_DAY.format(rules.name)}", file=sys.stderr)
         if self.taught and self.teacher is None:
             self.teacher = self._found_teacher()
 
@@ -207,8 +236,8 @@ class PolicyIteration(OnPolicyTrainer):
         if not tried:
             return
         found = gains(
-            self.rules,
-            self.batch.moments,
+            self.copied,
+            self._moments(),
             taken,
             tried,
             self.play_on,
@@ -218,6 +247,16 @@ class PolicyIteration(OnPolicyTrainer):
         )
         for each, place, gain in zip(tried, places, found, strict=True):
             place[each.rows] = gain
+
+    def _moments(self) -> Callable[[Array], Copies]:
+        """Return a function that copies rows of the environments. If agents cannot know the
+        recorded future, each row gets another one, the same in all its copies."""
+        moments: Callable[[Array], Copies] = self.batch.moments
+        if self._redraw is None:
+            return moments
+        state, elapsed, ended = moments(np.arange(self.batch.num_envs))
+        state = self._redraw(state, [self.tried_rng] * len(elapsed), False)
+        return lambda rows: (copy_rows(state, rows), elapsed[rows], ended[rows])
 
     def update(self) -> dict[str, float]:
         """Learn from the rollout, whose differences are scaled to a mean of 1 over rollouts."""

@@ -91,7 +91,7 @@ class EnvConfig:
                 loaded[argument] = used
         if split is None:
             return cls(name, complete | loaded)
-        divided = complete | split.train | loaded
+        divided = complete | loaded | split.train  # a split knows what follows from its rows alone
         return cls(name, divided, split.held_out, validation=split.validation)
 
     @classmethod

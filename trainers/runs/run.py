@@ -53,7 +53,7 @@ __all__ = [
 
 PROGRESS, CHECKPOINTS, FROM_RULE = "progress.csv", "checkpoints", "from_rule.json"
 
-EXPORT = "corral.trainers.loads.export"
+EXPORT = "corral.loads.export"
 """A later room, reached by name."""
 
 CONFIGURATION = "configuration"
@@ -129,10 +129,10 @@ class Run:
     @property
     def recommendation(self) -> Any:
         """What ``corral.from_rule`` recommends to play, a ``Recommendation`` of
-        ``corral.trainers.loads.from_rule.recommend``; None where the run is no such one."""
+        ``corral.loads.from_rule.recommend``; None where the run is no such one."""
         if not (self.folder / "recommendation.json").is_file():
             return None
-        found = "corral.trainers.loads.from_rule.recommend:recommendation_of"
+        found = "corral.loads.from_rule.recommend:recommendation_of"
         return pkgutil.resolve_name(found)(self)
 
     def source(self) -> str:
@@ -184,7 +184,7 @@ class Run:
 
     @cached_property
     def decider(self) -> Any:
-        """What decides in production, a ``Decider`` of ``corral.trainers.loads.export.decider``.
+        """What decides in production, a ``Decider`` of ``corral.loads.export.decider``.
         Raises RunError where it is no run of dfaas_v0."""
         return pkgutil.resolve_name(f"{EXPORT}.decider:decider_of")(self)
 
@@ -197,20 +197,26 @@ class Run:
         nodes: Mapping[str, Mapping[str, Any]],
         previous: Mapping[str, Mapping[str, Any]] | None = None,
         state: Any = None,
-    ) -> dict[str, dict[str, int]]:
+        time: Any = None,
+    ) -> dict[str, dict[str, Any]]:
         """Return name -> other -> the requests that a node offers it, as its policy plays greedily;
-        of dfaas_v0.
+        of dfaas_v0. A run with unknown arrivals returns name -> plan: the arguments of
+        ``corral.envs.dfaas_v0.Plan``.
 
         Args:
             nodes: name in the trace -> arrivals, capacity, and queue (default 0): of all nodes.
+                With unknown arrivals last_arrivals in place of arrivals: the count of the last
+                step, or a list of counts, newest first.
             previous: name -> spare and lost, with which they ended the last step; None: a start.
             state: of ``start()``, the same at every step; recurrent networks and a report_delay of
                 2 and more raise ValueError where they would miss it.
+            time: of the step, ISO-8601 or a datetime, UTC without a zone; for runs that observe
+                daily_mean.
 
         Raises ``DecisionError``, a ValueError: see ``NodeDecider.decide`` in
-        ``corral.trainers.loads.export.core``.
+        ``corral.loads.export.core``.
         """
-        found: dict[str, dict[str, int]] = self.decider.decide(nodes, previous, state)
+        found: dict[str, dict[str, Any]] = self.decider.decide(nodes, previous, state, time)
         return found
 
     def begun(self) -> Trainer:

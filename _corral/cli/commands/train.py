@@ -149,8 +149,8 @@ def _begun(values: Mapping[str, Any]) -> Run:
 
 
 def _begun_from_rule(values: Mapping[str, Any]) -> Run:
+    from corral.loads.from_rule.driver import from_rule
     from corral.trainers.config_files.read import decoded
-    from corral.trainers.loads.from_rule.driver import from_rule
 
     with progress_bar() as show:
         return from_rule(**{"progress": True, "show": show, **decoded(values)})
@@ -169,8 +169,8 @@ def _resumed(
     context: typer.Context, folder: Path, env: str | None, given: Mapping[TrainOption, Any]
 ) -> Run:
     """Go on with the run in ``folder``; what it is, stays."""
+    from corral.loads.from_rule.plan import plan_of
     from corral.trainers import driver as training
-    from corral.trainers.loads.from_rule.plan import plan_of
     from corral.trainers.runs.run import has_own
 
     expect("--resume", str(folder))
@@ -185,7 +185,7 @@ def _resumed(
         raise ValueError(f"--resume goes on with what the run is; leave out {fixed[0]}")
     values = {"env": env, "progress": True, **arguments_given(given)}
     if len(given) == 1 and plan_of(folder) is not None:
-        from corral.trainers.loads.from_rule.driver import resume_from_rule
+        from corral.loads.from_rule.driver import resume_from_rule
 
         return interruptible(functools.partial(resume_from_rule, folder, progress=True))
     return interruptible(functools.partial(training.resume, folder, **values))

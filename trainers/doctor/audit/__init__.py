@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from corral.envs.core import Array, generator, redraw_of, redrawing, with_limit
+from corral.envs.core import Array, for_copies, generator, redraw_of, redrawing, with_limit
 from corral.errors import CorralError
 from corral.trainers.doctor.audit.audited import (
     Audit,
@@ -56,8 +56,9 @@ def audit(
     """Audit an in-house trainer that stands where its run stopped; it learns one update from it.
 
     ``other_futures`` puts other data in the place of what is to come, where rules that replay data
-    can do so (``OptionalRules.redrawing``). Raises ValueError for environments whose moments cannot
-    be copied: those of others.
+    can do so (``OptionalRules.redrawing``). Rules whose agents choose before a step's chance get it
+    in any case, if they have such data: see ``for_copies``. Raises ValueError for environments
+    whose moments cannot be copied: those of others.
     """
     began = time.perf_counter()
     rules = trainer.rules
@@ -68,6 +69,7 @@ def audit(
         if (others := redrawing(rules)) is None:
             raise ValueError(f"{rules.name}: no other data could stand for what is to come")
         rules = others
+    rules = for_copies(rules)
     rng = generator(seed, "eval")
     before = trainer.env_steps // trainer.rollout_steps
     seen = _watch_rollout(trainer, times, rows, rng)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from corral.envs.batch import Batch
-from corral.envs.core import Array, generator, redraw_of, redrawing
+from corral.envs.core import Array, for_copies, generator, redraw_of, redrawing
 from corral.envs.masks import OBSERVATION
 from corral.envs.policy import put_tree
 from corral.trainers.doctor.audit.audited import Audit, Audited, Compared, clamped, fitted
@@ -47,6 +47,7 @@ def audit_critics(
         if (others := redrawing(rules)) is None:
             raise ValueError(f"{rules.name}: no other data could stand for what is to come")
         rules = others
+    rules = for_copies(rules)
     gamma, rng = float(trainer.settings.gamma), generator(seed, "eval")
     asked = _asked(trainer, rules, team, seed, rng)
     budget = plan(asked, team, gamma, most_steps, began + seconds, rng)

@@ -1,7 +1,8 @@
 """The truth about moments of a run: values, advantages and better actions, by forks.
 
-All that is compared at one moment meets the same forks: the same chance to come, and the same
-random numbers for the policies. What differs between two forks is then the first action.
+All that is compared at one moment meets the same forks: the same chance to come, drawn anew or not,
+and the same random numbers for the policies. What differs between two forks is then the first
+action. If chance is drawn anew, a critic that is told the global state keeps what that shows.
 """
 
 from __future__ import annotations

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from corral.cli.commands.loads.options import (
+    Arrivals,
     ForwardCost,
     LinkLimit,
     Queue,
@@ -32,7 +35,7 @@ from corral.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from corral.trainers.loads.advise.advice import Advice
+    from corral.loads.advise.advice import Advice
 
 __all__ = ["advise"]
 
@@ -54,13 +57,22 @@ def advise(
     no_train: Annotated[
         bool, typer.Option("--no-train", help="Compare rules only; train no team.")
     ] = False,
+    arrivals: Arrivals = "unknown",
+    today: Annotated[
+        str,
+        typer.Option(
+            help="The rule that runs today: local, round-robin, weighted, least, two-choices, or "
+            "any rule such as overflow/equal."
+        ),
+    ] = "local",
     worth: Annotated[
-        float,
+        float | None,
         typer.Option(
             metavar="<%>",
-            help="What a team must save beside the best rule to be worth it, in % of the requests.",
+            help="Least saving of a team worth running, compared with the best plain rule, in % of "
+            "the requests; default: 0.1, or a tenth of the saving of 20 % more capacity.",
         ),
-    ] = 0.1,
+    ] = None,
     out_dir: Annotated[
         Path | None,
         typer.Option(
@@ -76,7 +88,7 @@ def advise(
     capacity: Capacity = None,
     route: Annotated[
         str | None,
-        typer.Option(help="Rules with this route alone: equal, capacity, spare, shortest or two."),
+        typer.Option(help="Rules with this route alone, such as round-robin or least."),
     ] = None,
     queue: Queue = None,
     forward_cost: ForwardCost = None,
@@ -96,14 +108,14 @@ def advise(
 ) -> None:
     """Say which rule to run for a load, or a learned team.
 
-    Compares all rules on all days, asks what if (a server is down, load x 1.5, ...), trains a team,
+    Fits plain rules to the load, asks what if (a server is down, load x 1.5, ...), trains a team,
     judges it on days it has not seen, and ends in a verdict, with its certainty. Writes a report
     and advice.json.
     """
-    from corral.trainers.loads.advise.advice import ADVICE
-    from corral.trainers.loads.advise.driver import TEAM
-    from corral.trainers.loads.advise.driver import advise as ask
-    from corral.trainers.loads.from_rule.plan import plan_of
+    from corral.loads.advise.advice import ADVICE
+    from corral.loads.advise.driver import TEAM
+    from corral.loads.advise.driver import advise as ask
+    from corral.loads.from_rule.plan import plan_of
 
     expect("advise", trace)
     given = {
@@ -125,9 +137,11 @@ def advise(
     settings: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
 
     def begin() -> Advice:
-        with progress_bar() as show:
+        with _progress() as show:
             return ask(
                 trace,
+                arrivals=arrivals or "unknown",
+                today=today,
                 minutes=minutes,
                 steps=steps,
                 worth=worth,
@@ -146,8 +160,41 @@ def advise(
     _show(interruptible(begin), [*given, "capacity"])
 
 
+ASKS = 2
+"""The sentence of a verdict that names the needs of a rule; pseudo-code follows it."""
+
+EVERY = 5.0
+"""Seconds between two lines of progress in a log."""
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int, int], None]]:
+    """Show a bar on a terminal; into a log, write a line with the time left every few seconds."""
+    if err.is_terminal:
+        with progress_bar() as show:
+            yield show
+        return
+    part, began = "", time.monotonic()
+    written = began
+
+    def log(what: str, done: int, total: int) -> None:
+        nonlocal part, began, written
+        now = time.monotonic()
+        if what != part:
+            part, began = what, now
+        if min(now - written, now - began) < EVERY or not 0 < done < total or now == began:
+            return
+        written = now
+        left = (now - began) / done * (total - done)
+        said = f"corral: {what}: {done:,} of {total:,}, about {left:,.0f} s left"
+        err.print(said, soft_wrap=True, highlight=False, markup=False)
+
+    yield log
+
+
 def _beginner() -> Callable[[str], None]:
-    """Return what says on stderr what is done, and, where no bar does, each part as it begins."""
+    """Return a function that writes to stderr what will be done, and into a log each part as it
+    begins."""
     told: list[str] = []
 
     def begins(part: str) -> None:
@@ -168,16 +215,29 @@ def _show(advice: Advice, options: list[str]) -> None:
     for number, (heading, lines) in enumerate(advice.sections()):
         if lines:
             out.print(heading if number == 0 else f"\n{heading}", style="bold")
-        for line in lines:
+        for place, line in enumerate(lines):
             said = in_options(line, options).replace(" %", "\u00a0%")  # which stays on its line
             told = textwrap.fill(said, min(out.width, 80), **_INDENTED)
             out.print(told.replace("\u00a0", " "), soft_wrap=True)
+            if heading == "Verdict" and place == ASKS:
+                for code in advice.pseudo_code:
+                    out.print(_code(code), soft_wrap=True, highlight=False, markup=False)
     out.print()
     for line in advice.files():
         out.print(line, soft_wrap=True)
 
 
+def _code(line: str) -> str:
+    """Return a line of pseudo-code for the terminal; a long one is continued further right."""
+    depth = len(line) - len(line.lstrip())
+    indents = " " * (depth + 4), " " * (depth + 12)
+    return textwrap.fill(
+        line.strip(), 80, initial_indent=indents[0], subsequent_indent=indents[1], **_WHOLE
+    )
+
+
+_WHOLE: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
 _INDENTED: dict[str, Any] = {
     **{"initial_indent": "  ", "subsequent_indent": "    "},
-    **{"break_on_hyphens": False, "break_long_words": False},
+    **_WHOLE,
 }

@@ -85,7 +85,7 @@ def write(trace: Any, path: Path, overwrite: bool) -> None:
 
 
 def size_of(trace: Any) -> str:
-    from corral.trainers.loads.text import counted
+    from corral.loads.text import counted
 
     return f"{counted(len(trace), 'step')} x {counted(len(trace.nodes), 'node')}"
 

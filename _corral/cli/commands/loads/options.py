@@ -6,7 +6,23 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["ForwardCost", "LinkLimit", "Queue", "ReportDelay", "SecondOffer", "WaitCost"]
+__all__ = [
+    "Arrivals",
+    "ForwardCost",
+    "LinkLimit",
+    "Queue",
+    "ReportDelay",
+    "SecondOffer",
+    "WaitCost",
+]
+
+Arrivals = Annotated[
+    str | None,
+    typer.Option(
+        metavar="<known|unknown>",
+        help="Whether nodes know the requests of a step before they choose. A gateway does not.",
+    ),
+]
 
 Queue = Annotated[
     int | None,

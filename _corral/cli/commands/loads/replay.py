@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from corral.cli.commands.loads.options import (
+    Arrivals,
     ForwardCost,
     LinkLimit,
     Queue,
@@ -50,10 +51,11 @@ def replay(
     policies: Annotated[
         str | None,
         typer.Option(
-            help="Comma-separated amount/route pairs and folders of runs (or checkpoints: "
-            "RUN@best); default: 13 pairs. "
+            help="Comma-separated rules, amount/route, and folders of runs (or checkpoints: "
+            "RUN@best); default: 16 pairs. "
             "Amounts: local, random, static, overflow, threshold, margin, patient, "
-            "patient-margin. Routes: equal, capacity, spare, shortest, two."
+            "patient-margin, backlog=X, capacity=X, share=X. Routes: equal, weighted, least, "
+            "two-choices, fill, capacity, spare, all-to-shortest, all-to-two."
         ),
     ] = None,
     rows: Annotated[
@@ -82,6 +84,7 @@ def replay(
     link_limit: LinkLimit = None,
     second_offer: SecondOffer = None,
     report_delay: ReportDelay = None,
+    arrivals: Arrivals = None,
     optimum_windows: OptimumWindows = 8,
     post_mortem: Annotated[
         str | None,
@@ -102,9 +105,11 @@ def replay(
     limits is then what they were trained with.
     """
     from corral.data import load_trace
-    from corral.envs.dfaas_v0.baselines import AMOUNTS, PAIRS
-    from corral.trainers.loads import replay as engine
-    from corral.trainers.loads.report import write_report
+    from corral.envs.dfaas_v0.baselines import PAIRS
+    from corral.envs.dfaas_v0.plain_rules import PlainRule
+    from corral.errors import UnknownNameError
+    from corral.loads import replay as engine
+    from corral.loads.report import write_report
     from corral.trainers.runs.run import is_run, load_run, models_for
 
     expect("replay", trace)
@@ -116,11 +121,11 @@ def replay(
     for name in entries:
         if Path(name).is_dir() and not is_run(name):
             raise ValueError(f"--policies: {name} is a folder, but holds no run")
-        if "/" in name and not is_run(name) and name.partition("/")[0] not in AMOUNTS:
-            raise ValueError(
-                f"--policies: {name} is neither the folder of a run nor amount/route; amounts are "
-                f"{', '.join(AMOUNTS)}"
-            )
+        if "/" in name and not is_run(name):
+            try:
+                PlainRule.of(name)
+            except UnknownNameError as error:
+                raise ValueError(f"--policies: {name} is no folder of a run, and {error}") from None
     folders = [name for name in entries if is_run(name)]
     if model is not None:
         import_from_here()
@@ -136,19 +141,20 @@ def replay(
         "link_limit": link_limit,
         "second_offer": second_offer,
         "report_delay": report_delay,
+        "arrivals": arrivals,
     }
     settings: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     curves: list[Any] = []
     labels: dict[str, Run] = {}
     if runs:
-        from corral.trainers.evaluation.judge import run_labels, run_players
-        from corral.trainers.loads.judge import (
+        from corral.loads.judge import (
             as_trained,
             learning_curves,
             seen_rows,
             trained_otherwise,
             with_seen,
         )
+        from corral.trainers.evaluation.judge import run_labels, run_players
 
         labels = run_labels(runs)
         settings = as_trained(runs, settings)
@@ -179,7 +185,7 @@ def replay(
     paths = write_report(result, out_dir, learning=curves, notes=notes)
     out.print(f"\nReport: {paths['report.html']}", soft_wrap=True)
     if post_mortem is not None:
-        from corral.trainers.loads.advise import post_mortem as one_day
+        from corral.loads.advise import post_mortem as one_day
 
         costs = {name: float(sums.cost.sum()) for name, sums in result.sums.items()}
         label = next(iter(result.teams), min(costs, key=costs.__getitem__))

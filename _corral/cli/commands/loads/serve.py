@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -27,7 +27,10 @@ def serve(
     ] = None,
     rule: Annotated[
         str | None,
-        typer.Option(help="Serve this rule in place of the team, for example overflow/equal."),
+        typer.Option(
+            help="Serve this rule in place of the team, for example backlog=0.75/least; or a "
+            "policy of your own that plans, file.py:name."
+        ),
     ] = None,
     fallback: Annotated[
         str | None,
@@ -49,13 +52,20 @@ def serve(
             help="How far input may leave the ranges of training, as a share of the largest value."
         ),
     ] = 0.1,
+    arrivals: Annotated[
+        Literal["known", "unknown"] | None,
+        typer.Option(
+            help="Whether a rule knows the requests of a step beforehand; unknown: it answers by "
+            "plans. Default: that of the run or advice."
+        ),
+    ] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; 0.0.0.0: every one.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0: a free one.")] = 8000,
     model: OwnModel = None,
 ) -> None:
-    """Answer how many requests each node forwards to which others.
+    """Answer what each node does with its requests, over HTTP.
 
     POST /decide takes the numbers of the moment as JSON, GET /healthz and GET /metrics tell how it
     goes: docs/gateway.md. Ends with Ctrl-C or SIGTERM.
@@ -67,16 +77,23 @@ def serve(
     assert run is not None
     for module in ("fastapi", "uvicorn", "prometheus_client"):
         require(module, extra="serve", purpose="serve a run")
-    from corral.trainers.loads.export.standalone import ABOUT
-    from corral.trainers.loads.serve.advised import ADVICE
-    from corral.trainers.loads.serve.app import listen
-    from corral.trainers.loads.serve.app import serve as answer
-    from corral.trainers.loads.serve.service import service_of
+    from corral.loads.export.standalone import ABOUT
+    from corral.loads.serve.advised import ADVICE
+    from corral.loads.serve.app import listen
+    from corral.loads.serve.app import serve as answer
+    from corral.loads.serve.service import service_of
 
     with listen(host, port) as bound:  # before anything that takes longer
         is_run = not any((Path(run) / name).is_file() for name in (ABOUT, ADVICE))
         source = load_run(run, model=model) if is_run else run
-        service = service_of(source, rule=rule, fallback=fallback, shadow=shadow, margin=margin)
+        service = service_of(
+            source,
+            rule=rule,
+            fallback=fallback,
+            shadow=shadow,
+            margin=margin,
+            arrivals=arrivals,
+        )
         for line in service.lines:
             out.print(line, soft_wrap=True)
         if host not in LOOPBACK:

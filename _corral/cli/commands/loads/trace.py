@@ -41,7 +41,7 @@ def check(files: Annotated[list[str], typer.Argument(help="Trace files to read."
     """
     from corral.data import load_trace
     from corral.errors import TraceError
-    from corral.trainers.loads.text import about_clock
+    from corral.loads.text import about_clock
 
     faulty = 0
     for file in files:
@@ -65,7 +65,7 @@ def show(trace: Annotated[str, typer.Argument(help="A bundled trace or a CSV fil
     """Show load and capacity of each node."""
     from corral.data import load_trace
     from corral.envs.render.columns import cut
-    from corral.trainers.loads.text import about_clock
+    from corral.loads.text import about_clock
 
     expect("show", trace)
     load = load_trace(trace)

@@ -1,0 +1,235 @@
+"""An advice in words and as advice.json; docs/advise.md explains its layout."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from corral.envs.dfaas_v0.baselines import meaning
+from corral.loads.advise.bound import Bound
+from corral.loads.advise.chosen import Chosen, Textbook
+from corral.loads.advise.sentences import knowledge
+from corral.loads.advise.team import Team
+from corral.loads.advise.trend import Trend
+from corral.loads.advise.verdict import Decision, Worth
+from corral.loads.advise.what_ifs import WhatIf
+from corral.loads.paired import has_costs, paired_headings, paired_lines
+from corral.loads.replay import Replay
+from corral.loads.report import write_report
+from corral.loads.scores import ordered
+from corral.loads.text import about_knowledge
+from corral.text import pasted
+from corral.trainers.evaluation.tables import COLUMNS, table_of
+from corral.trainers.runs.files import replace_text
+from corral.trainers.runs.run_config import versions
+
+__all__ = ["ADVICE", "FORMAT", "Advice", "written"]
+
+ADVICE = "advice.json"
+FORMAT = 1
+
+HEADINGS = {"post_mortem": "The costliest day", "rule_of_thumb": "A rule of thumb"}
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to run on the nodes of a load, what it saves, and how sure that is."""
+
+    verdict: tuple[str, ...]  # what to run; what it saves; what it asks; then all else
+    pseudo_code: tuple[str, ...]  # of the rule that is recommended
+    chosen: Chosen
+    book: Textbook = field(repr=False)
+    replay: Replay = field(repr=False)  # of a shortlist of rules, on all days
+    must_save: Worth
+    team: Team | None = None
+    decision: Decision | None = None  # of the team; None: none was judged
+    no_team: str = ""  # why there is none
+    bound: Bound | None = None
+    trend: Trend | None = None
+    what_ifs: Sequence[WhatIf] = ()
+    notes: Sequence[str] = ()  # how it was judged, and what is in doubt
+    not_considered: Sequence[str] = ()
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """What else was found out about the team, by its name in advice.json: each has ``lines()`` and
+    ``to_json()``."""
+    folder: Path = Path()
+
+    @property
+    def run(self) -> str:
+        """What to run: "team" or "rule"."""
+        worth_it = self.decision is not None and self.decision.answer == "worth it"
+        return "team" if worth_it else "rule"
+
+    @property
+    def worth(self) -> float:
+        """Points that a team must save."""
+        return self.must_save.points
+
+    @property
+    def arrivals(self) -> str:
+        """Whether nodes know the arrivals of a step before it: "known" or "unknown"."""
+        return knowledge(self.replay.settings)
+
+    def table(self) -> Table:
+        """Return the shortlist of rules on all days, and the team on those held out, for 80
+        columns."""
+        tried = self.book.tried
+        title = f"arrivals {self.arrivals}\nbest of {tried:,} rule{'s' * (tried != 1)}"
+        if self.replay.best_rule is None:  # one window
+            table = table_of(title, ["cost %", "lost %", "forwarded %"])
+            for score in ordered(self.replay.scores):
+                shares = score.cost, score.lost, score.forwarded
+                table.add_row(score.policy, *(f"{100 * share:.2f}" for share in shares))
+            return table
+        places = [*range(len(paired_headings(self.replay)))]
+        table = self._paired(title, places)
+        while len(places) > 1 and _width(table) > COLUMNS:
+            del places[1 if len(places) > 3 else -1]  # lost next to cost, then the interval
+            table = self._paired(title, places)
+        return table
+
+    def _paired(self, title: str, places: Sequence[int]) -> Table:
+        """Return the table of rules and the team, with some of the figures."""
+        headings = paired_headings(self.replay)
+        table = table_of(title, [headings[k] for k in places])
+        for policy, *cells in paired_lines(self.replay):
+            table.add_row(policy, *(cells[k] for k in places))
+        if self.team is not None:
+            table.add_section()
+            table.add_row("on the days held out:")
+            for policy, *cells in paired_lines(self.team.replay):
+                if policy in ("team", self.team.rule, self.chosen.today):
+                    table.add_row(policy, *(cells[k] for k in places if k < len(cells)))
+        return table
+
+    def lines(self) -> list[str]:
+        """Return all of it in words; the verdict comes last."""
+        found = [line for each in self.more.values() for line in each.lines()]
+        return [*found, *(line for _, part in self.sections() for line in part)]
+
+    def sections(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield headings and sentences, as they are printed after what is in ``more``; the verdict
+        is the last."""
+        if self.what_ifs:
+            yield "What if", [line for each in self.what_ifs for line in each.lines()]
+        yield "How it was judged", list(self.notes)
+        yield "Not considered", list(self.not_considered)
+        yield "Verdict", list(self.verdict)
+
+    def files(self) -> list[str]:
+        """Return the places of all files, in lines."""
+        found = [f"Report: {self.folder / 'report.html'}", f"Advice: {self.folder / ADVICE}"]
+        if self.team is not None:
+            found[1:1] = [f"Report of the rules on all days: {self.folder / 'rules/report.html'}"]
+            folder = pasted(self.team.run.folder)
+            found.append(f"The team: {folder} (corral evaluate {folder}@best)")
+        if len(self.replay.trace.nodes) > 1:
+            found.append(f"Put it to work: corral serve {pasted(self.folder)}")
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what advice.json holds."""
+        trace, (low, high) = self.replay.trace, self.replay.rows
+        decision, parts = self.decision, {"bound": self.bound, "trend": self.trend}
+        team = None if self.team is None or decision is None else self.team.to_json()
+        if team is not None and decision is not None:
+            team |= {"more_windows": decision.more, "leans": decision.leans}
+            team["too_short"] = decision.reason
+        season = 7 if self.replay.days else 1
+        forwarded = {score.policy: score.forwarded for score in self.replay.scores}
+        return {
+            "format": FORMAT,
+            "verdict": list(self.verdict),
+            "run": self.run,
+            "answer": None if decision is None else decision.answer,
+            "arrivals": self.arrivals,
+            "rule": self.chosen.to_json(),
+            "meaning": meaning(self.chosen.rule),
+            "pseudo_code": list(self.pseudo_code),
+            "team": team,
+            "no_team": self.no_team,
+            "worth": self.must_save.points,
+            "worth_from": self.must_save.source,
+            **{name: None if part is None else part.to_json() for name, part in parts.items()},
+            "costs": has_costs(self.replay),
+            "unit": "day" if self.replay.days else "window",
+            "windows": self.replay.windows,
+            "remainder": self.replay.remainder,
+            "window": self.replay.window,
+            "tried": self.book.tried,
+            "fitted": {"rule": self.book.rule, "rows": list(self.book.fitted_on)},
+            "rules": self.book.to_json(season, forwarded),
+            "what_ifs": [each.to_json() for each in self.what_ifs],
+            "notes": list(self.notes),
+            "not_considered": list(self.not_considered),
+            **{name: found.to_json() for name, found in self.more.items()},
+            "trace": {
+                "name": trace.name,
+                "digest": trace.digest,
+                "nodes": list(trace.nodes),
+                "rows": [low, high],
+                "from": trace.clock_text(low),
+                "to": trace.clock_text(high - 1),
+            },
+            "settings": {k: v for k, v in self.replay.settings.items() if k != "trace"},
+            "versions": versions(learning=self.team is not None),
+        }
+
+    def write(self) -> Path:
+        """Write advice.json into its folder; return its path."""
+        text = json.dumps(self.to_json(), indent=2, allow_nan=False, default=list)
+        return replace_text(self.folder / ADVICE, text + "\n")
+
+
+def _width(table: Table) -> int:
+    return Console(width=1000, markup=False, emoji=False).measure(table).maximum
+
+
+def written(advice: Advice) -> Advice:
+    """Write reports and advice.json; return the advice."""
+    asked = [f"What if: {line}" for each in advice.what_ifs for line in each.lines()]
+    stated = about_knowledge(advice.replay.settings)  # on each page anyway
+    notes = [line for line in advice.notes if line != stated]
+    notes += [f"Not considered: {line}" for line in advice.not_considered]
+    texts = [("The rule as pseudo-code", list(advice.pseudo_code))] * bool(advice.pseudo_code)
+    texts += [(HEADINGS[name], found.lines()) for name, found in advice.more.items()]
+    team, days = advice.team, advice.replay.windows
+    unit = "day" if advice.replay.days else "window"
+    some = f"the best of {advice.book.tried:,} rules on all {days} {unit}s"
+    if team is None:
+        write_report(
+            advice.replay,
+            advice.folder,
+            verdict=[*advice.verdict, *asked],
+            notes=notes,
+            texts=texts,
+            title="Advice for",
+        )
+    else:
+        place = f"Below are {some}; the team is on the days held out, in ../report.html."
+        lines = [*advice.verdict, *asked, place]
+        write_report(advice.replay, advice.folder / "rules", verdict=lines, notes=notes)
+    if team is not None:
+        from corral.loads.judge import learning_curves
+        from corral.loads.policy_picture import team_pictures
+
+        below = f"Below are the {team.saving.windows} {unit}s held out"
+        rules_of_it: Any = team.run.config.env_config.rules(reward_fn=None)
+        write_report(
+            team.replay,
+            advice.folder,
+            verdict=[*advice.verdict, *asked, f"{below}; {some} are in rules/report.html."],
+            notes=notes,
+            texts=texts,
+            title="Advice for",
+            learning=learning_curves({"team": team.run}),
+            pictures=team_pictures(rules_of_it, team.run.policies, label="team"),
+        )
+    advice.write()
+    return advice

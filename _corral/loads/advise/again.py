@@ -1,0 +1,108 @@
+"""Play an entry of a replay once more, in some windows alone, to look at what the replay did not
+keep: its steps."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from corral.envs.core import Array, changed, generator
+from corral.envs.dfaas_v0 import DfaasRules
+from corral.errors import ActionError, IllegalActionWarning
+from corral.loads.judge import CAPACITY, as_trained
+from corral.loads.replay import Entry, Plays, Replay, plan_of, ready, with_team
+from corral.trainers.evaluation.episodes import Changed, Turn, play
+from corral.trainers.evaluation.judge import players
+from corral.trainers.evaluation.players import Player
+from corral.trainers.runs.run import Run
+
+__all__ = ["Again", "again", "player_of", "require_label"]
+
+
+@dataclass(frozen=True)
+class Again:
+    """An entry of a replay, ready to play: its rules over the replay's rows, and its Player or
+    planner."""
+
+    label: str
+    rules: DfaasRules
+    player: Plays
+    seed: int
+
+    def on_rows(self, rows: tuple[int, int]) -> Again:
+        """Return the same with other rows of the trace, and with the levels that it has."""
+        rules = changed(self.rules, rows=rows)
+        rules._prepare_section()
+        return Again(self.label, rules, self.player, self.seed)
+
+    def play(
+        self,
+        first: Array,
+        steps: int,
+        on_turn: Callable[[Turn], None],
+        episode: tuple[int, int] | None = None,
+    ) -> None:
+        """Play ``steps`` from each of the rows ``first`` [B] of the section, side by side.
+
+        ``episode``: seed and environment of the window of the replay, for routes that draw. Raises
+        ActionError for malformed actions.
+        """
+
+        def start(rngs: Any) -> Any:
+            own = (
+                rngs
+                if episode is None
+                else [generator(episode[0], "env", episode[1]) for _ in first]
+            )
+            return rules.start_at(first, own)
+
+        rules, team = with_team(self.rules, self.player, self.seed)
+        windows: Any = Changed(rules, max_cycles=steps, start=start)
+        greedy = dict.fromkeys(rules.agents, team.deterministic)
+        once = np.ones(len(first), dtype=np.int64)
+        try:
+            with warnings.catch_warnings():  # illegal actions are counted
+                warnings.simplefilter("ignore", IllegalActionWarning)
+                for turn in play(windows, team.team, greedy, quota=once, seed=self.seed):
+                    on_turn(turn)
+        except ActionError as error:
+            raise type(error)(f"policy {self.label}: {error}") from error
+
+
+def again(result: Replay, label: str, entry: Entry | Run | None = None, **changes: Any) -> Again:
+    """Return what the replay calls ``label``, ready to play.
+
+    Args:
+        entry: what it was played as; a run for its greedy or sampled team. None: the pair of that
+            name.
+        changes: arguments of dfaas_v0 that differ from those of the replay, ``rows`` among them.
+
+    Raises ValueError where the entry is missing, fits no node, or is a run of another environment.
+    """
+    settings = {key: v for key, v in result.settings.items() if key not in CAPACITY}
+    section = {"rows": result.rows, "max_cycles": result.window, **settings, **changes}
+    base = DfaasRules(result.trace, **{**section, "observation": "every", "route": result.route})
+    if entry is None:
+        if label in result.teams:
+            raise ValueError(f"policy {label} is a team: give it, or its run, as well")
+        entry = label
+    if isinstance(entry, Run):
+        entry = player_of(entry, result.teams[label].mode if label in result.teams else "greedy")
+    return Again(label, *ready(base, *plan_of(label, entry, base, section)), result.seed)
+
+
+def player_of(run: Run, mode: str = "greedy") -> Player:
+    """Return the team of a run. Raises ValueError where it is of another environment."""
+    as_trained([run], {})
+    found = {player.mode: player for player in players(run)}
+    return found.get(mode, found["greedy"])
+
+
+def require_label(result: Replay, label: str) -> None:
+    """Raise ValueError where the replay has played no such policy."""
+    if label not in result.sums:
+        raise ValueError(f"policy {label!r} was not replayed; there are {', '.join(result.sums)}")

@@ -1,0 +1,180 @@
+"""What if: the rule that is recommended on the same days, under one change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from corral.data import Trace
+from corral.data.trace import MAX_VALUE
+from corral.loads.advise.verdict import Saving, between, both, saving
+from corral.loads.advise.words import percent, requests
+from corral.loads.best_rule import best_of_others
+from corral.loads.paired import has_costs
+from corral.loads.replay import Replay
+from corral.loads.scores import WindowSums
+from corral.loads.textbook import play_rules
+from corral.progress import Progress
+
+__all__ = ["LOAD", "MORE_CAPACITY", "WhatIf", "capacity_saving", "how_many", "what_ifs"]
+
+LOAD, MORE_CAPACITY = 1.5, 1.2
+"""Times the load, and times the capacity."""
+
+SCALES = ("load_scale", "capacity_scale")
+"""Arguments that a team is trained with, which a larger load would exceed; no rule needs them."""
+
+CAPACITY = f"Capacity +{100 * (MORE_CAPACITY - 1):.0f} %"
+"""The name of the change that a team is compared with."""
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """The recommended rule under one change, paired with the same days as they were."""
+
+    name: str  # "load x 1.5", ...
+    rule: str
+    cost: float  # share of the arrivals there
+    lost: float
+    before: float  # the lost (with costs: the cost) as the days were
+    change: Saving  # what the change saves, in requests of the days as they were
+    other: str | None  # the best other rule there, chosen on other days
+    instead: Saving | None  # what that one saves there
+    costs: bool = False
+
+    def lines(self) -> list[str]:
+        """Return it in a sentence."""
+        change, verb = self.change, "costs" if self.costs else "loses"
+        less = "less" if self.costs else "fewer"
+        now = self.cost if self.costs else self.lost
+        if change.same:
+            return [f"{self.name}: that changes nothing.{self._instead()}"]
+        said = f"{self.name}: {self.rule} {verb} {percent(now)} instead of {percent(self.before)}"
+        sign = less if change.share > 0 else "more"
+        said += f", {requests(abs(change.requests))} {change.unit} {sign}{_ends(change)}."
+        return [f"{said}{self._instead()}"]
+
+    def _instead(self) -> str:
+        found = self.instead
+        if found is None or self.other is None:
+            return ""
+        if found.low is None:
+            told = f" There {self.other} would save {requests(found.requests)} {found.unit}"
+            return f"{told}, which may be chance." if found.share > 0 else ""
+        if found.low > 0:
+            much = f"{requests(found.requests)} {found.unit}{_ends(found)}"
+            return f" There {self.other} would save {much}."
+        if found.share > 0:
+            much = f"{requests(found.requests)} {found.unit}{_ends(found)}"
+            return f" There {self.other} may save {much}, or nothing."
+        return " No other rule is better there."
+
+    def to_json(self) -> dict[str, Any]:
+        """Return its values."""
+        paired = {"change": self.change.to_json()}
+        instead = None if self.instead is None else self.instead.to_json()
+        own = {k: getattr(self, k) for k in ("name", "rule", "cost", "lost", "before", "other")}
+        return {**own, **paired, "instead": instead, "lines": self.lines()}
+
+
+def what_ifs(
+    base: Replay,
+    rule: str,
+    progress: Progress = lambda what, done, total: None,
+) -> tuple[list[WhatIf], list[str]]:
+    """Return the figures of ``rule`` under each change, and the changes that cannot be played.
+
+    ``base``: a replay of the rule, and of others to compare it with, on the days as they were.
+    """
+    found, left_out = [], []
+    own = {key: v for key, v in base.settings.items() if key not in (*SCALES, "capacity")}
+    for name, trace, changed in _changes(base.trace, base.settings):
+        if isinstance(trace, str):
+            left_out.append(f"{name}: {trace}.")
+            continue
+        plan: dict[str, Any] = {"window": base.window, "seed": base.seed, "rows": base.rows}
+        told = _named(name, progress)
+        then = play_rules(trace, [*base.sums], progress=told, **plan, **{**own, **changed})
+        found.append(_paired(name, base, then, rule))
+    return found, left_out
+
+
+def capacity_saving(found: Sequence[WhatIf]) -> Saving | None:
+    """Return the saving of more capacity; None if that was not played."""
+    return next((each.change for each in found if each.name == CAPACITY), None)
+
+
+def how_many(trace: Trace, settings: Mapping[str, Any]) -> int:
+    """Return how many changes of ``trace`` are played."""
+    return sum(not isinstance(load, str) for _, load, _ in _changes(trace, settings))
+
+
+def _changes(
+    trace: Trace, settings: Mapping[str, Any]
+) -> list[tuple[str, Trace | str, dict[str, Any]]]:
+    """Return by name the load of each change, or why there is none, and other settings."""
+    assert trace.capacity is not None
+    largest = int(trace.capacity.sum(axis=0).argmax())
+    down = trace.capacity.copy()
+    down[:, largest] = 0
+    found: list[tuple[str, Trace | str, dict[str, Any]]] = [
+        (f"{trace.nodes[largest]} down, the largest server", replace(trace, capacity=down), {})
+    ]
+    more = np.rint(LOAD * trace.arrivals).astype(np.int64)
+    room = np.rint(MORE_CAPACITY * trace.capacity).astype(np.int64)
+    for name, what, values in (
+        (f"Load x {LOAD:g}", "arrivals", more),
+        (CAPACITY, "capacity", room),
+    ):
+        beyond = f"not played, for a cell would exceed {MAX_VALUE:,} requests"
+        fits = values.max() <= MAX_VALUE
+        found.append((name, replace(trace, **{what: values}) if fits else beyond, {}))
+    delay, fresh = settings.get("report_delay", 1), freshest(settings)
+    if delay > fresh:
+        late = "of this step" if fresh == 0 else "of the last step"
+        found.append((f"Spare capacity reported {late}", trace, {"report_delay": fresh}))
+    return found
+
+
+def freshest(settings: Mapping[str, Any]) -> int:
+    """Return the age of the freshest reports: with unknown arrivals those of the last step, for
+    this step's tell its arrivals."""
+    return 1 if settings.get("arrivals", "known") == "unknown" else 0
+
+
+def _named(name: str, progress: Progress) -> Progress:
+    return lambda what, done, total: progress(f"what if: {name}", done, total)
+
+
+def _paired(name: str, base: Replay, then: Mapping[str, WindowSums], rule: str) -> WhatIf:
+    before, after = base.sums[rule], then[rule]
+    load = before.arrivals
+    costs = {label: sums.cost for label, sums in then.items() if label != rule}
+    best, other, instead = best_of_others(costs), None, None
+    if best is not None:
+        other = best.names[0]
+        lost = np.array([then[label].lost[w] for w, label in enumerate(best.labels)])
+        instead = saving(base, both(after), (best.cost, lost), after.arrivals)
+    every = max(1.0, float(after.arrivals.sum()))
+    priced = has_costs(base)
+    now = before.cost if priced else before.lost
+    return WhatIf(
+        name,
+        rule,
+        cost=float(after.cost.sum()) / every,
+        lost=float(after.lost.sum()) / every,
+        before=float(now.sum()) / max(1.0, float(load.sum())),
+        change=saving(base, both(before), both(after), load),
+        other=other,
+        instead=instead,
+        costs=priced,
+    )
+
+
+def _ends(found: Saving) -> str:
+    if found.low is None or found.constant:
+        return ""
+    return f" (95 %: {between(found)})"

@@ -1,0 +1,357 @@
+"""Decisions of a team on the present numbers of its nodes. NumPy alone.
+
+An export holds the source of this module and of what it imports, see ``numpy_folder``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from corral.envs.core import Array
+from corral.envs.dfaas_v0.amounts import Amounts, Keeps, Shares
+from corral.envs.dfaas_v0.features import BY_CAPACITY, Deciding
+from corral.envs.dfaas_v0.load import Recorded
+from corral.envs.dfaas_v0.network import Network
+from corral.envs.dfaas_v0.past import keep_reports
+from corral.envs.dfaas_v0.plain_rules import PlainRule, Seen, plans_of
+from corral.envs.dfaas_v0.plans import KEEP_ALL, Plans
+from corral.envs.dfaas_v0.routes import UNBOUNDED
+from corral.loads.export.inputs import (
+    DecisionError,
+    Inputs,
+    NodeLoads,
+    OutOfRangeError,
+    limits_of,
+    slot_of,
+)
+from corral.loads.export.plan_values import TO_ONE_NODE, values_of
+
+__all__ = [
+    "DecisionError",
+    "NodeDecider",
+    "OutOfRangeError",
+    "State",
+    "about_rule",
+    "limits_of",
+]
+
+
+@dataclass
+class State:
+    """What a team remembers between two decisions. ``start`` makes it; every decision that it is
+    given to brings it to the next step."""
+
+    t: int  # decisions so far
+    reports: Array  # int64 [1, K, N, 2] of K steps before the last, see ``corral.envs.dfaas_v0``
+    hidden: Any  # hidden states of recurrent networks; None where there are none
+    rng: np.random.Generator  # draws the pairs of route "two"
+    nodes: tuple[str, ...]
+    draws: Array | None = None  # int32 [1, 1, N, 2] what route "two-choices" draws by
+
+
+class NodeDecider(Deciding):
+    """Decides for N ``nodes``, by name.
+
+    Args:
+        about: plain values that say how nodes see and choose, see ``about_rules``.
+        actor: chooses for a team. ``act(features [N, F], masks [N, A], hidden, rng)`` returns
+            actions int64 [N] and the next hidden state, ``initial()`` the first one, None without
+            any. None: the rule in ``about`` decides.
+    """
+
+    def __init__(self, about: Mapping[str, Any], actor: Any = None) -> None:
+        self.about = dict(about)
+        self.nodes = self.agents = tuple(about["nodes"])
+        self.queue, self.report_delay = int(about["queue"]), int(about["report_delay"])
+        self.observation, self.route = about["observation"], about["route"]
+        self.load_scale, self.capacity_scale = about["load_scale"], about["capacity_scale"]
+        self.scales = self.load_scale, self.capacity_scale
+        # An export of an earlier corral has none of these.
+        self.arrivals = about.get("arrivals", "known")
+        self.last_counts = about.get("last_counts", 0)
+        table = about.get("daily_mean")
+        self.daily_mean = None if table is None else np.array(table, dtype=np.float64)
+        self.caps = about.get("caps")
+        links = np.array(about["links"], dtype=bool).reshape(len(self.nodes), len(self.nodes))
+        self.network = Network(links, self.route, second_offer=False, link_limit=None)
+        self._linked = np.asarray(links.any(axis=1))
+        self.rule: PlainRule | None = None
+        if actor is None and "rule" in about:
+            self.rule = PlainRule.of(f"{about['rule']}/{self.route}")
+        levels: Any = about.get("amount")
+        if levels not in ("keep", "share"):
+            levels = np.array([0, 1] if self.rule else about["requests"], dtype=np.int64)
+        self._prepare_actions(levels, int(about["max_level"]) if self.rule is None else 1)
+        self._masks = self.actions.masks()
+        self._pairs = np.maximum(self.network.degree, 1)[:, None]
+        self.load = _Present()
+        self.actor = actor
+        self.inputs = Inputs(about)
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The largest arrivals, capacity and queue of a node that it can decide on."""
+        return limits_of(self.about)
+
+    def by_rule(self, rule: str, arrivals: str | None = None) -> NodeDecider:
+        """Return what decides for the same nodes by a rule, such as "overflow/capacity": see
+        ``about_rule``."""
+        return NodeDecider(about_rule(self.about, rule, arrivals))
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a decision depends on those before it: then ``state`` must be given."""
+        return self.report_delay > 1 or self._initial() is not None
+
+    def start(self, seed: int | np.random.Generator = 0) -> State:
+        """Return the state before the first decision. ``seed`` is of what routes "two" and
+        "two-choices" draw."""
+        nodes = len(self.nodes)
+        reports = np.zeros((1, max(self.report_delay - 1, 0), nodes, 2), dtype=np.int64)
+        rng = np.random.default_rng(seed)
+        draws = None
+        if self.route == "two-choices":
+            draws = rng.integers(2**31, size=(1, 1, nodes, 2), dtype="i4")
+        return State(0, reports, self._initial(), rng, self.nodes, draws)
+
+    def decide(
+        self,
+        nodes: Mapping[str, Mapping[str, Any]],
+        previous: Mapping[str, Mapping[str, Any]] | None = None,
+        state: State | None = None,
+        time: Any = None,
+    ) -> dict[str, dict[str, Any]]:
+        """Return a decision for each node: numbers of requests, or a plan.
+
+        With known arrivals: name -> other -> the requests that a node offers it. A node keeps the
+        rest of its arrivals. Others that get nothing are left out.
+
+        With unknown arrivals: name -> a plan, see ``corral.envs.dfaas_v0.plans``: its "keep",
+        "share", "most", "caps", "route" and "order". Routes that send all requests of a step to one
+        node are given as route "fill" with an order.
+
+        Args:
+            nodes: name -> "capacity" of this step, "queue", the requests that wait (default 0), and
+                "arrivals" of this step; with unknown arrivals "last_arrivals", the count of the
+                last step, or a list of counts, newest first. All nodes, whole numbers.
+            previous: name -> "spare" and "lost", with which the nodes ended the last step; None: 0,
+                as at a start.
+            state: of ``start``, the same one for every step; it is brought to the next step. A
+                start where None.
+            time: of the step, ISO-8601 or a datetime, UTC without a zone; needed by teams that
+                observe their mean load by time of day.
+
+        Raises:
+            DecisionError: a node or a number is missing, unknown or none; nothing has changed then.
+            OutOfRangeError: a number is larger than any that was trained on.
+            ValueError: ``state`` is missing where decisions depend on it, or of other nodes.
+        """
+        load = self.inputs.load(nodes)
+        spare = lost = np.zeros_like(load.queue)
+        if previous is not None:
+            spare, lost = self.inputs.reports(previous)
+        slot = self._slot(time)
+        if state is None:
+            if previous is not None and self.remembers:
+                raise ValueError(
+                    "this team remembers earlier steps, and previous= says that there were some: "
+                    "make state = start() once, and give state=state at every step"
+                )
+            drawn = self.route in ("two", "two-choices")
+            state = self.start(np.random.default_rng() if drawn else 0)
+        elif state.nodes != self.nodes:
+            raise ValueError(f"state is of other nodes ({', '.join(state.nodes)}): call start()")
+        moment = self._moment(load, spare, lost, state)
+        moment.mean = None if self.daily_mean is None else self.daily_mean[slot][None]
+        moment.nodes, moment.time = nodes, time
+        found, hidden = self._decided(moment, state)
+        keep_reports(state.reports, moment.t, spare, lost)
+        state.t, state.hidden = state.t + 1, hidden
+        return found
+
+    # --- A decision ------------------------------------------------------------------------------
+
+    def _decided(self, moment: Any, state: State) -> tuple[dict[str, dict[str, Any]], Any]:
+        """Return what ``decide`` returns, and the next hidden state."""
+        hidden = None
+        if self.rule is not None:
+            plans = self._by_rule(moment)
+            if self.arrivals == "unknown":
+                return self._as_plans(moment, plans), hidden
+            offers = self._offered_by(moment, plans)
+        else:
+            features, masks = self.seen(moment)
+            actions, hidden = self.actor.act(features[0], masks[0], state.hidden, state.rng)
+            if self.arrivals == "unknown":
+                return self._as_plans(moment, self.planned(moment, actions[None])), hidden
+            offers = self.offered(moment, actions[None])
+        return self._as_numbers(offers[0]), hidden
+
+    def planned(self, moment: Any, action: Array) -> Plans:
+        """Return the plans that legal actions int64 [1, N] stand for."""
+        capacity, highest = self.load.at(moment, FIRST)[1:]
+        room = self._room(moment, capacity)
+        level, _, named = self._chosen(moment, action, self._highest(room, highest))
+        forwards = level > 0
+        keep, share, most = np.where(forwards, 0, KEEP_ALL), None, None
+        if isinstance(self.levels_of, Keeps):
+            keep = np.where(forwards, self.levels_of.kept(level, room), KEEP_ALL)
+        elif isinstance(self.levels_of, Shares):
+            share = np.where(forwards, level / self.levels_of.most, np.nan)
+        elif isinstance(self.levels_of, Amounts):
+            most = np.where(forwards, self.levels_of.requests.take(level), UNBOUNDED)
+        moment.named = named  # of route "choose"
+        return Plans(self.route, keep, share, most, self.caps)
+
+    def _by_rule(self, moment: Any) -> Plans:
+        assert self.rule is not None
+        arrivals, capacity, _ = self.load.at(moment, FIRST)
+        seen = Seen(
+            capacity=capacity,
+            queue=moment.queue,
+            spare=self._reported(moment)[0],
+            links=self.network.links,
+            queue_limit=self.queue,
+            link_limit=self.about.get("link_limit"),
+            arrivals=arrivals if self.arrivals == "known" else None,
+        )
+        return plans_of([self.rule], seen)
+
+    def _offered_by(self, moment: Any, plans: Plans) -> Array:
+        """Return the requests that i offers to j by ``plans`` of known arrivals: int64 [1, N, N].
+
+        As ``DfaasRules.carry_out``.
+        """
+        arrivals = self.load.at(moment, FIRST)[0]
+        network = self.network.by(plans.route)
+        basis = plans.weights
+        if basis is None:
+            basis = self._basis_of(moment, plans.route)
+        named = plans.offers
+        if named is None:
+            named = self._drawn(moment, plans.route)
+        forwarded = plans.forwarded(arrivals, network)
+        return network.offered(forwarded, basis, named, plans.caps)
+
+    def _basis_of(self, moment: Any, route: Any) -> Array:
+        if route in BY_CAPACITY:
+            return np.asarray(self.load.at(moment, FIRST)[1])
+        return self._reported(moment)[0]
+
+    def _as_numbers(self, offers: Array) -> dict[str, dict[str, Any]]:
+        names = self.nodes
+        return {
+            name: {other: count for other, count in zip(names, row, strict=True) if count}
+            for name, row in zip(names, offers.tolist(), strict=True)
+        }
+
+    def _as_plans(self, moment: Any, plans: Plans) -> dict[str, dict[str, Any]]:
+        target = None
+        if plans.route in TO_ONE_NODE:  # where one request would go
+            network, one = self.network.by(plans.route), self._linked[None].astype(np.int64)
+            named = moment.named
+            if named is None:
+                named = self._drawn(moment, plans.route)
+            offers = network.offered(one, self._basis_of(moment, plans.route), named)
+            target = offers[0].argmax(axis=1)
+        return values_of(plans, self.network, self.nodes, target)
+
+    # --- The moment ------------------------------------------------------------------------------
+
+    def _moment(self, load: NodeLoads, spare: Array, lost: Array, state: State) -> Any:
+        """Return what a state of the environment holds at this moment; arrays [1, N]."""
+        section = SimpleNamespace(
+            arrivals=load.arrivals, capacity=load.capacity, steps_per_day=None
+        )
+        recorded: Any = Recorded(section, self.scales, self.levels_of, self._linked)  # type: ignore[arg-type]
+        draws = state.draws
+        if self.route == "two":  # [1, 1, N, 2]
+            shape = (len(self.nodes), 2)
+            draws = state.rng.integers(self._pairs, size=shape, dtype="i4")[None, None]
+        return SimpleNamespace(
+            t=np.array([state.t]),
+            queue=load.queue,
+            counts=load.counts,
+            spare=spare,
+            lost=lost,
+            draws=draws,
+            reports=state.reports,
+            recorded=recorded,
+            named=None,
+        )
+
+    def _slot(self, time: Any) -> int | None:
+        """Return the step of the day if it is observed. Raises DecisionError."""
+        if self.daily_mean is None:
+            if time is not None and self.rule is None and self.arrivals == "known":
+                raise DecisionError("time", "is unknown: this team does not observe the time")
+            return None if time is None else slot_of(time, 1)
+        if time is None:
+            raise DecisionError(
+                "time",
+                "is missing: this team observes its mean load by time of day; give ISO-8601, such "
+                "as 2026-03-01T12:05:00Z",
+            )
+        return slot_of(time, len(self.daily_mean))
+
+    def _initial(self) -> Any:
+        return None if self.actor is None else self.actor.initial()
+
+    def _row(self, state: Any, back: int = 0) -> Array:
+        return FIRST
+
+    def _expected(self, state: Any, row: Array) -> Array:
+        found: Array = state.mean
+        return found
+
+
+FIRST = np.zeros(1, dtype=np.int64)
+"""The row of a load that is of one step."""
+
+
+def about_rule(about: Mapping[str, Any], rule: str, arrivals: str | None = None) -> dict[str, Any]:
+    """Return ``about`` of the same nodes for a rule, amount/route, which forwards to the request,
+    as in a replay, and takes any number of requests. Raises ValueError, UnknownNameError.
+
+    ``arrivals``: "known" or "unknown"; default: as they are in ``about``.
+    """
+    amount, _, route = rule.partition("/")
+    if amount == "random" or route == "choose":
+        raise ValueError(f"{rule}: no rule to decide by; give one such as overflow/capacity")
+    found = PlainRule.of(rule)
+    if found.within_links and "link_limit" not in about:
+        raise ValueError(f"{rule}: this export has no link limit; export it again")
+    own = about.get("arrivals", "known")
+    return {
+        **about,
+        "rule": found.amount_text,
+        "route": found.route,
+        "observation": "every",
+        "requests": None,
+        "arrivals": arrivals or own,
+        "last_counts": about.get("last_counts", 0) if arrivals in (None, own) else 0,
+        "amount": None,
+        "daily_mean": None,
+        "caps": None,
+    }
+
+
+class _Present:
+    """The load of the present step: a ``Recorded`` of one row, which the moment brings along."""
+
+    def at(self, state: Any, row: Array) -> Array:
+        found: Array = state.recorded.at(state, row)
+        return found
+
+    def observed(self, state: Any, row: Array) -> tuple[Array, Array]:
+        found: tuple[Array, Array] = state.recorded.observed(state, row)
+        return found
+
+    def counted(self, state: Any, row: Array, back: int) -> Array:
+        found: Array = state.counts[back - 1]
+        return found

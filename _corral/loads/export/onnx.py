@@ -1,0 +1,227 @@
+"""Policies of dfaas_v0 as ONNX graphs: whole numbers in, a decision out.
+
+A graph does all that is between: it scales, masks, chooses, and turns a level into requests. Its
+``metadata_props`` say what goes in and out, and of which nodes; docs/gateway.md explains them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import corral
+from corral.data.trace import MAX_VALUE
+from corral.envs.dfaas_v0 import DfaasRules
+from corral.envs.dfaas_v0.amounts import Amounts, Keeps
+from corral.errors import RunError
+from corral.extras import require
+from corral.loads.export.onnx_graph import DecisionGraph
+from corral.text import shortened
+from corral.trainers.cloning.teachers import checkpoint_digest
+from corral.trainers.policies import NetworkPolicy
+from corral.trainers.runs.run import Run
+
+__all__ = ["OPSET", "export_onnx", "networks_of"]
+
+OPSET = 18
+"""The oldest set of operators that torch's exporter writes: of ONNX 1.13, December 2022."""
+
+IR_VERSION = 8
+"""Of files, as ONNX 1.13 has it: the exporter names a later one, which older runtimes refuse."""
+
+SIZES = {"batch": 7, "neighbours": 5}
+"""Of the inputs that are traced; the graph takes any."""
+
+FORMAT = "corral dfaas_v0 1"
+NEWER = "corral dfaas_v0 2"
+"""Of graphs with unknown arrivals, past counts, the time, or levels that keep."""
+
+REALS = {"state": torch.float32, "daily_mean": torch.float64}
+"""Dtypes of inputs that are not int64."""
+
+DESCRIPTION = (
+    "How many requests a node forwards or keeps, as a policy of corral decides: see metadata_props "
+    "and the page gateway.md of corral's documentation"
+)
+
+
+def export_onnx(run: Run, folder: str | Path) -> list[Path]:
+    """Write a graph for each policy that learned, <policy>.onnx, and return their paths.
+
+    Raises MissingExtraError without the extra ``onnx``, RunError for a run that is not of dfaas_v0
+    and for policies that are no network.
+    """
+    for module in ("onnx", "onnxscript"):
+        require(module, extra="onnx", purpose='export("onnx")')
+    rules = run.config.env_config.rules()
+    if not isinstance(rules, DfaasRules):
+        raise RunError(
+            f'{run.name} was trained in {run.config.env_config.env}: export("onnx") writes graphs '
+            "of dfaas_v0 alone"
+        )
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    return [
+        _write(run, rules, name, played, target / f"{name}.onnx")
+        for name, played in networks_of(run, rules).items()
+    ]
+
+
+def networks_of(run: Run, rules: DfaasRules) -> dict[str, dict[int, NetworkPolicy]]:
+    """Return the networks by the name of their policy and the number of the node that they play,
+    without fixed opponents. Raises RunError where a policy is no network that can be traced."""
+    found: dict[str, dict[int, NetworkPolicy]] = {}
+    for number, agent in enumerate(rules.agents):
+        if agent in run.config.opponents:
+            continue
+        policy = run.policies[agent]
+        if not isinstance(policy, NetworkPolicy) or not hasattr(policy.forward, "outputs"):
+            raise RunError(
+                f"{run.name}: {agent} is played by {type(policy).__name__} of trainer "
+                f'{run.config.trainer}, which is no network that export("onnx") can trace'
+            )
+        found.setdefault(run.config.policies[agent], {})[number] = policy
+    return found
+
+
+def _write(
+    run: Run, rules: DfaasRules, name: str, played: dict[int, NetworkPolicy], path: Path
+) -> Path:
+    # A copy: the graph is traced on the CPU, where the run's networks need not be.
+    graph = DecisionGraph(rules, copy.deepcopy(played)).cpu().eval()
+    axes = {key: _axes(shape) for key, shape in graph.inputs.items()}
+    given = {
+        key: torch.zeros(
+            [SIZES[size] if isinstance(size, str) else size for size in shape],
+            dtype=REALS.get(key, torch.int64),
+        )
+        for key, shape in graph.inputs.items()
+    }
+    try:
+        with _quiet():
+            program = torch.onnx.export(
+                graph,
+                kwargs={"given": given},  # in args the exporter would take a mapping for these
+                dynamic_shapes={"given": axes},
+                input_names=list(graph.inputs),
+                output_names=graph.outputs,
+                opset_version=OPSET,
+                dynamo=True,
+                verbose=False,
+            )
+    except torch.onnx.OnnxExporterError as error:
+        said = str(error.__cause__ or error).strip().partition("\n")[0]
+        raise RunError(
+            f"{run.name}: the network of policy {name} cannot be written as ONNX: torch.export "
+            f"says {shortened(said, 200)!r}"
+        ) from error
+    assert program is not None
+    _describe(program.model, _about(run, rules, name, played, graph))
+    program.save(str(path))
+    return path
+
+
+def _axes(shape: tuple[int | str, ...]) -> dict[int, str]:
+    """Return the names of the axes that may have any size."""
+    return {axis: size for axis, size in enumerate(shape) if isinstance(size, str)}
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep back what the exporter says of itself."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+# --- What a graph says of itself -----------------------------------------------------------------
+
+
+def _about(
+    run: Run,
+    rules: DfaasRules,
+    name: str,
+    played: Mapping[int, NetworkPolicy],
+    graph: DecisionGraph,
+) -> dict[str, Any]:
+    """Return the metadata as JSON values: see the table in docs/gateway.md."""
+    nodes = rules.trace.nodes
+    links = rules.network.links
+    every = rules.observation == "every"
+    levels = rules.levels_of
+    about: dict[str, Any] = {
+        "format": FORMAT,
+        "corral": corral.__version__,
+        "run": run.folder.name + run.suffix,
+        "checkpoint": run.source(),
+        "checkpoint_sha256": checkpoint_digest(run) or "",
+        "policy": name,
+        "trainer": run.config.trainer,
+        "plays": [nodes[number] for number in played],
+        "nodes": list(nodes),
+        "neighbours": {
+            node: [nodes[j] for j in _cyclic(links[i], i)] for i, node in enumerate(nodes)
+        },
+        "inputs": {key: list(shape) for key, shape in graph.inputs.items()},
+        "outputs": graph.outputs,
+        "logits": "values of actions" if graph.forward_of.values else "log-probabilities",  # type: ignore[attr-defined]
+        "observation": rules.observation,
+        "route": rules.route,
+        "report_delay": rules.report_delay,
+        "queue": rules.queue,
+        "largest": {
+            "arrivals": int(rules.load_scale) if every else MAX_VALUE,
+            "capacity": int(rules.capacity_scale) if every else MAX_VALUE,
+            "queue": rules.queue if every else MAX_VALUE,
+        },
+    }
+    if isinstance(levels, Amounts):
+        about["requests"] = levels.requests.tolist()
+    elif isinstance(levels, Keeps):
+        about["unit"] = levels.unit
+    else:
+        about["shares"] = levels.count - 1
+    newer = isinstance(levels, Keeps) or rules.caps is not None
+    if newer or rules.arrivals == "unknown" or rules.last_counts or rules.daily_mean is not None:
+        about |= {"format": NEWER, "arrivals": rules.arrivals, "last_counts": rules.last_counts}
+        about["caps"] = rules.caps
+        if rules.daily_mean is not None:
+            about["daily_mean"] = rules.daily_mean.tolist()
+    return about
+
+
+def _cyclic(linked: Any, node: int) -> list[int]:
+    """Return the neighbours of a node in its cyclic order, by their numbers."""
+    count = len(linked)
+    return [j % count for j in range(node + 1, node + count) if linked[j % count]]
+
+
+def _describe(model: Any, about: Mapping[str, Any]) -> None:
+    """Put ``about`` in a model's metadata, in place of what the exporter says of the sources."""
+    for node in model.graph.all_nodes():
+        node.metadata_props.clear()
+        node.doc_string = None
+        for value in node.outputs:
+            value.metadata_props.clear()
+    for value in (*model.graph.inputs, *model.graph.initializers.values()):
+        value.metadata_props.clear()
+    model.graph.metadata_props.clear()
+    model.ir_version = IR_VERSION
+    model.graph.name, model.doc_string = "decision", DESCRIPTION
+    model.metadata_props.clear()
+    for key, value in about.items():
+        model.metadata_props[key] = value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,367 @@
+"""What a policy of dfaas_v0 computes, from whole numbers to a decision, as modules of torch.
+
+They say once more what ``corral.envs.dfaas_v0.features`` and ``.amounts`` say in NumPy, with the
+tables that these made; the tests play both side by side. R rows are decisions, of one node each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from corral.adapters.masked_distribution import masked_logits
+from corral.data.trace import MAX_VALUE
+from corral.envs.core import Array
+from corral.envs.dfaas_v0 import DfaasRules
+from corral.envs.dfaas_v0.amounts import Amounts, Choices, Keeps, Shares
+from corral.envs.dfaas_v0.features import LARGEST, RANKS, Summary
+from corral.trainers.policies import NetworkPolicy
+
+__all__ = ["DecisionGraph", "Inputs"]
+
+Inputs = Mapping[str, torch.Tensor]
+
+LARGEST_STATE = 1.001
+"""A GRU's hidden state lies in -1..1, but for rounding."""
+
+LATEST = 2**40
+"""The latest time, in seconds since 1970."""
+
+SECONDS_PER_DAY = 86_400
+
+
+class Reading(NamedTuple):
+    """What a decision goes by."""
+
+    features: torch.Tensor  # float32 [R, F]
+    arrivals: torch.Tensor  # int64 [R]; of the last step if those of this one are unknown
+    room: torch.Tensor  # int64 [R] what the node can still serve or hold
+    degree: torch.Tensor  # int64 [R] number of neighbours
+    named: torch.Tensor | None  # int64 [R, m] whom the d-th neighbour of an action is, under choose
+    node: torch.Tensor | None  # int64 [R] the node that decides; None: none is told
+    in_range: torch.Tensor  # bool [R]
+
+
+# --- From requests to features -------------------------------------------------------------------
+
+
+class OwnCounts:
+    """The inputs that tell a node's own load."""
+
+    def __init__(self, rules: DfaasRules) -> None:
+        self.now = "arrivals" if rules.arrivals == "known" else "last_arrivals"
+        self.counts = rules.last_counts
+        self.past = rules.last_counts > 0
+
+    def inputs(self) -> dict[str, tuple[int | str, ...]]:
+        """Return names and shapes."""
+        found: dict[str, tuple[int | str, ...]] = {self.now: ("batch",)}
+        if self.past:
+            found["last_arrivals"] = ("batch",) if self.counts == 1 else ("batch", self.counts)
+        return found
+
+    def read(self, given: Inputs, most: int) -> tuple[list[torch.Tensor], torch.Tensor]:
+        """Return what stands in the place of the arrivals, then further counts, int64 [R] each;
+        and whether they are in range, bool [R]."""
+        found = []
+        if self.now == "arrivals":
+            found.append(given["arrivals"])
+        if self.past:
+            past = given["last_arrivals"]
+            found += [past] if self.counts == 1 else list(past.unbind(dim=1))
+        counts, known = zip(*(_clipped(each, most) for each in found), strict=True)
+        in_range = known[0]
+        for each in known[1:]:
+            in_range = in_range & each
+        return list(counts), in_range
+
+
+class ReadEvery(nn.Module):
+    """The features ``Every``, of a node and the reports of all nodes in the order of the trace."""
+
+    def __init__(self, rules: DfaasRules, nodes: Sequence[int]) -> None:
+        """``nodes`` are those that the policy plays; it is told which, if there are several."""
+        super().__init__()
+        network = rules.network
+        self.nodes = list(nodes)
+        self.scales = [float(scale) for scale in rules.scales]
+        self.queue = rules.queue
+        self.most = [int(scale) for scale in rules.scales]  # of arrivals, and of capacities
+        self.size = len(rules.agents)
+        self.own = OwnCounts(rules)
+        self.timed = rules.daily_mean is not None
+        if rules.daily_mean is not None:  # float64 [S, N]
+            self.register_buffer("means", torch.from_numpy(np.array(rules.daily_mean)))
+        played = np.isin(np.arange(self.size), self.nodes)
+        for name, table in (
+            ("others", network.others),
+            ("linked", network.linked),
+            ("degree", np.array(network.degree)),
+            ("nearest", network.nearest),
+            ("played", played),
+        ):
+            self.register_buffer(name, torch.from_numpy(np.ascontiguousarray(table)))
+
+    def inputs(self) -> dict[str, tuple[int | str, ...]]:
+        """Return the names of inputs and their shapes, with names for axes of any size."""
+        rows: dict[str, tuple[int | str, ...]] = {"node": ("batch",)} if len(self.nodes) > 1 else {}
+        rows |= self.own.inputs()
+        rows |= dict.fromkeys(("capacity", "queue"), ("batch",))
+        if self.timed:
+            rows["time"] = ("batch",)
+        return {**rows, **dict.fromkeys(("spare", "lost"), ("batch", self.size))}
+
+    def forward(self, given: Inputs) -> Reading:
+        tables: Any = self
+        if "node" in given:
+            node, known = _clipped(given["node"], self.size - 1)
+            known = known & tables.played[node]
+        else:
+            node = torch.zeros_like(given["capacity"]) + self.nodes[0]
+            known = torch.ones_like(node, dtype=torch.bool)
+        (arrivals, *more), a_known = self.own.read(given, self.most[0])
+        capacity, c_known = _clipped(given["capacity"], self.most[1])
+        queue, q_known = _clipped(given["queue"], self.queue)
+        others, linked = tables.others[node], tables.linked[node]  # [R, N-1]
+        spare, s_known = _clipped(given["spare"].gather(1, others), self.most[1])
+        lost, l_known = _clipped(given["lost"].gather(1, others), self.most[0])
+        own = (arrivals, self.scales[0]), (capacity, self.scales[1]), (queue, max(self.queue, 1))
+        reports = [_share(spare, self.scales[1]), _share(lost, self.scales[0])]
+        reported = torch.stack(reports, dim=-1) * linked[..., None]  # [R, N-1, 2]
+        features = [*(_share(*each)[:, None] for each in own), reported.flatten(1)]
+        features += [_share(each, self.scales[0])[:, None] for each in more]
+        if self.timed:
+            time, t_known = _clipped(given["time"], LATEST)
+            known = known & t_known
+            steps = tables.means.shape[0]
+            slot = torch.div(time % SECONDS_PER_DAY * steps, SECONDS_PER_DAY, rounding_mode="trunc")
+            mean = tables.means[slot, node]
+            features.append((mean / self.scales[0]).float()[:, None])
+        reports_known = ((s_known & l_known) | ~linked).all(dim=1)
+        return Reading(
+            features=torch.cat(features, dim=1),
+            arrivals=arrivals,
+            room=capacity + self.queue - queue,
+            degree=tables.degree[node],
+            named=tables.nearest[node],
+            node=node,
+            in_range=known & a_known & c_known & q_known & reports_known,
+        )
+
+
+class ReadSummary(nn.Module):
+    """The features ``Summary``, of a node and the reports of its D neighbours in cyclic order; -1
+    is the spare of nobody, where a node has fewer than others of the batch."""
+
+    def __init__(self, rules: DfaasRules) -> None:
+        super().__init__()
+        self.own = OwnCounts(rules)
+        self.timed = rules.daily_mean is not None
+
+    def inputs(self) -> dict[str, tuple[int | str, ...]]:
+        """Return the names of inputs and their shapes, with names for axes of any size."""
+        own = ["capacity", "queue", *(["daily_mean"] if self.timed else []), "spare", "lost"]
+        reports = "neighbours_spare", "neighbours_lost"
+        rows = self.own.inputs()
+        rows |= dict.fromkeys(own, ("batch",))
+        return {**rows, **dict.fromkeys(reports, ("batch", "neighbours"))}
+
+    def forward(self, given: Inputs) -> Reading:
+        names = "queue", "spare", "lost", "capacity"
+        own, known = zip(*(_clipped(given[name], MAX_VALUE) for name in names), strict=True)
+        (arrivals, *counts), a_known = self.own.read(given, MAX_VALUE)
+        own, known = (arrivals, *own), (a_known, *known)
+        spare, s_known = _clipped(given["neighbours_spare"], MAX_VALUE, least=-1)
+        lost, l_known = _clipped(given["neighbours_lost"], MAX_VALUE)
+        some = spare >= 0
+        degree = some.sum(dim=1)
+        reports_known = (s_known & (l_known | ~some)).all(dim=1)
+        # So that there are three, and one at least, even of no neighbours.
+        nobody = torch.full_like(own[0], -1)[:, None].expand(-1, RANKS)
+        spare = torch.cat([spare, nobody], dim=1)
+        lost = torch.cat([lost, nobody], dim=1)
+        # The largest first, ties in the order that is given: no two keys are equal.
+        places = torch.arange(spare.shape[1], device=spare.device)
+        top = torch.topk(spare * spare.shape[1] - places, RANKS, dim=1).indices
+        features = [each.double()[:, None] for each in own[:4]]
+        for values in (spare, lost):
+            values = torch.where(spare >= 0, values, 0)
+            mean = values.sum(dim=1).double() / degree.clamp(min=1).double()
+            smallest = torch.where(spare >= 0, values, MAX_VALUE).amin(dim=1)
+            features += [mean[:, None], values.amax(dim=1).double()[:, None]]
+            features += [torch.where(degree > 0, smallest, 0).double()[:, None]]
+            features += [values.gather(1, top).double()]
+        features += [each.double()[:, None] for each in counts]
+        if self.timed:
+            mean = given["daily_mean"]
+            m_known = (mean >= 0) & (mean <= MAX_VALUE)  # NaN is not
+            features.append(torch.where(m_known, mean, 0.0)[:, None])
+            known = (*known, m_known)
+        shares = torch.cat(features, dim=1) / own[4].clamp(min=1).double()[:, None]
+        in_range = reports_known
+        for each in known:
+            in_range = in_range & each
+        return Reading(
+            features=shares.clamp(max=LARGEST).float(),
+            arrivals=own[0],
+            room=torch.zeros_like(own[0]),  # no levels of a summary depend on it
+            degree=degree,
+            named=top,
+            node=None,
+            in_range=in_range,
+        )
+
+
+def _clipped(values: torch.Tensor, most: int, least: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return whole numbers as the nearest in a range, and whether they were in it."""
+    known = (values >= least) & (values <= most)
+    return values.clamp(least, most), known
+
+
+def _share(values: torch.Tensor, scale: float) -> torch.Tensor:
+    """Return whole numbers over ``scale``, in double precision as NumPy does, as float32."""
+    return (values.double() / scale).float()
+
+
+# --- From outputs to a decision ------------------------------------------------------------------
+
+
+class Legal(nn.Module):
+    """Which actions are legal, and what they forward, and to whom."""
+
+    def __init__(self, rules: DfaasRules) -> None:
+        super().__init__()
+        levels = rules.levels_of
+        level, neighbour = np.arange(rules.levels), np.zeros(rules.levels, dtype=np.int64)
+        if isinstance(rules.actions, Choices):  # else the first neighbour stands for all of them
+            level, neighbour = rules.actions.split(level)
+        # A level is legal where more arrives than the one below forwards; that of 0 always. Levels
+        # that keep are where the node has more room than the one below keeps.
+        below: Array
+        requests = np.zeros(0, dtype=np.int64)
+        if isinstance(levels, Amounts):
+            requests = levels.requests
+            below = np.concatenate([[-1], requests[:-1]])
+        elif isinstance(levels, Keeps):
+            below = np.maximum(np.arange(-2, levels.count - 2) * levels.unit, -1)
+            below[:2] = -1
+        else:
+            assert isinstance(levels, Shares)
+            below = np.concatenate([[-1], np.zeros(levels.count - 1, dtype=np.int64)])
+        if not getattr(levels, "known", True):
+            below = np.full(levels.count, -1)
+        self.by_room = levels.by_room
+        self.unit = levels.unit if isinstance(levels, Keeps) else None
+        self.shares = levels.most if isinstance(levels, Shares) else None
+        self.caps = None if rules.caps is None else int(rules.caps)
+        self.unknown = rules.arrivals == "unknown"
+        for name, table in (
+            ("level", level),
+            ("neighbour", neighbour),
+            ("needed", below[level]),
+            ("requests", requests),
+        ):
+            self.register_buffer(name, torch.from_numpy(np.asarray(table, dtype=np.int64)))
+
+    @property
+    def said(self) -> str:
+        """The name of what ``amount`` returns."""
+        if not self.unknown:
+            return "amount"
+        return "keep" if self.unit else "share" if self.shares else "most"
+
+    def mask(self, read: Reading) -> torch.Tensor:
+        """Return what is legal: bool [R, A]."""
+        tables: Any = self
+        near = tables.neighbour < read.degree[:, None]
+        some = read.room if self.by_room else read.arrivals
+        legal: torch.Tensor = ((some[:, None] > tables.needed) & near) | (tables.level == 0)
+        return legal
+
+    def amount(self, action: torch.Tensor, read: Reading) -> torch.Tensor:
+        """Return the requests that actions int64 [R] forward; with unknown arrivals those that they
+        keep (-1: all), the share, or the most, that they forward."""
+        tables: Any = self
+        level: torch.Tensor = tables.level[action]
+        requests: torch.Tensor = tables.requests
+        arrivals, kept = read.arrivals, None
+        if self.unit is not None:
+            kept = torch.minimum((level - 1) * self.unit, read.room)
+        if self.unknown and kept is not None:
+            return torch.where(level > 0, kept, -1)
+        if self.unknown:
+            return requests[level] if self.shares is None else level.double() / self.shares
+        if kept is not None:
+            found = torch.where(level > 0, (arrivals - kept).clamp(min=0), 0)
+        elif self.shares is None:
+            found = torch.minimum(requests[level], arrivals)
+        else:
+            above = level * arrivals + (self.shares - 1)
+            found = torch.div(above, self.shares, rounding_mode="trunc")
+        return found if self.caps is None else torch.minimum(found, read.degree * self.caps)
+
+    def target(self, action: torch.Tensor, named: torch.Tensor) -> torch.Tensor:
+        """Return which of the ``named`` [R, m] is forwarded to, -1 where nothing is: int64 [R]."""
+        tables: Any = self
+        node = named.gather(1, tables.neighbour[action][:, None])[:, 0]
+        return torch.where(tables.level[action] > 0, node, -1)
+
+
+class DecisionGraph(nn.Module):
+    """All of a policy: whole numbers in, a decision out.
+
+    ``policies`` are those of the agents that it plays, by their numbers; ``inputs`` and ``outputs``
+    name what it takes and gives, in their order.
+    """
+
+    def __init__(self, rules: DfaasRules, policies: Mapping[int, NetworkPolicy]) -> None:
+        super().__init__()
+        first = next(iter(policies.values()))
+        self.forward_of, self.network = first.forward, first.network
+        self.memory = first.memory
+        self.read = (
+            ReadSummary(rules)
+            if isinstance(rules.features, Summary)
+            else ReadEvery(rules, list(policies))
+        )
+        self.legal = Legal(rules)
+        self.chooses = isinstance(rules.actions, Choices)
+        self.inputs = dict(self.read.inputs())
+        if self.memory:
+            self.inputs["state"] = ("batch", self.memory)
+        self.outputs = [self.legal.said, *(["target"] if self.chooses else []), "action", "logits"]
+        self.outputs += ["in_range", *(["next_state"] if self.memory else [])]
+        identities = {node: each.forward.identity for node, each in policies.items()}  # type: ignore[attr-defined]
+        self.identified = next(iter(identities.values())) is not None
+        if self.identified:
+            table = np.zeros((len(rules.agents), len(next(iter(identities.values())))), np.float32)
+            for node, identity in identities.items():
+                table[node] = identity
+            self.register_buffer("identities", torch.from_numpy(table))
+
+    def forward(self, given: Inputs) -> tuple[torch.Tensor, ...]:
+        """Return tensors in the order of ``outputs``."""
+        tables: Any = self
+        read: Reading = self.read(given)
+        in_range, identity = read.in_range, None
+        if self.identified:
+            identity = tables.identities[read.node]
+        state = read.features[:, :0]  # none
+        if self.memory:
+            known = given["state"].abs() <= LARGEST_STATE  # NaN is not
+            state = torch.where(known, given["state"], 0.0)
+            in_range = in_range & known.all(dim=1)
+        outputs, after = self.forward_of.outputs(read.features, identity, state)  # type: ignore[attr-defined]
+        masked = masked_logits(outputs, self.legal.mask(read))
+        action = masked.argmax(dim=-1)
+        found = [self.legal.amount(action, read)]
+        if self.chooses:
+            assert read.named is not None
+            found.append(self.legal.target(action, read.named))
+        values = self.forward_of.values  # type: ignore[attr-defined]
+        found += [action, masked if values else masked.log_softmax(dim=-1), in_range]
+        return (*found, after) if self.memory else tuple(found)

@@ -1,0 +1,123 @@
+"""A team beside the rule on the days of validation, while it learns."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from corral.envs.core import Array
+from corral.errors import RunError
+from corral.loads.from_rule.days import played
+from corral.loads.from_rule.preset import FromRule
+from corral.loads.replay import play_windows
+from corral.loads.scores import WindowSums
+from corral.trainers.callbacks.protocol import Callback
+from corral.trainers.runs.files import replace_text
+from corral.trainers.runs.run import Run
+
+__all__ = ["HISTORY", "History", "Validated", "cost_of"]
+
+HISTORY = "validation.json"
+
+
+@dataclass
+class History:
+    """Costs in requests of each validation window: of the rule, and of the team by env steps."""
+
+    rule: list[float] = field(default_factory=list)
+    arrivals: list[float] = field(default_factory=list)
+    costs: dict[int, list[float]] = field(default_factory=dict)
+    checks: int = 1  # validations over the whole run
+
+    @classmethod
+    def read(cls, folder: Path) -> History:
+        """Return that of a run. Raises RunError where it is damaged."""
+        try:
+            told = json.loads((folder / HISTORY).read_text(encoding="utf-8"))
+            costs = {int(steps): values for steps, values in told.pop("costs").items()}
+            return cls(**told, costs=costs)
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise RunError(f"{folder / HISTORY} is missing or damaged: {error!r}") from error
+
+    def write(self, folder: Path) -> None:
+        replace_text(folder / HISTORY, json.dumps(asdict(self)) + "\n")
+
+
+class Validated(Callback):
+    """Plays the validation windows now and then; the best checkpoint costs least there."""
+
+    order, keeps_plan = -1, True
+    columns = ("cost_beyond_rule",)  # in points
+
+    def __init__(self, rule: str, window: int, keep: Callable[[Path], None]) -> None:
+        """``keep`` is told of the run's folder when it begins and ends."""
+        self.rule, self.window, self.keep = rule, window, keep
+        self.history = History()
+        self.rules: Any = None  # of validation; None: there is none
+
+    def begin_with(self, clone: Run, preset: FromRule, left: float | None) -> float:
+        """Play the rule and the clone; lay out how often the team is validated. Return the share of
+        the seconds that are ``left`` which this takes; None: steps are counted, and not time."""
+        config = clone.config.env_config
+        if not config.validation:
+            return 0.0
+        rows = config.validation["rows"]
+        sums = played(config, [self.rule], rows, self.window, lambda *told: None)[self.rule]
+        clock = time.monotonic()
+        first = cost_of(config.validation_rules(), clone.policies, self.window)
+        seconds = time.monotonic() - clock
+        fewest, checks = preset.validations
+        if left is not None:
+            checks = max(fewest, min(checks, int(preset.validating * left / max(seconds, 1e-3))))
+        costs = {0: first.tolist()}
+        self.history = History(sums.cost.tolist(), sums.arrivals.tolist(), costs, checks)
+        return 0.0 if left is None else min(0.5, checks * seconds / max(left, 1.0))
+
+    def on_start(self, session: Any) -> None:
+        folder = session.run.folder
+        self.keep(folder)
+        if not self.history.arrivals and (folder / HISTORY).is_file():  # it goes on
+            self.history = History.read(folder)
+        history = self.history
+        history.costs = {k: v for k, v in history.costs.items() if k <= session.env_steps}
+        history.write(folder)
+        self.every = max(1, session.steps // history.checks)
+        self.before = session.env_steps
+        if history.arrivals:
+            self.rules = session.config.env_config.validation_rules()
+            if not session.env_steps:
+                self._compare(session, 0)
+                session.save()
+
+    def on_update(self, session: Any, row: dict[str, Any]) -> None:
+        row |= dict.fromkeys(self.columns)
+        before, self.before = self.before, session.env_steps
+        if self.rules is None or session.env_steps // self.every == before // self.every:
+            return
+        cost = cost_of(self.rules, session.policies, self.window)
+        self.history.costs[session.env_steps] = cost.tolist()
+        self.history.write(session.run.folder)
+        row[self.columns[0]] = self._compare(session, session.env_steps)
+
+    def _compare(self, session: Any, steps: int) -> float:
+        """Let the checkpoint of this moment be the best, or not; return how much more than the rule
+        it costs, in points."""
+        history = self.history
+        beyond = sum(history.costs[steps]) - sum(history.rule)
+        points = 100 * beyond / max(1.0, sum(history.arrivals))
+        compared = f"what it saves beside {self.rule} in validation, in points"
+        session.statistics.validate(-points, compared)
+        return points
+
+    def on_end(self, session: Any) -> None:
+        self.keep(session.run.folder)
+
+
+def cost_of(rules: Any, policies: Any, window: int) -> Array:
+    """Return the cost of a team, greedy, in each window of the rows: [W] requests."""
+    played, _ = play_windows(rules, policies, window)
+    return WindowSums.of(played, rules).cost

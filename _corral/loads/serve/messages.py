@@ -1,0 +1,208 @@
+"""Requests of a gateway, and answers: JSON, checked field by field.
+
+With known arrivals:
+
+```json
+{"nodes": {"milan": {"arrivals": 12, "capacity": 10, "queue": 0}, "oslo": {...}},
+ "previous": {"milan": {"spare": 0, "lost": 2}, "oslo": {...}},
+ "state": null}
+```
+
+With unknown arrivals "last_arrivals" takes the place of "arrivals": the count of the last step, or
+a list of counts, newest first; and "time" says when the step begins.
+
+Numbers are whole, from 0 to a billion. ``queue`` may be left out (0), as may ``previous`` (as at a
+start) and ``state``. Dictionaries come out of it, which are quicker to make than objects: a request
+of three nodes takes 8 µs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NotRequired,  # pydantic reads no other before Python 3.12
+    TypeVar,
+)
+
+from pydantic import ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
+from pydantic_core import to_json
+from typing_extensions import TypedDict
+
+from corral.loads.export.inputs import MOST_COUNTS, DecisionError, slot_of, wrong_form
+from corral.loads.serve.guard import Answer
+
+__all__ = ["MOST_BYTES", "MOST_NODES", "BadRequest", "Form", "refused"]
+
+MOST_BYTES = 1 << 20
+"""Of a request: a thousand nodes take about 150 kB."""
+MOST_NODES = 1_000
+
+Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000_000)]
+Counts = Annotated[
+    Annotated[Count, Tag("count")]
+    | Annotated[list[Count], Field(max_length=MOST_COUNTS), Tag("counts")],
+    Discriminator(lambda given: "counts" if isinstance(given, list) else "count"),
+]
+"""The count of the last step, or of several steps, newest first."""
+Name = Annotated[str, Field(max_length=200)]
+STRICT = ConfigDict(extra="forbid")
+
+
+class Known(TypedDict):
+    """What a node has before it: requests in this step."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    arrivals: Count
+    capacity: Count
+    queue: NotRequired[Count]
+
+
+class KnownAndPast(Known):
+    """The same with counts of past steps."""
+
+    last_arrivals: Counts
+
+
+class Unknown(TypedDict):
+    """The numbers of a node before the requests of a step arrive."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    last_arrivals: Counts
+    capacity: Count
+    queue: NotRequired[Count]
+
+
+class Ended(TypedDict):
+    """How a node ended its last step."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    spare: Count
+    lost: Count
+
+
+Node = TypeVar("Node")
+
+
+class Asked(TypedDict, Generic[Node]):
+    """The body of POST /decide."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    nodes: Annotated[dict[Name, Node], Field(min_length=1, max_length=MOST_NODES)]
+    previous: NotRequired[dict[Name, Ended] | None]
+    state: NotRequired[str | None]
+
+
+class AskedInTime(Asked[Node], Generic[Node]):
+    """The same with the time of the step."""
+
+    time: NotRequired[str | None]
+
+
+class BadRequest(ValueError):
+    """A body that is no request; ``faults`` names each wrong field, and says what is wrong."""
+
+    def __init__(self, faults: list[dict[str, str]], status: int = 422) -> None:
+        super().__init__("; ".join(f"{fault['field']}: {fault['message']}" for fault in faults))
+        self.faults, self.status = faults, status
+
+    @classmethod
+    def of(cls, field: str, message: str, status: int = 422) -> BadRequest:
+        return cls([{"field": field, "message": message}], status)
+
+
+@dataclass(frozen=True)
+class Form:
+    """What requests and answers of one service are made of."""
+
+    arrivals: Literal["known", "unknown"] = "known"
+    last_counts: int | None = 0  # past counts that are observed; None: any number may be sent
+    timed: bool = False  # whether the time is observed
+
+    @classmethod
+    def of(cls, about: Mapping[str, Any], rule: bool = False) -> Form:
+        """Return the form of a team, or of a ``rule`` for its nodes, with what ``about_rules`` of
+        ``corral.loads.export`` tells."""
+        counts = about.get("last_counts", 0)
+        timed = not rule and about.get("daily_mean") is not None
+        return cls(about.get("arrivals", "known"), None if rule and counts else counts, timed)
+
+    def read(self, body: bytes) -> dict[str, Any]:
+        """Return the request that a body holds. Raises BadRequest."""
+        try:
+            asked: dict[str, Any] = self._adapter.validate_json(body)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_context=False, include_input=False)
+            raise BadRequest([self._fault(each) for each in found[:20]]) from None
+        for name in asked.get("previous") or ():
+            if name not in asked["nodes"]:
+                raise BadRequest.of(f"previous.{name}", "no node of this name is among nodes")
+        if self.last_counts:
+            for name, node in asked["nodes"].items():
+                self._check_counts(name, node["last_arrivals"])
+        if self.arrivals == "unknown" or self.timed:
+            self._check_time(asked.get("time"))
+        return asked
+
+    def answered(self, answer: Answer, state: str | None) -> bytes:
+        """Return the body of an answer."""
+        return to_json(
+            {
+                "forward" if self.arrivals == "known" else "plan": answer.decision,
+                "by": answer.by,
+                "reason": answer.reason,
+                "detail": answer.detail,
+                "state": state,
+            }
+        )
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema of a request."""
+        return self._adapter.json_schema()
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        if self.arrivals == "unknown":
+            return TypeAdapter(AskedInTime[Unknown])
+        kind: Any = AskedInTime if self.timed else Asked
+        return TypeAdapter(kind[Known if self.last_counts == 0 else KnownAndPast])
+
+    def _fault(self, found: Any) -> dict[str, str]:
+        where = list(found["loc"])
+        nodes = where[:1] == ["nodes"]
+        if nodes and where[2:3] == ["last_arrivals"]:
+            del where[3:4]  # whether it is a count or a list
+        message = found["msg"]
+        if found["type"] == "extra_forbidden" and nodes and where[2:] in FIELDS:
+            message = wrong_form(self.arrivals == "unknown")
+        return {"field": (".".join(map(str, where)) or "body")[:300], "message": message}
+
+    def _check_counts(self, name: str, given: int | list[int]) -> None:
+        assert self.last_counts is not None
+        field, most = f"nodes.{name}.last_arrivals", self.last_counts
+        if isinstance(given, list) and len(given) > most:
+            raise BadRequest.of(field, f"{len(given)} counts: give {most}, newest first")
+        if isinstance(given, int) and most > 1:
+            raise BadRequest.of(field, f"give a list of {most} counts, newest first")
+
+    def _check_time(self, time: str | None) -> None:
+        if time is None and not self.timed:
+            return
+        try:
+            slot_of(time, 1)
+        except DecisionError as error:
+            raise BadRequest.of("time", str(error).partition(": ")[2]) from None
+
+
+FIELDS = (["arrivals"], ["last_arrivals"])
+"""Of a node, one of which is of the other form."""
+
+
+def refused(error: BadRequest) -> bytes:
+    """Return the body that says what is wrong with a request."""
+    return to_json({"detail": error.faults})

@@ -1,0 +1,266 @@
+"""The textbook fitted to a load: a race of plain rules, from a few windows to all of them.
+
+1. A coarse grid of rules is played in a few windows. Windows are ranked by their cost without
+   forwarding, and each chosen window represents an equal part of that cost: bad days are among
+   them. Rules that are clearly worse than the best one are dropped.
+2. The neighbours of the best are played, still there: other numbers, margins, routes.
+3. The rules left are played in all windows, then the neighbours of the best once more.
+4. Route "two-choices", a loop over requests, is tried with the best amounts, if that is quick.
+
+Nothing is random but the draws of routes: the same load gives the same rule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corral.data import Trace
+from corral.envs.core import Array
+from corral.envs.dfaas_v0.plain_rules import PlainRule
+from corral.envs.dfaas_v0.routes import ROUTES, Route
+from corral.loads.best_rule import BestRule, best_of_others
+from corral.loads.textbook.grid import ONE_BY_ONE, coarse, near, of_routes, routes_of
+from corral.loads.textbook.playing import Playground
+from corral.loads.textbook.words import pseudo_code_of, sentence_of
+from corral.progress import Progress
+from corral.trainers.evaluation.intervals import student_quantile
+
+__all__ = ["Fitted", "fit"]
+
+WORK, FEWEST, MOST = 1_800_000, 4, 60
+"""Windows of the first stages: as many as make up this work, see ``_few``, within these bounds."""
+
+BEAM, FINAL = 8, 10
+"""Rules whose neighbours are played, and rules that are played in all windows."""
+
+SURE = 0.99
+"""Confidence, in a single comparison, that a dropped rule is worse."""
+
+REQUESTS_ONE_BY_ONE = 100_000
+"""Most requests that route "two-choices" may loop over in one play of the first windows."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A plain rule fitted to the windows of a load, beside the others that reached the end."""
+
+    rule: PlainRule  # of the least cost in all windows
+    costs: dict[str, Array]  # float64 [W] requests, by ``str`` of the rules played in all windows
+    lost: dict[str, Array]  # int64 [W], the same
+    arrivals: Array  # int64 [W]
+    tried: int  # rules that were played in some window
+    days_played: int  # windows played, of all rules together
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)  # of dfaas_v0
+    left_out: tuple[str, ...] = ()  # routes not tried, because they would have taken too long
+
+    def best_of_others(self, season: int = 1) -> BestRule | None:
+        """Return for each window the best of these rules in all other windows, "random" left out;
+        None for a single window."""
+        rules = {k: cost for k, cost in self.costs.items() if not k.startswith("random")}
+        return best_of_others(rules, season=season)
+
+    @property
+    def sentence(self) -> str:
+        """The rule in one sentence."""
+        return sentence_of(self.rule, self.settings)
+
+    @property
+    def pseudo_code(self) -> str:
+        """The rule in at most six lines of Python-like code."""
+        return pseudo_code_of(self.rule, self.settings)
+
+
+class Race:
+    """The costs of rules in the windows in which they were played."""
+
+    def __init__(self, ground: Playground, progress: Progress, expected: int) -> None:
+        self.ground = ground
+        self.every = [*range(len(ground.first))]
+        self.cost: dict[PlainRule, Array] = {}  # float64 [W], NaN where not played
+        self.lost: dict[PlainRule, Array] = {}
+        self.played = 0  # windows, of all rules
+        self._told, self._expected = progress, expected  # about how many windows will be played
+
+    def play(self, rules: Iterable[PlainRule], windows: Sequence[int]) -> None:
+        """Play rules in the windows in which they were not played before."""
+        missing: dict[tuple[Route, tuple[int, ...]], list[PlainRule]] = {}
+        for rule in dict.fromkeys(rules):
+            if rule not in self.cost:
+                self.cost[rule] = np.full(len(self.every), np.nan)
+                self.lost[rule] = np.zeros(len(self.every), dtype=np.int64)
+            left = tuple(w for w in windows if np.isnan(self.cost[rule][w]))
+            if left:
+                missing.setdefault((rule.route, left), []).append(rule)
+        for (_, left), listed in missing.items():
+            sums = self.ground.play(listed, left, self._tick)
+            self.played += len(listed) * len(left)
+            costs = sums.cost(self.ground.rules)
+            for rule, cost, lost in zip(listed, costs, sums.lost, strict=True):
+                self.cost[rule][[*left]] = cost
+                self.lost[rule][[*left]] = lost
+
+    def _tick(self, part: float) -> None:
+        """Tell how much is played; ``part`` windows of the present play are over."""
+        done = int(self.played + part)
+        self._told("textbook", done, max(done + 1, self._expected))
+
+    def over(self) -> None:
+        self._told("textbook", self.played, self.played)
+
+    def in_all(self) -> list[PlainRule]:
+        """Return the rules that were played in all windows, the best first.
+
+        Of equal ones first are those with the simplest route, then those that keep to a link limit;
+        without a limit, those without a number.
+        """
+        limited = self.ground.rules.link_limit is not None
+
+        def key(rule: PlainRule) -> tuple[float, int, bool]:
+            cost = float(self.cost[rule].sum())
+            return cost, SIMPLE.index(rule.route), rule.within_links != limited
+
+        return sorted((r for r, cost in self.cost.items() if not np.isnan(cost).any()), key=key)
+
+
+SIMPLE: tuple[Route, ...] = ("equal", "weighted", "least", *ROUTES)
+"""Routes, the simplest first."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """K windows that represent all: each counts ``weight`` times."""
+
+    windows: list[int]
+    weight: Array  # float64 [K]
+
+    @classmethod
+    def of(cls, local: Array, count: int) -> Sample:
+        """Choose at most ``count`` windows by their cost without forwarding, ``local`` [W]."""
+        if len(local) <= count:
+            return cls([*range(len(local))], np.ones(len(local)))
+        mass = local + local.mean() / 2 + 1e-9  # no window counts 0 times
+        order = np.argsort(-mass, kind="stable")
+        ends = mass[order].cumsum()
+        at = (np.arange(count) + 0.5) / count * ends[-1]
+        chosen = np.searchsorted(ends, at)
+        places, counts = np.unique(chosen.clip(max=len(local) - 1), return_counts=True)
+        weight = counts * ends[-1] / count / mass[order[places]]
+        return cls(order[places].tolist(), weight)
+
+    def cost(self, costs: Array) -> float:
+        """Estimate the cost in all windows from ``costs`` [W]."""
+        return float(costs[self.windows] @ self.weight)
+
+    def clearly_worse(self, costs: Array, best: Array) -> bool:
+        """Return whether a rule costs more than the best one, by a paired test over windows."""
+        more = (costs - best)[self.windows] * self.weight
+        count = len(more)
+        if count < 3:
+            return bool(more.sum() > 0.02 * self.cost(best))
+        error = float(more.std(ddof=1)) / math.sqrt(count)
+        return bool(more.mean() > student_quantile(SURE, count - 1) * error)
+
+
+def fit(
+    trace: str | Path | Trace,
+    *,
+    rows: tuple[int, int] | None = None,
+    window: int | None = None,
+    seed: int = 0,
+    arrivals: str = "known",
+    route: str | None = None,
+    always: Sequence[str] = ("local/equal",),
+    progress: Progress = lambda what, done, total: None,
+    **settings: Any,
+) -> Fitted:
+    """Fit the textbook to a load: find the plain rule of least cost in the windows of ``rows``.
+
+    Args:
+        rows, window, seed, settings: as of ``corral.loads.replay``.
+        arrivals: "known" or "unknown" to nodes before they decide.
+        route: the only route to try; None: all. Routes "capacity" and "spare" need known arrivals.
+        always: further rules to play in all windows.
+        progress: called with "textbook", windows played so far, and an estimate of all.
+
+    Raises the errors of ``DfaasRules`` and ``PlainRule.of``; ArgumentError for a route that needs
+    known arrivals.
+    """
+    ground = Playground(trace, rows=rows, window=window, seed=seed, arrivals=arrivals, **settings)
+    rules, routes = ground.rules, routes_of(route, arrivals)
+    fast = [each for each in routes if each != ONE_BY_ONE] or ["least"]
+    grid = coarse(rules, fast)
+    few = min(_few(ground), len(ground.first))
+    race = Race(ground, progress, (len(grid) + 12 * BEAM) * few + 3 * FINAL * len(ground.first))
+    local = PlainRule("local")
+    race.play([local, *map(PlainRule.of, always)], race.every)
+    sample = Sample.of(race.cost[local], few)
+
+    race.play(grid, sample.windows)
+    beam = _best(race, grid, sample, BEAM)
+    for step in (1.0, 0.5, 0.25):
+        around = [each for rule in beam for each in near(rule, step, rules)]
+        around += [each for rule in beam[:3] for each in of_routes(rule, fast)]
+        race.play(around, sample.windows)
+        beam = _best(race, [*beam, *around], sample, BEAM)
+
+    race.play(_finalists(race, sample), race.every)
+    for step in (0.5, 0.25, 0.125):
+        best = [rule for rule in race.in_all() if rule.route in fast][:2]
+        around = near(best[0], step, rules)
+        around += [each for rule in best for each in of_routes(rule, fast)]
+        race.play(around, sample.windows)
+        race.play(_best(race, around, sample, 4), race.every)
+    quick = ground.one_by_one(sample.windows) <= REQUESTS_ONE_BY_ONE or route is not None
+    if ONE_BY_ONE in routes and quick:
+        _try_one_by_one(race, sample)
+    race.over()
+
+    listed = race.in_all()
+    allowed = [rule for rule in listed if rule.route in routes and rule.amount != "random"]
+    best_rule = min([local, *allowed], key=lambda rule: float(race.cost[rule].sum()))
+    return Fitted(
+        rule=best_rule,
+        costs={str(rule): race.cost[rule] for rule in listed},
+        lost={str(rule): race.lost[rule] for rule in listed},
+        arrivals=ground.arrivals,
+        tried=len(race.cost),
+        days_played=race.played,
+        settings={"queue": rules.queue, "link_limit": rules.link_limit},
+        left_out=() if quick else (ONE_BY_ONE,),
+    )
+
+
+def _few(ground: Playground) -> int:
+    """Return the number of windows for the grid: long windows of many nodes are slow."""
+    nodes = len(ground.rules.agents)
+    work = ground.window * nodes * (nodes + 8)  # steps, senders, and places with some overhead
+    return min(max(WORK // work, FEWEST), MOST)
+
+
+def _best(race: Race, rules: Iterable[PlainRule], sample: Sample, count: int) -> list[PlainRule]:
+    """Return the best ``count`` rules in order, without those clearly worse than the first."""
+    listed = sorted(dict.fromkeys(rules), key=lambda rule: sample.cost(race.cost[rule]))
+    first = race.cost[listed[0]]
+    return [rule for rule in listed[:count] if not sample.clearly_worse(race.cost[rule], first)]
+
+
+def _finalists(race: Race, sample: Sample) -> list[PlainRule]:
+    """Return the best rules and the best of each kind, since few windows may mislead."""
+    found = _best(race, race.cost, sample, len(race.cost))
+    kinds = {(rule.amount, rule.margin is None, rule.route): rule for rule in reversed(found)}
+    others = sorted(kinds.values(), key=found.index)
+    return list(dict.fromkeys([*found[:FINAL], *others[: 2 * FINAL]]))
+
+
+def _try_one_by_one(race: Race, sample: Sample) -> None:
+    """Play the best amounts by route "two-choices" as well."""
+    best = [rule for rule in race.in_all() if rule.amount not in ("local", "random")]
+    tried = [each for rule in best[: FINAL // 2] for each in of_routes(rule, [ONE_BY_ONE])]
+    race.play(tried, sample.windows)
+    race.play(_best(race, tried, sample, 2), race.every)

@@ -1,0 +1,203 @@
+"""Plain rules in words, and as code that an operator can type into a gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from corral.envs.dfaas_v0.plain_rules import STATIC, PlainRule
+
+__all__ = ["pseudo_code_of", "sentence_of"]
+
+# --- One sentence --------------------------------------------------------------------------------
+
+ONE_BY_ONE = {
+    "equal": "to its neighbours in turn",
+    "weighted": "to its neighbours in turn, in proportion to their capacity",
+    "least": "to the neighbour with the most reported spare capacity, less what it sent there in "
+    "this step",
+    "two-choices": "to the better of two neighbours drawn at random: the one with more reported "
+    "spare capacity, less what it sent there in this step",
+    "fill": "to one neighbour up to its limit, then to the next, the most reported spare capacity "
+    "first",
+}
+TOGETHER = {
+    "shortest": "sends {} to the neighbour with the most reported spare capacity",
+    "two": "sends {} to the better of two neighbours drawn at random: the one with more reported "
+    "spare capacity",
+    "capacity": "divides {} among its neighbours in proportion to their capacity",
+    "spare": "divides {} among its neighbours in proportion to their reported spare capacity",
+}
+
+
+def sentence_of(rule: PlainRule, settings: Mapping[str, Any] | None = None) -> str:
+    """Return the rule in one sentence.
+
+    With ``settings``, arguments of dfaas_v0, it names ``queue`` and ``link_limit`` in requests.
+    """
+    if rule.amount == "local":
+        return "A node serves all its requests itself and forwards none."
+    settings = settings or {}
+    share = _share(rule)
+    one_by_one = rule.route in ONE_BY_ONE
+    if share is not None:
+        which = f"{share} of its requests"
+        begins = "A node"
+    else:
+        which = "each further one" if one_by_one else "all further ones"
+        begins = f"A node keeps {_kept(rule, settings)}, then"
+    goes = f"sends {which} {ONE_BY_ONE[rule.route]}" if one_by_one else ""
+    goes = goes or TOGETHER[rule.route].format(which)
+    return f"{begins} {goes}{_at_most(rule, settings)}."
+
+
+def _share(rule: PlainRule) -> str | None:
+    if rule.amount == "random":
+        return "a random share"
+    if rule.amount == "static":
+        return f"{100 * STATIC:g} %"
+    return f"{100 * (rule.number or 0):g} %" if rule.amount == "share" else None
+
+
+def _kept(rule: PlainRule, settings: Mapping[str, Any]) -> str:
+    if rule.amount == "backlog":
+        if not rule.number or settings.get("queue") == 0:
+            return "requests until these and its queue take its capacity"
+        if "queue" in settings:
+            queue = int(settings["queue"])
+            part = f"{rule.places(queue)} places in its queue of {queue}"
+        else:
+            part = f"{100 * rule.number:g} % of its queue"
+        return f"requests until its capacity and {part} are taken"
+    if rule.amount.startswith("patient"):
+        return "requests until its capacity and its queue are taken"
+    share = {"threshold": 0.8, "capacity": rule.number}.get(rule.amount) or 1
+    of = "" if share == 1 else f"{100 * share:g} % of "
+    return f"as many requests of a step as {of}its capacity"
+
+
+def _at_most(rule: PlainRule, settings: Mapping[str, Any]) -> str:
+    if rule.amount.endswith("margin"):
+        return ", altogether no more than its neighbours reported as spare"
+    bounds = []
+    limit = settings.get("link_limit")
+    if rule.within_links and limit is not None:
+        bounds.append(f"{limit}")
+    if rule.margin is not None:
+        times = "" if rule.margin == 1 else f"{rule.margin:g} times "
+        bounds.append(f"{times}its reported spare capacity")
+    return f", at most {' and '.join(bounds)} to each" if bounds else ""
+
+
+# --- Code ----------------------------------------------------------------------------------------
+
+CHOSEN = {
+    "equal": "min({}, key=lambda n: sent[n])",
+    "weighted": "min({}, key=lambda n: (sent[n] + 1) / max(capacity[n], 1e-9))",
+    "least": "max({}, key=lambda n: spare[n] - sent[n])",
+    "two-choices": "max(choices({}, k=2), key=lambda n: spare[n] - sent[n])",
+    "fill": "max({}, key=lambda n: spare[n])",
+}
+"""The neighbour of the next request, among the neighbours below their limit."""
+
+TARGETS = {
+    "shortest": "max(neighbours, key=lambda n: spare[n])",
+    "two": "max(choices(neighbours, k=2), key=lambda n: spare[n])",
+}
+"""The neighbour of all requests of a step."""
+
+
+def pseudo_code_of(rule: PlainRule, settings: Mapping[str, Any]) -> str:
+    """Return the rule in at most six lines of Python-like code.
+
+    In it c is the capacity of the step, q the requests that wait as it begins, a its arrivals;
+    neighbours are in cyclic order, spare[n] is as neighbour n reported it. ``settings`` are
+    arguments of dfaas_v0, of which ``queue`` and ``link_limit`` are filled in.
+    """
+    if rule.amount == "local":
+        return "at each request:\n    serve here"
+    queue, limit = int(settings.get("queue") or 0), settings.get("link_limit")
+    cap = _cap(rule, limit)
+    if rule.route in ("capacity", "spare"):
+        return _divided(rule, queue, cap)
+    step = {"sent": "dict.fromkeys(neighbours, 0)"}
+    share = rule.number if rule.amount == "share" else STATIC
+    if rule.amount in ("share", "static", "random"):
+        step |= {"m": "0"} | ({"share": "random()"} if rule.amount == "random" else {})
+        name = "share" if rule.amount == "random" else f"{share:g}"
+        stays = f"ceil({name} * m - 1e-9) == ceil({name} * (m - 1) - 1e-9)"
+        count = "m += 1"
+    else:
+        step |= {"keep": _keep(rule, queue), "kept": "0"}
+        stays, count = "kept < keep", ""
+    if rule.route in TARGETS:
+        step["first"] = TARGETS[rule.route]
+    free = "neighbours"
+    first = [count] if count else []
+    if cap is not None:
+        free = "free"
+        first.append(f"free = [n for n in neighbours if {cap}]")
+        stays += " or not free"
+    if rule.route in CHOSEN:
+        chosen = CHOSEN[rule.route].format(free)
+    else:
+        chosen = "first" if cap is None else "first if first in free else free[0]"
+    served = "serve here" if count else "serve here; kept += 1"
+    lines = ["; ".join(first)] if first else []
+    lines += [f"if {stays}: {served}", f"else: n = {chosen}; send to n; sent[n] += 1"]
+    begin = f"{', '.join(step)} = {', '.join(step.values())}"
+    return "\n".join(["at each step:", f"    {begin}", "at each request:", *_indented(lines)])
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
+def _keep(rule: PlainRule, queue: int) -> str:
+    if rule.amount == "backlog":
+        places = rule.places(queue)
+        return f"max(0, c{f' + {places}' if places else ''} - q)" if queue else "c"
+    if rule.amount.startswith("patient"):
+        return f"c + {queue} - q" if queue else "c"
+    if rule.amount == "threshold":
+        return "c * 4 // 5"
+    if rule.amount == "capacity" and rule.number != 1:
+        return f"floor({rule.number:g} * c + 1e-9)"
+    return "c"
+
+
+def _cap(rule: PlainRule, limit: int | None) -> str | None:
+    """Return the condition under which a neighbour may be sent one more; None: always."""
+    if rule.amount.endswith("margin"):
+        return "sum(sent.values()) < sum(spare.values())"
+    bounds = []
+    if rule.within_links and limit is not None:
+        bounds.append(f"{limit}")
+    if rule.margin is not None:
+        whole = rule.margin == int(rule.margin)
+        times = "" if rule.margin == 1 else f"{rule.margin:g} * "
+        bounds.append(f"{times}spare[n]" if whole else f"floor({times}spare[n] + 1e-9)")
+    if not bounds:
+        return None
+    return "sent[n] < " + (bounds[0] if len(bounds) == 1 else f"min({', '.join(bounds)})")
+
+
+def _divided(rule: PlainRule, queue: int, cap: str | None) -> str:
+    """Return the code of a rule that divides the requests of a step."""
+    keep = _keep(rule, queue)
+    go = f"max(0, a - {f'({keep})' if ' ' in keep else keep})"
+    if rule.amount in ("share", "static", "random"):
+        name = "random()" if rule.amount == "random" else f"{rule.number or STATIC:g}"
+        go = f"floor({name} * a)" if rule.amount == "static" else f"ceil({name} * a)"
+    if rule.amount.endswith("margin"):
+        go = f"min({go}, sum(spare.values()))"
+        cap = None
+    weights = "capacity" if rule.route == "capacity" else "spare"
+    lines = [
+        f"f = {go}",
+        f"for n in neighbours: send floor(f * {weights}[n] / sum({weights}.values())) to n",
+        "send the rest of f one by one, in turn",
+    ]
+    if cap is not None:
+        lines.append(f"but to n only while {cap}")
+    return "\n".join(["at each step:", *_indented([*lines, "serve the others here"])])
