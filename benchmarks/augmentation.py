@@ -41,8 +41,8 @@ from reference_policies import HARD
 
 import corral
 from corral.data import Trace
+from corral.loads.replay import replay
 from corral.trainers.evaluation.players import Player
-from corral.trainers.loads.replay import replay
 
 FILE = RESULTS / "augmentation.jsonl"
 STEPS = 100_000

@@ -33,7 +33,7 @@ import corral
 from corral.adapters import make_zoo_batch, zoo_rules
 from corral.adapters.torchrl.benchmarl import CorralTask
 from corral.envs.policy import RandomPolicy
-from corral.trainers.loads.replay import replay
+from corral.loads.replay import replay
 
 EPISODES = 100  # that judge simple_spread_v3, the same for all
 COMMON = {"clip_range": 0.2, "gae_lambda": 0.95, "net_arch": (64, 64), "max_grad_norm": 0.5}

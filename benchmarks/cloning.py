@@ -27,9 +27,9 @@ from typing import Any
 from common import RESULTS, machine, save
 
 import corral
+from corral.loads.replay import replay
 from corral.trainers.cloning.driver import cloned
 from corral.trainers.evaluation.judge import players
-from corral.trainers.loads.replay import replay
 
 CLONED: dict[str, tuple[str, int, dict[str, Any]]] = {
     "dfaas_v0": ("overflow/equal", 30_000, {}),

@@ -20,8 +20,8 @@ import numpy as np
 from common import machine, save
 
 from corral.envs.core import Array
+from corral.loads.best_rule import BestRule, correlated
 from corral.trainers.evaluation.intervals import difference_interval, share_interval
-from corral.trainers.loads.best_rule import BestRule, correlated
 
 DAYS = (6, 14, 30, 60)
 WEEK = np.array([1.1, 1.05, 1.05, 1.05, 1.1, 0.8, 0.85])

@@ -3,8 +3,8 @@
     OMP_NUM_THREADS=1 python benchmarks/decide.py
 
 Teams of dfaas_v0 on the three nodes of edge3 with the default network (two layers of 64), a few
-updates old: one shared policy, own policies, a recurrent one, Stable-Baselines3's PPO, and one that
-observes a summary. Of each:
+updates old: one shared policy, own policies, a recurrent one, Stable-Baselines3's PPO, one that
+observes a summary, and two with unknown arrivals, which answer by plans. Of each:
 
 - the folder of ``run.export("numpy")`` in a process of its own: seconds until ``Decider()`` is
   made, median of new processes; one decision for all nodes, with what the last step ended with:
@@ -28,7 +28,7 @@ from typing import Any
 from common import machine, save
 
 import corral
-from corral.trainers.loads.export.numpy_folder import network_actor, odd_actions
+from corral.loads.export.numpy_folder import network_actor, odd_actions
 
 OBSERVATIONS, PROCESSES = 100_000, 7
 TEAMS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
@@ -37,6 +37,16 @@ TEAMS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "mappo, GRU of 32": ("mappo", {"memory": 32}, {}),
     "sb3_ppo": ("sb3_ppo", {}, {}),
     "mappo, summary": ("mappo", {}, {"observation": "summary", "route": "spare"}),
+    "mappo, unknown arrivals": (
+        "mappo",
+        {},
+        {"arrivals": "unknown", "amount": "keep", "route": "least", "link_limit": 15},
+    ),
+    "mappo, four counts, time": (
+        "mappo",
+        {},
+        {"arrivals": "unknown", "amount": "keep", "last_counts": 4, "daily_mean": True},
+    ),
 }
 
 CLOCK = """
@@ -55,17 +65,22 @@ cases = []
 for _ in range(500):
     nodes, ended = {}, {}
     for name in decider.nodes:
-        nodes[name] = {"arrivals": draw.randint(0, 60), "capacity": draw.randint(10, 40)}
+        counts = [draw.randint(0, 60) for _ in range(max(1, decider.last_counts))]
+        nodes[name] = {"capacity": draw.randint(10, 40), "arrivals": counts[0]}
+        if decider.arrivals == "unknown":
+            nodes[name] = {"capacity": nodes[name]["capacity"], "last_arrivals": counts}
         ended[name] = {"spare": draw.randint(0, 20), "lost": draw.randint(0, 5)}
     cases.append((nodes, ended))
 state = decider.start()
+timed = decider.daily_mean is not None
+time_of_day = {"time": "2026-03-01T12:05:00Z"} if timed else {}
 for case in cases:
-    decider.decide(*case, state)
+    decider.decide(*case, state, **time_of_day)
 wall, begun = [], time.process_time()
 for _ in range(20):
     for case in cases:
         before = time.perf_counter()
-        decider.decide(*case, state)
+        decider.decide(*case, state, **time_of_day)
         wall.append(time.perf_counter() - before)
 cpu = (time.process_time() - begun) / len(wall)
 wall.sort()

@@ -35,9 +35,9 @@ from reference_policies import HARD, seeds_table, table
 import corral
 from corral.data import Trace, import_series
 from corral.envs.dfaas_v0.baselines import PAIRS
+from corral.loads.replay import replay
+from corral.loads.text import describe, ordered
 from corral.trainers.evaluation.judge import players
-from corral.trainers.loads.replay import replay
-from corral.trainers.loads.text import describe, ordered
 
 SEEDS = (0, 1, 2, 3, 4)
 STEPS = 400_000

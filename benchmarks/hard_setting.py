@@ -23,9 +23,9 @@ from reference_policies import HARD, nasa_nodes, seeds_table, table
 
 import corral
 from corral.envs.dfaas_v0.baselines import PAIRS
+from corral.loads.replay import replay
+from corral.loads.text import describe, ordered
 from corral.trainers.evaluation.judge import players
-from corral.trainers.loads.replay import replay
-from corral.trainers.loads.text import describe, ordered
 
 TRAINERS = ("sb3_ppo",)
 """sb3_maskable_ppo learns the same weights, bit for bit: tests/trainers/sb3/test_trainer.py."""

@@ -1,7 +1,8 @@
 """Do ONNX graphs decide as the policies they are made of? 100,000 observations of each kind of run.
 
-    OMP_NUM_THREADS=1 python benchmarks/onnx_equality.py
+    OMP_NUM_THREADS=1 python benchmarks/onnx_equality.py [KIND ...]
 
+With kinds ("unknown, counts"), these alone are measured; the others keep their last figures.
 Runs are those of the tests (``tests/support/onnx_runs.py``) with the networks that their trainers
 make by default, trained for a while; and two larger ones. Of each, random observations in range are
 compared, three in ten of their numbers 0, 1 or the largest there are; then as many with numbers out
@@ -10,6 +11,7 @@ of range, of which decisions must still be legal. Last, decisions of one node ar
 
 from __future__ import annotations
 
+import json
 import statistics
 import sys
 import tempfile
@@ -23,7 +25,7 @@ from common import machine, save
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from corral.data import make_trace
-from corral.trainers.loads.export.onnx import export_onnx
+from corral.loads.export.onnx import export_onnx
 from support.onnx_runs import (
     CONFIGURATIONS,
     Difference,
@@ -50,12 +52,13 @@ def main() -> None:
     CONFIGURATIONS.update(LARGER)
     for _, _, settings in CONFIGURATIONS.values():
         settings.pop("batch_size", None)  # that of the tests takes long
-    found = {}
+    path = Path(__file__).parent / "results" / "onnx_equality.json"
+    found = json.loads(path.read_text())["runs"] if sys.argv[1:] else {}
     with tempfile.TemporaryDirectory() as folder:
-        for name in CONFIGURATIONS:
+        for name in sys.argv[1:] or CONFIGURATIONS:
             found[name] = measured(name, Path(folder))
             print(name, found[name], flush=True)
-    report(found)
+    report({name: found[name] for name in CONFIGURATIONS if name in found})
 
 
 def report(found: dict[str, dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""Twenty made operators of servers, for operators.py: loads of a law of their own, and settings.
+"""Twenty made operators of servers, for verdicts.py: loads of a law of their own, and settings.
 
 What an operator has is its history: 21 to 90 days of loads and capacities. What its choice is
 judged on are the 200 days after it, of the same law. Servers, step, sizes, waves, bursts, capacity,

@@ -18,9 +18,9 @@ from corral.adapters import zoo_rules
 from corral.envs.core import Rules
 from corral.envs.policy import Decision
 from corral.envs.registry import make_rules
+from corral.loads.replay import replay
 from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.scores import evaluate_players
-from corral.trainers.loads.replay import replay
 
 __all__ = ["GAMES", "Game", "Judged"]
 

@@ -19,8 +19,8 @@ from common import TRACES, machine, save
 
 from corral.data import Trace, import_series
 from corral.envs.dfaas_v0.baselines import PAIRS
-from corral.trainers.loads.replay import Replay, replay
-from corral.trainers.loads.text import describe, ordered
+from corral.loads.replay import Replay, replay
+from corral.loads.text import describe, ordered
 
 SHIFTS = (0, 9, 18)  # days
 HARD: dict[str, Any] = {

@@ -15,9 +15,9 @@ from common import machine, save
 
 from corral.data import make_trace, read_trace, write_trace
 from corral.envs.dfaas_v0.baselines import PAIRS
-from corral.trainers.loads.replay import replay
-from corral.trainers.loads.report import write_report
-from corral.trainers.loads.text import ordered
+from corral.loads.replay import replay
+from corral.loads.report import write_report
+from corral.loads.text import ordered
 
 
 def main() -> None:

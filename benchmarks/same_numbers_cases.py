@@ -24,7 +24,7 @@ from pettingzoo.classic import tictactoe_v3
 PLACES: dict[str, tuple[str, ...]] = {
     "train": ("corral:train",),
     "evaluate": ("corral:evaluate",),
-    "replay": ("corral.trainers.loads.replay:replay", "corral.trainers.replay:replay"),
+    "replay": ("corral.loads.replay:replay", "corral.trainers.replay:replay"),
     "make_batch": ("corral.envs.batch:make_batch", "corral.adapters.batch:make_batch"),
     "zoo_rules": ("corral.adapters:zoo_rules",),
     "registered": ("corral.envs.registry:REGISTERED",),
@@ -50,7 +50,7 @@ ADDED: dict[str, Any] = {
     **{"model": None, "settings_of": None, "preset": "none", "init": None},
     **{"init_critic": True, "self_play": None, "capacity_rows": None, "best_rule": None},
     **{"report_delay": 1, "reward_fn": None, "augment": None, "amount": "unit"},
-    **{"observation": "every"},
+    **{"observation": "every", "arrivals": "known", "last_counts": None, "daily_mean": False},
     **{"minutes": None, "stay_coef": 0.0, "stay_target": None},
 }
 """Settings and arguments that a later version added, each with the value that changes nothing."""

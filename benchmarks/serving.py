@@ -1,10 +1,12 @@
 """How many decisions a second ``corral serve`` makes, how soon, and what a kill does to them.
 
     python benchmarks/serving.py [RUN] [--rule NAME] [--export] [--seconds 5] [--rounds 3]
+    python benchmarks/serving.py --unknown [--rule NAME] [--export]
     python benchmarks/serving.py [RUN] [--export] --kill 20
 
 Server and clients share the machine: one process each, 8 clients with a connection of their own
-that stays open, threads over plain sockets. Without RUN a small team of edge3 is trained first.
+that stays open, threads over plain sockets. Without RUN a small team of edge3 is trained first;
+``--unknown``: one that does not know the arrivals of a step, and answers by plans.
 Every answer is compared with ``run.decide``, whose own policies play, in this process.
 
 1. Peak: each client asks again as soon as it is answered. The best of some rounds.
@@ -43,13 +45,13 @@ MOMENTS = 256  # different requests, drawn from the rows of the training
 
 
 class Case:
-    """A request, the answer that is right, and bytes of bodies that were found to be."""
+    """A request, the decision that is right, and bytes of bodies that were found to be."""
 
-    def __init__(self, asked: dict[str, Any], forward: dict[str, Any]) -> None:
+    def __init__(self, asked: dict[str, Any], decision: dict[str, Any]) -> None:
         body = json.dumps(asked).encode()
         head = "POST /decide HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         self.request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
-        self.forward = forward
+        self.decision = decision
         self.right: set[bytes] = set()
 
     def is_right(self, status: bytes, body: bytes) -> bool:
@@ -57,7 +59,8 @@ class Case:
         if status != b"200":
             return False
         if body not in self.right:
-            if json.loads(body)["forward"] != self.forward:
+            found = json.loads(body)
+            if found.get("forward", found.get("plan")) != self.decision:
                 return False
             self.right.add(body)
         return True
@@ -65,7 +68,7 @@ class Case:
 
 def cases_of(run: Any, rule: str | None) -> list[Case]:
     """Return requests of the rows that ``run`` was trained on, with drawn reports."""
-    from corral.trainers.loads.export.decider import Decider, decider_of, rules_of
+    from corral.loads.export.decider import Decider, decider_of, rules_of
 
     rules, rng = rules_of(run), np.random.default_rng(0)
     decider = decider_of(run) if rule is None else Decider.of_rule(rule, rules)
@@ -76,7 +79,8 @@ def cases_of(run: Any, rule: str | None) -> list[Case]:
         for i, name in enumerate(section.nodes):
             arrivals, capacity = int(section.arrivals[row, i]), int(section.capacity[row, i])
             queue = int(rng.integers(rules.queue + 1))
-            nodes[name] = {"arrivals": arrivals, "capacity": capacity, "queue": queue}
+            count = "arrivals" if rules.arrivals == "known" else "last_arrivals"
+            nodes[name] = {count: arrivals, "capacity": capacity, "queue": queue}
             spare, lost = int(rng.integers(capacity + 1)), int(rng.integers(arrivals + 1))
             previous[name] = {"spare": spare, "lost": lost}
         asked = {"nodes": nodes, "previous": previous}
@@ -309,6 +313,7 @@ def main() -> None:
     parser.add_argument("run", nargs="?")
     parser.add_argument("--rule")
     parser.add_argument("--export", action="store_true", help="serve an export, without torch")
+    parser.add_argument("--unknown", action="store_true", help="of unknown arrivals, by plans")
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--kill", type=int, default=0)
@@ -318,7 +323,17 @@ def main() -> None:
         place = given.run
         if place is None:
             place = str(Path(folder) / "team")
-            corral.train("dfaas_v0", trainer="mappo", steps=20_000, num_envs=8, out=place)
+            kwargs = {}
+            if given.unknown:
+                kwargs = {"arrivals": "unknown", "amount": "keep", "route": "least", "queue": 5}
+            corral.train(
+                "dfaas_v0",
+                trainer="mappo",
+                steps=20_000,
+                num_envs=8,
+                out=place,
+                env_kwargs=kwargs,
+            )
         run = corral.load_run(place)
         cases = cases_of(run, given.rule)
         if given.export:
@@ -328,12 +343,14 @@ def main() -> None:
         what = "a team of edge3" if given.run is None else f"the team of {Path(place).name}"
         what = what if given.rule is None else f"the rule {given.rule}"
         what += ", exported" if given.export else ""
+        what += ", unknown arrivals" if given.unknown else ""
+        page = "serving_unknown" if given.unknown else "serving"
         if given.kill:
             found = kill(server, cases, given.kill)
-            save("serving_kills", kill_page(found, what), found, machine(*packages))
+            save(f"{page}_kills", kill_page(found, what), found, machine(*packages))
         else:
             found = measure(server, cases, given.seconds, given.rounds)
-            save("serving", speed_page(found, what), found, machine(*packages))
+            save(page, speed_page(found, what), found, machine(*packages))
         if found.get("wrong") or any(row["wrong"] for row in found.get("rounds", ())):
             sys.exit("there were wrong answers")
 

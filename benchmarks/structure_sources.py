@@ -26,7 +26,7 @@ ROOMS = (  # of trainers; those of one line may import each other
     ("sb3", "rllib"),
     ("selfplay", "doctor", "loads"),
 )
-KNOWS_DFAAS = ("envs/dfaas_", "trainers/loads", "data/", "envs/registry")
+KNOWS_DFAAS = ("envs/dfaas_", "_corral/loads", "data/", "envs/registry")
 NOT_ENVS = re.compile(r"optim|actor|critic|network|schedul|super|model")
 MASK_KEY = re.compile(r"'action_mask'|(\w+\.)*(ACTION_)?MASK(_KEY|_NAME)?")
 MASK_NAME = re.compile(r"mask|legal", re.IGNORECASE)

@@ -29,9 +29,9 @@ from common import RESULTS, append_row, kept_rows, machine, save
 import corral
 from corral.data import Trace, make_trace
 from corral.envs.dfaas_v0.baselines import PAIRS
+from corral.loads.replay import replay
 from corral.trainers.evaluation.intervals import difference_interval
 from corral.trainers.evaluation.judge import players
-from corral.trainers.loads.replay import replay
 
 ROWS = RESULTS / "transfer_rows.jsonl"
 SEEDS, NODES = (0, 1, 2, 3, 4), (3, 5, 20, 200)
