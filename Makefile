@@ -14,11 +14,11 @@ BARE   := .venv-bare
 
 # What a wheel could lack, or needs torch or an extra for: files, commands, bridges, every game once.
 # The rules of games are the same lines there, and are tested by make test.
-BARE_TESTS := tests/data tests/cli tests/trainers/loads tests/envs/test_contract.py \
+BARE_TESTS := tests/data tests/cli tests/loads tests/envs/test_contract.py \
 	tests/envs/conformance tests/adapters/test_sources.py tests/adapters/test_wrappers.py \
 	tests/adapters/gymnasium tests/adapters/zoo/test_bridges.py
 # What stands on NumPy's dtypes, Gymnasium, PettingZoo, pandas, SciPy, Pillow, Typer and rich.
-OLDEST_TESTS := tests/data tests/cli tests/trainers/loads tests/trainers/evaluation tests/adapters \
+OLDEST_TESTS := tests/data tests/cli tests/loads tests/trainers/evaluation tests/adapters \
 	$(wildcard tests/envs/test_*.py) tests/envs/conformance tests/envs/render \
 	tests/envs/dfaas_v0/test_optimum.py
 FRAMEWORKS := cleanrl rllib torchrl tianshou agilerl skrl openspiel benchmarl

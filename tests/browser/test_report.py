@@ -13,10 +13,10 @@ from browser.conftest import Opened
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.baselines import baseline_team
 from corral.envs.policy import RandomPolicy
+from corral.loads.policy_picture import team_pictures
+from corral.loads.replay import Replay, replay
+from corral.loads.report import write_report
 from corral.trainers.evaluation.players import Player
-from corral.trainers.loads.policy_picture import team_pictures
-from corral.trainers.loads.replay import Replay, replay
-from corral.trainers.loads.report import write_report
 from corral.trainers.report.plots import LearningCurve
 
 ROWS = (100, 100 + 4 * 288)

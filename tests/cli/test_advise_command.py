@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,18 +24,35 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_ends_in_a_verdict_of_80_columns(load: Path, tmp_path: Path) -> None:
     settings = ("--queue", 5, "--forward-cost", 0.1, "--no-train", "--out", tmp_path)
     printed = within("advise", load, *map(str, settings))
+    assert "corral: arrivals unknown: " in printed
     lines = printed.splitlines()
     assert max(len(line) for line in lines if str(tmp_path) not in line) <= 80
     kept = json.loads((tmp_path / "advice.json").read_text())
     told = " ".join(printed.partition("\nVerdict\n")[2].split())
-    assert told.startswith(" ".join(kept["verdict"]))
+    asked, code = kept["verdict"][:3], kept["pseudo_code"]
+    assert code
+    said = " ".join([*asked, *code, *kept["verdict"][3:]])
+    assert told.startswith(" ".join(said.split()))
     headings = [line for line in lines if line in ("What if", "How it was judged", "Verdict")]
     assert headings == ["What if", "How it was judged", "Verdict"]
     assert "95\n" not in printed.replace(" ", "")  # "95 %" stays on its line
     assert f"Report: {tmp_path / 'report.html'}" in printed
     assert f"Advice: {tmp_path / 'advice.json'}" in printed
     assert "local/equal" in printed.partition("What if")[0]
-    assert "corral: 31 rules play 7 days and 4 what-ifs\n" in printed
+    assert kept["arrivals"] == "unknown"
+
+
+def test_knowledge_and_the_rule_of_today_can_be_given(load: Path, tmp_path: Path) -> None:
+    settings = ("--arrivals", "known", "--today", "round-robin", "--route", "least", "--no-train")
+    within("advise", load, *settings, "--out", str(tmp_path))
+    kept = json.loads((tmp_path / "advice.json").read_text())
+    assert (kept["arrivals"], kept["rule"]["today"]) == ("known", "overflow/equal")
+
+
+def test_progress_is_written_into_a_log(load: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("corral.cli.commands.loads.advise.EVERY", 0.0)
+    printed = within("advise", load, "--no-train", "--out", str(tmp_path))
+    assert re.search(r"corral: textbook: \d+ of [\d,]+, about [\d,]+ s left", printed)
 
 
 def test_rules_alone_need_no_minutes(load: Path, tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ from corral.data import Trace, write_trace
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.policy import Decision
 from corral.errors import ScaleError
+from corral.loads import judge
+from corral.loads.judge import trained_otherwise
+from corral.loads.replay import replay
 from corral.trainers.evaluation.judge import evaluate
-from corral.trainers.loads import judge
-from corral.trainers.loads.judge import trained_otherwise
-from corral.trainers.loads.replay import replay
 from corral.trainers.runs.run import Run, load_run
 from support.command import run as command
 from support.loads import small_trace

@@ -174,7 +174,7 @@ def test_a_bound_on_links_makes_the_optimum_a_bound(tmp_path: Path) -> None:
 
 def test_an_interrupt_ends_a_replay_cleanly(tmp_path: Path) -> None:
     program = (
-        "import corral.cli, corral.trainers.loads.report\n"
+        "import corral.cli, corral.loads.report\n"
         "print('ready', flush=True)\n"  # what comes now is the command itself, not its imports
         "corral.cli.main()\n"
     )

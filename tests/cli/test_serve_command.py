@@ -94,6 +94,18 @@ def test_the_verdict_of_an_advice_is_served(tmp_path: Path) -> None:
         assert ask(port, {"nodes": asked})["forward"]["site-0"] == {"site-1": 1, "site-2": 1}
 
 
+def test_a_rule_is_served_as_plans(team: Run) -> None:
+    options = ["--rule", "backlog=0.5/least", "--arrivals", "unknown"]
+    with serving(team.folder, "--port", "0", *options) as (_, port, said):
+        assert said.startswith("The rule backlog=0.5/least decides.")
+        assert "answers by plans" in said
+        nodes = {name: {"last_arrivals": 6, "capacity": 4} for name in NODES}
+        assert ask(port, {"nodes": nodes})["plan"]["site-0"]["keep"] == 4
+        assert ask(port, {"nodes": NODES})["detail"][0]["field"].endswith("_arrivals")
+    said = " ".join(within("serve", team.folder, "--arrivals", "unknown", code=2).split())
+    assert "was trained with known arrivals; --rule serves a rule in its place" in said
+
+
 @pytest.mark.slow  # torch is imported in a process of its own
 def test_a_team_is_served(team: Run) -> None:
     with serving(team.folder, "--port", "0") as (_, port, said):

@@ -58,7 +58,7 @@ def test_help_of_train_speaks_as_the_command_line_does(env: str, trainer: str) -
 def test_help_lists_the_values_that_are_allowed() -> None:
     pytest.importorskip("torch", reason="needs the extra sb3")
     text = within("train", "dfaas_v0", "--help")
-    assert "--route <equal|capacity|spare|shortest|two|choose>" in text
+    assert "--arrivals <known|unknown>" in text
     text = within("train", "dfaas_v0", "--trainer", "sb3_ppo", "--help")
     assert "--vec-env <batch|supersuit>" in text
     assert "--rows <LOW:HIGH>" in text

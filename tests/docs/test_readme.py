@@ -117,8 +117,8 @@ def shown_table() -> list[str]:
     return [line.rstrip() for line in shown.group(1).splitlines()]
 
 
-HELD_OUT = "days held out"
-LEARNED = f"team, {HELD_OUT}"
+HELD_OUT = "on the days held out:"
+LEARNED = "team"
 
 
 def cells(line: str) -> list[str]:
@@ -126,26 +126,37 @@ def cells(line: str) -> list[str]:
     return re.split(r" {2,}", line.strip())
 
 
-def policies_shown() -> list[list[str]]:
-    table = shown_table()[3 : shown_table().index("Verdict")]
-    return [cells(line) for line in table if line]
+def rules_in(lines: list[str]) -> list[list[str]]:
+    """The rows of rules on all days."""
+    first = next(i for i, line in enumerate(lines) if set(line.strip()) == {"─"}) + 1
+    return [cells(line) for line in lines[first : lines.index("", first)]]
+
+
+def held_out_in(lines: list[str]) -> dict[str, list[str]]:
+    """The rows of the days held out, by policy."""
+    first = next(i for i, line in enumerate(lines) if line.strip() == HELD_OUT) + 1
+    rows = [cells(line) for line in lines[first : lines.index("", first)]]
+    return {row[0]: row[1:] for row in rows}
 
 
 def verdict_in(lines: list[str]) -> list[str]:
-    """The sentences of a verdict, of which each begins less indented than it goes on."""
+    """The paragraphs of a verdict, but for its code: each begins less indented than it goes on."""
     lines = lines[lines.index("Verdict") + 1 :]
     lines = lines[: lines.index("")] if "" in lines else lines
-    return re.split(r"(?<=\.) (?=A learned)", " ".join(line.strip() for line in lines))
+    text = "\n".join(lines)
+    text = re.sub(r"\n    at each step:(\n    .*)*", "", text)  # the code of the rule
+    return [" ".join(part.split()) for part in re.split(r"\n(?=  \S)", text)]
 
 
 def test_the_rules_of_the_table_are_what_a_replay_prints(tmp_path: Path) -> None:
     """To the request; what was learned may differ between processors, see the slow test."""
     make, advise = demo_commands(tmp_path)
     run(["-m", "corral", *make], tmp_path)
-    rules = [row for row in policies_shown() if HELD_OUT not in row[0]]
-    assert len(rules) == 6
+    rules = rules_in(shown_table())
+    assert len(rules) == 4
     game = advise[1 : advise.index("--steps")]
     more = ["--policies", ",".join(row[0] for row in rules), "--optimum-windows", "0"]
+    more += ["--arrivals", "unknown"]
     command = ["-m", "corral", "replay", *game, *more, "--out", str(tmp_path / "report")]
     printed = run(command, tmp_path).splitlines()
     first = next(i for i, line in enumerate(printed) if "a day" in line)  # the paired table
@@ -164,18 +175,16 @@ def test_the_demo_prints_the_table_and_the_verdict(tmp_path: Path) -> None:
     lines = [line.rstrip() for line in printed.splitlines()]
     for line in shown_table()[:3]:
         assert line in lines
-    found = {cells(line)[0]: cells(line) for line in lines if line.startswith(" ")}
-    for row in policies_shown():
-        mine = found[row[0]]
-        if row[0] == LEARNED:
-            assert float(mine[3]) == pytest.approx(float(row[3]), abs=0.3)
-            assert float(mine[4].split(" to ")[1]) < 0  # better for certain
+    found = rules_in(lines)
+    assert all(row in found for row in rules_in(shown_table()))
+    mine, shown = held_out_in(lines), held_out_in(shown_table())
+    assert mine.keys() == shown.keys()
+    for policy, cells_shown in shown.items():
+        if policy == LEARNED:  # it may differ between processors
+            assert float(mine[policy][2]) == pytest.approx(float(cells_shown[2]), abs=0.15)
         else:
-            assert mine == row
-    rule, team = verdict_in(lines)
-    assert rule == verdict_in(shown_table())[0]
-    assert team.endswith("worth it.")
-    assert "not worth" not in team
+            assert mine[policy] == cells_shown
+    assert verdict_in(lines)[:3] == verdict_in(shown_table())[:3]
 
 
 @pytest.mark.parametrize("page", [*PAGES, "docs/figures.md", "CONTRIBUTING.md", "data/README.md"])

@@ -191,7 +191,7 @@ def test_a_mixed_action_space_has_a_distribution_of_one_row() -> None:
 
 def test_functions_are_watched_and_replayed() -> None:
     import corral
-    from corral.trainers.loads.replay import replay
+    from corral.loads.replay import replay
     from support.seat_games import first_legal
 
     shown: list[str] = []

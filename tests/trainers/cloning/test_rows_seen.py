@@ -13,9 +13,9 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 import corral
 from corral.data import load_trace
 from corral.errors import RunError
+from corral.loads.judge import seen_rows as told
 from corral.trainers import Run
 from corral.trainers.cloning.trainer import taught_by
-from corral.trainers.loads.judge import seen_rows as told
 
 SMALL: dict[str, Any] = {
     "steps": 64,

@@ -25,7 +25,7 @@ from corral.trainers.doctor.audit.truth import CANDIDATES, candidates
 from corral.trainers.on_policy.trainer import IPPO, MAPPO, trainer_of
 from corral.trainers.selfplay.casting import Casting
 from corral.trainers.selfplay.pool import Pool
-from support.loads import small_trace
+from support.loads import days, small_trace
 from support.probing import make_trainer
 
 SMALL: dict[str, Any] = {"num_envs": 16, "n_steps": 8, "steps": 1000}
@@ -251,6 +251,19 @@ def test_other_days_are_an_option() -> None:
     assert not audit(trainer(), most_steps=5000, other_futures=True).given_this_future
     with pytest.raises(ValueError, match="no other data"):
         audit(make_trainer(DfaasRules(small_trace()), **SMALL), other_futures=True)
+
+
+@pytest.mark.parametrize("trainer", [IPPO, MAPPO])
+def test_what_a_step_brings_is_other_days_where_agents_cannot_know_it(trainer: Any) -> None:
+    def made(count: int) -> Any:
+        rules = DfaasRules(days(count), arrivals="unknown", max_cycles=8)
+        return make_trainer(rules, trainer, **{**SMALL, "num_envs": 4})
+
+    report = audit(made(5), most_steps=5000)
+    assert not report.given_this_future
+    again = audit(made(5), most_steps=5000, other_futures=True)
+    np.testing.assert_array_equal(report.policies[0].values.true, again.policies[0].values.true)
+    assert audit(made(1), most_steps=5000).given_this_future
 
 
 # --- Decisions ------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from corral.errors import UnknownNameError
+from corral.loads.scores import Score
 from corral.trainers.criteria import Criterion
 from corral.trainers.evaluation.required import (
     Required,
@@ -19,7 +20,6 @@ from corral.trainers.evaluation.required import (
 )
 from corral.trainers.evaluation.scores import Evaluation, TeamScore, figures_of
 from corral.trainers.evaluation.zero_sum import SeatScore
-from corral.trainers.loads.scores import Score
 
 TEAM = TeamScore(
     policy="mine, greedy",

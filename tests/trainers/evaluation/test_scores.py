@@ -12,10 +12,10 @@ import pytest
 from rich.console import Console
 
 from corral.data import load_trace
+from corral.loads.replay import replay
+from corral.loads.report import evaluation_of
 from corral.trainers.evaluation.scores import Evaluation, TeamScore, evaluate_players
 from corral.trainers.evaluation.tables import tables
-from corral.trainers.loads.replay import replay
-from corral.trainers.loads.report import evaluation_of
 from support.steady_rules import SteadyRules
 
 

@@ -12,9 +12,9 @@ from corral.adapters.zoo.group import reset_seed
 from corral.envs.core import generator
 from corral.envs.policy import RandomPolicy
 from corral.envs.reference import reference_player, reference_team
+from corral.loads.replay import replay
 from corral.trainers.evaluation.scores import evaluate_team
 from corral.trainers.evaluation.validate import EPISODES, validate, validation_seed
-from corral.trainers.loads.replay import replay
 from corral.trainers.runs.env_config import EnvConfig
 from support.loads import small_trace
 from support.steady_rules import SteadyRules

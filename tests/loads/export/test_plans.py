@@ -1,0 +1,324 @@
+"""Runs that do not know the arrivals of a step answer by plans, which play as their actions do."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pytest
+
+from corral.envs.dfaas_v0.baselines import baseline_team
+from corral.envs.dfaas_v0.plain_rules import PlainRule, plans_of
+from corral.envs.dfaas_v0.planned import seen_by
+from corral.envs.dfaas_v0.routes import ROUTES, canonical_route
+from corral.envs.dfaas_v0.rules import DfaasRules
+from corral.loads.export.decider import Decider, DecisionError, OutOfRangeError
+from corral.loads.export.inputs import slot_of
+from support.deciding import (
+    Hashing,
+    Offering,
+    assert_same,
+    carried_out,
+    moment_of,
+    presented,
+)
+from support.dfaas_configurations import wider_configuration
+from support.loads import days, small_trace
+
+
+def made(seed: int) -> tuple[DfaasRules, Offering] | None:
+    """Rules of a random configuration with plans, or levels that keep, counts, means; and their
+    plain re-statement."""
+    config = wider_configuration(np.random.default_rng(seed))
+    low, high = config["rows"] or (0, len(config["trace"]))
+    if high - low == 1:  # a section of one row has no step
+        config.pop("daily_mean", None)
+    try:
+        return DfaasRules(**config), Offering(**config)
+    except ValueError:  # route "choose" with too many actions
+        assert config["route"] == "choose"
+        return None
+
+
+@pytest.mark.parametrize("block", range(8))
+def test_decisions_play_as_actions_in_random_configurations(block: int) -> None:
+    met: Counter[str] = Counter()
+    for seed in range(40 * block, 40 * block + 40):
+        if (both := made(seed)) is None:
+            continue
+        rules, scalar = both
+        names = rules.trace.nodes
+        played, decided = ({agent: Hashing() for agent in rules.agents} for _ in range(2))
+        decider = Decider(rules, decided)
+        state, memory = rules.start([np.random.default_rng(seed)]), decider.start(seed)
+        scalar.draws = state.draws[0].tolist()
+        scalar.reset()
+        hidden = {agent: played[agent].initial_state(1) for agent in rules.agents}
+        previous = None
+        for _ in range(min(rules.max_cycles, 10)):
+            nodes, time = moment_of(rules, state, names)
+            found = decider.decide(nodes, previous, memory, **time)
+            observations = rules.observe(state)
+            actions = np.zeros((1, len(names)), dtype=np.int64)
+            for i, agent in enumerate(rules.agents):
+                seen = observations[agent]
+                decision = played[agent].act(seen, hidden[agent], deterministic=True)
+                actions[0, i], hidden[agent] = decision.action[0], decision.state
+            expected = rules.step(copy.deepcopy(state), actions)
+            forwarded = expected.info["forwarded"][0]
+            scalar.step(actions[0].tolist())
+            if rules.arrivals == "known":
+                assert [sum(found[name].values()) for name in names] == forwarded.tolist()
+                assert list(found.values()) == scalar.offers(names)
+            else:
+                assert_same(carried_out(rules, state, found), expected)
+                met[f"unknown/{rules.route}"] += int(forwarded.sum() > 0)
+                met["time"] += bool(time)
+                met["counts"] += rules.last_counts > 1
+            state = expected.state
+            previous = presented(names, spare=state.spare[0], lost=state.lost[0])
+        for agent in rules.agents:
+            assert decided[agent].seen == played[agent].seen
+    assert sum(count for key, count in met.items() if key.startswith("unknown/")) > 10
+    assert min(met["time"], met["counts"]) > 0
+
+
+def test_all_routes_and_levels_are_among_them() -> None:
+    routes: Counter[str] = Counter()
+    amounts: Counter[str] = Counter()
+    for seed in range(8 * 40):
+        config = wider_configuration(np.random.default_rng(seed))
+        if config.get("arrivals") == "unknown":
+            routes[canonical_route(config["route"])] += 1
+            amount = config["amount"]
+            amounts[amount if isinstance(amount, str) else "list"] += 1
+    assert set(routes) == set(ROUTES)
+    assert min(routes.values()) > 3
+    assert set(amounts) == {"unit", "quantile", "list", "keep", "share"}
+
+
+# --- Rules ---------------------------------------------------------------------------------------
+
+AMOUNTS = (
+    *("local", "static", "overflow", "threshold", "margin", "patient", "patient-margin"),
+    *("backlog=0.5", "backlog=0.75,margin=0.6", "capacity=0.9", "share=0.3,margin=1"),
+)
+TO = ("equal", "weighted", "least", "two-choices", "fill", "all-to-shortest", "all-to-two", "spare")
+
+
+@pytest.mark.parametrize("arrivals", ["known", "unknown"])
+@pytest.mark.parametrize("route", TO)
+def test_rules_decide_as_in_a_replay(route: str, arrivals: str) -> None:
+    neighbours = {f"node_{i}": [f"node_{j}" for j in range(5) if j != i] for i in range(4)}
+    settings: dict[str, Any] = {"queue": 15, "link_limit": 9, "neighbours": neighbours}
+    settings |= {"max_cycles": 12, "start": 0, "report_delay": 2, "arrivals": arrivals}
+    rules = DfaasRules(small_trace(5, steps=60, largest=60), route=route, **settings)
+    trained, names = DfaasRules(rules.trace, **settings), rules.trace.nodes
+    for number, amount in enumerate(AMOUNTS):
+        decider = Decider.of_rule(f"{amount}/{route}", trained)
+        rule = PlainRule.of(f"{amount}/{route}")
+        state, memory = rules.start([np.random.default_rng(number)]), decider.start(number)
+        previous, forwarding = None, 0
+        for _ in range(rules.max_cycles):
+            nodes, _ = moment_of(rules, state, names)
+            found = decider.decide(nodes, previous, memory)
+            plans = plans_of([rule], seen_by(rules, state))
+            expected = rules.carry_out(copy.deepcopy(state), plans)
+            forwarded = expected.info["forwarded"][0].tolist()
+            if arrivals == "unknown":
+                assert_same(carried_out(rules, state, found), expected)
+            else:
+                assert [sum(found[name].values()) for name in names] == forwarded
+            forwarding += sum(forwarded)
+            state = expected.state
+            previous = presented(names, spare=state.spare[0], lost=state.lost[0])
+        assert bool(forwarding) == (amount != "local")
+
+
+def test_a_rule_of_a_run_that_knows_may_be_served_as_plans() -> None:
+    rules = DfaasRules(small_trace(), queue=4, link_limit=3)
+    nodes = {name: {"last_arrivals": [9, 3], "capacity": 5, "queue": 1} for name in NAMES}
+    known = Decider(rules, baseline_team("local", rules))
+    plans = known.by_rule("backlog=0.5/least", arrivals="unknown").decide(nodes)
+    assert plans["site-1"] == {
+        "keep": 6,
+        "share": None,
+        "most": None,
+        "caps": {"site-2": 3, "site-0": 3},
+        "route": "least",
+        "order": None,
+    }
+    assert known.by_rule("overflow").arrivals == "known"
+    with pytest.raises(ValueError, match="no rule to decide by"):
+        known.by_rule("random/equal", arrivals="unknown")
+
+
+def test_who_has_no_neighbours_keeps_all() -> None:
+    rules = DfaasRules(small_trace(), neighbours={"node_0": ["node_2"]}, arrivals="unknown")
+    nodes = {name: {"last_arrivals": 9, "capacity": 5} for name in NAMES}
+    for rule in ("overflow/all-to-shortest", "share=1/equal", "margin/least"):
+        plans = Decider.of_rule(rule, rules).decide(nodes)
+        alone = {key: value for key, value in plans["site-1"].items() if key != "route"}
+        assert {**alone, "order": None} == {
+            "keep": None,
+            "share": None,
+            "most": None,
+            "caps": {} if rule.startswith("share") and rules.link_limit is not None else None,
+            "order": None,
+        }
+    plans = Decider.of_rule("overflow/all-to-shortest", rules).decide(nodes)
+    assert [plans[name]["order"] for name in NAMES] == [["site-2"], [], []]
+
+
+# --- Input ---------------------------------------------------------------------------------------
+
+NAMES = ("site-0", "site-1", "site-2")
+GOOD: dict[str, Any] = {name: {"last_arrivals": 7, "capacity": 5} for name in NAMES}
+
+
+def unknown(**kwargs: Any) -> Decider:
+    rules = DfaasRules(kwargs.pop("trace", small_trace()), queue=4, arrivals="unknown", **kwargs)
+    return Decider(rules, baseline_team("overflow", rules))
+
+
+def told(**numbers: Any) -> dict[str, Any]:
+    return {**GOOD, "site-1": {"capacity": 5, "last_arrivals": 7, **numbers}}
+
+
+@pytest.mark.parametrize(
+    ("counts", "numbers", "field", "message"),
+    [
+        (1, {"last_arrivals": 13}, "last_arrivals", r"13 is above 12, the largest"),
+        (1, {"last_arrivals": -1}, "last_arrivals", r"-1: give a whole number from 0 to 12"),
+        (1, {"last_arrivals": "7"}, "last_arrivals", r"'7': give a whole number"),
+        (1, {"last_arrivals": [1.5]}, "last_arrivals", r"1\.5: give a whole number"),
+        (1, {"last_arrivals": True}, "last_arrivals", r"True: give a whole number"),
+        (1, {"last_arrivals": None}, "last_arrivals", r"None: give a whole number"),
+        (1, {"last_arrivals": [3, 4]}, "last_arrivals", r"2 counts: give 1, newest first"),
+        (3, {"last_arrivals": [3, 4, 13]}, "last_arrivals.2", r"13 is above 12"),
+        (3, {"last_arrivals": [3] * 4}, "last_arrivals", r"4 counts: give 3, newest first"),
+        (3, {"last_arrivals": 3}, "last_arrivals", r"3: give a list of 3 counts"),
+        (1, {"arrivals": 3}, "arrivals", r"before the arrivals of a step are known: give last_ar"),
+        (1, {"load": 3}, "load", r"is unknown: give last_arrivals, capacity, queue"),
+        (1, {"queue": 5}, "queue", r"5 is above 4"),
+    ],
+)
+def test_mistakes_are_told_by_their_field_and_nothing_has_changed(
+    counts: int, numbers: dict[str, Any], field: str, message: str
+) -> None:
+    decider = unknown(last_counts=counts, report_delay=3)
+    state = decider.start()
+    nodes = told(**numbers)
+    if counts > 1:
+        nodes = {name: {"last_arrivals": [], **node} for name, node in nodes.items()}
+        nodes["site-0"] = nodes["site-2"] = {"last_arrivals": [], "capacity": 5}
+    with pytest.raises(DecisionError, match=message) as raised:
+        decider.decide(nodes, None, state)
+    assert raised.value.field == f"nodes.site-1.{field}"
+    assert isinstance(raised.value, OutOfRangeError) == ("above" in str(raised.value))
+    assert state.t == 0
+
+
+def test_the_other_form_is_refused_by_the_right_field() -> None:
+    known = {name: {"arrivals": 7, "capacity": 5} for name in NAMES}
+    with pytest.raises(DecisionError, match="give last_arrivals, the count") as raised:
+        unknown().decide(known)
+    assert raised.value.field == "nodes.site-0.arrivals"
+    rules = DfaasRules(small_trace())
+    for decider in (Decider(rules, baseline_team("local", rules)), Decider.of_rule("local", rules)):
+        with pytest.raises(DecisionError, match="of the step itself: give arrivals") as raised:
+            decider.decide(GOOD)
+        assert raised.value.field == "nodes.site-0.last_arrivals"
+        mixed = {**known, "site-2": {"arrivals": 7, "last_arrivals": 7, "capacity": 5}}
+        with pytest.raises(DecisionError, match="of the step itself: give arrivals") as raised:
+            decider.decide(mixed)
+        assert raised.value.field == "nodes.site-2.last_arrivals"
+    nothing = {name: {"capacity": 5} for name in NAMES}
+    with pytest.raises(DecisionError, match=r"^nodes\.site-0\.last_arrivals: is missing"):
+        unknown().decide(nothing)
+
+
+def test_counts_that_are_missing_at_a_start_are_0() -> None:
+    decider = unknown(last_counts=3)
+
+    def asked(*counts: int) -> Any:
+        nodes = {name: {"last_arrivals": list(counts), "capacity": 5} for name in NAMES}
+        return decider.seen(decider._moment(decider.inputs.load(nodes), *ZERO, decider.start()))[0]
+
+    assert asked(4).tolist() == asked(4, 0, 0).tolist()
+    assert asked().tolist() == asked(0, 0).tolist() != asked(4).tolist()
+    assert asked(1, 2, 3).tolist() != asked(3, 2, 1).tolist()
+
+
+ZERO = np.zeros((2, 1, 3), dtype=np.int64)
+
+
+def test_known_arrivals_and_past_counts_go_together() -> None:
+    rules = DfaasRules(small_trace(), last_counts=2)
+    decider = Decider(rules, baseline_team("overflow", rules))
+    nodes = {name: {"arrivals": 7, "last_arrivals": [3], "capacity": 5} for name in NAMES}
+    assert decider.decide(nodes)["site-0"] == {"site-1": 1, "site-2": 1}
+    assert decider.by_rule("overflow").decide(nodes) == decider.decide(nodes)
+    with pytest.raises(DecisionError, match=r"^nodes\.site-0\.last_arrivals: is missing"):
+        decider.decide({name: {"arrivals": 7, "capacity": 5} for name in NAMES})
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "1970-01-02T05:30:00Z",
+        "1970-01-02T05:30",
+        "1970-01-02T07:30:00+02:00",
+        "1970-01-01 05:59:59",
+    ],
+)
+def test_a_time_is_that_of_the_table(time: str) -> None:
+    trace = days(3)
+    decider = unknown(trace=trace, daily_mean=True)
+    when = datetime(1970, 1, 1, 5, 30, tzinfo=UTC)
+    slots = [slot_of(each, 24) for each in (time, when, when.replace(tzinfo=None))]
+    assert slots == [5, 5, 5]
+    nodes = {name: {"last_arrivals": 7, "capacity": 5} for name in decider.nodes}
+    decider.decide(nodes, time=time)
+    moment = decider._moment(decider.inputs.load(nodes), *ZERO, decider.start())
+    moment.mean = decider.daily_mean[[slots[0]]]
+    features = decider.seen(moment)[0]
+    expected = trace.arrivals[5::24].mean(axis=0) / decider.load_scale
+    assert features[0, :, -1] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("time", [None, "yesterday", "", 12, "2026-13-01", "1970-01-01T25:00", [1]])
+def test_a_time_that_is_none_is_refused(time: Any) -> None:
+    decider = unknown(trace=days(3), daily_mean=True)
+    nodes = {name: {"last_arrivals": 7, "capacity": 5} for name in decider.nodes}
+    state = decider.start()
+    with pytest.raises(DecisionError, match="ISO-8601") as raised:
+        decider.decide(nodes, None, state, time)
+    assert raised.value.field == "time"
+    assert state.t == 0
+
+
+def test_who_observes_no_time_may_be_told_it_with_plans_alone() -> None:
+    decider = unknown()
+    assert decider.decide(GOOD, time="2026-03-01T12:00Z") == decider.decide(GOOD)
+    with pytest.raises(DecisionError, match="ISO-8601"):
+        decider.decide(GOOD, time="noon")
+    rules = DfaasRules(small_trace())
+    known = {name: {"arrivals": 7, "capacity": 5} for name in NAMES}
+    with pytest.raises(DecisionError, match="does not observe the time"):
+        Decider(rules, baseline_team("local", rules)).decide(known, time="2026-03-01")
+
+
+def test_two_choices_of_known_arrivals_draw_for_so_many_requests_alone() -> None:
+    rules = DfaasRules(small_trace())
+    decider = Decider.of_rule("overflow/two-choices", rules)
+    nodes = {name: {"arrivals": 7, "capacity": 5} for name in NAMES}
+    assert sum(decider.decide(nodes)["site-0"].values()) == 2
+    with pytest.raises(OutOfRangeError, match="that two-choices draws for"):
+        decider.decide({**nodes, "site-0": {"arrivals": 10**6, "capacity": 5}})
+    plans = decider.by_rule("overflow/two-choices", "unknown")
+    many = {name: {"last_arrivals": 10**9, "capacity": 5} for name in NAMES}
+    assert plans.decide(many)["site-0"]["keep"] == 5

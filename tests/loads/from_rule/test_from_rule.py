@@ -1,0 +1,262 @@
+"""From the best rule to a recommendation: what is chosen, what is kept, and that it goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra mappo")
+
+import corral
+from corral.data import Trace
+from corral.envs.dfaas_v0.plain_rules import PlainRule
+from corral.errors import CorralError, RunError
+from corral.loads.from_rule.parts import Kept
+from corral.loads.from_rule.preset import FROM_RULE
+from corral.loads.from_rule.validation import Validated
+from corral.loads.replay import replay
+from corral.loads.textbook import TODAY
+from corral.trainers.cloning.trainer import CloneSettings
+from corral.trainers.evaluation.judge import run_players
+from support.loads import DAY, days
+from support.runs import everything
+
+SMALL: dict[str, Any] = {
+    **{"num_envs": 4, "n_steps": 16, "n_epochs": 1, "n_minibatches": 1, "net_arch": (16,)},
+    **{"seed": 3, "steps": 448, "progress": False},
+}
+
+
+def begun(out: Path, trace: Trace | None = None, **given: Any) -> corral.trainers.Run:
+    kwargs = {"trace": days(16) if trace is None else trace, "queue": 5, "wait_cost": 0.02}
+    own = {"env_kwargs": {**kwargs, **given.pop("env_kwargs", {})}}
+    return corral.from_rule(out=out, **{**SMALL, **own, **given})
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> corral.trainers.Run:
+    return begun(tmp_path_factory.mktemp("runs") / "run")
+
+
+def test_the_rule_is_the_best_of_all_days_that_are_not_held_out(run: Any) -> None:
+    kwargs, config = run.config.env_config.env_kwargs, run.config.env_config
+    assert (kwargs["rows"], config.validation["rows"]) == ((0, 5 * DAY), (5 * DAY, 11 * DAY))
+    plan: dict[str, Any] = {"rows": (0, 11 * DAY), "queue": 5, "wait_cost": 0.02}
+    plan |= {"arrivals": "unknown", "optimum_windows": 0}
+    rule = run.recommendation.rule
+    played = replay(config.trace, list(dict.fromkeys([rule, *TODAY])), **plan)
+    costs = {score.policy: score.cost for score in played.scores}
+    assert costs[rule] == min(costs.values())
+    assert kwargs["route"] == PlainRule.of(rule).route
+    assert (kwargs["arrivals"], kwargs["amount"]) == ("unknown", "keep")
+    assert (kwargs["max_cycles"], kwargs["reward"]) == (DAY, "team")
+
+
+def test_the_team_starts_from_the_clone_and_is_validated_on_the_way(run: Any) -> None:
+    assert Path(run.config.init["run"]) == run.folder.with_name("run-clone")
+    told = json.loads((run.folder / "validation.json").read_text())
+    assert len(told["rule"]) == len(told["arrivals"]) == 6  # days
+    steps = [int(step) for step in told["costs"]]
+    assert steps[0] == 0
+    assert len(steps) >= 4
+    best = min(steps, key=lambda step: sum(told["costs"][str(step)]))
+    assert run.best_by["env_steps"] == run.recommendation.checkpoint == best
+
+
+def test_the_recommendation_is_what_a_replay_finds(run: Any) -> None:
+    it, low, high = run.recommendation, 5 * DAY, 11 * DAY
+    best = corral.load_run(f"{run.folder}@best")
+    players: dict[str, Any] = {
+        it.rule: it.rule,
+        "team": run_players({"team": best})["team, greedy"],
+    }
+    plan: dict[str, Any] = {"rows": (low, high), "queue": 5, "wait_cost": 0.02}
+    plan |= {"arrivals": "unknown", "optimum_windows": 0}
+    costs = [100 * s.cost for s in replay(run.config.env_config.trace, players, **plan).scores]
+    assert it.rule_cost == pytest.approx(costs[0])
+    assert it.difference == pytest.approx(costs[1] - costs[0])
+    assert set(it.policies) == {"node_0", "node_1", "node_2"}
+
+
+@pytest.mark.parametrize(
+    ("of", "steps", "name"), [(Kept, 64, "run-clone"), (Validated, 128, "run")]
+)
+def test_what_was_stopped_goes_on_as_if_it_had_not_been(
+    run: Any, of: Any, steps: int, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = of.on_update
+
+    def cut(self: Any, session: Any, row: dict[str, Any]) -> None:
+        whole(self, session, row)
+        if session.env_steps == steps:
+            raise RuntimeError("cut")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(of, "on_update", cut)
+        with pytest.raises(CorralError, match="cut"):
+            begun(tmp_path / "run")
+    folder = tmp_path / "run"
+    stopped = corral.load_run(tmp_path / name)
+    assert (stopped.recommendation, len(stopped.progress)) == (None, steps // 64)
+    with pytest.raises(RunError, match=r"corral\.resume_from_rule"):
+        corral.resume(stopped.folder)
+    assert len(corral.load_run(stopped.folder).progress) == steps // 64
+    again = corral.resume_from_rule(stopped.folder)
+    assert again.recommendation == run.recommendation
+    assert (folder / "validation.json").read_text() == (run.folder / "validation.json").read_text()
+    clones = folder.with_name("run-clone"), run.folder.with_name("run-clone")
+    assert everything(clones[0]) == everything(clones[1])
+    kept = everything(folder), everything(run.folder)
+    for each in kept:
+        each.pop("configuration")  # which says where the clone is
+    assert kept[0] == kept[1]
+    assert corral.resume_from_rule(folder).recommendation == run.recommendation
+
+
+@pytest.mark.slow
+def test_in_minutes_the_clone_is_whole_and_the_team_has_the_rest(tmp_path: Path) -> None:
+    preset = dataclasses.replace(FROM_RULE, cloned=3 * 150)
+    began = time.monotonic()
+    run = begun(tmp_path / "run", steps=None, minutes=0.15, preset=preset)
+    assert time.monotonic() - began < 9 + 9  # of a machine that is busy
+    clone = corral.load_run(tmp_path / "run-clone")
+    assert clone.config.steps == clone.config.horizon == clone.progress.env_steps.max() <= 128
+    assert run.config.steps > clone.config.steps
+    plan = json.loads((run.folder / "from_rule.json").read_text())
+    assert 9 * 0.5 < plan["spent"] < 9 + 9
+
+
+def test_all_days_may_be_trained_on(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run", days(8), held_out=0, steps=128)
+    config = run.config.env_config
+    assert (config.env_kwargs["rows"], config.validation["rows"]) == (
+        (0, 2 * DAY),
+        (2 * DAY, 8 * DAY),
+    )
+    assert config.held_out["rows"] == (0, 8 * DAY)
+
+
+def test_rows_that_are_given_stay(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run", days(12), env_kwargs={"rows": (DAY, 9 * DAY)}, steps=128)
+    config = run.config.env_config
+    assert (config.env_kwargs["rows"], config.validation["rows"]) == (
+        (DAY, 3 * DAY),
+        (3 * DAY, 9 * DAY),
+    )
+    assert config.held_out["rows"] == (9 * DAY, 12 * DAY)
+
+
+def test_few_days_leave_fewer_windows_and_the_rule(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    it = begun(tmp_path / "run", days(6), steps=128).recommendation
+    assert (it.play, it.windows) == ("rule", 2)
+    told = capsys.readouterr().err
+    assert "2 of these 4 days are kept for validation" in told
+    assert "below 6 the rule is recommended" in told
+    assert "2 validation windows are too few" in it.why
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"nodes": ("a",), "columns": 1}, "one node: there is nobody to forward to"),
+        ({"arrivals": 0}, "no request arrives"),
+        ({"capacity": 0}, "the capacity is 0 in every row"),
+    ],
+)
+def test_where_nothing_matters_it_is_said(
+    change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    trace = days(10, nodes=change.get("columns", 3))
+    for name in ("arrivals", "capacity"):
+        if name in change:
+            trace = dataclasses.replace(trace, **{name: np.zeros_like(trace.arrivals)})
+    with pytest.raises(ValueError, match=message):
+        begun(tmp_path / "run", trace)
+    assert not any(tmp_path.iterdir())
+
+
+def test_what_is_given_goes_before_the_preset(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"gamma": 0.3, "n_epochs": 2, "net_arch": (8,), "steps": 128}
+    run = begun(tmp_path / "run", env_kwargs={"route": "two"}, **given)
+    clone = corral.load_run(tmp_path / "run-clone").config.settings
+    for settings in (run.config.settings, clone):
+        assert (settings["gamma"], settings["net_arch"], settings["num_envs"]) == (0.3, [8], 4)
+    assert run.config.settings["n_epochs"] == 2
+    assert clone["n_epochs"] == CloneSettings().n_epochs  # the team's are other ones
+    assert run.config.settings["lookahead"] == FROM_RULE.team["lookahead"]
+    assert PlainRule.of(run.recommendation.rule).route == "two"
+
+
+def test_the_preset_counts_decisions() -> None:
+    """Of 8 nodes as it was measured; many nodes are cloned in as many updates of fewer envs."""
+    of = FROM_RULE
+    for nodes, num_envs in ((2, 64), (8, 64), (16, 32), (300, 8)):
+        assert of.clone_settings(nodes)["num_envs"] == num_envs
+        assert of.clone_settings(nodes)["net_arch"] == of.team_settings(nodes)["net_arch"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"trainer": "ippo"}, "trainer=: from_rule sets it itself"),
+        ({"teacher": "overflow"}, "teacher=: from_rule sets it itself"),
+        ({"minutes": 1}, "give minutes, or steps, not both"),
+        ({"env": "arena_v0"}, "arena_v0 has none"),
+        ({"env_kwargs": {"route": "best"}}, "route"),
+    ],
+)
+def test_what_it_does_not_take(given: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        begun(tmp_path / "run", **given)
+
+
+def test_nothing_that_was_begun_otherwise_is_gone_on_with(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="holds nothing that from_rule began"):
+        corral.resume_from_rule(tmp_path)
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "file").touch()
+    with pytest.raises(RunError, match="is not empty"):
+        begun(tmp_path / "there")
+
+
+@pytest.mark.slow
+def test_what_is_recommended_costs_no_more_on_days_that_nobody_used(tmp_path: Path) -> None:
+    """What is recommended costs no more than the rule on days that nobody used."""
+    load = days(100, nodes=4, seed=5)
+    low, high = 40 * DAY, 100 * DAY
+    given: dict[str, Any] = {"forward_cost": 0.2, "wait_cost": 0.05, "queue": 10}
+    given |= {"second_offer": False, "load_scale": 60, "capacity_scale": 14}
+    run = corral.from_rule(
+        env_kwargs={"trace": load.section(0, low), **given}, steps=20_000, out=tmp_path / "run"
+    )
+    it = run.recommendation
+    assert abs(json.loads((run.folder / "validation.json").read_text())["checks"] - 20) == 0
+    best = corral.load_run(f"{run.folder}@best")
+    assert it.difference is not None
+    plan: dict[str, Any] = {"rows": (low, high), "optimum_windows": 0, **given}
+    team_player = run_players({"team": best})["team, greedy"]
+    players: dict[str, Any] = {it.rule: it.rule, "team": team_player}
+    played = replay(load, players, arrivals="unknown", **plan)
+    rule, team = (100 * score.cost for score in played.scores)
+    assert (team if it.play == "team" else rule) < rule + 0.1
+    assert it.play == "rule"  # a fitted counter with margins is ahead
+
+
+def test_a_run_that_observes_means_is_evaluated(run: Any) -> None:
+    table = run.config.env_config.env_kwargs["daily_mean"]
+    assert np.shape(table) == (DAY, 3)
+    assert isinstance(table, list)  # as config.json holds it
+    config = run.config.env_config
+    rows = config.trace.arrivals[slice(*config.env_kwargs["rows"])]  # whole days, of training alone
+    np.testing.assert_allclose(table, rows.reshape(-1, DAY, 3).mean(axis=0))
+    labels = [score.policy for score in corral.evaluate(run, references=["local/equal"])]
+    assert {"local/equal", run.recommendation.rule} <= set(labels)
+    assert any("greedy" in label for label in labels)

@@ -1,0 +1,97 @@
+"""The verdict of an advice is served by its folder."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from corral.envs.dfaas_v0 import DfaasRules
+from corral.errors import RunError
+from corral.loads.advise import advice
+from corral.loads.export.decider import about_rules
+from corral.loads.serve import advised as module
+from corral.loads.serve.rule import Rule
+from corral.loads.serve.service import service_of
+from corral.trainers.runs.run import Run
+from support.loads import small_trace
+
+NAMES = ("site-0", "site-1", "site-2")
+NODES = {name: {"arrivals": 6, "capacity": 4} for name in NAMES}
+
+
+def written(folder: Path, run: str, team: Run | None = None, **settings: Any) -> Path:
+    """A folder with as much of advice.json as is asked for."""
+    folder.mkdir()
+    if team is not None:
+        shutil.copytree(team.folder, folder / "team")
+    found = {
+        "format": 1,
+        "run": run,
+        "rule": {"rule": "overflow/capacity"},
+        "team": None if team is None else {"folder": str(folder / "team")},
+        "trace": {"nodes": list(NAMES)},
+        "settings": settings,
+    }
+    (folder / "advice.json").write_text(json.dumps(found))
+    return folder
+
+
+def test_its_file_is_that_of_advise() -> None:
+    assert (module.ADVICE, module.FORMAT) == (advice.ADVICE, advice.FORMAT)
+
+
+def test_a_rule_is_served_without_a_team(tmp_path: Path) -> None:
+    neighbours = {"site-0": ["site-1"], "site-1": ["site-2"]}
+    folder = written(tmp_path / "advice", "rule", queue=5, neighbours=neighbours)
+    service, rng = service_of(folder), np.random.default_rng(0)
+    assert (service.deciding, service.rule, service.nodes) == ("rule", "overflow/capacity", NAMES)
+    assert service.lines[0] == f"The rule overflow/capacity decides: the verdict of {folder}."
+    assert service.lines[1].startswith("Its figures count on a second offer")
+    rules = DfaasRules(small_trace(), queue=5, neighbours=neighbours)
+    own = Rule("overflow/capacity", about_rules(rules))
+    for _ in range(50):
+        drawn = zip(NAMES, rng.integers(12, size=(3, 3)).tolist(), strict=True)
+        nodes = {n: {"arrivals": a, "capacity": c, "queue": q} for n, (a, c, q) in drawn}
+        assert service.decide(nodes).forward == own.decide(nodes)[0]
+    assert service_of(folder, rule="static").rule == "static/equal"
+    with pytest.raises(RunError, match="has no team: serve its best rule by --rule over"):
+        service_of(folder, shadow=tmp_path / "log.jsonl")
+
+
+def test_a_team_is_served_where_the_verdict_says_so(team: Run, tmp_path: Path) -> None:
+    folder = written(tmp_path / "advice", "team", team)
+    service = service_of(folder)
+    assert (service.deciding, service.rule) == ("team", "overflow/capacity")
+    assert service.run == f"{folder}/team@best"
+    assert service.decide(NODES).by == "team"
+    shutil.rmtree(folder / "team")
+    with pytest.raises(RunError, match="not there: serve its best rule by --rule overflow/capa"):
+        service_of(folder)
+    assert service_of(folder, rule="overflow/capacity").deciding == "rule"
+
+
+def test_a_rule_beside_a_team_is_served_and_the_team_shadows_it(team: Run, tmp_path: Path) -> None:
+    folder = written(tmp_path / "advice", "rule", team)
+    service = service_of(folder)
+    assert (service.deciding, service.rule) == ("rule", "overflow/capacity")
+    assert f"{folder}/team@best serves the team all the same" in service.lines[0]
+    service = service_of(folder, shadow=tmp_path / "log.jsonl")
+    assert service.log is not None
+    service.log.close()
+    assert (service.deciding, service.rule) == ("shadow", "overflow/capacity")
+
+
+def test_nothing_is_said_of_a_second_offer_that_was_not_judged(tmp_path: Path) -> None:
+    assert len(service_of(written(tmp_path / "advice", "rule", second_offer=False)).lines) == 1
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"format": 2}', '{"format": 1, "run": "rule"}'])
+def test_a_damaged_advice_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "advice.json").write_text(text)
+    with pytest.raises(RunError, match=r"advice\.json cannot be read"):
+        service_of(tmp_path)

@@ -1,0 +1,67 @@
+"""Loads on which no policy can differ, and networks that are too large: answered plainly."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from corral.data import Trace
+from corral.envs.dfaas_v0 import DfaasRules
+from corral.loads.replay import replay
+from corral.loads.text import describe
+
+
+def load(nodes: int = 2, steps: int = 40, arrivals: Any = None, capacity: int = 9) -> Trace:
+    drawn = np.random.default_rng(0).poisson(9, (steps, nodes))
+    return Trace(
+        nodes=tuple(f"n{i}" for i in range(nodes)),
+        arrivals=drawn if arrivals is None else np.full((steps, nodes), arrivals),
+        capacity=np.full((steps, nodes), capacity),
+        times=np.arange(steps),
+        name="mine",
+    )
+
+
+CASES: list[tuple[Trace, dict[str, Any], str]] = [
+    (load(nodes=1), {}, "one node: there is nobody to forward to"),
+    (load(), {"neighbours": {}}, "2 nodes, and none has a neighbour: there is nobody to forward"),
+    (load(arrivals=0), {}, "no request arrives"),
+    (load(capacity=0), {}, "the capacity is 0 in every row"),
+    (load(), {"capacity": 0}, "the capacity is 0 in every row"),
+]
+
+
+@pytest.mark.parametrize(("trace", "settings", "said"), CASES)
+def test_where_there_is_no_choice_nothing_is_trained(
+    trace: Trace, settings: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ValueError, match=f"mine: {said}.*"):
+        DfaasRules(trace, **settings).split(None, None)
+
+
+@pytest.mark.parametrize(("trace", "settings", "said"), CASES)
+def test_a_replay_says_so(trace: Trace, settings: dict[str, Any], said: str) -> None:
+    result = replay(trace, ["local", "overflow"], window=20, **settings)
+    assert any(said in line for line in describe(result))
+
+
+def test_a_load_that_never_changes_is_said_to() -> None:
+    said = "the same in every step"
+    steady = replay(load(arrivals=9), ["local"], window=20)
+    assert sum(said in line for line in describe(steady)) == 1
+    assert not any(said in line for line in describe(replay(load(), ["local"], window=20)))
+    DfaasRules(load(arrivals=9)).split(None, None)  # it can be learned
+
+
+def test_many_nodes_are_refused_before_memory_is_taken() -> None:
+    began = time.perf_counter()
+    trace = load(nodes=10_000, steps=2)
+    with pytest.raises(ValueError, match=r"10,000 nodes: .* 800 MB .*at most 1,000 nodes"):
+        DfaasRules(trace)
+    with pytest.raises(ValueError, match="10,000 nodes"):
+        replay(trace, ["local"])
+    assert time.perf_counter() - began < 5
+    assert DfaasRules(load(nodes=200, steps=2)).network.complete
