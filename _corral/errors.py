@@ -8,6 +8,7 @@ CorralError
 │   └── IllegalActionError             well formed, but masked out, under illegal="raise"
 ├── MaskError (ValueError)             a mask leaves no action to choose, or is no mask
 ├── ResetNeededError (RuntimeError)    step, observe or render before reset
+├── FileError (OSError)                a file that is none, is too large, or lies behind a link
 ├── CheckpointError (ValueError)       a checkpoint is damaged, foreign, or could not be saved
 ├── OptimumError (RuntimeError)        the solver of a linear program found no optimum
 ├── InfeasibleError (ValueError)       an exact answer is out of reach at this size
@@ -54,6 +55,7 @@ __all__ = [
     "EnvNeededError",
     "EnvironmentFault",
     "Fault",
+    "FileError",
     "IllegalActionError",
     "IllegalActionWarning",
     "InfeasibleError",
@@ -176,6 +178,10 @@ class MaskError(CorralError, ValueError):
 
 class ResetNeededError(CorralError, RuntimeError):
     """The environment was used before ``reset``, or after its episode ended."""
+
+
+class FileError(CorralError, OSError):
+    """A file is not opened: it is a pipe or a device, too large, or lies behind a link."""
 
 
 class CheckpointError(CorralError, ValueError):

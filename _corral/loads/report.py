@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from corral.envs.dfaas_v0 import baselines
+from corral.files import write_file
 from corral.loads.paired import (
     paired_headings,
     paired_lines,
@@ -36,7 +37,6 @@ from corral.loads.waiting import waits_lines
 from corral.trainers.evaluation.scores import Evaluation
 from corral.trainers.report.page import controls, learning_section, note, page, table
 from corral.trainers.report.plots import Bar, LearningCurve, bar_chart
-from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run_config import versions
 
 __all__ = ["evaluation_of", "write_report"]
@@ -95,7 +95,7 @@ def write_report(
         title: of the page, before the name of the trace.
     """
     text = _page(replay, learning, levels or {}, pictures, notes, verdict, texts, title)
-    path = replace_text(folder / "report.html", text)
+    path = write_file(folder / "report.html", text)
     return {"report.html": path, **evaluation_of(replay, notes).write(folder)}
 
 

@@ -26,8 +26,8 @@ from unittest import mock
 
 import numpy as np
 
+from corral import files
 from corral.errors import CheckpointError
-from corral.trainers.runs import files
 from corral.trainers.runs.checkpoint import (
     Content,
     best_checkpoint,

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from corral.files import sha256
 from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from corral.trainers.runs.checkpoint_format import Entry, Manifest
-from corral.trainers.runs.files import sha256
 from support.checkpoints import content_of, meet
 
 Case = Callable[[Path, Path], None]

@@ -27,9 +27,9 @@ from typing import Any, Protocol, TextIO
 
 from corral.envs.core import Array
 from corral.errors import ListenerError, UnknownNameError
+from corral.files import write_file
 from corral.named import is_named
 from corral.trainers.callbacks.protocol import made_of
-from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run import PROGRESS
 from corral.trainers.runs.run_config import RunConfig
 
@@ -146,7 +146,7 @@ class CSV:
         writer = csv.DictWriter(table, self.columns, "", lineterminator="\n")
         writer.writeheader()
         writer.writerows(self.rows)
-        replace_text(self.path, table.getvalue())
+        write_file(self.path, table.getvalue())
         self._file = self.path.open("a", newline="", encoding="utf-8")
 
 

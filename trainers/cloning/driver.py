@@ -21,6 +21,7 @@ from corral.envs.masks import MASK, OBSERVATION
 from corral.envs.policy import Decision, Policy, PolicyBase
 from corral.envs.registry import Api
 from corral.errors import UnsupportedSpaceError
+from corral.files import write_file
 from corral.text import visible
 from corral.trainers.cloning.agreement import Agreement, agreement, eval_seed
 from corral.trainers.cloning.steps import spaces_digest, write_steps
@@ -35,7 +36,6 @@ from corral.trainers.cloning.trainer import GIVEN, taught_by
 from corral.trainers.driver import train
 from corral.trainers.evaluation.episodes import play
 from corral.trainers.runs.env_config import EnvConfig
-from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run import Run, is_run, with_checkpoint
 
 __all__ = ["AGREEMENT", "clone", "cloned", "compare", "record"]
@@ -155,7 +155,7 @@ def compare(
     seed = eval_seed(seed, 1)
     result = agreement(learned, found, rules, episodes=episodes, seed=seed)
     text = json.dumps(result.to_dict(), indent=2, allow_nan=False)
-    replace_text(run.results / AGREEMENT, text + "\n")
+    write_file(run.results / AGREEMENT, text + "\n")
     return result
 
 

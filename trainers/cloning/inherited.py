@@ -17,7 +17,7 @@ from corral.data import Trace
 from corral.envs.core import Rules, any_number, split_of
 from corral.envs.registry import registered_name, rules_class
 from corral.errors import CorralError, EnvNeededError
-from corral.trainers.runs.checkpoint_format import strict_json
+from corral.files import strict_json
 from corral.trainers.runs.own_model import LAYERS
 from corral.trainers.runs.run import Run, place_of
 from corral.trainers.runs.run_config import CONFIG, RunConfig

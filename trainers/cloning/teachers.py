@@ -33,10 +33,11 @@ from corral.errors import (
     UnknownNameError,
     UnsupportedSpaceError,
 )
+from corral.files import sha256
 from corral.text import shortened
 from corral.trainers.cloning.steps import RecordedTeacher, Steps, read_steps, recorded_arguments
 from corral.trainers.opponents.resolve import space_in_words
-from corral.trainers.runs.files import read_file, sha256
+from corral.trainers.runs.checkpoint_format import read_file
 from corral.trainers.runs.run import Run, is_run, load_run
 
 __all__ = [

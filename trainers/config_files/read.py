@@ -23,6 +23,7 @@ from typing import Any
 
 from corral.envs.registry import registered_name, rules_class
 from corral.errors import ConfigError, UnknownNameError
+from corral.files import strict_json
 from corral.hints import answer, spelled_otherwise
 from corral.named import is_named
 from corral.trainers.base import trainer_class
@@ -33,7 +34,6 @@ from corral.trainers.config_files.values import (
     shown,
 )
 from corral.trainers.driver import train
-from corral.trainers.runs.checkpoint_format import strict_json
 from corral.trainers.runs.env_config import SET_BY_TRAINING, saved_value
 from corral.trainers.runs.run_config import CONFIG, RunConfig, require_format
 from corral.trainers.settings import unknown_setting

@@ -22,10 +22,10 @@ from corral.adapters.seats import random_policy
 from corral.envs.core import Rules
 from corral.envs.episode_stats import EndedEpisodes
 from corral.envs.policy import PolicyLike
+from corral.files import write_file
 from corral.progress import Progress
 from corral.trainers.evaluation.episodes import bootstrap_ratio, play_episodes
 from corral.trainers.evaluation.players import Player, as_player
-from corral.trainers.runs.files import replace_text
 
 __all__ = [
     "Evaluation",
@@ -103,8 +103,8 @@ class Evaluation(Sequence[Any]):
         writer.writeheader()
         writer.writerows(flat)
         return {
-            "results.json": replace_text(folder / "results.json", text + "\n"),
-            "results.csv": replace_text(folder / "results.csv", table.getvalue()),
+            "results.json": write_file(folder / "results.json", text + "\n"),
+            "results.csv": write_file(folder / "results.csv", table.getvalue()),
         }
 
 

@@ -28,13 +28,13 @@ from corral.errors import (
     RunError,
     UnknownNameError,
 )
+from corral.files import sha256
 from corral.text import shortened
 from corral.trainers.opponents.mix import mix_text, parse_mix, weights_of
 from corral.trainers.opponents.seats import MixPolicy
 from corral.trainers.runs.checkpoint import named_checkpoint
-from corral.trainers.runs.checkpoint_format import MANIFEST, MOST_MANIFEST
+from corral.trainers.runs.checkpoint_format import MANIFEST, MOST_MANIFEST, read_file
 from corral.trainers.runs.env_config import EnvConfig
-from corral.trainers.runs.files import read_file, sha256
 from corral.trainers.runs.run import (
     CHECKPOINTS,
     Run,

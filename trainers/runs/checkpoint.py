@@ -31,6 +31,7 @@ from typing import Literal, NamedTuple
 
 from corral.envs.core import Array
 from corral.errors import CheckpointError
+from corral.files import reason, sha256, sync, write_through
 from corral.trainers.base import Content
 from corral.trainers.runs.checkpoint_format import (
     DIRECTORY,
@@ -45,9 +46,9 @@ from corral.trainers.runs.checkpoint_format import (
     encode_arrays,
     encode_document,
     is_intact,
+    read_file,
     verify,
 )
-from corral.trainers.runs.files import read_file, reason, sha256, sync, write_through
 
 __all__ = [
     "Content",

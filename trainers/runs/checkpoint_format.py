@@ -24,9 +24,10 @@ from typing import Any
 import numpy as np
 
 from corral.envs.core import Array
-from corral.errors import CheckpointError
+from corral.errors import CheckpointError, FileError
 from corral.extras import require
-from corral.trainers.runs.files import read_file, reason, sha256
+from corral.files import read_file as read_any_file
+from corral.files import reason, sha256, strict_json
 
 __all__ = [
     "DIRECTORY",
@@ -41,7 +42,7 @@ __all__ = [
     "encode_arrays",
     "encode_document",
     "is_intact",
-    "strict_json",
+    "read_file",
     "verify",
 ]
 
@@ -63,6 +64,17 @@ MOST_HEADER = 16 * 2**20  # bytes of names, shapes and dtypes in one array file
 FLOATS = ("float16", "float32", "float64")
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 DTYPES = frozenset(map(np.dtype, ("bool", *INTEGERS, *FLOATS)))
+
+
+def read_file(path: Path, most: int) -> bytes:
+    """Return all bytes of a file of a checkpoint. Links are not followed, more than ``most`` bytes
+    not read. Raises CheckpointError."""
+    try:
+        return read_any_file(path, most, folder=path.parent)
+    except FileError as error:
+        raise CheckpointError(f"{path}: {error.strerror}") from error
+    except (OSError, MemoryError) as error:
+        raise CheckpointError(f"{path}: cannot be read: {reason(error)}") from error
 
 
 # --- Documents -----------------------------------------------------------------------------------
@@ -129,27 +141,6 @@ def decode_document(file: str, data: bytes) -> Any:
         raise CheckpointError(
             f"{file}: is not the JSON that corral writes: {reason(error)}"
         ) from error
-
-
-def strict_json(text: str) -> Any:
-    """Return the JSON value; ValueError for numbers that are not finite and duplicate keys."""
-    return json.loads(text, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice[:40]!r} stands twice in one object")
-    return found
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text[:40]} is not a finite number")
-    return number
 
 
 # --- Arrays --------------------------------------------------------------------------------------

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corral.errors import CheckpointError, CorralError, RunError, UnknownNameError
+from corral.files import strict_json, write_file
 from corral.text import pasted
 from corral.trainers.base import FoundTrainer, Trainer, find_trainer, trainer_class
 from corral.trainers.runs import own_model as own_model_of
-from corral.trainers.runs.checkpoint_format import strict_json
 from corral.trainers.runs.env_config import EnvConfig, given_again
-from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.own_model import OwnModel, tell_of_source
 from corral.trainers.settings import make_settings, settings_by_policy
 
@@ -94,7 +93,7 @@ class RunConfig:
     def write(self, folder: Path) -> None:
         """Write config.json, whole or not at all."""
         text = json.dumps(self._values(folder), indent=2, allow_nan=False)
-        replace_text(folder / CONFIG, text + "\n")
+        write_file(folder / CONFIG, text + "\n")
 
     def canonical(self) -> dict[str, Any]:
         """Return its canonical form: JSON values of all that defines the run, sorted by key.

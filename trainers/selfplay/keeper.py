@@ -19,11 +19,11 @@ import numpy as np
 
 from corral.envs.policy import Policy
 from corral.errors import CheckpointError, PoolError
+from corral.files import reason, sha256, write_through
 from corral.text import visible
 from corral.trainers.callbacks.protocol import Callback, again
 from corral.trainers.evaluation.validate import validation_seed
 from corral.trainers.evaluation.zero_sum import is_constant_sum
-from corral.trainers.runs.files import reason, sha256, write_through
 from corral.trainers.runs.run import Run
 from corral.trainers.selfplay.casting import Casting
 from corral.trainers.selfplay.duels.matches import points_against

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from corral.envs.dfaas_v0.baselines import meaning
+from corral.files import write_file
 from corral.loads.advise.bound import Bound
 from corral.loads.advise.chosen import Chosen, Textbook
 from corral.loads.advise.sentences import knowledge
@@ -26,7 +27,6 @@ from corral.loads.scores import ordered
 from corral.loads.text import about_knowledge
 from corral.text import pasted
 from corral.trainers.evaluation.tables import COLUMNS, table_of
-from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run_config import versions
 
 __all__ = ["ADVICE", "FORMAT", "Advice", "written"]
@@ -184,7 +184,7 @@ class Advice:
     def write(self) -> Path:
         """Write advice.json into its folder; return its path."""
         text = json.dumps(self.to_json(), indent=2, allow_nan=False, default=list)
-        return replace_text(self.folder / ADVICE, text + "\n")
+        return write_file(self.folder / ADVICE, text + "\n")
 
 
 def _width(table: Table) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from corral.errors import ArgumentError
-from corral.trainers.runs.files import write_folder
+from corral.files import write_folder
 
 __all__ = ["FORMATS", "export_run"]
 

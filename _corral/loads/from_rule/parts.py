@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from corral.errors import RunError
+from corral.files import write_file
 from corral.loads.from_rule.plan import PLAN, clone_folder
 from corral.loads.from_rule.preset import FromRule
 from corral.loads.from_rule.recommend import RECOMMENDATION, recommend
@@ -20,7 +21,6 @@ from corral.trainers import driver
 from corral.trainers.callbacks.protocol import Callback
 from corral.trainers.cloning.trainer import CloneSettings
 from corral.trainers.planning import Minutes, one_thread
-from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run import Run, load_run
 from corral.trainers.runs.run_config import CONFIG
 
@@ -118,7 +118,7 @@ class Parts:
     def keep(self, folder: Path) -> None:
         """Write the plan into a folder, with the time that was spent."""
         self.plan["spent"] = time.monotonic() - self.limit.began
-        replace_text(folder / PLAN, json.dumps(self.plan, indent=2, default=list) + "\n")
+        write_file(folder / PLAN, json.dumps(self.plan, indent=2, default=list) + "\n")
 
     def _recommend(self, team: Run) -> None:
         history = History.read(team.folder)

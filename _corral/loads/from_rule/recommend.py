@@ -23,11 +23,11 @@ from corral.envs.core import Array
 from corral.envs.dfaas_v0.baselines import baseline_team, split_pair
 from corral.envs.policy import Policy
 from corral.errors import ArgumentError, RunError
+from corral.files import write_file
 from corral.loads.export.core import NodeDecider
 from corral.loads.export.decider import Decider, rules_of
 from corral.loads.export.formats import FORMATS
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS, difference_interval
-from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run import Run, load_run
 
 __all__ = ["RECOMMENDATION", "Recommendation", "recommend", "recommendation_of"]
@@ -126,7 +126,7 @@ class Recommendation:
     def write(self, folder: Path) -> None:
         """Write it into the folder of a run."""
         told = {name: value for name, value in asdict(self).items() if name != "folder"}
-        replace_text(folder / RECOMMENDATION, json.dumps(told, indent=2, allow_nan=False) + "\n")
+        write_file(folder / RECOMMENDATION, json.dumps(told, indent=2, allow_nan=False) + "\n")
 
 
 def recommendation_of(run: Run) -> Recommendation | None:

@@ -11,12 +11,12 @@ from typing import Any
 
 from corral.envs.core import Array
 from corral.errors import RunError
+from corral.files import write_file
 from corral.loads.from_rule.days import played
 from corral.loads.from_rule.preset import FromRule
 from corral.loads.replay import play_windows
 from corral.loads.scores import WindowSums
 from corral.trainers.callbacks.protocol import Callback
-from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run import Run
 
 __all__ = ["HISTORY", "History", "Validated", "cost_of"]
@@ -44,7 +44,7 @@ class History:
             raise RunError(f"{folder / HISTORY} is missing or damaged: {error!r}") from error
 
     def write(self, folder: Path) -> None:
-        replace_text(folder / HISTORY, json.dumps(asdict(self)) + "\n")
+        write_file(folder / HISTORY, json.dumps(asdict(self)) + "\n")
 
 
 class Validated(Callback):

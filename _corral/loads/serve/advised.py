@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corral.errors import RunError
-from corral.trainers.runs.checkpoint_format import strict_json
+from corral.files import strict_json
 
 __all__ = ["ADVICE", "Advised", "advised"]
 

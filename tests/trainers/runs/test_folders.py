@@ -199,7 +199,7 @@ def test_a_start_that_was_killed_blocks_nothing(tmp_path: Path) -> None:
     code = (
         "import os, sys; from pathlib import Path; from corral.trainers.runs import run_config\n"
         "from support.runs import small_run\n"
-        "run_config.replace_text = lambda *_: os._exit(9)\n"
+        "run_config.write_file = lambda *_: os._exit(9)\n"
         "small_run(Path(sys.argv[1]), updates=1)\n"
     )
     env = {**ENVIRONMENT, "PYTHONPATH": str(Path(__file__).parents[2])}

@@ -27,9 +27,9 @@ from corral.adapters.sources import EnvLike
 from corral.envs.arguments import nonnegative_int
 from corral.envs.registry import Api
 from corral.errors import UnknownNameError
+from corral.files import write_file
 from corral.progress import Progress
 from corral.trainers.evaluation.episodes import bootstrap_ratio
-from corral.trainers.runs.files import replace_text
 from corral.trainers.runs.run_config import versions
 from corral.trainers.selfplay.duels.contestants import Contestant, Contestants, contestants
 from corral.trainers.selfplay.duels.matches import Match, play_match, points_of_side
@@ -179,7 +179,7 @@ class Duels(Sequence[Duel]):
         }
         if not self.rated:
             del texts["ratings.csv"]
-        return {name: replace_text(Path(folder) / name, text) for name, text in texts.items()}
+        return {name: write_file(Path(folder) / name, text) for name, text in texts.items()}
 
     def _between(self, player: str, other: str) -> list[Duel]:
         return [row for row in self.rows if (row.player, row.other) == (player, other)]

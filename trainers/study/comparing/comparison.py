@@ -16,7 +16,7 @@ import pandas as pd
 
 from corral.envs.core import Array
 from corral.errors import MissingExtraError
-from corral.trainers.runs.files import replace_text
+from corral.files import write_file
 from corral.trainers.study.comparing.groups import Group
 from corral.trainers.study.comparing.marl_eval import marl_eval_json
 from corral.trainers.study.comparing.page import comparison_page
@@ -167,7 +167,7 @@ class Comparison:
             "curves.csv": table.getvalue(),
             "marl_eval.json": json.dumps(theirs, indent=1, allow_nan=False) + "\n",
         }
-        written = {name: replace_text(folder / name, text) for name, text in texts.items()}
+        written = {name: write_file(folder / name, text) for name, text in texts.items()}
         try:
             from corral.trainers.study.comparing.plots import pictures
 
@@ -177,7 +177,7 @@ class Comparison:
         for name in (each for each in PICTURES if each not in drawn):
             (folder / name).unlink(missing_ok=True)  # of what was there before
         return written | {
-            name: replace_text(folder / name, drawn[name]) for name in PICTURES if name in drawn
+            name: write_file(folder / name, drawn[name]) for name in PICTURES if name in drawn
         }
 
 

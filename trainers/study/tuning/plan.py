@@ -19,8 +19,7 @@ import numpy as np
 
 from corral.errors import StudyError
 from corral.extras import require
-from corral.trainers.runs.checkpoint_format import strict_json
-from corral.trainers.runs.files import replace_text
+from corral.files import strict_json, write_file
 from corral.trainers.study.jobs import Job
 from corral.trainers.study.tuning.space import Parameters, Range, Space
 from corral.trainers.study.tuning.words import option
@@ -87,7 +86,7 @@ class Plan:
         }
 
     def write(self, folder: Path) -> None:
-        replace_text(folder / STUDY, json.dumps(self.as_json(), indent=1) + "\n")
+        write_file(folder / STUDY, json.dumps(self.as_json(), indent=1) + "\n")
 
     def kept_in(self, folder: Path) -> dict[str, Any] | None:
         """Return ``lag`` and ``threads`` of the same study in ``folder``; None: there is none.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from corral.trainers.runs.files import replace_text
+from corral.files import write_file
 from corral.trainers.runs.run_config import RunConfig
 from corral.trainers.study.jobs import Job
 from corral.trainers.study.tuning.judging import Beside
@@ -153,7 +153,7 @@ class Study:
         values = [name for name in map(str, table) if name.startswith("value")]
         table[values] = table[values].astype(float).map("{:.7g}".format, na_action="ignore")
         text = table.to_csv(index=False, lineterminator="\n")  # returns are sums of float32
-        written = [replace_text(self.folder / TABLE, text)]
+        written = [write_file(self.folder / TABLE, text)]
         try:
             from corral.trainers.study.tuning import pictures
 
