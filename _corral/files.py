@@ -21,6 +21,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,6 +30,7 @@ from corral.errors import FileError
 __all__ = [
     "append_to",
     "make_folder",
+    "open_regular",
     "read_file",
     "read_json",
     "read_text",
@@ -54,11 +56,11 @@ DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC
 # --- Reading -------------------------------------------------------------------------------------
 
 
-def read_file(path: Path, most: int, *, folder: Path | None = None) -> bytes:
-    """Return all bytes of a regular file.
+def open_regular(path: Path, *, folder: Path | None = None) -> BufferedReader:
+    """Open a regular file to read bytes, without waiting for anything.
 
-    Raises FileError, an OSError, for a pipe, a device or a folder, for more than ``most`` bytes,
-    and for a link below ``folder``; OSError where the system cannot open it.
+    Raises FileError, an OSError, for a pipe, a device or a socket, and for a link below
+    ``folder``; IsADirectoryError for a folder; OSError where the system cannot open it.
     """
     with _parent(path, folder) as (parent, name):
         flags = os.O_RDONLY | PLAIN | (NO_LINK if folder is not None else 0)
@@ -66,20 +68,27 @@ def read_file(path: Path, most: int, *, folder: Path | None = None) -> bytes:
             handle = os.open(name, flags, dir_fd=parent)
         except OSError as error:
             raise _of_path(error, path) from error
-    try:
-        about = os.fstat(handle)
-        if stat.S_ISDIR(about.st_mode):
-            raise IsADirectoryError(errno.EISDIR, "is a folder, not a file", str(path))
-        if not stat.S_ISREG(about.st_mode):
-            raise FileError(errno.EINVAL, "is not a regular file", str(path))
-        if about.st_size > most:
-            what = f"holds {about.st_size:,} bytes; at most {most:,} are read"
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return open(handle, "rb")
+    os.close(handle)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "is a folder, not a file", str(path))
+    raise FileError(errno.EINVAL, "is not a regular file", str(path))
+
+
+def read_file(path: Path, most: int, *, folder: Path | None = None) -> bytes:
+    """Return all bytes of a regular file; see ``open_regular``.
+
+    Raises FileError besides for more than ``most`` bytes.
+    """
+    with open_regular(path, folder=folder) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            what = f"holds {size:,} bytes; at most {most:,} are read"
             raise FileError(errno.EFBIG, what, str(path))
-        with open(handle, "rb", closefd=False) as file:
-            data = file.read(about.st_size + 1)
-    finally:
-        os.close(handle)
-    if len(data) != about.st_size:
+        data = file.read(size + 1)
+    if len(data) != size:
         raise FileError(errno.EAGAIN, "changes while it is read", str(path))
     return data
 
