@@ -15,19 +15,23 @@ Another package adds one by name through the entry-point group ``corral.sinks``:
 
 from __future__ import annotations
 
+import collections
 import csv
 import importlib
 import io
+import itertools
 import os
+import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 from corral.envs.core import Array
-from corral.errors import ListenerError, UnknownNameError
-from corral.files import write_file
+from corral.errors import ListenerError, RunError, UnknownNameError
+from corral.files import append_to, read_file, reason, require_no_links, write_file
 from corral.named import is_named
 from corral.trainers.callbacks.protocol import made_of
 from corral.trainers.runs.run import PROGRESS
@@ -100,17 +104,61 @@ def _named(name: str) -> Any:
 
 # --- progress.csv --------------------------------------------------------------------------------
 
+COLUMNS = (
+    *("env_steps", "wall_s", "updates", "episodes", "return_team", "reward_per_step"),
+    *("return_*", "return_of_*", "points_past", "length", "kpi_*", "env_steps_per_s"),
+    *("warnings", "warning_*", "share_*", "*"),
+)
+"""The order of columns: each stands at the longest of these that it matches, "*" being any text.
+Columns of one place follow by name, numbers in names by value."""
 
-def past_rows(path: Path, updates: int) -> list[dict[str, str]]:
-    """Return the first ``updates`` rows of a progress.csv; none where there is no such file."""
-    if not updates or not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))[:updates]
+MOST_BYTES = 2**27
+"""Of progress.csv: some 300,000 updates."""
+
+
+def in_order(columns: Iterable[str]) -> list[str]:
+    """Return columns of progress.csv in their fixed order, whatever order they appeared in."""
+
+    def key(name: str) -> tuple[int, list[tuple[int, str]], str]:
+        fitting = [place for place in COLUMNS if fnmatchcase(name, place)]
+        parts = re.findall(r"([0-9]+)|([^0-9]+)", name, flags=re.ASCII)
+        by_value = [(int(number or 0), text) for number, text in parts]
+        return COLUMNS.index(max(fitting, key=len)), by_value, name
+
+    return sorted(columns, key=key)
+
+
+def past_rows(path: Path, updates: int) -> Iterator[dict[str, str]]:
+    """Yield the first ``updates`` rows of a run's progress.csv; none where there is no such file.
+
+    A last line without its end, as a power cut leaves one, does not count. Raises RunError that
+    names the line where it is damaged, FileError for a link or a pipe.
+    """
+    if not updates:
+        return
+    try:
+        data = read_file(path, MOST_BYTES, folder=path.parent)
+    except FileNotFoundError:
+        return
+    whole = io.BytesIO(data[: data.rfind(b"\n") + 1])
+    if not whole.getbuffer():
+        return
+    reader = csv.reader(io.TextIOWrapper(whole, encoding="utf-8", newline=""))
+    try:
+        header = next(reader, [])
+        if "env_steps" not in header or len(set(header)) < len(header):
+            raise ValueError("its columns")
+        for row in itertools.islice(reader, updates):
+            values = dict(zip(header, row, strict=True))
+            int(float(values["env_steps"]))
+            yield values
+    except (ValueError, OverflowError, csv.Error) as error:
+        line = max(1, reader.line_num)
+        raise RunError(f"{path}, line {line}: is damaged: {reason(error)}") from error
 
 
 class CSV:
-    """progress.csv.
+    """progress.csv, its columns in the order of ``in_order``.
 
     Columns may appear later (no episode need end in the first update): the file is then written
     anew with them. On resuming, rows after the checkpoint are dropped: they are played again.
@@ -119,35 +167,35 @@ class CSV:
     _file: TextIO | None = None
 
     def open(self, folder: Path, config: RunConfig, updates: int) -> None:
-        self.path = folder / PROGRESS
-        self.rows = past_rows(self.path, updates)
-        self.columns = list(self.rows[0]) if self.rows else []
+        self.folder, self.path, self.updates = folder, folder / PROGRESS, updates
+        self.columns = in_order(next(past_rows(self.path, updates), ()))
 
     def write(self, row: Mapping[str, Any], histograms: Mapping[str, Array]) -> None:
         """Append a row; it is on disk when this returns."""
-        text = {name: "" if value is None else str(value) for name, value in row.items()}
         if self._file is None or set(row) - set(self.columns):
-            self.columns = [*row, *(name for name in self.columns if name not in row)]
-            self._begin()
+            columns = in_order({*self.columns, *row})
+            self._begin(columns)
+            self.columns = columns
         assert self._file is not None
-        self.rows.append(text)
+        text = {name: "" if value is None else str(value) for name, value in row.items()}
         csv.DictWriter(self._file, self.columns, "", lineterminator="\n").writerow(text)
         self._file.flush()
+        self.updates += 1
 
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
+            self._file = None
 
-    def _begin(self) -> None:
+    def _begin(self, columns: list[str]) -> None:
         """Write all rows again; whatever stops that leaves the file as it was."""
-        if self._file is not None:
-            self._file.close()
+        self.close()
         table = io.StringIO()
-        writer = csv.DictWriter(table, self.columns, "", lineterminator="\n")
+        writer = csv.DictWriter(table, columns, "", lineterminator="\n")
         writer.writeheader()
-        writer.writerows(self.rows)
-        write_file(self.path, table.getvalue())
-        self._file = self.path.open("a", newline="", encoding="utf-8")
+        writer.writerows(past_rows(self.path, self.updates))
+        write_file(self.path, table.getvalue(), folder=self.folder)
+        self._file = append_to(self.path, folder=self.folder)
 
 
 # --- TensorBoard ---------------------------------------------------------------------------------
@@ -159,12 +207,15 @@ class TensorBoard:
     _writer: Any = None
 
     def open(self, folder: Path, config: RunConfig, updates: int) -> None:
+        """Raises FileError where the folder of the event files is a link."""
         self.folder, self._begun = folder / "tensorboard", False
-        self._rows = past_rows(folder / PROGRESS, updates)
+        require_no_links(self.folder, folder)
+        last = collections.deque(past_rows(folder / PROGRESS, updates), maxlen=1)
+        self._after = int(float(last[0]["env_steps"])) if last else None
 
     def write(self, row: Mapping[str, Any], histograms: Mapping[str, Array]) -> None:
         if not self._begun:  # not before there is something to write
-            self._writer, self._begun = _event_writer(self.folder, self._rows), True
+            self._writer, self._begun = _event_writer(self.folder, self._after), True
         if self._writer is None:
             return
         step = int(row["env_steps"] or 0)
@@ -184,27 +235,19 @@ OURS: tuple[tuple[str, type], ...] = (("csv", CSV), ("tensorboard", TensorBoard)
 """Sinks of every run, by name; the first is the one that a run cannot do without."""
 
 
-def _event_writer(folder: Path, rows: Sequence[Mapping[str, str]]) -> Any:
-    """Return TensorBoard's writer, or None where it is not installed."""
+def _event_writer(folder: Path, after: int | None) -> Any:
+    """Return TensorBoard's writer, or None where it is not installed. ``after``: env steps of the
+    checkpoint that is resumed from."""
     try:
         tensorboard = importlib.import_module("torch.utils.tensorboard")
     except ImportError:
         return None
     # TensorBoard reads event files by name: the second of its making, the process, and a counter in
     # it, 10 before 9. The first would be read as the second, and purge what came before.
-    while any(_made(file) == (int(time.time()), os.getpid()) for file in folder.glob(EVENT_FILES)):
+    while any(folder.glob(f"events.out.tfevents.{int(time.time())}.*.{os.getpid()}.*")):
         time.sleep(0.05)
     # Events after the checkpoint that is resumed from are hidden by their repetition.
-    purge = int(float(rows[-1]["env_steps"])) + 1 if rows else 0
-    return tensorboard.SummaryWriter(str(folder), purge_step=purge)
-
-
-EVENT_FILES = "events.out.tfevents.*"
-
-
-def _made(file: Path) -> tuple[int, int]:
-    """Return second and process of events.out.tfevents.<second>.<host>.<process>.<counter>."""
-    return int(file.name.split(".")[3]), int(file.name.rsplit(".", 2)[1])
+    return tensorboard.SummaryWriter(str(folder), purge_step=0 if after is None else after + 1)
 
 
 def _tag(name: str, metrics: Mapping[str, Any]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import os
 import re
 from importlib import metadata
 from pathlib import Path
@@ -15,7 +17,7 @@ pytest.importorskip("tensorboard", reason="needs the extra sb3")
 
 from tensorboard.backend.event_processing import event_accumulator as accumulators
 
-from corral.errors import CallbackError, UnknownNameError
+from corral.errors import CallbackError, FileError, RunError, UnknownNameError
 from corral.trainers.callbacks import sinks
 from corral.trainers.callbacks.sinks import CSV, TensorBoard
 from corral.trainers.driver import resume
@@ -39,6 +41,11 @@ class Log:
             sink.close()
 
 
+def write_on(path: Path, updates: int) -> None:
+    with contextlib.closing(Log(path, None, updates=updates)) as log:
+        log.write({"env_steps": updates + 1})
+
+
 # --- Files ---------------------------------------------------------------------------------------
 
 
@@ -57,6 +64,112 @@ def test_columns_may_come_later(tmp_path: Path) -> None:
         ["3", "", "0.3"],
     ]
     assert list(read[0]) == ["env_steps", "kpi_lost", "loss"]
+
+
+LATE: list[dict[str, Any]] = [  # columns appear late, and in any order
+    {"env_steps": 1, "return_node_10": 1, "return_node_9": 1, "share_env": 1, "loss": 1},
+    {"env_steps": 2, "kl": 1, "warning_flat": 1, "return_node_10": 1, "loss": 1},
+    {"env_steps": 3, "loss": 1, "kpi_b": 1, "kpi_a": 1, "validation_cost": 1, "length": 1},
+]
+
+
+@pytest.mark.parametrize("updates", [0, 1, 2])
+def test_columns_have_one_order_wherever_a_run_was_resumed(tmp_path: Path, updates: int) -> None:
+    path = tmp_path / "progress.csv"
+    log = Log(path, None)
+    for row in LATE:
+        log.write(row)
+    log.close()
+    whole = path.read_text()
+    log = Log(path, None, updates=updates)
+    for row in LATE[updates:]:
+        log.write(dict(reversed(row.items())))
+    log.close()
+    assert path.read_text() == whole
+    assert whole.splitlines()[0].split(",") == [
+        *("env_steps", "return_node_9", "return_node_10", "length", "kpi_a", "kpi_b"),
+        *("warning_flat", "share_env", "kl", "loss", "validation_cost"),
+    ]
+
+
+def test_the_columns_of_a_run_follow_its_documented_order(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run", metrics={"one": lambda episode: 1})
+    columns = list(rows(run)[0])
+    assert columns == sinks.in_order(reversed(columns))
+    fixed = sinks.COLUMNS[: sinks.COLUMNS.index("return_*")]
+    assert tuple(run.progress.columns[: len(fixed)]) == fixed
+    assert columns.index("kpi_lost") < columns.index("approx_kl") < columns.index("one_mean")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("env_steps,loss\n1,0.5\n2\n", 3),
+        ("env_steps,loss\n1,0.5,7\n2,0.5\n", 2),
+        ("env_steps,loss,loss\n1,2,3\n1,2,3\n", 1),
+        ("loss\n1\n2\n", 1),
+        ("env_steps\n1\nnan\n", 3),
+        ("env_steps," + "x" * 200_000 + "\n1,2\n2,3\n", 1),
+    ],
+)
+def test_a_damaged_log_is_refused_by_its_line(tmp_path: Path, text: str, line: int) -> None:
+    path = tmp_path / "progress.csv"
+    path.write_text(text)
+    with pytest.raises(RunError, match=rf"line {line}\b"):
+        write_on(path, 2)
+    assert path.read_text() == text
+    with pytest.raises(RunError, match=rf"line {line}\b"):
+        TensorBoard().open(tmp_path, None, 2)
+
+
+@pytest.mark.parametrize("text", ["", "env_st", "env_steps\n1\n2"])
+def test_a_line_without_its_end_does_not_count(tmp_path: Path, text: str) -> None:
+    (tmp_path / "progress.csv").write_text(text)
+    kept = list(sinks.past_rows(tmp_path / "progress.csv", 2))
+    assert kept == [{"env_steps": "1"}] * (len(text) > 6)
+
+
+def test_a_log_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "progress.csv").write_bytes(b"env_steps\n\xff\n")
+    with pytest.raises(RunError):
+        TensorBoard().open(tmp_path, None, 1)
+
+
+def test_no_link_is_followed(tmp_path: Path) -> None:
+    folder, outside = tmp_path / "run", tmp_path / "outside"
+    folder.mkdir()
+    outside.mkdir()
+    (outside / "file").write_text("env_steps\n1\n")
+    (folder / "progress.csv").symlink_to(outside / "file")
+    for sink in (CSV(), TensorBoard()):
+        with pytest.raises(FileError):
+            sink.open(folder, None, 1)  # type: ignore[arg-type]
+    log = Log(folder / "progress.csv", None)
+    log.write({"env_steps": 2})  # replaces the link
+    log.close()
+    assert not (folder / "progress.csv").is_symlink()
+    (folder / "tensorboard").symlink_to(outside)
+    with pytest.raises(FileError):
+        TensorBoard().open(folder, None, 0)  # type: ignore[arg-type]
+    assert [each.name for each in outside.iterdir()] == ["file"]
+    assert (outside / "file").read_text() == "env_steps\n1\n"
+
+
+def test_a_log_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "progress.csv")
+    with pytest.raises(FileError):
+        CSV().open(tmp_path, None, 1)  # type: ignore[arg-type]
+
+
+def test_event_files_with_odd_names_are_passed_over(tmp_path: Path) -> None:
+    folder = tmp_path / "tensorboard"
+    folder.mkdir()
+    (folder / "events.out.tfevents.x").touch()
+    (folder / "events.out.tfevents.").touch()
+    log = Log(tmp_path / "progress.csv", folder)
+    log.write({"env_steps": 1, "loss": 1.0})
+    log.close()
+    assert scalars(tmp_path)["train/loss"] == [(1, 1.0)]
 
 
 def test_rows_after_the_checkpoint_are_played_again(tmp_path: Path) -> None:
