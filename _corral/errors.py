@@ -12,6 +12,7 @@ CorralError
 ├── CheckpointError (ValueError)       a checkpoint is damaged, foreign, or could not be saved
 ├── OptimumError (RuntimeError)        the solver of a linear program found no optimum
 ├── InfeasibleError (ValueError)       an exact answer is out of reach at this size
+├── SizeError (ValueError)             a size takes more memory than is free
 ├── UnknownNameError (ValueError)      no environment, trace or policy of that name
 ├── ArgumentError (TypeError)          an argument, setting or field that is not known, or none
 ├── UnsupportedSpaceError (TypeError)  an adapter met a space that it does not handle
@@ -70,6 +71,7 @@ __all__ = [
     "ResetNeededError",
     "RunError",
     "ScaleError",
+    "SizeError",
     "StepFault",
     "StepsError",
     "StudyError",
@@ -198,6 +200,10 @@ class OptimumError(CorralError, RuntimeError):
 
 class InfeasibleError(CorralError, ValueError):
     """An exact answer takes too long, or too much memory; the message says where the bound is."""
+
+
+class SizeError(CorralError, ValueError):
+    """A size takes more memory than is free; the message names it. Nothing was taken."""
 
 
 class UnknownNameError(CorralError, ValueError):

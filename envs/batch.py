@@ -34,6 +34,7 @@ from corral.envs.masks import MASK, require_integers, require_legal, sample_lega
 from corral.envs.registry import make_rules
 from corral.envs.shells import warn_illegal
 from corral.errors import ActionError, ResetNeededError
+from corral.memory import COPY, require_memory
 
 __all__ = ["Batch", "BatchStep", "Finished", "batch_for", "make_batch"]
 
@@ -112,6 +113,7 @@ class Batch:
     def __init__(self, rules: Rules[Any], num_envs: int, seed: int | None = None) -> None:
         if num_envs < 1:
             raise ValueError(f"num_envs={num_envs}: give 1 or more")
+        require_memory({f"num_envs={num_envs}": COPY * num_envs})
         self.rules = rules
         self.num_envs = num_envs
         self.agents = rules.agents
@@ -133,6 +135,7 @@ class Batch:
         """Begin all episodes anew, [B, ...] by agent. The first call, or one with a seed, seeds."""
         if self._state is None or seed is not None:
             chosen = self.seed if seed is None else seed
+            self._require_memory(chosen)
             self._rngs = [generator(chosen, "env", row) for row in range(self.num_envs)]
             self.seed = chosen
         self._state = self.rules.start(self._rngs)
@@ -142,6 +145,13 @@ class Batch:
         self._returns = np.zeros((self.num_envs, len(self.agents)), dtype=np.float64)
         self._observe()
         return self._observations
+
+    def _require_memory(self, seed: int | None) -> None:
+        """Raise SizeError where the states of all rows take more memory than is free."""
+        if self.num_envs > 1:
+            one = state_arrays(self.rules.start([generator(seed, "env", 0)]))
+            size = COPY + sum(np.asarray(values).nbytes for values in one.values())
+            require_memory({f"num_envs={self.num_envs}": self.num_envs * size})
 
     def step(self, actions: Array) -> BatchStep:
         """Play ``actions``, int [B, N]; entries of agents that do not act are ignored.

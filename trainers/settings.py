@@ -22,7 +22,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, field, fields
 from numbers import Real
-from typing import Any
+from typing import Any, Literal, get_args
 
 from corral.envs.arguments import (
     known_arguments,
@@ -37,6 +37,7 @@ from corral.trainers import schedules
 from corral.trainers.base import BUILT_IN, trainer_class
 
 __all__ = [
+    "Size",
     "about",
     "check_settings",
     "is_schedule",
@@ -50,6 +51,12 @@ __all__ = [
 ]
 
 
+Size = Literal["copies", "steps", "kept", "drawn", "tried", "processes", "layers", "units"]
+"""Memory that a number scales: copies of the environment, steps of a rollout, decisions that a
+replay buffer keeps or a minibatch draws, actions tried for each decision, processes, units of each
+hidden layer, units of one layer."""
+
+
 def setting(
     default: Any,
     help: str | None = None,
@@ -61,6 +68,7 @@ def setting(
     choices: tuple[str, ...] | None = None,
     unit: str | None = None,
     common: str | None = None,
+    sizes: Size | None = None,
 ) -> Any:
     """Return a dataclass field of one setting; without ``help`` it is one of ``SHARED``.
 
@@ -74,7 +82,13 @@ def setting(
         choices: the texts allowed.
         unit: what a number counts.
         common: why all policies of a run have the same value, where they must.
+        sizes: the memory that a number scales, see ``corral.trainers.sizes``; None: it is counted
+            to, and scales none.
+
+    Raises ValueError for ``sizes`` that are no ``Size``.
     """
+    if sizes is not None and sizes not in get_args(Size):
+        raise ValueError(f"sizes={sizes!r}: give one of {', '.join(get_args(Size))}")
     if help is None:
         return field(default=default)
     words: dict[str, Any] = {
@@ -84,7 +98,7 @@ def setting(
         "most": most,
         "below": below,
     }
-    words |= {"choices": choices, "unit": unit, "common": common}
+    words |= {"choices": choices, "unit": unit, "common": common, "sizes": sizes}
     return field(default=default, metadata=words)
 
 
@@ -97,6 +111,7 @@ SHARED: dict[str, Mapping[str, Any]] = {
             least=1,
             unit="environments",
             common="all policies play in the same environments",
+            sizes="copies",
         ),
         "n_steps": setting(
             None,
@@ -104,8 +119,11 @@ SHARED: dict[str, Mapping[str, Any]] = {
             least=1,
             unit="env steps",
             common="all policies learn from the same rollouts",
+            sizes="steps",
         ),
-        "batch_size": setting(None, "Size of a minibatch.", least=1, unit="decisions"),
+        "batch_size": setting(
+            None, "Size of a minibatch.", least=1, unit="decisions", sizes="drawn"
+        ),
         "n_epochs": setting(None, "Number of passes over a rollout in an update.", least=1),
         "learning_rate": setting(None, "Step size of the optimizer.", least=0),
         "anneal": setting(
@@ -136,7 +154,11 @@ SHARED: dict[str, Mapping[str, Any]] = {
         ),
         "max_grad_norm": setting(None, "Longest gradient; longer ones are scaled down.", above=0),
         "net_arch": setting(
-            None, "Units of each hidden layer of actor and critic.", least=1, unit="units"
+            None,
+            "Units of each hidden layer of actor and critic.",
+            least=1,
+            unit="units",
+            sizes="layers",
         ),
         "activation": setting(
             None, "Activation function of the hidden layers.", choices=("relu", "tanh")

@@ -33,6 +33,7 @@ from corral.adapters.zoo.group import LocalCopies
 from corral.adapters.zoo.spec import ZooSpec
 from corral.adapters.zoo.turns import ZooTurns
 from corral.adapters.zoo.workers import WorkerCopies
+from corral.memory import COPY, PROCESS, require_memory
 from corral.envs.batch import Batch, BatchStep, Finished
 from corral.envs.core import Array, Observation
 from corral.envs.masks import MASK, require_integers, sample_legal
@@ -121,6 +122,10 @@ class ZooRules(ZooSpec):
                 raise ValueError(f"{name}={value}: give {least} or more")
         if not deadline > 0:
             raise ValueError(f"deadline={deadline}: give seconds, more than 0")
+        processes = min(workers, num_envs)
+        require_memory(
+            {f"num_envs={num_envs}": COPY * num_envs, f"workers={workers}": PROCESS * processes}
+        )
         group: LocalCopies | WorkerCopies = (
             WorkerCopies(self, self.make_env, num_envs, workers, deadline)
             if workers

@@ -14,6 +14,7 @@ from corral.envs.arguments import nonnegative_int, one_of
 from corral.envs.core import ENDLESS, Array, Observation, Outcome, agent_views
 from corral.envs.masks import masked_space
 from corral.envs.policy import Policy
+from corral.memory import require_memory
 
 __all__ = ["ArenaRules", "ArenaState"]
 
@@ -87,6 +88,12 @@ class ArenaRules:
                 f"width={width}, height={height}: two agents need 2 fields or more; give a larger "
                 "width or height"
             )
+        require_memory(  # fields: of target and inside; steps: of what an episode draws
+            {
+                f"width={self.width}, height={self.height}": 36 * self.fields,
+                f"max_cycles={self.max_cycles}": 9 * self.max_cycles,
+            }
+        )
         # Where each move leads, and whether it stays on the grid: [H W, 4].
         rows, columns = np.divmod(np.arange(self.fields), self.width)
         down, right = np.array(MOVES).T

@@ -34,6 +34,7 @@ from corral.envs.dfaas_v0.routes import ROUTES, Route, canonical_route
 from corral.envs.dfaas_v0.rows import Section, divide, section, start_row
 from corral.envs.masks import masked_space
 from corral.envs.policy import Policy
+from corral.memory import require_memory
 
 __all__ = ["ROUTES", "DfaasRules", "DfaasState", "Route"]
 
@@ -163,6 +164,16 @@ class DfaasRules(Deciding):
         self.augment = Augment.of(augment)
 
         self.agents = tuple(f"node_{i}" for i in range(len(self.trace.nodes)))
+        nodes = len(self.agents)
+        require_memory(  # of one environment: what a node observes, and what its state keeps
+            {
+                f"last_counts={self.last_counts}": 8 * nodes * self.last_counts,
+                f"report_delay={self.report_delay}": 16 * nodes * self.report_delay,
+                f"max_cycles={self.max_cycles}, queue={self.queue}": (
+                    8 * nodes * self.max_cycles * (self.queue > 0)
+                ),
+            }
+        )
         self.load_scale = arguments.scale("load_scale", load_scale, self.trace.arrivals)
         self.capacity_scale = arguments.scale("capacity_scale", capacity_scale, self.trace.capacity)
         links = adjacency(self.agents, self.trace.nodes, neighbours)

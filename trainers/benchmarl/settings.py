@@ -15,14 +15,21 @@ class OffPolicySettings:
 
     num_envs: int = setting(16)
     n_steps: int = setting(
-        4, "Steps of each environment between two updates.", least=1, unit="env steps"
+        4,
+        "Steps of each environment between two updates.",
+        least=1,
+        unit="env steps",
+        sizes="steps",
     )
     gradient_steps: int = setting(
         8, "Minibatches that an update learns from.", least=1, unit="minibatches"
     )
-    batch_size: int = setting(128, "Size of a minibatch.", least=1, unit="env steps")
+    batch_size: int = setting(128, "Size of a minibatch.", least=1, unit="env steps", sizes="drawn")
     buffer_size: int = setting(
-        100_000, "Env steps that the replay buffer holds; the oldest leave it.", least=1
+        100_000,
+        "Env steps that the replay buffer holds; the oldest leave it.",
+        least=1,
+        sizes="kept",
     )
     learning_starts: int = setting(
         256, "Env steps that are played at random before learning starts.", least=0
@@ -79,7 +86,11 @@ class QMIXSettings(QSettings):
     """Settings of QMIX."""
 
     mixing_embed_dim: int = setting(
-        32, "Units of the hidden layer of the mixing network.", least=1, unit="units"
+        32,
+        "Units of the hidden layer of the mixing network.",
+        least=1,
+        unit="units",
+        sizes="units",
     )
 
 

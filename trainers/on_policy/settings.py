@@ -33,6 +33,7 @@ class OnPolicySettings:
         "Number of processes for third-party environments; 0: this process plays them.",
         least=0,
         unit="processes",
+        sizes="processes",
         common="all policies play in the same environments",
     )
     n_steps: int = setting(64)
@@ -62,6 +63,7 @@ class OnPolicySettings:
         "Layers for images: filters of each, then units after them; none: by the image's size.",
         least=1,
         unit="filters or units",
+        sizes="layers",
     )
     cnn_patch: int = setting(
         0,
@@ -75,6 +77,7 @@ class OnPolicySettings:
         "Size of a GRU in actor and critic that carries a hidden state; 0: none.",
         least=0,
         unit="units",
+        sizes="units",
     )
     action_std: float = setting(
         0.6, "Standard deviation of continuous actions at first; 1: half of the space.", above=0

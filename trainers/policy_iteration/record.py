@@ -70,6 +70,7 @@ class PolicyIterationSettings(IPPOSettings):
         least=2,
         unit="actions",
         common=FOR_ALL,
+        sizes="tried",
     )
     lookahead: int = setting(
         12,

@@ -23,12 +23,21 @@ class RLlibPPOSettings:
         "Number of processes that play, on whatever nodes there are; 0: this one plays.",
         least=0,
         unit="processes",
+        sizes="processes",
     )
     envs_per_runner: int = setting(
-        16, "Number of environments that each runner plays.", least=1, unit="environments"
+        16,
+        "Number of environments that each runner plays.",
+        least=1,
+        unit="environments",
+        sizes="copies",
     )
     train_batch_size: int = setting(
-        1024, "Env steps of all runners together per update.", least=1, unit="env steps"
+        1024,
+        "Env steps of all runners together per update.",
+        least=1,
+        unit="env steps",
+        sizes="kept",
     )
     batch_size: int = setting(512)
     n_epochs: int = setting(6)
@@ -51,6 +60,7 @@ class RLlibPPOSettings:
         "Layers for images: filters of each 3 x 3 layer, then units after them.",
         least=1,
         unit="filters or units",
+        sizes="layers",
     )
     activation: str = setting("relu")
     agent_id: bool = setting(True)

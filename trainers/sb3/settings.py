@@ -20,7 +20,11 @@ class _ColumnSettings:
     )
     num_envs: int = setting(16)
     cpus: int = setting(
-        0, "Number of worker processes of SuperSuit; 0: none.", least=0, unit="processes"
+        0,
+        "Number of worker processes of SuperSuit; 0: none.",
+        least=0,
+        unit="processes",
+        sizes="processes",
     )
     learning_rate: float = setting(2e-3)
     anneal: bool = setting(True)
@@ -79,7 +83,11 @@ class SB3DQNSettings(_ColumnSettings):
     """Settings of DQN. Env steps are counted over all environments together."""
 
     buffer_size: int = setting(
-        50_000, "Decisions that a policy's replay buffer keeps.", least=1, unit="decisions"
+        50_000,
+        "Decisions that a policy's replay buffer keeps.",
+        least=1,
+        unit="decisions",
+        sizes="kept",
     )
     learning_starts: int = setting(
         1_000, "Env steps that are played at random before anything is learned.", least=0
