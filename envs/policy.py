@@ -70,6 +70,9 @@ class Policy(Protocol):
 class PolicyBase(ABC):
     """Base of policies: adds ``predict`` to ``initial_state`` and ``act``."""
 
+    memory: int = 0
+    """Units of a hidden state float32 [B, memory] whose values lie in -1..1; 0: none, or another
+    one."""
     rng: np.random.Generator | None = None
     """Where ``predict`` draws from; None: an unpredictable generator, made when first needed."""
 

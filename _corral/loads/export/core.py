@@ -5,8 +5,12 @@ An export holds the source of this module and of what it imports, see ``numpy_fo
 
 from __future__ import annotations
 
+import hashlib
+import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,14 +41,24 @@ __all__ = [
     "OutOfRangeError",
     "State",
     "about_rule",
+    "digest_of",
     "limits_of",
 ]
+
+
+LOG = logging.getLogger("corral")
+MOST_LINES = 100
+"""Lines in the log of one decider about states of other teams."""
 
 
 @dataclass
 class State:
     """What a team remembers between two decisions. ``start`` makes it; every decision that it is
-    given to brings it to the next step."""
+    given to brings it to the next step.
+
+    It belongs to the team that made it. Given to another one, such as the same team trained
+    again, it begins anew: ``restarted`` is True after that decision, and the log has a line.
+    """
 
     t: int  # decisions so far
     reports: Array  # int64 [1, K, N, 2] of K steps before the last, see ``corral.envs.dfaas_v0``
@@ -52,6 +66,8 @@ class State:
     rng: np.random.Generator  # draws the pairs of route "two"
     nodes: tuple[str, ...]
     draws: Array | None = None  # int32 [1, 1, N, 2] what route "two-choices" draws by
+    team: str = ""  # digest of the team; "" of one that remembers nothing
+    restarted: bool = False  # whether the last decision began anew, as another team's state came
 
 
 class NodeDecider(Deciding):
@@ -61,7 +77,7 @@ class NodeDecider(Deciding):
         about: plain values that say how nodes see and choose, see ``about_rules``.
         actor: chooses for a team. ``act(features [N, F], masks [N, A], hidden, rng)`` returns
             actions int64 [N] and the next hidden state, ``initial()`` the first one, None without
-            any. None: the rule in ``about`` decides.
+            any, ``sound(hidden)`` whether it can be one. None: the rule in ``about`` decides.
     """
 
     def __init__(self, about: Mapping[str, Any], actor: Any = None) -> None:
@@ -92,6 +108,7 @@ class NodeDecider(Deciding):
         self.load = _Present()
         self.actor = actor
         self.inputs = Inputs(about)
+        self._other_teams: set[str] = set()  # whose states the log tells of
 
     @property
     def limits(self) -> dict[str, int]:
@@ -103,10 +120,16 @@ class NodeDecider(Deciding):
         ``about_rule``."""
         return NodeDecider(about_rule(self.about, rule, arrivals))
 
-    @property
+    @cached_property
     def remembers(self) -> bool:
         """Whether a decision depends on those before it: then ``state`` must be given."""
         return self.report_delay > 1 or self._initial() is not None
+
+    @cached_property
+    def team(self) -> str:
+        """A digest of what decides: the team's, or of all that a rule decides by."""
+        found: str | None = self.about.get("team")
+        return digest_of(self.about) if found is None else found
 
     def start(self, seed: int | np.random.Generator = 0) -> State:
         """Return the state before the first decision. ``seed`` is of what routes "two" and
@@ -117,7 +140,8 @@ class NodeDecider(Deciding):
         draws = None
         if self.route == "two-choices":
             draws = rng.integers(2**31, size=(1, 1, nodes, 2), dtype="i4")
-        return State(0, reports, self._initial(), rng, self.nodes, draws)
+        team = self.team if self.remembers else ""
+        return State(0, reports, self._initial(), rng, self.nodes, draws, team)
 
     def decide(
         self,
@@ -142,13 +166,13 @@ class NodeDecider(Deciding):
             previous: name -> "spare" and "lost", with which the nodes ended the last step; None: 0,
                 as at a start.
             state: of ``start``, the same one for every step; it is brought to the next step. A
-                start where None.
+                start where None, and where another team of these nodes made it: see ``State``.
             time: of the step, ISO-8601 or a datetime, UTC without a zone; needed by teams that
                 observe their mean load by time of day.
 
         Raises:
             DecisionError: a node or a number is missing, unknown or none; nothing has changed then.
-            OutOfRangeError: a number is larger than any that was trained on.
+            OutOfRangeError: a number is larger than any that was trained on, also in ``state``.
             ValueError: ``state`` is missing where decisions depend on it, or of other nodes.
         """
         load = self.inputs.load(nodes)
@@ -166,6 +190,8 @@ class NodeDecider(Deciding):
             state = self.start(np.random.default_rng() if drawn else 0)
         elif state.nodes != self.nodes:
             raise ValueError(f"state is of other nodes ({', '.join(state.nodes)}): call start()")
+        elif self.remembers:
+            self._check_state(state)
         moment = self._moment(load, spare, lost, state)
         moment.mean = None if self.daily_mean is None else self.daily_mean[slot][None]
         moment.nodes, moment.time = nodes, time
@@ -173,6 +199,50 @@ class NodeDecider(Deciding):
         keep_reports(state.reports, moment.t, spare, lost)
         state.t, state.hidden = state.t + 1, hidden
         return found
+
+    # --- A state ---------------------------------------------------------------------------------
+
+    def _check_state(self, state: State) -> None:
+        """Let a state of another team begin anew. Raises DecisionError for numbers in it that no
+        decision has left there."""
+        state.restarted = state.team != self.team
+        if state.restarted:
+            self._tell_of(state.team)
+            new = self.start(state.rng)
+            state.t, state.reports, state.hidden = new.t, new.reports, new.hidden
+            state.draws, state.team = new.draws, new.team
+            return
+        reports = state.reports
+        if reports.size and (reports.min() < 0 or reports.max() > self._least_limit):
+            self._check_reports(reports)
+        if state.hidden is not None and not self.actor.sound(state.hidden):
+            raise DecisionError("state.hidden", "has numbers that no network has left there")
+
+    @cached_property
+    def _least_limit(self) -> int:
+        return min(self.limits["arrivals"], self.limits["capacity"])
+
+    def _check_reports(self, reports: Array) -> None:
+        """Raise OutOfRangeError for reports [1, K, N, 2] that no node can have sent."""
+        limits = self.limits["capacity"], self.limits["arrivals"]
+        odd = (reports < 0) | (reports > np.array(limits))
+        for _, _, i, k in np.argwhere(odd)[:1].tolist():
+            number = reports[..., i, k][odd[..., i, k]][0]
+            key = ("spare", "lost")[k]
+            raise OutOfRangeError(
+                f"state.reports.{self.nodes[i]}.{key}", f"{number}, not in 0 to {limits[k]:,}"
+            )
+
+    def _tell_of(self, team: str) -> None:
+        """Write a line to the log about a state of another team, once of each."""
+        if team not in self._other_teams and len(self._other_teams) < MOST_LINES:
+            self._other_teams.add(team)
+            LOG.warning(
+                "state of another team (%.12s), or of this one before it was trained again "
+                "(%.12s): it begins anew",
+                team or "a rule",
+                self.team,
+            )
 
     # --- A decision ------------------------------------------------------------------------------
 
@@ -328,7 +398,7 @@ def about_rule(about: Mapping[str, Any], rule: str, arrivals: str | None = None)
         raise ValueError(f"{rule}: this export has no link limit; export it again")
     own = about.get("arrivals", "known")
     return {
-        **about,
+        **{key: value for key, value in about.items() if key not in ("team", "networks")},
         "rule": found.amount_text,
         "route": found.route,
         "observation": "every",
@@ -339,6 +409,12 @@ def about_rule(about: Mapping[str, Any], rule: str, arrivals: str | None = None)
         "daily_mean": None,
         "caps": None,
     }
+
+
+def digest_of(about: Mapping[str, Any], more: str = "") -> str:
+    """Return a SHA-256 of JSON values and a text."""
+    text = json.dumps(about, sort_keys=True) + more
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class _Present:

@@ -19,16 +19,20 @@ from corral.envs.core import Array
 from corral.envs.dfaas_v0.planned import PlanPolicy
 from corral.envs.dfaas_v0.rules import DfaasRules
 from corral.envs.masks import checked_action, masked, require_legal
-from corral.envs.policy import Policy
+from corral.envs.policy import Policy, PolicyBase
 from corral.errors import RunError
+from corral.files import read_file, sha256
 from corral.loads.export.core import (
     DecisionError,
     NodeDecider,
     OutOfRangeError,
     State,
     about_rule,
+    digest_of,
 )
 from corral.loads.export.own_policy import PolicyDecider
+from corral.loads.export.standalone import LARGEST_STATE
+from corral.trainers.runs.checkpoint_format import MANIFEST, MOST_MANIFEST
 
 __all__ = [
     "Decider",
@@ -43,10 +47,14 @@ __all__ = [
 
 
 class Decider(NodeDecider):
-    """Decides by ``policies``, agent -> Policy, of the ``rules`` that they were trained in."""
+    """Decides by ``policies``, agent -> Policy, of the ``rules`` that they were trained in.
 
-    def __init__(self, rules: DfaasRules, policies: Mapping[str, Policy]) -> None:
-        super().__init__(about_rules(rules))
+    ``team`` tells them from others, such as the digest of their checkpoint.
+    """
+
+    def __init__(self, rules: DfaasRules, policies: Mapping[str, Policy], team: str = "") -> None:
+        about = about_rules(rules)
+        super().__init__({**about, "team": digest_of(about, team)})
         self.policies = policies
         self.actor = PolicyActor(rules.agents, [policies[agent] for agent in rules.agents])
 
@@ -72,6 +80,14 @@ class PolicyActor:
         """Return the hidden states before an episode; None where no policy has one."""
         found = [policy.initial_state(1) for policy in self.policies]
         return None if all(each is None for each in found) else found
+
+    def sound(self, hidden: Sequence[Any]) -> bool:
+        """Return whether hidden states of networks are in range; of other policies any may be."""
+        return all(
+            bool((np.abs(state) <= LARGEST_STATE).all())  # NaN is not
+            for policy, state in zip(self.policies, hidden, strict=True)
+            if isinstance(policy, PolicyBase) and policy.memory
+        )
 
     def act(
         self, features: Array, masks: Array, hidden: list[Any] | None, rng: np.random.Generator
@@ -161,4 +177,11 @@ def rules_of(run: Any) -> DfaasRules:
 
 def decider_of(run: Any) -> Decider:
     """Return what decides by a run's policies. Raises RunError, CheckpointError."""
-    return Decider(rules_of(run), run.policies)
+    return Decider(rules_of(run), run.policies, _checkpoint_digest(run))
+
+
+def _checkpoint_digest(run: Any) -> str:
+    """Return the digest of the checkpoint that a run plays by; of its settings as it began."""
+    if run.at is not None and not run.at.strip("0"):
+        return digest_of(run.config.canonical())
+    return sha256(read_file(run.checkpoint() / MANIFEST, MOST_MANIFEST))

@@ -6,8 +6,10 @@ import pkgutil
 from pathlib import Path
 from typing import Any
 
+import corral
 from corral.errors import ArgumentError
-from corral.files import write_folder
+from corral.files import write_file, write_folder
+from corral.loads.export.manifest import MANIFEST, encode_manifest
 
 __all__ = ["FORMATS", "export_run"]
 
@@ -22,7 +24,8 @@ FORMATS = {
 def export_run(
     run: Any, format: str, folder: str | Path | None = None, *, overwrite: bool = False
 ) -> list[Path]:
-    """Write a run, or a recommendation, in a format: see ``Run.export``."""
+    """Write a run, or a recommendation, in a format, and a manifest of the files: see
+    ``Run.export``."""
     if format not in FORMATS:
         raise ArgumentError(
             f"format={str(format)!r}: give {', '.join(map(repr, FORMATS))}; the folder comes "
@@ -30,7 +33,14 @@ def export_run(
         )
     write = pkgutil.resolve_name(FORMATS[format])
     target = run.results / "export" / format if folder is None else Path(folder)
-    return write_folder(target, lambda place: write(run, place), overwrite=overwrite)
+
+    def write_all(place: Path) -> list[Path]:
+        paths: list[Path] = write(run, place)
+        files = {path.relative_to(place).as_posix(): path.read_bytes() for path in paths}
+        data = encode_manifest(files, corral.__version__)
+        return [*paths, write_file(place / MANIFEST, data)]
+
+    return write_folder(target, write_all, overwrite=overwrite)
 
 
 def export_weights(run: Any, folder: Path) -> list[Path]:

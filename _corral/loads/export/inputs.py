@@ -23,6 +23,7 @@ __all__ = [
     "limits_of",
     "seconds_of",
     "slot_of",
+    "some",
 ]
 
 MOST = 2**31
@@ -157,9 +158,9 @@ class Inputs:
             raise DecisionError(where, f"{type(given).__name__}: give a mapping of names of nodes")
         unknown = [str(name) for name in given if name not in self._names]
         missing = [name for name in self.nodes if name not in given]
-        problems = [f"{_some(missing)} missing"] if missing else []
-        problems += [f"{_some(unknown)} unknown"] if unknown else []
-        raise DecisionError(where, f"{'; '.join(problems)}. The nodes are {_some(self.nodes)}")
+        problems = [f"{some(missing)} missing"] if missing else []
+        problems += [f"{some(unknown)} unknown"] if unknown else []
+        raise DecisionError(where, f"{'; '.join(problems)}. The nodes are {some(self.nodes)}")
 
     def _missing(self, where: str, name: str, key: str, node: Any) -> int:
         """Return the default of a number that is missing. Raises DecisionError."""
@@ -244,7 +245,7 @@ def _whole(field: str, number: Any, limit: int) -> int:
     return int(number)
 
 
-def _some(names: Any) -> str:
+def some(names: Any) -> str:
     """Return the first few names, and how many there are more."""
     shown = ", ".join(map(str, names[:8]))
     return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown

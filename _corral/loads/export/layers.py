@@ -93,7 +93,8 @@ def _layers(
     about: dict[str, Any] = {
         "at": sum(len(entries[key]) for key in keys[: keys.index(OBSERVATION)]),
         "activation": "relu",
-        "layers": 0,
+        "inputs": sum(map(len, entries.values())),
+        "units": [],
         "memory": 0 if gru is None else gru.hidden_size,
     }
     arrays: dict[str, Array] = {}
@@ -103,11 +104,13 @@ def _layers(
         if not isinstance(linear, nn.Linear) or not isinstance(activation, nn.ReLU | nn.Tanh):
             raise _refusal(agent, network)
         activations.add(type(activation).__name__.lower())
-        arrays |= _of_linear(linear, f"weight{about['layers']}", f"bias{about['layers']}")
-        about["layers"] += 1
+        number = len(about["units"])
+        arrays |= _of_linear(linear, f"weight{number}", f"bias{number}")
+        about["units"].append(linear.out_features)
     if len(hidden) % 2 or len(activations) > 1 or not isinstance(head, nn.Linear):
         raise _refusal(agent, network)
     about["activation"] = next(iter(activations), "relu")
+    about["actions"] = head.out_features
     arrays |= _of_linear(head, "head", "head_bias")
     if gru is not None:
         for ours, theirs in (("input", "ih"), ("state", "hh")):

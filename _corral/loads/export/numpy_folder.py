@@ -5,6 +5,7 @@
 | ``policy.py`` | ``Decider``: the source of the modules in ``PARTS``, as they stand in corral |
 | ``about.json`` | how nodes see and choose, and what the networks are made of |
 | ``weights.npz`` | the weights, float32 |
+| ``manifest.json`` | size and SHA-256 of each file, which ``Decider`` checks: see ``manifest`` |
 
 Nothing of the rules is written twice: policy.py is put together here, out of the source that corral
 itself runs.
@@ -27,8 +28,17 @@ import corral
 from corral.envs.core import Array
 from corral.envs.masks import greedy, masked
 from corral.errors import RunError
+from corral.files import write_file
 from corral.loads.export.core import NodeDecider
-from corral.loads.export.standalone import ABOUT, WEIGHTS, NetworkActor
+from corral.loads.export.manifest import encode_arrays
+from corral.loads.export.standalone import (
+    ABOUT,
+    POLICY,
+    WEIGHTS,
+    NetworkActor,
+    check_about,
+    shapes_of,
+)
 
 __all__ = ["export_numpy", "network_actor", "odd_actions", "source"]
 
@@ -71,6 +81,22 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     f"{DFAAS}.plans": {"KEEP_ALL": (), "Plans": ("of",), "shared": ()},
     f"{DFAAS}.plain_rules": WHOLE,
     f"{EXPORT}.inputs": WHOLE,
+    f"{EXPORT}.manifest": {
+        "MANIFEST": (),
+        "EXPORT_FORMAT": (),
+        "MOST_MANIFEST": (),
+        "MOST_TEXT": (),
+        "MOST_WEIGHTS": (),
+        "MOST_VALUES": (),
+        "ExportError": (),
+        "encode_entries": (),
+        "read_export": (),
+        "_read": (),
+        "decode_json": (),
+        "_refuse_constant": (),
+        "decode_arrays": (),
+        "_array": (),
+    },
     f"{EXPORT}.plan_values": WHOLE,
     f"{EXPORT}.core": WHOLE,
     f"{EXPORT}.standalone": WHOLE,
@@ -127,7 +153,24 @@ class UnknownNameError(ValueError):
 
 class ArgumentError(ValueError):
     """An argument out of its range."""
+
+
+def read_file(path, most):
+    """Return all bytes of a regular file, ``most`` or fewer. Raises OSError."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    handle = os.open(path, flags)  # a named pipe would block without O_NONBLOCK
+    try:
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode) or about.st_size > most:
+            text = f"is no regular file, or has more than {{most:,}} bytes"
+            raise OSError(errno.EINVAL, text, str(path))
+        with open(handle, "rb", closefd=False) as file:
+            return file.read(most)
+    finally:
+        os.close(handle)
 '''
+
+HEADER_IMPORTS = {"import errno", "import os", "import stat"}
 
 
 def export_numpy(run: Any, folder: Path) -> list[Path]:
@@ -146,12 +189,18 @@ def export_numpy(run: Any, folder: Path) -> list[Path]:
             raise RunError(
                 f"{run.name}: its networks in NumPy choose otherwise in {odd} of {CHECKED}"
             )
-    paths = [folder / "policy.py", folder / ABOUT, folder / WEIGHTS]
-    paths[0].write_text(source(run.name, decider), encoding="utf-8")
-    about = json.dumps({**decider.about, "networks": networks}, indent=1, allow_nan=False)
-    paths[1].write_text(about + "\n", encoding="utf-8")
-    np.savez(paths[2], **weights)
-    return paths
+    about = {**decider.about, "team": decider.team, "networks": networks}
+    try:
+        check_about(about)
+        shapes_of(networks)
+    except ValueError as error:
+        raise RunError(f"{run.name} is too large for an export: {error}") from error
+    files = {
+        POLICY: source(run.name, decider).encode(),
+        ABOUT: (json.dumps(about, indent=1, allow_nan=False) + "\n").encode(),
+        WEIGHTS: encode_arrays(weights),
+    }
+    return [write_file(folder / name, data) for name, data in files.items()]
 
 
 def network_actor(decider: Any) -> NetworkActor:
@@ -201,7 +250,7 @@ def source(name: str, decider: NodeDecider) -> str:
     """Return the text of policy.py."""
     shown = ", ".join(decider.nodes[:8]) + (", ..." if len(decider.nodes) > 8 else "")
     what = f"the rule {decider.about['rule']}" if "rule" in decider.about else "a trained team"
-    texts, imports = [], set()
+    texts, imports = [], {*HEADER_IMPORTS}
     for module, parts in PARTS.items():
         text = inspect.getsource(importlib.import_module(module))
         found = dict(_parts(text, parts))

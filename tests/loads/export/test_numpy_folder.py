@@ -81,6 +81,8 @@ RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "sb3_dqn": ("sb3_dqn", {}, {}),
 }
 
+FILES = ["policy.py", "about.json", "weights.npz", "manifest.json"]
+
 
 def trained(folder: Path, name: str) -> Any:
     trainer, given, kwargs = RUNS[name]
@@ -152,7 +154,7 @@ def test_run_and_folder_play_as_the_policies_do_in_the_environment(
     trained(tmp_path / "run", name)
     run = load_run(tmp_path / "run")
     paths = run.export("numpy")
-    assert [path.name for path in paths] == ["policy.py", "about.json", "weights.npz"]
+    assert [path.name for path in paths] == FILES
     assert paths[0].parent == run.folder / "export" / "numpy"
     module = loaded(paths[0].parent)
     exported = module.Decider()
@@ -278,8 +280,11 @@ def test_a_format_comes_first(tmp_path: Path) -> None:
         with pytest.raises(ArgumentError, match="'onnx', 'weights'; the folder comes"):
             run.export(given)
     assert not (tmp_path / "out").exists()
-    names = [path.name for path in run.export("weights", tmp_path / "out")]
-    assert names == ["shared.safetensors", "shared.json"]
+    names = [path.name for path in run.export("weights", tmp_path / "weights")]
+    assert names == ["shared.safetensors", "shared.json", "manifest.json"]
+    with pytest.raises(FileExistsError, match=r"manifest\.json exists"):
+        run.export("numpy", tmp_path / "weights")  # one manifest is of one export
+    assert not (tmp_path / "weights" / "policy.py").exists()
     run.export("numpy", tmp_path / "out")
     with pytest.raises(FileExistsError, match=r"policy\.py.* exists; pass --overwrite"):
         run.export("numpy", tmp_path / "out")
@@ -364,7 +369,7 @@ def test_the_command_writes_a_folder(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", "shared")
     printed = within("export", run.folder, "--out", tmp_path / "out")
     names = [Path(line).name for line in printed.split()]
-    assert names == ["policy.py", "about.json", "weights.npz"]
+    assert names == FILES
     taken = within("export", run.folder, "--out", tmp_path / "out", code=2)
     assert "exists; pass --overwrite to replace" in " ".join(taken.split())
     within("export", run.folder, "--out", tmp_path / "out", "--overwrite")
