@@ -7,6 +7,7 @@ with corral.session("arena_v0", steps=100_000, seed=1) as session:
 from __future__ import annotations
 
 import contextlib
+import copy
 import signal
 import sys
 import time
@@ -36,13 +37,17 @@ __all__ = ["Session", "say", "statistics_of"]
 
 CHECKPOINTS_PER_RUN = 10
 
+SLOW_S = 1.0
+"""Seconds of an update from which its end is kept in memory, in case the next one is given up."""
+
 
 class Session:
     """A run that is being trained; iterating gives a row of progress.csv after each update.
 
-    A context: within it the run's folder is locked, and Ctrl-C waits for the end of an update. What
-    was learned is saved when the block is left, early or not, and in between as ``corral.train``
-    does it. ``corral.train`` is a session that is run to its end: the same run comes out.
+    A context: within it the run's folder is locked, and Ctrl-C waits for the end of an update, for
+    three seconds at most: a longer one is given up, and played again on resuming. What was learned
+    is saved when the block is left, early or not, and in between as ``corral.train`` does it.
+    ``corral.train`` is a session that is run to its end: the same run comes out.
     """
 
     run: Run
@@ -69,6 +74,8 @@ class Session:
         self._entered, self._new = False, True
         self._updates: Iterator[Update] | None = None
         self._sampled: tuple[list[Episode], dict[str, float]] | None = None
+        # Env steps, content and statistics of the last end of a slow update
+        self._kept: tuple[int, Content, dict[str, Any]] | None = None
         self._after = 0.0  # seconds spent on saving and the like since the last row
         listeners.attach(learner, config.trainer)
 
@@ -172,9 +179,7 @@ class Session:
     def save(self) -> None:
         """Save a checkpoint of this moment; the best stays besides."""
         self.listeners.before_save(self)
-        content, better = self.learner.save(), self.statistics.improved()
-        if self.learner.resumes_exactly and (episodes := self.listeners.metrics.save()):
-            content = Content(content.documents, {**content.arrays, "episodes": episodes})
+        content, better = self._content(), self.statistics.improved()
         self.run.save(self.env_steps, content, self.statistics.save(), best=better)
 
     def load(self, run: Run, *, stretch: bool = False) -> None:
@@ -312,12 +317,22 @@ class Session:
         due = self.env_steps // self._every > self._saved // self._every
         if due or self._ending or self.statistics.better_validated:
             self._save()
+        self._kept = None
+        if seconds > SLOW_S and self._saved != self.env_steps:
+            kept = self.env_steps, self._content(), self.statistics.save()
+            self._kept = copy.deepcopy(kept)  # its arrays are those that learn
         self._after = time.perf_counter() - after
         return row
 
     def _save(self) -> None:
         self.save()
         self._saved = self.env_steps
+
+    def _content(self) -> Content:
+        content = self.learner.save()
+        if self.learner.resumes_exactly and (episodes := self.listeners.metrics.save()):
+            return Content(content.documents, {**content.arrays, "episodes": episodes})
+        return content
 
     def _close(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """End the listeners; what they raise must not hide another error."""
@@ -329,6 +344,7 @@ class Session:
 
     def _end(self, error: BaseException | None) -> None:
         """Save what is not saved, and say how it ended. Raises what a signal is to raise."""
+        self._stop.end_grace()
         told = self.statistics.stopped == self._reason or self.env_steps == self._begun
         self.statistics.stopped = self._reason
         if self.is_sound and not (told and self._saved == self.env_steps):
@@ -338,6 +354,9 @@ class Session:
                 if error is None:
                     raise
                 say(self.run.folder, str(failed))
+        elif not self.is_sound and self._stop.is_set() and self._kept is not None:
+            self._saved, *kept = self._kept
+            self.run.save(self._saved, *kept, best=False)
         if error is not None and not self._stop.is_set():
             if isinstance(error, CorralError) and self._saved > self._begun:
                 say(self.run.folder, f"saved at {self._saved:,} env steps")
@@ -350,9 +369,14 @@ class Session:
         self.run.__dict__.pop("policies", None)  # those of an earlier checkpoint
 
     def _say_how_it_ended(self) -> None:
-        folder, done = self.run.folder, self.env_steps
+        folder, done = self.run.folder, self.env_steps if self.is_sound else self._saved
+        if not done and self._stop.is_set():
+            say(folder, "stopped in its first update: nothing is saved")
+            return
         going_on = "" if self._played else f"Go on with: {again(self, stops=self._stop.is_set())}"
         where = f"stopped at {done:,} of {self.steps:,} env steps, and saved"
+        if not self.is_sound:
+            where += "; the update under way is given up"
         if self._stop.is_set():
             say(folder, f"{where}. {going_on}".strip())
         elif self._reason is not None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
 
 __all__ = ["Stop", "stop_signals"]
+
+GRACE_S = 3.0
+"""Seconds that the work under way may still take; then KeyboardInterrupt is raised within it."""
 
 
 class Stop:
@@ -16,29 +21,52 @@ class Stop:
 
     number: int | None = None
 
+    def __init__(self) -> None:
+        self._grace: threading.Timer | None = None
+
     def is_set(self) -> bool:
         return self.number is not None
+
+    def ask(self, number: int, frame: FrameType | None = None) -> None:
+        """Keep a signal; the second SIGINT raises KeyboardInterrupt."""
+        if self.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if not self.is_set():
+            self._grace = threading.Timer(GRACE_S, _interrupt)
+            self._grace.daemon = True
+            self._grace.start()
+        self.number = number
+
+    def end_grace(self) -> None:
+        """Let what follows take its time: it saves, and ends processes."""
+        if self._grace is not None:
+            self._grace.cancel()
+
+
+def _interrupt() -> None:
+    """Send SIGINT to the main thread: it also ends a wait within a system call."""
+    if sys.platform == "win32":
+        _thread.interrupt_main()
+    else:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[Stop]:
-    """Yield what SIGINT and SIGTERM set; a second SIGINT interrupts at once.
+    """Yield what SIGINT and SIGTERM set.
 
-    Signals reach the main thread alone: elsewhere they are left as they are.
+    KeyboardInterrupt is raised at once by a second SIGINT, and after ``GRACE_S`` seconds unless
+    ``end_grace`` was called. Signals reach the main thread alone: elsewhere they are left as they
+    are.
     """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        if stop.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        stop.number = number
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop.ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:
+        stop.end_grace()
         for number, handler in before.items():
             signal.signal(number, handler)
