@@ -215,8 +215,12 @@ class NodeDecider(Deciding):
         reports = state.reports
         if reports.size and (reports.min() < 0 or reports.max() > self._least_limit):
             self._check_reports(reports)
-        if state.hidden is not None and not self.actor.sound(state.hidden):
+        if not self.sound(state):
             raise DecisionError("state.hidden", "has numbers that no network has left there")
+
+    def sound(self, state: State) -> bool:
+        """Return whether the hidden states of networks are in range."""
+        return state.hidden is None or bool(self.actor.sound(state.hidden))
 
     @cached_property
     def _least_limit(self) -> int:

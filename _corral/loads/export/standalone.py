@@ -119,8 +119,8 @@ def check_about(about: Mapping[str, Any]) -> None:
     for key, known in kinds.items():
         if about[key] not in known:
             raise ValueError(f"{key}={about[key]!r:.40} is unknown")
-    if type(about["team"]) is not str:
-        raise TypeError("team: give a digest")
+    if type(about["team"]) is not str or len(about["team"]) != 64:
+        raise ValueError("team: give a digest of 64 digits")
 
 
 def _check_number(name: str, value: Any) -> None:
@@ -180,11 +180,7 @@ class NetworkActor:
 
     def sound(self, hidden: Sequence[Array]) -> bool:
         """Return whether all hidden states are in range; NaN is not."""
-        return all(
-            -LARGEST_STATE <= each.min() and each.max() <= LARGEST_STATE
-            for each in hidden
-            if each.size
-        )
+        return all(np.abs(each).max(initial=0) <= LARGEST_STATE for each in hidden)
 
     def act(
         self, features: Array, masks: Array, hidden: list[Array] | None, rng: Any

@@ -1,13 +1,14 @@
 """A team's memory as text: it travels with requests and answers, so that a server has none.
 
-Hidden states of recurrent networks, and reports that come late. The text is read against a fresh
-memory of the team: the same parts, of the same shapes, all finite.
+Hidden states of recurrent networks, reports that come late, and the digest of the team. The text is
+read against a fresh memory of the team: the same parts, of the same shapes, all finite and hidden
+states in range; whether reports are, the guard tells. That of another team, such as this one before
+it was trained again, is not read: the memory begins anew.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import copy
 import json
 from collections.abc import Mapping
@@ -61,11 +62,18 @@ class Remembering:
             )
         try:
             told = json.loads(base64.b64decode(text, validate=True))
-            t, parts = told["t"], [_array(part) for part in told["parts"]]
-        except (binascii.Error, ValueError, TypeError, KeyError, RecursionError):
+            t, team = told["t"], told["team"]
+            if type(team) is not str or len(team) != len(self._fresh.team):
+                raise ValueError(team)
+            if team != self._fresh.team:
+                other = copy.deepcopy(self._fresh)
+                other.team = team  # so that the decision says that it begins anew
+                return other
+            parts = [_array(part) for part in told["parts"]]
+        except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
             raise MemoryTextError(UNREAD) from None
         fresh = _parts([self._fresh.reports, self._fresh.hidden])
-        if type(t) is not int or t < 0 or len(parts) != len(fresh):
+        if type(t) is not int or not 0 <= t <= MOST_STEPS or len(parts) != len(fresh):
             raise MemoryTextError(UNREAD)
         for part, own in zip(parts, fresh, strict=True):
             if part.shape != own.shape or part.dtype != own.dtype or not np.isfinite(part).all():
@@ -74,12 +82,15 @@ class Remembering:
         found = copy.copy(self._fresh)
         found.t = t
         found.reports, found.hidden = _like([self._fresh.reports, self._fresh.hidden], rest)
+        if not self.decider.sound(found):
+            raise MemoryTextError(UNREAD)
         return found
 
     def text_of(self, state: State | None) -> str | None:
-        """Return a memory as text."""
-        if state is None:
+        """Return a memory as text; of a team that failed, so that there is none, a fresh one."""
+        if not self.remembers:
             return None
+        state = self._fresh if state is None else state
         parts = [
             {
                 "dtype": part.dtype.str,
@@ -88,8 +99,12 @@ class Remembering:
             }
             for part in _parts([state.reports, state.hidden])
         ]
-        return base64.b64encode(json.dumps({"t": state.t, "parts": parts}).encode()).decode()
+        told = {"t": state.t, "team": state.team, "parts": parts}
+        return base64.b64encode(json.dumps(told).encode()).decode()
 
+
+MOST_STEPS = 2**53
+"""Of a memory: more than any gateway lives."""
 
 UNREAD = "this is no state that this team has sent: send the state of the last answer as it came"
 

@@ -153,23 +153,5 @@ def test_an_exported_rule_is_served(team: Run, tmp_path: Path) -> None:
     assert service.decide(NODES).forward == found.decide(NODES)
 
 
-def test_a_damaged_export_is_refused(team: Run, tmp_path: Path) -> None:
-    folder = tmp_path / "gateway"
-    team.export("numpy", folder)
-    weights = folder / "weights.npz"
-    whole = weights.read_bytes()
-    weights.write_bytes(whole[:200] + bytes([whole[200] ^ 1]) + whole[201:])
-    with pytest.raises(RunError, match="is damaged, or an export of an earlier corral"):
-        service_of(folder)
-    weights.unlink()
-    with pytest.raises(RunError, match=r"no export: .*weights.npz is missing"):
-        service_of(folder)
-    about = folder / "about.json"
-    about.write_text(about.read_text().replace('"seen"', '"Seen"'))
-    weights.write_bytes(whole)
-    with pytest.raises(RunError, match=r"'seen'.*corral export writes it again"):
-        service_of(folder)
-
-
 def test_a_rule_goes_before_a_fallback(team: Run, tmp_path: Path) -> None:
     assert service_of(team, rule="static", fallback="overflow").rule == "static/equal"
