@@ -9,6 +9,7 @@ that separate ones start from), that input is a constant here: it goes into the 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from corral.envs.core import Array, carried_by
 from corral.envs.registry import REGISTERED
 from corral.errors import RunError
 from corral.trainers.base import Trainer
-from corral.trainers.cloning.teachers import checkpoint_digest, require_same_spaces
+from corral.trainers.cloning.teachers import require_same_spaces
 from corral.trainers.on_policy.saving import arrays_of
 from corral.trainers.on_policy.trainer import OnPolicyTrainer
 from corral.trainers.runs.env_config import EnvConfig
@@ -105,10 +106,20 @@ def start_from(
     origin = {
         "run": str(run.folder.resolve()),
         "checkpoint": path.name,
-        "digest": checkpoint_digest(run),
+        "digest": _digest(arrays),
         "policies": [asdict(said) for _, _, said in plans],
     }
     return origin, seen, [f"starts from {run.name}, {path.name}", *lines]
+
+
+def _digest(arrays: Mapping[str, Mapping[str, Array]]) -> str:
+    """Return the digest of the weights of a checkpoint: its clocks do not count."""
+    digest = hashlib.sha256()
+    for file in sorted(name for name in arrays if name.startswith("policy_")):
+        for key, values in sorted(arrays[file].items()):
+            digest.update(f"{file} {key} {values.dtype} {values.shape} ".encode())
+            digest.update(np.ascontiguousarray(values).tobytes())
+    return digest.hexdigest()
 
 
 def _source(run: Run, name: str, agents: tuple[str, ...]) -> str:

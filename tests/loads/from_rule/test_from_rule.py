@@ -69,6 +69,24 @@ def test_the_team_starts_from_the_clone_and_is_validated_on_the_way(run: Any) ->
     assert run.best_by["env_steps"] == run.recommendation.checkpoint == best
 
 
+def test_the_same_begun_twice_is_one_configuration(run: Any, tmp_path: Path) -> None:
+    """Wherever they lie, and whenever they were trained."""
+    other = begun(tmp_path / "elsewhere" / "run")
+    assert other.folder != run.folder
+    assert other.config.canonical() == run.config.canonical()
+    assert other.config.init["run"] != run.config.init["run"]
+    digests = [
+        json.loads((each.checkpoint() / "manifest.json").read_text())["files"]["configuration.json"]
+        for each in (run, other)
+    ]
+    assert digests[0] == digests[1]
+
+
+def test_other_weights_of_the_clone_are_another_configuration(run: Any, tmp_path: Path) -> None:
+    other = begun(tmp_path / "run", seed=4)
+    assert other.config.init["digest"] != run.config.init["digest"]
+
+
 def test_the_recommendation_is_what_a_replay_finds(run: Any) -> None:
     it, low, high = run.recommendation, 5 * DAY, 11 * DAY
     best = corral.load_run(f"{run.folder}@best")
