@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import logging
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,11 +17,8 @@ import pytest
 pytest.importorskip("torch", reason="trains networks")
 
 import corral
-from corral.envs.dfaas_v0 import DfaasRules
-from corral.envs.dfaas_v0.baselines import baseline_team
-from corral.errors import ArgumentError
-from corral.loads.export.decider import Decider, DecisionError, OutOfRangeError
-from corral.loads.serve.memory import MemoryTextError, Remembering
+from corral.loads.export.decider import DecisionError, OutOfRangeError
+from corral.loads.serve.memory import MemoryTextError
 from corral.loads.serve.service import service_of
 from support.loads import small_trace
 
