@@ -17,6 +17,7 @@ import torch
 from corral.data import Trace
 from corral.envs.core import Array, Observation
 from corral.envs.dfaas_v0 import DfaasRules
+from corral.loads.export.onnx_graph import TAG
 from corral.trainers.driver import train
 from corral.trainers.policies import NetworkPolicy
 from corral.trainers.runs.run import Run
@@ -247,7 +248,7 @@ def difference(
         closest=float(gap[other].max()) if other.any() else 0.0,
         illegal=int((~mask[every, action]).sum()),
         masks=int((np.isfinite(theirs) != mask).any(axis=1).sum()),
-        states=0.0 if after is None else float(np.abs(found["next_state"] - after).max()),
+        states=0.0 if after is None else float(np.abs(found["next_state"][:, :-TAG] - after).max()),
         amounts=int(_otherwise(moments, number, found).sum()),
     )
     assert found["in_range"].all(), agent
@@ -338,7 +339,9 @@ def compared(run: Run, decide: Mapping[str, Any], rows: int, seed: int) -> Diffe
             if policy.memory:
                 rng = np.random.default_rng(seed)
                 state = rng.uniform(-1, 1, (rows, policy.memory)).astype(np.float32)
-                inputs["state"] = state
+                fresh = np.zeros((rows, policy.memory + TAG), np.float32)
+                tag = decide[name]({**inputs, "state": fresh})["next_state"][:, policy.memory :]
+                inputs["state"] = np.concatenate([state, tag], axis=1)
             total.add(difference(moments, number, policy, state, decide[name](inputs)))
     return total
 
@@ -363,7 +366,7 @@ def random_inputs(run: Run, rows: int, seed: int, number: int = 0) -> dict[str, 
     given = random_moments(run, rows, seed).inputs(run, number)
     policies: Any = run.policies
     if memory := next(iter(policies.values())).memory:
-        given["state"] = np.zeros((rows, memory), dtype=np.float32)
+        given["state"] = np.zeros((rows, memory + TAG), dtype=np.float32)
     return given
 
 

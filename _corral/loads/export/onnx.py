@@ -23,6 +23,8 @@ from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.amounts import Amounts, Keeps
 from corral.errors import RunError
 from corral.extras import require
+from corral.files import write_file
+from corral.loads.export.manifest import UNSIGNED, ExportError, with_digest
 from corral.loads.export.onnx_graph import DecisionGraph
 from corral.text import shortened
 from corral.trainers.cloning.teachers import checkpoint_digest
@@ -97,6 +99,7 @@ def _write(
 ) -> Path:
     # A copy: the graph is traced on the CPU, where the run's networks need not be.
     graph = DecisionGraph(rules, copy.deepcopy(played)).cpu().eval()
+    _require_finite(run, name, graph)
     axes = {key: _axes(shape) for key, shape in graph.inputs.items()}
     given = {
         key: torch.zeros(
@@ -126,7 +129,16 @@ def _write(
     assert program is not None
     _describe(program.model, _about(run, rules, name, played, graph))
     program.save(str(path))
-    return path
+    try:
+        return write_file(path, with_digest(path.read_bytes()))
+    except ExportError as error:
+        raise RunError(f"{run.name}: {error}") from error
+
+
+def _require_finite(run: Run, name: str, graph: DecisionGraph) -> None:
+    for key, values in graph.state_dict().items():
+        if not torch.isfinite(values).all():
+            raise RunError(f"{run.name}: policy {name}: {key} has values that are not finite")
 
 
 def _axes(shape: tuple[int | str, ...]) -> dict[int, str]:
@@ -165,6 +177,7 @@ def _about(
     levels = rules.levels_of
     about: dict[str, Any] = {
         "format": FORMAT,
+        "sha256": UNSIGNED,  # until the file is written
         "corral": corral.__version__,
         "run": run.folder.name + run.suffix,
         "checkpoint": run.source(),

@@ -6,6 +6,7 @@ tables that these made; the tests play both side by side. R rows are decisions, 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,12 +22,15 @@ from corral.envs.dfaas_v0.amounts import Amounts, Choices, Keeps, Shares
 from corral.envs.dfaas_v0.features import LARGEST, RANKS, Summary
 from corral.trainers.policies import NetworkPolicy
 
-__all__ = ["DecisionGraph", "Inputs"]
+__all__ = ["TAG", "DecisionGraph", "Inputs"]
 
 Inputs = Mapping[str, torch.Tensor]
 
 LARGEST_STATE = 1.001
 """A GRU's hidden state lies in -1..1, but for rounding."""
+
+TAG = 2
+"""Numbers behind a hidden state that tell whose it is."""
 
 LATEST = 2**40
 """The latest time, in seconds since 1970."""
@@ -331,8 +335,6 @@ class DecisionGraph(nn.Module):
         self.legal = Legal(rules)
         self.chooses = isinstance(rules.actions, Choices)
         self.inputs = dict(self.read.inputs())
-        if self.memory:
-            self.inputs["state"] = ("batch", self.memory)
         self.outputs = [self.legal.said, *(["target"] if self.chooses else []), "action", "logits"]
         self.outputs += ["in_range", *(["next_state"] if self.memory else [])]
         identities = {node: each.forward.identity for node, each in policies.items()}  # type: ignore[attr-defined]
@@ -342,6 +344,18 @@ class DecisionGraph(nn.Module):
             for node, identity in identities.items():
                 table[node] = identity
             self.register_buffer("identities", torch.from_numpy(table))
+        if self.memory:
+            self.inputs["state"] = ("batch", self.memory + TAG)
+            self.register_buffer("tag", self._tag())
+
+    def _tag(self) -> torch.Tensor:
+        """Return numbers of 0..1, not all 0, that follow from all weights and tables: [TAG]."""
+        digest = hashlib.sha256()
+        for name, values in sorted(self.state_dict().items()):
+            digest.update(f"{name} {tuple(values.shape)}".encode())
+            digest.update(values.cpu().numpy().tobytes())
+        parts = np.frombuffer(digest.digest(), dtype="<u4")[:TAG] >> 8  # 24 bits fit float32
+        return torch.from_numpy(((parts + 1) / 2**24).astype(np.float32))
 
     def forward(self, given: Inputs) -> tuple[torch.Tensor, ...]:
         """Return tensors in the order of ``outputs``."""
@@ -352,9 +366,12 @@ class DecisionGraph(nn.Module):
             identity = tables.identities[read.node]
         state = read.features[:, :0]  # none
         if self.memory:
-            known = given["state"].abs() <= LARGEST_STATE  # NaN is not
-            state = torch.where(known, given["state"], 0.0)
-            in_range = in_range & known.all(dim=1)
+            hidden, tag = given["state"].split([self.memory, TAG], dim=1)
+            begins = (given["state"] == 0).all(dim=1)
+            own = (tag == tables.tag).all(dim=1)
+            known = (hidden.abs() <= LARGEST_STATE) & own[:, None]  # NaN is not
+            state = torch.where(known, hidden, 0.0)
+            in_range = in_range & (known.all(dim=1) | begins)
         outputs, after = self.forward_of.outputs(read.features, identity, state)  # type: ignore[attr-defined]
         masked = masked_logits(outputs, self.legal.mask(read))
         action = masked.argmax(dim=-1)
@@ -364,4 +381,7 @@ class DecisionGraph(nn.Module):
             found.append(self.legal.target(action, read.named))
         values = self.forward_of.values  # type: ignore[attr-defined]
         found += [action, masked if values else masked.log_softmax(dim=-1), in_range]
-        return (*found, after) if self.memory else tuple(found)
+        if self.memory:
+            tag = tables.tag[None].expand(len(after), -1)
+            return (*found, torch.cat([after, tag], dim=1))
+        return tuple(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import sys
 import warnings
@@ -26,8 +27,9 @@ onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
 ort = pytest.importorskip("onnxruntime", reason="needs onnxruntime")
 
 from corral.adapters.networks import MaskedActorCritic  # noqa: E402
+from corral.loads.export.manifest import ExportError, read_graph  # noqa: E402
 from corral.loads.export.onnx import export_onnx, networks_of  # noqa: E402
-from corral.loads.export.onnx_graph import DecisionGraph  # noqa: E402
+from corral.loads.export.onnx_graph import TAG, DecisionGraph  # noqa: E402
 from corral.trainers.driver import train  # noqa: E402
 from corral.trainers.on_policy.buffer import make_groups  # noqa: E402
 from corral.trainers.policies import mlp_policy, rllib_policy  # noqa: E402
@@ -239,7 +241,103 @@ def test_a_summary_takes_any_number_of_neighbours(folder: Path) -> None:
     assert alone["in_range"].all()
 
 
+# --- States --------------------------------------------------------------------------------------
+
+
+def require_own_states(decide: Any, other: Any, given: dict[str, Array]) -> None:
+    """A state of another graph begins anew, and the graph says so; a start is in range."""
+    rows = len(given["state"])
+    fresh = decide(given)
+    assert fresh["in_range"].all()
+    own, theirs = fresh["next_state"], other(given)["next_state"]
+    assert np.abs(own[:, -TAG:] - theirs[:, -TAG:]).max() > 0
+    after = decide({**given, "state": own})
+    assert after["in_range"].all()
+    assert not np.array_equal(after["logits"], fresh["logits"])
+    odd = own.copy()
+    odd[:, 0] = 1.5  # read as 0, as the rest is not
+    nan = np.full_like(own, np.nan)
+    for state, as_fresh in ((theirs, True), (nan, True), (own * 1e18, True), (odd, False)):
+        found = decide({**given, "state": state})
+        assert found["in_range"].tolist() == [False] * rows
+        assert np.array_equal(found["logits"], fresh["logits"]) == as_fresh
+        np.testing.assert_array_equal(found["next_state"][:, -TAG:], own[:, -TAG:])
+
+
+def test_a_module_knows_the_states_of_its_own(folder: Path) -> None:
+    run = run_of("choose", folder)
+    decide = as_modules(run)["shared"]
+    with torch.no_grad():
+        weights = next(iter(run.policies.values())).network.parameters()  # type: ignore[attr-defined]
+        last = [*weights][-1]
+        last += 0.01  # as if it had been trained again
+        other = as_modules(run)["shared"]
+        last -= 0.01
+    require_own_states(decide, other, random_inputs(run, 20, seed=9))
+
+
+@pytest.mark.slow  # two graphs are written
+def test_a_graph_knows_the_states_of_its_own(folder: Path) -> None:
+    name = "unknown, counts"
+    decide = as_graphs(files_of(name, folder))
+    given = random_inputs(run_of(name, folder), 20, seed=9)
+    require_own_states(decide["node_0"], decide["node_1"], given)
+
+
 # --- Files ---------------------------------------------------------------------------------------
+
+
+def test_a_damaged_graph_is_refused(folder: Path, tmp_path: Path) -> None:
+    (path,) = files_of("list", folder)
+    whole, rng = path.read_bytes(), np.random.default_rng(3)
+    assert read_graph(path) == whole
+    about = {each.key: each.value for each in onnx.load(path).metadata_props}
+    zeros = whole.replace(about["sha256"].encode(), b"0" * 64)
+    assert about["sha256"] == hashlib.sha256(zeros).hexdigest()
+    damaged = tmp_path / "shared.onnx"
+    for place in rng.integers(8 * len(whole), size=150).tolist():
+        flipped = bytearray(whole)
+        flipped[place // 8] ^= 1 << place % 8
+        damaged.write_bytes(flipped)
+        with pytest.raises(ExportError):
+            read_graph(damaged)
+    for data in (b"", whole[:-1], whole + b" ", whole * 2, zeros):
+        damaged.write_bytes(data)
+        with pytest.raises(ExportError):
+            read_graph(damaged)
+
+
+@pytest.mark.parametrize("change", ["nodes", "negated", "NaN"])
+def test_an_edited_graph_is_refused(folder: Path, tmp_path: Path, change: str) -> None:
+    (path,) = files_of("list", folder)
+    model = onnx.load(path)
+    if change == "nodes":
+        (entry,) = [each for each in model.metadata_props if each.key == "nodes"]
+        entry.value = json.dumps([*reversed(json.loads(entry.value))])
+    else:
+        weights = [each for each in model.graph.initializer if each.data_type == 1]
+        assert weights
+        for each in weights:
+            values = onnx.numpy_helper.to_array(each)
+            values = -values if change == "negated" else values * np.nan
+            each.CopyFrom(onnx.numpy_helper.from_array(values, each.name))
+    onnx.save(model, tmp_path / "shared.onnx")
+    with pytest.raises(ExportError):
+        read_graph(tmp_path / "shared.onnx")
+
+
+def test_weights_that_are_not_finite_are_not_written(folder: Path, tmp_path: Path) -> None:
+    run = run_of("list", folder)
+    (last,) = {[*each.network.parameters()][-1] for each in run.policies.values()}  # type: ignore[attr-defined]
+    kept = last[0].item()
+    with torch.no_grad():
+        last[0] = float("nan")
+        try:
+            with pytest.raises(RunError):
+                export_onnx(run, tmp_path)
+        finally:
+            last[0] = kept
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_graph_says_what_it_is(folder: Path) -> None:
@@ -295,8 +393,9 @@ def test_the_exporter_is_quiet(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         paths = run.export("onnx", tmp_path / "new" / "folder")
-    assert paths == [tmp_path / "new" / "folder" / "shared.onnx"]
-    assert paths[0].is_file()
+    names = "shared.onnx", "manifest.json"
+    assert paths == [tmp_path / "new" / "folder" / name for name in names]
+    assert all(path.is_file() for path in paths)
     assert capfd.readouterr() == ("", "")
 
 
