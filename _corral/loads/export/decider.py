@@ -21,7 +21,6 @@ from corral.envs.dfaas_v0.rules import DfaasRules
 from corral.envs.masks import checked_action, masked, require_legal
 from corral.envs.policy import Policy, PolicyBase
 from corral.errors import RunError
-from corral.files import read_file, sha256
 from corral.loads.export.core import (
     DecisionError,
     NodeDecider,
@@ -32,7 +31,12 @@ from corral.loads.export.core import (
 )
 from corral.loads.export.own_policy import PolicyDecider
 from corral.loads.export.standalone import LARGEST_STATE
-from corral.trainers.runs.checkpoint_format import MANIFEST, MOST_MANIFEST
+from corral.trainers.runs.checkpoint_format import (
+    MANIFEST,
+    MOST_MANIFEST,
+    Manifest,
+    read_file,
+)
 
 __all__ = [
     "Decider",
@@ -44,6 +48,10 @@ __all__ = [
     "rules_of",
     "seen_in",
 ]
+
+
+NOT_OF_A_TEAM = ("configuration.json", "progress.json")
+"""Files of a checkpoint that differ between runs of equal weights."""
 
 
 class Decider(NodeDecider):
@@ -181,7 +189,10 @@ def decider_of(run: Any) -> Decider:
 
 
 def _checkpoint_digest(run: Any) -> str:
-    """Return the digest of the checkpoint that a run plays by; of its settings as it began."""
+    """Return a digest of the checkpoint that a run plays by, without its clocks; of its settings as
+    it began. Raises CheckpointError."""
     if run.at is not None and not run.at.strip("0"):
         return digest_of(run.config.canonical())
-    return sha256(read_file(run.checkpoint() / MANIFEST, MOST_MANIFEST))
+    path = run.checkpoint() / MANIFEST
+    files = Manifest.decode(str(path), read_file(path, MOST_MANIFEST)).files
+    return digest_of({name: files[name].sha256 for name in files if name not in NOT_OF_A_TEAM})

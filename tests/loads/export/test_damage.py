@@ -37,11 +37,16 @@ NODES = {name: {"arrivals": 9, "capacity": 5} for name in NAMES}
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The export of a recurrent team whose reports are late."""
     folder = tmp_path_factory.mktemp("team")
-    run = corral.train(
+    trained(folder / "run").export("numpy", folder / "gateway")
+    return folder / "gateway"
+
+
+def trained(folder: Path) -> Any:
+    return corral.train(
         "dfaas_v0",
         trainer="mappo",
         steps=32,
-        out=folder / "run",
+        out=folder,
         env_kwargs={"trace": small_trace(), "max_cycles": 10, "queue": 3, "report_delay": 3},
         num_envs=2,
         n_steps=8,
@@ -50,9 +55,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
         validation=0,
         preset="none",
         progress=False,
+        seed=1,
     )
-    run.export("numpy", folder / "gateway")
-    return folder / "gateway"
 
 
 @pytest.fixture
@@ -108,7 +112,7 @@ def test_a_manifest_lists_every_file_and_ends_in_a_digest_of_itself(exported: Pa
 
 
 def test_the_same_team_is_written_to_the_same_bytes(exported: Path, tmp_path: Path) -> None:
-    corral.load_run(exported.parent / "run").export("numpy", tmp_path / "again")
+    trained(tmp_path / "run").export("numpy", tmp_path / "again")
     for name in (*FILES, MANIFEST):
         assert (tmp_path / "again" / name).read_bytes() == (exported / name).read_bytes()
 
