@@ -17,11 +17,9 @@ from_rule.json in the folders of both, so that ``resume_from_rule`` goes on with
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +34,7 @@ from corral.loads.from_rule.days import (
     taught_by,
 )
 from corral.loads.from_rule.parts import Parts
-from corral.loads.from_rule.plan import CLONE, plan_of
+from corral.loads.from_rule.plan import SET_BY_PRESET, Plan, plan_of, read_plan
 from corral.loads.from_rule.preset import FROM_RULE, MINUTES, FromRule
 from corral.progress import Progress
 from corral.text import visible
@@ -45,13 +43,6 @@ from corral.trainers.runs.folders import new_folder
 from corral.trainers.runs.run import Run
 
 __all__ = ["from_rule", "resume_from_rule"]
-
-THEIRS = (
-    *("trainer", "init", "init_critic", "policies_to_train", "opponents", "self_play", "horizon"),
-    *("stop", "evaluate_every", "dry_run", "callbacks", "metrics", "sinks", "model", "settings_of"),
-    *("preset", "api", "checkpoint_every", "keep", "teacher", "taught"),
-)
-"""Arguments of ``corral.train`` that are this one's own to set, or not kept with a run."""
 
 
 def from_rule(
@@ -93,7 +84,7 @@ def from_rule(
     """
     if env != "dfaas_v0":
         raise ValueError(f"from_rule starts from rules of dfaas_v0; {env} has none")
-    if refused := [name for name in settings if name in THEIRS]:
+    if refused := [name for name in settings if name in SET_BY_PRESET]:
         raise ValueError(f"{refused[0]}=: from_rule sets it itself; leave it out")
     if steps is not None and minutes is not None:
         raise ValueError(f"minutes={minutes:g}: give minutes, or steps, not both")
@@ -124,23 +115,24 @@ def from_rule(
     folder = new_folder(f"dfaas_v0-from-rule-seed{seed}")[0] if out is None else Path(out)
     if folder.exists() and any(folder.iterdir()):
         raise RunError(f"{folder} is not empty; give a new folder, or go on: --resume {folder}")
-    plan = {
+    plan: Plan = {
         "out": str(folder),
         "rule": rule,
         "teacher": str(teacher),
         "runner_up": second,
         "costs": dict(ranked),  # points, on all days that are not held out
         "window": window,
-        "rows": [low, high],
-        "held_out": list(config.held_out["rows"]),
-        "validation": 0 if kept is None else list(kept),
+        "rows": (low, high),
+        "held_out": tuple(config.held_out["rows"]),
+        "validation": 0 if kept is None else tuple(kept),
         "minutes": None if steps is not None else limit.minutes,
         "steps": steps,
         "seed": seed,
         "nodes": len(config.rules().agents),
         "settings": settings,
-        "preset": asdict(preset),
-        **{"cloned": False, "trained": False},
+        "preset": preset,
+        "cloned": False,
+        "trained": False,
         "spent": 0.0,  # seconds, when it was last written down
     }
     kwargs["route"] = teacher.route
@@ -156,14 +148,9 @@ def resume_from_rule(folder: str | Path, *, progress: bool | None = None) -> Run
     path = plan_of(folder)
     if path is None:
         raise RunError(f"{folder} holds nothing that from_rule began; begin it again")
-    try:
-        plan = json.loads(path.read_text(encoding="utf-8"))
-        plan["out"] = str(path.parent).removesuffix(CLONE)  # it may have been moved
-        limit = Minutes(float(plan["minutes"] or 0.0), time.monotonic() - float(plan["spent"]))
-        parts = Parts(plan, limit, progress)
-    except (ValueError, TypeError, KeyError) as error:
-        raise RunError(f"{path} is damaged: {error!r}") from error
-    return parts.run()
+    plan = read_plan(path)
+    limit = Minutes(plan["minutes"] or 0.0, time.monotonic() - plan["spent"])
+    return Parts(plan, limit, progress).run()
 
 
 def _say(message: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +11,7 @@ from typing import Any
 import numpy as np
 
 from corral.errors import RunError
-from corral.files import write_file
-from corral.loads.from_rule.plan import PLAN, clone_folder
-from corral.loads.from_rule.preset import FromRule
+from corral.loads.from_rule.plan import Plan, clone_folder, write_plan
 from corral.loads.from_rule.recommend import RECOMMENDATION, recommend
 from corral.loads.from_rule.validation import History, Validated
 from corral.trainers import driver
@@ -33,10 +30,10 @@ TEAM_ALONE = ("learning_rate", "n_epochs", *CloneSettings.unused)
 class Parts:
     """Clone, team and recommendation of a plan (from_rule.json), as far as they are missing."""
 
-    def __init__(self, plan: dict[str, Any], limit: Minutes, progress: bool | None) -> None:
+    def __init__(self, plan: Plan, limit: Minutes, progress: bool | None) -> None:
         self.plan, self.limit, self.progress = plan, limit, progress
         self.out = Path(plan["out"])
-        self.preset = FromRule(**plan["preset"])
+        self.preset = plan["preset"]
 
     def run(self, env_kwargs: dict[str, Any] | None = None) -> Run:
         """Do what is missing; return the team's run. ``env_kwargs`` are needed to begin."""
@@ -118,7 +115,7 @@ class Parts:
     def keep(self, folder: Path) -> None:
         """Write the plan into a folder, with the time that was spent."""
         self.plan["spent"] = time.monotonic() - self.limit.began
-        write_file(folder / PLAN, json.dumps(self.plan, indent=2, default=list) + "\n")
+        write_plan(self.plan, folder)
 
     def _recommend(self, team: Run) -> None:
         history = History.read(team.folder)

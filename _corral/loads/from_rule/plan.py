@@ -2,11 +2,63 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any, Literal, NotRequired, TypedDict
 
+from corral.envs.dfaas_v0.plain_rules import PlainRule
+from corral.errors import CorralError, RunError
+from corral.files import write_file
+from corral.loads.from_rule.preset import FromRule
+from corral.trainers.base import trainer_class
+from corral.trainers.file_fields import read_fields
 from corral.trainers.runs.run import FROM_RULE as PLAN
+from corral.trainers.settings import make_settings
 
-__all__ = ["CLONE", "PLAN", "clone_folder", "plan_of"]
+__all__ = [
+    "CLONE",
+    "PLAN",
+    "SET_BY_PRESET",
+    "Plan",
+    "clone_folder",
+    "plan_of",
+    "read_plan",
+    "write_plan",
+]
+
+MOST_BYTES = 2**24
+
+SET_BY_PRESET = (
+    *("trainer", "init", "init_critic", "policies_to_train", "opponents", "self_play", "horizon"),
+    *("stop", "evaluate_every", "dry_run", "callbacks", "metrics", "sinks", "model", "settings_of"),
+    *("preset", "api", "checkpoint_every", "keep", "teacher", "taught"),
+)
+"""Arguments of ``corral.train`` that ``from_rule`` sets itself, or that are not kept with a run."""
+
+
+class Plan(TypedDict):
+    """What from_rule.json holds."""
+
+    out: str
+    rule: str
+    teacher: NotRequired[str]
+    runner_up: str | None
+    costs: dict[str, float]  # points, on all days that are not held out
+    window: int
+    rows: tuple[int, int]
+    held_out: tuple[int, int]
+    validation: tuple[int, int] | Literal[0]
+    minutes: float | None
+    steps: int | None
+    seed: int
+    nodes: int
+    settings: dict[str, Any]
+    preset: FromRule
+    cloned: bool
+    trained: bool
+    spent: float  # seconds, when it was last written down
+
 
 CLONE = "-clone"
 
@@ -20,3 +72,43 @@ def plan_of(folder: str | Path) -> Path | None:
     """Return the plan of a run, or of a clone, in ``folder``; None where it began otherwise."""
     places = Path(folder) / PLAN, clone_folder(Path(folder)) / PLAN
     return next((path for path in places if path.is_file()), None)
+
+
+def write_plan(plan: Plan, folder: Path) -> None:
+    """Write a plan into the folder of a run."""
+    text = json.dumps({**plan, "preset": asdict(plan["preset"])}, indent=2, default=list)
+    write_file(folder / PLAN, text + "\n", folder=folder)
+
+
+def read_plan(path: Path) -> Plan:
+    """Return the plan in a file, whose run may have been moved since. Raises RunError."""
+    try:
+        plan: Any = read_fields(path, Plan, most=MOST_BYTES, error=RunError, folder=path.parent)
+    except FileNotFoundError:
+        raise RunError(f"{path} is missing") from None
+    plan["out"] = str(path.parent).removesuffix(CLONE)
+    for name, least in (("nodes", 1), ("window", 1), ("seed", 0), ("spent", 0)):
+        if plan[name] < least:
+            raise RunError(f"{path}: {name} = {plan[name]}: give {least} or more")
+    length = [name for name in ("minutes", "steps") if plan[name] is not None]
+    if len(length) != 1 or not plan[length[0]] > 0:
+        raise RunError(f"{path}: give minutes or steps, one of them, above 0")
+    key = "rule"
+    try:
+        PlainRule.of(plan["rule"])
+        key = "teacher"
+        PlainRule.of(plan.get("teacher", plan["rule"]))
+        key = "preset"
+        plan["preset"] = preset = FromRule(**plan["preset"])
+        clone, team = trainer_class("clone"), trainer_class("policy_iteration")
+        make_settings(clone, preset.clone_settings(plan["nodes"]))
+        make_settings(team, preset.team_settings(plan["nodes"]))
+        key = "settings"
+        own = {name: each for name, each in plan["settings"].items() if name != "policies"}
+        if refused := [name for name in own if name in SET_BY_PRESET]:
+            raise ValueError(f"{refused[0]} is set by the preset")
+        make_settings(team, own)
+    except (CorralError, ValueError, TypeError, LookupError, ArithmeticError) as error:
+        raise RunError(f"{path}: {key}: {error}") from error
+    found: Plan = plan
+    return found

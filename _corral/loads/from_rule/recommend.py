@@ -21,18 +21,21 @@ import numpy as np
 
 from corral.envs.core import Array
 from corral.envs.dfaas_v0.baselines import baseline_team, split_pair
+from corral.envs.dfaas_v0.plain_rules import PlainRule
 from corral.envs.policy import Policy
-from corral.errors import ArgumentError, RunError
+from corral.errors import ArgumentError, CorralError, RunError
 from corral.files import write_file
 from corral.loads.export.core import NodeDecider
 from corral.loads.export.decider import Decider, rules_of
 from corral.loads.export.formats import FORMATS
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS, difference_interval
+from corral.trainers.file_fields import read_fields
 from corral.trainers.runs.run import Run, load_run
 
 __all__ = ["RECOMMENDATION", "Recommendation", "recommend", "recommendation_of"]
 
 RECOMMENDATION = "recommendation.json"
+MOST_BYTES = 2**20
 LATER_LEVEL = 0.9
 """Level of the interval of the later half: with the other one, one-sided 5 % is strict enough."""
 
@@ -126,19 +129,34 @@ class Recommendation:
     def write(self, folder: Path) -> None:
         """Write it into the folder of a run."""
         told = {name: value for name, value in asdict(self).items() if name != "folder"}
-        write_file(folder / RECOMMENDATION, json.dumps(told, indent=2, allow_nan=False) + "\n")
+        text = json.dumps(told, indent=2, allow_nan=False)
+        write_file(folder / RECOMMENDATION, text + "\n", folder=folder)
 
 
 def recommendation_of(run: Run) -> Recommendation | None:
     """Return what was recommended of a run; None where nothing was (yet). Raises RunError."""
     path = run.folder / RECOMMENDATION
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        return Recommendation(**told, folder=run.folder)
+        told = read_fields(
+            path,
+            Recommendation,
+            most=MOST_BYTES,
+            error=RunError,
+            folder=run.folder,
+            without=("folder",),
+        )
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError) as error:
-        raise RunError(f"{path} is damaged: {error}") from error
+    try:
+        PlainRule.of(told["rule"])
+    except CorralError as error:
+        raise RunError(f"{path}: rule: {error}") from error
+    found = Recommendation(**told, folder=run.folder)
+    if found.play == "team" and found.checkpoint is None:
+        raise RunError(f"{path}: play is 'team', and checkpoint says none")
+    if found.difference is not None and found.requests is None:
+        raise RunError(f"{path}: difference is given, and requests is not")
+    return found
 
 
 def recommend(

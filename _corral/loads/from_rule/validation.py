@@ -17,11 +17,13 @@ from corral.loads.from_rule.preset import FromRule
 from corral.loads.replay import play_windows
 from corral.loads.scores import WindowSums
 from corral.trainers.callbacks.protocol import Callback
+from corral.trainers.file_fields import read_fields
 from corral.trainers.runs.run import Run
 
 __all__ = ["HISTORY", "History", "Validated", "cost_of"]
 
 HISTORY = "validation.json"
+MOST_BYTES = 2**26
 
 
 @dataclass
@@ -36,15 +38,21 @@ class History:
     @classmethod
     def read(cls, folder: Path) -> History:
         """Return that of a run. Raises RunError where it is damaged."""
+        path = folder / HISTORY
         try:
-            told = json.loads((folder / HISTORY).read_text(encoding="utf-8"))
-            costs = {int(steps): values for steps, values in told.pop("costs").items()}
-            return cls(**told, costs=costs)
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise RunError(f"{folder / HISTORY} is missing or damaged: {error!r}") from error
+            told = read_fields(path, cls, most=MOST_BYTES, error=RunError, folder=folder)
+        except FileNotFoundError:
+            raise RunError(f"{path} is missing") from None
+        found = cls(**told)
+        lengths = {len(each) for each in (found.rule, found.arrivals, *found.costs.values())}
+        if len(lengths) > 1:
+            raise RunError(f"{path}: rule, arrivals and costs are not of the same windows")
+        if found.checks < 1:
+            raise RunError(f"{path}: checks = {found.checks}: give 1 or more")
+        return found
 
     def write(self, folder: Path) -> None:
-        write_file(folder / HISTORY, json.dumps(asdict(self)) + "\n")
+        write_file(folder / HISTORY, json.dumps(asdict(self)) + "\n", folder=folder)
 
 
 class Validated(Callback):
