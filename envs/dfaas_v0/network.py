@@ -61,13 +61,15 @@ class Network:
             places = self.place_of_rank[:, : max(self.degree)]
             self.nearest = np.take_along_axis(self.others, places, axis=1)
             self.near = np.take_along_axis(self.linked, places, axis=1)
-        self._by_route: dict[Route, Network] = {route: self}
+        self._by_route: dict[Route, Network] = {}  # not itself: a cycle stays in memory for long
 
     def by(self, route: Route) -> Network:
         """Return the same links with another route."""
+        if route == self.route:
+            return self
         if route not in self._by_route:
             self._by_route[route] = other = copy.copy(self)
-            other.route = route
+            other.route, other._by_route = route, {}
         return self._by_route[route]
 
     def room(self, caps: Caps) -> Array | None:
