@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,9 +55,18 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
             process.kill()
 
 
+@pytest.fixture
+def advice(tmp_path: Path) -> Path:
+    """A verdict for a rule, which is served without torch."""
+    rule, nodes = {"rule": "overflow/capacity"}, {"nodes": list(NODES)}
+    found = {"format": 1, "run": "rule", "rule": rule, "team": None, "trace": nodes}
+    (tmp_path / "advice.json").write_text(json.dumps({**found, "settings": {}}))
+    return tmp_path
+
+
 def ask(port: int, body: Any) -> Any:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    connection.request("POST", "/decide", json.dumps(body))
+    connection.request("POST", "/decide", json.dumps(body), {"Content-Type": "application/json"})
     found = json.loads(connection.getresponse().read())
     connection.close()
     return found
@@ -84,14 +95,137 @@ def test_a_server_that_is_killed_answers_as_before_when_it_is_back(team: Run) ->
         assert process.wait(20) in (0, -signal.SIGTERM)
 
 
-def test_the_verdict_of_an_advice_is_served(tmp_path: Path) -> None:
-    rule, nodes = {"rule": "overflow/capacity"}, {"nodes": list(NODES)}
-    found = {"format": 1, "run": "rule", "rule": rule, "team": None, "trace": nodes}
-    (tmp_path / "advice.json").write_text(json.dumps({**found, "settings": {}}))
-    with serving(tmp_path, "--port", "0") as (_, port, said):
+def test_the_verdict_of_an_advice_is_served(advice: Path) -> None:
+    with serving(advice, "--port", "0") as (_, port, said):
         assert said.startswith("The rule overflow/capacity decides: the verdict of ")
         asked = {**NODES, "site-1": IDLE, "site-2": IDLE}
         assert ask(port, {"nodes": asked})["forward"]["site-0"] == {"site-1": 1, "site-2": 1}
+
+
+def raw(port: int, request: bytes, *, end: bool = False) -> bytes:
+    """What a server answers to these bytes; ``end``: no more of them follow."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.sendall(request)
+        if end:
+            connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        while b"\r\n\r\n" not in answer and (part := connection.recv(65536)):
+            answer += part
+    return answer
+
+
+def status_of(port: int, head: str, body: bytes, **options: bool) -> str:
+    """The status that a post is answered by; ``head`` has its headers, one a line."""
+    lines = ["POST /decide HTTP/1.1", *head.split("\n"), f"Content-Length: {len(body)}", "", ""]
+    return raw(port, "\r\n".join(lines).encode() + body, **options)[9:12].decode()
+
+
+OWN = "Host: localhost\nContent-Type: application/json"
+BODY = json.dumps({"nodes": NODES}).encode()
+TWICE = BODY[:-2] + b',"site-2":{"arrivals":0,"capacity":4}}}'
+
+
+def test_who_may_ask_and_how(advice: Path) -> None:
+    options = ["--allow-host", "gateway.internal", "--allow-origin", "https://ops.example.com"]
+    with serving(advice, "--port", "0", *options) as (_, port, _):
+        for head, status in (
+            (OWN, "200"),
+            (OWN.replace("localhost", f"127.0.0.1:{port}"), "200"),
+            (OWN.replace("localhost", "[::1]:80"), "200"),
+            (OWN.replace("localhost", "Gateway.Internal:8000"), "200"),
+            (OWN.replace("localhost", "rebound.example.com"), "421"),
+            (OWN.replace("localhost", "localhost.example.com"), "421"),
+            (OWN.replace("localhost", "127.0.0.2"), "421"),
+            (OWN.replace("localhost", "localhost@example.com"), "400"),
+            (f"Host: rebound.example.com\n{OWN}", "400"),
+            ("Content-Type: application/json", "400"),
+            (f"Origin: https://ops.example.com\n{OWN}", "200"),
+            (f"Origin: http://localhost\n{OWN}", "200"),  # a page of its own
+            (f"Origin: http://localhost:3000\n{OWN}", "403"),
+            (f"Origin: https://evil.example.com\n{OWN}", "403"),
+            (f"Origin: null\n{OWN}", "403"),
+            (OWN + "; charset=utf-8", "200"),
+            ("Host: localhost", "415"),
+            ("Host: localhost\nContent-Type: text/plain", "415"),
+            ("Host: localhost\nContent-Type: application/x-www-form-urlencoded", "415"),
+        ):
+            assert (head, status_of(port, head, BODY)) == (head, status)
+        health = b"GET /healthz HTTP/1.1\r\nHost: rebound.example.com\r\n\r\n"
+        assert raw(port, health)[9:12] == b"421"
+        metrics = counts(port)
+        assert metrics['corral_limited_total{limit="host"}'] == 7
+        assert metrics['corral_limited_total{limit="origin"}'] == 3
+        assert metrics['corral_limited_total{limit="content_type"}'] == 3
+        assert metrics['corral_refused_total{status="421"}'] == 4
+        assert metrics['corral_decisions_total{by="rule"}'] == 7
+
+
+def counts(port: int) -> dict[str, float]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", "/metrics")
+    lines = connection.getresponse().read().decode().splitlines()
+    connection.close()
+    pairs = (line.rpartition(" ") for line in lines if line[:1] != "#")
+    return {name: float(value) for name, _, value in pairs}
+
+
+def test_cut_bodies_and_keys_that_stand_twice_are_refused(advice: Path) -> None:
+    with serving(advice, "--port", "0") as (_, port, _):
+        assert status_of(port, OWN, TWICE) == "422"
+        half = f"Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY[:40]
+        head = f"POST /decide HTTP/1.1\r\n{OWN}\r\n".replace("\nC", "\r\nC").encode()
+        assert raw(port, head + half, end=True)[9:12] == b"400"
+        # A whole request, whose last chunk never comes.
+        chunk = b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(BODY), BODY)
+        assert raw(port, head + chunk, end=True)[9:12] == b"400"
+        metrics = counts(port)
+        assert metrics['corral_decisions_total{by="rule"}'] == 0
+        assert metrics['corral_limited_total{limit="cut"}'] == 2
+
+
+def test_only_names_of_the_run_are_served_unless_it_is_told_otherwise(advice: Path) -> None:
+    asked = {"nodes": {**NODES, "new": IDLE}}
+    with serving(advice, "--port", "0") as (_, port, _):
+        assert [fault["field"] for fault in ask(port, asked)["detail"]] == ["nodes.new"]
+        some = {"nodes": {"site-0": NODES["site-0"]}}  # the others are down
+        assert ask(port, some)["reason"] == "nodes"
+    with serving(advice, "--port", "0", "--nodes", "other,new") as (_, port, _):
+        assert ask(port, asked)["detail"] == "unknown: new"
+        assert "detail" in ask(port, {"nodes": {**NODES, "newer": IDLE}})
+    with serving(advice, "--port", "0", "--nodes", "any") as (_, port, _):
+        assert ask(port, {"nodes": {"a": IDLE, "b": IDLE}})["forward"] == {"a": {}, "b": {}}
+
+
+def test_names_that_change_do_not_fill_the_memory(advice: Path) -> None:
+    """66 requests with a thousand new names each took 2 GB."""
+    psutil = pytest.importorskip("psutil")
+    with serving(advice, "--port", "0", "--nodes", "any") as (process, port, _):
+        ask(port, {"nodes": {f"first-{i}": IDLE for i in range(1000)}})
+        before = psutil.Process(process.pid).memory_info().rss
+        for k in range(66):
+            found = ask(port, {"nodes": {f"{k}-{i}": IDLE for i in range(1000)}})
+            assert len(found["forward"]) == 1000
+        grown = psutil.Process(process.pid).memory_info().rss - before
+        assert grown < 50e6
+
+
+def test_it_ends_within_a_second_of_sigterm(advice: Path) -> None:
+    """Also with connections that are idle, slow at their headers, a body, or an answer."""
+    with serving(advice, "--port", "0", "--nodes", "any") as (process, port, _):
+        many = json.dumps({"nodes": {f"n-{i}": IDLE for i in range(1000)}}).encode()
+        length = f"Content-Length: {len(many)}\r\n\r\n"
+        head = f"POST /decide HTTP/1.1\r\n{OWN}\r\n{length}".replace("\nC", "\r\nC").encode()
+        begun = [b"", b"GET /healthz HT", head, head + many[:900], head + many, head + many]
+        clients = [socket.create_connection(("127.0.0.1", port)) for _ in begun]
+        for client, part in zip(clients, begun, strict=True):
+            client.sendall(part)
+        assert ask(port, {"nodes": NODES})["by"] == "rule"
+        asked_at = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) in (0, -signal.SIGTERM)
+        assert time.monotonic() - asked_at < 1
+        for client in clients:
+            client.close()
 
 
 def test_a_rule_is_served_as_plans(team: Run) -> None:
@@ -129,6 +263,9 @@ def test_what_is_no_run_of_servers_is_told(team: Run, tmp_path: Path) -> None:
         (["--rule", "overflw"], "no reference policy named 'overflw'; did you mean 'overflow'?"),
         (["--rule", "random"], "random/equal: no rule to decide by"),
         (["--fallback", "overflow/nobody"], "no route named 'nobody'"),
+        (["--nodes", "a,,b"], "--nodes ['a', '', 'b']: give \"run\", \"any\", or a list of names"),
+        (["--allow-host", "http://a"], "--allow-host 'http://a': give a name or an address"),
+        (["--allow-origin", "a.example"], "--allow-origin 'a.example': give scheme and host"),
         (["--margin", "-1"], "--margin -1.0: give a number, 0 or more"),
         (["--shadow", "/nowhere/log"], "No such file or directory: '/nowhere/log'"),
         (["--host", "no.such.host.invalid"], "--host no.such.host.invalid: no such address"),
@@ -138,6 +275,20 @@ def test_what_is_no_run_of_servers_is_told(team: Run, tmp_path: Path) -> None:
 def test_mistakes_are_told(team: Run, options: list[str], said: str) -> None:
     given = options if "--port" in options else ["--port", "0", *options]
     assert said in " ".join(within("serve", team.folder, *given, code=2).split())
+
+
+@pytest.mark.parametrize("kind", ["pipe", "read", "device", "folder"])
+def test_a_shadow_writes_to_regular_files_alone(team: Run, tmp_path: Path, kind: str) -> None:
+    """It waited for a reader of a pipe for good."""
+    place = {"device": Path("/dev/null"), "folder": tmp_path}.get(kind, tmp_path / "pipe")
+    reader = None
+    if place.name == "pipe":
+        os.mkfifo(place)
+        reader = os.open(place, os.O_RDONLY | os.O_NONBLOCK) if kind == "read" else None
+    said = within("serve", team.folder, "--port", "0", "--shadow", place, code=2)
+    assert str(place) in said.replace("\n", "")
+    if reader is not None:
+        os.close(reader)
 
 
 def test_a_missing_extra_is_named(team: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,8 @@ def test_requests_metrics_and_code_of_the_page(
     with TestClient(app_of(service)) as client:
         asked = re.findall(r"/decide -d '(.*?)'\n(\{.*?\})\n(?:```|\s)", PAGE, flags=re.DOTALL)
         for body, shown in asked:
-            found = client.post("/decide", content=body).json()
+            headers = {"Content-Type": "application/json"}
+            found = client.post("/decide", content=body, headers=headers).json()
             answers.append((found, json.loads(shown)))
         assert client.get("/healthz").json()["status"] == "ok"
         metrics = client.get("/metrics").text

@@ -6,41 +6,51 @@ before: what others reported, and a team's memory, come with the request.
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
 import corral
 from corral.loads.export.inputs import DecisionError
-from corral.loads.serve import messages
+from corral.loads.serve.connections import Config, Server
+from corral.loads.serve.door import Door, send_answer
+from corral.loads.serve.guard import Numbers
+from corral.loads.serve.limits import Limits, refusal
 from corral.loads.serve.memory import MemoryTextError
-from corral.loads.serve.messages import BadRequest, Form
+from corral.loads.serve.messages import MOST_BYTES, MOST_FAULTS, SMALL, BadRequest, Form, refused
 from corral.loads.serve.metrics import Metrics
 from corral.loads.serve.service import Service
 
-__all__ = ["app_of", "listen", "serve"]
+__all__ = ["app_of", "listen", "serve", "server_of"]
+
+Headers = Iterable[tuple[bytes, bytes]]
 
 JSON = "application/json"
 KEPT = 900
 """Seconds that a connection stays open without a request: a gateway asks once a step."""
+SWITCH_SECONDS = 0.001
+"""How soon the loop takes over from a thread that decides."""
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def app_of(service: Service) -> FastAPI:
-    """Return the application that answers by ``service``."""
+def app_of(service: Service, limits: Limits | None = None) -> Application:
+    """Return the application that answers by ``service``. Hosts, origins and connections are the
+    affair of the server that runs it, see ``serve``."""
     info = {"run": service.run, "deciding": service.deciding, "rule": service.rule}
     log = service.log
     metrics = Metrics(info, lambda: 0 if log is None else log.failures, service.plans)
     health = {"status": "ok", **info, "nodes": [*service.nodes], "version": corral.__version__}
     if service.plans:
         health["arrivals"] = "unknown"
-    app = Application(Deciding(service, metrics))
+    app = Application(Deciding(service, metrics, limits or Limits()))
 
     @app.get("/healthz")
     async def healthz() -> dict[str, Any]:
@@ -76,59 +86,154 @@ class Application(FastAPI):
 
 
 class Deciding:
-    """POST /decide, as a plain ASGI application."""
+    """POST /decide, as a plain ASGI application.
 
-    def __init__(self, service: Service, metrics: Metrics) -> None:
-        self.service, self.metrics = service, metrics
+    What takes long is decided by a thread, one at a time, so that the loop goes on answering.
+    """
+
+    def __init__(self, service: Service, metrics: Metrics, limits: Limits) -> None:
+        self.service, self.metrics, self.limits = service, metrics, limits
+        self.refusals = metrics.refusals
         self.form = Form.of(service.about, rule=service.deciding == "rule")
+        self.thread = ThreadPoolExecutor(1, "corral-decide")
+        self.waiting = self.held_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        status, text = self.answer(await _body(receive))
-        size = str(len(text)).encode()
-        headers = [(b"content-type", JSON.encode()), (b"content-length", size)]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": text})
+        try:
+            await self._serve(scope["headers"], receive, send)
+        except asyncio.CancelledError:
+            return  # the server ends, and has closed the connection
 
     async def routed(self, request: Request) -> Response:
         """Say what each node does with its requests."""
-        status, text = self.answer(await request.body())
-        return Response(text, status, media_type=JSON)
+        messages: list[Any] = []
 
-    def answer(self, body: bytes | None) -> tuple[int, bytes]:
-        """Return status and body for the body of a request; None: one that is too large."""
+        async def keep(message: Any) -> None:
+            messages.append(message)
+
+        await self._serve(request.scope["headers"], request.receive, keep)
+        if not messages:
+            return Response(status_code=400)  # to nobody
+        text = b"".join(message.get("body", b"") for message in messages)
+        return Response(text, messages[0]["status"], media_type=JSON)
+
+    async def _serve(self, headers: Headers, receive: Receive, send: Send) -> None:
+        body = bytearray()
+        try:
+            _require_json(headers)
+            if not await self._read(receive, body):
+                return
+            if len(body) <= SMALL and self.service.quick:
+                answer = self.answer(bytes(body))
+            else:
+                found = await self._in_turn(bytes(body), receive)
+                if found is None:
+                    return
+                answer = found
+            self.held_bytes += len(answer[1])
+            try:
+                await send_answer(send, *answer)
+            finally:
+                self.held_bytes -= len(answer[1])
+        except Refused as error:
+            self.refusals.refused[error.status].inc()
+            self.refusals.bite(error.limit, str(error))
+            text = refusal(error.field, str(error))
+            await send_answer(send, error.status, text, close=error.status == 413)
+        finally:
+            self.held_bytes -= len(body)
+
+    async def _read(self, receive: Receive, body: bytearray) -> bool:
+        """Fill ``body``; return False if the client went away first. Raises Refused."""
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return False
+            part = message.get("body", b"")
+            body += part
+            self.held_bytes += len(part)
+            if len(body) > MOST_BYTES:
+                raise Refused(413, "body_bytes", f"the body has more than {MOST_BYTES:,} bytes")
+            if len(body) > SMALL:
+                self._require_room()
+            if not message.get("more_body"):
+                return True
+
+    async def _in_turn(self, body: bytes, receive: Receive) -> tuple[int, bytes] | None:
+        """Return what the thread answers; None if the client went away. Raises Refused."""
+        self._require_room()
+        loop = asyncio.get_running_loop()
+        self.waiting += 1
+        answer = loop.run_in_executor(self.thread, self.answer, body)
+        gone = asyncio.ensure_future(receive())
+        try:
+            await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
+            return answer.result() if answer.done() else None
+        finally:
+            self.waiting -= 1
+            answer.cancel()  # no effect on one that has begun
+            gone.cancel()
+
+    def _require_room(self) -> None:
+        """Raise Refused if no more large requests can be held."""
+        held, waiting = self.limits.held_bytes, self.limits.waiting
+        if self.held_bytes > held or self.waiting >= waiting:
+            raise Refused(503, "busy", f"{waiting} large requests, or {held:,} bytes, are waiting")
+
+    def answer(self, body: bytes) -> tuple[int, bytes]:
+        """Return status and body for the body of a request."""
         memory = self.service.memory
         try:
-            if body is None:
-                raise BadRequest.of("body", f"more than {messages.MOST_BYTES:,} bytes", status=413)
             asked = self.form.read(body)
             nodes, previous = asked["nodes"], asked.get("previous")
+            self._require_names(nodes)
             state = memory.read(asked.get("state"), begins=previous is None) if memory else None
-        except BadRequest as error:
-            self.metrics.refused[error.status].inc()
-            return error.status, messages.refused(error)
+            begin = time.perf_counter()
+            try:
+                answer = self.service.decide(nodes, previous, state, asked.get("time"))
+            except DecisionError as error:  # more requests than a rule draws for
+                raise BadRequest.of(error.field, str(error).partition(": ")[2]) from None
+            seconds = time.perf_counter() - begin
+            text = self.form.answered(answer, memory.text_of(answer.state) if memory else None)
         except MemoryTextError as error:
-            self.metrics.refused[422].inc()
-            return 422, messages.refused(BadRequest.of("state", str(error)))
-        begin = time.perf_counter()
-        try:
-            answer = self.service.decide(nodes, previous, state, asked.get("time"))
-        except DecisionError as error:  # more requests than a rule draws for
-            self.metrics.refused[422].inc()
-            return 422, messages.refused(BadRequest.of(error.field, str(error).partition(": ")[2]))
-        self.metrics.count(nodes, answer, time.perf_counter() - begin)
-        return 200, self.form.answered(answer, memory.text_of(answer.state) if memory else None)
+            return self._bad(BadRequest.of("state", str(error)))
+        except BadRequest as error:
+            return self._bad(error)
+        self.metrics.count(nodes, answer, seconds)
+        return 200, text
+
+    def _bad(self, error: BadRequest) -> tuple[int, bytes]:
+        self.refusals.refused[422].inc()
+        return 422, refused(error)
+
+    def _require_names(self, nodes: Numbers) -> None:
+        """Raise BadRequest for names that are not served."""
+        names = self.service.names
+        if names is None or nodes.keys() <= names:
+            return
+        unknown = [name for name in nodes if name not in names][:MOST_FAULTS]
+        known, more = self.service.nodes[:8], len(self.service.nodes) - 8
+        message = f"no such node: the run has {', '.join(known)}" + f" and {more} more" * (more > 0)
+        message += "; corral serve --nodes adds names"
+        raise BadRequest([{"field": f"nodes.{name}", "message": message} for name in unknown])
 
 
-async def _body(receive: Receive) -> bytes | None:
-    """Return the body of a request; None where it is too large."""
-    body: bytes = b""
-    while True:
-        message = await receive()
-        body += message.get("body", b"")
-        if len(body) > messages.MOST_BYTES:
-            return None
-        if not message.get("more_body"):
-            return body
+class Refused(Exception):
+    """A request that a limit keeps out."""
+
+    def __init__(self, status: int, limit: str, text: str, field: str = "body") -> None:
+        super().__init__(text)
+        self.status, self.limit, self.field = status, limit, field
+
+
+def _require_json(headers: Headers) -> None:
+    """Raise Refused for a body that is not sent as JSON: a page of any site can send others."""
+    for name, value in headers:
+        if name == b"content-type":
+            if value.partition(b";")[0].strip().lower() == JSON.encode():
+                return
+            break
+    raise Refused(415, "content_type", f"send the header Content-Type: {JSON}", "content-type")
 
 
 # --- Listening -----------------------------------------------------------------------------------
@@ -161,32 +266,53 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve(
-    service: Service, bound: socket.socket, begun: Callable[[str], None] = lambda url: None
+    service: Service,
+    bound: socket.socket,
+    begun: Callable[[str], None] = lambda url: None,
+    *,
+    hosts: Iterable[str] = (),
+    origins: Iterable[str] = (),
 ) -> None:
-    """Answer until SIGTERM or Ctrl-C; ``begun`` is called with the address when it listens."""
-    host, port = bound.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    config = uvicorn.Config(
-        app_of(service),
-        log_level="warning",
-        access_log=False,
-        timeout_keep_alive=KEPT,
-        timeout_graceful_shutdown=5,
-    )
+    """Answer until SIGTERM or Ctrl-C; ``begun`` is called with the address when it listens.
+
+    Requests must name a host of this server: the loopback names, the address of ``bound``, or one
+    of ``hosts``. Pages of other sites may ask if they are among ``origins``, as in
+    "https://ops.example.com". Raises ArgumentError for malformed ones.
+    """
+    server = server_of(service, bound, begun, hosts=hosts, origins=origins)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
     try:
-        _Server(config, lambda: begun(f"http://{shown}:{port}")).run(sockets=[bound])
+        server.run(sockets=[bound])
     finally:
+        sys.setswitchinterval(interval)
         if service.log is not None:
             service.log.close()
 
 
-class _Server(uvicorn.Server):
-    """A server that says when it listens."""
-
-    def __init__(self, config: uvicorn.Config, begun: Callable[[], None]) -> None:
-        super().__init__(config)
-        self.begun = begun
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.begun()
+def server_of(
+    service: Service,
+    bound: socket.socket,
+    begun: Callable[[str], None] = lambda url: None,
+    *,
+    hosts: Iterable[str] = (),
+    origins: Iterable[str] = (),
+    limits: Limits | None = None,
+) -> Server:
+    """Return the server that ``serve`` runs. Raises ArgumentError."""
+    limits = limits or Limits()
+    app = app_of(service, limits)
+    refusals = app.deciding.refusals
+    host, port = bound.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    config = Config(
+        Door(app, refusals, host, hosts, origins),
+        limits,
+        refusals,
+        log_level="error",
+        access_log=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEPT,
+        timeout_graceful_shutdown=1,
+    )
+    return Server(config, lambda: begun(f"http://{shown}:{port}"))

@@ -8,6 +8,7 @@ network is sure of itself there too. So the guard lets a rule decide
 |---|---|
 | ``nodes`` | there are other nodes than in training, or others have reported |
 | ``arrivals``, ``capacity``, ``queue``, ``spare``, ``lost`` | one is outside its range |
+| ``spare``, ``lost`` | the same of reports in a team's memory, which begins anew then |
 | ``last_arrivals`` | the same of counts of past steps, which may be 0 |
 | ``raised`` | the team raises |
 | ``nonsense`` | its answer is no forwarding of the requests that arrived, or no plan |
@@ -19,12 +20,18 @@ and end where the team takes no more: at the scales and the queue of its environ
 from __future__ import annotations
 
 import math
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
+import numpy as np
+
+from corral.envs.core import Array
 from corral.envs.dfaas_v0.plans import Plan
+from corral.loads.export.core import State
 from corral.loads.export.inputs import limits_of
 
 __all__ = [
@@ -132,6 +139,24 @@ class Ranges:
                             return key, f"{name}: {key} {value}, not in {allowed}"
         return None
 
+    def late(self, state: Any) -> tuple[str, str] | None:
+        """Return the same of the reports of earlier steps in a team's memory."""
+        if not isinstance(state, State) or not state.reports.size:
+            return None
+        low, high = self._bounds
+        odd = np.argwhere((state.reports < low) | (state.reports > high))
+        for _, k, i, j in odd[:1].tolist():
+            value = f"{ENDED[j]} {state.reports[0, k, i, j]} of an earlier step"
+            allowed = f"{max(low[i, j], 0):.4g} to {high[i, j]:.4g}"
+            return ENDED[j], f"{state.nodes[i]}: {value}, not in {allowed}"
+        return None
+
+    @cached_property
+    def _bounds(self) -> Array:
+        """Lowest and highest spare and lost of each node: [2, N, 2]."""
+        rows = [[self.of[name][key] for key in ENDED] for name in self.neighbours]
+        return np.array(rows, dtype=np.float64).transpose(2, 0, 1)
+
     def wrong(self, decision: Any, nodes: Numbers) -> str | None:
         """Return in words why ``decision`` is none; None if it is one."""
         if self.plans:
@@ -233,6 +258,7 @@ class Guard:
     def __init__(self, team: Decide, rule: Decide, ranges: Ranges) -> None:
         self.team, self.rule, self.ranges = team, rule, ranges
         self.counts: Counter[str] = Counter()
+        self._lock = threading.Lock()  # a server asks from two threads
 
     def decide(
         self,
@@ -263,6 +289,9 @@ class Guard:
         outside = self.ranges.outside(nodes, previous)
         if outside is not None:
             return self._refused(*outside, state=state)
+        late = self.ranges.late(state)
+        if late is not None:  # none of its decisions has left that there: it begins anew
+            return self._refused(*late)
         given = (nodes, previous, state) if time is None else (nodes, previous, state, time)
         try:
             decision, after = self.team(*given)
@@ -274,5 +303,6 @@ class Guard:
         return Answer(decision, "team", state=after)
 
     def _refused(self, reason: str, detail: str, state: Any = None) -> Answer:
-        self.counts[reason] += 1
+        with self._lock:
+            self.counts[reason] += 1
         return Answer({}, "rule", reason, detail, state)

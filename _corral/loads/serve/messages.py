@@ -12,8 +12,8 @@ With unknown arrivals "last_arrivals" takes the place of "arrivals": the count o
 a list of counts, newest first; and "time" says when the step begins.
 
 Numbers are whole, from 0 to a billion. ``queue`` may be left out (0), as may ``previous`` (as at a
-start) and ``state``. Dictionaries come out of it, which are quicker to make than objects: a request
-of three nodes takes 8 µs.
+start) and ``state``. No key stands twice. Dictionaries come out of it, which are quicker to make
+than objects. Nodes are checked one by one, so that no call of pydantic takes long.
 """
 
 from __future__ import annotations
@@ -34,14 +34,25 @@ from pydantic import ConfigDict, Discriminator, Field, Tag, TypeAdapter, Validat
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
+from corral.files import strict_json
 from corral.loads.export.inputs import MOST_COUNTS, DecisionError, slot_of, wrong_form
 from corral.loads.serve.guard import Answer
 
-__all__ = ["MOST_BYTES", "MOST_NODES", "BadRequest", "Form", "refused"]
+__all__ = ["MOST_BYTES", "MOST_FAULTS", "MOST_NODES", "SMALL", "BadRequest", "Form", "refused"]
 
 MOST_BYTES = 1 << 20
 """Of a request: a thousand nodes take about 150 kB."""
 MOST_NODES = 1_000
+MOST_ANSWER = 1 << 25
+"""Bytes of an answer: a thousand nodes that all forward to each other take 10 to 25 MB."""
+MOST_FAULTS = 20
+"""That one answer tells."""
+SMALL = 4_096
+"""Bytes of a request that is read and decided at once: a hundred nodes, a few milliseconds."""
+DEPTH = 4
+"""Levels of objects and lists in a request."""
+TOGETHER = 32
+"""Nodes whose decisions are written at once."""
 
 Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000_000)]
 Counts = Annotated[
@@ -86,19 +97,19 @@ class Ended(TypedDict):
     lost: Count
 
 
-Node = TypeVar("Node")
+Node, Report = TypeVar("Node"), TypeVar("Report")
 
 
-class Asked(TypedDict, Generic[Node]):
+class Asked(TypedDict, Generic[Node, Report]):
     """The body of POST /decide."""
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
     nodes: Annotated[dict[Name, Node], Field(min_length=1, max_length=MOST_NODES)]
-    previous: NotRequired[dict[Name, Ended] | None]
+    previous: NotRequired[Annotated[dict[Name, Report], Field(max_length=MOST_NODES)] | None]
     state: NotRequired[str | None]
 
 
-class AskedInTime(Asked[Node], Generic[Node]):
+class AskedInTime(Asked[Node, Report], Generic[Node, Report]):
     """The same with the time of the step."""
 
     time: NotRequired[str | None]
@@ -135,10 +146,20 @@ class Form:
     def read(self, body: bytes) -> dict[str, Any]:
         """Return the request that a body holds. Raises BadRequest."""
         try:
-            asked: dict[str, Any] = self._adapter.validate_json(body)
-        except ValidationError as error:
-            found = error.errors(include_url=False, include_context=False, include_input=False)
-            raise BadRequest([self._fault(each) for each in found[:20]]) from None
+            asked: dict[str, Any] = strict_json(body.decode())
+        except ValueError as error:  # no UTF-8 either
+            raise BadRequest.of("body", str(error)) from None
+        if len(body) > SMALL:
+            _require_few(asked)
+        faults = self._faults(self._adapters[0], asked)
+        if not faults:
+            for key, adapter in zip(("nodes", "previous"), self._adapters[1:], strict=True):
+                for name, part in (asked.get(key) or {}).items():
+                    faults += self._faults(adapter, part, key, name)
+                    if len(faults) >= MOST_FAULTS:
+                        break
+        if faults:
+            raise BadRequest(faults[:MOST_FAULTS])
         for name in asked.get("previous") or ():
             if name not in asked["nodes"]:
                 raise BadRequest.of(f"previous.{name}", "no node of this name is among nodes")
@@ -150,30 +171,48 @@ class Form:
         return asked
 
     def answered(self, answer: Answer, state: str | None) -> bytes:
-        """Return the body of an answer."""
-        return to_json(
-            {
-                "forward" if self.arrivals == "known" else "plan": answer.decision,
-                "by": answer.by,
-                "reason": answer.reason,
-                "detail": answer.detail,
-                "state": state,
-            }
-        )
+        """Return the body of an answer. Raises BadRequest for one that is too large."""
+        key = b"forward" if self.arrivals == "known" else b"plan"
+        decision = [*answer.decision.items()]
+        parts, size = [], 0
+        for first in range(0, len(decision), TOGETHER):  # other threads may run in between
+            parts.append(to_json(dict(decision[first : first + TOGETHER]))[1:-1])
+            size += len(parts[-1])
+            if size > MOST_ANSWER:
+                raise BadRequest.of(
+                    "nodes", f"the answer would take more than {MOST_ANSWER:,} bytes"
+                )
+        rest = {"by": answer.by, "reason": answer.reason, "detail": answer.detail, "state": state}
+        rest["restarted"] = answer.state is not None and answer.state.restarted
+        return b'{"%s":{%s},%s' % (key, b",".join(parts), to_json(rest)[1:])
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema of a request."""
-        return self._adapter.json_schema()
+        kind, node = self._kinds()
+        return TypeAdapter(kind[node, Ended]).json_schema()
 
     @cached_property
-    def _adapter(self) -> TypeAdapter[Any]:
-        if self.arrivals == "unknown":
-            return TypeAdapter(AskedInTime[Unknown])
-        kind: Any = AskedInTime if self.timed else Asked
-        return TypeAdapter(kind[Known if self.last_counts == 0 else KnownAndPast])
+    def _adapters(self) -> tuple[TypeAdapter[Any], TypeAdapter[Any], TypeAdapter[Any]]:
+        """Of a request with any nodes and reports, of a node, and of a report."""
+        kind, node = self._kinds()
+        return TypeAdapter(kind[Any, Any]), TypeAdapter(node), TypeAdapter(Ended)
 
-    def _fault(self, found: Any) -> dict[str, str]:
-        where = list(found["loc"])
+    def _kinds(self) -> tuple[Any, Any]:
+        if self.arrivals == "unknown":
+            return AskedInTime, Unknown
+        node: Any = Known if self.last_counts == 0 else KnownAndPast
+        return AskedInTime if self.timed else Asked, node
+
+    def _faults(self, adapter: TypeAdapter[Any], value: Any, *where: str) -> list[dict[str, str]]:
+        """Return the faults of a value that stands at ``where``."""
+        try:
+            adapter.validate_python(value)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_context=False, include_input=False)
+            return [self._fault([*where, *each["loc"]], each) for each in found[:MOST_FAULTS]]
+        return []
+
+    def _fault(self, where: list[Any], found: Any) -> dict[str, str]:
         nodes = where[:1] == ["nodes"]
         if nodes and where[2:3] == ["last_arrivals"]:
             del where[3:4]  # whether it is a count or a list
@@ -201,6 +240,18 @@ class Form:
 
 FIELDS = (["arrivals"], ["last_arrivals"])
 """Of a node, one of which is of the other form."""
+
+
+def _require_few(value: Any, *where: Any) -> None:
+    """Raise BadRequest for an object or a list with more entries than any request has: each could
+    be a fault, and listing them takes long. A request has four levels."""
+    if not isinstance(value, dict | list) or len(where) == DEPTH:
+        return
+    if len(value) > MOST_NODES:
+        field = ".".join(map(str, where))[:300] or "body"
+        raise BadRequest.of(field, f"{len(value):,} entries: give {MOST_NODES:,} at most")
+    for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+        _require_few(part, *where, key)
 
 
 def refused(error: BadRequest) -> bytes:

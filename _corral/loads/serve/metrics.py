@@ -16,6 +16,7 @@ from prometheus_client import (
 )
 
 from corral.loads.serve.guard import REASONS, Answer, Numbers, newest
+from corral.loads.serve.limits import Refusals
 
 __all__ = ["Metrics"]
 
@@ -45,8 +46,7 @@ class Metrics:
         )
         self.decided = {by: decided.labels(by=by) for by in ("team", "rule")}
         self.fallback = {reason: fallback.labels(reason=reason) for reason in REASONS}
-        refused = Counter("corral_refused", "Requests that were refused.", ["status"], **here)
-        self.refused = {status: refused.labels(status=str(status)) for status in (413, 422)}
+        self.refusals = Refusals(self.registry)
         self.seconds = Histogram(
             "corral_decision_seconds", "Time to decide.", buckets=SECONDS, **here
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,8 +16,9 @@ from corral.loads.serve.guard import Answer, Decision, Numbers, other_nodes
 
 __all__ = ["Rule"]
 
-KEPT = 64
-"""Sets of nodes for which what decides is kept; it is made again for others."""
+KEPT_BYTES = 1 << 24
+"""Of what decides for other sets of nodes than the run's: one of 700, or hundreds of ten. The set
+that was not asked for longest is dropped, and made again when it is asked for."""
 NOTHING = {"spare": 0, "lost": 0}
 
 
@@ -51,13 +53,22 @@ class Rule:
         self._order = {node: i for i, node in enumerate(about["nodes"])}
         self._links = np.array(about["links"], dtype=bool)
         self._complete = bool((self._links | np.eye(len(self._order), dtype=bool)).all())
+        self._nodes = frozenset(self._order)
+        self._of_run = self._make(self._nodes)
         self._made: dict[frozenset[str], tuple[NodeDecider, State]] = {}
-        self._for(frozenset(self._order))
+        self._bytes, self._lock = 0, threading.Lock()
 
     @property
     def about(self) -> Mapping[str, Any]:
         """What ``about_rule`` tells of it."""
         return self._about
+
+    @property
+    def quick(self) -> bool:
+        """Whether a decision of a few nodes takes no more than milliseconds: not of a policy of
+        one's own, which may do anything, and of a rule that draws for each request."""
+        draws = self._about["route"] == "two-choices" and self._about["arrivals"] == "known"
+        return self.policy is None and not draws
 
     def decide(
         self,
@@ -97,21 +108,38 @@ class Rule:
 
     def _for(self, names: frozenset[str]) -> tuple[NodeDecider, State]:
         """Return what decides for these nodes, and the state that it draws from."""
-        if names not in self._made:
-            if len(self._made) >= KEPT:
-                self._made.pop(next(iter(self._made)))
-            ordered = sorted(
-                names, key=lambda name: (self._order.get(name, len(self._order)), name)
-            )
-            places = [self._order.get(name, -1) for name in ordered]
-            known = np.array([place >= 0 for place in places])
-            links = self._links[np.ix_(places, places)] & np.outer(known, known)
-            if self._complete:
-                links = ~np.eye(len(ordered), dtype=bool)
-            about = {"nodes": ordered, "links": links.astype(int).tolist()}
-            decider = self._decider({**self._about, **about})
-            self._made[names] = decider, decider.start()
-        return self._made[names]
+        if names == self._nodes:
+            return self._of_run
+        with self._lock:
+            made = self._made.pop(names, None)
+            if made is not None:
+                self._made[names] = made  # the latest stands last
+                return made
+        made = self._make(names)
+        with self._lock:
+            if names not in self._made:
+                self._bytes += bytes_of(len(names))
+            self._made[names] = made
+            while self._bytes > KEPT_BYTES:
+                oldest = next(iter(self._made))
+                del self._made[oldest]
+                self._bytes -= bytes_of(len(oldest))
+        return made
+
+    def _make(self, names: frozenset[str]) -> tuple[NodeDecider, State]:
+        ordered = sorted(names, key=lambda name: (self._order.get(name, len(self._order)), name))
+        places = [self._order.get(name, -1) for name in ordered]
+        known = np.array([place >= 0 for place in places])
+        links = self._links[np.ix_(places, places)] & np.outer(known, known)
+        if self._complete:
+            links = ~np.eye(len(ordered), dtype=bool)
+        decider = self._decider({**self._about, "nodes": ordered, "links": links})
+        return decider, decider.start()
 
     def _decider(self, about: Mapping[str, Any]) -> NodeDecider:
         return NodeDecider(about) if self.policy is None else PolicyDecider(about, self.policy)
+
+
+def bytes_of(nodes: int) -> int:
+    """Return no less than the memory of what decides for so many nodes, in bytes."""
+    return 20_000 + 2_000 * nodes + 30 * nodes**2

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
-from zipfile import BadZipFile
 
 from corral.errors import ArgumentError, RunError
 from corral.loads.export import standalone
 from corral.loads.export.core import NodeDecider
 from corral.loads.export.decider import about_rules, rules_of
+from corral.loads.export.manifest import ExportError
 from corral.loads.export.numpy_folder import CHECKED, network_actor, odd_actions
 from corral.loads.serve.advised import ADVICE, advised
 from corral.loads.serve.guard import MARGIN, Answer, Guard, Ranges
@@ -43,6 +43,8 @@ class Service:
     about: Mapping[str, Any]  # of the nodes, see ``about_rules``
     memory: Remembering | None = None  # of the team
     log: ShadowLog | None = None
+    names: frozenset[str] | None = None  # of nodes that requests may name; None: any
+    quick: bool = True  # whether a decision of a few nodes takes no more than milliseconds
 
     @property
     def plans(self) -> bool:
@@ -58,6 +60,7 @@ def service_of(
     shadow: str | Path | None = None,
     margin: float = MARGIN,
     arrivals: Literal["known", "unknown"] | None = None,
+    nodes: Literal["run", "any"] | Sequence[str] = "run",
 ) -> Service:
     """Return what decides for the nodes of ``run``, or of a folder of ``run.export("numpy")`` or of
     ``corral.advise``, whose verdict is served.
@@ -76,10 +79,12 @@ def service_of(
         margin: see ``Ranges``.
         arrivals: whether a rule that is served alone knows the arrivals of a step; "unknown": it
             answers by plans. Default: as the run, or the advice. A team keeps that of its training.
+        nodes: names that requests may have: "run", those of the run or some of them; a list of
+            names besides; or "any". A team knows its own nodes: for others the rule decides.
 
-    Raises ArgumentError for a team with other arrivals, RunError for a run of another environment
-    and a folder that is no export, UnknownNameError for no rule, and OSError where the log cannot
-    be written.
+    Raises ArgumentError for a team with other arrivals and for no names, RunError for a run of
+    another environment and a folder that is no export, UnknownNameError for no rule, and OSError
+    where the log cannot be written.
     """
     source = _of_run(run) if isinstance(run, Run) else _of_folder(Path(run))
     about, own = source.about, source.about.get("arrivals", "known")
@@ -91,7 +96,12 @@ def service_of(
         )
     name = rule or fallback or source.rule or _overflow(about)
     decides = _rule(name, about, arrivals if alone else None, fallback)
-    named: dict[str, Any] = {"rule": decides.name, "nodes": tuple(about["nodes"])}
+    named: dict[str, Any] = {
+        "rule": decides.name,
+        "nodes": tuple(about["nodes"]),
+        "names": _names(about["nodes"], nodes),
+        "quick": decides.quick,
+    }
     first, told = f"The rule {decides.name} decides", source.told
     if alone:
         why = "" if rule is not None else f": {source.why}"
@@ -100,6 +110,7 @@ def service_of(
             decides.answer, "rule", source.name, lines=lines, about=decides.about, **named
         )
     decider, team, slower = source.team()
+    named["quick"] = named["quick"] and not slower
     named |= {"about": about, "memory": Remembering(decider)}
     guard = Guard(named["memory"], decides.decide, Ranges.seen(about, margin))
     told = (*_plans(about, timed=about.get("daily_mean") is not None), *told)
@@ -122,6 +133,16 @@ def _rule(name: str, about: Mapping[str, Any], arrivals: str | None, fallback: s
         raise ArgumentError(f"{name} has no method plan(view): docs/policies.md has an example")
     behind = fallback or _overflow(about)
     return Rule(name, about, arrivals, policy=policy, fallback=behind)
+
+
+def _names(own: Sequence[str], nodes: str | Sequence[str]) -> frozenset[str] | None:
+    """Return the names that are served; None: any. Raises ArgumentError."""
+    if nodes == "any":
+        return None
+    more = [] if nodes == "run" else nodes
+    if isinstance(more, str) or not all(isinstance(name, str) and name for name in more):
+        raise ArgumentError(f'nodes={nodes!r}: give "run", "any", or a list of names')
+    return frozenset((*own, *more))
 
 
 def _plans(about: Mapping[str, Any], timed: bool) -> list[str]:
@@ -187,15 +208,11 @@ def _of_advice(folder: Path) -> _Source:
 def _of_export(folder: Path) -> _Source:
     try:
         decider = standalone.Decider(folder)
-        about = decider.about
-        Ranges.seen(about)
-    except FileNotFoundError as error:
-        raise RunError(f"{folder} is no run, and no export: {error.filename} is missing") from None
-    except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
+    except ExportError as error:
         raise RunError(
-            f"{folder} is damaged, or an export of an earlier corral ({type(error).__name__}: "
-            f"{error}): corral export writes it again"
+            f"{folder} is no run, and no whole export: {error}. corral export writes it again"
         ) from error
+    about = decider.about
     team: tuple[NodeDecider, str, list[str]] = decider, f"the team of {folder}", []
     if "rule" not in about:
         return _Source(str(folder), about, lambda: team)

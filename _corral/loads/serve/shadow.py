@@ -19,11 +19,13 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from corral.files import append_to
 from corral.loads.serve.guard import Answer, Decision, Guard, Numbers
 from corral.loads.serve.placed import Placing
 
@@ -51,31 +53,39 @@ class ShadowLog:
     """
 
     def __init__(self, path: str | Path, largest: int = LARGEST) -> None:
-        """Open the file, which is made where there is none. Raises OSError."""
+        """Open the file, which is made where there is none. Raises OSError, FileError for what is
+        no regular file."""
         self.path, self.largest = Path(path), largest
         self.failures = 0
-        self._file = self._open()
+        self._lock = threading.Lock()  # a server decides in two threads
+        self._open()
 
     def write(self, line: dict[str, Any]) -> None:
         """Append a line, so that a process that is killed has lost none."""
         text = json.dumps(line, separators=(",", ":")) + "\n"
-        try:
-            if self._file.closed:
-                self._file = self._open()
-            if self._file.tell() + len(text) > self.largest and self._file.tell():
-                self._file.close()
-                os.replace(self.path, self.path.with_name(f"{self.path.name}.1"))
-                self._file = self._open()
-            self._file.write(text.encode())
-            self._file.flush()
-        except OSError:
-            self.failures += 1
+        with self._lock:
+            try:
+                self._append(text)
+            except OSError:
+                self.failures += 1
 
     def close(self) -> None:
         self._file.close()
 
-    def _open(self) -> Any:
-        return open(self.path, "ab", buffering=1 << 16)
+    def _append(self, text: str) -> None:
+        if self._file.closed:
+            self._open()
+        if self._size and self._size + len(text) > self.largest:  # ASCII: as many bytes
+            self._file.close()
+            os.replace(self.path, self.path.with_name(f"{self.path.name}.1"))
+            self._open()
+        self._file.write(text)
+        self._file.flush()
+        self._size += len(text)
+
+    def _open(self) -> None:
+        self._file = append_to(self.path)
+        self._size = os.fstat(self._file.fileno()).st_size
 
 
 class Shadow:

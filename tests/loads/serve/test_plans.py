@@ -72,6 +72,7 @@ def test_a_decision_is_that_of_the_run(client: TestClient, planning: Run, tmp_pa
                 "reason": None,
                 "detail": None,
                 "state": None,
+                "restarted": False,
             }
             assert exported.post("/decide", json=asked).json() == answer.json()
     plan = answer.json()["plan"]["site-0"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.baselines import PAIRS
 from corral.errors import UnknownNameError
 from corral.loads.export.decider import Decider, about_rules
+from corral.loads.serve import rule as module
 from corral.loads.serve.rule import Rule
 from support.loads import small_trace
 
@@ -97,11 +100,39 @@ def test_late_reports_count_as_they_come() -> None:
     )
 
 
-def test_what_is_kept_for_sets_of_nodes_is_bounded() -> None:
+@pytest.mark.parametrize(("nodes", "sets"), [(3, 40), (60, 12), (200, 3)])
+def test_what_is_kept_for_sets_of_nodes_is_bounded_by_bytes(
+    nodes: int, sets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An autoscaler gives new names at every step."""
+    monkeypatch.setattr(module, "KEPT_BYTES", 1_500_000)
     rule = Rule("overflow", about_rules(RULES))
-    for i in range(200):
-        rule.decide({f"n{i}": {"arrivals": 1, "capacity": 0}})
-    assert len(rule._made) <= 64
+
+    def asked(names: str) -> dict[str, Any]:
+        return {f"{names}-{i}": {"arrivals": 1, "capacity": 0} for i in range(nodes)}
+
+    rule.decide(asked("first"))
+    gc.collect()
+    tracemalloc.start()
+    for k in range(sets):
+        rule.decide(asked("é" * 150 + str(k)))
+    for k in range(sets):
+        rule.decide(asked("second" + str(k)))
+    kept = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert kept < 1_500_000
+    again = rule._for(frozenset(NAMES))
+    assert rule._for(frozenset(NAMES)) is again  # the run's own stay
+
+
+def test_the_set_that_was_not_asked_for_longest_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT_BYTES", 3 * module.bytes_of(1))
+    rule = Rule("overflow", about_rules(RULES))
+    made = {name: rule._for(frozenset([name])) for name in "abc"}
+    assert rule._for(frozenset("a")) is made["a"]
+    rule._for(frozenset("d"))
+    assert rule._for(frozenset("a")) is made["a"]
+    assert rule._for(frozenset("b")) is not made["b"]
 
 
 def test_no_rule() -> None:

@@ -13,8 +13,6 @@ from corral.cli.run_options import OwnModel
 
 __all__ = ["serve"]
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
-
 
 @reported
 def serve(
@@ -59,10 +57,34 @@ def serve(
             "plans. Default: that of the run or advice."
         ),
     ] = None,
+    nodes: Annotated[
+        str,
+        typer.Option(
+            metavar="run|any|NAME,...",
+            help="Names that requests may have: those of the run; further ones besides, by name; "
+            "or any, for a rule or a policy that decides for nodes which come and go.",
+        ),
+    ] = "run",
     host: Annotated[
         str, typer.Option(help="Address to listen on; 0.0.0.0: every one.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0: a free one.")] = 8000,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="<NAME>",
+            help="A name, or an address, by which clients call this server, besides localhost and "
+            "the address of --host. Repeat it for more.",
+        ),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="<ORIGIN>",
+            help="A site whose pages may ask, for example https://ops.example.com. Repeat it for "
+            "more; default: none.",
+        ),
+    ] = None,
     model: OwnModel = None,
 ) -> None:
     """Answer what each node does with its requests, over HTTP.
@@ -75,12 +97,13 @@ def serve(
 
     expect("serve", run)
     assert run is not None
-    for module in ("fastapi", "uvicorn", "prometheus_client"):
+    for module in ("fastapi", "uvicorn", "httptools", "prometheus_client"):
         require(module, extra="serve", purpose="serve a run")
     from corral.loads.export.standalone import ABOUT
     from corral.loads.serve.advised import ADVICE
     from corral.loads.serve.app import listen
     from corral.loads.serve.app import serve as answer
+    from corral.loads.serve.door import LOOPBACK
     from corral.loads.serve.service import service_of
 
     with listen(host, port) as bound:  # before anything that takes longer
@@ -93,9 +116,16 @@ def serve(
             shadow=shadow,
             margin=margin,
             arrivals=arrivals,
+            nodes=nodes if nodes in ("run", "any") else nodes.split(","),
         )
         for line in service.lines:
             out.print(line, soft_wrap=True)
         if host not in LOOPBACK:
             out.print("Whoever reaches this address may ask it: there is no password.")
-        answer(service, bound, lambda url: out.print(f"POST {url}/decide", soft_wrap=True))
+        answer(
+            service,
+            bound,
+            lambda url: out.print(f"POST {url}/decide", soft_wrap=True),
+            hosts=allow_host or (),
+            origins=allow_origin or (),
+        )
