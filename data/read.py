@@ -27,26 +27,33 @@ from corral.data.fields import (
     parse_time,
     time_rule,
 )
-from corral.data.headers import COLUMNS, delimiter, foreign_rule, header_rule
+from corral.data.headers import (
+    COLUMNS,
+    HEADERS,
+    delimiter,
+    foreign_rule,
+    header_rule,
+    looks_like_a_trace,
+    unlike_rule,
+)
 from corral.data.scan import scan
 from corral.data.source import (
     CHUNK,
     MAX_BYTES,
+    MAX_CELLS,
     MAX_LINE,
     MAX_NODES,
     Faults,
     bundled_files,
     chunks,
     fault_error,
+    too_many_cells,
 )
 from corral.data.trace import Counts, Trace
 from corral.errors import Fault, TraceError, UnknownNameError
 from corral.progress import Progress, tell, telling
 
 __all__ = ["COLUMNS", "MAX_CELLS", "bundled", "load_trace", "read_trace", "trace_name"]
-
-MAX_CELLS = 25_000_000
-"""Default limit on rows x columns of a file: a year of minutes for ten nodes stays below it."""
 
 # A row whose quotes are where RFC 4180 wants them: around whole fields, doubled inside.
 _QUOTED_ROW = re.compile(r'(?:"(?:[^"]|"")*"|[^",]*)(?:,(?:"(?:[^"]|"")*"|[^",]*))*')
@@ -136,18 +143,14 @@ def trace_name(path: Path) -> str:
 def _load(path: Path, max_cells: int, max_bytes: int) -> bytes:
     """Return all bytes of the file, refused as soon as they exceed a limit."""
     pieces: list[bytes] = []
-    rows = columns = 0
+    rows, columns = 0, 1
     for piece in chunks(path, max_bytes=max_bytes):
-        if not pieces:
-            columns = piece.partition(b"\n")[0].count(b",") + 1
+        if not rows:
+            columns += piece.partition(b"\n")[0].count(b",")
         pieces.append(piece)
         rows += piece.count(b"\n")
         if (rows - 1) * columns > max_cells:
-            rule = (
-                f"holds more than {max_cells:,} cells (rows x columns); "
-                "pass a larger max_cells if it is meant to be that large"
-            )
-            raise fault_error(path, rule)
+            raise fault_error(path, too_many_cells(max_cells))
     data = b"".join(pieces)
     del pieces
     end = len(data)  # blank lines at the very end carry nothing
@@ -178,11 +181,15 @@ class _Careful:
             self.faults.add("the file is empty; it needs a header and rows")
             self.faults.check()
         number = 0
-        self.rows = data[:MAX_LINE].decode(errors="replace").splitlines()[:6]
-        rule = foreign_rule(self.rows[0], self.faults.file)
-        if rule is not None:
-            self.faults.add(rule, 1, value=self.rows[0])
-            self.faults.check()
+        self.rows = data[:MAX_LINE].decode(errors="replace").splitlines()[:20]
+        header = self.rows[0].split(",")
+        if tuple(header) not in HEADERS:
+            rule = foreign_rule(self.rows[0], self.faults.file)
+            quoted = looks_like_a_trace(self.rows)
+            if rule is not None or not quoted:
+                value = self.rows[0] if quoted else None
+                self.faults.add(rule or unlike_rule(self.faults.file), 1, value=value)
+                self.faults.check()
         done = 0
         for number, raw in enumerate(io.BytesIO(data), start=1):
             self._line(number, raw)
@@ -242,10 +249,10 @@ class _Careful:
         return None
 
     def _header(self, found: list[str]) -> None:
-        if tuple(found) in (COLUMNS, COLUMNS[:3]):
+        if tuple(found) in HEADERS:
             self.columns = tuple(found)
             return
-        rule = header_rule(found, self.rows, self.faults.file)
+        rule = header_rule(found, self.rows[:6], self.faults.file)
         self.faults.add(rule, 1, value=",".join(found))
 
     def _row(self, number: int, fields: list[str]) -> None:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import gzip
+import os
 import zlib
 from collections.abc import Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from io import BufferedReader
 from pathlib import Path
 
 from corral.errors import Fault, TraceError
-from corral.progress import tell
+from corral.files import open_regular
+from corral.progress import tell, telling
 
 __all__ = [
     "CHUNK",
+    "DELIMITERS",
+    "HEAD",
     "MAX_BYTES",
+    "MAX_CELLS",
     "MAX_FAULTS",
     "MAX_LINE",
     "MAX_NODES",
@@ -22,7 +27,10 @@ __all__ = [
     "bundled_files",
     "chunks",
     "fault_error",
+    "head_of",
     "lines",
+    "too_many_cells",
+    "weigh",
 ]
 
 MAX_BYTES = 192 * 2**20
@@ -31,6 +39,19 @@ MAX_BYTES = 192 * 2**20
 A year of minutes for ten nodes stays below it, and a gzip bomb is unpacked that far in well under
 a second.
 """
+
+MAX_CELLS = 25_000_000
+"""Default limit on rows x columns of a file: a year of minutes for ten nodes stays below it."""
+
+LEAST_CELLS = 5
+"""Cells that an imported row counts as at least: a short row takes as long as one of five cells."""
+
+MAX_RATIO, FREE_OF_RATIO = 100, 2**24
+"""A gzip file may unpack to so many times its size, beyond 16 MiB: the loads of a year that never
+change reach 25, a bomb 1,000."""
+
+MAX_MEMBERS = 10_000
+"""Members of a gzip file: blocks of 64 KiB need 3,072 for ``MAX_BYTES``; empty ones cost time."""
 
 MAX_LINE = 2**16
 """Longest line accepted, in bytes: no honest row comes near, a bomb without line ends does."""
@@ -41,7 +62,13 @@ MAX_NODES = 10_000
 MAX_FAULTS = 8
 """As many faults are listed at once; a file with more says so."""
 
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+
+HEAD = 2**16
+"""Bytes at the beginning of a file by which its kind is told."""
+
 CHUNK = 2**20
+PACKED_CHUNK = 2**16
 GZIP = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"
 
@@ -100,20 +127,18 @@ def chunks(path: Path, *, max_bytes: int = MAX_BYTES, max_line: int = MAX_LINE) 
     """Yield the content of ``path`` in pieces of at most 1 MiB, without a byte-order mark.
 
     The first bytes decide whether the file is gzip, its name does not. Raises TraceError where
-    the file is missing, a folder, unreadable, in another format, cut or damaged, holds a NUL byte
-    or a line longer than ``max_line``, or unpacks to more than ``max_bytes``.
+    the file is missing, no regular file, unreadable, in another format, cut or damaged, holds a NUL
+    byte or a line longer than ``max_line``, or more than ``max_bytes``, packed or unpacked.
     """
     try:
-        with path.open("rb") as file:
-            packed = file.peek(2).startswith(GZIP)
-            if not packed and path.stat().st_size > max_bytes:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > max_bytes:
                 raise fault_error(path, _too_big(max_bytes))
-            stream = gzip.GzipFile(fileobj=file) if packed else file
-            size = path.stat().st_size
+            packed = file.peek(2).startswith(GZIP)
+            pieces = _unpacked(path, file) if packed else iter(lambda: file.read(CHUNK), b"")
             try:
-                for piece in _checked(
-                    path, iter(lambda: stream.read(CHUNK), b""), max_bytes, max_line
-                ):
+                for piece in _checked(path, pieces, max_bytes, max_line):
                     tell("reading", min(file.tell(), size), size)
                     yield piece
             finally:
@@ -126,12 +151,44 @@ def chunks(path: Path, *, max_bytes: int = MAX_BYTES, max_line: int = MAX_LINE) 
         raise fault_error(path, "this is a folder; give the path of one CSV file") from None
     except EOFError:
         raise fault_error(path, "the gzip file is cut short; fetch or pack it again") from None
-    except (gzip.BadGzipFile, zlib.error) as error:
+    except zlib.error as error:
         raise fault_error(
             path, f"the gzip file is damaged ({error}); fetch or pack it again"
         ) from None
     except OSError as error:
         raise fault_error(path, f"cannot be read: {error.strerror or error}") from None
+
+
+def _unpacked(path: Path, file: BufferedReader) -> Iterator[bytes]:
+    """Yield what the members of a gzip file hold, in pieces of at most 1 MiB.
+
+    Raises zlib.error, EOFError; TraceError for a bomb.
+    """
+    size = members = 0
+    data = file.read(PACKED_CHUNK)
+    while data:
+        if not data.startswith(GZIP[: len(data)]):
+            raise zlib.error("no gzip member")
+        members += 1
+        if members > MAX_MEMBERS:
+            raise fault_error(path, f"more than {MAX_MEMBERS:,} members of gzip: unpack it first")
+        engine = zlib.decompressobj(wbits=31)  # gzip alone
+        while not engine.eof:
+            data = data or file.read(PACKED_CHUNK)
+            piece = engine.decompress(data, CHUNK)
+            if not (data or piece or engine.eof):
+                raise EOFError
+            data = engine.unconsumed_tail
+            size += len(piece)
+            if size > FREE_OF_RATIO and size > MAX_RATIO * file.tell():
+                rule = (
+                    f"the gzip file unpacks to more than {MAX_RATIO} times its size; "
+                    "unpack it first if that is meant"
+                )
+                raise fault_error(path, rule)
+            if piece:
+                yield piece
+        data = (engine.unused_data or file.read(PACKED_CHUNK)).lstrip(b"\0")  # padding
 
 
 def _checked(path: Path, pieces: Iterator[bytes], max_bytes: int, max_line: int) -> Iterator[bytes]:
@@ -167,6 +224,35 @@ def lines(path: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[tuple[int, byte
             yield number, line + b"\n"
     if rest:
         yield number + 1, rest
+
+
+def head_of(path: Path, *, max_bytes: int) -> bytes:
+    """Return the first 64 KiB after unpacking, without a byte-order mark."""
+    with telling(None):
+        return next(chunks(path, max_bytes=max_bytes, max_line=max_bytes), b"")[:HEAD]
+
+
+def weigh(path: Path, *, max_bytes: int, max_cells: int) -> None:
+    """Raise TraceError for a file of too many bytes or cells, before a row of it is read.
+
+    A row counts as ``LEAST_CELLS`` at least.
+    """
+    rows, marks = 0, dict.fromkeys(DELIMITERS, 0)
+    with telling(None):
+        for piece in chunks(path, max_bytes=max_bytes):
+            if not rows:
+                header = piece.partition(b"\n")[0]
+                marks = {mark: n + header.count(mark.encode()) for mark, n in marks.items()}
+            rows += piece.count(b"\n")
+            if rows * max(LEAST_CELLS, *(1 + n for n in marks.values())) > max_cells:
+                raise fault_error(path, too_many_cells(max_cells))
+
+
+def too_many_cells(max_cells: int) -> str:
+    return (
+        f"holds more than {max_cells:,} cells (rows x columns); "
+        "pass a larger max_cells if it is meant to be that large"
+    )
 
 
 def _too_long(path: Path, line: bytes, max_line: int) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import os
 from pathlib import Path
 
 from corral.data.fields import format_time, in_calendar
 from corral.data.source import fault_error
 from corral.data.trace import Trace
+from corral.files import write_file
 
 __all__ = ["write_trace"]
 
@@ -22,8 +22,8 @@ def write_trace(trace: Trace, path: str | Path, *, overwrite: bool = False) -> N
     """Write ``trace`` to ``path``: as text for a name in ``.csv``, packed for ``.csv.gz``.
 
     ``read_trace`` gives back an equal trace. The same trace always makes the same bytes (packed
-    ones for the same zlib). The file appears whole or not at all: it is written beside ``path``
-    under another name, then renamed.
+    ones for the same zlib). The file appears whole or not at all; a link of that name is
+    replaced, not followed.
 
     Raises FileExistsError where ``path`` exists and ``overwrite`` is not set, ValueError for
     another suffix, and TraceError where no trace file can hold the trace: all arrivals zero, or
@@ -41,12 +41,7 @@ def write_trace(trace: Trace, path: str | Path, *, overwrite: bool = False) -> N
         with gzip.GzipFile("", mode="wb", fileobj=packed, mtime=0, compresslevel=6) as file:
             file.write(content)
         content = packed.getvalue()
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        beside.write_bytes(content)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    write_file(path, content)
 
 
 def _content(trace: Trace, path: Path) -> str:

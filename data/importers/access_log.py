@@ -7,11 +7,13 @@ from collections.abc import Sequence
 
 from corral.data.fields import parse_time
 from corral.data.importers.binning import Counted, Imported, Paths, file_list, finish, node_names
-from corral.data.importers.records import IMPORT_BYTES
 from corral.data.read import trace_name
-from corral.data.source import Faults, lines
+from corral.data.source import MAX_BYTES, MAX_CELLS, Faults, fault_error, lines, weigh
 
 __all__ = ["LINE", "import_access_log"]
+
+UNLIKE = 10_000
+"""Lines at the beginning of a file, none in either format, after which no more are read."""
 
 # host ident user [day/month/year:hour:minute:second zone] "request" status bytes, then whatever
 # the Combined format adds. Bytes, because requests hold what clients sent, in any encoding. The
@@ -33,7 +35,8 @@ def import_access_log(
     skip_malformed: bool = False,
     capacity: int | str | None = None,
     name: str | None = None,
-    max_bytes: int = IMPORT_BYTES,
+    max_bytes: int = MAX_BYTES,
+    max_cells: int = MAX_CELLS,
 ) -> Imported:
     """Import access logs, plain or gzip, counted into steps of ``step`` seconds; one node per file.
 
@@ -52,6 +55,7 @@ def import_access_log(
     for path, node in zip(files, node_names(files, names), strict=True):
         bad: list[tuple[int, bytes]] = []  # the first few
         malformed = number = 0
+        weigh(path, max_bytes=max_bytes, max_cells=max_cells)
         for number, raw in lines(path, max_bytes=max_bytes):
             line = raw.rstrip(b"\r\n")
             seconds = _seconds(line)
@@ -59,14 +63,17 @@ def import_access_log(
                 counted.add(node, seconds)
                 continue
             malformed += 1
+            if malformed == number == UNLIKE and not skip_malformed:
+                break
             if len(bad) < 3:
                 bad.append((number, line))
         faults = Faults(path)
         if malformed == number:
-            faults.add("no line is in the Common or Combined log format")
+            rule = "no line is in the Common or Combined log format, so nothing of it is quoted"
+            raise fault_error(path, rule)
         if malformed > max_malformed * number and not skip_malformed:
             for at, line in bad:
-                text = line.decode(errors="backslashreplace")
+                text = line.decode(errors="backslashreplace") if 2 * malformed < number else None
                 faults.add("not in the Common or Combined log format", at, value=text)
             faults.add(
                 f"{malformed:,} of {number:,} lines are malformed, more than the share of "

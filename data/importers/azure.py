@@ -20,13 +20,16 @@ from corral.data.importers.binning import (
     finish,
     resample,
 )
-from corral.data.importers.records import IMPORT_BYTES, records
-from corral.data.source import MAX_NODES, Faults
+from corral.data.importers.records import records
+from corral.data.source import MAX_BYTES, MAX_NODES, Faults
 from corral.data.trace import Counts
 
 __all__ = ["import_azure_functions"]
 
 MINUTES = 1440
+DAY_CELLS = 100_000_000
+"""Default limit on the cells of a file: the days hold up to 70 million, and are read row by row."""
+
 KEYS = ("HashOwner", "HashApp", "HashFunction", "Trigger")
 
 
@@ -40,7 +43,8 @@ def import_azure_functions(
     step: int | None = None,
     capacity: int | str | None = None,
     name: str = "azure_functions",
-    max_bytes: int = IMPORT_BYTES,
+    max_bytes: int = MAX_BYTES,
+    max_cells: int = DAY_CELLS,
 ) -> Imported:
     """Import invocations per minute, one file per day, the functions grouped onto ``nodes`` nodes.
 
@@ -66,14 +70,14 @@ def import_azure_functions(
     column = KEYS.index("HashApp" if by == "app" else "HashFunction")
     names = [f"node{i}" for i in range(nodes)]
     if pick == "top":
-        names = _busiest(files, column, nodes, max_bytes, notes)
+        names = _busiest(files, column, nodes, notes, max_bytes=max_bytes, max_cells=max_cells)
     node_of = {key: node for node, key in enumerate(names)}
 
     load = np.zeros((len(files) * MINUTES, nodes), dtype=np.int64)
     functions = 0
     for day, path in enumerate(files):
         window = load[day * MINUTES : (day + 1) * MINUTES]
-        for key, counts in _functions(path, column, max_bytes, []):
+        for key, counts in _functions(path, column, [], max_bytes=max_bytes, max_cells=max_cells):
             node = _draw(key, nodes) if pick == "hash" else node_of.get(key)
             if node is not None:
                 window[:, node] += counts
@@ -91,12 +95,20 @@ def _draw(key: str, nodes: int) -> int:
 
 
 def _busiest(
-    files: Sequence[Path], column: int, nodes: int, max_bytes: int, notes: list[str]
+    files: Sequence[Path],
+    column: int,
+    nodes: int,
+    notes: list[str],
+    *,
+    max_bytes: int,
+    max_cells: int,
 ) -> list[str]:
     """Return the names with the most invocations, the busiest first."""
     totals: Counter[str] = Counter()
     for path in files:
-        for key, counts in _functions(path, column, max_bytes, notes):
+        for key, counts in _functions(
+            path, column, notes, max_bytes=max_bytes, max_cells=max_cells
+        ):
             totals[key] += int(counts.sum())
     if len(totals) < nodes:
         raise ValueError(f"nodes={nodes}, but the files name only {len(totals)}")
@@ -111,11 +123,11 @@ def _busiest(
 
 
 def _functions(
-    path: Path, column: int, max_bytes: int, notes: list[str]
+    path: Path, column: int, notes: list[str], *, max_bytes: int, max_cells: int
 ) -> Iterator[tuple[str, Counts]]:
     """Yield key and counts [1440] of each row."""
     faults = Faults(path)
-    rows = records(path, faults, notes, max_bytes=max_bytes)
+    rows = records(path, faults, notes, max_bytes=max_bytes, max_cells=max_cells, named=KEYS)
     _, header = next(rows)
     wanted = [*KEYS, *(str(minute) for minute in range(1, MINUTES + 1))]
     if header != wanted:

@@ -12,8 +12,7 @@ from typing import Literal
 import numpy as np
 
 from corral.data.fields import format_time, in_calendar, name_rule
-from corral.data.read import MAX_CELLS
-from corral.data.source import MAX_NODES, fault_error
+from corral.data.source import MAX_CELLS, MAX_NODES, fault_error
 from corral.data.trace import MAX_VALUE, Counts, Trace
 
 __all__ = [
@@ -25,6 +24,7 @@ __all__ = [
     "Paths",
     "Sampled",
     "align",
+    "check_gap",
     "check_size",
     "check_step",
     "counted",
@@ -37,7 +37,10 @@ __all__ = [
 ]
 
 MAX_COUNTS = 5_000_000
-"""Steps with requests, and rows of a series, that an import keeps in memory: about 1.5 GB."""
+"""Steps with requests, and rows of a series, that an import keeps in memory."""
+
+LONGEST_GAP = 366 * 86_400
+"""Seconds between two times beyond which one of them is wrong, or they are of two recordings."""
 
 IMPORT = "import"  # what errors name that are of no single file
 
@@ -141,6 +144,20 @@ def check_size(steps: int, what: str, start: int) -> None:
         raise fault_error(what, rule)
 
 
+def check_gap(times: Counts, what: str) -> None:
+    """Raise TraceError where two neighbors of ``times`` [T], seconds in order, are years apart."""
+    gaps = np.diff(times)
+    if len(gaps) and gaps.max() > LONGEST_GAP:
+        at = int(gaps.argmax())
+        days = int(gaps[at]) // 86_400
+        rule = (
+            f"nothing between {_time(int(times[at]))} and {_time(int(times[at + 1]))}: "
+            f"{days:,} days ({days / 365.25:.0f} years) without any; look for a wrong time, or "
+            "import the parts as files of their own"
+        )
+        raise fault_error(what, rule)
+
+
 class Counted:
     """Requests counted into bins of ``step`` seconds, which begin at multiples of it since 1970."""
 
@@ -171,6 +188,8 @@ class Counted:
         ``together``: one recording saw all nodes, so that one without requests had none. Otherwise
         each node was recorded from its first request to its last.
         """
+        met = np.unique(np.concatenate([np.fromiter(c, np.int64) for c in self.bins.values()]))
+        check_gap(met * self.step, IMPORT)
         first = {node: min(counter) for node, counter in self.bins.items()}
         last = {node: max(counter) for node, counter in self.bins.items()}
         if together:
@@ -181,7 +200,8 @@ class Counted:
         loads = []
         for node, counter in self.bins.items():
             counts = np.zeros(last[node] - first[node] + 1, dtype=np.int64)
-            counts[np.array(list(counter)) - first[node]] = list(counter.values())
+            at = np.fromiter(counter, np.int64) - first[node]
+            counts[at] = np.fromiter(counter.values(), np.int64)
             loads.append(Sampled(node, first[node] * self.step, self.step, counts))
         loads = align(loads, notes)
         for load in loads:

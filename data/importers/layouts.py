@@ -20,15 +20,12 @@ from corral.data.importers.access_log import LINE, import_access_log
 from corral.data.importers.azure import KEYS
 from corral.data.importers.binning import Guess, Imported, Paths, file_list
 from corral.data.importers.prometheus import import_prometheus
-from corral.data.importers.prometheus_files import LABELS
-from corral.data.importers.tables.cells import DELIMITERS
+from corral.data.importers.prometheus_files import has_labels
 from corral.data.importers.tables.table import import_table
 from corral.data.read import COLUMNS
-from corral.data.source import chunks, fault_error
+from corral.data.source import DELIMITERS, MAX_BYTES, MAX_CELLS, fault_error, head_of
 
 __all__ = ["LAYOUTS", "Head", "Layout", "import_trace", "looks_like"]
-
-HEAD = 2**16
 
 
 @dataclass(frozen=True)
@@ -60,18 +57,16 @@ class Layout:
         return [each.name for each in taken if each.kind is each.KEYWORD_ONLY]
 
 
-def looks_like(path: Path) -> Layout:
-    """Return the layout of a file. Raises TraceError for none, which quotes the first rows."""
-    # JSON stands on one line of any length.
-    head = Head(path, next(chunks(path, max_bytes=2**62, max_line=2**62), b"")[:HEAD])
+def looks_like(path: Path, *, max_bytes: int = MAX_BYTES) -> Layout:
+    """Return the layout of a file. Raises TraceError for none, which quotes nothing of it."""
+    head = Head(path, head_of(path, max_bytes=max_bytes))
     for layout in LAYOUTS:
         if layout.recognize(head):
             return layout
     if not head.rows:
         raise fault_error(path, "the file is empty")
-    seen = "\n".join(f"    {row[:70]}" for row in head.rows[:3])
     known = ", ".join(layout.name for layout in LAYOUTS)
-    raise fault_error(path, f"no layout that is known ({known}); it begins with\n{seen}")
+    raise fault_error(path, f"no layout that is known: {known}; nothing of it is quoted")
 
 
 def import_trace(files: Paths, *, guesses: list[Guess] | None = None, **options: Any) -> Imported:
@@ -85,7 +80,8 @@ def import_trace(files: Paths, *, guesses: list[Guess] | None = None, **options:
     for options out of range.
     """
     paths = file_list(files)
-    found = [looks_like(path) for path in paths]
+    most = options.get("max_bytes") or MAX_BYTES
+    found = [looks_like(path, max_bytes=most) for path in paths]
     layout = found[0]
     for path, other in zip(paths, found, strict=True):
         if other is not layout:
@@ -116,11 +112,21 @@ def _access_log(
     names: Sequence[str] | None = None,
     capacity: int | str | None = None,
     name: str | None = None,
+    max_bytes: int = MAX_BYTES,
+    max_cells: int = MAX_CELLS,
     guesses: list[Guess],
 ) -> Imported:
     guesses.append(Guess("step", f"{step} s", "step=300"))
     guesses.append(Guess("nodes", "one per file", "names=a,b"))
-    return import_access_log(paths, step=step, names=names, capacity=capacity, name=name)
+    return import_access_log(
+        paths,
+        step=step,
+        names=names,
+        capacity=capacity,
+        name=name,
+        max_bytes=max_bytes,
+        max_cells=max_cells,
+    )
 
 
 def _is_prometheus(head: Head) -> bool:
@@ -133,7 +139,7 @@ def _is_prometheus(head: Head) -> bool:
         first = next(csv.reader(head.rows[:1], delimiter=mark), [])
     except csv.Error:
         return False
-    return len(first) > 1 and all(LABELS.search(name) for name in first[1:])
+    return len(first) > 1 and all(has_labels(name) for name in first[1:])
 
 
 def _is_azure(head: Head) -> bool:

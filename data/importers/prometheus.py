@@ -14,6 +14,7 @@ from corral.data.importers.binning import (
     Guess,
     Imported,
     Paths,
+    check_gap,
     check_step,
     counted,
     file_list,
@@ -25,7 +26,7 @@ from corral.data.importers.tables import grid as grids
 from corral.data.importers.tables.capacities import told_capacities
 from corral.data.importers.tables.sheets import Sheet, Unit
 from corral.data.read import trace_name
-from corral.data.source import MAX_NODES, fault_error
+from corral.data.source import MAX_CELLS, MAX_NODES, fault_error
 from corral.data.trace import Counts
 
 __all__ = ["import_prometheus"]
@@ -47,6 +48,7 @@ def import_prometheus(
     capacity: int | str | None = None,
     name: str | None = None,
     max_bytes: int = MAX_JSON,
+    max_cells: int = MAX_CELLS,
     guesses: list[Guess] | None = None,
 ) -> Imported:
     """Import answers of Prometheus: JSON of ``query_range``, or CSV with a column per series.
@@ -81,7 +83,14 @@ def import_prometheus(
     told = [] if guesses is None else guesses
     parts: list[Series] = []
     for at, path in enumerate(files):
-        parts += read_series(path, zone, max_bytes, notes, told if at == 0 else [])
+        parts += read_series(
+            path,
+            zone,
+            notes,
+            told if at == 0 else [],
+            max_bytes=max_bytes,
+            max_cells=max_cells,
+        )
     series = _joined(parts)
     node_of = _nodes(series, label, told)
     if counter is None and grows(series):
@@ -129,6 +138,7 @@ def _joined(series: Sequence[Series]) -> list[Series]:
             when = format_time(int(times[int(again.argmax())]), "utc")
             rule = f"{when} stands there twice for {_text(several[0])}: files must not overlap"
             raise fault_error(several[-1].path, rule)
+        check_gap(times, str(several[0].path))
         whole.append(replace(several[0], times=times, values=values))
     return whole
 

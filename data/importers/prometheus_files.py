@@ -22,19 +22,26 @@ from corral.data.importers.tables.times import times_of
 from corral.data.source import chunks, fault_error
 from corral.data.trace import Counts
 
-__all__ = ["LABELS", "MAX_JSON", "Series", "read_series"]
+__all__ = ["LABELS", "MAX_JSON", "Series", "has_labels", "read_series"]
 
 MAX_JSON = 64 * 2**20
 """Default limit on an answer after unpacking, in bytes: 2.6 million values. Read, it is many times
 as large as that."""
 
-MAX_BRACKETS = 4_000_000
-"""Lists and objects in an answer: each value is one."""
+MAX_MARKS = 8_000_000
+"""Commas, colons and brackets in an answer: three for each of its 2.6 million values."""
 
 LABELS = re.compile(r'([A-Za-z_][\w.]*)="((?:[^"\\]|\\.)*)"')
 """Labels as they stand above a column: {instance="a:9090", job="api"}."""
 
+LONGEST_TITLE = 2_000
+"""Characters of a column's title beyond which it holds no labels."""
+
 SHAPE = '{"data": {"result": [{"metric": {...}, "values": [[time, "value"], ...]}, ...]}}'
+
+
+def has_labels(title: str) -> bool:
+    return len(title) <= LONGEST_TITLE and LABELS.search(title) is not None
 
 
 @dataclass(frozen=True)
@@ -59,21 +66,28 @@ class Series:
 
 
 def read_series(
-    path: Path, zone: str | None, max_bytes: int, notes: list[str], guesses: list[Guess]
+    path: Path,
+    zone: str | None,
+    notes: list[str],
+    guesses: list[Guess],
+    *,
+    max_bytes: int,
+    max_cells: int,
 ) -> list[Series]:
     """Return the series of a file; of a table, tell where its clocks stand.
 
     Raises TraceError where it is neither JSON nor such a table.
     """
     pieces: list[bytes] = []
-    brackets = 0
+    marks = 0
     for piece in chunks(path, max_bytes=max_bytes, max_line=max_bytes):
         if not pieces and piece.lstrip()[:1] not in (b"{", b"["):
-            return _of_table(path, zone, max_bytes, notes, guesses)
+            table = read_table(path, notes, max_bytes=max_bytes, max_cells=max_cells)
+            return _of_table(table, zone, notes, guesses)
         pieces.append(piece)
-        brackets += piece.count(b"[") + piece.count(b"{")
-        if brackets > MAX_BRACKETS:
-            rule = f"more than {MAX_BRACKETS:,} values: ask for a larger step, or a shorter time"
+        marks += sum(piece.count(mark) for mark in b"[{,:")
+        if marks > MAX_MARKS:
+            rule = f"more than {MAX_MARKS // 3:,} values: ask for a larger step, or a shorter time"
             raise fault_error(path, rule)
     if not pieces:
         raise fault_error(path, "the file is empty")
@@ -155,12 +169,12 @@ def _tell(path: Path, odd: dict[str, int], cut: bool, notes: list[str]) -> None:
 
 
 def _of_table(
-    path: Path, zone: str | None, max_bytes: int, notes: list[str], guesses: list[Guess]
+    table: Table, zone: str | None, notes: list[str], guesses: list[Guess]
 ) -> list[Series]:
-    table = read_table(path, notes, max_bytes=max_bytes)
+    path = table.path
     names = list(table.columns)
-    time = next((name for name in names if not LABELS.search(name)), None)
-    columns = [name for name in names if name != time and LABELS.search(name)]
+    time = next((name for name in names if not has_labels(name)), None)
+    columns = [name for name in names if name != time and has_labels(name)]
     unknown = [name for name in names if name != time and name not in columns]
     if time is None or not columns or unknown:
         what = f"column {unknown[0]!r} has none" if unknown else f"columns are {names[:3]}"

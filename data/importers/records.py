@@ -4,28 +4,60 @@ from __future__ import annotations
 
 import csv
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from corral.data.fields import parse_instant
-from corral.data.source import Faults, lines
+from corral.data.headers import mentions_times
+from corral.data.source import HEAD, Faults, fault_error, head_of, lines, weigh
 from corral.errors import TraceError
 
-__all__ = ["IMPORT_BYTES", "find_column", "records"]
+__all__ = ["find_column", "records", "require_times"]
 
-IMPORT_BYTES = 2**33
-"""Default limit on an imported file after unpacking: 8 GiB; it is read row by row."""
+
+def require_times(
+    path: Path,
+    *,
+    max_bytes: int,
+    named: Collection[str] = (),
+    mark: str | None = None,
+    encoding: str = "utf-8",
+) -> None:
+    """Raise TraceError, which quotes nothing, where a file has no times in its first lines.
+
+    ``named`` are the columns that the caller named; a file that has one of them is what it should
+    be. See ``mentions_times``.
+    """
+    head = head_of(path, max_bytes=max_bytes)
+    rows = head.decode(encoding, errors="replace").splitlines()
+    if len(head) == HEAD and len(rows) > 1:
+        rows.pop()  # is cut
+    if any(rows) and not mentions_times(rows, mark=mark, named=named):
+        rule = (
+            "no column of times in its first lines: this does not look like a file of loads, so "
+            f"nothing of it is quoted; if it is one: corral trace import {path} --time-column NAME "
+            "--time-format FORMAT"
+        )
+        raise fault_error(path, rule)
 
 
 def records(
-    path: Path, faults: Faults, notes: list[str], *, max_bytes: int
+    path: Path,
+    faults: Faults,
+    notes: list[str],
+    *,
+    max_bytes: int,
+    max_cells: int,
+    named: Collection[str] = (),
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield line number and fields of each row, the header first; rows as long as the header only.
 
     Blank lines are allowed at the end. A last line without line end is taken as complete, and
-    noted: public data sets have such files. Raises TraceError as ``chunks`` does, and where the
-    file is empty; other faults go to ``faults``.
+    noted: public data sets have such files. Raises TraceError as ``chunks``, ``weigh`` and
+    ``require_times`` do, and where the file is empty; other faults go to ``faults``.
     """
+    require_times(path, max_bytes=max_bytes, named=named)
+    weigh(path, max_bytes=max_bytes, max_cells=max_cells)
     width = blank = 0
     for number, raw in lines(path, max_bytes=max_bytes):
         try:

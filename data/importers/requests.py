@@ -14,9 +14,9 @@ from corral.data.importers.binning import (
     node_names,
     some,
 )
-from corral.data.importers.records import IMPORT_BYTES, find_column, records
+from corral.data.importers.records import find_column, records
 from corral.data.read import trace_name
-from corral.data.source import Faults
+from corral.data.source import MAX_BYTES, MAX_CELLS, Faults
 
 __all__ = ["import_requests"]
 
@@ -31,7 +31,8 @@ def import_requests(
     zone: str = "Z",
     capacity: int | str | None = None,
     name: str | None = None,
-    max_bytes: int = IMPORT_BYTES,
+    max_bytes: int = MAX_BYTES,
+    max_cells: int = MAX_CELLS,
 ) -> Imported:
     """Import files with one row per request, counted into steps of ``step`` seconds.
 
@@ -52,9 +53,10 @@ def import_requests(
     if node_column is not None and names is not None:
         raise ValueError("give names= or node_column=, not both")
     nodes = [""] * len(files) if node_column is not None else node_names(files, names)
+    named = [name for name in (column, node_column) if name]
     for path, node in zip(files, nodes, strict=True):
         faults = Faults(path)
-        rows = records(path, faults, notes, max_bytes=max_bytes)
+        rows = records(path, faults, notes, max_bytes=max_bytes, max_cells=max_cells, named=named)
         _, header = next(rows)
         time_at = find_column(header, column, 0, faults)
         node_at = None if node_column is None else find_column(header, node_column, 0, faults)

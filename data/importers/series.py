@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from corral.data.importers.binning import (
     Paths,
     Sampled,
     align,
+    check_gap,
     check_size,
     check_step,
     counted,
@@ -34,9 +36,9 @@ from corral.data.importers.binning import (
     some,
     were,
 )
-from corral.data.importers.records import IMPORT_BYTES, find_column, records
+from corral.data.importers.records import find_column, records
 from corral.data.read import COLUMNS
-from corral.data.source import Faults, fault_error
+from corral.data.source import MAX_BYTES, MAX_CELLS, Faults, fault_error
 from corral.data.trace import MAX_VALUE, Counts
 
 __all__ = ["import_series"]
@@ -59,7 +61,8 @@ def import_series(
     round_values: bool = False,
     capacity: int | str | None = None,
     name: str | None = None,
-    max_bytes: int = IMPORT_BYTES,
+    max_bytes: int = MAX_BYTES,
+    max_cells: int = MAX_CELLS,
 ) -> Imported:
     """Import files of ``timestamp,value`` rows: requests per step, one node per file.
 
@@ -86,7 +89,7 @@ def import_series(
     parts: dict[str, list[_Part]] = {}
     for path, node in zip(files, node_names(files, names), strict=True):
         part = _Part(path, notes)
-        part.read(time_column, column, zone, round_values, max_bytes)
+        part.read(time_column, column, zone, round_values, max_bytes=max_bytes, max_cells=max_cells)
         parts.setdefault(node, []).append(part)
     loads = [_sample(node, of_node, gaps, notes) for node, of_node in parts.items()]
     loads = resample(align(loads, notes), step, notes)
@@ -100,15 +103,27 @@ class _Part:
         self.path = path
         self.faults = Faults(path)
         self.notes = notes
-        self.times: list[int] = []
-        self.counts: list[int] = []
-        self.lines: list[int] = []
+        self.times, self.counts, self.lines = array("q"), array("q"), array("q")  # [R] each
         self.others: list[str] = []  # columns that are not read
 
     def read(
-        self, time_column: str | None, column: str | None, zone: str, rounds: bool, max_bytes: int
+        self,
+        time_column: str | None,
+        column: str | None,
+        zone: str,
+        rounds: bool,
+        *,
+        max_bytes: int,
+        max_cells: int,
     ) -> None:
-        rows = records(self.path, self.faults, self.notes, max_bytes=max_bytes)
+        rows = records(
+            self.path,
+            self.faults,
+            self.notes,
+            max_bytes=max_bytes,
+            max_cells=max_cells,
+            named=[name for name in (time_column, column) if name],
+        )
         _, header = next(rows)
         if column is None and tuple(header) in (COLUMNS, COLUMNS[:3]):
             self.faults.add(f"this already is a trace: corral replay {self.path}", 1)
@@ -167,8 +182,8 @@ class _Part:
 
 def _sample(node: str, parts: Sequence[_Part], gaps: Gaps, notes: list[str]) -> Sampled:
     """Return the load of a node on an even grid, its gaps filled as ``gaps`` says."""
-    times = np.concatenate([part.times for part in parts]).astype(np.int64)  # [R]
-    counts = np.concatenate([part.counts for part in parts]).astype(np.int64)  # [R]
+    times = np.concatenate([np.array(part.times) for part in parts])  # [R]
+    counts = np.concatenate([np.array(part.counts) for part in parts])  # [R]
     if len(times) < 2:
         parts[0].faults.add("a single row has no step; two or more are needed")
         parts[0].faults.check()
@@ -177,20 +192,29 @@ def _sample(node: str, parts: Sequence[_Part], gaps: Gaps, notes: list[str]) -> 
         notes.append(f"{node}: rows were not in order of time; they were sorted")
     times, counts = times[order], counts[order]
     distance = np.diff(times)  # [R - 1]
-    lines = [(part, line) for part in parts for line in part.lines]
+
+    def place(row: int) -> tuple[_Part, int]:
+        """Return the file and the line of a row, in order of time."""
+        at = int(order[row])
+        for part in parts:
+            if at < len(part.lines):
+                return part, part.lines[at]
+            at -= len(part.lines)
+        raise AssertionError
 
     def refuse(rows: Flags, rule: str) -> None:
         """Raise a fault of the first row whose distance to the row before is wrong."""
         if rows.any():
             at = int(rows.argmax()) + 1
-            part, line = lines[order[at]]
+            part, line = place(at)
             when = format_time(int(times[at]), "utc")
             part.faults.add(rule.format(distance[at - 1]), line, "time", when)
             part.faults.check()
 
     if not distance.all():
         at = int((distance == 0).argmax())
-        refuse(distance == 0, _twice(lines[order[at + 1]][0], counts[at] == counts[at + 1]))
+        refuse(distance == 0, _twice(place(at + 1)[0], counts[at] == counts[at + 1]))
+    check_gap(times, str(parts[0].path))
     sizes, often = np.unique(distance, return_counts=True)
     step = int(sizes[often.argmax()])
     refuse(distance % step > 0, f"{{}} s after the row before, no multiple of the usual {step} s")

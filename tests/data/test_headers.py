@@ -25,7 +25,7 @@ OTHERS = {
     "JSON": ('{"status":"success","data":{"resultType":"matrix"}}\n', "this is JSON"),
     "JSON, long": ('{"status":"success","data":[' + "1," * 40_000 + "1]}", "looks like JSON"),
     "access log": ('::1 - - [05/Jan/2026:00:00:00 +0000] "GET /" 200 1\n', "an access log"),
-    "neither": ("Dear all,\nthe servers are slow,\n", "what reads other tables"),
+    "neither": ("Dear all,\nthe servers are slow,\n", "does not look like a trace"),
 }
 
 

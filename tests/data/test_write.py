@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
+import os
 
 import numpy as np
 import pytest
@@ -98,10 +100,10 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
     path = tmp_path / "x.csv"
     path.write_text("precious")
 
-    def fail(self, target):
-        raise OSError("disk full")
+    def fail(*args, **options):
+        raise OSError(errno.ENOSPC, "disk full")
 
-    monkeypatch.setattr("pathlib.Path.replace", fail)
+    monkeypatch.setattr("os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
         write_trace(load_trace("edge3"), path, overwrite=True)
     assert path.read_text() == "precious"
@@ -133,3 +135,16 @@ def test_text_of_a_small_made_trace_is_stable(tmp_path):
     write_trace(make_trace(days=1, step=3600, nodes=2), tmp_path / "x.csv")
     digest = hashlib.sha256((tmp_path / "x.csv").read_bytes()).hexdigest()
     assert digest == "374a1c5a43f28595353f076ee9f2564f1a61acc21df5ea2c987b1ae96bf75107"
+
+
+def test_a_planted_link_is_neither_followed_nor_met(tmp_path):
+    """Neither a link of the file's own name, nor one of the name that it was written under."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    path = tmp_path / "x.csv"
+    path.symlink_to(victim)
+    (tmp_path / f".x.csv.{os.getpid()}.part").symlink_to(victim)
+    write_trace(load_trace("edge3"), path, overwrite=True)
+    assert victim.read_text() == "precious"
+    assert not path.is_symlink()
+    assert read_trace(path) == load_trace("edge3")

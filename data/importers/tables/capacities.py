@@ -11,8 +11,8 @@ import numpy as np
 
 from corral.data.importers.binning import Guess
 from corral.data.importers.tables.cells import Table, read_table
-from corral.data.importers.tables.numbers import decimal_of, parse_number
-from corral.data.source import MAX_BYTES, fault_error
+from corral.data.importers.tables.numbers import decimal_of, looks_numeric, parse_number
+from corral.data.source import MAX_BYTES, MAX_CELLS, fault_error
 from corral.data.trace import Trace
 
 __all__ = ["columns_of_capacity", "told_capacities"]
@@ -106,11 +106,14 @@ def _of_text(text: str) -> dict[str, int | str]:
 
 def _of_file(path: Path) -> dict[str, int | str]:
     """Return node -> capacity of a file's first two columns."""
-    table = read_table(path, [], max_bytes=MAX_BYTES)
+    table = read_table(path, [], max_bytes=MAX_BYTES, max_cells=MAX_CELLS, has_times=False)
     if len(table.columns) < 2:
         raise fault_error(path, "a file of capacities has two columns, node and capacity")
     nodes, levels = list(table.columns.values())[:2]
     mark = decimal_of(levels.cells, table.delimiter) or "."
+    if not looks_numeric(levels.sample()):
+        rule = "its second column holds no numbers: no file of capacities; nothing of it is quoted"
+        raise fault_error(path, rule)
     found: dict[str, int | str] = {}
     for row, (node, level) in enumerate(zip(nodes.codes, levels.codes, strict=True)):
         number = parse_number(levels.cells[level], mark)

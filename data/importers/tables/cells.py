@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from array import array
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from corral.data.importers.binning import counted, were
-from corral.data.read import MAX_CELLS
-from corral.data.source import Faults, chunks, fault_error
+from corral.data.importers.records import require_times
+from corral.data.source import DELIMITERS, Faults, chunks, fault_error, weigh
 from corral.data.trace import Counts
 
 __all__ = ["MISSING", "Column", "Table", "joined", "read_table"]
@@ -26,11 +26,13 @@ MISSING = frozenset(
 )
 """Cells without a value, in lower case."""
 
-DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-BATCH = 2**15
+BATCH = 2**17
+"""Cells that are put into their columns at once."""
 
-MAX_TEXTS = 8_000_000
-"""As many different texts are kept, about 1 GB of them."""
+MAX_COLUMNS, LONGEST_NAME = 25_000, 2_000
+
+MAX_TEXTS = 5_000_000
+"""As many different texts are kept, about 600 MB of them."""
 
 
 @dataclass
@@ -91,17 +93,25 @@ def read_table(
     delimiter: str | None = None,
     encoding: str = "utf-8",
     max_bytes: int,
+    max_cells: int,
+    named: Collection[str] = (),
+    has_times: bool = True,
 ) -> Table:
     """Return the columns of a delimited file, plain or gzip.
 
     ``delimiter`` is found where None: the one of , ; tab | that the header has most of. A first
     line such as ``sep=;``, and blank lines, are passed over.
 
+    ``named``: columns that the caller named; ``has_times``: see ``require_times``.
+
     Raises TraceError where rows are not as long as the header, quotes are not in order, names of
-    columns repeat, or there are more than ``MAX_CELLS`` cells.
+    columns repeat or are too long, or there are more than ``max_cells`` cells.
     """
     faults = Faults(path)
     try:
+        if has_times:
+            require_times(path, max_bytes=max_bytes, named=named, mark=delimiter, encoding=encoding)
+        weigh(path, max_bytes=max_bytes, max_cells=max_cells)
         raw = io.BufferedReader(_Raw(chunks(path, max_bytes=max_bytes)), 2**20)
         text = io.TextIOWrapper(raw, encoding, newline="")
         start = text.readline()
@@ -117,23 +127,30 @@ def read_table(
         header = [name.strip() for name in titles]
         if not header:
             raise fault_error(path, "the file is empty")
-        if len(header) * 1000 > MAX_CELLS:
+        if len(header) > MAX_COLUMNS:
             raise fault_error(path, f"{len(header):,} columns: no table of loads has so many")
+        if max(map(len, header)) > LONGEST_NAME:
+            rule = f"a column's name is longer than {LONGEST_NAME:,} characters"
+            raise fault_error(path, rule)
         columns = _Columns(path, header)
+        good: list[tuple[int, list[str]]] = []
+        batch = max(1, BATCH // len(header))
         blank = again = 0
-        while batch := list(islice(_numbered(rows, skipped), BATCH)):
-            good = []
-            for line, row in batch:
-                if row == titles:
-                    again += 1
-                elif len(row) == len(header):
-                    good.append((line, row))
-                elif not row:
-                    blank += 1
-                else:
-                    many = f"{len(row)} {'cell' if len(row) == 1 else 'cells'}"
-                    faults.add(f"{many}, the header has {len(header)}", line, value=mark.join(row))
-            columns.add(good)
+        for row in rows:
+            if row == titles:
+                again += 1
+            elif len(row) == len(header):
+                good.append((rows.line_num + skipped, row))
+                if len(good) == batch:
+                    columns.add(good)
+                    good = []
+            elif not row:
+                blank += 1
+            else:
+                many = f"{len(row)} {'cell' if len(row) == 1 else 'cells'}"
+                rule = f"{many}, the header has {len(header)}"
+                faults.add(rule, rows.line_num + skipped, value=mark.join(row[:60]))
+        columns.add(good)
         faults.check()
     except UnicodeError:
         raise fault_error(
@@ -171,11 +188,6 @@ def _chained(first: str, others: Iterable[str]) -> Iterator[str]:
     yield from others
 
 
-def _numbered(rows: Any, skipped: int) -> Iterator[tuple[int, list[str]]]:
-    for row in rows:
-        yield rows.line_num + skipped, row
-
-
 class _Columns:
     """Columns that grow by batches of rows."""
 
@@ -189,8 +201,6 @@ class _Columns:
         if not rows:
             return
         self.lines.extend([line for line, _ in rows])
-        if len(self.lines) * len(self.header) > MAX_CELLS:
-            raise fault_error(self.path, f"more than {MAX_CELLS:,} cells; split the file")
         transposed = zip(*(row for _, row in rows), strict=True)
         for seen, codes, cells in zip(self.seen, self.codes, transposed, strict=True):
             codes.extend([seen.setdefault(cell, len(seen)) for cell in cells])

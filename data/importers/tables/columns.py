@@ -19,18 +19,11 @@ __all__ = [
     "quoted",
     "short_names",
     "stop",
-    "words_of",
 ]
 
 
 def stop(table: Table, rule: str) -> NoReturn:
     raise fault_error(table.path, rule)
-
-
-def words_of(name: str) -> set[str]:
-    """Return the words in a column's name, in lower case: currentRps -> current, rps."""
-    spaced = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name)
-    return set(re.findall(r"[^\W\d_]+\d*", spaced.lower()))
 
 
 def choose(argument: str, names: Iterable[str]) -> str:

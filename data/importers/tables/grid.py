@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 
 from corral.data.fields import Clock, format_time
-from corral.data.importers.binning import Gaps, Guess, counted, were
+from corral.data.importers.binning import Gaps, Guess, check_gap, counted, were
 from corral.data.importers.tables.sheets import Floats, Sheet, Unit
-from corral.data.read import MAX_CELLS
-from corral.data.source import fault_error
+from corral.data.source import MAX_CELLS, fault_error
 from corral.data.trace import MAX_VALUE, Counts, Trace
 
 __all__ = [
@@ -107,6 +106,8 @@ def merge(sheets: Sequence[Sheet], clock: Clock, *, step: int | None, notes: lis
     """
     nodes = list(dict.fromkeys(node for sheet in sheets for node in sheet.nodes))
     times = np.unique(np.concatenate([sheet.times for sheet in sheets]))  # [T]
+    if clock == "utc":
+        check_gap(times, str(sheets[0].table.path))
     snap = step is not None
     step = step or _step(sheets)
     start = int(times[0])

@@ -17,6 +17,9 @@ __all__ = ["Decimal", "Numbers", "decimal_of", "numbers_of", "parse_number", "pe
 
 Decimal = Literal[".", ","]
 
+LONGEST = 64
+"""Characters of a cell beyond which it is no number: patterns would take long to say so."""
+
 _NUMBER = re.compile(
     r"([+-]?[0-9][0-9., '\u00a0\u202f]*|[+-]?[.,][0-9]+)(e[+-]?[0-9]+)?"
     r"\s*(K|k|Mil|Mn|M|G|Bil)?\s*([A-Za-z/][A-Za-z/ ]*)?"
@@ -76,7 +79,7 @@ def parse_number(cell: Any, decimal: Decimal = ".") -> tuple[float, int | None, 
             return value, None, False
     except ValueError:
         pass
-    match = _NUMBER.fullmatch(cell)
+    match = _NUMBER.fullmatch(cell) if len(cell) <= LONGEST else None
     if match is None:
         return None
     digits, exponent, prefix, unit = match.groups()
@@ -106,7 +109,7 @@ def decimal_of(cells: Iterable[Any], delimiter: str | None) -> Decimal | None:
     for cell in cells:
         if not isinstance(cell, str):
             continue
-        found = re.match(r"[+-]?[0-9., '\u00a0\u202f]*", cell)
+        found = re.match(r"[+-]?[0-9., '\u00a0\u202f]*", cell[:LONGEST])
         digits = found[0].strip(" '\u00a0\u202f") if found else ""
         marks = re.sub("[^.,]", "", digits)
         if not marks:

@@ -11,6 +11,7 @@ from zoneinfo import available_timezones
 
 import numpy as np
 
+from corral.data.headers import TIME_WORDS, words_of
 from corral.data.importers.tables.cells import Column, Table
 from corral.data.importers.tables.columns import (
     choose,
@@ -20,7 +21,6 @@ from corral.data.importers.tables.columns import (
     quoted,
     short_names,
     stop,
-    words_of,
 )
 from corral.data.importers.tables.numbers import looks_numeric
 from corral.data.importers.tables.times import is_clock, is_day, style_of
@@ -33,10 +33,6 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"\w+", text))
 
 
-TIME = _words(
-    "time timestamp date datetime ts t when start at epoch datum zeit zeitstempel zeitpunkt "
-    "uhrzeit fecha hora data ora heure horodatage period minute hour tick step index"
-)
 NODE = _words(
     "node nodes host hostname server instance pod backend upstream machine vm site region location "
     "edge cluster hpa deployment service app namespace knoten rechner standort series name target "
@@ -100,7 +96,7 @@ def time_columns(table: Table, asked: Asked) -> list[str]:
         if name not in taken and (style := style_of(column.sample()))
     }
     clocks = [n for n, c in table.columns.items() if c.sample() and all(map(is_clock, c.sample()))]
-    named = [name for name in styles if words_of(name) & TIME]
+    named = [name for name in styles if words_of(name) & TIME_WORDS]
     proper = [name for name in styles if "1970" not in styles[name] and styles[name][0] != "w"]
     if (
         len(proper) == 1
@@ -109,7 +105,7 @@ def time_columns(table: Table, asked: Asked) -> list[str]:
     ):
         return [proper[0], clocks[0]]
     epochs = [n for n in styles if "1970" in styles[n] and (n in named or n == next(iter(styles)))]
-    exact = [name for name in proper or epochs or named if name.lower().strip("@_") in TIME]
+    exact = [name for name in proper or epochs or named if name.lower().strip("@_") in TIME_WORDS]
     for found in (exact, proper, epochs, named):
         if len(found) == 1:
             return found

@@ -23,8 +23,7 @@ from corral.data.importers.tables.numbers import (
 from corral.data.importers.tables.roles import Roles
 from corral.data.importers.tables.times import Times
 from corral.data.importers.tables.zones import find_zone, to_utc
-from corral.data.read import MAX_CELLS
-from corral.data.source import MAX_NODES, fault_error
+from corral.data.source import MAX_CELLS, MAX_NODES, fault_error
 from corral.data.trace import Counts
 
 __all__ = ["Sheet", "Unit", "count_rows", "guess_decimal", "make_sheet", "tell_zone", "utc_of"]

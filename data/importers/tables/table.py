@@ -7,20 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from corral.data.fields import name_rule
 from corral.data.importers.binning import (
     Gaps,
     Guess,
     Imported,
     Paths,
+    check_gap,
     check_step,
     file_list,
     node_names,
 )
-from corral.data.importers.records import IMPORT_BYTES
 from corral.data.importers.tables import grid as grids
 from corral.data.importers.tables.capacities import columns_of_capacity, told_capacities
-from corral.data.importers.tables.cells import DELIMITERS, Table, read_table
+from corral.data.importers.tables.cells import Table, read_table
 from corral.data.importers.tables.columns import choose, column_of, find_columns
 from corral.data.importers.tables.frame import table_of
 from corral.data.importers.tables.grid import Grid
@@ -43,7 +45,7 @@ from corral.data.importers.tables.sheets import (
 from corral.data.importers.tables.times import DateOrder, times_of
 from corral.data.importers.tables.zones import zones_by_node
 from corral.data.read import trace_name
-from corral.data.source import fault_error
+from corral.data.source import DELIMITERS, MAX_BYTES, MAX_CELLS, fault_error
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +76,8 @@ def import_table(
     gaps: Gaps = "refuse",
     names: Sequence[str] | None = None,
     name: str | None = None,
-    max_bytes: int = IMPORT_BYTES,
+    max_bytes: int = MAX_BYTES,
+    max_cells: int = MAX_CELLS,
     guesses: list[Guess] | None = None,
 ) -> Imported:
     """Import tables: a column per node, a row per node and time, one series, or a row per request.
@@ -106,9 +109,20 @@ def import_table(
     """
     options = {key: value for key, value in locals().items() if key in OPTIONS}
     files = file_list(paths)
+    roles = _renamed(rename).values()
+    asked = [time_column, node_column, arrivals, capacity, *roles]
+    named = {part for text in asked if isinstance(text, str) for part in re.split("[,+]", text)}
     notes: list[str] = []
     tables = [
-        read_table(path, notes, delimiter=delimiter, encoding=encoding, max_bytes=max_bytes)
+        read_table(
+            path,
+            notes,
+            delimiter=delimiter,
+            encoding=encoding,
+            max_bytes=max_bytes,
+            max_cells=max_cells,
+            named=named,
+        )
         for path in files
     ]
     stems = [path.name.removesuffix(".gz").rpartition(".")[0] or path.name for path in files]
@@ -262,6 +276,8 @@ def _sheet(
     guesses.append(
         Guess("time", f"{column.name}: {times.style}", choose("time_column", [column.name]))
     )
+    if times.style != "whole numbers":
+        check_gap(np.unique(times.seconds), str(table.path))
     place = asked.zone
     if place is None and options.zone is None:
         place = find_zone_column(table, taken, bool(times.zoned.all()))

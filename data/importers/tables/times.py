@@ -51,15 +51,23 @@ class Times:
     cut: bool  # fractions of a second were cut off
 
 
+LONGEST = 64
+"""Characters of a cell beyond which it is no time: patterns would take long to say so."""
+
+
 def is_day(cell: Any) -> bool:
     """Tell whether a cell is a day without a time of day."""
-    match = isinstance(cell, str) and (_ISO.fullmatch(cell) or _DAY_FIRST.fullmatch(cell))
+    match = _is_short(cell) and (_ISO.fullmatch(cell) or _DAY_FIRST.fullmatch(cell))
     return bool(match) and ":" not in cell
 
 
 def is_clock(cell: Any) -> bool:
     """Tell whether a cell is a time of day alone."""
-    return isinstance(cell, str) and re.fullmatch(_CLOCK, cell) is not None
+    return _is_short(cell) and re.fullmatch(_CLOCK, cell) is not None
+
+
+def _is_short(cell: Any) -> bool:
+    return isinstance(cell, str) and len(cell) <= LONGEST
 
 
 def style_of(cells: Sequence[Any]) -> str | None:
@@ -73,6 +81,8 @@ def _style(cell: Any) -> str | None:
     if isinstance(cell, datetime | date | np.datetime64):
         return "times of pandas"
     text = _text(cell)
+    if len(text) > LONGEST:
+        return None
     if _iso(text):
         return "ISO-8601"
     if _DAY_FIRST.fullmatch(text):
@@ -141,7 +151,7 @@ def _reader(style: str, time_format: str | None) -> Callable[[Any], Parsed | Non
 
 
 def _order(table: Table, column: Column) -> DateOrder:
-    pairs = [m for cell in column.cells if (m := _DAY_FIRST.fullmatch(_text(cell)))]
+    pairs = [m for cell in column.cells if (m := _DAY_FIRST.fullmatch(_text(cell)[:LONGEST]))]
     if any(int(match[1]) > 12 for match in pairs):
         return "dmy"
     if any(int(match[3]) > 12 for match in pairs):
@@ -179,7 +189,7 @@ def _epoch(text: str, pattern: re.Pattern[str], unit: int) -> Parsed | None:
 
 
 def _iso(text: str) -> Parsed | None:
-    match = _ISO.fullmatch(text)
+    match = _ISO.fullmatch(text) if len(text) <= LONGEST else None
     if match is None:
         return None
     year, month, day, *clock = match.groups()
@@ -187,7 +197,7 @@ def _iso(text: str) -> Parsed | None:
 
 
 def _day_first(text: str, *, month_first: bool) -> Parsed | None:
-    match = _DAY_FIRST.fullmatch(text)
+    match = _DAY_FIRST.fullmatch(text) if len(text) <= LONGEST else None
     if match is None:
         return None
     day, _, month, year, *clock = match.groups()

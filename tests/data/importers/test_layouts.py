@@ -36,11 +36,12 @@ def test_options_without_a_meaning_are_refused(tmp_path: Path) -> None:
         import_trace(path, gaps="zero")
 
 
-def test_a_file_of_no_layout_is_quoted(tmp_path: Path) -> None:
+def test_a_file_of_no_layout_is_not_quoted(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("Dear all\n\nthe servers are slow.\nBest\nA\n")
-    with pytest.raises(TraceError, match=r"Dear all\n    the servers are slow\.\n    Best$"):
+    with pytest.raises(TraceError, match="no layout that is known") as caught:
         looks_like(path)
+    assert "servers" not in str(caught.value)
     path.write_text("\n")
     with pytest.raises(TraceError, match="the file is empty"):
         looks_like(path)

@@ -134,7 +134,10 @@ def test_capacity_is_set_as_asked(tmp_path):
         (["t,v", f'"{clock(0)},1', f"{clock(5)},1"], r"a\.csv:2: .*quotes"),
         (["t,v"], r"a\.csv: no rows"),
         (["t,v", f"{clock(0)},1"], "single row"),
-        (["t,v", "1995-07-01,1", "1995-07-01T00:00:01,1", "2026-01-01,1"], "steps are missing"),
+        (
+            ["t,v", "1995-07-01,1", "1995-07-01T00:00:01,1", "2026-01-01,1"],
+            r"31 years\) without any",
+        ),
         (["t"], r"a\.csv:1: another column is needed"),
         ([], "empty"),
         (["t,v", f"{clock(0)},0", f"{clock(5)},0"], "no requests at all"),
