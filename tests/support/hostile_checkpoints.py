@@ -49,8 +49,8 @@ class RunsCode:
         return os.system, (f"touch {self.outside / 'ran'}",)
 
 
-def forge(path: Path, files: dict[str, bytes], **entries: Entry) -> None:
-    """Put ``files`` into a checkpoint, with a manifest that agrees with them."""
+def forge(path: Path, files: dict[str, bytes], at: int = 2, **entries: Entry) -> None:
+    """Put ``files`` into a checkpoint of step ``at``, with a manifest that agrees with them."""
     listed = {}
     for name, data in files.items():
         (path / name).write_bytes(data)
@@ -59,7 +59,7 @@ def forge(path: Path, files: dict[str, bytes], **entries: Entry) -> None:
         listed[name] = Entry(len(data), sha256(data))
     for name, entry in entries.items():
         listed[name.replace("__", ".")] = entry
-    (path / "manifest.json").write_bytes(Manifest.of(2, listed).encode())
+    (path / "manifest.json").write_bytes(Manifest.of(at, listed).encode())
 
 
 def header(value: Any, data: bytes = b"") -> bytes:

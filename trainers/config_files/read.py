@@ -12,29 +12,33 @@ file.py:name) is given beside the file.
 
 from __future__ import annotations
 
+import errno
 import inspect
 import re
-import stat
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from corral.data import bundled
 from corral.envs.registry import registered_name, rules_class
-from corral.errors import ConfigError, UnknownNameError
-from corral.files import strict_json
+from corral.errors import ConfigError, FileError, UnknownNameError
+from corral.files import read_file, require_no_links, strict_json
 from corral.hints import answer, spelled_otherwise
 from corral.named import is_named
 from corral.trainers.base import trainer_class
-from corral.trainers.config_files.values import (
+from corral.trainers.driver import train
+from corral.trainers.file_types import (
     hints_of,
+    is_record,
+    require_argument,
     require_plain,
     require_type,
     shown,
+    takes_path,
 )
-from corral.trainers.driver import train
-from corral.trainers.runs.env_config import SET_BY_TRAINING, saved_value
+from corral.trainers.runs.env_config import SET_BY_TRAINING, SUFFIXES, saved_value
 from corral.trainers.runs.run_config import CONFIG, RunConfig, require_format
 from corral.trainers.settings import unknown_setting
 
@@ -81,22 +85,35 @@ def load_config(path: str | Path, **given: Any) -> dict[str, Any]:
     if env is None:
         raise ConfigError(f'{path} names no environment: write env = "dfaas_v0" at its top')
     try:
-        _require_arguments(path, values.get("env_kwargs", {}), env)
+        _require_arguments(path, values.get("env_kwargs", {}), env, is_run)
     except ConfigError as error:
         if whose in (None, env):
             raise
         raise ConfigError(f"{error} The file is for {whose}, not {env}") from None
     _require_settings(path, values.get("settings", {}), trainer or "mappo")
     merged = {**values.pop("settings", {}), **values, **given}
-    kwargs = {**values.get("env_kwargs", {}), **(given.get("env_kwargs") or {})}
+    kwargs = _placed(path, values.get("env_kwargs", {}), env) | dict(given.get("env_kwargs") or {})
     return merged | ({"env_kwargs": kwargs} if kwargs else {})
 
 
 def decoded(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments with traces and arrays in place of what names them with their digests."""
     kwargs = values.get("env_kwargs")
-    found = {name: saved_value(value, Path()) for name, value in (kwargs or {}).items()}
+    found = {
+        name: saved_value(value.record, value.path.parent, name)
+        if isinstance(value, Beside)
+        else value
+        for name, value in (kwargs or {}).items()
+    }
     return {**values, "env_kwargs": found} if kwargs else dict(values)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A trace or an array as a run's config.json records it, and its file."""
+
+    record: dict[str, Any]
+    path: Path
 
 
 # --- The file ------------------------------------------------------------------------------------
@@ -104,14 +121,9 @@ def decoded(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block
-            raise ConfigError(f"{path} is no file: give a TOML or JSON file")
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+        data = read_file(path, MOST_BYTES)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
-    if len(data) > MOST_BYTES:
-        raise ConfigError(f"{path}: more than {MOST_BYTES:,} bytes, which no configuration has")
     try:
         text = data.decode("utf-8")
         found = tomllib.loads(text) if path.suffix.lower() == ".toml" else strict_json(text)
@@ -141,7 +153,7 @@ def _of_run(path: Path, values: dict[str, Any]) -> dict[str, Any]:
         raise ConfigError(f"{path}: no key named {key!r}{answer(key, RunConfig.keys())}")
     found = {key: value for key, value in values.items() if key in top_keys()}
     found["env"] = values.get("source") or values["env"]
-    found["settings"] = values["settings"]
+    found |= {table: values[table] for table in TABLES}
     for key in ("held_out", "validation"):  # as arguments of the environment that differ there
         if isinstance(found.get(key), dict):
             found[key] = found[key].get("rows")
@@ -157,12 +169,6 @@ def _of_run(path: Path, values: dict[str, Any]) -> dict[str, Any]:
     opponents = values.get("opponents") or {}
     learned = {a: name for a, name in values["policies"].items() if a not in opponents}
     found["policies"] = learned
-    found["env_kwargs"] = {
-        name: {**value, "file": str(path.parent / value["file"])}
-        if isinstance(value, dict) and isinstance(value.get("file"), str)
-        else value
-        for name, value in values["env_kwargs"].items()
-    }
     if found.get("api") is None:
         found.pop("api", None)
     return {key: value for key, value in found.items() if value is not None and value != {}}
@@ -224,7 +230,7 @@ def _setting_names(trainer: Any) -> list[str]:
     return [one.name for one in fields(settings)] if settings else []
 
 
-def _require_arguments(path: Path, kwargs: Mapping[str, Any], env: Any) -> None:
+def _require_arguments(path: Path, kwargs: Mapping[str, Any], env: Any, is_run: bool) -> None:
     known = _arguments(env)
     if known is None:
         return
@@ -232,8 +238,50 @@ def _require_arguments(path: Path, kwargs: Mapping[str, Any], env: Any) -> None:
     for name, value in kwargs.items():
         if name not in known or name in SET_BY_TRAINING:
             raise ConfigError(f"{path}: [env_kwargs] {_elsewhere(name, known)}")
-        if not (isinstance(value, dict) and "digest" in value):  # a trace or an array
-            require_type(path, f"[env_kwargs] {name}", value, hints.get(name, Any))
+        place = f"{path}: [env_kwargs] {name}"
+        if is_record(value) and not is_run:
+            raise ConfigError(f"{place}: a record stands in the config.json of a run alone")
+        hint = hints.get(name, Any)
+        if isinstance(value, str) and takes_path(hint) and not is_run and value not in bundled():
+            _require_inside(place, path, value)
+            continue
+        try:
+            require_argument(place, value, hint)
+        except ConfigError as error:
+            again = f"Say so yourself: {_option(name)} {value} (env_kwargs=)"
+            raise ConfigError(
+                f"{error}. {again}" if isinstance(value, str) else str(error)
+            ) from None
+
+
+def _require_inside(place: str, path: Path, value: str) -> None:
+    """Raise ConfigError where a file that another one names does not lie beside it or below."""
+    folder = path.parent.absolute()
+    file = folder / value
+    try:
+        if ".." in file.parts or not file.is_relative_to(folder):
+            raise FileError(errno.EPERM, "does not lie beside it", value)
+        require_no_links(file, folder)
+    except FileError as error:
+        raise ConfigError(
+            f"{place} = {shown(value)}: a settings file names files of its own folder alone, and "
+            f"this {error.strerror}. Say so yourself: {_option(place.rpartition(' ')[2])} {value} "
+            "(env_kwargs=)"
+        ) from error
+
+
+def _placed(path: Path, kwargs: Mapping[str, Any], env: Any) -> dict[str, Any]:
+    """Return arguments with what lies beside the file ``path`` where it is, as seen from here."""
+    known = _arguments(env)
+    hints = {} if known is None else hints_of(vars(rules_class(env))["__init__"])
+    found = dict(kwargs)
+    for name, value in kwargs.items():
+        if is_record(value):
+            file = name + SUFFIXES.get(value["type"], "")
+            found[name] = Beside(value, path.parent / file)
+        elif isinstance(value, str) and takes_path(hints.get(name)) and value not in bundled():
+            found[name] = str(path.parent / value)
+    return found
 
 
 def _require_settings(path: Path, settings: Mapping[str, Any], trainer: Any) -> None:
@@ -273,11 +321,14 @@ def _require_no_code(path: Path, values: Mapping[str, Any]) -> None:
                 f"{path} (env=)"
             )
         if re.fullmatch(r".*[\w.]:[A-Za-z_][\w.]*", text):
-            option = "--" + key.replace("_", "-")
             raise ConfigError(
                 f"{path}: {key} names {shown(text)}, and nothing is imported because a file "
-                f"names it. Say so yourself: {option} {text} ({key}=)"
+                f"names it. Say so yourself: {_option(key)} {text} ({key}=)"
             )
+
+
+def _option(key: str) -> str:
+    return "--" + key.replace("_", "-")
 
 
 def _texts(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ from corral.data import Trace, bundled
 from corral.envs.arguments import plain_numbers
 from corral.errors import ConfigError
 from corral.named import NamedFunction
-from corral.trainers.config_files.read import TABLES, top_keys
+from corral.trainers.config_files.read import TABLES, Beside, top_keys
 from corral.trainers.runs.run_config import RunConfig
 
 __all__ = ["config_text", "resolved"]
@@ -48,6 +48,8 @@ def _plain(value: Any, given: Any) -> Any:
     """Return an argument of an environment as a file may hold it."""
     if isinstance(value, Trace) and given is None and value.name in bundled():
         return value.name
+    if isinstance(given, Beside):
+        return str(given.path) if "file" in given.record else given.record["name"]
     if isinstance(value, Trace | np.ndarray) and given is not None:
         return plain_numbers(given)
     return value.tolist() if isinstance(value, np.ndarray) else value

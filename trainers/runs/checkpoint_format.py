@@ -39,6 +39,7 @@ __all__ = [
     "Manifest",
     "check_arrays",
     "contents",
+    "document",
     "encode_arrays",
     "encode_document",
     "is_intact",
@@ -327,22 +328,30 @@ def contents(path: Path) -> Iterator[tuple[str, Any]]:
     manifest = _manifest(path)
     arrays = 0
     for file, entry in manifest.files.items():
-        data = read_file(path / file, entry.size)
-        if len(data) != entry.size:
-            raise CheckpointError(
-                f"{path / file}: {len(data):,} bytes, but {entry.size:,} were saved: it is damaged"
-            )
-        if sha256(data) != entry.sha256:
-            raise CheckpointError(f"{path / file}: is damaged: its SHA-256 is not the one saved")
-        if file.endswith(".json"):
-            yield file, decode_document(str(path / file), data)
-        else:
-            found = decode_arrays(str(path / file), data)
+        found = _decoded(path / file, entry)
+        if file.endswith(".safetensors"):
             arrays += len(found)
             if arrays > MOST_ARRAYS:
                 raise CheckpointError(f"{path}: more than {MOST_ARRAYS:,} arrays")
-            del data
-            yield file, found
+        yield file, found
+
+
+def _decoded(path: Path, entry: Entry) -> Any:
+    data = read_file(path, entry.size)
+    if len(data) != entry.size:
+        raise CheckpointError(
+            f"{path}: {len(data):,} bytes, but {entry.size:,} were saved: it is damaged"
+        )
+    if sha256(data) != entry.sha256:
+        raise CheckpointError(f"{path}: is damaged: its SHA-256 is not the one saved")
+    decode = decode_document if path.suffix == ".json" else decode_arrays
+    return decode(str(path), data)
+
+
+def document(path: Path, name: str) -> Any:
+    """Return one document of a checkpoint, checked as ``contents`` does; None: it has none."""
+    entry = _manifest(path).files.get(f"{name}.json")
+    return None if entry is None else _decoded(path / f"{name}.json", entry)
 
 
 def _manifest(path: Path) -> Manifest:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import inspect
+import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,11 +19,19 @@ from corral.data import Trace, bundled, load_trace, read_trace, write_trace
 from corral.envs.arguments import plain_numbers
 from corral.envs.core import Array, Rules, split_of
 from corral.envs.registry import REGISTERED, Api, make_rules, rules_class
-from corral.errors import EnvNeededError, Fault, RunError, TraceError
+from corral.errors import ConfigError, EnvNeededError, Fault, RunError, TraceError
+from corral.files import read_file, require_no_links, write_file
 from corral.named import NamedFunction
 from corral.text import pasted
+from corral.trainers.file_types import hints_of, require_argument
 
-__all__ = ["SET_BY_TRAINING", "EnvConfig", "given_again", "saved_value"]
+__all__ = ["SET_BY_TRAINING", "EnvConfig", "given_again", "require_arguments", "saved_value"]
+
+MOST_ARRAY = 2**30
+"""Bytes of an array that is an argument."""
+
+SUFFIXES = {"trace": ".csv.gz", "array": ".npy"}
+"""Of the files beside config.json that hold an argument, which they are named after."""
 
 SET_BY_TRAINING = {"illegal": "raise", "keep_flow": False}
 """Arguments that training sets: a trainer that plays an illegal action has lost a mask, and that
@@ -173,6 +182,8 @@ class EnvConfig:
         if given is not None and given.rules is not None:
             kwargs = given.env_kwargs or dict(saved["env_kwargs"])
             return cls(name, kwargs, {}, given.rules, saved.get("source"), saved.get("api"))
+        for key in ("env_kwargs", "held_out", "validation"):
+            require_arguments(str(folder), name, saved.get(key, {}), key)
         kwargs = {
             name: saved_value(value, folder, name) for name, value in saved["env_kwargs"].items()
         }
@@ -184,6 +195,19 @@ class EnvConfig:
                 if arguments.get(rows) is not None:
                     arguments[rows] = tuple(arguments[rows])
         return cls(name, kwargs, held_out, validation=validation)
+
+
+def require_arguments(place: str, env: str, values: Mapping[str, Any], key: str) -> None:
+    """Raise RunError where arguments of one of our environments, as a file holds them under
+    ``key``, are of another type, or texts that would be imported or opened."""
+    hints = hints_of(vars(rules_class(env))["__init__"])
+    for name, value in values.items():
+        if name not in hints or name in SET_BY_TRAINING:
+            raise RunError(f"{place}: {key}: {env} has no argument named {name!r:.60}")
+        try:
+            require_argument(f"{place}: {key}.{name}", value, hints[name])
+        except ConfigError as error:
+            raise RunError(str(error)) from error
 
 
 def _refuse_rows(name: str, asked: Mapping[str, Any]) -> None:
@@ -286,7 +310,9 @@ def _write(name: str, value: Any, folder: Path | None) -> Any:
         if folder is None:
             return saved
         if not (folder / file).exists():
-            np.save(folder / file, array, allow_pickle=False)
+            packed = io.BytesIO()
+            np.save(packed, array, allow_pickle=False)
+            write_file(folder / file, packed.getvalue(), folder=folder)
         return {**saved, "file": file}
     if isinstance(value, NamedFunction):
         return {"type": "function", "name": value.name, "sha256": value.sha256}
@@ -298,31 +324,43 @@ def _kind(saved: Any) -> str | None:
     return saved.get("type") if isinstance(saved, dict) else None
 
 
-def saved_value(saved: Any, folder: Path, name: str = "") -> Any:
-    """Return the trace or array that ``saved`` names with its digest, or the function of argument
-    ``name``, which is not looked up; another value as it is."""
+def saved_value(saved: Any, folder: Path, name: str) -> Any:
+    """Return the trace or array that ``saved`` stands for, or the function of argument ``name``,
+    which is not looked up; another value as it is.
+
+    A file lies in ``folder`` and is called after the argument. Raises RunError, TraceError.
+    """
     kind = _kind(saved)
     if kind == "function":
         return NamedFunction(name, saved["name"], saved["sha256"])
-    if kind == "array":
-        return _read_array(folder / saved["file"], saved["digest"])
-    if kind != "trace":
+    if kind not in SUFFIXES:
         return saved
-    path = folder / saved["file"] if "file" in saved else None
-    trace = load_trace(saved["name"]) if path is None else read_trace(path)
+    path = folder / (name + SUFFIXES[kind])
+    if kind == "array" or "file" in saved:
+        if saved["file"] != path.name:
+            raise RunError(f"{name} lies in {saved['file']!r:.100}: only {path} is read")
+        if kind == "array":
+            return _read_array(path, saved["digest"])
+        require_no_links(path, folder)
+        trace = read_trace(path)
+    elif saved["name"] not in bundled():
+        raise RunError(f"{name} is {saved['name']!r:.100}, and no trace of that name is bundled")
+    else:
+        trace = load_trace(saved["name"])
     if trace.digest != saved["digest"]:
         rule = (
             f"this is not the load that the run was trained on: its digest is "
             f"{trace.digest[:12]}..., the run's {saved['digest'][:12]}..."
         )
-        raise TraceError([Fault(file=saved["name"] if path is None else str(path), rule=rule)])
+        raise TraceError([Fault(file=str(path) if "file" in saved else trace.name, rule=rule)])
     return dataclasses.replace(trace, name=saved["name"])
 
 
 def _read_array(path: Path, digest: str) -> Array:
     try:
-        array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
+        data = read_file(path, MOST_ARRAY, folder=path.parent)
+        array = np.load(io.BytesIO(data), allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
         raise RunError(f"{path} cannot be read: {error}. The run needs it") from error
     found = _digest(np.ascontiguousarray(array))
     if found != digest:

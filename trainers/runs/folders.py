@@ -13,7 +13,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from corral.errors import RunError
-from corral.trainers.runs.run import PROGRESS
+from corral.files import read_file, write_file
+from corral.trainers.runs.run import CHECKPOINTS, PROGRESS
 from corral.trainers.runs.run_config import CONFIG
 
 __all__ = ["begun_folder", "is_locked", "locked", "new_folder"]
@@ -21,7 +22,11 @@ __all__ = ["begun_folder", "is_locked", "locked", "new_folder"]
 LOCK, HOLDER = ".lock", ".lock.pid"
 """The lock, and the process that has it: filelock before version 4 empties what it locks."""
 
-UNFINISHED = re.compile(r"\.config\.json|\.?\w+\.csv\.gz(\.\d+\.part)?|\w+\.npy", flags=re.ASCII)
+WRITTEN = (LOCK, CHECKPOINTS, "tensorboard")
+"""What others write: filelock, TensorBoard, and checkpoints by their folder. All else is written by
+``corral.files``, which follows no link."""
+
+UNFINISHED = re.compile(r"\.writing-\w+|\w+\.csv\.gz|\w+\.npy", flags=re.ASCII)
 """Files that a start writes before config.json, which makes a folder a run."""
 
 
@@ -34,6 +39,7 @@ def locked(folder: Path) -> Iterator[None]:
 
     Raises RunError, naming the process that has it.
     """
+    _require_no_links(folder)
     lock = FileLock(folder / LOCK, timeout=0, is_singleton=False)
     try:
         lock.acquire()
@@ -42,12 +48,21 @@ def locked(folder: Path) -> Iterator[None]:
             f"{folder} is being trained by process {_holder(folder)}; wait for it, or stop it"
         ) from None
     try:
-        (folder / HOLDER).write_text(f"{os.getpid()}\n", encoding="ascii")
+        write_file(folder / HOLDER, f"{os.getpid()}\n", folder=folder)
         yield
     finally:
         with contextlib.suppress(OSError):
             (folder / HOLDER).unlink(missing_ok=True)
         lock.release()
+
+
+def _require_no_links(folder: Path) -> None:
+    """Raise RunError where a link lies in a folder that will be written to: it could lead out."""
+    for name in WRITTEN:
+        if (folder / name).is_symlink():
+            raise RunError(
+                f"{folder / name} is a link, and a run writes in its own folder: remove it"
+            )
 
 
 def is_locked(folder: Path) -> bool:
@@ -65,8 +80,8 @@ def is_locked(folder: Path) -> bool:
 
 def _holder(folder: Path) -> str:
     """Return the process that has the lock, or "?"."""
-    with contextlib.suppress(OSError), (folder / HOLDER).open("rb") as file:
-        found = re.search(rb"\d+", file.read(100))
+    with contextlib.suppress(OSError):
+        found = re.search(rb"\d+", read_file(folder / HOLDER, 100, folder=folder))
         return "?" if found is None else found[0].decode()
     return "?"
 

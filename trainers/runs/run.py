@@ -17,7 +17,7 @@
 
 from __future__ import annotations
 
-import json
+import io
 import pkgutil
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -32,9 +32,18 @@ from corral.envs.core import any_number
 from corral.envs.policy import Policy
 from corral.envs.registry import Api
 from corral.errors import CheckpointError, CorralError, RunError
+from corral.files import read_text, require_no_links
 from corral.trainers.base import Content, Trainer
 from corral.trainers.runs.checkpoint import load_checkpoint, named_checkpoint, save_checkpoint
-from corral.trainers.runs.run_config import CONFIG, DAMAGE, RunConfig
+from corral.trainers.runs.checkpoint_format import document
+from corral.trainers.runs.run_config import (
+    CONFIG,
+    DAMAGE,
+    RunConfig,
+    canonical_values,
+    config_values,
+    require_same_values,
+)
 
 __all__ = [
     "CHECKPOINTS",
@@ -52,6 +61,9 @@ __all__ = [
 ]
 
 PROGRESS, CHECKPOINTS, FROM_RULE = "progress.csv", "checkpoints", "from_rule.json"
+
+MOST_PROGRESS = 2**30
+"""Bytes of progress.csv."""
 
 EXPORT = "corral.loads.export"
 """A later room, reached by name."""
@@ -100,10 +112,15 @@ class Run:
 
     @property
     def results(self) -> Path:
-        """The folder of its evaluation: its own, or one in it for an earlier checkpoint."""
+        """The folder of its evaluation: its own, or one in it for an earlier checkpoint.
+
+        Raises FileError where a link lies in its place.
+        """
         if self.at in (None, "latest"):
             return self.folder
-        return self.folder / f"evaluation{self.suffix}"
+        folder = self.folder / f"evaluation{self.suffix}"
+        require_no_links(folder, self.folder)
+        return folder
 
     @property
     def best_by(self) -> dict[str, Any] | None:
@@ -162,7 +179,8 @@ class Run:
     @property
     def progress(self) -> pd.DataFrame:
         """progress.csv: one row per update."""
-        return pd.read_csv(self.folder / PROGRESS)
+        text = read_text(self.folder / PROGRESS, MOST_PROGRESS, folder=self.folder)
+        return pd.read_csv(io.StringIO(text))
 
     def export(
         self, format: str, folder: str | Path | None = None, *, overwrite: bool = False
@@ -319,11 +337,25 @@ def load_run(
     CheckpointError where that checkpoint is not there, and TraceError where its load has changed.
     """
     path, at = _place_of(folder)
+    _require_agreement(path, at or "latest")
     config = RunConfig.read(path, trainer, model, env=env, env_kwargs=env_kwargs, api=api)
     run = Run(path, config, at)
     if at is not None and at.strip("0"):
         named_checkpoint(path / CHECKPOINTS, at)
     return run
+
+
+def _require_agreement(folder: Path, at: str) -> None:
+    """Raise CheckpointError where config.json says another thing than the checkpoint that is asked
+    for, before anything is made of it. Where there is none, or a damaged one, nothing is compared:
+    what needs it says so."""
+    values = config_values(folder)
+    try:
+        checkpoint = named_checkpoint(folder / CHECKPOINTS, at)
+        made_with = document(checkpoint, CONFIGURATION)
+    except CheckpointError:
+        return
+    require_same_values(checkpoint, canonical_values(values), made_with, but=("horizon",))
 
 
 def load_each(
@@ -393,10 +425,9 @@ def has_own(run: Any, key: str) -> bool:
     if isinstance(run, Run):
         return getattr(run.config, {"model": "own_model"}.get(key, key)) is not None
     try:
-        values = json.loads((place_of(run)[0] / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return config_values(place_of(run)[0]).get(key) is not None
+    except RunError:
         return False  # ``load_run`` says what is wrong
-    return isinstance(values, dict) and values.get(key) is not None
 
 
 def is_run(folder: str | Path) -> bool:

@@ -14,15 +14,28 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corral.errors import CheckpointError, CorralError, RunError, UnknownNameError
-from corral.files import strict_json, write_file
+from corral.files import read_json, reason, write_file
 from corral.text import pasted
 from corral.trainers.base import FoundTrainer, Trainer, find_trainer, trainer_class
+from corral.trainers.file_types import is_record
 from corral.trainers.runs import own_model as own_model_of
 from corral.trainers.runs.env_config import EnvConfig, given_again
 from corral.trainers.runs.own_model import OwnModel, tell_of_source
 from corral.trainers.settings import make_settings, settings_by_policy
+from corral.trainers.sizes import require_sizes
 
-__all__ = ["CONFIG", "DAMAGE", "FORMAT", "HARMLESS", "RunConfig", "require_format", "versions"]
+__all__ = [
+    "CONFIG",
+    "DAMAGE",
+    "FORMAT",
+    "HARMLESS",
+    "RunConfig",
+    "canonical_values",
+    "config_values",
+    "require_format",
+    "require_same_values",
+    "versions",
+]
 
 CONFIG = "config.json"
 
@@ -48,8 +61,17 @@ MISSING: dict[str, Any] = {
 }
 """What stands for keys that an earlier version did not write."""
 
-HARMLESS = ("defaults", "format", "keep", "model.name", "settings.device", "steps", "versions")
+HARMLESS = (
+    *("defaults", "format", "init.run", "keep", "model.name"),
+    *("settings.device", "steps", "versions"),
+)
 """Keys of config.json that may change while a run stays what it is."""
+
+SPARED = ("seen", "self_play", "opponent_runs")
+"""Keys that are left out where they say nothing: earlier checkpoints have none of them."""
+
+MOST_BYTES = 64 * 2**20
+"""Of config.json."""
 
 MOST_NAMED = 5
 """Keys that an error names."""
@@ -93,56 +115,25 @@ class RunConfig:
     def write(self, folder: Path) -> None:
         """Write config.json, whole or not at all."""
         text = json.dumps(self._values(folder), indent=2, allow_nan=False)
-        write_file(folder / CONFIG, text + "\n")
+        write_file(folder / CONFIG, text + "\n", folder=folder)
 
     def canonical(self) -> dict[str, Any]:
-        """Return its canonical form: JSON values of all that defines the run, sorted by key.
-
-        It holds whatever config.json holds, but for ``HARMLESS`` keys, and digests in place of
-        files. Every checkpoint keeps it; its manifest holds the digest.
-        """
-        text = json.dumps(self._values(None), sort_keys=True, allow_nan=False)
-        found: dict[str, Any] = json.loads(text)
-        for key in HARMLESS:
-            first, _, second = key.partition(".")
-            (found.get(first, {}) if second else found).pop(second or first, None)
-        return found
+        """Return its canonical form: see ``canonical_values``. Every checkpoint keeps it; its
+        manifest holds the digest."""
+        return canonical_values(self._values(None))
 
     def _values(self, folder: Path | None) -> dict[str, Any]:
         own = {name: value for name, value in vars(self).items() if name not in NOT_WRITTEN}
-        for name in ("seen", "self_play", "opponent_runs"):  # earlier checkpoints have no such key
+        for name in SPARED:
             if not own[name]:
                 own.pop(name)
         found = {"format": FORMAT, **self.env_config.write(folder), **own}
         return found if self.own_model is None else {**found, "model": self.own_model.as_json()}
 
     def require_same(self, checkpoint: Path, made_with: Any, *, but: Collection[str] = ()) -> None:
-        """Raise CheckpointError where a checkpoint was made ``made_with`` another canonical form.
-
-        Keys in ``but`` may differ. The message names those that differ.
-        """
-        if not isinstance(made_with, dict):
-            raise CheckpointError(
-                f"{checkpoint}: does not say which configuration made it: an earlier, unreleased "
-                "version of corral did. Train it again"
-            )
-        here, there = _flat(self.canonical()), _flat(made_with)
-        odd = [key for key in sorted({*here, *there}) if here.get(key) != there.get(key)]
-        if odd := [key for key in odd if key not in but]:
-            told = "; ".join(
-                f"{key} is {here.get(key, 'not given')} here, the checkpoint was made with "
-                f"{there.get(key, 'none')}"
-                for key in odd[:MOST_NAMED]
-            )
-            more = f"; and {len(odd) - MOST_NAMED} more" if len(odd) > MOST_NAMED else ""
-            if odd == ["horizon"]:
-                remedy = "Put that back, or plan anew: --stretch (stretch=True)"
-            else:
-                remedy = f"Put back {CONFIG}, or the checkpoints, that were there"
-            raise CheckpointError(
-                f"{checkpoint}: another configuration made it: {told}{more}. {remedy}; to begin "
-                "another run with these weights, give the run whose they are as --init (init=)"
-            )
+        """Raise CheckpointError where a checkpoint was made ``made_with`` another canonical form:
+        see ``require_same_values``."""
+        require_same_values(checkpoint, self.canonical(), made_with, but=but)
 
     @classmethod
     def keys(cls) -> list[str]:
@@ -162,15 +153,8 @@ class RunConfig:
         raises.
         """
         path = folder / CONFIG
+        values = config_values(folder)
         try:
-            values = strict_json(path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, NotADirectoryError):
-            raise RunError(f"{folder} is no run: it has no {CONFIG}") from None
-        except (OSError, ValueError, RecursionError) as error:
-            raise RunError(f"{path} cannot be read: {error}") from error
-        require_format(path, values)
-        try:
-            values = {**MISSING, "horizon": values.get("steps"), **values}
             names = {field.name for field in dataclasses.fields(cls)} - set(NOT_WRITTEN)
             read = {name: values[name] for name in names}
             read["policies_to_train"] = tuple(read["policies_to_train"])
@@ -255,14 +239,72 @@ class RunConfig:
             found = settings_by_policy(kind, self.settings, self.settings_of, named)
             more["settings_of"] = found
         learned = {a: name for a, name in self.policies.items() if a not in self.opponents}
+        rules, settings = self.env_config.rules(), make_settings(kind, self.settings)
+        require_sizes(rules, settings, more.get("settings_of", {}), set(learned.values()))
         return kind(
-            self.env_config.rules(),
-            make_settings(kind, self.settings),
+            rules,
+            settings,
             seed=self.seed,
             policies=learned,
             policies_to_train=self.policies_to_train,
             steps=self.horizon,
             **more,
+        )
+
+
+def canonical_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the canonical form of the values of a config.json: all that defines the run.
+
+    It lacks ``HARMLESS`` keys, those that say nothing, and the names of files beside it: their
+    digests are there. Nothing is made of the values.
+    """
+    found: dict[str, Any] = json.loads(json.dumps(values, sort_keys=True, allow_nan=False))
+    for key in HARMLESS:
+        first, _, second = key.partition(".")
+        table = found.get(first) if second else found
+        if isinstance(table, dict):
+            table.pop(second or first, None)
+    for name in SPARED:
+        if not found.get(name):
+            found.pop(name, None)
+    found["env_kwargs"] = {
+        name: {key: each for key, each in value.items() if key != "file"}
+        if is_record(value)
+        else value
+        for name, value in found["env_kwargs"].items()
+    }
+    return found
+
+
+def require_same_values(
+    checkpoint: Path, canonical: Mapping[str, Any], made_with: Any, *, but: Collection[str] = ()
+) -> None:
+    """Raise CheckpointError where a checkpoint was made ``made_with`` another canonical form.
+
+    Keys in ``but`` may differ. The message names those that differ.
+    """
+    if not isinstance(made_with, dict):
+        raise CheckpointError(
+            f"{checkpoint}: does not say which configuration made it: an earlier, unreleased "
+            "version of corral did. Train it again"
+        )
+    now, then = _flat(canonical), _flat(made_with)
+    names = sorted({*now, *then}.difference(HARMLESS))
+    odd = [key for key in names if now.get(key) != then.get(key)]
+    if odd := [key for key in odd if key not in but]:
+        told = "; ".join(
+            f"{key} is {now.get(key, 'not given')} here, the checkpoint was made with "
+            f"{then.get(key, 'none')}"
+            for key in odd[:MOST_NAMED]
+        )
+        more = f"; and {len(odd) - MOST_NAMED} more" if len(odd) > MOST_NAMED else ""
+        if odd == ["horizon"]:
+            remedy = "Put that back, or plan anew: --stretch (stretch=True)"
+        else:
+            remedy = f"Put back {CONFIG}, or the checkpoints, that were there"
+        raise CheckpointError(
+            f"{checkpoint}: another configuration made it: {told}{more}. {remedy}; to begin "
+            "another run with these weights, give the run whose they are as --init (init=)"
         )
 
 
@@ -287,6 +329,20 @@ def _again(source: Mapping[str, Any]) -> str:
         f"give it again. In Python: the record or class that it was trained with, {where}. On the "
         "command line: --trainer file.py:name, of a file that holds it"
     )
+
+
+def config_values(folder: Path) -> dict[str, Any]:
+    """Return the values of a config.json, those that it may lack filled in; nothing is made of
+    them. Raises RunError where there is none, or it is damaged or of another format."""
+    path = folder / CONFIG
+    try:
+        values = read_json(path, MOST_BYTES, folder=folder)
+    except (FileNotFoundError, NotADirectoryError):
+        raise RunError(f"{folder} is no run: it has no {CONFIG}") from None
+    except (OSError, ValueError, MemoryError) as error:
+        raise RunError(f"{path} cannot be read: {reason(error)}") from error
+    require_format(path, values)
+    return {**MISSING, "horizon": values["steps"], **values}
 
 
 def require_format(path: Path, values: Any) -> None:

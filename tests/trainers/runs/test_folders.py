@@ -199,7 +199,7 @@ def test_a_start_that_was_killed_blocks_nothing(tmp_path: Path) -> None:
     code = (
         "import os, sys; from pathlib import Path; from corral.trainers.runs import run_config\n"
         "from support.runs import small_run\n"
-        "run_config.write_file = lambda *_: os._exit(9)\n"
+        "run_config.write_file = lambda *_, **__: os._exit(9)\n"
         "small_run(Path(sys.argv[1]), updates=1)\n"
     )
     env = {**ENVIRONMENT, "PYTHONPATH": str(Path(__file__).parents[2])}
@@ -207,7 +207,7 @@ def test_a_start_that_was_killed_blocks_nothing(tmp_path: Path) -> None:
     assert done.returncode == 9
     assert everything_in(folder) == [".lock", ".lock.pid", "trace.csv.gz"]
     (folder / "trace.csv.gz").write_bytes(b"half of it")
-    (folder / ".config.json").write_text("{")
+    (folder / ".writing-0123456789abcdef").write_text("{")
     again = small_run(folder, updates=1)
     assert everything(again) == everything(plain)
     assert load_run(folder).policies

@@ -1,4 +1,11 @@
-"""Types of what stands in a configuration file, read off arguments and fields."""
+"""Types of what stands in a file, read off arguments and fields; no text becomes code or a path.
+
+In Python an argument may take a function, or text that names one; a trace, or the path of one. A
+file may hold neither: whoever sent it would choose what is imported and opened. Such an argument
+takes a record there (see ``corral.trainers.runs.env_config``), or the name of a trace that comes
+with the package. This is read off the annotation of the argument: where it has ``Callable``,
+``Path`` or ``Any``, no text is taken, whatever else it has.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +16,19 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from corral.data import Trace, bundled
 from corral.errors import ConfigError
 
-__all__ = ["hints_of", "require_plain", "require_type", "shown"]
+__all__ = [
+    "hints_of",
+    "is_record",
+    "record_fits",
+    "require_argument",
+    "require_plain",
+    "require_type",
+    "shown",
+    "takes_path",
+]
 
 MOST_DEPTH = 20
 
@@ -40,8 +57,53 @@ def require_plain(path: Path, value: Any, key: str = "") -> None:
 
 def require_type(path: Path, key: str, value: Any, hint: Any) -> None:
     if not _fits(value, hint):
-        wanted = " or ".join(dict.fromkeys(_wanted(hint)))
-        raise ConfigError(f"{path}: {key} = {shown(value)}: give {wanted}")
+        raise ConfigError(f"{path}: {key} = {shown(value)}: give {_wanted_words(hint)}")
+
+
+def require_argument(place: str, value: Any, hint: Any) -> None:
+    """Raise ConfigError where an argument of an environment may not be ``value`` in a file.
+
+    ``place`` names the file and the argument, ``hint`` is the annotation of the argument.
+    """
+    if is_record(value):
+        if not record_fits(value, hint):
+            raise ConfigError(f"{place} is a record of type {shown(value['type'])}: none is taken")
+        return
+    if isinstance(value, str) and _takes_no_text(hint):
+        if _takes(hint, Trace) and value in bundled():
+            return
+        if _takes(hint, Callable):
+            raise ConfigError(
+                f"{place} names {shown(value)}, and nothing is imported because a file names it"
+            )
+        raise ConfigError(f"{place} = {shown(value)}: no file is opened because this one names it")
+    if not _fits(value, hint):
+        raise ConfigError(f"{place} = {shown(value)}: give {_wanted_words(hint)}")
+
+
+def is_record(value: Any) -> bool:
+    """Return whether a value stands for a trace, an array or a function."""
+    return isinstance(value, dict) and "type" in value
+
+
+def record_fits(record: Mapping[str, Any], hint: Any) -> bool:
+    """Return whether an argument may be what a record of a file stands for."""
+    kinds: Mapping[Any, Any] = {"trace": Trace, "array": Any, "function": Callable}
+    kind = record["type"]
+    return isinstance(kind, str) and kind in kinds and _takes(hint, kinds[kind])
+
+
+def takes_path(hint: Any) -> bool:
+    """Return whether an argument may be the path of a file."""
+    return _takes(hint, Path)
+
+
+def _takes(hint: Any, kind: Any) -> bool:
+    return any(part is kind or get_origin(part) is kind for part in _parts(hint))
+
+
+def _takes_no_text(hint: Any) -> bool:
+    return any(_takes(hint, kind) for kind in (Callable, Path, Any))
 
 
 def _parts(hint: Any) -> list[Any]:
@@ -76,13 +138,17 @@ def _is_one(value: Any, kind: Any) -> bool:
         inner = [each for each in get_args(kind) if each is not ...]
         fixed = origin is tuple and ... not in get_args(kind) and inner
         return (
-            isinstance(value, list)
+            isinstance(value, list | tuple)
             and (not fixed or len(value) == len(inner))
             and all(any(_fits(each, kind) for kind in inner) for each in value if inner)
         )
     if origin in (Callable, type, Path) or kind is Callable:
         return origin is Path and isinstance(value, str)
     return isinstance(value, dict | list) or origin is Any
+
+
+def _wanted_words(hint: Any) -> str:
+    return " or ".join(dict.fromkeys(_wanted(hint)))
 
 
 def _wanted(hint: Any) -> list[str]:
