@@ -33,7 +33,7 @@ from typing import Any
 
 import pandas as pd
 from common import RESULTS, machine, save
-from resume_kills import fingerprint
+from resume_kills import values
 
 GRID = """
 corral tune arena_v0 --trainer mappo --steps 30000 --seeds 2 --jobs 2 \\
@@ -54,6 +54,12 @@ def words(command: str) -> list[str]:
     return [sys.executable, "-m", *found]
 
 
+def learned(run: Path) -> dict[str, Any]:
+    """Return the rows of progress.csv and all that the trainer keeps, but for clocks."""
+    kept = ("progress.csv", ".safetensors", "trainer.json")
+    return {name: value for name, value in values(run).items() if name.endswith(kept)}
+
+
 def grid(folder: Path) -> dict[str, Any]:
     study = folder / "grid"
     began = time.perf_counter()
@@ -72,7 +78,7 @@ def grid(folder: Path) -> dict[str, Any]:
     path = f"{repeated}{os.pathsep}{os.environ['PATH']}"
     subprocess.run(command, shell=True, cwd=repeated, env={**os.environ, "PATH": path}, check=True)
     again = {f"trial-{best.trial:04}-seed{run.name[-1]}": run for run in repeated.glob("runs/*")}
-    equal = {name: fingerprint(study / name) == fingerprint(run) for name, run in again.items()}
+    equal = {name: learned(study / name) == learned(run) for name, run in again.items()}
     return {
         "command": GRID.strip(),
         "lines typed": len(GRID.strip().splitlines()),
@@ -86,7 +92,7 @@ def grid(folder: Path) -> dict[str, Any]:
 def outcome(study: Path) -> dict[str, Any]:
     """All that a study found, but for clocks."""
     table = (study / "trials.csv").read_text()
-    runs = {run.name: fingerprint(run) for run in sorted(study.glob("trial-*")) if run.is_dir()}
+    runs = {run.name: learned(run) for run in sorted(study.glob("trial-*")) if run.is_dir()}
     return {"trials.csv": table, **runs}
 
 

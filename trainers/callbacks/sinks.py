@@ -225,6 +225,7 @@ class TensorBoard:
         for name, values in histograms.items():
             if len(values):
                 self._writer.add_histogram(f"metric/{name}", values, step)
+        self._writer.flush()  # a checkpoint must not hold an update that a kill took from here
 
     def close(self) -> None:
         if self._writer is not None:
