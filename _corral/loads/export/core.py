@@ -10,7 +10,6 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
@@ -108,6 +107,10 @@ class NodeDecider(Deciding):
         self.load = _Present()
         self.actor = actor
         self.inputs = Inputs(about)
+        # Not cached properties, which make every access to an attribute slower.
+        self.remembers = self.report_delay > 1 or self._initial() is not None
+        self._own_states = self.team if self.remembers else ""
+        self._most_reported = min(self.limits["arrivals"], self.limits["capacity"])
         self._other_teams: set[str] = set()  # whose states the log tells of
 
     @property
@@ -120,16 +123,13 @@ class NodeDecider(Deciding):
         ``about_rule``."""
         return NodeDecider(about_rule(self.about, rule, arrivals))
 
-    @cached_property
-    def remembers(self) -> bool:
-        """Whether a decision depends on those before it: then ``state`` must be given."""
-        return self.report_delay > 1 or self._initial() is not None
+    remembers: bool
+    """Whether a decision depends on those before it: then ``state`` must be given."""
 
-    @cached_property
+    @property
     def team(self) -> str:
         """A digest of what decides: the team's, or of all that a rule decides by."""
-        found: str | None = self.about.get("team")
-        return digest_of(self.about) if found is None else found
+        return self.about.get("team") or digest_of(self.about)
 
     def start(self, seed: int | np.random.Generator = 0) -> State:
         """Return the state before the first decision. ``seed`` is of what routes "two" and
@@ -140,8 +140,7 @@ class NodeDecider(Deciding):
         draws = None
         if self.route == "two-choices":
             draws = rng.integers(2**31, size=(1, 1, nodes, 2), dtype="i4")
-        team = self.team if self.remembers else ""
-        return State(0, reports, self._initial(), rng, self.nodes, draws, team)
+        return State(0, reports, self._initial(), rng, self.nodes, draws, self._own_states)
 
     def decide(
         self,
@@ -205,26 +204,25 @@ class NodeDecider(Deciding):
     def _check_state(self, state: State) -> None:
         """Let a state of another team begin anew. Raises DecisionError for numbers in it that no
         decision has left there."""
-        state.restarted = state.team != self.team
-        if state.restarted:
+        if state.team != self._own_states:
             self._tell_of(state.team)
             new = self.start(state.rng)
             state.t, state.reports, state.hidden = new.t, new.reports, new.hidden
-            state.draws, state.team = new.draws, new.team
+            state.draws, state.team, state.restarted = new.draws, new.team, True
             return
+        state.restarted = False
         reports = state.reports
-        if reports.size and (reports.min() < 0 or reports.max() > self._least_limit):
+        if reports.size and (
+            reports.item(reports.argmin()) < 0
+            or reports.item(reports.argmax()) > self._most_reported
+        ):
             self._check_reports(reports)
-        if not self.sound(state):
+        if state.hidden is not None and not self.actor.sound(state.hidden):
             raise DecisionError("state.hidden", "has numbers that no network has left there")
 
     def sound(self, state: State) -> bool:
         """Return whether the hidden states of networks are in range."""
         return state.hidden is None or bool(self.actor.sound(state.hidden))
-
-    @cached_property
-    def _least_limit(self) -> int:
-        return min(self.limits["arrivals"], self.limits["capacity"])
 
     def _check_reports(self, reports: Array) -> None:
         """Raise OutOfRangeError for reports [1, K, N, 2] that no node can have sent."""
@@ -245,7 +243,7 @@ class NodeDecider(Deciding):
                 "state of another team (%.12s), or of this one before it was trained again "
                 "(%.12s): it begins anew",
                 team or "a rule",
-                self.team,
+                self._own_states,
             )
 
     # --- A decision ------------------------------------------------------------------------------

@@ -62,9 +62,9 @@ class Decider(NodeDecider):
 
     def __init__(self, rules: DfaasRules, policies: Mapping[str, Policy], team: str = "") -> None:
         about = about_rules(rules)
-        super().__init__({**about, "team": digest_of(about, team)})
+        actor = PolicyActor(rules.agents, [policies[agent] for agent in rules.agents])
+        super().__init__({**about, "team": digest_of(about, team)}, actor)
         self.policies = policies
-        self.actor = PolicyActor(rules.agents, [policies[agent] for agent in rules.agents])
 
     def by_policy(self, policy: PlanPolicy, arrivals: str | None = None) -> PolicyDecider:
         """Return what decides for the same nodes by a policy of one's own, with ``plan(view)``.
