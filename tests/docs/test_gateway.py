@@ -133,6 +133,7 @@ def test_a_graph_decides_as_the_page_shows(tmp_path: Path, monkeypatch: pytest.M
     (keep,) = names["keep"].tolist()
     assert -1 <= keep <= 20
     assert names["in_range"].tolist() == [True]
+    assert names["intact"] is True
     plan = names["run"].decide(
         {
             "milan": {"last_arrivals": 60, "capacity": 20},

@@ -56,7 +56,7 @@ class State:
     given to brings it to the next step.
 
     It belongs to the team that made it. Given to another one, such as the same team trained
-    again, it begins anew: ``restarted`` is True after that decision, and the log has a line.
+    again, it restarts: ``restarted`` is True after that decision, and the log has a line.
     """
 
     t: int  # decisions so far
@@ -66,7 +66,7 @@ class State:
     nodes: tuple[str, ...]
     draws: Array | None = None  # int32 [1, 1, N, 2] what route "two-choices" draws by
     team: str = ""  # digest of the team; "" of one that remembers nothing
-    restarted: bool = False  # whether the last decision began anew, as another team's state came
+    restarted: bool = False  # whether the last decision was given another team's state
 
 
 class NodeDecider(Deciding):
@@ -111,7 +111,7 @@ class NodeDecider(Deciding):
         self.remembers = self.report_delay > 1 or self._initial() is not None
         self._own_states = self.team if self.remembers else ""
         self._most_reported = min(self.limits["arrivals"], self.limits["capacity"])
-        self._other_teams: set[str] = set()  # whose states the log tells of
+        self._other_teams: set[str] = set()  # that the log has a line about
 
     @property
     def limits(self) -> dict[str, int]:
@@ -202,8 +202,8 @@ class NodeDecider(Deciding):
     # --- A state ---------------------------------------------------------------------------------
 
     def _check_state(self, state: State) -> None:
-        """Let a state of another team begin anew. Raises DecisionError for numbers in it that no
-        decision has left there."""
+        """Restart a state of another team. Raises DecisionError for numbers in it that no decision
+        has left there."""
         if state.team != self._own_states:
             self._tell_of(state.team)
             new = self.start(state.rng)
@@ -241,7 +241,7 @@ class NodeDecider(Deciding):
             self._other_teams.add(team)
             LOG.warning(
                 "state of another team (%.12s), or of this one before it was trained again "
-                "(%.12s): it begins anew",
+                "(%.12s): it restarts",
                 team or "a rule",
                 self._own_states,
             )

@@ -1,8 +1,8 @@
 """The files of an export, checked before anything is made of them.
 
 ``manifest.json`` lists size and SHA-256 of every file, and ends in a digest of itself. A digest
-shows damage and mistakes. It does not show who made the files: there is no signature, and whoever
-changes a file can write a manifest that fits. So sizes, shapes and values are bounded besides.
+shows damage and mistakes. It does not show who made the files: there is no signature, and an
+attacker can write a manifest that fits. So sizes, shapes and values are bounded as well.
 
 An export holds the source of this module, see ``numpy_folder``. NumPy alone.
 """
@@ -85,7 +85,7 @@ def read_export(folder: Path, sizes: Mapping[str, int]) -> dict[str, bytes]:
         sound = encode_entries(entries, found["corral"]) == data
         listed = {name: (entry["size"], entry["sha256"]) for name, entry in entries.items()}
     except (LookupError, TypeError, AttributeError, ValueError) as error:
-        raise ExportError(f"{path} is no manifest of an export: {error!r:.100}") from error
+        raise ExportError(f"{path} is not the manifest of an export: {error!r:.100}") from error
     if newer:
         raise ExportError(f"{path} was written by a newer corral, or is damaged")
     if not sound:
@@ -116,11 +116,11 @@ def decode_json(name: str, data: bytes) -> Any:
     try:
         return json.loads(data.decode(), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise ExportError(f"{name} is no JSON: {str(error)[:100]}") from error
+        raise ExportError(f"{name} is not JSON: {str(error)[:100]}") from error
 
 
 def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 # --- Weights -------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def decode_arrays(
             arrays = {
                 key: _array(archive.read(f"{key}.npy"), shape) for key, shape in shapes.items()
             }
-    except Exception as error:  # of zipfile and NumPy, which name no common base
+    except Exception as error:  # of zipfile and NumPy, without a common base
         raise ExportError(
             f"{name} does not hold the arrays that about.json names: {str(error)[:200]}"
         ) from error
@@ -215,5 +215,5 @@ def _digest_of(data: bytes) -> bytes:
     key = b"\n\x06sha256\x12\x40"
     place = data.rfind(key)
     if place < 0:
-        raise ExportError("no graph that corral wrote: its metadata have no sha256")
+        raise ExportError("not a graph that corral wrote: its metadata lack sha256")
     return data[place + len(key) : place + len(key) + 64]

@@ -162,7 +162,7 @@ def read_file(path, most):
     try:
         about = os.fstat(handle)
         if not stat.S_ISREG(about.st_mode) or about.st_size > most:
-            text = f"is no regular file, or has more than {{most:,}} bytes"
+            text = f"is not a regular file, or has more than {{most:,}} bytes"
             raise OSError(errno.EINVAL, text, str(path))
         with open(handle, "rb", closefd=False) as file:
             return file.read(most)

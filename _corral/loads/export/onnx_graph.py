@@ -30,7 +30,7 @@ LARGEST_STATE = 1.001
 """A GRU's hidden state lies in -1..1, but for rounding."""
 
 TAG = 2
-"""Numbers behind a hidden state that tell whose it is."""
+"""Numbers behind a hidden state that identify its graph."""
 
 LATEST = 2**40
 """The latest time, in seconds since 1970."""
@@ -349,7 +349,7 @@ class DecisionGraph(nn.Module):
             self.register_buffer("tag", self._tag())
 
     def _tag(self) -> torch.Tensor:
-        """Return numbers of 0..1, not all 0, that follow from all weights and tables: [TAG]."""
+        """Return numbers above 0, 1 at most, that follow from all weights and tables: [TAG]."""
         digest = hashlib.sha256()
         for name, values in sorted(self.state_dict().items()):
             digest.update(f"{name} {tuple(values.shape)}".encode())

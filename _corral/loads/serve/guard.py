@@ -8,7 +8,7 @@ network is sure of itself there too. So the guard lets a rule decide
 |---|---|
 | ``nodes`` | there are other nodes than in training, or others have reported |
 | ``arrivals``, ``capacity``, ``queue``, ``spare``, ``lost`` | one is outside its range |
-| ``spare``, ``lost`` | the same of reports in a team's memory, which begins anew then |
+| ``spare``, ``lost`` | the same of reports in a team's memory, which restarts then |
 | ``last_arrivals`` | the same of counts of past steps, which may be 0 |
 | ``raised`` | the team raises |
 | ``nonsense`` | its answer is no forwarding of the requests that arrived, or no plan |
@@ -290,7 +290,7 @@ class Guard:
         if outside is not None:
             return self._refused(*outside, state=state)
         late = self.ranges.late(state)
-        if late is not None:  # none of its decisions has left that there: it begins anew
+        if late is not None:  # none of its decisions has left that there: it restarts
             return self._refused(*late)
         given = (nodes, previous, state) if time is None else (nodes, previous, state, time)
         try:

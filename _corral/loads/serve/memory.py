@@ -2,8 +2,8 @@
 
 Hidden states of recurrent networks, reports that come late, and the digest of the team. The text is
 read against a fresh memory of the team: the same parts, of the same shapes, all finite and hidden
-states in range; whether reports are, the guard tells. That of another team, such as this one before
-it was trained again, is not read: the memory begins anew.
+states in range. The guard checks the reports. The memory of another team, such as this one before
+it was trained again, is not read: it restarts.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Remembering:
                 raise ValueError(team)
             if team != self._fresh.team:
                 other = copy.deepcopy(self._fresh)
-                other.team = team  # so that the decision says that it begins anew
+                other.team = team  # so that the decision restarts it, and says so
                 return other
             parts = [_array(part) for part in told["parts"]]
         except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
