@@ -6,6 +6,7 @@
 # make oldest  tests with the oldest supported versions of what corral stands on
 # make test-frameworks   the bridges to other frameworks, each in an environment of its own
 # make bench   runs the benchmarks
+# make security   bandit over the code, pip-audit over what is installed, where it reaches its service
 
 PYTHON ?= python3
 VENV   := .venv
@@ -23,7 +24,7 @@ OLDEST_TESTS := tests/data tests/cli tests/loads tests/trainers/evaluation tests
 	tests/envs/dfaas_v0/test_optimum.py
 FRAMEWORKS := cleanrl rllib torchrl tianshou agilerl skrl openspiel benchmarl
 
-.PHONY: demo test lint types tests test-slow test-browser wheel oldest test-frameworks list-frameworks bench clean
+.PHONY: demo test lint types tests test-slow test-browser wheel oldest test-frameworks list-frameworks bench security clean
 
 demo: $(VENV)/installed
 	rm -rf runs/demo && mkdir -p runs
@@ -67,6 +68,14 @@ oldest:
 	.venv-oldest/bin/pip install --quiet --upgrade pip
 	.venv-oldest/bin/pip install --quiet --constraint tests/oldest.txt . scipy pillow pytest pytest-xdist hypothesis
 	OMP_NUM_THREADS=1 .venv-oldest/bin/pytest -n 2 --dist worksteal -m "not slow" $(OLDEST_TESTS)
+
+# bandit: findings of medium severity fail; those that were looked at say so beside the line (nosec).
+security: $(VENV)/installed
+	$(PYTHON) -m venv .venv-security
+	.venv-security/bin/pip install --quiet bandit pip-audit
+	.venv-security/bin/bandit --quiet --recursive -ll envs adapters trainers data _corral
+	.venv-security/bin/pip-audit --path $$($(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))") \
+		|| echo "pip-audit: see above; without its service (pypi.org) nothing is audited, and this says nothing"
 
 test-frameworks: $(addprefix framework-,$(FRAMEWORKS))
 

@@ -170,7 +170,7 @@ class Heuristic(Memoryless):
         rng: np.random.Generator | None = None,
         deterministic: bool = False,
     ) -> Decision:
-        return Decision(self.choose(observation, rng), extra=self.extra(observation))
+        return Decision(self.choose(observation, rng), extra=self.extra(observation))  # nosec B610: no Django
 
     def extra(self, observation: Observation) -> dict[str, Array]:
         return {}

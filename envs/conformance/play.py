@@ -191,7 +191,7 @@ class Game(ABC):
         twin.asked, twin._spaces = dict(self.asked), dict(self._spaces)
         twin._chances = copy.deepcopy(self._chances)
         twin.env = (
-            copy.deepcopy(self.env) if how == "deepcopy" else pickle.loads(pickle.dumps(self.env))
+            copy.deepcopy(self.env) if how == "deepcopy" else pickle.loads(pickle.dumps(self.env))  # nosec B301: made on the same line
         )
         return twin
 

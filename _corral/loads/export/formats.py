@@ -8,7 +8,7 @@ from typing import Any
 
 import corral
 from corral.errors import ArgumentError
-from corral.files import write_file, write_folder
+from corral.files import require_no_links, write_file, write_folder
 from corral.loads.export.manifest import MANIFEST, encode_manifest
 
 __all__ = ["FORMATS", "export_run"]
@@ -33,6 +33,8 @@ def export_run(
         )
     write = pkgutil.resolve_name(FORMATS[format])
     target = run.results / "export" / format if folder is None else Path(folder)
+    if folder is None:
+        require_no_links(target, run.results)
 
     def write_all(place: Path) -> list[Path]:
         paths: list[Path] = write(run, place)
