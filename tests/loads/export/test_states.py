@@ -262,3 +262,23 @@ def test_after_a_failure_the_memory_begins_anew(runs: tuple[Any, Any]) -> None:
     answer = service.decide(nodes, previous, memory.read(text, begins=False))
     assert (answer.by, answer.state.t) == ("team", 1)
     assert memory.text_of(None) == text
+
+
+def test_an_answer_says_that_a_state_restarted(runs: tuple[Any, Any]) -> None:
+    pytest.importorskip("fastapi", reason="needs the extra serve")
+    pytest.importorskip("prometheus_client", reason="needs the extra serve")
+    pytest.importorskip("httpx", reason="FastAPI's test client needs it")
+    from fastapi.testclient import TestClient
+
+    from corral.loads.serve.app import app_of
+
+    (nodes, previous), *_ = moments(1)
+    asked: dict[str, Any] = {"nodes": nodes}
+    answers = []
+    for run, more in zip((*runs, runs[1]), ({}, {"previous": previous}, {}), strict=True):
+        with TestClient(app_of(service_of(run))) as client:
+            asked |= more
+            answers.append(client.post("/decide", json=asked).json())
+            asked["state"] = answers[-1]["state"]
+    assert [answer["by"] for answer in answers] == ["team"] * 3
+    assert [answer["restarted"] for answer in answers] == [False, True, False]
