@@ -24,7 +24,7 @@ from corral.errors import ConfigError, CorralError
 from corral.files import read_json, reason
 from corral.trainers.file_types import require_type, shown
 
-__all__ = ["read_fields"]
+__all__ = ["fields_of", "read_fields"]
 
 MOST = 2**63
 """Numbers beyond it fit into no array of whole numbers, and their squares into none of floats."""
@@ -63,6 +63,17 @@ def read_fields(
     hints = {name: hint for name, hint in get_type_hints(kind).items() if name not in without}
     try:
         return Fields(path, others).checked("", values, hints, _optional(kind))
+    except ConfigError as fault:
+        raise error(f"{fault}. The file is damaged, or was edited") from None
+
+
+def fields_of(
+    path: Path, key: str, values: Any, kind: Any, *, error: type[CorralError]
+) -> dict[str, Any]:
+    """Return the fields of an object within a file that was read, as ``read_fields`` does; it may
+    hold other keys. Raises ``error``."""
+    try:
+        return Fields(path, True).checked(key, values, get_type_hints(kind), _optional(kind))
     except ConfigError as fault:
         raise error(f"{fault}. The file is damaged, or was edited") from None
 

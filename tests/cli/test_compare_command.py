@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 pytest.importorskip("safetensors", reason="needs the extra mappo")
 
 from corral.cli.commands.compare import _require_same_study
+from corral.errors import StudyError
 from support.command import within
+from support.edited import odd_files, require_plain_errors
 
 GAME = ("two_step_v0", "--trainers", "mappo,ippo", "--seeds", "1")
 SMALL = ("--steps", "64", "--num-envs", "4", "--n-steps", "16", "--episodes", "4")
@@ -78,12 +81,12 @@ def test_a_folder_without_runs_takes_other_options(tmp_path: Path) -> None:
     run = tmp_path / "mappo-seed0"
     run.mkdir()
     (run / "config.json").write_text("{}")
-    with pytest.raises(ValueError, match="holds runs of corral train arena_v0: give another --out"):
+    with pytest.raises(StudyError, match=r"study\.json"):
         _require_same_study(tmp_path, {"env": "tiles_v0", "options": []})
     tuned = '{"format": 1, "arguments": ["arena_v0"]}'
     for other in (tuned, "{", "[]"):
         (tmp_path / "study.json").write_text(other)
-        with pytest.raises(ValueError, match="is of no comparison: give another --out"):
+        with pytest.raises(StudyError, match=r"study\.json"):
             _require_same_study(tmp_path, {"env": "arena_v0", "options": []})
 
 
@@ -100,3 +103,27 @@ def test_logs_beside_runs_are_passed_over(command: str, tmp_path: Path) -> None:
     printed = flat(within(command, tmp_path / "a-seed0.log", *missing, code=2))
     assert "no-such-run" in printed
     assert "a-seed0.log" not in printed
+
+
+def test_an_edited_study_ends_plain(tmp_path: Path) -> None:
+    study = {"env": "two_step_v0", "options": ["--steps", "100"]}
+    _require_same_study(tmp_path / "compared", study)
+    path = tmp_path / "compared" / "study.json"
+    run = tmp_path / "compared" / "mappo-seed0"
+    run.mkdir()
+    (run / "config.json").write_text("{}")  # a run, for all that can be seen
+    read = partial(_require_same_study, path.parent, study)
+    read()
+    assert require_plain_errors(path, read) > 30
+    for _ in odd_files(path):
+        with pytest.raises(StudyError, match=r"study\.json"):
+            read()
+
+
+def test_a_link_in_the_place_of_a_study_is_replaced(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("theirs")
+    (tmp_path / "compared").mkdir()
+    (tmp_path / "compared" / "study.json").symlink_to(other)
+    _require_same_study(tmp_path / "compared", {"env": "two_step_v0", "options": []})
+    assert other.read_text() == "theirs"

@@ -9,7 +9,7 @@ job whose run is finished is not played again, and one that was killed goes on f
 
 from __future__ import annotations
 
-import json
+import io
 import os
 import shlex
 import subprocess
@@ -23,15 +23,18 @@ import pandas as pd
 
 from corral.envs.registry import registered_name
 from corral.errors import CorralError
+from corral.files import append_to, make_folder, read_file, read_text
 from corral.trainers.planning import THREADS
 from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint
 from corral.trainers.runs.folders import is_locked
 from corral.trainers.runs.run import CHECKPOINTS, PROGRESS, Run, is_run, load_run
-from corral.trainers.runs.run_config import CONFIG
+from corral.trainers.runs.run_config import config_values
 
 __all__ = ["AGAIN", "Ended", "Job", "finished", "is_finished", "play", "threads_of_each"]
 
 POLL_S = 0.1
+MOST_LOG, MOST_PROGRESS = 2**26, 2**28
+"""Bytes of what a process prints, and of progress.csv, that are read."""
 
 AGAIN = (
     *("--model", "--arg", "--api", "--checkpoint-every", "--callback", "--metric", "--sink"),
@@ -85,10 +88,11 @@ class Ended:
     @property
     def words(self) -> str:
         """The last line that its process printed: what went wrong, where something did."""
-        if not self.job.log.exists():
+        try:
+            text = read_file(self.job.log, MOST_LOG).decode("utf-8", errors="replace")
+        except OSError:
             return ""
-        lines = self.job.log.read_text(encoding="utf-8", errors="replace").split("\n")
-        return next((line for line in reversed(lines) if line.strip()), "")
+        return next((line for line in reversed(text.split("\n")) if line.strip()), "")
 
 
 def finished(folder: Path) -> Run | None:
@@ -106,15 +110,16 @@ def is_finished(folder: Path) -> bool:
     It did where a stop criterion ended it, or no further rollout fits into its steps.
     """
     try:
-        planned = int(json.loads((folder / CONFIG).read_text(encoding="utf-8"))["steps"])
+        planned = int(config_values(folder)["steps"])
         latest = latest_checkpoint(folder / CHECKPOINTS)
         saved = int(latest.name.split("_")[1])
-        steps = pd.read_csv(folder / PROGRESS)["env_steps"]
+        table = read_text(folder / PROGRESS, MOST_PROGRESS, folder=folder)
+        steps = pd.read_csv(io.StringIO(table))["env_steps"]
         rollout = int(steps.diff().iloc[-1]) if len(steps) > 1 else int(steps.iloc[-1])
         if saved != int(steps.iloc[-1]):  # killed between a row and its checkpoint
             return False
         stopped = load_checkpoint(latest).documents["progress"].get("stopped")
-    except (CorralError, OSError, ValueError, LookupError, TypeError):
+    except (CorralError, OSError, ValueError, LookupError, TypeError, ArithmeticError):
         return False
     return stopped is not None or saved + rollout > planned
 
@@ -187,10 +192,10 @@ def play(
 
 
 def _begun(job: Job, threads: int) -> subprocess.Popen[bytes]:
-    job.folder.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(job.folder.parent)
     if not (job.folder / PROGRESS).exists() and job.log.exists():
         job.log.unlink()  # of a start that failed
-    with job.log.open("ab") as log:
+    with append_to(job.log, folder=job.folder.parent) as log:
         return subprocess.Popen(
             [sys.executable, "-m", "corral", *job.words()],
             stdin=subprocess.DEVNULL,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import typer
 from typer.core import TyperCommand
@@ -21,12 +21,20 @@ from corral.cli.options import (
 )
 from corral.cli.output import check_new, out, progress_bar, reported, show_table
 from corral.cli.run_options import OwnApi, OwnArguments, OwnEnv, OwnModel, OwnTrainer
-from corral.errors import RunError, UnknownNameError
+from corral.errors import RunError, StudyError, UnknownNameError
+from corral.files import write_file
 
 __all__ = ["add_to"]
 
 STUDY = "study.json"
 """What the runs in a folder were trained as, so that no others are taken for them."""
+
+
+class Study(TypedDict):
+    """What it holds."""
+
+    env: str
+    options: list[str]
 
 
 class CompareCommand(TyperCommand):
@@ -234,18 +242,21 @@ def _trained(
 
 
 def _require_same_study(folder: Path, study: dict[str, Any]) -> None:
-    """Remember what the runs in ``folder`` are; raise ValueError where they are others."""
+    """Remember what the runs in ``folder`` are; raise StudyError where they are others."""
+    from corral.trainers.file_fields import read_fields
     from corral.trainers.runs.run import is_run
 
     file = folder / STUDY
-    if file.exists() and any(map(is_run, folder.iterdir())):
+    if folder.is_dir() and any(map(is_run, folder.iterdir())):
         try:
-            before = json.loads(file.read_text(encoding="utf-8"))
-            said = " ".join([before["env"], *before["options"]])
-        except (LookupError, TypeError, ValueError):
-            raise ValueError(f"{file} is of no comparison: give another --out") from None
+            before = read_fields(file, Study, most=2**20, error=StudyError, folder=folder)
+        except FileNotFoundError:
+            before = study
+        except StudyError as error:
+            raise StudyError(f"{error}; if it is of no comparison, give another --out") from error
         if before != study:
-            raise ValueError(f"{folder} holds runs of corral train {said}: give another --out")
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(study, indent=1) + "\n", encoding="utf-8")
+            said = " ".join([before["env"], *before["options"]])
+            raise StudyError(f"{file} is of corral train {said}: give another --out")
+        if file.exists():
+            return
+    write_file(file, json.dumps(study, indent=1) + "\n", folder=folder)

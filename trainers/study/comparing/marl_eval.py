@@ -9,19 +9,28 @@ A return in these files is the mean over agents, as BenchMARL has it.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
+from corral.errors import RunError
+from corral.files import read_json, reason
+from corral.text import shortened
+from corral.trainers.file_fields import fields_of
 from corral.trainers.study.comparing.groups import Group, Member
 
 __all__ = ["is_file", "marl_eval_json", "read_marl_eval"]
 
 METRIC = "return"
+MOST_BYTES = 2**28
+
+Step = TypedDict(
+    "Step", {"step_count": int, "return": list[float] | float, "elapsed_time": NotRequired[float]}
+)
+"""An evaluation, beside whatever else was measured."""
 
 
 def is_file(given: Any) -> bool:
@@ -33,56 +42,63 @@ def read_marl_eval(path: str | Path) -> tuple[str, dict[str, Group]]:
     """Return the task of a file, "environment/task", and its groups: algorithm -> its runs. A score
     is the mean of the last step.
 
-    Raises ValueError where it is no file of this form, or holds more than one task.
+    Raises RunError where it is no file of this form, or holds more than one task.
     """
+    place = Path(path)
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        found = read_json(place, MOST_BYTES)
     except FileNotFoundError:
-        raise ValueError(f"{path} does not exist") from None
+        raise RunError(f"{path} does not exist") from None
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path} is no JSON: {error}") from None
-    try:
-        tasks = [(env, task) for env, within in found.items() for task in within]
-        if len(tasks) > 1:
-            named = ", ".join("/".join(each) for each in tasks)
-            raise ValueError(f"{path} holds several tasks: {named}; give a file of one")
-        ((env, task),) = tasks
-        groups = {
-            algorithm: tuple(_member(path, name, steps) for name, steps in runs.items())
-            for algorithm, runs in found[env][task].items()
-        }
-    except (AttributeError, KeyError, TypeError, IndexError) as error:
-        raise _other_form(path) from error
-    except ValueError as error:
-        raise (error if str(path) in str(error) else _other_form(path)) from None
+        raise RunError(f"{path} cannot be read: {reason(error)}") from None
+    tasks = [
+        (env, task)
+        for env, within in _items(place, "environments", found)
+        for task, _ in _items(place, env, within)
+    ]
+    if len(tasks) != 1:
+        named = ", ".join(shortened("/".join(each), 80) for each in tasks[:10])
+        raise RunError(f"{path} holds {len(tasks)} tasks ({named}); give a file of one")
+    ((env, task),) = tasks
+    groups = {
+        algorithm: tuple(
+            _member(place, f"{algorithm}.{name}", steps)
+            for name, steps in _items(place, algorithm, runs)
+        )
+        for algorithm, runs in _items(place, task, found[env][task])
+    }
     if not all(groups.values()) or not groups:
-        raise ValueError(f"{path} holds no runs")
+        raise RunError(f"{path} holds no runs")
     return f"{env}/{task}", groups
 
 
-def _other_form(path: str | Path) -> ValueError:
-    return ValueError(
-        f"{path} is not of marl-eval's form: environment, task, algorithm, run, step; each step "
-        f"has step_count and {METRIC}"
-    )
+def _items(path: Path, key: str, value: Any) -> list[tuple[str, Any]]:
+    if not isinstance(value, dict):
+        raise RunError(
+            f"{path}: {key[:200]} is no object: environment, task, algorithm, run and step are "
+            "nested in marl-eval's form"
+        )
+    return [*value.items()]
 
 
-def _member(path: str | Path, name: str, steps: Mapping[str, Any]) -> Member:
-    points = sorted(
-        (int(step["step_count"]), _mean(step[METRIC]), float(step.get("elapsed_time", math.nan)))
-        for key, step in steps.items()
-        if key != "absolute_metrics"
-    )
-    counts, returns, elapsed = np.array(points, dtype=np.float64).T  # ValueError where none
-    if not np.isfinite(returns).all():
-        raise ValueError(f"{path}: {name} has a {METRIC} that is no number")
+def _member(path: Path, name: str, steps: Any) -> Member:
+    points = []
+    for key, values in _items(path, name, steps):
+        if key != "absolute_metrics":
+            place = f"{name}.{key}"
+            step = fields_of(path, place, values, Step, error=RunError)
+            returns = [step[METRIC]] if isinstance(step[METRIC], int | float) else step[METRIC]
+            if not returns or not step["step_count"] >= 0:
+                raise RunError(f"{path}: {place[:200]}: give step_count, 0 or more, and returns")
+            points.append(
+                (step["step_count"], float(np.mean(returns)), step.get("elapsed_time", math.nan))
+            )
+    if not points:
+        raise RunError(f"{path}: {name[:200]} holds no steps")
+    counts, returns, elapsed = np.array(sorted(points), dtype=np.float64).T
     digits = name.rpartition("_")[2]
     seed = int(digits) if digits.isdigit() else None
     return Member(name, seed, int(counts[-1]), float(returns[-1]), counts, returns, elapsed)
-
-
-def _mean(values: Any) -> float:
-    return float(np.mean(np.asarray(values, dtype=np.float64)))
 
 
 def marl_eval_json(

@@ -11,11 +11,13 @@ from typing import Any
 from corral.adapters.seats import random_policy
 from corral.envs.episode_stats import EndedEpisodes
 from corral.errors import StudyError
+from corral.files import read_text, reason
 from corral.trainers.evaluation.scores import evaluate_team
 from corral.trainers.evaluation.validate import EPISODES, Validation, validate
 from corral.trainers.evaluation.zero_sum import constant_sum, is_zero_sum, seat_players
 from corral.trainers.runs.run import PROGRESS, Run, load_run
 from corral.trainers.runs.run_config import RunConfig
+from corral.trainers.study.jobs import MOST_PROGRESS
 
 __all__ = ["RUNGS", "Beside", "beside", "curve", "judged", "measure_of", "values_at"]
 
@@ -124,9 +126,11 @@ def curve(folder: Path, learners: Sequence[str]) -> list[tuple[int, float]]:
     """Return (env steps, value) of a run so far: what it was validated at, where it was, else the
     mean return of its learners in the last episodes. A row that is being written is left out."""
     try:
-        text = (folder / PROGRESS).read_text(encoding="utf-8")
-    except OSError:
+        text = read_text(folder / PROGRESS, MOST_PROGRESS, folder=folder)
+    except FileNotFoundError:
         return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise StudyError(f"{folder / PROGRESS} cannot be read: {reason(error)}") from error
     lines = text[: text.rfind("\n") + 1].splitlines()
     rows = [row for row in csv.DictReader(lines) if row.get("env_steps")]
     if rows and "validation_return_learned" in rows[0]:
@@ -134,7 +138,10 @@ def curve(folder: Path, learners: Sequence[str]) -> list[tuple[int, float]]:
     else:
         columns = [f"return_{agent}" for agent in learners]
     known = [row for row in rows if all(row.get(column) for column in columns)]
-    return [(int(row["env_steps"]), sum(float(row[c] or 0) for c in columns)) for row in known]
+    try:
+        return [(int(row["env_steps"]), sum(float(row[c] or 0) for c in columns)) for row in known]
+    except ValueError as error:
+        raise StudyError(f"{folder / PROGRESS} is damaged: {reason(error)}") from error
 
 
 def values_at(points: Sequence[tuple[int, float]], steps: int) -> dict[int, float]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from corral.extras import require
+from corral.files import write_file
 from corral.text import shortened
 from corral.trainers.study.tuning.judging import curve
 from corral.trainers.study.tuning.phrases import counted, in_numbers, percents
@@ -115,8 +117,7 @@ def _saved(figure: Any, path: Path) -> Path:
     """Write a figure, the same bytes each time."""
     from matplotlib import rc_context
 
-    unfinished = path.with_name(f".{path.name}")
+    drawn = io.BytesIO()
     with rc_context({"svg.hashsalt": "corral", "svg.fonttype": "path"}):
-        figure.savefig(unfinished, format="svg", metadata={"Date": None})
-    unfinished.replace(path)
-    return path
+        figure.savefig(drawn, format="svg", metadata={"Date": None})
+    return write_file(path, drawn.getvalue(), folder=path.parent)

@@ -13,13 +13,14 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from corral.errors import StudyError
 from corral.extras import require
-from corral.files import strict_json, write_file
+from corral.files import write_file
+from corral.trainers.file_fields import read_fields
 from corral.trainers.study.jobs import Job
 from corral.trainers.study.tuning.space import Parameters, Range, Space
 from corral.trainers.study.tuning.words import option
@@ -38,6 +39,25 @@ SAME = ("arguments", "grid", "search", "points", "seeds", "prune")
 def optuna() -> Any:
     """Return the module of Optuna. Raises MissingExtraError."""
     return require("optuna", extra="tune", purpose="tune settings")
+
+
+MOST_BYTES = 2**22
+MOST_TRIALS, MOST_THREADS = 10**6, 2**12
+
+
+class Kept(TypedDict):
+    """What study.json holds."""
+
+    format: int
+    arguments: list[str]
+    grid: dict[str, str]
+    search: dict[str, str]
+    points: list[dict[str, str]]
+    trials: int
+    seeds: list[int]
+    prune: bool
+    lag: int
+    threads: int
 
 
 @contextlib.contextmanager
@@ -86,7 +106,8 @@ class Plan:
         }
 
     def write(self, folder: Path) -> None:
-        write_file(folder / STUDY, json.dumps(self.as_json(), indent=1) + "\n")
+        text = json.dumps(self.as_json(), indent=1)
+        write_file(folder / STUDY, text + "\n", folder=folder)
 
     def kept_in(self, folder: Path) -> dict[str, Any] | None:
         """Return ``lag`` and ``threads`` of the same study in ``folder``; None: there is none.
@@ -94,30 +115,27 @@ class Plan:
         Raises StudyError where it is another study, or damaged.
         """
         path = folder / STUDY
-        if not path.exists():
-            return None
         try:
-            kept = strict_json(path.read_text(encoding="utf-8"))
-            if "format" not in kept:
-                raise StudyError(f"{path} is of no study of corral tune; give another --out (out=)")
-            if kept["format"] != FORMAT:
-                raise StudyError(f"{path} is of format {kept['format']!r}; give another --out")
-            found = {name: kept[name] for name in ("lag", "threads")}
-            if not all(isinstance(each, int) and each > 0 for each in found.values()):
-                raise ValueError("lag and threads are whole numbers above 0")
-            before = {name: kept[name] for name in SAME}
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            if isinstance(error, StudyError):
-                raise
-            raise StudyError(f"{path} is damaged: {error}; give another --out (out=)") from error
+            kept = read_fields(path, Kept, most=MOST_BYTES, error=StudyError, folder=folder)
+        except FileNotFoundError:
+            return None
+        except StudyError as error:
+            raise StudyError(
+                f"{error}; if it is of no study of corral tune, give another --out (out=)"
+            ) from error
+        if kept["format"] != FORMAT:
+            raise StudyError(f"{path} is of format {kept['format']}; give another --out (out=)")
+        for name, most in (("lag", MOST_TRIALS), ("threads", MOST_THREADS)):
+            if not 0 < kept[name] <= most:
+                raise StudyError(f"{path}: {name} = {kept[name]}: give 1 to {most}")
         now = self.as_json()
         for name in SAME:
-            if before[name] != now[name]:
+            if kept[name] != now[name]:
                 raise StudyError(
-                    f"{folder} holds another study, with {_in_words(name, before[name])}; this is "
+                    f"{path} is of another study, with {_in_words(name, kept[name])}; this is "
                     f"with {_in_words(name, now[name])}: give another --out (out=)"
                 )
-        return found
+        return {name: kept[name] for name in ("lag", "threads")}
 
     # --- Trials ----------------------------------------------------------------------------------
 

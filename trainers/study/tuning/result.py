@@ -153,7 +153,7 @@ class Study:
         values = [name for name in map(str, table) if name.startswith("value")]
         table[values] = table[values].astype(float).map("{:.7g}".format, na_action="ignore")
         text = table.to_csv(index=False, lineterminator="\n")  # returns are sums of float32
-        written = [write_file(self.folder / TABLE, text)]
+        written = [write_file(self.folder / TABLE, text, folder=self.folder)]
         try:
             from corral.trainers.study.tuning import pictures
 

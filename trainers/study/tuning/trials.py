@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from corral.errors import StudyError
+from corral.files import open_regular, reason
 from corral.trainers.planning import threads_set
 from corral.trainers.runs.run_config import RunConfig
 from corral.trainers.runs.signals import stop_signals
@@ -42,11 +43,18 @@ LOOK_S = 1.0
 def opened(folder: Path) -> Iterator[Any]:
     """Yield Optuna's storage of the study in ``folder``; it is made if it is not there.
 
-    Raises StudyError where it is damaged.
+    Raises StudyError where it is damaged, or cannot be written.
     """
     import sqlalchemy.exc
 
     storage: Any = None
+    for name in (DATABASE, f"{DATABASE}-journal", f"{DATABASE}-wal", f"{DATABASE}-shm"):
+        try:
+            open_regular(folder / name, folder=folder).close()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise StudyError(f"{folder / name}: {reason(error)}") from error
     try:
         with quiet():
             storage = optuna().storages.RDBStorage(f"sqlite:///{(folder / DATABASE).absolute()}")
@@ -54,16 +62,24 @@ def opened(folder: Path) -> Iterator[Any]:
                 storage=storage, study_name=NAME, direction="maximize", load_if_exists=True
             ).get_trials()
     except (sqlalchemy.exc.SQLAlchemyError, RuntimeError, ValueError, AssertionError) as error:
-        reason = " ".join(str(error).split("\n")[0].split())[:200]
         raise StudyError(
-            f"{folder / DATABASE} is damaged: {reason}. Remove it: the trials' runs beside it are "
-            "kept, and judged again"
+            f"{folder / DATABASE} is damaged: {_first_line(error)}. Remove it: the trials' runs "
+            "beside it are kept, and judged again"
         ) from error
     try:
         yield storage
+    except (sqlalchemy.exc.SQLAlchemyError, optuna().exceptions.StorageInternalError) as error:
+        raise StudyError(
+            f"{folder / DATABASE} cannot be read or written: {_first_line(error)}. What is in the "
+            "trials' runs is kept; the same command goes on"
+        ) from error
     finally:
         storage.remove_session()
         storage.engine.dispose()
+
+
+def _first_line(error: BaseException) -> str:
+    return " ".join(str(error).split("\n")[0].split())[:200]
 
 
 class Trials:

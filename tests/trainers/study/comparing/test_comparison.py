@@ -12,11 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from corral.errors import RunError
 from corral.trainers.study.comparing.comparison import FILES, Comparison
 from corral.trainers.study.comparing.groups import Member, labels_of
 from corral.trainers.study.comparing.marl_eval import read_marl_eval
 from corral.trainers.study.comparing.tables import comparison_tables
 from corral.trainers.study.comparing.verdict import compared
+from support.edited import odd_files, require_plain_errors
 
 
 def group(*scores: float) -> tuple[Member, ...]:
@@ -132,26 +134,35 @@ def test_benchmarls_files_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    "text",
     [
-        ("no", "is no JSON"),
-        ("[]", "not of marl-eval's form"),
-        ("{}", "not of marl-eval's form"),
-        ('{"e": {"t": {}}}', "holds no runs"),
-        ('{"e": {"t": {"a": {"seed_0": {}}}}}', "not of marl-eval's form"),
-        ('{"e": {"t": {"a": {"s": {"step_0": {"step_count": 1}}}}}}', "not of marl-eval's form"),
-        (
-            '{"e": {"t": {"a": {"s": {"step_0": {"step_count": 1, "return": [NaN]}}}}}}',
-            "return that is no number",
-        ),
-        ('{"e": {"t": {}, "u": {}}}', "several tasks: e/t, e/u"),
+        *("no", "[]", "{}", '{"e": {"t": {}}}', '{"e": {"t": {}, "u": {}}}'),
+        '{"e": {"t": {"a": {"seed_0": {}}}}}',
+        '{"e": {"t": {"a": {"s": {"step_0": {"step_count": 1}}}}}}',
+        '{"e": {"t": {"a": {"s": {"step_0": {"step_count": 1, "return": [NaN]}}}}}}',
+        '{"e": {"t": {"a": {"s": {"step_0": {"step_count": 1, "return": []}}}}}}',
     ],
 )
-def test_files_of_other_forms(text: str, said: str, tmp_path: Path) -> None:
+def test_files_of_other_forms(text: str, tmp_path: Path) -> None:
     path = tmp_path / "it.json"
     path.write_text(text)
-    with pytest.raises(ValueError, match=re.escape(str(path)) + ".*" + said):
+    with pytest.raises(RunError, match=re.escape(str(path))):
         read_marl_eval(path)
+
+
+def test_edited_files_end_plain(tmp_path: Path) -> None:
+    path = tmp_path / "it.json"
+    steps = {
+        "step_0": {"step_count": 100, "return": [1.0, 2.0], "elapsed_time": 1.5},
+        "step_1": {"step_count": 200, "return": [3.0], "reward": [1.0]},
+        "absolute_metrics": {"return": [3.0]},
+    }
+    path.write_text(json.dumps({"corral": {"arena_v0": {"a": {"seed_0": steps, "s_1": steps}}}}))
+    assert require_plain_errors(path, lambda: read_marl_eval(path)) > 200
+    for what in odd_files(path):
+        if what != "a link":  # it was typed, and leads where it leads
+            with pytest.raises(RunError):
+                read_marl_eval(path)
 
 
 def test_labels_are_what_folders_have_in_common() -> None:
