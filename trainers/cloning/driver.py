@@ -155,7 +155,7 @@ def compare(
     seed = eval_seed(seed, 1)
     result = agreement(learned, found, rules, episodes=episodes, seed=seed)
     text = json.dumps(result.to_dict(), indent=2, allow_nan=False)
-    write_file(run.results / AGREEMENT, text + "\n")
+    write_file(run.results / AGREEMENT, text + "\n", folder=run.folder)
     return result
 
 

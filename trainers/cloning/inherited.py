@@ -17,10 +17,9 @@ from corral.data import Trace
 from corral.envs.core import Rules, any_number, split_of
 from corral.envs.registry import registered_name, rules_class
 from corral.errors import CorralError, EnvNeededError
-from corral.files import strict_json
 from corral.trainers.runs.own_model import LAYERS
 from corral.trainers.runs.run import Run, place_of
-from corral.trainers.runs.run_config import CONFIG, RunConfig
+from corral.trainers.runs.run_config import RunConfig, config_values
 
 __all__ = ["Inherited", "inherit"]
 
@@ -83,16 +82,19 @@ def _config_of(init: str | Path | Run) -> dict[str, Any] | None:
     else:
         folder, _ = place_of(init)
         try:
-            values = strict_json((folder / CONFIG).read_text(encoding="utf-8"))
+            values = config_values(folder)
             with contextlib.suppress(EnvNeededError):  # what is kept is enough here
                 config = RunConfig.read(folder)
-        except (OSError, ValueError, RecursionError, CorralError):
+        except CorralError:
             return None
     if config is not None:
         of_env = config.env_config
         values = {"env": of_env.env, "source": of_env.source, "env_kwargs": of_env.env_kwargs}
         values |= {"settings": config.settings, "trainer": config.trainer}
-        values["of_data"] = _of_data(of_env.rules())
+        try:
+            values["of_data"] = _of_data(of_env.rules())
+        except ValueError:
+            return None
     kinds = {"env_kwargs": dict, "settings": dict, "trainer": str}
     if any(not isinstance(values.get(key), kind) for key, kind in kinds.items()):
         return None

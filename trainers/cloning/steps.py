@@ -24,13 +24,13 @@ anything learns from it, and refuses a file with all its faults. Nothing is unpa
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from gymnasium import spaces
@@ -39,6 +39,7 @@ from corral.envs.core import Array, Observation, Rules
 from corral.envs.masks import MASK, OBSERVATION
 from corral.envs.policy import Decision, Memoryless, take_tree
 from corral.errors import StepFault, StepsError
+from corral.files import open_regular, reason, strict_json, write_file
 from corral.trainers.cloning.checks import faults_of
 
 __all__ = [
@@ -159,16 +160,10 @@ def write_steps(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str
     target = Path(path)
     if target.exists():
         raise FileExistsError(f"{target} exists; give another file, or remove it")
-    target.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"format": FORMAT, "version": VERSION, **header}, allow_nan=False)
-    unfinished = target.with_name(f".{target.name}.part")
-    try:
-        with open(unfinished, "wb") as file:
-            np.savez_compressed(file, allow_pickle=False, header=np.array(text), **arrays)
-        os.replace(unfinished, target)
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return target
+    file = io.BytesIO()
+    np.savez_compressed(file, allow_pickle=False, header=np.array(text), **arrays)
+    return write_file(target, file.getvalue())
 
 
 def read_steps(path: str | Path, rules: Rules[Any]) -> Steps:
@@ -177,9 +172,15 @@ def read_steps(path: str | Path, rules: Rules[Any]) -> Steps:
     Raises StepsError with every fault, and FileNotFoundError.
     """
     place = Path(path)
-    if not place.is_file():
-        raise FileNotFoundError(f"{place}: there is no such file; corral record makes one")
-    arrays, faults = _entries(place)
+    try:
+        with open_regular(place) as file:
+            arrays, faults = _entries(place, file)
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{place}: there is no such file; corral record makes one"
+        ) from None
+    except OSError as error:
+        raise StepsError([StepFault(str(place), "the file", reason(error))]) from error
     if not arrays and faults:
         raise StepsError(faults)  # all else would follow from it
     header = _header(arrays.pop("header", None))
@@ -211,7 +212,7 @@ def recorded_arguments(path: str, env: str) -> dict[str, Any]:
     """
     place = Path(path)
     try:
-        with zipfile.ZipFile(place) as archive:
+        with open_regular(place) as file, zipfile.ZipFile(file) as archive:
             info = archive.getinfo("header.npy")
             if info.file_size > 5 * MOST_HEADER:
                 return {}
@@ -225,7 +226,7 @@ def recorded_arguments(path: str, env: str) -> dict[str, Any]:
     return {k: v for k, v in given.items() if isinstance(v, plain) and k not in ("rows", "trace")}
 
 
-def _entries(place: Path) -> tuple[dict[str, Array], list[StepFault]]:
+def _entries(place: Path, file: BinaryIO) -> tuple[dict[str, Array], list[StepFault]]:
     """Return the arrays of a .npz, and what keeps others from being read."""
     found: dict[str, Array] = {}
     faults: list[StepFault] = []
@@ -233,11 +234,11 @@ def _entries(place: Path) -> tuple[dict[str, Array], list[StepFault]]:
     def fault(entry: str, rule: str) -> None:
         faults.append(StepFault(str(place), entry, rule))
 
-    if not place.stat().st_size:
+    if not file.seek(0, io.SEEK_END):
         fault("the file", "is empty; corral record makes one")
         return found, faults
     try:
-        archive = zipfile.ZipFile(place)
+        archive = zipfile.ZipFile(file)
     except (zipfile.BadZipFile, OSError, ValueError) as error:
         fault("the file", f"is no .npz: {error}; corral record makes one")
         return found, faults
@@ -291,8 +292,8 @@ def _header(array: Array | None) -> dict[str, Any] | None:
     try:
         if array.nbytes > 4 * MOST_HEADER:
             return None
-        found = json.loads(str(array))
-    except (ValueError, RecursionError):
+        found = strict_json(str(array))
+    except ValueError:
         return None
     return found if isinstance(found, dict) else None
 

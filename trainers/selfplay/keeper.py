@@ -7,7 +7,6 @@ training goes on is said at the next snapshot, and written anew when the run goe
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 import sys
@@ -19,7 +18,7 @@ import numpy as np
 
 from corral.envs.policy import Policy
 from corral.errors import CheckpointError, PoolError
-from corral.files import reason, sha256, write_through
+from corral.files import read_file, reason, require_no_links, sha256, write_file
 from corral.text import visible
 from corral.trainers.callbacks.protocol import Callback, again
 from corral.trainers.evaluation.validate import validation_seed
@@ -33,6 +32,8 @@ __all__ = ["FOLDER", "PoolKeeper"]
 
 FOLDER = "pool"
 BEST = "best"
+MOST_BYTES = 2**33
+"""Of a snapshot's file."""
 
 MOST_DUELLED = 5
 """Snapshots that a checkpoint duels with, evenly spread over the pool."""
@@ -92,16 +93,10 @@ class PoolKeeper(Callback):
 
     def _write(self, folder: Path, snapshot: Snapshot) -> None:
         path = folder / _file(snapshot)
-        new = path.with_name(f".{path.name}.writing")
         try:
-            folder.mkdir(exist_ok=True)
             if _fault(path, snapshot.digest) is not None:
-                new.unlink(missing_ok=True)  # of a process that was killed
-                write_through(new, snapshot.encoded())
-                new.replace(path)
+                write_file(path, snapshot.encoded(), folder=folder.parent)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                new.unlink(missing_ok=True)
             raise PoolError(f"{path}: cannot be written: {reason(error)}") from error
         self._known[path.name] = snapshot.digest
 
@@ -109,6 +104,10 @@ class PoolKeeper(Callback):
         """Remove the files of snapshots that are the pool's no more; all others stay."""
         there = {_file(each) for each in self._snapshots()}
         own = re.compile(rf"({'|'.join(self.casting.frozen)})@\d{{1,12}}\.safetensors")
+        try:
+            require_no_links(folder, folder.parent)
+        except OSError as error:
+            raise PoolError(f"{folder}: {reason(error)}") from error
         for path in folder.iterdir() if folder.is_dir() else ():
             if own.fullmatch(path.name) and path.name not in there and path.is_file():
                 try:
@@ -222,7 +221,8 @@ def _file(snapshot: Snapshot) -> str:
 def _fault(path: Path, digest: str) -> str | None:
     """Return what is wrong with a snapshot's file; None: nothing."""
     try:
-        return None if sha256(path.read_bytes()) == digest else "it was changed"
+        data = read_file(path, MOST_BYTES, folder=path.parent.parent)
+        return None if sha256(data) == digest else "it was changed"
     except FileNotFoundError:
         return "it was deleted"
     except OSError as error:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 import pickle
 import zipfile
 from collections.abc import Callable
@@ -19,8 +21,10 @@ import corral
 from corral.envs.registry import make_rules
 from corral.errors import StepsError
 from corral.trainers import agreement
+from corral.trainers.cloning import inherited
 from corral.trainers.cloning import steps as steps_module
-from corral.trainers.cloning.steps import read_steps
+from corral.trainers.cloning.steps import read_steps, recorded_arguments
+from support.edited import edits, odd_files, require_plain_errors
 
 Arrays = dict[str, Any]
 SMALL: dict[str, Any] = {"num_envs": 4, "n_steps": 16, "n_epochs": 2, "progress": False}
@@ -271,3 +275,54 @@ def test_an_empty_file_is_only_that(tmp_path: Path) -> None:
         corral.clone("tictactoe_v0", str(place), steps=64, out=tmp_path / "a", progress=False)
     assert len(found.value.faults) == 1
     assert "is empty" in str(found.value)
+
+
+# --- Files that are none, and places that lead elsewhere -----------------------------------------
+
+
+def test_what_is_no_file_ends_plain(recorded: Path, tmp_path: Path) -> None:
+    path, rules = tmp_path / "steps.npz", make_rules("tictactoe_v0")
+    path.write_bytes(recorded.read_bytes())
+    for what in odd_files(path):
+        if what != "a link":  # it was typed, and leads where it leads
+            with pytest.raises(StepsError, match=r"steps\.npz"):
+                read_steps(path, rules)
+            assert recorded_arguments(str(path), "tictactoe_v0") == {}
+
+
+def test_an_edited_header_ends_plain(recorded: Path, tmp_path: Path) -> None:
+    rules, tried = make_rules("tictactoe_v0"), 0
+    text = str(arrays_of(recorded)["header"])
+    arrays = arrays_of(recorded)
+    for words, data in edits(text):
+        target = tmp_path / "changed.npz"
+        np.savez(target, **{**arrays, "header": np.array(data.decode(errors="replace"))})
+        recorded_arguments(str(target), "tictactoe_v0")
+        try:
+            read_steps(target, rules)
+        except StepsError:
+            pass
+        except Exception as error:
+            raise AssertionError(words) from error
+        tried += 1
+    assert tried > 50
+
+
+def test_steps_are_written_whole_or_not_at_all(
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"steps\.npz"):
+        corral.record("tictactoe_v0", "perfect", out=tmp_path / "steps.npz", episodes=2)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_start_reads_no_edited_run_raw(tmp_path: Path) -> None:
+    run = corral.train("two_step_v0", out=tmp_path / "run", steps=64, **SMALL)
+    path = run.folder / "config.json"
+    require_plain_errors(path, lambda: inherited._config_of(run.folder))
+    for _ in odd_files(path):
+        assert inherited._config_of(run.folder) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 
 import corral
 from corral.errors import CheckpointError, PoolError
+from corral.files import write_file
 from corral.trainers.runs.checkpoint import latest_checkpoint
 from corral.trainers.runs.log import Statistics
 from corral.trainers.runs.run import load_run
@@ -119,12 +121,16 @@ def test_files_that_are_not_the_pools_stay(tmp_path: Path) -> None:
 def test_a_pool_that_cannot_be_written_says_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path, data: bytes) -> None:
-        path.write_bytes(data[:10])
+    def full(path: Path, data: bytes, **folder: Path) -> None:
+        with monkeypatch.context() as disk:
+            disk.setattr(os, "fsync", no_space)
+            write_file(path, data, **folder)
+
+    def no_space(handle: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     folder = tmp_path / "run"
-    monkeypatch.setattr(keeper, "write_through", full)
+    monkeypatch.setattr(keeper, "write_file", full)
     with pytest.raises(PoolError, match=r"pool/shared@0\.safetensors: .*No space left"):
         trained(folder)
     assert names(folder) == []  # nothing half written
@@ -137,6 +143,30 @@ def test_a_pool_that_cannot_be_written_says_where(
 
     with pytest.raises(PoolError, match=r"pool/shared@0\.safetensors: cannot be written"):
         trained(tmp_path / "second", callbacks=[Takes()])
+
+
+@pytest.mark.parametrize("name", ["pool", "pool/shared@0.safetensors", "pool/shared@7.safetensors"])
+def test_links_of_a_pool_lead_nowhere(name: str, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    kept = outside / "shared@1.safetensors"
+    kept.write_text("theirs")
+
+    class Links(corral.Callback):
+        order = -2  # before the pool is written
+
+        def on_start(self, session: Any) -> None:
+            path = session.run.folder / name
+            path.parent.mkdir(exist_ok=True)
+            path.symlink_to(outside if name == "pool" else kept)
+
+    if name == "pool":
+        with pytest.raises(PoolError, match="pool"):
+            trained(tmp_path / "run", callbacks=[Links()])
+    else:
+        trained(tmp_path / "run", callbacks=[Links()])
+    assert [path.name for path in outside.iterdir()] == [kept.name]
+    assert kept.read_text() == "theirs"
 
 
 @pytest.mark.parametrize("harm", ["cast", "learner", "snapshot"])
