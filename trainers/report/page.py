@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import functools
+import hashlib
 import html
 from collections.abc import Mapping, Sequence
 from importlib import resources
@@ -27,14 +29,15 @@ def page(
     The sentences of ``verdict`` stand first, as the answer that the rest of the page is about;
     ``notes`` on how it was found after the ``body``.
     """
+    style, script = (visible(f"\n{_packed(name)}") for name in ("page.css", "page.js"))
     made = ", ".join(f"{name} {version}" for name, version in made_with.items())
     text = f"""<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{_policy(style, script)}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{html.escape(title)}</title>
-<style>
-{_packed("page.css")}</style>
+<style>{style}</style>
 <h1>{html.escape(title)}</h1>
 {_verdict(verdict)}
 {body}
@@ -42,11 +45,22 @@ def page(
 {"".join(map(note, notes))}
 {end}
 <p class="note">Made with {html.escape(made)}.</p>
-<script>
-{_packed("page.js")}</script>
+<script>{script}</script>
 </html>
 """
     return visible(text)  # names of folders may hold what no file in UTF-8 can
+
+
+def _policy(style: str, script: str) -> str:
+    """Return a policy that loads nothing and runs nothing but these two, and styles of elements."""
+    style, script = (
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in (style, script)
+    )
+    return (
+        f"default-src 'none'; script-src 'sha256-{script}'; style-src-elem 'sha256-{style}'; "
+        "style-src-attr 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+    )
 
 
 @functools.cache
