@@ -145,21 +145,7 @@ class Form:
 
     def read(self, body: bytes) -> dict[str, Any]:
         """Return the request that a body holds. Raises BadRequest."""
-        try:
-            asked: dict[str, Any] = strict_json(body.decode())
-        except ValueError as error:  # no UTF-8 either
-            raise BadRequest.of("body", str(error)) from None
-        if len(body) > SMALL:
-            _require_few(asked)
-        faults = self._faults(self._adapters[0], asked)
-        if not faults:
-            for key, adapter in zip(("nodes", "previous"), self._adapters[1:], strict=True):
-                for name, part in (asked.get(key) or {}).items():
-                    faults += self._faults(adapter, part, key, name)
-                    if len(faults) >= MOST_FAULTS:
-                        break
-        if faults:
-            raise BadRequest(faults[:MOST_FAULTS])
+        asked = self._small(body) if len(body) <= SMALL else self._large(body)
         for name in asked.get("previous") or ():
             if name not in asked["nodes"]:
                 raise BadRequest.of(f"previous.{name}", "no node of this name is among nodes")
@@ -168,6 +154,39 @@ class Form:
                 self._check_counts(name, node["last_arrivals"])
         if self.arrivals == "unknown" or self.timed:
             self._check_time(asked.get("time"))
+        return asked
+
+    def _small(self, body: bytes) -> dict[str, Any]:
+        try:
+            asked: dict[str, Any] = self._adapter.validate_json(body)
+        except ValidationError as error:
+            raise BadRequest(self._faults(error)) from None
+        keys, parts = len(asked), (asked["nodes"], asked.get("previous") or {})
+        for part in parts:
+            keys += len(part) + sum(map(len, part.values()))
+        if body.count(b":") != keys:  # no fewer: a key twice, or colons in texts
+            _parsed(body)
+        return asked
+
+    def _large(self, body: bytes) -> dict[str, Any]:
+        """Return the same, by calls that are all short."""
+        asked: dict[str, Any] = _parsed(body)
+        _require_few(asked)
+        faults: list[dict[str, str]] = []
+        try:
+            self._outside.validate_python(asked)
+        except ValidationError as error:
+            raise BadRequest(self._faults(error)) from None
+        for key, adapter in (("nodes", self._node), ("previous", self._ended)):
+            for name, part in (asked.get(key) or {}).items():
+                try:
+                    adapter.validate_python(part)
+                except ValidationError as error:
+                    faults += self._faults(error, key, name)
+                    if len(faults) >= MOST_FAULTS:
+                        raise BadRequest(faults[:MOST_FAULTS]) from None
+        if faults:
+            raise BadRequest(faults)
         return asked
 
     def answered(self, answer: Answer, state: str | None) -> bytes:
@@ -188,29 +207,39 @@ class Form:
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema of a request."""
-        kind, node = self._kinds()
-        return TypeAdapter(kind[node, Ended]).json_schema()
+        return self._adapter.json_schema()
 
     @cached_property
-    def _adapters(self) -> tuple[TypeAdapter[Any], TypeAdapter[Any], TypeAdapter[Any]]:
-        """Of a request with any nodes and reports, of a node, and of a report."""
-        kind, node = self._kinds()
-        return TypeAdapter(kind[Any, Any]), TypeAdapter(node), TypeAdapter(Ended)
+    def _adapter(self) -> TypeAdapter[Any]:
+        """Of a request."""
+        kind, node = self._kinds
+        return TypeAdapter(kind[node, Ended])
 
+    @cached_property
+    def _outside(self) -> TypeAdapter[Any]:
+        """Of a request with any nodes and reports."""
+        return TypeAdapter(self._kinds[0][Any, Any])
+
+    @cached_property
+    def _node(self) -> TypeAdapter[Any]:
+        return TypeAdapter(self._kinds[1])
+
+    @cached_property
+    def _ended(self) -> TypeAdapter[Any]:
+        return TypeAdapter(Ended)
+
+    @property
     def _kinds(self) -> tuple[Any, Any]:
+        """Of a request, and of its nodes."""
         if self.arrivals == "unknown":
             return AskedInTime, Unknown
         node: Any = Known if self.last_counts == 0 else KnownAndPast
         return AskedInTime if self.timed else Asked, node
 
-    def _faults(self, adapter: TypeAdapter[Any], value: Any, *where: str) -> list[dict[str, str]]:
-        """Return the faults of a value that stands at ``where``."""
-        try:
-            adapter.validate_python(value)
-        except ValidationError as error:
-            found = error.errors(include_url=False, include_context=False, include_input=False)
-            return [self._fault([*where, *each["loc"]], each) for each in found[:MOST_FAULTS]]
-        return []
+    def _faults(self, error: ValidationError, *where: str) -> list[dict[str, str]]:
+        """Return the first faults of a value that stands at ``where``."""
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        return [self._fault([*where, *each["loc"]], each) for each in found[:MOST_FAULTS]]
 
     def _fault(self, where: list[Any], found: Any) -> dict[str, str]:
         nodes = where[:1] == ["nodes"]
@@ -240,6 +269,14 @@ class Form:
 
 FIELDS = (["arrivals"], ["last_arrivals"])
 """Of a node, one of which is of the other form."""
+
+
+def _parsed(body: bytes) -> Any:
+    """Return the JSON value. Raises BadRequest, for keys that stand twice too."""
+    try:
+        return strict_json(body.decode())
+    except ValueError as error:  # no UTF-8 either
+        raise BadRequest.of("body", str(error)) from None
 
 
 def _require_few(value: Any, *where: Any) -> None:
