@@ -98,7 +98,7 @@ def test_it_beats_random_and_is_judged_without_benchmarl(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     assert "benchmarl_iql@best, greedy" in done.stdout
     exported = sorted(path.name for path in run.export("weights", tmp_path / "export"))
-    assert exported == ["shared.json", "shared.safetensors"]
+    assert exported == ["manifest.json", "shared.json", "shared.safetensors"]
 
 
 @pytest.mark.parametrize(

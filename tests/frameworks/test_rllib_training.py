@@ -103,6 +103,7 @@ def test_the_trainer_beats_random_and_is_judged_without_ray(tmp_path: Path) -> N
     assert "rllib_ppo, greedy" in done.stdout
     assert (run.folder / "results.json").exists()
     assert sorted(path.name for path in run.export("weights", tmp_path / "export")) == [
+        "manifest.json",
         "shared.json",
         "shared.safetensors",
     ]

@@ -186,7 +186,7 @@ def test_a_run_is_read_back_evaluated_and_exported(tmp_path: Path) -> None:
     assert all(score.illegal_actions == 0 for score in result)
     paths = run.export("weights", tmp_path / "export")
     assert sorted(path.name for path in paths) == [
-        *("a.json", "a.safetensors", "b.json", "b.safetensors")
+        *("a.json", "a.safetensors", "b.json", "b.safetensors", "manifest.json")
     ]
     from safetensors.numpy import load_file
 

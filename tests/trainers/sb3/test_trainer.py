@@ -249,8 +249,8 @@ def test_what_is_exported_plays_the_same_in_its_library(
     run = small_run(
         tmp_path / "run", trainer, policies={"node_0": "a", "node_1": "b", "node_2": "a"}
     )
-    paths = run.export("weights", tmp_path / "export")
-    assert [path.name for path in paths] == ["a.zip", "b.zip"]
+    *paths, manifest = run.export("weights", tmp_path / "export")
+    assert [path.name for path in (*paths, manifest)] == ["a.zip", "b.zip", "manifest.json"]
     models = {path.stem: library.load(path, device="cpu") for path in paths}
     seen = observations(run)
     place = np.eye(3, dtype=np.float32)
