@@ -42,6 +42,7 @@ def read_fields(
     folder: Path | None = None,
     without: Collection[str] = (),
     others: bool = False,
+    format: int | None = None,
 ) -> dict[str, Any]:
     """Return the fields of the JSON object in ``path``, of the types that ``kind`` annotates.
 
@@ -51,6 +52,7 @@ def read_fields(
         folder: that of a run; the path below it may hold no link.
         without: fields of ``kind`` that the file does not hold.
         others: the file may hold keys that ``kind`` does not name; they are left out.
+        format: what the key "format" must hold; None: the file has no such key.
 
     Raises ``error``, and FileNotFoundError if there is no file.
     """
@@ -61,6 +63,8 @@ def read_fields(
     except (OSError, ValueError) as fault:
         raise error(f"{path} cannot be read: {reason(fault)}") from fault
     hints = {name: hint for name, hint in get_type_hints(kind).items() if name not in without}
+    if format is not None and isinstance(values, dict) and values.get("format") != format:
+        raise error(f"{path} is of format {shown(values.get('format'))}, not {format}")
     try:
         return Fields(path, others).checked("", values, hints, _optional(kind))
     except ConfigError as fault:
@@ -94,10 +98,12 @@ class Fields:
             raise ConfigError(
                 f"{self.path}: {key or 'the whole'} = {shown(values)}: give an object"
             )
-        for name in () if self.others else values.keys() - hints.keys():
-            raise ConfigError(f"{self.path}: no key named {shown(before + name)} belongs in it")
-        for name in hints.keys() - values.keys() - set(optional):
-            raise ConfigError(f"{self.path}: the key {before}{name} is missing")
+        for name in () if self.others else values:
+            if name not in hints:
+                raise ConfigError(f"{self.path}: no key named {shown(before + name)} belongs in it")
+        for name in hints:
+            if name not in values and name not in optional:
+                raise ConfigError(f"{self.path}: the key {before}{name} is missing")
         return {
             name: self.value(before + name, values[name], hint)
             for name, hint in hints.items()

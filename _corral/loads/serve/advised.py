@@ -5,15 +5,51 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
-from corral.errors import RunError
-from corral.files import strict_json
+from corral.envs.dfaas_v0.plain_rules import PlainRule
+from corral.errors import CorralError, RunError
+from corral.trainers.file_fields import read_fields
 
 __all__ = ["ADVICE", "Advised", "advised"]
 
 ADVICE = "advice.json"
 FORMAT = 1
+MOST_BYTES = 2**26
+
+
+class Settings(TypedDict, total=False):
+    """Arguments of dfaas_v0 that a decision depends on."""
+
+    queue: int
+    neighbours: dict[str, list[str]] | None
+    report_delay: int
+    arrivals: Literal["known", "unknown"]
+    link_limit: int | None
+    second_offer: bool
+
+
+class Place(TypedDict):
+    folder: str
+
+
+class Rule(TypedDict):
+    rule: str
+
+
+class Nodes(TypedDict):
+    nodes: list[str]
+
+
+class Kept(TypedDict):
+    """What is read of advice.json."""
+
+    format: int
+    run: Literal["team", "rule"]
+    rule: Rule
+    team: Place | None
+    trace: Nodes
+    settings: Settings
 
 
 @dataclass(frozen=True)
@@ -50,13 +86,26 @@ def advised(folder: Path) -> Advised:
     """Read the verdict. Raises RunError where it is damaged."""
     path = folder / ADVICE
     try:
-        found = strict_json(path.read_text(encoding="utf-8"))
-        if found["format"] != FORMAT:
-            raise ValueError(f"format {found['format']}, not {FORMAT}")
-        run, rule, team = found["run"], found["rule"]["rule"], found["team"]
-        nodes, settings = tuple(found["trace"]["nodes"]), dict(found["settings"])
-        places = () if team is None else (folder / "team", Path(team["folder"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path} cannot be read ({type(error).__name__}: {error})") from error
-    place = next((each for each in places if each.is_dir()), None)
-    return Advised(run, rule, place, nodes, settings)
+        kept = read_fields(
+            path,
+            Kept,
+            most=MOST_BYTES,
+            error=RunError,
+            folder=folder,
+            others=True,
+            format=FORMAT,
+        )
+    except FileNotFoundError:
+        raise RunError(f"{path} is missing") from None
+    team, nodes = kept["team"], tuple(kept["trace"]["nodes"])
+    places = () if team is None else (folder / "team", Path(team["folder"]))
+    try:
+        place = next((each for each in places if each.is_dir()), None)
+        if len(set(nodes)) != len(nodes):
+            raise ValueError("a node stands twice in trace.nodes")
+        PlainRule.of(kept["rule"]["rule"])
+        found = Advised(kept["run"], kept["rule"]["rule"], place, nodes, kept["settings"])
+        found.about()
+    except (CorralError, ValueError, OSError) as error:
+        raise RunError(f"{path}: {error}") from error
+    return found

@@ -18,6 +18,7 @@ from corral.loads.serve import advised as module
 from corral.loads.serve.rule import Rule
 from corral.loads.serve.service import service_of
 from corral.trainers.runs.run import Run
+from support.edited import odd_files, require_plain_errors
 from support.loads import small_trace
 
 NAMES = ("site-0", "site-1", "site-2")
@@ -93,5 +94,20 @@ def test_nothing_is_said_of_a_second_offer_that_was_not_judged(tmp_path: Path) -
 @pytest.mark.parametrize("text", ["{", "[]", '{"format": 2}', '{"format": 1, "run": "rule"}'])
 def test_a_damaged_advice_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "advice.json").write_text(text)
-    with pytest.raises(RunError, match=r"advice\.json cannot be read"):
+    with pytest.raises(RunError, match=r"advice\.json"):
         service_of(tmp_path)
+
+
+def test_an_edited_advice_ends_plain(tmp_path: Path) -> None:
+    neighbours = {"site-0": ["site-1"], "site-1": ["site-2"]}
+    given = {"queue": 5, "neighbours": neighbours, "report_delay": 1, "second_offer": False}
+    folder = written(tmp_path / "advice", "rule", **given, arrivals="known", link_limit=None)
+    path = folder / "advice.json"
+    assert require_plain_errors(path, lambda: service_of(folder)) > 200
+    service_of(folder)
+    for what in odd_files(path):
+        if what not in ("a pipe", "a folder"):  # else the folder is taken for an export
+            with pytest.raises(RunError, match=r"advice\.json"):
+                service_of(folder)
+        with pytest.raises(RunError, match=r"advice\.json"):
+            module.advised(folder)

@@ -116,15 +116,15 @@ class Plan:
         """
         path = folder / STUDY
         try:
-            kept = read_fields(path, Kept, most=MOST_BYTES, error=StudyError, folder=folder)
+            kept = read_fields(
+                path, Kept, most=MOST_BYTES, error=StudyError, folder=folder, format=FORMAT
+            )
         except FileNotFoundError:
             return None
         except StudyError as error:
             raise StudyError(
                 f"{error}; if it is of no study of corral tune, give another --out (out=)"
             ) from error
-        if kept["format"] != FORMAT:
-            raise StudyError(f"{path} is of format {kept['format']}; give another --out (out=)")
         for name, most in (("lag", MOST_TRIALS), ("threads", MOST_THREADS)):
             if not 0 < kept[name] <= most:
                 raise StudyError(f"{path}: {name} = {kept[name]}: give 1 to {most}")
