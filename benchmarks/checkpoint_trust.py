@@ -1,6 +1,8 @@
 """What checkpoints stand: kills, damage, hostile files, full and forbidden disks.
 
-    OMP_NUM_THREADS=1 python benchmarks/checkpoint_trust.py
+    OMP_NUM_THREADS=1 python benchmarks/checkpoint_trust.py [--share 0.1]
+
+``--share`` is of the kills and of the damages of each file.
 
 A kill ends a process, not the machine: what a power cut leaves is up to the file system, which is
 asked (fsync) to keep everything before it is announced. Real disks are filled and made read-only
@@ -9,7 +11,9 @@ where tmpfs may be mounted, permissions are taken where this runs as root.
 
 from __future__ import annotations
 
+import argparse
 import errno
+import math
 import os
 import subprocess
 import sys
@@ -40,19 +44,19 @@ SIZES = (20, 150, 500)  # of about 2 KB, 90 KB and 1 MB
 NOBODY = 65534
 
 
-def kills(folder: Path) -> dict[str, Any]:
+def kills(folder: Path, count: int) -> dict[str, Any]:
     """By the size of the checkpoint: what kills left."""
     parts = {}
     for i, size in enumerate(SIZES):
-        number = KILLS // len(SIZES) + (i < KILLS % len(SIZES))
+        number = count // len(SIZES) + (i < count % len(SIZES))
         parts[size] = {"kills": number, **kill_savers(str(folder / f"{size}"), number, i, size)}
     return {str(size): found for size, found in parts.items()}
 
 
-def damages(folder: Path) -> dict[str, Any]:
+def damages(folder: Path, count: int) -> dict[str, Any]:
     """By file and kind of damage: how many of the loads were refused."""
     return {
-        f"{file}, {kind}": damaged_loads(folder / file / kind, file, kind, DAMAGES, seed=i)
+        f"{file}, {kind}": damaged_loads(folder / file / kind, file, kind, count, seed=i)
         for i, file in enumerate(FILES)
         for kind in ("truncation", "bit flip")
     }
@@ -140,10 +144,13 @@ def real_failures(folder: Path) -> dict[str, str]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--share", type=float, default=1.0)
+    share = parser.parse_args().share
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        killed = kills(folder / "kills")
-        damaged = damages(folder / "damage")
+        killed = kills(folder / "kills", math.ceil(KILLS * share))
+        damaged = damages(folder / "damage", math.ceil(DAMAGES * share))
         hostile = meet_all(large=True)
         injected = {
             f"{os.strerror(number)}, {'from then on' if stays else 'once'}": fail_everywhere(
@@ -154,6 +161,7 @@ def main() -> None:
         }
         real = real_failures(folder)
     data = {
+        "rows": rows(killed, damaged, hostile, injected, real),
         "kills": killed,
         "damage": damaged,
         "hostile": hostile,
@@ -162,6 +170,45 @@ def main() -> None:
     }
     text = page(killed, damaged, hostile, injected, real)
     save("checkpoint_trust", text, data, machine("safetensors"))
+
+
+def rows(
+    killed: dict[str, Any],
+    damaged: dict[str, Any],
+    hostile: dict[str, Any],
+    injected: dict[str, Any],
+    real: dict[str, str],
+) -> list[dict[str, Any]]:
+    """Return tries, those that held, and which did not, by kind."""
+
+    def row(what: str, counts: dict[str, tuple[int, int]]) -> dict[str, Any]:
+        tries, faults = (sum(each) for each in zip(*counts.values(), strict=True))
+        not_held = [f"{name}: {wrong}" for name, (_, wrong) in counts.items() if wrong]
+        return {"what": what, "tries": tries, "held": tries - faults, "not_held": not_held}
+
+    ran = {name: said for name, said in real.items() if not said.startswith("not run")}
+    return [
+        row(
+            "SIGKILL while saving",
+            {f"size {size}": (part["kills"], part["faults"]) for size, part in killed.items()},
+        ),
+        row(
+            "truncated files and flipped bits",
+            {name: (sum(each.values()), each["wrong"]) for name, each in damaged.items()},
+        ),
+        row(
+            "hostile checkpoints",
+            {
+                name: (1, int(each["result"] != "CheckpointError" or each["code"] > 0))
+                for name, each in hostile.items()
+            },
+        ),
+        row(
+            "disk full, no permission, read-only, while saving",
+            {name: (each["failures"], each["faults"]) for name, each in injected.items()}
+            | {name: (1, int(not said.startswith("loud"))) for name, said in ran.items()},
+        ),
+    ]
 
 
 def page(
@@ -173,10 +220,11 @@ def page(
 ) -> str:
     """The results as Markdown."""
     good = sum(part["kills"] - part["faults"] for part in killed.values())
+    number = sum(part["kills"] for part in killed.values())
     lines = [
         "# What checkpoints stand",
         "",
-        f"SIGKILL at random moments of a process that saves in a loop: after {good} of {KILLS}",
+        f"SIGKILL at random moments of a process that saves in a loop: after {good} of {number}",
         "kills latest loaded, was the newest announced or one newer, and all others were intact.",
         "",
         "| content about | kills | newest announced | one newer | left half written "

@@ -45,7 +45,7 @@ class Session:
     """A run that is being trained; iterating gives a row of progress.csv after each update.
 
     A context: within it the run's folder is locked, and Ctrl-C waits for the end of an update, for
-    three seconds at most: a longer one is given up, and played again on resuming. What was learned
+    two seconds at most: a longer one is given up, and played again on resuming. What was learned
     is saved when the block is left, early or not, and in between as ``corral.train`` does it.
     ``corral.train`` is a session that is run to its end: the same run comes out.
     """

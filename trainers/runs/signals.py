@@ -12,7 +12,7 @@ from types import FrameType
 
 __all__ = ["Stop", "stop_signals"]
 
-GRACE_S = 3.0
+GRACE_S = 2.0
 """Seconds that the work under way may still take; then KeyboardInterrupt is raised within it."""
 
 
