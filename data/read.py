@@ -80,10 +80,10 @@ def read_trace(
     without one, a file cut inside its last number looks complete, and a wrong number is worse than
     a refused file. Blank lines are allowed at the very end only.
 
-    Limits hold while the file is read, before memory fills: ``max_cells`` counts rows x columns,
-    ``max_bytes`` the bytes of the file after unpacking, ``max_nodes`` the nodes. With these limits
-    no file takes more than about 1 GB of memory. ``progress`` is called as the file is read, with
-    what goes on, how many bytes are done, and of how many.
+    Limits hold while the file is read, before memory fills: ``max_cells`` counts rows x columns
+    (four a row at least), ``max_bytes`` the bytes of the file after unpacking, ``max_nodes`` the
+    nodes. With these limits no file takes more than 1 GB of memory. ``progress`` is called as the
+    file is read, with what goes on, how many bytes are done, and of how many.
 
     Raises TraceError, whose ``faults`` name line, column, value and rule of the first few things
     that are wrong. Warns (TraceWarning) where rows had to be sorted by time.
@@ -141,7 +141,10 @@ def trace_name(path: Path) -> str:
 
 
 def _load(path: Path, max_cells: int, max_bytes: int) -> bytes:
-    """Return all bytes of the file, refused as soon as they exceed a limit."""
+    """Return all bytes of the file, refused as soon as they exceed a limit.
+
+    A row without capacity counts as one with it.
+    """
     pieces: list[bytes] = []
     rows, columns = 0, 1
     for piece in chunks(path, max_bytes=max_bytes):
@@ -149,7 +152,7 @@ def _load(path: Path, max_cells: int, max_bytes: int) -> bytes:
             columns += piece.partition(b"\n")[0].count(b",")
         pieces.append(piece)
         rows += piece.count(b"\n")
-        if (rows - 1) * columns > max_cells:
+        if (rows - 1) * max(len(COLUMNS), columns) > max_cells:
             raise fault_error(path, too_many_cells(max_cells))
     data = b"".join(pieces)
     del pieces

@@ -83,11 +83,23 @@ def _scan_block(
     body: bytes, columns: int
 ) -> tuple[Clock, Counts, Counts, list[str], list[Counts]] | None:
     """Return the clock, times [R], nodes [R], their names, and the counts [R] of each column."""
+    if QUOTE in body:
+        unquoted = _unquoted(body)
+        if unquoted is None:
+            return None
+        return _scan_plain(unquoted, columns, commas=True)
+    return _scan_plain(body, columns, commas=False)
+
+
+def _scan_plain(
+    body: bytes, columns: int, *, commas: bool
+) -> tuple[Clock, Counts, Counts, list[str], list[Counts]] | None:
+    """Return the same of rows without quotes; with ``commas``, DEL in a name is a comma."""
     rows = body.count(b"\n")
     if body.count(b",") != rows * (columns - 1):
         return None
     text = np.frombuffer(body, dtype=np.uint8)
-    if QUOTE in body or np.count_nonzero(text < ord(" ")) != rows:  # other control characters
+    if np.count_nonzero(text < ord(" ")) != rows:  # other control characters
         return None
 
     # The separators of every row must read ", , \n" or ", , , \n": then no row is short or long.
@@ -107,7 +119,30 @@ def _scan_block(
     nodes = _distinct(body, starts[:, 1], widths[:, 1])
     if times is None or nodes is None or len(counts) < columns - 2:
         return None
-    return (*times, *nodes, counts)
+    codes, names = nodes
+    if commas:
+        names = [name.replace("\x7f", ",") for name in names]
+    return (*times, codes, names, counts)
+
+
+def _unquoted(body: bytes) -> bytes | None:
+    """Return the lines without quotes around fields; None: a quote stands anywhere else.
+
+    A comma in a field becomes DEL, which no field may hold.
+    """
+    if b"\x7f" in body:
+        return None
+    parts = body.split(b'"')  # outside, inside, outside, ... outside
+    inside = b'"'.join(parts[1::2])
+    if len(parts) % 2 == 0 or b"\n" in inside:
+        return None
+    around = {part[-1:] for part in parts[:-1:2]} | {part[:1] for part in parts[2::2]}
+    if parts[0] == b"":
+        around.discard(b"")  # the first field is in quotes
+    if not around <= {b",", b"\n"} or b"" in parts[2::2]:  # quotes inside a field
+        return None
+    parts[1::2] = inside.replace(b",", b"\x7f").split(b'"')
+    return b"".join(parts)
 
 
 def _numbers(text: Bytes, end: Counts, width: Counts) -> Counts | None:
@@ -126,12 +161,26 @@ def _numbers(text: Bytes, end: Counts, width: Counts) -> Counts | None:
 def _times(body: bytes, start: Counts, width: Counts) -> tuple[Clock, Counts] | None:
     """Return clock and times [R], as ``parse_time`` has them; None if any is not plain."""
     if width[0] <= 4 or body[start[0] + 4] != HYPHEN:
-        found = _parsed(body, start, width, integer)
+        found = _integers(body, start, width)
+        if found is None:  # longer ones
+            found = _parsed(body, start, width, integer)
         return None if found is None else ("integer", found)
     # There are few days and few times of day, however many times: each is parsed once.
     days = _parsed(body, start, np.minimum(width, DAY), midnight)
     clocks = _parsed(body, start + DAY, np.maximum(width - DAY, 0), second_of_day)
     return None if days is None or clocks is None else ("utc", days + clocks)
+
+
+def _integers(body: bytes, start: Counts, width: Counts) -> Counts | None:
+    """Return integers of up to ten characters: int64 [R]; None if any is longer, or is none."""
+    text = np.frombuffer(body, dtype=np.uint8)
+    minus = text[start] == HYPHEN
+    if width.max() > WIDEST_COUNT or (width <= minus).any():
+        return None
+    found = _numbers(text, start + width, width - minus)
+    if found is not None:
+        found[minus] *= -1
+    return found
 
 
 def _parsed(

@@ -43,8 +43,8 @@ a second.
 MAX_CELLS = 25_000_000
 """Default limit on rows x columns of a file: a year of minutes for ten nodes stays below it."""
 
-LEAST_CELLS = 5
-"""Cells that an imported row counts as at least: a short row takes as long as one of five cells."""
+LEAST_CELLS = 10
+"""Cells that an imported row counts as at least, as short rows take their time, too."""
 
 MAX_RATIO, FREE_OF_RATIO = 100, 2**24
 """A gzip file may unpack to so many times its size, beyond 16 MiB: the loads of a year that never
@@ -251,7 +251,7 @@ def weigh(path: Path, *, max_bytes: int, max_cells: int) -> None:
 def too_many_cells(max_cells: int) -> str:
     return (
         f"holds more than {max_cells:,} cells (rows x columns); "
-        "pass a larger max_cells if it is meant to be that large"
+        "pass a larger max_cells= if it is meant to be that large"
     )
 
 
@@ -265,5 +265,5 @@ def _too_long(path: Path, line: bytes, max_line: int) -> str:
 def _too_big(max_bytes: int) -> str:
     return (
         f"holds more than {max_bytes:,} bytes unpacked; "
-        "pass a larger max_bytes if it is meant to be that large"
+        "pass a larger max_bytes= if it is meant to be that large"
     )

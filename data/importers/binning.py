@@ -188,7 +188,7 @@ class Counted:
         ``together``: one recording saw all nodes, so that one without requests had none. Otherwise
         each node was recorded from its first request to its last.
         """
-        met = np.unique(np.concatenate([np.fromiter(c, np.int64) for c in self.bins.values()]))
+        met = np.sort(np.concatenate([np.fromiter(c, np.int64) for c in self.bins.values()]))
         check_gap(met * self.step, IMPORT)
         first = {node: min(counter) for node, counter in self.bins.items()}
         last = {node: max(counter) for node, counter in self.bins.items()}

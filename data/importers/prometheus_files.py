@@ -37,6 +37,8 @@ LABELS = re.compile(r'([A-Za-z_][\w.]*)="((?:[^"\\]|\\.)*)"')
 LONGEST_TITLE = 2_000
 """Characters of a column's title beyond which it holds no labels."""
 
+KINDS = ("matrix", "vector", "scalar", "string")
+
 SHAPE = '{"data": {"result": [{"metric": {...}, "values": [[time, "value"], ...]}, ...]}}'
 
 
@@ -109,13 +111,17 @@ def _of_json(document: Any, path: Path, notes: list[str]) -> list[Series]:
 
     if isinstance(document, dict):
         if document.get("status") == "error":
-            refuse(f"Prometheus answered with an error: {document.get('error')}")
+            # Other programs have a status, too, and nobody knows what they call an error.
+            words = f": {document.get('error')}" if "errorType" in document else ""
+            refuse(f"Prometheus answered with an error{words}")
         warnings = document.get("warnings")
         for warning in warnings if isinstance(warnings, list) else []:
             notes.append(f"{path.name}: Prometheus warns: {warning}")
         document = document.get("data", document)
     if isinstance(document, dict):
         kind = document.get("resultType", "matrix")
+        if kind not in KINDS:
+            refuse(f"JSON, but not what Prometheus answers query_range: {SHAPE}")
         if kind != "matrix":
             refuse(
                 f"a {kind}, which holds one moment: ask /api/v1/query_range, with start, end, step"
@@ -140,8 +146,8 @@ def _of_json(document: Any, path: Path, notes: list[str]) -> list[Series]:
                 times[at], text = pair
                 values[at] = float(text)
             except (TypeError, ValueError, OverflowError):
-                shown = json.dumps(pair)[:60]
-                refuse(f'value {at + 1} of series {number} is {shown}, not [seconds, "number"]')
+                shown = f" is {json.dumps(pair)[:60]}," if "metric" in entry else " is"
+                refuse(f'value {at + 1} of series {number}{shown} not [seconds, "number"]')
         bounds = times.min(), times.max()
         if not np.isfinite(bounds).all() or not all(in_calendar(int(each)) for each in bounds):
             refuse(f"series {number} has times that are not seconds since 1970: {bounds[1]:g}")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 from array import array
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +28,8 @@ MISSING = frozenset(
 )
 """Cells without a value, in lower case."""
 
-BATCH = 2**17
-"""Cells that are put into their columns at once."""
+BATCH = 500
+"""Rows that are put into their columns at once: few, as a row may have 60,000 cells."""
 
 MAX_COLUMNS, LONGEST_NAME = 25_000, 2_000
 
@@ -133,24 +135,24 @@ def read_table(
             rule = f"a column's name is longer than {LONGEST_NAME:,} characters"
             raise fault_error(path, rule)
         columns = _Columns(path, header)
-        good: list[tuple[int, list[str]]] = []
-        batch = max(1, BATCH // len(header))
         blank = again = 0
-        for row in rows:
-            if row == titles:
-                again += 1
-            elif len(row) == len(header):
-                good.append((rows.line_num + skipped, row))
-                if len(good) == batch:
-                    columns.add(good)
-                    good = []
-            elif not row:
-                blank += 1
-            else:
-                many = f"{len(row)} {'cell' if len(row) == 1 else 'cells'}"
-                rule = f"{many}, the header has {len(header)}"
-                faults.add(rule, rows.line_num + skipped, value=mark.join(row[:60]))
-        columns.add(good)
+        while batch := [(rows.line_num + skipped, row) for row in islice(rows, BATCH)]:
+            if {len(row) for _, row in batch} == {len(header)} and titles not in map(_row, batch):
+                columns.add(batch)
+                continue
+            good = []
+            for line, row in batch:
+                if row == titles:
+                    again += 1
+                elif len(row) == len(header):
+                    good.append((line, row))
+                elif not row:
+                    blank += 1
+                else:
+                    many = f"{len(row)} {'cell' if len(row) == 1 else 'cells'}"
+                    rule = f"{many}, the header has {len(header)}"
+                    faults.add(rule, line, value=mark.join(row[:60]))
+            columns.add(good)
         faults.check()
     except UnicodeError:
         raise fault_error(
@@ -188,27 +190,33 @@ def _chained(first: str, others: Iterable[str]) -> Iterator[str]:
     yield from others
 
 
+_row = itemgetter(1)
+
+
 class _Columns:
     """Columns that grow by batches of rows."""
 
     def __init__(self, path: Path, header: list[str]) -> None:
         self.path, self.header = path, header
-        self.seen: list[dict[Hashable, int]] = [{} for _ in header]
+        # A new cell gets the next number.
+        self.seen = [defaultdict[str, int](count().__next__) for _ in header]
         self.codes = [array("i") for _ in header]
         self.lines = array("q")
 
     def add(self, rows: list[tuple[int, list[str]]]) -> None:
         if not rows:
             return
-        self.lines.extend([line for line, _ in rows])
-        transposed = zip(*(row for _, row in rows), strict=True)
-        for seen, codes, cells in zip(self.seen, self.codes, transposed, strict=True):
-            codes.extend([seen.setdefault(cell, len(seen)) for cell in cells])
+        lines, cells = zip(*rows, strict=True)
+        self.lines.extend(lines)
+        for seen, codes, column in zip(
+            self.seen, self.codes, zip(*cells, strict=True), strict=True
+        ):
+            codes.extend(map(seen.__getitem__, column))
         if sum(map(len, self.seen)) > MAX_TEXTS:
             raise fault_error(
                 self.path,
                 f"more than {MAX_TEXTS:,} different cells; split the file. Of one row per request, "
-                "corral trace import requests reads files of any size",
+                "corral trace import requests reads files row by row",
             )
 
     def table(self, delimiter: str, notes: list[str]) -> Table:

@@ -105,7 +105,7 @@ def merge(sheets: Sequence[Sheet], clock: Clock, *, step: int | None, notes: lis
     times are moved to the nearest multiple of it from the first on.
     """
     nodes = list(dict.fromkeys(node for sheet in sheets for node in sheet.nodes))
-    times = np.unique(np.concatenate([sheet.times for sheet in sheets]))  # [T]
+    times = np.sort(pd.unique(np.concatenate([sheet.times for sheet in sheets])))  # [T]
     if clock == "utc":
         check_gap(times, str(sheets[0].table.path))
     snap = step is not None
@@ -141,7 +141,7 @@ def merge(sheets: Sequence[Sheet], clock: Clock, *, step: int | None, notes: lis
         row, column = np.nonzero(~np.isnan(sheet.arrivals))
         cell = index[row] * len(nodes) + columns[column]
         twice = ~np.isnan(arrivals.flat[cell])
-        if not twice.any() and len(np.unique(cell)) < len(cell):
+        if not twice.any() and not np.diff(np.sort(cell)).all():
             twice[np.setdiff1d(np.arange(len(cell)), np.unique(cell, return_index=True)[1])] = True
         if twice.any():
             at = int(twice.argmax())

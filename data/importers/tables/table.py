@@ -277,7 +277,7 @@ def _sheet(
         Guess("time", f"{column.name}: {times.style}", choose("time_column", [column.name]))
     )
     if times.style != "whole numbers":
-        check_gap(np.unique(times.seconds), str(table.path))
+        check_gap(np.sort(times.seconds), str(table.path))
     place = asked.zone
     if place is None and options.zone is None:
         place = find_zone_column(table, taken, bool(times.zoned.all()))

@@ -196,7 +196,10 @@ def test_counters_and_rates_in_a_table(tmp_path):
 NONE = {
     "empty": ("", "the file is empty"),
     "cut short": ('{"status": "success", "data": {"resultType": "matrix", "res', "cut short"),
-    "an error": ('{"status": "error", "error": "query timed out"}', "an error: query timed out"),
+    "an error": (
+        '{"status": "error", "errorType": "timeout", "error": "query timed out"}',
+        "an error: query timed out",
+    ),
     "one moment": ('{"data": {"resultType": "vector", "result": []}}', "ask /api/v1/query_range"),
     "no series": ('{"data": {"resultType": "matrix", "result": []}}', "no series fits the query"),
     "another document": ('{"metrics": 3}', "not what Prometheus answers"),

@@ -75,6 +75,16 @@ IsCounter = Annotated[
         help="Prometheus: values are counters since a start, or not; default: refuse what may be.",
     ),
 ]
+MaxBytes = Annotated[
+    int | None,
+    typer.Option(help="Largest file that is read, in bytes after unpacking; default: 192 MiB."),
+]
+MaxCells = Annotated[
+    int | None,
+    typer.Option(
+        help="Most cells that are read: rows times columns, 10 a row at least; default: 25 million."
+    ),
+]
 
 
 def write(trace: Any, path: Path, overwrite: bool) -> None:
@@ -165,6 +175,8 @@ def file(
     names: Names = None,
     label: Label = None,
     counter: IsCounter = None,
+    max_bytes: MaxBytes = None,
+    max_cells: MaxCells = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Any of these, or a table: looks what it is.
@@ -270,6 +282,7 @@ def _import_command(options: Callable[..., None]) -> Callable[..., None]:
         if given.get("names") is not None:
             given["names"] = [name.strip() for name in given["names"].split(",")]
         given["capacity"] = capacity_of(given["capacity"])
+        given = {key: value for key, value in given.items() if value is not None}
         imported = getattr(data, f"import_{options.__name__}")(files, **given)
         for note in imported.notes:
             err.print(in_options(shortened(f"note: {note}"), given), soft_wrap=True)
@@ -299,6 +312,8 @@ def series(
         bool, typer.Option("--round", help="Round fractions to whole requests.")
     ] = False,
     capacity: Capacity = None,
+    max_bytes: MaxBytes = None,
+    max_cells: MaxCells = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Files of timestamp,value rows (NAB)."""
@@ -316,6 +331,8 @@ def requests(
     names: Names = None,
     zone: Zone = "Z",
     capacity: Capacity = None,
+    max_bytes: MaxBytes = None,
+    max_cells: MaxCells = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Files with one row per request (Azure LLM 2023)."""
@@ -331,6 +348,8 @@ def access_log(
         bool, typer.Option("--skip-malformed", help="Leave out unreadable lines, however many.")
     ] = False,
     capacity: Capacity = None,
+    max_bytes: MaxBytes = None,
+    max_cells: MaxCells = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Web-server access logs (Common, Combined)."""
@@ -358,6 +377,8 @@ def prometheus(
         typer.Option(help="What to do where values are missing."),
     ] = "refuse",
     capacity: Capacity = None,
+    max_bytes: MaxBytes = None,
+    max_cells: MaxCells = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Answers of Prometheus (query_range), and its CSV."""
@@ -379,6 +400,8 @@ def azure_functions(
     ),
     step: MaybeStep = None,
     capacity: Capacity = None,
+    max_bytes: MaxBytes = None,
+    max_cells: MaxCells = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Azure Functions 2019: a column per minute."""
