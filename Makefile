@@ -6,6 +6,7 @@
 # make oldest  tests with the oldest supported versions of what corral stands on
 # make test-frameworks   the bridges to other frameworks, each in an environment of its own
 # make bench   runs the benchmarks
+# make reliability   tries every promise of docs/reliability.md and writes its tables; SHARE=0.05: a part
 # make security   bandit over the code, pip-audit over what is installed, where it reaches its service
 
 PYTHON ?= python3
@@ -24,7 +25,7 @@ OLDEST_TESTS := tests/data tests/cli tests/loads tests/trainers/evaluation tests
 	tests/envs/dfaas_v0/test_optimum.py
 FRAMEWORKS := cleanrl rllib torchrl tianshou agilerl skrl openspiel benchmarl
 
-.PHONY: demo test lint types tests test-slow test-browser wheel oldest test-frameworks list-frameworks bench security clean
+.PHONY: demo test lint types tests test-slow test-browser wheel oldest test-frameworks list-frameworks bench security reliability clean
 
 demo: $(VENV)/installed
 	rm -rf runs/demo && mkdir -p runs
@@ -96,6 +97,10 @@ framework-%:
 
 bench: $(VENV)/installed
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run.py
+
+SHARE ?= 1
+reliability: $(VENV)/installed
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/reliability.py --share $(SHARE)
 
 # Installed anew when what it is made from changes.
 $(VENV)/installed: pyproject.toml constraints.txt

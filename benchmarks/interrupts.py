@@ -6,7 +6,8 @@ Rollouts and updates last for minutes, so that the signal, SIGINT and SIGTERM in
 within one: ``BUSY`` processes for each core compete meanwhile. SIGINT goes to all processes, as a
 terminal sends it, SIGTERM to the first. Cases named "short" have checkpoints before; the run must
 then be resumable. A try holds if the command ends within ``MOST_S`` seconds with 128 + the signal,
-and leaves no process. Results are kept case by case; a repeated call adds none twice.
+and leaves no process. Results are kept try by try: a repeated call at the same
+commit goes on.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from common import RESULTS, machine, save
-from resume_kills import DAYS, Watched, begun
+from resume_kills import DAYS, Watched, begun, commit
 
 from corral.data import write_trace
 from corral.trainers.runs.run import load_run
@@ -134,18 +135,25 @@ def main() -> None:
     place = RESULTS / f"{NAME}.json"
     rows = [] if given.afresh or not place.exists() else json.loads(place.read_text())["tries"]
     names = given.case or list(CASES)
-    rng = random.Random(given.seed)
+    rng, now = random.Random(given.seed), commit()
+    rows = [row for row in rows if row["commit"] == now]
     for at in range(math.ceil(given.tries * given.share)):
         name, turn = names[at % len(names)], at // len(names)
         number = signal.Signals((signal.SIGINT, signal.SIGTERM)[(at + turn) % 2])
         delay = rng.uniform(1.0, 20.0)
-        what = {"case": name, "signal": number.name, "delay": delay}
+        what = {"case": name, "signal": number.name, "delay": delay, "commit": now}
         if any(what.items() <= row.items() for row in rows):
             continue
         with tempfile.TemporaryDirectory() as folder, every_core_busy():
             rows.append({**what, **tried(name, number, Path(folder).resolve(), delay)})
         print(rows[-1], file=sys.stderr)
-        save(NAME, page(rows), {"tries": rows}, machine("torch"))
+        one = {
+            "what": "answered within 10 s",
+            "tries": len(rows),
+            "held": sum(row["held"] for row in rows),
+            "not_held": [f"{r['case']}, {r['signal']}: {r['why']}" for r in rows if r["why"]],
+        }
+        save(NAME, page(rows), {"rows": [one], "tries": rows}, machine("torch"))
 
 
 def page(rows: list[dict[str, Any]]) -> str:

@@ -14,8 +14,8 @@ A try is a kill that was resumed from. It holds if at the end of its chain every
 equals that of the run that never stopped, the order of columns too. ``CLOCKS`` and ``NOT_COMPARED``
 are all that is left out.
 
-``--tries`` are divided among the cases. Results are kept case by case: a repeated call goes on with
-the cases that lack tries. ``--afresh`` forgets them.
+``--tries`` are divided among the cases. Results are kept case by case: a repeated call at the same
+commit goes on with the cases that lack tries. ``--afresh`` forgets them.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ NOT_COMPARED = {
     "*.log": "what was printed, in parts",
     "*.db": "Optuna's, with times; trials.csv is compared",
     "*.html": "shows the times; its numbers are in the files beside it",
+    "agreement.json": "written by corral clone at its end; corral train --resume ends without it",
 }
 
 NOT_EXACT = {
@@ -354,6 +355,14 @@ def tried(name: str, folder: Path, tries: int, seed: int) -> dict[str, Any]:
     return result
 
 
+def commit() -> str:
+    """Return the commit that is tried, "+" where files were changed since."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    found = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "*.py"], capture_output=True)
+    return found.stdout.strip() + "+" * (changed.returncode == 1) or "unknown"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tries", type=int, default=TRIES)
@@ -371,16 +380,38 @@ def main() -> None:
     place = RESULTS / f"{NAME}.json"
     kept = {} if given.afresh or not place.exists() else json.loads(place.read_text())["cases"]
 
+    now = commit()
+
     def one(name: str) -> None:
-        if kept.get(name, {}).get("tries", 0) >= each[name]:
+        before = kept.get(name, {"tries": 0, "commit": now})
+        if before["tries"] >= each[name] and before["commit"] == now:
             return
         with tempfile.TemporaryDirectory() as folder:
-            kept[name] = tried(name, Path(folder).resolve(), each[name], given.seed)
+            found = tried(name, Path(folder).resolve(), each[name], given.seed)
+        kept[name] = {**found, "commit": now}
         about = {**machine("torch", "stable-baselines3"), "seed": given.seed}
-        save(NAME, page(kept), {"cases": kept}, about)
+        cases = {name: kept[name] for name in CASES if name in kept}
+        tried_now = {name: case for name, case in cases.items() if case["commit"] == now}
+        save(NAME, page(cases), {"rows": rows(tried_now), "cases": cases}, about)
 
     with ThreadPoolExecutor(given.jobs) as pool:
         list(pool.map(one, names))
+
+
+def rows(cases: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return tries, those that held, and which did not, of each case."""
+    return [
+        {
+            "what": name,
+            "tries": case["tries"],
+            "held": case["held"],
+            "not_held": [
+                f"{name}: {', '.join(each['values'])} after {', '.join(each['kills'])}"
+                for each in case["unequal"]
+            ],
+        }
+        for name, case in cases.items()
+    ]
 
 
 def page(cases: dict[str, Any]) -> str:
