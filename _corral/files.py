@@ -142,7 +142,8 @@ def write_file(path: Path, data: bytes | str, *, folder: Path | None = None) -> 
     It is written beside ``path`` under a random name that did not exist, synced, and renamed. A
     link of that name is replaced, not followed. Missing folders are made. Raises OSError.
     """
-    data = data.encode("utf-8") if isinstance(data, str) else data
+    if isinstance(data, str):  # names of files that are no UTF-8 are written as escapes
+        data = data.encode("utf-8", errors="backslashreplace")
     make_folder(path.parent, folder=folder)
     with _parent(path, folder) as (parent, name):
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | PLAIN | NO_LINK

@@ -237,8 +237,12 @@ OURS: tuple[tuple[str, type], ...] = (("csv", CSV), ("tensorboard", TensorBoard)
 
 
 def _event_writer(folder: Path, after: int | None) -> Any:
-    """Return TensorBoard's writer, or None where it is not installed. ``after``: env steps of the
-    checkpoint that is resumed from."""
+    """Return TensorBoard's writer, or None where it is not installed, or cannot write: the names
+    of its files are UTF-8. ``after``: env steps of the checkpoint that is resumed from."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        return None
     try:
         tensorboard = importlib.import_module("torch.utils.tensorboard")
     except ImportError:

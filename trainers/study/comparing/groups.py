@@ -14,6 +14,7 @@ import numpy as np
 from corral.adapters.sources import EnvLike
 from corral.envs.core import Array
 from corral.errors import RunError
+from corral.text import visible
 from corral.trainers.evaluation.judge import differences, require_same_game
 from corral.trainers.runs.run import Run, is_run, load_each
 from corral.trainers.study.jobs import is_finished
@@ -53,7 +54,8 @@ def labels_of(groups: Sequence[Sequence[str]], names: Sequence[str | None] = ())
     if len(names) > len(groups):
         raise ValueError(f"{len(names)} names for {len(groups)} groups: give one for each")
     given = [*names, *[None] * (len(groups) - len(names))]
-    labels = [name or _common(group) for name, group in zip(given, groups, strict=True)]
+    both = zip(given, groups, strict=True)
+    labels = [visible(name or _common(group)) for name, group in both]
     for label in labels:
         if labels.count(label) > 1:
             raise ValueError(f"two groups are called {label}: give each a name")
