@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -109,6 +110,10 @@ def times_of(
     if style == "numbers of day, month and year":
         order = order or _order(table, column)
         style = "day/month/year" if order == "dmy" else "month/day/year"
+    whole = _whole_epochs(cells, style)
+    if whole is not None:
+        zoned = np.ones(len(column.codes), dtype=bool)
+        return Times(whole[0][column.codes], zoned, style, whole[1])
     read = _reader(style, time_format)
     found = np.zeros(len(cells), dtype=np.int64)
     zoned = np.zeros(len(cells), dtype=bool)
@@ -124,6 +129,24 @@ def times_of(
         found[at], zoned[at] = parsed[:2]
         cut = cut or parsed[2]
     return Times(found[column.codes], zoned[column.codes], style, cut)
+
+
+def _whole_epochs(cells: Sequence[Any], style: str) -> tuple[Counts, bool] | None:
+    """Return seconds since 1970 of plain digits, and whether a fraction was cut; None: not plain.
+
+    Most tables have these: they are read at once, others cell by cell.
+    """
+    if style not in _EPOCH or not all(isinstance(cell, str) for cell in cells):
+        return None
+    pattern, unit = _EPOCH[style]
+    lengths = {len(cell): cell for cell in cells}
+    plain = "".join(cells)
+    if not (plain.isascii() and plain.isdigit()) or max(lengths) > 18:  # fit into int64
+        return None
+    if not all(pattern.fullmatch(cell) for cell in lengths.values()):
+        return None
+    seconds, rest = np.divmod(np.fromiter(map(int, cells), np.int64, len(cells)), unit)
+    return seconds, bool(rest.any())
 
 
 def _text(cell: Any) -> str:
@@ -146,7 +169,7 @@ def _reader(style: str, time_format: str | None) -> Callable[[Any], Parsed | Non
     if style == "times of pandas":
         return _stamp
     if style == "ISO-8601":
-        return lambda cell: _iso(_text(cell))
+        return lambda cell: _iso_in_parts(_text(cell))
     return lambda cell: _day_first(_text(cell), month_first=style.startswith("month"))
 
 
@@ -194,6 +217,17 @@ def _iso(text: str) -> Parsed | None:
         return None
     year, month, day, *clock = match.groups()
     return _instant(year, month, day, clock)
+
+
+_iso_part = lru_cache(2**17)(_iso)
+
+
+def _iso_in_parts(text: str) -> Parsed | None:
+    """Return what ``_iso`` does: there are few days and few times of day, each is parsed once."""
+    day, clock = _iso_part(text[:10]), _iso_part(f"1970-01-01{text[10:]}")
+    if day is None or clock is None:
+        return _iso(text)
+    return day[0] + clock[0], clock[1], clock[2]
 
 
 def _day_first(text: str, *, month_first: bool) -> Parsed | None:

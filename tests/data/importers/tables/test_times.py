@@ -1,0 +1,59 @@
+"""Times of tables: the quick ways read what the slow ones do."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corral.data.importers.tables import times
+from corral.data.importers.tables.cells import Column, Table
+
+WRITINGS = [
+    "2026-01-05T00:05:00Z",
+    "2026-1-5 0:05",
+    "2026/01/05 10:05:09.5 PM",
+    "2026-01-05",
+    "2026.12.31T23:59:59+01:00",
+    "0001-01-01T00:00:00+14:00",
+    "9999-12-31T23:59:59-11:00",
+    "2026-01-05 10:05 CET",
+]
+
+
+def test_a_time_is_the_same_in_parts():
+    rng = random.Random(1)
+    taken = 0
+    for _ in range(20_000):
+        signs = list(rng.choice(WRITINGS))
+        for _ in range(rng.randint(0, 3)):
+            at = rng.randrange(len(signs) + 1)
+            signs[at : at + rng.choice((0, 1, 1))] = rng.choice("019-/: TZ+")
+        text = "".join(signs)
+        parsed = times._iso(text)
+        assert times._iso_in_parts(text) == parsed
+        taken += parsed is not None
+    assert taken > 4000
+
+
+@pytest.mark.parametrize("digits", [9, 10, 12, 13, 15, 16, 18])
+def test_epochs_of_a_column_are_those_of_its_cells(monkeypatch, digits):
+    rng = random.Random(digits)
+    cells = [str(rng.randrange(10 ** (digits - 1), 10**digits)) for _ in range(500)]
+    column = Column("t", np.arange(500, dtype=np.int32)[::-1], cells)
+    table = Table(Path("x"), {"t": column}, np.arange(500), ",")
+    quick = times.times_of(table, column, order=None, time_format=None)
+    assert times._whole_epochs(cells, quick.style) is not None
+    monkeypatch.setattr(times, "_whole_epochs", lambda *_: None)
+    slow = times.times_of(table, column, order=None, time_format=None)
+    assert (quick.seconds == slow.seconds).all()
+    assert (quick.zoned == slow.zoned).all()
+    assert (quick.style, quick.cut) == (slow.style, slow.cut)
+
+
+def test_epochs_that_are_not_plain_are_left_to_the_slow_way():
+    for cells in (["1767571200", "1767571200.5"], ["1767571200", ""], ["²767571200"], ["9" * 19]):
+        for style in times._EPOCH:
+            assert times._whole_epochs(cells, style) is None
