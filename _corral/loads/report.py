@@ -95,7 +95,7 @@ def write_report(
         title: of the page, before the name of the trace.
     """
     text = _page(replay, learning, levels or {}, pictures, notes, verdict, texts, title)
-    path = write_file(folder / "report.html", text)
+    path = write_file(folder / "report.html", text, folder=folder)
     return {"report.html": path, **evaluation_of(replay, notes).write(folder)}
 
 

@@ -103,8 +103,8 @@ class Evaluation(Sequence[Any]):
         writer.writeheader()
         writer.writerows(flat)
         return {
-            "results.json": write_file(folder / "results.json", text + "\n"),
-            "results.csv": write_file(folder / "results.csv", table.getvalue()),
+            "results.json": write_file(folder / "results.json", text + "\n", folder=folder),
+            "results.csv": write_file(folder / "results.csv", table.getvalue(), folder=folder),
         }
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from corral.envs.dfaas_v0.baselines import meaning
-from corral.files import write_file
+from corral.files import require_no_links, write_file
 from corral.loads.advise.bound import Bound
 from corral.loads.advise.chosen import Chosen, Textbook
 from corral.loads.advise.sentences import knowledge
@@ -184,7 +184,7 @@ class Advice:
     def write(self) -> Path:
         """Write advice.json into its folder; return its path."""
         text = json.dumps(self.to_json(), indent=2, allow_nan=False, default=list)
-        return write_file(self.folder / ADVICE, text + "\n")
+        return write_file(self.folder / ADVICE, text + "\n", folder=self.folder)
 
 
 def _width(table: Table) -> int:
@@ -192,7 +192,7 @@ def _width(table: Table) -> int:
 
 
 def written(advice: Advice) -> Advice:
-    """Write reports and advice.json; return the advice."""
+    """Write reports and advice.json; return the advice. Raises OSError, FileError."""
     asked = [f"What if: {line}" for each in advice.what_ifs for line in each.lines()]
     stated = about_knowledge(advice.replay.settings)  # on each page anyway
     notes = [line for line in advice.notes if line != stated]
@@ -212,6 +212,7 @@ def written(advice: Advice) -> Advice:
             title="Advice for",
         )
     else:
+        require_no_links(advice.folder / "rules", advice.folder)
         place = f"Below are {some}; the team is on the days held out, in ../report.html."
         lines = [*advice.verdict, *asked, place]
         write_report(advice.replay, advice.folder / "rules", verdict=lines, notes=notes)
