@@ -101,7 +101,12 @@ def batch_for(rules: Any, num_envs: int, seed: int | None = None, *, workers: in
 
 
 class Batch:
-    """B environments of some rules, with autoreset, time limit, generators and episode returns."""
+    """B environments of some rules, with autoreset, time limit, generators and episode returns.
+
+    One thread at a time may use a batch: a call changes its arrays, and results hold views of them.
+    Threads take a batch each, which may share their rules, or a lock of their own around each call
+    and the use of what it returns.
+    """
 
     # Gymnasium names the modes from 1.1 on.
     autoreset_mode: Any = (
