@@ -15,7 +15,6 @@ import functools
 import json
 import math
 import os
-import random
 import subprocess
 import sys
 import tempfile
@@ -60,30 +59,17 @@ def tests(*selection: str) -> Callable[[float], Outcome]:
 
 @functools.cache
 def _run_tests(selection: str, share: float) -> Outcome:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     file, _, expression = selection.partition(" -k ")
-    given = [f"tests/{file}", *(["-k", expression] if expression else [])]
-    if share < 1:
-        listed = subprocess.run(
-            [*command, "--collect-only", *given], cwd=HERE.parent, capture_output=True, text=True
-        )
-        by_test: dict[str, list[str]] = {}
-        for line in listed.stdout.splitlines():
-            if "::" in line:
-                by_test.setdefault(line.partition("[")[0], []).append(line)
-        rng = random.Random(selection)
-        given = [
-            each
-            for ids in by_test.values()
-            for each in rng.sample(ids, math.ceil(share * len(ids)))
-        ]
-        if not given:
-            return Outcome(0, 0, (f"{selection}: no such test",))
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        command += ["-p", "draw_tests", "--draw", f"{share:g}", f"--junitxml={report}"]
+        command += [f"tests/{file}", "-k", expression]
+        path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
         done = subprocess.run(
-            [*command, f"--junitxml={report}", *given],
+            command,
             cwd=HERE.parent,
+            env={**os.environ, "PYTHONPATH": path},
             capture_output=True,
             text=True,
         )

@@ -28,6 +28,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -240,11 +241,18 @@ class Watched:
 # --- What is compared ----------------------------------------------------------------------------
 
 
+AGAIN_AT = re.compile(r"(step_[0-9]{12})_[0-9]+")
+"""A checkpoint whose step had one already: a kill struck before that was announced."""
+
+
 def values(tree: Path) -> dict[str, Any]:
     """Return every value of every file below ``tree``, but for clocks."""
     found: dict[str, Any] = {}
     for path in sorted(tree.rglob("*")):
-        name, parts = str(path.relative_to(tree)), path.relative_to(tree).parts
+        parts = path.relative_to(tree).parts
+        name = AGAIN_AT.sub(r"\1", "/".join(parts))
+        while name in found:  # a checkpoint of the same step: it must be equal too
+            name += "'"
         if path.is_dir():
             if path.name == "checkpoints":
                 found |= {f"{name} {at}": checkpoint(path, at) for at in ("latest", "best")}
@@ -283,7 +291,7 @@ def checkpoint(folder: Path, name: str) -> str | None:
         return None
     place = named_checkpoint(folder, name)
     load_checkpoint(place)
-    return place.name
+    return AGAIN_AT.sub(r"\1", place.name)
 
 
 def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
@@ -345,7 +353,9 @@ def tried(name: str, folder: Path, tries: int, seed: int) -> dict[str, Any]:
             kills.append(f"file call {at}" if at else "at random")
             resumed += any(tree.rglob("checkpoints/latest"))
         found = values(tree)
-        unequal = [key for key in expected | found if expected.get(key) != found.get(key)]
+        pairs = {key: (expected.get(key.rstrip("'")), value) for key, value in found.items()}
+        unequal = [key for key, (one, other) in pairs.items() if one != other]
+        unequal += expected.keys() - found.keys()
         result["tries"] += len(kills)
         result["held"] += len(kills) * (not unequal)
         result["from a checkpoint"] += resumed
