@@ -3,7 +3,8 @@
     OMP_NUM_THREADS=1 python benchmarks/interrupts.py [--share 0.1] [--case advise]
 
 Rollouts and updates last for minutes, so that the signal, SIGINT and SIGTERM in turns, strikes
-within one: ``BUSY`` processes for each core compete meanwhile. SIGINT goes to all processes, as a
+within one. ``--busy`` processes compete meanwhile, as many as there are cores; a machine that is
+busy already needs none. The load is kept with each try. SIGINT goes to all processes, as a
 terminal sends it, SIGTERM to the first. Cases named "short" have checkpoints before; the run must
 then be resumable. A try holds if the command ends within ``MOST_S`` seconds with 128 + the signal,
 and leaves no process. Results are kept try by try: a repeated call at the same
@@ -36,7 +37,6 @@ from support.loads import days
 
 MOST_S = 10.0
 TRIES = 80
-BUSY = 1
 NAME = "interrupts"
 WORK = "while True: sum(range(10**5))"
 
@@ -70,9 +70,8 @@ CASES = {
 
 
 @contextmanager
-def every_core_busy() -> Iterator[None]:
-    """Keep all cores at work meanwhile."""
-    count = BUSY * (os.cpu_count() or 1)
+def busy(count: int) -> Iterator[None]:
+    """Keep so many cores at work meanwhile."""
     others = [subprocess.Popen([sys.executable, "-c", WORK]) for _ in range(count)]
     try:
         yield
@@ -127,6 +126,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tries", type=int, default=TRIES)
     parser.add_argument("--share", type=float, default=1.0, help="of the tries")
+    parser.add_argument("--busy", type=int, default=os.cpu_count(), help="processes beside it")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--case", action="append", choices=list(CASES), help="these alone")
     parser.add_argument("--afresh", action="store_true", help="forget kept results")
@@ -144,8 +144,9 @@ def main() -> None:
         what = {"case": name, "signal": number.name, "delay": delay, "commit": now}
         if any(what.items() <= row.items() for row in rows):
             continue
-        with tempfile.TemporaryDirectory() as folder, every_core_busy():
-            rows.append({**what, **tried(name, number, Path(folder).resolve(), delay)})
+        with tempfile.TemporaryDirectory() as folder, busy(given.busy):
+            found = tried(name, number, Path(folder).resolve(), delay)
+            rows.append({**what, **found, "load": os.getloadavg()[0]})
         print(rows[-1], file=sys.stderr)
         one = {
             "what": "answered within 10 s",
@@ -164,11 +165,12 @@ def page(rows: list[dict[str, Any]]) -> str:
         f"{held} of {len(rows)} ended within {MOST_S:g} s, with 128 + the signal and no process "
         "left.",
         "",
-        "| case | signal | after, s | ended within, s | not held |",
-        "|---|---|--:|--:|---|",
+        "| case | signal | after, s | ended within, s | load of the machine | not held |",
+        "|---|---|--:|--:|--:|---|",
     ]
     for row in rows:
-        cells = [row["case"], row["signal"], f"{row['delay']:.1f}", row["seconds"], row["why"]]
+        cells = [row["case"], row["signal"], f"{row['delay']:.1f}", row["seconds"]]
+        cells += [f"{row['load']:.1f}", row["why"]]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 
