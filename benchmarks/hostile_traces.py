@@ -45,7 +45,8 @@ def rows(share: float = 1.0) -> Iterator[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--share", type=float, default=1.0)
-    found = list(rows(parser.parse_args().share))
+    share = parser.parse_args().share
+    found = list(rows(share))
     lines = [
         "| hostile traces and imports | tries | held | most CPU s | most MB |",
         "|---|--:|--:|--:|--:|",
@@ -54,7 +55,7 @@ def main() -> None:
         counts = f"{row['tries']} | {row['held']} | {row['seconds']:.1f} | {row['peak_mb']}"
         lines.append(f"| {row['what']} | {counts} |")
     lost = [line for row in found for line in row["not_held"]]
-    save("hostile_traces", "\n".join(lines), {"rows": found}, machine("pandas"))
+    save("hostile_traces", "\n".join(lines), {"share": share, "rows": found}, machine("pandas"))
     if lost:
         sys.exit("not held:\n" + "\n".join(lost))
 
