@@ -28,8 +28,8 @@ MAX_JSON = 64 * 2**20
 """Default limit on an answer after unpacking, in bytes: 2.6 million values. Read, it is many times
 as large as that."""
 
-MAX_MARKS = 8_000_000
-"""Commas, colons and brackets in an answer: three for each of its 2.6 million values."""
+MAX_MARKS = 5_000_000
+"""Commas, colons and brackets in an answer: three for each of 1.6 million values."""
 
 LABELS = re.compile(r'([A-Za-z_][\w.]*)="((?:[^"\\]|\\.)*)"')
 """Labels as they stand above a column: {instance="a:9090", job="api"}."""
