@@ -17,7 +17,7 @@ from corral.trainers.driver import resume
 from corral.trainers.runs import signals
 from support.mappo_teams import ROLLOUT, SMALL
 from support.mix_runs import run_of
-from support.runs import everything, kept, rows
+from support.runs import everything, kept, rows, small_run
 
 GIVEN: dict[str, Any] = {"env": "dfaas_v0", "checkpoint_every": 10**6, "seed": 2}
 LONG_S = 30.0
@@ -35,6 +35,14 @@ class Hangs(corral.Callback):
             end = time.monotonic() + LONG_S
             while time.monotonic() < end:
                 time.sleep(0.01)
+
+
+class Ends(corral.Callback):
+    """Sends itself a signal after the first update."""
+
+    def on_update(self, session: Any, row: Any) -> None:
+        if row["updates"] == 1:
+            signal.raise_signal(signal.SIGINT)
 
 
 @pytest.fixture(autouse=True)
@@ -85,3 +93,20 @@ def test_a_slow_block_of_a_session_is_interrupted_and_saved(tmp_path: Path) -> N
     assert time.monotonic() - began < LONG_S / 2
     assert len(rows(tmp_path / "run")) == 1
     assert kept(tmp_path / "run").documents["trainer"]["env_steps"] == ROLLOUT
+
+
+@pytest.mark.parametrize("trainer", ["mappo", "sb3_ppo"])
+def test_a_run_that_is_saved_before_it_goes_on_resumes_exactly(
+    tmp_path: Path, trainer: str
+) -> None:
+    play = run_of if trainer == "mappo" else small_run
+    given: dict[str, Any] = {**GIVEN, "trainer": trainer, "updates": 3}
+    with pytest.raises(KeyboardInterrupt):
+        play(tmp_path / "run", callbacks=[Ends()], **given)
+    before = everything(tmp_path / "run")
+    with corral.resume_session(tmp_path / "run") as training:
+        training.save()
+        training.stop("saved")
+    assert everything(tmp_path / "run") == before
+    resume(tmp_path / "run")
+    assert everything(tmp_path / "run") == everything(play(tmp_path / "whole", **given))

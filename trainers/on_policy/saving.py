@@ -55,8 +55,10 @@ def save(trainer: Any) -> Content:
     arrays = {"generators": {"chance": trainer.action_rng.get_state().numpy().copy()}}
     for name, learner in trainer.learners.items():
         arrays |= policy_arrays(name, learner)
+    snapshot = None if trainer.snapshot is None else dict(trainer.snapshot)  # loaded, not begun
     if trainer.batch is not None and trainer.resumes_exactly and trainer.obs is not None:
         snapshot = dict(trainer.batch.snapshot())
+    if snapshot is not None:
         arrays["environment"] = snapshot.pop("arrays")
         document["environment"] = snapshot
         arrays["accounts"] = {key: sums.copy() for key, sums in trainer.episode_stats.sums.items()}

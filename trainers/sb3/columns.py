@@ -270,8 +270,10 @@ class SB3Trainer:
         for name, learner in self._learners.items():
             arrays |= policy_arrays(name, learner.model.policy)
         vec_env = self._vec_env if self.resumes_exactly else None
-        if isinstance(vec_env, BatchVecEnv) and self._starts is not None:
+        snapshot = None if self._resumed is None else dict(self._resumed)  # loaded, not begun
+        if isinstance(vec_env, BatchVecEnv) and self._starts is not None and snapshot is None:
             snapshot = vec_env.snapshot()
+        if snapshot is not None:
             arrays["environment"] = {**snapshot.pop("arrays"), "starts": self._starts}
             document["environment"] = snapshot
         return Content({"trainer": document}, arrays)
