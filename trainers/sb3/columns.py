@@ -273,7 +273,7 @@ class SB3Trainer:
         snapshot = None if self._resumed is None else dict(self._resumed)  # loaded, not begun
         if isinstance(vec_env, BatchVecEnv) and self._starts is not None and snapshot is None:
             snapshot = vec_env.snapshot()
-        if snapshot is not None:
+        if snapshot is not None and self._starts is not None:
             arrays["environment"] = {**snapshot.pop("arrays"), "starts": self._starts}
             document["environment"] = snapshot
         return Content({"trainer": document}, arrays)
