@@ -366,8 +366,9 @@ class DecisionGraph(nn.Module):
             identity = tables.identities[read.node]
         state = read.features[:, :0]  # none
         if self.memory:
-            hidden, tag = given["state"].split([self.memory, TAG], dim=1)
-            begins = (given["state"] == 0).all(dim=1)
+            whole = given["state"]
+            hidden, tag = whole[:, : self.memory], whole[:, self.memory :]
+            begins = (whole == 0).all(dim=1)
             own = (tag == tables.tag).all(dim=1)
             known = (hidden.abs() <= LARGEST_STATE) & own[:, None]  # NaN is not
             state = torch.where(known, hidden, 0.0)
