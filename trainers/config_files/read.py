@@ -234,7 +234,7 @@ def _require_arguments(path: Path, kwargs: Mapping[str, Any], env: Any, is_run: 
     known = _arguments(env)
     if known is None:
         return
-    hints = hints_of(vars(rules_class(env))["__init__"])
+    hints = hints_of(rules_class(env).__init__)  # type: ignore[misc]
     for name, value in kwargs.items():
         if name not in known or name in SET_BY_TRAINING:
             raise ConfigError(f"{path}: [env_kwargs] {_elsewhere(name, known)}")
@@ -273,7 +273,7 @@ def _require_inside(place: str, path: Path, value: str) -> None:
 def _placed(path: Path, kwargs: Mapping[str, Any], env: Any) -> dict[str, Any]:
     """Return arguments with what lies beside the file ``path`` where it is, as seen from here."""
     known = _arguments(env)
-    hints = {} if known is None else hints_of(vars(rules_class(env))["__init__"])
+    hints = {} if known is None else hints_of(rules_class(env).__init__)  # type: ignore[misc]
     found = dict(kwargs)
     for name, value in kwargs.items():
         if is_record(value):

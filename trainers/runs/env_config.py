@@ -200,7 +200,7 @@ class EnvConfig:
 def require_arguments(place: str, env: str, values: Mapping[str, Any], key: str) -> None:
     """Raise RunError where arguments of one of our environments, as a file holds them under
     ``key``, are of another type, or texts that would be imported or opened."""
-    hints = hints_of(vars(rules_class(env))["__init__"])
+    hints = hints_of(rules_class(env).__init__)  # type: ignore[misc]
     for name, value in values.items():
         if name not in hints or name in SET_BY_TRAINING:
             raise RunError(f"{place}: {key}: {env} has no argument named {name!r:.60}")
