@@ -248,8 +248,9 @@ class _Network:
         """Return the next hidden state of a GRU, as torch defines it."""
         h = np.zeros((len(x), self.memory), np.float32) if state is None else state
         (of_input, of_state), (input_bias, state_bias) = self.gru
-        new = np.split(x @ of_input + input_bias, 3, axis=1)
-        old = np.split(h @ of_state + state_bias, 3, axis=1)
-        reset, update = (0.5 * np.tanh(0.5 * (new[i] + old[i])) + 0.5 for i in range(2))
-        proposed = np.tanh(new[2] + reset * old[2])
+        new, old = x @ of_input + input_bias, h @ of_state + state_bias  # [R, 3 * memory]
+        m = self.memory
+        gates = 0.5 * np.tanh(0.5 * (new[:, : 2 * m] + old[:, : 2 * m])) + 0.5
+        reset, update = gates[:, :m], gates[:, m:]
+        proposed = np.tanh(new[:, 2 * m :] + reset * old[:, 2 * m :])
         return np.asarray((1 - update) * proposed + update * h)
