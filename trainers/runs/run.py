@@ -193,7 +193,8 @@ class Run:
         | ``onnx`` | a graph for each policy; of dfaas_v0 |
         | ``weights`` | of any environment: Stable-Baselines3's zip, or safetensors |
 
-        Such zips can run code when they are loaded; corral itself never reads them. Raises
+        The last path is that of manifest.json, with size and SHA-256 of each file. Zips of
+        Stable-Baselines3 can run code when they are loaded; corral itself never reads them. Raises
         FileExistsError, before it changes anything, where a file is there and ``overwrite`` is not
         set, and ArgumentError for another format.
         """
