@@ -7,6 +7,7 @@ before: what others reported, and a team's memory, come with the request.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import socket
 import sys
 import time
@@ -36,8 +37,8 @@ Headers = Iterable[tuple[bytes, bytes]]
 JSON = "application/json"
 KEPT = 900
 """Seconds that a connection stays open without a request: a gateway asks once a step."""
-SWITCH_SECONDS = 0.001
-"""How soon the loop takes over from a thread that decides."""
+MOST_REST = 1.0
+"""Seconds."""
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -97,6 +98,7 @@ class Deciding:
         self.form = Form.of(service.about, rule=service.deciding == "rule")
         self.thread = ThreadPoolExecutor(1, "corral-decide")
         self.waiting = self.held_bytes = 0
+        self.rests_until = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -118,23 +120,32 @@ class Deciding:
         return Response(text, messages[0]["status"], media_type=JSON)
 
     async def _serve(self, headers: Headers, receive: Receive, send: Send) -> None:
-        body = bytearray()
+        body = b""
         try:
             _require_json(headers)
-            if not await self._read(receive, body):
-                return
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return
+                part = message.get("body", b"")
+                body = body + part if body else part
+                self.held_bytes += len(part)
+                if len(body) > SMALL:
+                    self._require_size(body)
+                if not message.get("more_body"):
+                    break
             if len(body) <= SMALL and self.service.quick:
-                answer = self.answer(bytes(body))
+                status, text = self.answer(body)
             else:
-                found = await self._in_turn(bytes(body), receive)
+                found = await self._in_turn(body, receive)
                 if found is None:
                     return
-                answer = found
-            self.held_bytes += len(answer[1])
+                status, text = found
+            self.held_bytes += len(text)
             try:
-                await send_answer(send, *answer)
+                await send_answer(send, status, text)
             finally:
-                self.held_bytes -= len(answer[1])
+                self.held_bytes -= len(text)
         except Refused as error:
             self.refusals.refused[error.status].inc()
             self.refusals.bite(error.limit, str(error))
@@ -143,36 +154,40 @@ class Deciding:
         finally:
             self.held_bytes -= len(body)
 
-    async def _read(self, receive: Receive, body: bytearray) -> bool:
-        """Fill ``body``; return False if the client went away first. Raises Refused."""
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return False
-            part = message.get("body", b"")
-            body += part
-            self.held_bytes += len(part)
-            if len(body) > MOST_BYTES:
-                raise Refused(413, "body_bytes", f"the body has more than {MOST_BYTES:,} bytes")
-            if len(body) > SMALL:
-                self._require_room()
-            if not message.get("more_body"):
-                return True
+    def _require_size(self, body: bytes) -> None:
+        """Raise Refused if the body is too large, or no more large ones can be held."""
+        if len(body) > MOST_BYTES:
+            raise Refused(413, "body_bytes", f"the body has more than {MOST_BYTES:,} bytes")
+        self._require_room()
 
     async def _in_turn(self, body: bytes, receive: Receive) -> tuple[int, bytes] | None:
         """Return what the thread answers; None if the client went away. Raises Refused."""
-        self._require_room()
-        loop = asyncio.get_running_loop()
-        self.waiting += 1
-        answer = loop.run_in_executor(self.thread, self.answer, body)
-        gone = asyncio.ensure_future(receive())
+        large = len(body) > SMALL
+        if large:
+            self._require_room()
+        self.waiting += large
+        answer = asyncio.get_running_loop().run_in_executor(self.thread, self._rested, body)
+        gone = asyncio.ensure_future(_disconnected(receive))
         try:
             await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
             return answer.result() if answer.done() else None
         finally:
-            self.waiting -= 1
+            self.waiting -= large
             answer.cancel()  # no effect on one that has begun
             gone.cancel()
+
+    def _rested(self, body: bytes) -> tuple[int, bytes]:
+        """Return what ``answer`` does. After a large request the thread rests for as long as it
+        took, so that small ones have half of the interpreter's time at least."""
+        if len(body) <= SMALL:
+            return self.answer(body)
+        time.sleep(max(0.0, self.rests_until - time.monotonic()))
+        begin = time.monotonic()
+        try:
+            return self.answer(body)
+        finally:
+            end = time.monotonic()
+            self.rests_until = end + min(end - begin, MOST_REST)
 
     def _require_room(self) -> None:
         """Raise Refused if no more large requests can be held."""
@@ -224,6 +239,12 @@ class Refused(Exception):
     def __init__(self, status: int, limit: str, text: str, field: str = "body") -> None:
         super().__init__(text)
         self.status, self.limit, self.field = status, limit, field
+
+
+async def _disconnected(receive: Receive) -> None:
+    """Wait until the client goes away."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def _require_json(headers: Headers) -> None:
@@ -280,14 +301,25 @@ def serve(
     "https://ops.example.com". Raises ArgumentError for malformed ones.
     """
     server = server_of(service, bound, begun, hosts=hosts, origins=origins)
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_SECONDS)
+    _return_memory()
     try:
         server.run(sockets=[bound])
     finally:
-        sys.setswitchinterval(interval)
         if service.log is not None:
             service.log.close()
+
+
+def _return_memory() -> None:
+    """Let arrays of megabytes go back to the system when they are freed: glibc keeps them, twice if
+    two threads make them."""
+    if sys.platform == "linux":
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None:
+            mallopt(M_MMAP_THRESHOLD, 1 << 20)
+            mallopt(M_ARENA_MAX, 1)
+
+
+M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # of malloc.h
 
 
 def server_of(

@@ -13,8 +13,8 @@ has a phase, and since when:
 | "idle": between requests | the keep-alive time |
 | "closing": refused | a second |
 
-Where there are too many, the one that has never been answered and has waited longest goes first,
-then the one that has been idle longest.
+If there are too many, those go that have never been answered, the one that has waited longest
+first. At twice as many those that have been idle longest go too.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ __all__ = ["Config", "Connection", "Server"]
 
 GRACE = 0.3
 """Seconds that answers may still take after SIGTERM."""
+UNREAD = 1.0
+"""Seconds that a connection stays although there are too many, up to twice as many."""
 TICKS = 5
 """Between two looks at the connections, of 0.1 s each."""
 
@@ -57,8 +59,12 @@ class Connection(HttpToolsProtocol):
         self.phase, self.since = "headers", self.loop.time()
         self.head_bytes = self.answers = 0
         self.unread_since: float | None = None  # the client does not take its answer
-        if len(self.connections) > self.limits.connections:
-            self._make_room()
+        if len(self.connections) >= 2 * self.limits.connections:
+            make_room(
+                [each for each in self.connections if isinstance(each, Connection)], self.since
+            )
+        if len(self.connections) >= 2 * self.limits.connections:
+            self._refuse(503, "connections", "all connections wait for decisions")
 
     def data_received(self, data: bytes) -> None:
         if self.phase == "closing":
@@ -86,10 +92,11 @@ class Connection(HttpToolsProtocol):
         self._enter("headers")
 
     def on_headers_complete(self) -> None:
-        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-        if size > self.limits.header_bytes:
-            self._refuse_headers()
-            raise ValueError("the headers are too large")  # which ends the parser
+        if self.head_bytes > self.limits.header_bytes:  # maybe with a part of the body
+            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+            if size > self.limits.header_bytes:
+                self._refuse_headers()
+                raise ValueError("the headers are too large")  # which ends the parser
         self.head_bytes = 0
         self._enter("body")
         super().on_headers_complete()
@@ -124,9 +131,9 @@ class Connection(HttpToolsProtocol):
         seconds = self.limits.seconds
         if self.unread_since is not None and now - self.unread_since > seconds:
             self.refusals.bite("answer_seconds", f"an answer was not read within {seconds:g} s")
-            self.transport.abort()
+            self.end()
         elif self.phase == "closing" and now - self.since > 1:
-            self.transport.abort()
+            self.end()
         elif self.phase in ("headers", "body", "rest") and now - self.since > seconds:
             part = "header" if self.phase == "headers" else "body"
             self._refuse(408, f"{part}_seconds", f"its {part} took more than {seconds:g} s")
@@ -158,22 +165,28 @@ class Connection(HttpToolsProtocol):
         self._enter("closing")
         self.transport.close()
 
-    def _make_room(self) -> None:
-        """Close the connection that has the least claim to its place, this one if need be."""
-        others = [
-            each
-            for each in self.connections
-            if isinstance(each, Connection) and each is not self and each.phase != "deciding"
-        ]
-        text = f"more than {self.limits.connections:,} connections"
-        if not others:
-            self._refuse(503, "connections", text)
-            return
-        first = min(others, key=lambda each: (each.answers > 0, each.since))
-        self.refusals.bite("connections", f"{text}: the one that waited longest was closed")
-        first._enter("closing")
-        first.transport.abort()
-        self.connections.discard(first)
+    def end(self) -> None:
+        """End the connection at once, whatever is on its way."""
+        self._enter("closing")
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.transport.abort()
+        self.connections.discard(self)
+
+
+def make_room(connections: list[Connection], now: float) -> None:
+    """End those of too many connections that have the least claim to their places."""
+    limits, refusals = connections[0].limits, connections[0].refusals
+    excess = len(connections) - limits.connections
+    waiting = [each for each in connections if each.phase != "deciding"]
+    if excess < limits.connections:  # clients that were answered stay, and new ones have a second
+        waiting = [each for each in waiting if not each.answers and now - each.since > UNREAD]
+    waiting.sort(key=lambda each: (each.answers > 0, each.since))
+    for each in waiting[:excess]:
+        text = f"more than {limits.connections:,}: the one that waited longest was ended"
+        refusals.bite("connections", text)
+        each.end()
 
 
 class Server(uvicorn.Server):
@@ -192,9 +205,12 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         if counter % TICKS == 0:
             now = asyncio.get_running_loop().time()
-            for connection in [*self.server_state.connections]:
-                if isinstance(connection, Connection):
-                    connection.check_time(now)
+            connections = self._connections()
+            for connection in connections:
+                connection.check_time(now)
+            connections = self._connections()
+            if connections and len(connections) > connections[0].limits.connections:
+                make_room(connections, now)
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -203,7 +219,10 @@ class Server(uvicorn.Server):
 
     def _abort(self) -> None:
         """End what still runs: slow clients, decisions that take long."""
-        for connection in [*self.server_state.connections]:
-            connection.transport.abort()
+        for connection in self._connections():
+            connection.end()
         for task in [*self.server_state.tasks]:
             task.cancel()
+
+    def _connections(self) -> list[Connection]:
+        return [each for each in self.server_state.connections if isinstance(each, Connection)]

@@ -78,12 +78,16 @@ class Door:
                 host = value.lower()
             elif name == b"origin":
                 origin = value.lower()
-        found = None if host is None else HOST.fullmatch(host)
-        if host is None or found is None:
-            return 400, "host", "no header Host, or no name of a host in it"
-        called = found[1] or found[2]
-        if called not in self.hosts and not self._arrived_at(called, scope):
-            return 421, "host", f"{_text(called)} is no name of this server; --allow-host adds one"
+        if host is None:
+            return 400, "host", "no header Host"
+        if host not in self.hosts:
+            found = HOST.fullmatch(host)
+            if found is None:
+                return 400, "host", "no name of a host in the header Host"
+            called = found[1] or found[2]
+            if called not in self.hosts and not self._arrived_at(called, scope):
+                text = f"{_text(called)} is no name of this server; --allow-host adds one"
+                return 421, "host", text
         if origin is None or origin in self.origins or origin.partition(b"://")[2] == host:
             return None
         return 403, "origin", f"pages of {_text(origin)} may not ask; --allow-origin lets them"

@@ -49,6 +49,9 @@ MOST_FAULTS = 20
 """That one answer tells."""
 SMALL = 4_096
 """Bytes of a request that is read and decided at once: a hundred nodes, a few milliseconds."""
+MARKS = {b":": 40 * MOST_NODES, b"{": 4 * MOST_NODES, b"[": 4 * MOST_NODES}
+"""Marks that a request may have, in its names too: as Python's values, a body of a megabyte that
+has many more takes a hundred."""
 DEPTH = 4
 """Levels of objects and lists in a request."""
 TOGETHER = 32
@@ -170,6 +173,9 @@ class Form:
 
     def _large(self, body: bytes) -> dict[str, Any]:
         """Return the same, by calls that are all short."""
+        for mark, most in MARKS.items():
+            if body.count(mark) > most:
+                raise BadRequest.of("body", f"more than {most:,} times {mark.decode()}")
         asked: dict[str, Any] = _parsed(body)
         _require_few(asked)
         faults: list[dict[str, str]] = []
@@ -201,8 +207,13 @@ class Form:
                 raise BadRequest.of(
                     "nodes", f"the answer would take more than {MOST_ANSWER:,} bytes"
                 )
-        rest = {"by": answer.by, "reason": answer.reason, "detail": answer.detail, "state": state}
-        rest["restarted"] = answer.state is not None and answer.state.restarted
+        rest = {
+            "by": answer.by,
+            "reason": answer.reason,
+            "detail": answer.detail,
+            "state": state,
+            "restarted": answer.state is not None and answer.state.restarted,
+        }
         return b'{"%s":{%s},%s' % (key, b",".join(parts), to_json(rest)[1:])
 
     def schema(self) -> dict[str, Any]:

@@ -152,11 +152,15 @@ def test_colons_in_texts_are_no_keys(team: Run) -> None:
 @pytest.mark.parametrize(
     ("part", "field"),
     [
-        ({"nodes": NODES, "previous": {str(i): {} for i in range(80_000)}}, "previous"),
-        ({"nodes": {str(i): {} for i in range(80_000)}}, "nodes"),
-        ({"nodes": {"a": {str(i): 0 for i in range(90_000)}}}, "nodes.a"),
+        ({"nodes": NODES, "previous": {str(i): 1 for i in range(20_000)}}, "previous"),
+        ({"nodes": {str(i): {} for i in range(80_000)}}, "body"),
+        ({"nodes": {str(i): {} for i in range(3_000)}}, "nodes"),
+        ({"nodes": {"a": {str(i): 0 for i in range(90_000)}}}, "body"),
         ({"nodes": {"a": {"arrivals": [-1] * 200_000}}}, "nodes.a.arrivals"),
         ({str(i): 0 for i in range(90_000)}, "body"),
+        ({"nodes": {"a": {"arrivals": [[]] * 300_000}}}, "body"),
+        ({"nodes": {"a": [{}] * 300_000}}, "body"),
+        ({"nodes": {"a": {str(i): 0 for i in range(30_000)}}}, "nodes.a"),
     ],
 )
 def test_a_body_full_of_faults_is_refused_at_once(
