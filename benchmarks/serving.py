@@ -33,7 +33,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from common import machine, save
@@ -92,9 +92,10 @@ def cases_of(run: Any, rule: str | None) -> list[Case]:
 
 
 class Server:
-    """``corral serve`` in a process of its own, on one port."""
+    """``corral serve`` in a process of its own, on one port; its log goes to ``errors``."""
 
-    def __init__(self, run: str, options: list[str]) -> None:
+    def __init__(self, run: str, options: list[str], errors: IO[str] | None = None) -> None:
+        self.errors = errors
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -103,7 +104,9 @@ class Server:
 
     def start(self) -> None:
         """Start it, and wait until it listens."""
-        self.process = subprocess.Popen(self.words, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            self.words, stdout=subprocess.PIPE, stderr=self.errors, text=True
+        )
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if line.startswith("POST "):
@@ -165,7 +168,11 @@ def together(work: Callable[[int], None]) -> None:
 
 
 def load(
-    port: int, cases: list[Case], seconds: float, rate: float | None
+    port: int,
+    cases: list[Case],
+    seconds: float,
+    rate: float | None,
+    client_of: Callable[[int], Client] | None = None,
 ) -> tuple[float, list[float], int]:
     """Return answers per second, latencies in seconds, and how many answers were wrong; ``rate``
     is of all clients, None: as many as they can."""
@@ -174,7 +181,7 @@ def load(
     began = time.perf_counter() + 0.1
 
     def work(number: int) -> None:
-        client, rng = Client(port), random.Random(number)
+        client, rng = (client_of or Client)(port), random.Random(number)
         pause = 0.0 if rate is None else CLIENTS / rate
         due = began + pause * number / CLIENTS
         while True:
