@@ -355,8 +355,8 @@ class Session:
                     raise
                 say(self.run.folder, str(failed))
         elif not self.is_sound and self._stop.is_set() and self._kept is not None:
-            self._saved, *kept = self._kept
-            self.run.save(self._saved, *kept, best=False)
+            self._saved, content, statistics = self._kept
+            self.run.save(self._saved, content, statistics, best=False)
         if error is not None and not self._stop.is_set():
             if isinstance(error, CorralError) and self._saved > self._begun:
                 say(self.run.folder, f"saved at {self._saved:,} env steps")

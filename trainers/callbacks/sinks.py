@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import IO, Any, Protocol
 
 from corral.envs.core import Array
 from corral.errors import ListenerError, RunError, UnknownNameError
@@ -164,7 +164,7 @@ class CSV:
     anew with them. On resuming, rows after the checkpoint are dropped: they are played again.
     """
 
-    _file: TextIO | None = None
+    _file: IO[str] | None = None
 
     def open(self, folder: Path, config: RunConfig, updates: int) -> None:
         self.folder, self.path, self.updates = folder, folder / PROGRESS, updates
