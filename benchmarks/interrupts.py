@@ -7,8 +7,8 @@ within one. ``--busy`` processes compete meanwhile, as many as there are cores; 
 busy already needs none. The load is kept with each try. SIGINT goes to all processes, as a
 terminal sends it, SIGTERM to the first. Cases named "short" have checkpoints before; the run must
 then be resumable. A try holds if the command ends within ``MOST_S`` seconds with the code 130 or
-143, as shells see it, and leaves no process. Results are kept try by try: a repeated call at the same
-commit goes on.
+143, as shells see it, and leaves no process. Results are kept try by try: a repeated call at the
+same commit goes on.
 """
 
 from __future__ import annotations
