@@ -91,6 +91,8 @@ def tried(name: str, number: int, folder: Path, delay: float) -> dict[str, Any]:
         first = process.process
         process.working()
         time.sleep(delay)
+        while "short" in name and not rows_of(tree / "run" / "progress.csv"):
+            time.sleep(0.1)
         assert first.poll() is None, (process.mark / "printed").read_text()
         clock = time.monotonic()
         (os.killpg if number == signal.SIGINT else os.kill)(first.pid, number)
@@ -110,6 +112,11 @@ def tried(name: str, number: int, folder: Path, delay: float) -> dict[str, Any]:
     if "short" in name and load_run(tree / "run").checkpoint() is None:
         why.append("no checkpoint")
     return {"seconds": round(seconds, 2), "held": not why, "why": ", ".join(why)}
+
+
+def rows_of(progress: Path) -> int:
+    """Return the lines of a progress.csv but for its header."""
+    return progress.read_text().count("\n") - 1 if progress.exists() else 0
 
 
 def processes_of(group: int) -> bool:
@@ -138,8 +145,9 @@ def main() -> None:
     rng, now = random.Random(given.seed), commit()
     rows = [row for row in rows if row["commit"] == now]
     for at in range(math.ceil(given.tries * given.share)):
-        name, turn = names[at % len(names)], at // len(names)
-        number = signal.Signals((signal.SIGINT, signal.SIGTERM)[(at + turn) % 2])
+        turn, index = divmod(at, len(names))
+        name = names[index]
+        number = signal.Signals((signal.SIGINT, signal.SIGTERM)[(index + turn) % 2])
         delay = rng.uniform(1.0, 20.0)
         what = {"case": name, "signal": number.name, "delay": delay, "commit": now}
         if any(what.items() <= row.items() for row in rows):
