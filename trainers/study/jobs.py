@@ -10,6 +10,7 @@ job whose run is finished is not played again, and one that was killed goes on f
 from __future__ import annotations
 
 import io
+import math
 import os
 import shlex
 import subprocess
@@ -24,15 +25,27 @@ import pandas as pd
 from corral.envs.registry import registered_name
 from corral.errors import CorralError
 from corral.files import append_to, make_folder, read_file, read_text
+from corral.memory import require_memory
 from corral.trainers.planning import THREADS
 from corral.trainers.runs.checkpoint import latest_checkpoint, load_checkpoint
 from corral.trainers.runs.folders import is_locked
 from corral.trainers.runs.run import CHECKPOINTS, PROGRESS, Run, is_run, load_run
 from corral.trainers.runs.run_config import config_values
 
-__all__ = ["AGAIN", "Ended", "Job", "finished", "is_finished", "play", "threads_of_each"]
+__all__ = [
+    "AGAIN",
+    "Ended",
+    "Job",
+    "finished",
+    "is_finished",
+    "play",
+    "require_room",
+    "threads_of_each",
+]
 
 POLL_S = 0.1
+OF_A_JOB = 2**10
+"""Bytes of a run that is planned, at the least."""
 MOST_LOG, MOST_PROGRESS = 2**26, 2**28
 """Bytes of what a process prints, and of progress.csv, that are read."""
 
@@ -41,6 +54,12 @@ AGAIN = (
     *("--stop", "--evaluate-every"),
 )
 """Options that a run does not keep: who goes on with it gives them again."""
+
+
+def require_room(**numbers: int) -> None:
+    """Raise SizeError where so many runs, the product of ``numbers``, cannot even be listed."""
+    words = " x ".join(f"{name}={number}" for name, number in numbers.items())
+    require_memory({words: OF_A_JOB * math.prod(numbers.values())})
 
 
 @dataclass(frozen=True)

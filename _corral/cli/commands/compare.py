@@ -216,11 +216,13 @@ def _trained(
     """Return label -> folders, after what is missing was trained."""
     from corral.trainers.base import find_trainer
     from corral.trainers.study.comparing.training import folders_of, jobs_of, pace_of, trained
+    from corral.trainers.study.jobs import require_room
 
     if len(trainers) < 2 or len({*trainers}) < len(trainers):
         raise ValueError(f"--trainers {','.join(trainers)}: give two or more, each once")
     if seeds < 1 or processes < 1:
         raise ValueError(f"--seeds {seeds} --jobs {processes}: give 1 or more of each")
+    require_room(trainers=len(trainers), seeds=seeds)
     for each in trainers:
         find_trainer(each)
     _require_same_study(folder, {"env": env, "options": list(options)})

@@ -90,7 +90,7 @@ class Parts:
         left = self.limit.left - (1 - self.preset.usable) * 60 * self.limit.minutes
         length: dict[str, Any] = {"minutes": max(1.0, (1 - share) * left) / 60}
         if not timed:
-            length = {"steps": max(1, int((1 - self.preset.cloning) * plan["steps"]))}
+            length = {"steps": max(1, int((1 - self.preset.cloning) * (plan["steps"] or 0)))}
         arguments = {**clone.config.env_config.env_kwargs, "rows": tuple(plan["rows"])}
         return driver.train(
             "dfaas_v0",

@@ -25,7 +25,7 @@ from corral.trainers.driver import session
 from corral.trainers.planning import threads_set
 from corral.trainers.runs.folders import HOLDER, LOCK, locked
 from corral.trainers.runs.run_config import RunConfig
-from corral.trainers.study.jobs import threads_of_each
+from corral.trainers.study.jobs import require_room, threads_of_each
 from corral.trainers.study.tuning.judging import beside, measure_of
 from corral.trainers.study.tuning.plan import STUDY, Plan, optuna
 from corral.trainers.study.tuning.result import Study, Trial
@@ -102,17 +102,19 @@ def tune(
     kind = find_trainer(trainer).kind
     seed, seeds = nonnegative_int("seed", seed), nonnegative_int("seeds", seeds, least=1)
     jobs = nonnegative_int("jobs", jobs, least=1)
+    require_room(seeds=seeds)
     if trials is not None:
         trials = nonnegative_int("trials", trials, least=1)
     space = Space.of(kind, arguments_of(env), grid or {}, search or {}, points)
     if doubled := [name for name in space.names if name in options]:
         raise ValueError(f"{doubled[0]} is tried with several values; leave it out of the others")
+    count = _trials(space, trials)
     arguments = words_of(env, trainer, kind, options)
     config = _checked(env, trainer, space, seed, options)
     plan = Plan(
         arguments=arguments,
         space=space,
-        trials=_trials(space, trials),
+        trials=count,
         seeds=tuple(range(seed, seed + seeds)),
         lag=1 + math.ceil((jobs - 1) / seeds),
         threads=threads_of_each(jobs),

@@ -17,6 +17,7 @@ from typing import Any
 
 from corral.errors import ArgumentError, UnknownNameError
 from corral.trainers.settings import type_of, unknown_setting
+from corral.trainers.study.jobs import require_room
 
 __all__ = ["Choices", "Parameters", "Range", "Space", "text_of"]
 
@@ -117,6 +118,7 @@ class Space:
 
         Of a space with a search they are fixed, in turn, and what is searched is drawn.
         """
+        require_room(**{f"values of {name}": len(each.values) for name, each in self.grid.items()})
         whole = itertools.product(*(each.values for each in self.grid.values()))
         grid = [dict(zip(self.grid, values, strict=True)) for values in whole] if self.grid else []
         return [*self.points, *(point for point in grid if point not in self.points)]

@@ -15,7 +15,7 @@ pytest.importorskip("optuna", reason="needs the extra tune")
 pytest.importorskip("torch", reason="needs the extra mappo")
 
 import corral
-from corral.errors import CorralError, StudyError
+from corral.errors import CorralError, SizeError, StudyError
 from corral.trainers.base import find_trainer
 from corral.trainers.study.jobs import is_finished
 from corral.trainers.study.tuning.judging import curve
@@ -25,6 +25,8 @@ from support.edited import odd_files, require_plain_errors
 from support.tuning import SMALL, in_this_process
 
 GRID = {"learning_rate": "1e-2,1e-3"}
+SLOW = pytest.mark.slow
+LEARNING = ("learning_rate", "gamma", "gae_lambda", "clip_range")
 WRITTEN = ("study.json", "study.db", "study.db-journal", "trials.csv", "curves.svg")
 
 
@@ -83,7 +85,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return state
 
 
-@pytest.mark.parametrize("left", [0, 1, 2, 3, 5, 8, 13, 21])
+@pytest.mark.parametrize("left", [0, pytest.param(2, marks=SLOW), 5, pytest.param(13, marks=SLOW)])
 def test_a_full_disk_ends_plain_and_leaves_nothing_half_written(
     left: int, full: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,3 +160,17 @@ def test_an_edited_run_of_a_study_ends_plain(
     require_plain_errors(config, lambda: is_finished(run))
     for _ in odd_files(config):
         assert not is_finished(run)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"seeds": 10**12},
+        {"grid": {name: ",".join(f"0.{i:03}" for i in range(1, 999)) for name in LEARNING}},
+    ],
+    ids=["seeds", "grid"],
+)
+def test_more_runs_than_can_be_listed_are_refused(given: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(SizeError):
+        tune(tmp_path / "study", **given)
+    assert not (tmp_path / "study").exists()
