@@ -100,7 +100,8 @@ class Ended(TypedDict):
     lost: Count
 
 
-Node, Report = TypeVar("Node"), TypeVar("Report")
+Node = TypeVar("Node")
+Report = TypeVar("Report")
 
 
 class Asked(TypedDict, Generic[Node, Report]):
