@@ -14,6 +14,8 @@ from corral.trainers.file_fields import read_fields
 __all__ = ["ADVICE", "Advised", "advised"]
 
 ADVICE = "advice.json"
+TEAM = "team"
+"""The folder of the team in that of the advice; no other is opened because a file names it."""
 FORMAT = 1
 MOST_BYTES = 2**26
 
@@ -97,14 +99,16 @@ def advised(folder: Path) -> Advised:
         )
     except FileNotFoundError:
         raise RunError(f"{path} is missing") from None
-    team, nodes = kept["team"], tuple(kept["trace"]["nodes"])
-    places = () if team is None else (folder / "team", Path(team["folder"]))
+    nodes = tuple(kept["trace"]["nodes"])
+    team = folder / TEAM
+    is_there = kept["team"] is not None and team.is_dir() and not team.is_symlink()
     try:
-        place = next((each for each in places if each.is_dir()), None)
         if len(set(nodes)) != len(nodes):
             raise ValueError("a node stands twice in trace.nodes")
         PlainRule.of(kept["rule"]["rule"])
-        found = Advised(kept["run"], kept["rule"]["rule"], place, nodes, kept["settings"])
+        found = Advised(
+            kept["run"], kept["rule"]["rule"], team if is_there else None, nodes, kept["settings"]
+        )
         found.about()
     except (CorralError, ValueError, OSError) as error:
         raise RunError(f"{path}: {error}") from error
