@@ -25,7 +25,7 @@ from corral.data.trace import Counts
 __all__ = ["LABELS", "MAX_JSON", "Series", "has_labels", "read_series"]
 
 MAX_JSON = 64 * 2**20
-"""Default limit on an answer after unpacking, in bytes: 2.6 million values. Read, it is many times
+"""Default limit on an answer after unpacking, in bytes: 1.6 million values. Read, it is many times
 as large as that."""
 
 MAX_MARKS = 5_000_000
