@@ -33,13 +33,13 @@ from corral.adapters.zoo.group import LocalCopies
 from corral.adapters.zoo.spec import ZooSpec
 from corral.adapters.zoo.turns import ZooTurns
 from corral.adapters.zoo.workers import WorkerCopies
-from corral.memory import COPY, PROCESS, require_memory
 from corral.envs.batch import Batch, BatchStep, Finished
 from corral.envs.core import Array, Observation
 from corral.envs.masks import MASK, require_integers, sample_legal
 from corral.envs.others.convert import Made, as_pettingzoo
 from corral.envs.registry import REGISTERED
 from corral.errors import ActionError, CheckpointError, ResetNeededError
+from corral.memory import COPY, PROCESS, require_memory
 
 __all__ = ["ZooBatch", "ZooRules", "make_zoo_batch", "zoo_rules"]
 
