@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
@@ -129,7 +130,7 @@ def _is_one(value: Any, kind: Any) -> bool:
     if origin is int:
         return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     if origin is float:
-        return isinstance(value, int | float)
+        return isinstance(value, int | float) and abs(value) <= sys.float_info.max
     if origin is str:
         return isinstance(value, str)
     if origin in (Mapping, dict):
