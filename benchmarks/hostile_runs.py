@@ -21,7 +21,7 @@ from common import RESULTS, machine
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from support.hostile_runs import CASES, meet, world
+from support.hostile_runs import CASES, meet, usual_seconds, world
 
 KINDS = {
     "settings": "hostile settings files",
@@ -42,9 +42,10 @@ def main() -> None:
     tries = dict.fromkeys(faults, 0)
     with tempfile.TemporaryDirectory() as place:
         sound = world(Path(place) / "world")
+        usual = usual_seconds(sound, Path(place) / "usual")
         for number, name in enumerate(names):
             kind = next(what for start, what in KINDS.items() if name.startswith(start))
-            met = meet(name, sound, Path(place) / f"case-{number}")
+            met = meet(name, sound, Path(place) / f"case-{number}", usual)
             tries[kind] += 1
             if met.faults:
                 faults[kind].append(f"{name}: {'; '.join(met.faults)}")

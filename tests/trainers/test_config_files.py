@@ -116,6 +116,7 @@ REFUSED = [
     ('env = "classic/tictactoe-v3"', "corral train classic/tictactoe-v3 --config"),
     ('env = "my_games:make"', "nothing is imported because a file names it"),
     ('env = "rps_v0"\ntrainer = "mine.py:pg"', "--trainer mine.py:pg"),
+    ("a" + ".a" * 5_000 + " = 1", "levels deep"),
     ("a = " + "[" * 200 + "]" * 200, "levels deep|is no TOML|no key named"),
     ("a = " + "[" * 100_000, "is no TOML"),
 ]  # fmt: skip

@@ -78,7 +78,6 @@ def load_config(path: str | Path, **given: Any) -> dict[str, Any]:
     values = {key: value for key, value in values.items() if key not in given} | {
         table: values[table] for table in TABLES if table in values
     }
-    require_plain(path, values)
     _require_top(path, values)
     _require_no_code(path, values)
     env, trainer = (given.get(key, values.get(key)) for key in ("env", "trainer"))
@@ -133,6 +132,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is no {kind}: {said}") from error
     if not isinstance(found, dict):
         raise ConfigError(f"{path}: give a table of arguments, not {shown(found)}")
+    require_plain(path, found)
     return found
 
 

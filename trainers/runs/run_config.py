@@ -13,11 +13,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
-from corral.errors import CheckpointError, CorralError, RunError, UnknownNameError
+from corral.errors import CheckpointError, ConfigError, CorralError, RunError, UnknownNameError
 from corral.files import read_json, reason, write_file
 from corral.text import pasted
 from corral.trainers.base import FoundTrainer, Trainer, find_trainer, trainer_class
-from corral.trainers.file_types import is_record
+from corral.trainers.file_types import is_record, require_plain
 from corral.trainers.runs import own_model as own_model_of
 from corral.trainers.runs.env_config import EnvConfig, given_again
 from corral.trainers.runs.own_model import OwnModel, tell_of_source
@@ -341,6 +341,10 @@ def config_values(folder: Path) -> dict[str, Any]:
         raise RunError(f"{folder} is no run: it has no {CONFIG}") from None
     except (OSError, ValueError, MemoryError) as error:
         raise RunError(f"{path} cannot be read: {reason(error)}") from error
+    try:
+        require_plain(path, values)
+    except ConfigError as error:
+        raise RunError(str(error)) from error
     require_format(path, values)
     return {**MISSING, "horizon": values["steps"], **values}
 

@@ -13,6 +13,7 @@ import pytest
 
 from corral.data import write_trace
 from corral.trainers.driver import train
+from corral.trainers.runs.run_config import HARMLESS
 from support.command import ENVIRONMENT
 from support.loads import small_trace
 from support.planted import FILE, MODULE, SECRET, places_in
@@ -78,6 +79,12 @@ def places(values: dict[str, Any]) -> list[list[Any]]:
     return [*map(list, places_in(values)), *more]
 
 
+def telling(values: dict[str, Any]) -> list[list[Any]]:
+    """The same without what a run may change: versions, defaults and the like are told, not used,
+    and a command goes on to its end."""
+    return [place for place in places(values) if place[0] not in HARMLESS]
+
+
 def config(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder / "run" / "config.json").read_text())
     return found
@@ -107,7 +114,7 @@ def test_no_value_of_a_config_is_run(folder: Path) -> None:
 @pytest.mark.parametrize(("command", "sign"), [(EVALUATE, True), (EVALUATE, False), (PRINT, False)])
 def test_no_text_in_a_config_is_run(folder: Path, command: tuple[str, ...], sign: bool) -> None:
     work = copy(folder, f"{command[0]}-{sign}")
-    plan = {"file": "run/config.json", "places": places(config(work)), "sign": sign}
+    plan = {"file": "run/config.json", "places": telling(config(work)), "sign": sign}
     assert taken(work, commands=[command], **plan) == []
     assert not (work / "zqplant_ran").exists()
 
@@ -116,7 +123,7 @@ def test_no_text_in_a_config_is_run(folder: Path, command: tuple[str, ...], sign
 @pytest.mark.parametrize("command", OTHERS, ids=" ".join)
 def test_no_other_command_runs_a_config(folder: Path, command: tuple[str, ...]) -> None:
     work = copy(folder, "-".join(command).replace("/", "-"))
-    plan = {"file": "run/config.json", "places": places(config(work)), "texts": ["module"]}
+    plan = {"file": "run/config.json", "places": telling(config(work)), "texts": ["module"]}
     assert taken(work, commands=[command], sign=True, **plan) == []
     assert not (work / "zqplant_ran").exists()
 
