@@ -23,7 +23,10 @@ NODES = {name: {"arrivals": 6, "capacity": 4} for name in NAMES}
 def recommended(team: Run, folder: Path, play: Any) -> Path:
     """The run with a recommendation."""
     shutil.copytree(team.folder, folder)
-    found = Recommendation(play, "margin/spare", None, "so it was found", windows=0, compared=0)
+    checkpoint = 32 if play == "team" else None
+    found = Recommendation(
+        play, "margin/spare", None, "so it was found", windows=0, compared=0, checkpoint=checkpoint
+    )
     found.write(folder)
     return folder
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 import corral
 from corral.adapters.zoo.batch import zoo_rules
-from corral.errors import RunError
+from corral.errors import CheckpointError, RunError
 from corral.trainers.on_policy.trainer import IPPO
 from corral.trainers.selfplay.casting import LEARNS, Casting
 from corral.trainers.selfplay.pool import Pool
@@ -105,6 +106,9 @@ def test_a_damaged_pool_in_a_configuration_names_the_file(changed: Any, tmp_path
     path = run.folder / "config.json"
     values = {**json.loads(path.read_text()), "self_play": changed}
     path.write_text(json.dumps(values))
+    with pytest.raises((CheckpointError, RunError)):  # made with another configuration, or of none
+        corral.load_run(run.folder)
+    shutil.rmtree(run.folder / "checkpoints")
     with pytest.raises(RunError, match=r"config\.json is damaged: self_play"):
         assert corral.load_run(run.folder).policies
 
