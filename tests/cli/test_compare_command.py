@@ -39,7 +39,7 @@ def test_missing_runs_are_trained_and_compared(tmp_path: Path) -> None:
     assert "is trained" not in again
     assert "env steps\n" not in again
     other = within("compare", *GAME, "--steps", "128", "--out", place, code=2)
-    assert "holds runs of corral train two_step_v0 --steps 64" in flat(other)
+    assert "study.json is of corral train two_step_v0 --steps 64" in flat(other)
     # The shell writes both groups, and the logs that lie beside the runs.
     mappo, ippo = ([*map(str, sorted(place.glob(f"{name}-*")))] for name in ("mappo", "ippo"))
     assert len(mappo) == 2

@@ -27,7 +27,7 @@ from corral.data import (
 )
 from corral.errors import TraceError
 from support.command import within
-from support.hostile_traces import CASES, failures, meet, readers_of
+from support.hostile_traces import CASES, SECONDS, failures, meet, readers_of
 
 FAST = [name for name, each in CASES.items() if not each.slow]
 SLOW = [name for name, each in CASES.items() if each.slow]
@@ -44,7 +44,8 @@ def test_a_hostile_file_neither_hangs_nor_fills_the_memory(tmp_path, name):
     path = CASES[name].build(tmp_path)
     meetings, peak = meet(path, readers_of(name))
     assert {meeting.reader for meeting in meetings} == set(readers_of(name))
-    assert failures(name, meetings, peak) == []
+    # Twice the bar of benchmarks/hostile_traces.py: tests share the processor's caches with others.
+    assert failures(name, meetings, peak, 2 * SECONDS) == []
 
 
 PIPES = ["a named pipe", "a socket", "an endless device", "a folder", "4 GB of nothing"]

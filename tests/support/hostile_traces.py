@@ -485,12 +485,14 @@ def meet(path: Path, names: tuple[str, ...], *, wall: float = 300) -> tuple[list
     return meetings, peak
 
 
-def failures(name: str, meetings: list[Meeting], peak: float) -> list[str]:
-    """Return what did not hold, a line for each reader."""
+def failures(
+    name: str, meetings: list[Meeting], peak: float, seconds: float = SECONDS
+) -> list[str]:
+    """Return what did not hold, a line for each reader; ``seconds`` are CPU seconds of a file."""
     bad = [
         f"{name}, {each.reader}: {each.outcome} in {each.seconds:.1f} s: {each.message[:200]}"
         for each in meetings
-        if each.outcome not in ("read", "refused") or each.seconds > SECONDS
+        if each.outcome not in ("read", "refused") or each.seconds > seconds
     ]
     if peak > MEGABYTES:
         bad.append(f"{name}: {peak:.0f} MB of memory")

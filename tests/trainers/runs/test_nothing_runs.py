@@ -80,9 +80,9 @@ def places(values: dict[str, Any]) -> list[list[Any]]:
 
 
 def telling(values: dict[str, Any]) -> list[list[Any]]:
-    """The same without what a run may change: versions, defaults and the like are told, not used,
-    and a command goes on to its end."""
-    return [place for place in places(values) if place[0] not in HARMLESS]
+    """Where values stand, without those that a run may change (versions and the like): they are
+    told, not used, and a command goes on to its end."""
+    return [list(place) for place in places_in(values) if place[0] not in HARMLESS]
 
 
 def config(folder: Path) -> dict[str, Any]:
@@ -114,8 +114,9 @@ def test_no_value_of_a_config_is_run(folder: Path) -> None:
 @pytest.mark.parametrize(("command", "sign"), [(EVALUATE, True), (EVALUATE, False), (PRINT, False)])
 def test_no_text_in_a_config_is_run(folder: Path, command: tuple[str, ...], sign: bool) -> None:
     work = copy(folder, f"{command[0]}-{sign}")
-    plan = {"file": "run/config.json", "places": telling(config(work)), "sign": sign}
-    assert taken(work, commands=[command], **plan) == []
+    texts = ["whole module", "function", "file of a trace"]
+    plan = {"file": "run/config.json", "places": telling(config(work)), "texts": texts}
+    assert taken(work, commands=[command], sign=sign, **plan) == []
     assert not (work / "zqplant_ran").exists()
 
 
