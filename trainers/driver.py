@@ -42,7 +42,7 @@ from corral.trainers.callbacks.listeners import Listeners
 from corral.trainers.callbacks.sinks import past_rows
 from corral.trainers.kinds import defaults_for
 from corral.trainers.opponents.resolve import pinned, seen_by
-from corral.trainers.planning import Minutes, require_its_plan, tell_of_plan_and_versions
+from corral.trainers.planning import Minutes, beyond_the_plan, require_its_plan, tell_of_versions
 from corral.trainers.runs.env_config import EnvConfig
 from corral.trainers.runs.folders import begun_folder, locked
 from corral.trainers.runs.own_model import LAYERS, OwnModel, require_no_layers
@@ -112,9 +112,9 @@ def session(
         minutes: how long it may take, in place of ``steps``: the first rollouts are played to
             measure their speed, then the run begins anew with the steps that fit. These are the
             run's from then on. ``Minutes`` of trainers.planning also say how many they are at most.
-        horizon: env steps that are planned in all, where ``steps`` is the first portion of them:
-            what is annealed (learning rate, entropy bonus) ends there. Default: ``steps``. See
-            ``resume``.
+        horizon: the env steps after which what is annealed (learning rate, entropy bonus) has come
+            to its end. Default: ``steps``. With more than ``steps`` the run is the first portion
+            of a longer one; after less, what is annealed stays at its end. See ``resume``.
         seed: of everything that is drawn; the same seed gives the same weights.
         env_kwargs: arguments of the environment.
         api: "parallel" or "aec", for an environment of others that has both.
@@ -173,9 +173,7 @@ def session(
     """
     steps, seed = whole_steps("steps", steps), seed_of(seed)
     limit = Minutes.of(minutes, steps != STEPS or horizon is not None, self_play is not None)
-    horizon = steps if horizon is None else whole_steps("horizon", horizon, least=0)
-    if horizon < steps:
-        raise ValueError(f"horizon={horizon}: give {steps} or more, which are to be played first")
+    horizon = steps if horizon is None else whole_steps("horizon", horizon)
     checkpoint_every, keep = check_saving(checkpoint_every, keep)
     found = find_trainer(trainer)
     name, kind = found.name, found.kind
@@ -249,7 +247,7 @@ def session(
         learner, listeners = _begun(config), limit.watched(listeners)
         said.append(told)
     remark = str(getattr(learner, "remark", None) or "")
-    said = [defaults.words(), few_rows(env_config), remark, *said]
+    said = [defaults.words(), few_rows(env_config), remark, beyond_the_plan(config), *said]
     if found.source is not None and name in trainers():
         said.append(f"this is a changed {name}; give it a name: .but(name=...)")
     seen = seen_before(env_config, getattr(learner, "learns_from", None))
@@ -367,7 +365,9 @@ def resume_session(
                 f"steps={steps}: {run.folder} is at {learner.env_steps:,} env steps already; "
                 "give more than that, or leave it out"
             )
-        tell_of_plan_and_versions(run.folder, run.config)
+        if told := beyond_the_plan(run.config):
+            say(run.folder, f"{told}. --stretch (stretch=True) plans it anew")
+        tell_of_versions(run.folder, run.config)
         if steps is not None or keep is not None:
             run.config.write(run.folder)
         if stretch and learner.env_steps:

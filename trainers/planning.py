@@ -26,9 +26,10 @@ __all__ = [
     "THREADS",
     "Deadline",
     "Minutes",
+    "beyond_the_plan",
     "one_thread",
     "require_its_plan",
-    "tell_of_plan_and_versions",
+    "tell_of_versions",
     "threads_set",
 ]
 
@@ -154,20 +155,25 @@ def require_its_plan(folder: Path, callbacks: Sequence[Any]) -> None:
         )
 
 
-def tell_of_plan_and_versions(folder: Path, config: RunConfig) -> None:
-    """Say what makes a resumed run another than one that never stopped."""
-    settings, now = config.settings, versions(learning=True)
+def beyond_the_plan(config: RunConfig) -> str:
+    """Return what to say where a run is longer than its ``horizon`` and anneals, else ""."""
+    settings = config.settings
     falls = [name for name, value in settings.items() if str(value).startswith("linear")]
     at_0 = settings.get("anneal") and not isinstance(settings.get("learning_rate"), str)
     if at_0 or "learning_rate" in falls:
         falls.append("anneal")
-    if (falls or settings.get("ent_coef_end") is not None) and config.steps > config.horizon:
-        rate = ", a learning rate at 0" if "anneal" in falls else ""
-        say(
-            folder,
-            f"planned for {config.horizon:,} env steps; beyond them what is annealed stays at its "
-            f"end{rate}. --stretch (stretch=True) plans it anew",
-        )
+    if config.steps <= config.horizon or not (falls or settings.get("ent_coef_end") is not None):
+        return ""
+    rate = ", a learning rate at 0" if "anneal" in falls else ""
+    return (
+        f"planned for {config.horizon:,} env steps; beyond them what is annealed stays at its "
+        f"end{rate}"
+    )
+
+
+def tell_of_versions(folder: Path, config: RunConfig) -> None:
+    """Say which versions make a resumed run another than one that never stopped."""
+    now = versions(learning=True)
     both = [
         name for name in config.versions if now.get(name, "") not in ("", config.versions[name])
     ]

@@ -107,16 +107,17 @@ def planted(values: Any, place: tuple[Any, ...], text: Any) -> Any:
     return changed
 
 
-def typed(words: list[str]) -> None:
-    """Run a command as if it had been typed; whatever it says and raises is left aside."""
+def typed(words: list[str]) -> str:
+    """Run a command as if it had been typed, and return what ended it, "" where it succeeded."""
     from corral.cli.app import app
 
-    with (
-        contextlib.redirect_stdout(io.StringIO()),
-        contextlib.redirect_stderr(io.StringIO()),
-        contextlib.suppress(BaseException),
-    ):
-        app(words, standalone_mode=False)
+    said = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+        try:
+            code = app(words, standalone_mode=False)
+        except BaseException as error:  # a refusal of any kind is an answer
+            return repr(error)
+    return f"exit {code}: {said.getvalue()}" if code else ""
 
 
 def main(plan: dict[str, Any]) -> None:
@@ -126,7 +127,10 @@ def main(plan: dict[str, Any]) -> None:
     values = json.loads(file.read_text(encoding="utf-8"))
     watch = Watch()
     for words in plan["commands"] if plan.get("warm", True) else ():
-        typed(words)  # what is imported anyway, is imported now
+        # What is imported anyway, is imported now; and a command that is refused for the sound
+        # file never comes to what is planted.
+        if refused := typed(words):
+            raise SystemExit(f"{words} is refused for the sound file: {refused}")
     tried = 0
     for place in map(tuple, plan["places"]):
         for name in plan.get("texts", TEXTS):

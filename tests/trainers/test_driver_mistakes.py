@@ -64,7 +64,6 @@ MISTAKES: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"opponents": {"node_1": len}}, ValueError, "a run keeps the names of its opponents"),
     ({"env": make_vec_env("arena_v0", 2)}, TypeError, "BatchVecEnv: give the environment itself"),
     ({"seed": -1}, ValueError, "seed=-1: give a whole number"),
-    ({"horizon": 63}, ValueError, "horizon=63: give 64 or more, which are to be played first"),
     ({"keep": 0}, ValueError, "keep=0: give a whole number, 1 or more"),
     ({"checkpoint_every": 0}, ValueError, "checkpoint_every=0: give a whole number, 1 or more"),
     ({"checkpoint_every": -64}, ValueError, "checkpoint_every=-64: give a whole number"),

@@ -13,6 +13,7 @@ pytest.importorskip("torch", reason="needs the extra sb3")
 import torch
 
 from corral.errors import RunError
+from corral.trainers.config_files.read import read_config
 from corral.trainers.driver import resume, train
 from corral.trainers.rllib.config import schedule
 from corral.trainers.runs.run import Run, load_run
@@ -91,13 +92,23 @@ def test_nothing_is_said_where_nothing_is_annealed(
 
 
 def test_plans_that_make_no_sense(tmp_path: Path) -> None:
-    for horizon in (1, 0, -1, "x"):
+    for horizon in (0, -1, "x"):
         with pytest.raises(ValueError, match=f"horizon={horizon!r}: give "):
             small_run(tmp_path / "run", horizon=horizon)
     assert not (tmp_path / "run").exists()
     run = small_run(tmp_path / "run", updates=1)
     with pytest.raises(ValueError, match="to end at steps=; give that too"):
         resume(run.folder, stretch=True)
+
+
+def test_a_run_that_went_beyond_its_plan_is_repeated(tmp_path: Path) -> None:
+    run = annealed(tmp_path / "run", "mappo", updates=2)
+    resume(run.folder, steps=3 * ROLLOUT)
+    values = read_config(run.folder)
+    again = train(**{**values, "out": tmp_path / "again", "progress": False})
+    assert (again.config.steps, again.config.horizon) == (3 * ROLLOUT, 2 * ROLLOUT)
+    assert everything(again) == everything(run)
+    assert rows(again) == rows(run)
 
 
 def test_a_run_without_a_plan_is_planned_for_its_steps(tmp_path: Path) -> None:

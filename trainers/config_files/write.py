@@ -11,9 +11,10 @@ import numpy as np
 
 from corral.data import Trace, bundled
 from corral.envs.arguments import plain_numbers
-from corral.errors import ConfigError
+from corral.errors import ConfigError, CorralError
 from corral.named import NamedFunction
-from corral.trainers.config_files.read import TABLES, Beside, top_keys
+from corral.trainers.config_files.read import TABLES, Beside, load_config, top_keys
+from corral.trainers.runs.run import Run, place_of
 from corral.trainers.runs.run_config import RunConfig
 
 __all__ = ["config_text", "resolved"]
@@ -35,13 +36,28 @@ def resolved(config: RunConfig, given: Mapping[str, Any]) -> dict[str, Any]:
     }
     more = {key: given[key] for key in top_keys() if key in given and key != "out"}
     values = {**more, **values} | {k: v for k, v in more.items() if isinstance(v, str)}
-    named = given.get("env_kwargs") or {}
+    named = _taken_over(given.get("init")) | dict(given.get("env_kwargs") or {})
     values["env_kwargs"] = {
         name: _plain(value, named.get(name)) for name, value in config.env_config.env_kwargs.items()
     }
     values["settings"] = dict(config.settings)
     order = [*top_keys(), *TABLES]
     return {key: values[key] for key in order if values.get(key) not in (None, {})}
+
+
+def _taken_over(init: Any) -> dict[str, Any]:
+    """Return the arguments that a run was trained with, which one that starts from it takes over.
+
+    ``init``: the run, or what names it and its checkpoint; {} where its config.json is unreadable:
+    nothing was taken over then.
+    """
+    if init is None:
+        return {}
+    folder = init.folder if isinstance(init, Run) else place_of(init)[0]
+    try:
+        return dict(load_config(folder).get("env_kwargs") or {})
+    except CorralError:
+        return {}
 
 
 def _plain(value: Any, given: Any) -> Any:

@@ -20,7 +20,7 @@ from support.planted import FILE, MODULE, SECRET, places_in
 
 TESTS = Path(__file__).parents[2]
 CODE = "from pathlib import Path\nPath('zqplant_ran').touch()\ndef boom(*_, **__): ...\n"
-EVALUATE = ("evaluate", "run", "--episodes", "1", "--policies", "random")
+EVALUATE = ("evaluate", "run", "--policies", "random")
 PRINT = ("train", "--config", "run/config.json", "--print-config")
 OTHERS = (
     ("train", "--resume", "run"),
@@ -28,7 +28,7 @@ OTHERS = (
     ("export", "run", "--format", "numpy", "--out", "exported"),
     ("watch", "run", "--steps", "1", "--ansi"),
     ("replay", "zq_load.csv", "--policies", "run", "--out", "replayed"),
-    ("compare", "run", "--against", "run"),
+    ("compare", "run", "--against", "other"),
     ("train", "dfaas_v0", "--init", "run", "--print-config"),
 )
 
@@ -39,6 +39,7 @@ def world(folder: Path) -> Path:
     small = {"num_envs": 4, "n_steps": 16, "n_epochs": 1, "net_arch": (16,)}
     load = {"trace": str(folder / "zq_load.csv"), "max_cycles": 5}
     train("dfaas_v0", steps=128, env_kwargs=load, out=folder / "run", progress=False, **small)
+    shutil.copytree(folder / "run", folder / "other")
     for name in (f"{MODULE}.py", FILE):
         (folder / name).write_text(CODE, encoding="utf-8")
     write_trace(small_trace(), folder / SECRET)
@@ -137,7 +138,7 @@ def test_no_value_of_a_settings_file_is_run(folder: Path) -> None:
         "steps": 128,
         "seed": 1,
         "init": None,
-        "opponents": {"node_0": "local/equal"},
+        "opponents": {"node_0": "local"},
         "policies": {"node_1": "shared", "node_2": "shared"},
         "self_play": None,
         "settings_of": {"shared": {"gamma": 0.5}},
