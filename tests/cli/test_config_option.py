@@ -89,6 +89,17 @@ def test_what_is_printed_makes_the_same_run(
     assert one.config.keep == two.config.keep == three.config.keep == "all"
 
 
+def test_what_is_printed_of_a_start_from_a_run_names_its_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    within("--config", written(tmp_path), "--trace", trace_file(tmp_path), "--out", "one")
+    printed = within("dfaas_v0", "--init", "one", "--print-config")
+    assert tomllib.loads(printed)["env_kwargs"]["trace"] == str(Path("one", "trace.csv.gz"))
+    (tmp_path / "all.toml").write_text(printed)
+    assert within("--config", "all.toml", "--print-config") == printed
+
+
 MISTAKES = [
     (["--gama", "0.9"], "", "no option named '--gama'; did you mean '--gamma'?"),
     (["--gamma", "1.5"], "", "corral: --gamma 1.5: give a number of 0 to 1"),
@@ -98,7 +109,7 @@ MISTAKES = [
     ([], "clip_range = \n", "run.toml is no TOML: Invalid value (at line 15, column 14)"),
     (["arena_v0"], "", "run.toml: [env_kwargs] no key named 'queue'"),
     (["--trainer", "sb3_ppo"], "huber_delta = 1.0", "trainer sb3_ppo has no huber_delta"),
-    (["--horizon", "5"], "", "--horizon 5: give 64 or more"),
+    (["--horizon", "0"], "", "--horizon 0: give a whole number"),
     (["--stretch"], "", "--stretch is for --resume"),
 ]
 
