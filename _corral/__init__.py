@@ -20,23 +20,23 @@ from corral.envs.registry import register
 if TYPE_CHECKING:
     from corral import algorithms
     from corral.envs.registry import make
+    from corral.lab.comparing.comparison import Comparison
+    from corral.lab.comparing.driver import compare
+    from corral.lab.doctor.choices import learnable
+    from corral.lab.doctor.diagnose import diagnose
+    from corral.lab.duels.driver import Duels, duel
+    from corral.lab.exploit.driver import exploit
+    from corral.lab.tuning.driver import tune
     from corral.loads.advise.driver import advise
     from corral.loads.from_rule.driver import from_rule, resume_from_rule
     from corral.trainers.callbacks.protocol import Callback
     from corral.trainers.cloning.driver import clone, record
     from corral.trainers.config_files.read import read_config
-    from corral.trainers.doctor.choices import learnable
-    from corral.trainers.doctor.diagnose import diagnose
     from corral.trainers.driver import resume, resume_session, session, train
     from corral.trainers.evaluation.judge import evaluate
     from corral.trainers.evaluation.watch import watch
     from corral.trainers.runs.run import load_run
-    from corral.trainers.selfplay.duels.driver import Duels, duel
-    from corral.trainers.selfplay.exploit.driver import exploit
     from corral.trainers.selfplay.pool import Pool
-    from corral.trainers.study.comparing.comparison import Comparison
-    from corral.trainers.study.comparing.driver import compare
-    from corral.trainers.study.tuning.driver import tune
 
 __all__ = [
     "Callback",
@@ -72,18 +72,18 @@ __version__ = metadata.version("corral")
 
 _ON_DEMAND = {
     "Callback": "corral.trainers.callbacks.protocol",
-    "Comparison": "corral.trainers.study.comparing.comparison",
-    "Duels": "corral.trainers.selfplay.duels.driver",
+    "Comparison": "corral.lab.comparing.comparison",
+    "Duels": "corral.lab.duels.driver",
     "Pool": "corral.trainers.selfplay.pool",
     "advise": "corral.loads.advise.driver",
     "clone": "corral.trainers.cloning.driver",
-    "compare": "corral.trainers.study.comparing.driver",
-    "diagnose": "corral.trainers.doctor.diagnose",
-    "duel": "corral.trainers.selfplay.duels.driver",
+    "compare": "corral.lab.comparing.driver",
+    "diagnose": "corral.lab.doctor.diagnose",
+    "duel": "corral.lab.duels.driver",
     "evaluate": "corral.trainers.evaluation.judge",
-    "exploit": "corral.trainers.selfplay.exploit.driver",
+    "exploit": "corral.lab.exploit.driver",
     "from_rule": "corral.loads.from_rule.driver",
-    "learnable": "corral.trainers.doctor.choices",
+    "learnable": "corral.lab.doctor.choices",
     "load_run": "corral.trainers.runs.run",
     "make": "corral.envs.registry",
     "read_config": "corral.trainers.config_files.read",
@@ -93,7 +93,7 @@ _ON_DEMAND = {
     "resume_session": "corral.trainers.driver",
     "session": "corral.trainers.driver",
     "train": "corral.trainers.driver",
-    "tune": "corral.trainers.study.tuning.driver",
+    "tune": "corral.lab.tuning.driver",
     "watch": "corral.trainers.evaluation.watch",
 }
 

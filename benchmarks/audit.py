@@ -17,8 +17,8 @@ import torch
 from common import machine, save, temporary_run
 
 from corral.algorithms import Advantages, Trajectories, gae, mappo
-from corral.trainers.doctor.audit import Audit, Audited, audit, sentence
-from corral.trainers.doctor.audit.findings import against_truth
+from corral.lab.doctor.audit import Audit, Audited, audit, sentence
+from corral.lab.doctor.audit.findings import against_truth
 from corral.trainers.on_policy.trainer import trainer_of
 
 SHOWN = 10

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from common import machine, save
 
-from corral.trainers.study.comparing.statistics import bootstrap_interval, difference, iqm
-from corral.trainers.study.comparing.verdict import compared
+from corral.lab.comparing.statistics import bootstrap_interval, difference, iqm
+from corral.lab.comparing.verdict import compared
 
 TRIALS = 1000
 RESAMPLES = 1000

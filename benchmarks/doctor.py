@@ -24,7 +24,7 @@ from typing import Any
 
 from common import RESULTS, machine, save, temporary_run
 
-from corral.trainers.doctor.diagnose import Diagnosis, diagnose
+from corral.lab.doctor.diagnose import Diagnosis, diagnose
 
 TRAINERS = ("mappo", "ippo", "ppo_kl", "a2c", "pg", "pg_episode")
 GAMES = ("dfaas_v0", "arena_v0", "tiles_v0", "tictactoe_v0", "rps_v0", "two_step_v0")

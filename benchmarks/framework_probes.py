@@ -24,13 +24,13 @@ from typing import Any
 
 from common import RESULTS, machine
 
-from corral.trainers.doctor.examination import (
+from corral.lab.doctor.examination import (
     EXAMINED,
     Examination,
     examination,
     suspects,
 )
-from corral.trainers.doctor.examination.patterns import Pattern
+from corral.lab.doctor.examination.patterns import Pattern
 
 PROGRAMS = Path(__file__).parents[1] / "docs" / "plug_it_in"
 OWN = ("mappo", "ippo", "ppo_kl", "a2c", "pg", "sb3_ppo")

@@ -18,7 +18,7 @@ from typing import Any
 from common import RESULTS, machine, save
 
 from corral.envs.registry import ENVIRONMENTS, PROBES, make_rules
-from corral.trainers.doctor.choices import learnable
+from corral.lab.doctor.choices import learnable
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.planted_choices import BlindArena, DeafArena, Guess, Lottery, OneCounts

@@ -26,8 +26,8 @@ from typing import Any
 from common import RESULTS, machine
 
 import corral
+from corral.lab.doctor.examination import Learned, examination, trained_by
 from corral.trainers.base import trainer_class
-from corral.trainers.doctor.examination import Learned, examination, trained_by
 
 TRAINERS = {"sb3_dqn": "stable_baselines3", "sb3_a2c": "stable_baselines3"}
 """Trainer -> the module that it stands on."""

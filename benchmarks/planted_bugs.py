@@ -3,9 +3,9 @@
     OMP_NUM_THREADS=1 python benchmarks/planted_bugs.py           # what is missing
     OMP_NUM_THREADS=1 python benchmarks/planted_bugs.py --fresh   # all anew
 
-Each bug of ``corral.trainers.doctor.examination.planted`` is planted in ippo (seed 0) and in mappo
+Each bug of ``corral.lab.doctor.examination.planted`` is planted in ippo (seed 0) and in mappo
 (seed 1), and examined on all probes. The patterns go to
-trainers/doctor/examination/patterns.json, which ``suspects`` reads, each as soon as it is
+_corral/lab/doctor/examination/patterns.json, which ``suspects`` reads, each as soon as it is
 measured. P14 is about memory: it is left to the bugs of memory, and a sound trainer.
 
 Then each is named by the patterns of the *other* trainer, of another seed, alone: once with all
@@ -22,9 +22,9 @@ from typing import Any, TypeAlias
 
 from common import machine, save
 
-from corral.trainers.doctor.examination import EXAMINED, examination
-from corral.trainers.doctor.examination.patterns import PATTERNS, Pattern, suspects
-from corral.trainers.doctor.examination.planted import PLANTED
+from corral.lab.doctor.examination import EXAMINED, examination
+from corral.lab.doctor.examination.patterns import PATTERNS, Pattern, suspects
+from corral.lab.doctor.examination.planted import PLANTED
 from corral.trainers.on_policy.trainer import IPPO, MAPPO
 
 Kept: TypeAlias = dict[str, list[dict[str, Any]]]

@@ -14,7 +14,7 @@ import numpy as np
 from common import RESULTS
 from published_games import GAMES
 
-from corral.trainers.study.comparing.statistics import bootstrap_band, bootstrap_interval, iqm
+from corral.lab.comparing.statistics import bootstrap_band, bootstrap_interval, iqm
 
 __all__ = ["report"]
 

@@ -342,7 +342,7 @@ ROWS = (
         both(
             tests(
                 "trainers/callbacks/test_sinks.py -k link",
-                "trainers/study/tuning/test_damage.py -k link",
+                "_corral/lab/tuning/test_damage.py -k link",
             ),
             rows_of("hostile_runs", "links in the folder of a run"),
         ),
@@ -388,7 +388,7 @@ ROWS = (
         both(
             tests(
                 "loads/from_rule/test_edited_files.py",
-                "trainers/study/tuning/test_damage.py",
+                "_corral/lab/tuning/test_damage.py",
                 "loads/serve/test_advised.py -k damaged or edited",
                 "trainers/test_interrupts.py",
             ),

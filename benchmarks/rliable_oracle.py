@@ -1,5 +1,5 @@
 """What rliable computes for the same scores: golden values for
-tests/trainers/study/comparing/test_rliable.py.
+tests/lab/comparing/test_rliable.py.
 
     python -m venv /tmp/rliable
     /tmp/rliable/bin/pip install "pandas<2.2" "numpy<2" scipy arch==5.5.0 absl-py
@@ -8,7 +8,7 @@ tests/trainers/study/comparing/test_rliable.py.
 
 In an environment of its own: rliable does not import beside today's pandas, and corral needs none
 of it. Random score matrices of a fixed seed, some with ties, and what rliable finds in them are
-written to tests/trainers/study/comparing/rliable_golden.json. Its bootstrap is drawn many times,
+written to tests/lab/comparing/rliable_golden.json. Its bootstrap is drawn many times,
 so that the ends of intervals can be compared within their own Monte Carlo error.
 """
 

@@ -42,9 +42,9 @@ import corral
 from corral.envs import make_rules
 from corral.envs.policy import Decision, PolicyBase
 from corral.envs.reference import reference_player
+from corral.lab.exploit.exact import exploitability
 from corral.trainers.evaluation.episodes import play_episodes
 from corral.trainers.evaluation.zero_sum import evaluate_seat
-from corral.trainers.selfplay.exploit.exact import exploitability
 
 SEEDS = (0, 1, 2)
 EPISODES = 1000

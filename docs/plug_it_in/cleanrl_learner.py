@@ -9,7 +9,7 @@ from cleanrl_example import train
 
 from corral.adapters import make_batch
 from corral.errors import UnsupportedSpaceError
-from corral.trainers.doctor.examination import Learned
+from corral.lab.doctor.examination import Learned
 
 
 def learn(make_env: Callable[[], Any], steps: int, seed: int) -> Learned:

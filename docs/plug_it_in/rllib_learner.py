@@ -15,7 +15,7 @@ from ray.rllib.core.rl_module.torch import TorchRLModule
 
 from corral.adapters.rllib import RLlibEnv
 from corral.adapters.rllib.module import MaskedRLModule
-from corral.trainers.doctor.examination import Learned
+from corral.lab.doctor.examination import Learned
 
 
 class NoValueFunctionAPI(TorchRLModule):

@@ -12,7 +12,7 @@ from stable_baselines3 import PPO
 
 from corral.adapters import MaskedPolicy, make_vec_env
 from corral.adapters.supersuit import vectorize
-from corral.trainers.doctor.examination import Learned
+from corral.lab.doctor.examination import Learned
 
 
 def learn(make_env: Callable[[], Any], steps: int, seed: int) -> Learned:

@@ -16,7 +16,7 @@ from tianshou.trainer import OffPolicyTrainerParams
 from tianshou_example import dqn
 
 from corral.errors import UnsupportedSpaceError
-from corral.trainers.doctor.examination import Learned
+from corral.lab.doctor.examination import Learned
 
 COPIES, GAMMA, ENOUGH = 16, 0.9, 5_000  # env steps: it need not use all that it is given
 logging.getLogger("tianshou").setLevel(logging.ERROR)  # warns of rewards of several agents

@@ -14,7 +14,7 @@ from torchrl.modules import MaskedCategorical, MultiAgentMLP, ProbabilisticActor
 from torchrl.objectives.multiagent import IPPOLoss
 
 from corral.adapters.torchrl.batch import BatchEnv
-from corral.trainers.doctor.examination import Learned
+from corral.lab.doctor.examination import Learned
 
 COPIES, BATCH, EPOCHS = 64, 512, 8
 QUIET = {"auto_register_policy_transforms": False}

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from browser.conftest import Opened
 
-from corral.trainers.study.comparing.comparison import Comparison
-from corral.trainers.study.comparing.groups import Group, Member
+from corral.lab.comparing.comparison import Comparison
+from corral.lab.comparing.groups import Group, Member
 
 
 def group(name: str, *scores: float) -> Group:

@@ -138,7 +138,7 @@ def test_a_trainer_of_ones_own_is_asked_for(zeroed: tuple[Path, str]) -> None:
 
 @pytest.fixture
 def learner(tmp_path: Path) -> str:
-    pytest.importorskip("corral.trainers.doctor.examination")
+    pytest.importorskip("corral.lab.doctor.examination")
     (tmp_path / "my_learner.py").write_text(LEARNER)
     return f"{tmp_path / 'my_learner.py'}:learn"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from corral.trainers.selfplay.duels.driver import FILES, Duel
-from corral.trainers.selfplay.duels.tables import _cell
+from corral.lab.duels.driver import FILES, Duel
+from corral.lab.duels.tables import _cell
 from support.command import run as command
 from support.command import within
 

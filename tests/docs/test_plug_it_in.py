@@ -45,7 +45,7 @@ EXAMINED = "Does your learner learn?"
 
 def test_the_learner_of_the_page_can_be_examined() -> None:
     pytest.importorskip("torch", reason="needs the extra mappo")
-    from corral.trainers.doctor.examination import examination
+    from corral.lab.doctor.examination import examination
 
     (code,) = blocks(section(EXAMINED))
     named: dict[str, Any] = {}

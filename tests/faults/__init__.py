@@ -3,7 +3,7 @@
 Each is a function(folder) -> run, with ``@fault(causes)`` over it: see ``faults.fault``. Modules
 named ``learning_...`` hold mistakes in losses, advantages, optimizers and ends; the others those in
 environments, wrappers, masks, rollouts and networks. The doctor is asked for each in
-tests/trainers/doctor/test_gallery.py.
+tests/lab/doctor/test_gallery.py.
 """
 
 from __future__ import annotations

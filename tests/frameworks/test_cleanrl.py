@@ -9,7 +9,7 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 
 from corral.adapters import make_batch
 from corral.envs import make_rules
-from corral.trainers.doctor.examination import examination
+from corral.lab.doctor.examination import examination
 from support.frameworks import EXAMPLES, example, judge
 
 

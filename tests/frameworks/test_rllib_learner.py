@@ -10,7 +10,7 @@ pytest.importorskip("ray.rllib", reason="needs the extra rllib")
 
 import ray
 
-from corral.trainers.doctor.examination import examination, suspects
+from corral.lab.doctor.examination import examination, suspects
 from support.frameworks import EXAMPLES
 
 pytestmark = pytest.mark.filterwarnings("default")

@@ -20,7 +20,7 @@ from tianshou.env import DummyVectorEnv, PettingZooEnv
 from tianshou.utils.net.common import Net
 
 from corral.envs import probes, tictactoe_v0, tiles_v0
-from corral.trainers.doctor.examination import examination
+from corral.lab.doctor.examination import examination
 from support.frameworks import EXAMPLES, example, judge
 
 pytestmark = pytest.mark.filterwarnings("default")

@@ -22,7 +22,7 @@ from corral.adapters.torchrl.env import RandomLegal, torchrl_env
 from corral.envs import dfaas_v0
 from corral.envs.policy import RandomPolicy
 from corral.errors import IllegalActionError, UnsupportedSpaceError
-from corral.trainers.doctor.examination import examination
+from corral.lab.doctor.examination import examination
 
 pytestmark = pytest.mark.filterwarnings("default")
 

@@ -17,10 +17,10 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 pytest.importorskip("matplotlib", reason="needs the extra plot")
 
 import corral
+from corral.lab.comparing.comparison import Comparison
+from corral.lab.comparing.groups import Group, Member
 from corral.loads.replay import replay
 from corral.loads.report import write_report
-from corral.trainers.study.comparing.comparison import Comparison
-from corral.trainers.study.comparing.groups import Group, Member
 
 SMALL: dict[str, Any] = {"num_envs": 4, "n_steps": 8, "net_arch": (8,), "progress": False}
 

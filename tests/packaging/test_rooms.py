@@ -37,8 +37,6 @@ ORDER = (
         "rllib",
         "benchmarl",
         "selfplay",
-        "doctor",
-        "study",
     ),
 )
 """Rooms of trainers; each imports only what stands before it."""

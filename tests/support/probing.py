@@ -14,9 +14,9 @@ import pytest
 
 from corral.envs.core import Array, Rules
 from corral.envs.probes.base import Probe
+from corral.lab.doctor.examination.judging import GAMMA, SURE
+from corral.lab.doctor.examination.learners import SMALL
 from corral.trainers.base import Update
-from corral.trainers.doctor.examination.judging import GAMMA, SURE
-from corral.trainers.doctor.examination.learners import SMALL
 from corral.trainers.on_policy import maths
 from corral.trainers.on_policy.trainer import IPPO, OnPolicyTrainer
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from corral.trainers.study.jobs import Ended, Job, is_finished
+from corral.lab.jobs import Ended, Job, is_finished
 
 __all__ = ["SMALL", "in_this_process"]
 
@@ -39,5 +39,5 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
                 code = result.exit_code
             yield Ended(job, code)
 
-    monkeypatch.setattr("corral.trainers.study.tuning.trials.play", play)
+    monkeypatch.setattr("corral.lab.tuning.trials.play", play)
     return begun

@@ -1,20 +1,5 @@
-"""Trainers are tested on one thread: the same numbers on every machine, and no core taken twice."""
+"""Trainers are tested on one thread."""
 
-from __future__ import annotations
+from support.threads import one_thread
 
-from collections.abc import Iterator
-
-import pytest
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    try:
-        import torch
-    except ImportError:  # the tests say themselves what they need
-        yield
-        return
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+__all__ = ["one_thread"]

@@ -78,7 +78,7 @@ class Listeners:
             keeper = pkgutil.resolve_name("corral.trainers.selfplay.keeper:PoolKeeper")(casting)
             self.callbacks = callbacks_of([*self.callbacks, keeper])
         if importlib.util.find_spec("torch"):
-            self.watch = pkgutil.resolve_name("corral.trainers.doctor.watching.live:Watch")()
+            self.watch = pkgutil.resolve_name("corral.lab.doctor.watching.live:Watch")()
 
     def read(
         self, session: Any, row: dict[str, Any]

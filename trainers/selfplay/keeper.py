@@ -25,8 +25,8 @@ from corral.trainers.evaluation.validate import validation_seed
 from corral.trainers.evaluation.zero_sum import is_constant_sum
 from corral.trainers.runs.run import Run
 from corral.trainers.selfplay.casting import Casting
-from corral.trainers.selfplay.duels.matches import points_against
 from corral.trainers.selfplay.frozen import Snapshot
+from corral.trainers.selfplay.matches import points_against
 
 __all__ = ["FOLDER", "PoolKeeper"]
 

@@ -133,7 +133,7 @@ def _learnable(
 ) -> None:
     """Say whether choices matter in an environment; exit with 1 where there are faults."""
     from corral.adapters.sources import rules_of
-    from corral.trainers.doctor.choices import learnable
+    from corral.lab.doctor.choices import learnable
 
     if is_third_party(environment):
         import_from_here()

@@ -132,9 +132,9 @@ def compare(
     goes on. Every run plays the same episodes, greedily, on a seed that no training saw; a load is
     replayed on held-out rows. Below 5 runs in a group nothing is claimed.
     """
-    from corral.trainers.study.comparing.comparison import FILES
-    from corral.trainers.study.comparing.driver import compare as play
-    from corral.trainers.study.comparing.tables import comparison_tables
+    from corral.lab.comparing.comparison import FILES
+    from corral.lab.comparing.driver import compare as play
+    from corral.lab.comparing.tables import comparison_tables
 
     import_from_here()
     words = runs or []
@@ -187,7 +187,7 @@ def _groups(
     context: typer.Context, first: list[str], against: list[str], names: list[str]
 ) -> dict[str, list[str]]:
     """Return label -> runs, or the files of one group."""
-    from corral.trainers.study.comparing.groups import but_logs, labels_of
+    from corral.lab.comparing.groups import but_logs, labels_of
 
     for word in first:
         if word.startswith("-"):
@@ -214,9 +214,9 @@ def _trained(
     folder: Path, env: str, trainers: list[str], seeds: int, processes: int, options: Sequence[str]
 ) -> dict[str, list[str]]:
     """Return label -> folders, after what is missing was trained."""
+    from corral.lab.comparing.training import folders_of, jobs_of, pace_of, trained
+    from corral.lab.jobs import require_room
     from corral.trainers.base import find_trainer
-    from corral.trainers.study.comparing.training import folders_of, jobs_of, pace_of, trained
-    from corral.trainers.study.jobs import require_room
 
     if len(trainers) < 2 or len({*trainers}) < len(trainers):
         raise ValueError(f"--trainers {','.join(trainers)}: give two or more, each once")

@@ -120,8 +120,8 @@ def _diagnose(run: str, env: str | None, options: dict[str, Any], as_json: bool)
     from corral.errors import RunError
 
     require("torch", extra="mappo", purpose="watch how a run learns")
-    from corral.trainers.doctor.diagnose import diagnose
-    from corral.trainers.doctor.text import diagnosis_json, diagnosis_lines
+    from corral.lab.doctor.diagnose import diagnose
+    from corral.lab.doctor.text import diagnosis_json, diagnosis_lines
 
     # What an environment prints is no part of the report.
     with progress_bar() as show, contextlib.redirect_stdout(sys.stderr):
@@ -139,7 +139,7 @@ def _diagnose(run: str, env: str | None, options: dict[str, Any], as_json: bool)
 def _examine(
     learner: str, probes: list[str] | None, options: dict[str, Any], as_json: bool
 ) -> bool:
-    from corral.trainers.doctor.examination import (
+    from corral.lab.doctor.examination import (
         examination,
         examination_json,
         examination_text,

@@ -112,13 +112,13 @@ def evaluate(
     beside what was found.
     """
     from corral.data import load_trace
-    from corral.trainers.doctor.examination import judged_run, result_text
+    from corral.lab.comparing.groups import but_logs
+    from corral.lab.doctor.examination import judged_run, result_text
     from corral.trainers.evaluation.judge import evaluate as judge
     from corral.trainers.evaluation.judge import judge_of, run_labels
     from corral.trainers.evaluation.required import Required
     from corral.trainers.evaluation.tables import tables
     from corral.trainers.runs.run import load_each
-    from corral.trainers.study.comparing.groups import but_logs
 
     runs = but_logs(runs) or runs
     for folder in runs:

@@ -78,10 +78,10 @@ def duel(
     are on Elo's scale, with intervals, and it is said where who beats whom runs in circles. Of more
     agents each player sits in each seat once, and another's team in the rest.
     """
-    from corral.trainers.selfplay.duels.driver import FILES
-    from corral.trainers.selfplay.duels.driver import duel as play
-    from corral.trainers.selfplay.duels.tables import duel_tables
-    from corral.trainers.study.comparing.groups import but_logs
+    from corral.lab.comparing.groups import but_logs
+    from corral.lab.duels.driver import FILES
+    from corral.lab.duels.driver import duel as play
+    from corral.lab.duels.tables import duel_tables
 
     players = but_logs(players) or players
     if out_dir is not None:
@@ -168,8 +168,8 @@ def exploit(
     other games attackers are trained against them, and the best one counts. One seat is attacked
     at a time. Attackers are kept as runs, as opponents for more training.
     """
-    from corral.trainers.selfplay.exploit.driver import exploit as work_out
-    from corral.trainers.selfplay.exploit.text import parts, shown
+    from corral.lab.exploit.driver import exploit as work_out
+    from corral.lab.exploit.text import parts, shown
 
     if env is None or run is None:
         expect("exploit", run)

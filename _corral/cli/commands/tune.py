@@ -37,7 +37,7 @@ from corral.cli.train_options import (
 from corral.text import one_line, pasted
 
 if TYPE_CHECKING:
-    from corral.trainers.study.tuning.result import Study, Trial
+    from corral.lab.tuning.result import Study, Trial
 
 __all__ = ["add_to"]
 
@@ -152,7 +152,7 @@ def tune(
     for validation, never on what is held out. All other options are those of corral train, and hold
     for every trial. A study that was stopped or killed goes on when its command is repeated.
     """
-    from corral.trainers.study.tuning import driver
+    from corral.lab.tuning import driver
 
     expect("train", env)
     import_from_here()
@@ -247,15 +247,15 @@ def _parameters(trial: Trial) -> str:
 
 
 def _short(value: Any) -> str:
-    from corral.trainers.study.tuning.space import text_of
+    from corral.lab.tuning.space import text_of
 
     return f"{value:.4g}" if isinstance(value, float) else text_of(value)
 
 
 def _show(study: Study) -> None:
     """Print the study: table, counts, what matters, and how to repeat the best."""
-    from corral.trainers.study.tuning.phrases import in_numbers, percents
-    from corral.trainers.study.tuning.result import CURVES
+    from corral.lab.tuning.phrases import in_numbers, percents
+    from corral.lab.tuning.result import CURVES
 
     if not study.played:
         out.print(f"{study.folder} is complete; nothing was left to train.", soft_wrap=True)

@@ -14,7 +14,7 @@ import torch
 from corral.envs import probes
 from corral.envs.probes.base import Probe
 from corral.errors import AlgorithmError
-from corral.trainers.doctor.examination import planted
+from corral.lab.doctor.examination import planted
 from corral.trainers.on_policy.trainer import IPPO, MAPPO, OnPolicyTrainer
 from corral.trainers.runs.log import Statistics
 from support import probing

@@ -21,8 +21,8 @@ from corral.envs import probes
 from corral.envs.probes.base import Probe
 from corral.envs.two_step_v0 import TwoStepRules
 from corral.errors import IllegalActionError
-from corral.trainers.doctor.examination import planted
-from corral.trainers.doctor.examination.planted import Plant
+from corral.lab.doctor.examination import planted
+from corral.lab.doctor.examination.planted import Plant
 from corral.trainers.driver import train
 from corral.trainers.on_policy import maths
 from corral.trainers.on_policy.trainer import IPPO, MAPPO, OnPolicyTrainer

@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 from corral.envs.core import Array, for_copies, redraw_of
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.registry import make_rules
-from corral.trainers.doctor.audit.truth import Asked, _same_forks
+from corral.lab.doctor.audit.truth import Asked, _same_forks
 from corral.trainers.policy_iteration.forks import Moments, worth
 from corral.trainers.policy_iteration.record import GAIN, TRIED
 from corral.trainers.policy_iteration.trainer import PolicyIteration

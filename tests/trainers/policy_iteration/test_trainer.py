@@ -17,11 +17,11 @@ from corral.adapters.masked_distribution import MaskedCategorical
 from corral.envs.core import generator
 from corral.envs.registry import make_rules
 from corral.errors import CheckpointError, UnknownNameError
-from corral.trainers.doctor.audit import audit
-from corral.trainers.doctor.audit.findings import against_truth
-from corral.trainers.doctor.evidence import gather
-from corral.trainers.doctor.facts import facts_of
-from corral.trainers.doctor.findings import RULES
+from corral.lab.doctor.audit import audit
+from corral.lab.doctor.audit.findings import against_truth
+from corral.lab.doctor.evidence import gather
+from corral.lab.doctor.facts import facts_of
+from corral.lab.doctor.findings import RULES
 from corral.trainers.on_policy.learner import START
 from corral.trainers.on_policy.records import Minibatch, Outputs
 from corral.trainers.policy_iteration.record import GAIN, TRIED, comparison_loss, policy_iteration

@@ -24,9 +24,9 @@ import corral
 from corral.adapters import MaskedDQN
 from corral.envs.masks import MASK
 from corral.errors import CheckpointError, NonFiniteError
+from corral.lab.doctor.text import diagnosis_text
 from corral.trainers import session
 from corral.trainers.base import Content, trainer_class
-from corral.trainers.doctor.text import diagnosis_text
 from corral.trainers.driver import resume, train
 from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.scores import evaluate_team

@@ -1,0 +1,133 @@
+"""The JSON form of marl-eval (Gorsane et al. 2022, arXiv 2209.10485), which BenchMARL writes too.
+
+    {environment: {task: {algorithm: {run: {
+        "step_1": {"step_count": 6000, "elapsed_time": 3.2, "return": [an evaluation's episodes]},
+        "absolute_metrics": {"return": [...]}}}}}}
+
+A return in these files is the mean over agents, as BenchMARL has it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict
+
+import numpy as np
+
+from corral.errors import RunError
+from corral.files import read_json, reason
+from corral.lab.comparing.groups import Group, Member
+from corral.text import shortened
+from corral.trainers.file_fields import fields_of
+
+__all__ = ["is_file", "marl_eval_json", "read_marl_eval"]
+
+METRIC = "return"
+MOST_BYTES = 2**28
+
+Step = TypedDict(
+    "Step", {"step_count": int, "return": list[float] | float, "elapsed_time": NotRequired[float]}
+)
+"""An evaluation, beside whatever else was measured."""
+
+
+def is_file(given: Any) -> bool:
+    """Return whether this names a file of this form, not a run."""
+    return isinstance(given, str | Path) and str(given).endswith(".json")
+
+
+def read_marl_eval(path: str | Path) -> tuple[str, dict[str, Group]]:
+    """Return the task of a file, "environment/task", and its groups: algorithm -> its runs. A score
+    is the mean of the last step.
+
+    Raises RunError where it is no file of this form, or holds more than one task.
+    """
+    place = Path(path)
+    try:
+        found = read_json(place, MOST_BYTES)
+    except FileNotFoundError:
+        raise RunError(f"{path} does not exist") from None
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} cannot be read: {reason(error)}") from None
+    tasks = [
+        (env, task)
+        for env, within in _items(place, "environments", found)
+        for task, _ in _items(place, env, within)
+    ]
+    if len(tasks) != 1:
+        named = ", ".join(shortened("/".join(each), 80) for each in tasks[:10])
+        raise RunError(f"{path} holds {len(tasks)} tasks ({named}); give a file of one")
+    ((env, task),) = tasks
+    groups = {
+        algorithm: tuple(
+            _member(place, f"{algorithm}.{name}", steps)
+            for name, steps in _items(place, algorithm, runs)
+        )
+        for algorithm, runs in _items(place, task, found[env][task])
+    }
+    if not all(groups.values()) or not groups:
+        raise RunError(f"{path} holds no runs")
+    return f"{env}/{task}", groups
+
+
+def _items(path: Path, key: str, value: Any) -> list[tuple[str, Any]]:
+    if not isinstance(value, dict):
+        raise RunError(
+            f"{path}: {key[:200]} is no object: environment, task, algorithm, run and step are "
+            "nested in marl-eval's form"
+        )
+    return [*value.items()]
+
+
+def _member(path: Path, name: str, steps: Any) -> Member:
+    points = []
+    for key, values in _items(path, name, steps):
+        if key != "absolute_metrics":
+            place = f"{name}.{key}"
+            step = fields_of(path, place, values, Step, error=RunError)
+            returns = [step[METRIC]] if isinstance(step[METRIC], int | float) else step[METRIC]
+            if not returns or not step["step_count"] >= 0:
+                raise RunError(f"{path}: {place[:200]}: give step_count, 0 or more, and returns")
+            points.append(
+                (step["step_count"], float(np.mean(returns)), step.get("elapsed_time", math.nan))
+            )
+    if not points:
+        raise RunError(f"{path}: {name[:200]} holds no steps")
+    counts, returns, elapsed = np.array(sorted(points), dtype=np.float64).T
+    digits = name.rpartition("_")[2]
+    seed = int(digits) if digits.isdigit() else None
+    return Member(name, seed, int(counts[-1]), float(returns[-1]), counts, returns, elapsed)
+
+
+def marl_eval_json(
+    env: str, groups: Mapping[str, Group], grid: np.ndarray, *, over: int = 1
+) -> dict[str, Any]:
+    """Return groups in this form, at the env steps of ``grid``; returns are divided by ``over``,
+    the number of agents that they sum. Without a grid there is one step, the last: a run without
+    any curve has its score there."""
+    found: dict[str, Any] = {}
+    for label, group in groups.items():
+        runs: dict[str, Any] = {}
+        for i, member in enumerate(group):
+            name = f"seed_{i if member.seed is None else member.seed}"
+            name = name if name not in runs else f"{name}_{i}"  # two runs of one seed
+            runs[name] = _steps(member, grid, over)
+        found[label] = runs
+    return {"corral": {env: found}}
+
+
+def _steps(member: Member, grid: np.ndarray, over: int) -> dict[str, Any]:
+    if not len(grid) or not len(member.steps):
+        last = float(member.returns[-1]) / over if len(member.returns) else member.score
+        step = {"step_count": member.env_steps, METRIC: [last]}
+        return {"step_0": step, "absolute_metrics": {METRIC: [last]}}
+    returns = np.interp(grid, member.steps, member.returns) / over
+    steps: dict[str, Any] = {}
+    for i, (count, value) in enumerate(zip(grid, returns, strict=True)):
+        steps[f"step_{i}"] = {"step_count": int(count), METRIC: [float(value)]}
+        if member.elapsed is not None and np.isfinite(member.elapsed).all():
+            seconds = float(np.interp(count, member.steps, member.elapsed))
+            steps[f"step_{i}"]["elapsed_time"] = seconds
+    return {**steps, "absolute_metrics": {METRIC: [float(returns.max())]}}

@@ -1,0 +1,392 @@
+"""The audit: what a run believes, beside the truth.
+
+A rollout of the run is played, moments of it are forked and played on by the run's own policies
+(``corral.lab.doctor.audit.truth``), and the true values and advantages that come out are
+compared with the critic's values, with the advantages that the run learns from, and with what the
+actor then does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from corral.envs.core import Array, for_copies, generator, redraw_of, redrawing, with_limit
+from corral.errors import CorralError
+from corral.lab.doctor.audit.audited import (
+    Audit,
+    Audited,
+    Compared,
+    Decision,
+    clamped,
+    correlation,
+    fitted,
+    sentence,
+)
+from corral.lab.doctor.audit.truth import WORST, Asked, Truth, Value, plan, truth_of
+from corral.trainers.on_policy import maths
+from corral.trainers.on_policy.records import Advantages, Trajectories
+from corral.trainers.policy_iteration.forks import Moments, Story, joined, standard_error
+
+__all__ = ["Audit", "Audited", "Compared", "Decision", "audit", "sentence"]
+
+TIMES, ROWS = 8, 12
+"""Steps of the rollout that are looked at, and environments at each."""
+
+MOST_STEPS = 400_000
+"""Env steps of all forks together, about. Networks that see images get half."""
+
+SECONDS = 30.0
+"""After which no more better actions are looked for."""
+
+
+def audit(
+    trainer: Any,
+    *,
+    times: int = TIMES,
+    rows: int = ROWS,
+    seed: int = 0,
+    most_steps: int = MOST_STEPS,
+    other_futures: bool = False,
+) -> Audit:
+    """Audit an in-house trainer that stands where its run stopped; it learns one update from it.
+
+    ``other_futures`` puts other data in the place of what is to come, where rules that replay data
+    can do so (``OptionalRules.redrawing``). Rules whose agents choose before a step's chance get it
+    in any case, if they have such data: see ``for_copies``. Raises ValueError for environments
+    whose moments cannot be copied: those of others.
+    """
+    began = time.perf_counter()
+    rules = trainer.rules
+    trainer.begin()
+    if hasattr(rules, "make_batch") or not hasattr(trainer.batch, "moments"):
+        raise ValueError(f"{rules.name} is another library's: its moments cannot be copied")
+    if other_futures:
+        if (others := redrawing(rules)) is None:
+            raise ValueError(f"{rules.name}: no other data could stand for what is to come")
+        rules = others
+    rules = for_copies(rules)
+    rng = generator(seed, "eval")
+    before = trainer.env_steps // trainer.rollout_steps
+    seen = _watch_rollout(trainer, times, rows, rng)
+    team = dict(trainer.policies)
+    asked = {
+        name: _asked(trainer, rules, i, seen)
+        for i, (name, learner) in enumerate(trainer.learners.items())
+        if learner.trained
+    }
+    gamma = float(trainer.settings.gamma)
+    everything = [each for own in asked.values() for each in own]
+    pictures = any(group.layout.images for group in trainer.groups)
+    most = most_steps // 2 if pictures else most_steps
+    budget = plan(everything, team, gamma, most, began + SECONDS, rng)
+    steps = trainer.settings.n_steps
+    truths = {
+        name: [truth_of(each, team, gamma, budget, steps, rng) for each in own]
+        for name, own in asked.items()
+    }
+    asked_of = truths if _uses_advantages(trainer) else {}
+    credit = {name: _credit(trainer, name, own) for name, own in asked_of.items()}
+    learned = _learned_from(trainer)
+    policies = tuple(
+        _beside(trainer, i, truths[name], learned[name], credit.get(name))
+        for i, name in enumerate(trainer.learners)
+        if any(len(each.asked.t) for each in truths.get(name, ()))
+    )
+    played = sum(each.steps for own in truths.values() for each in own)
+    given = redraw_of(rules) is None
+    return Audit(policies, given, before, played, time.perf_counter() - began)
+
+
+# --- Playing the rollout -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """Moments of the rollout before step ``t``: R rows of the batch."""
+
+    t: int
+    rows: Array  # int64 [R]
+    state: Any
+    elapsed: Array
+    ended: Array
+    hidden: dict[str, Any]
+
+
+class _Watched:
+    """A batch whose states are copied before some steps of a rollout."""
+
+    def __init__(self, trainer: Any, times: Sequence[int], rows: Array) -> None:
+        self.trainer, self.times, self.rows = trainer, set(times), rows
+        self.batch, self.t = trainer.batch, 0
+        self.seen: list[_Seen] = []
+        self.look()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.batch, name)
+
+    def step(self, actions: Any) -> Any:
+        step = self.batch.step(actions)
+        self.t += 1
+        if step.finished is not None:  # the trainer does it too, after this
+            for player in self.trainer.players:
+                player.reset(step.finished.rows)
+        self.look()
+        return step
+
+    def look(self) -> None:
+        """Copy the present moment, if it is one that is looked at."""
+        if self.t not in self.times:
+            return
+        trainer, hidden = self.trainer, {}
+        for agent in trainer.rules.agents:
+            if agent in trainer.opponents:
+                hidden[agent] = trainer.opponents.states(agent, self.rows)
+                continue
+            policy = trainer._policy_of[agent]
+            learner, held = trainer.learners[policy], trainer.hidden[policy]
+            column = learner.group.agents.index(agent)
+            states = held.actor.reshape(held.shape)[self.rows, column]
+            hidden[agent] = states.copy() if learner.actor.memory else None
+        state, elapsed, ended = self.batch.moments(self.rows)
+        self.seen.append(_Seen(self.t, self.rows, state, elapsed, ended, hidden))
+
+
+def _watch_rollout(trainer: Any, times: int, rows: int, rng: np.random.Generator) -> list[_Seen]:
+    """Play a rollout; return some moments of it."""
+    last = trainer.settings.n_steps - 1
+    at = np.unique(np.linspace(0, last, times).round().astype(int)).tolist()
+    chosen = np.sort(rng.permutation(trainer.settings.num_envs)[:rows])
+    batch = trainer.batch
+    trainer.batch = watched = _Watched(trainer, at, chosen)
+    try:
+        trainer.collect()
+    finally:
+        trainer.batch = batch
+    return watched.seen
+
+
+def _asked(trainer: Any, rules: Any, i: int, seen: Sequence[_Seen]) -> list[Asked]:
+    """Return the moments at which agents of group ``i`` decided, agent by agent."""
+    group, buffer = trainer.groups[i], trainer.rollout.groups[i]
+    gamma = float(trainer.settings.gamma)
+    found = []
+    for j, agent in enumerate(group.agents):
+        at = rules.agents.index(agent)
+        value = _value_of(trainer, agent)
+        # Where V is not to be had, the truth is what follows when no limit cuts.
+        uncut = value is None and gamma < 1
+        own = Moments(
+            with_limit(rules, None) if uncut else rules,
+            at,
+            joined([each.state for each in seen]),
+            np.concatenate([each.elapsed for each in seen]),
+            np.concatenate([each.ended for each in seen]),
+            joined([each.hidden for each in seen]),
+        )
+        t = np.concatenate([np.full(len(each.rows), each.t) for each in seen])
+        env_row = np.concatenate([each.rows for each in seen])
+        taken = buffer.action[t, env_row, j].astype(np.int64)
+        told = trainer.critic_input.kind == "state"
+        every = Asked(agent, own, t, env_row, taken, value, told)
+        decides = rules.acting(own.state)[:, at] & ~own.ended[:, at]
+        if buffer.learned is not None:  # what snapshots chose tells nothing of the policy
+            decides = decides & buffer.learned[t, env_row, j]
+        found.append(every.at(np.flatnonzero(decides)))
+    return found
+
+
+def _value_of(trainer: Any, agent: str) -> Value | None:
+    """Return V of ``agent`` as the critic says it; None where it depends on more than a moment."""
+    if trainer.critic_input.with_actions or trainer.settings.memory:
+        return None
+    central = trainer.critic_input.kind == "state"
+
+    def value(observations: Any, state: Array) -> Array:
+        found: Array = trainer.values(observations, state if central else None)[agent]
+        return found
+
+    return value
+
+
+# --- What the run learns from --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Learned:
+    """What a policy learned from: [T, C]; NaN where a decision was not."""
+
+    value: Array
+    advantage: Array
+    actor_gradient: float | None
+
+
+def _uses_advantages(trainer: Any) -> bool:
+    """Return whether advantages are what the trainer learns from, not differences of its own."""
+    return bool(getattr(trainer, "uses_advantages", True))
+
+
+def _learned_from(trainer: Any) -> dict[str, _Learned]:
+    """Let the trainer learn from its rollout; return what it learned from, by policy."""
+    found: list[tuple[Array, Array]] = []
+    algorithm = trainer.algorithm
+
+    def spied(trajectories: Trajectories, settings: Any) -> Advantages:
+        advantages: Advantages = algorithm.advantages(trajectories, settings)
+        learned = np.where(trajectories.valid, advantages.advantage, np.nan)
+        if not _uses_advantages(trainer):
+            learned[:] = np.nan
+        found.append((np.array(trajectories.value), learned))
+        return advantages
+
+    largest: dict[str, float] = {}
+
+    def gradients(learner: Any, settings: Any) -> Any:
+        sizes = [float(p.grad.abs().max()) for p in learner.actor_parameters if p.grad is not None]
+        policy = learner.group.policy
+        largest[policy] = max([*sizes, largest.get(policy, 0.0)])
+        return algorithm.gradients(learner, settings)
+
+    trainer.algorithm = algorithm.but(advantages=spied, gradients=gradients)
+    try:
+        trainer.update()
+    except CorralError:
+        pass  # what was learned from is known all the same
+    finally:
+        trainer.algorithm = algorithm
+    told: dict[str, _Learned] = {}
+    numbers = iter(found)
+    for i, (name, learner) in enumerate(trainer.learners.items()):
+        if learner.trained:
+            nothing = np.full(trainer.rollout.groups[i].acted.shape, np.nan)
+            value, learned = next(numbers, (nothing, nothing))
+            told[name] = _Learned(value, learned, largest.get(name))
+    return told
+
+
+@dataclass(frozen=True)
+class _Credit:
+    """What advantage functions say of the forks, [K, F] each: of the actions taken, and of those
+    that the policy draws."""
+
+    own: tuple[Array, Array] | None  # the run's; None: it goes by the shape of its rollouts
+    plain: tuple[tuple[Array, Array], ...]  # generalized advantages
+
+
+def _credit(trainer: Any, name: str, truths: Sequence[Truth]) -> _Credit | None:
+    """Ask the policy's advantage function about the forks; None where they have no stories."""
+    stories = [each.stories for each in truths if each.stories is not None]
+    if len(stories) < len(truths) or not stories:
+        return None
+    taken, drawn = zip(*stories, strict=True)
+    both = [*taken, *drawn]
+    given, settings = _trajectories(both), trainer.learners[name].settings
+    at = np.concatenate([each.begins for each in both])
+    column = np.arange(len(at))
+
+    def halves(advantage: Array) -> tuple[Array, Array]:
+        learned = np.where(given.valid[at, column], advantage[at, column], np.nan)
+        taken, drawn = learned.astype(np.float64).reshape(2, -1, truths[0].forks)
+        return taken, drawn
+
+    def generalized(gae_lambda: float) -> Array:
+        return maths.gae(**vars(given), gamma=float(settings.gamma), gae_lambda=gae_lambda)
+
+    plain = tuple(halves(generalized(gae_lambda)) for gae_lambda in (0.0, 1.0))
+    try:
+        own = halves(trainer.algorithm.advantages(given, settings).advantage)
+    except (CorralError, ValueError, IndexError):
+        own = None
+    return _Credit(own, plain)
+
+
+def _trajectories(stories: Sequence[Story]) -> Trajectories:
+    """Return the stories side by side."""
+
+    def side_by_side(name: str) -> Array:
+        return np.concatenate([getattr(each, name) for each in stories], axis=-1)
+
+    acted, ended = side_by_side("acted"), side_by_side("ended")
+    names = "reward", "value", "final_obs_value", "bootstrap_value"
+    return Trajectories(
+        acted=acted,
+        ended=ended,
+        valid=maths.valid_decisions(acted=acted, ended=ended, acts_next=side_by_side("acts_next")),
+        **{name: side_by_side(name) for name in names},
+    )
+
+
+# --- Side by side --------------------------------------------------------------------------------
+
+
+def _beside(
+    trainer: Any,
+    i: int,
+    truths: Sequence[Truth],
+    learned: _Learned,
+    credit: _Credit | None,
+) -> Audited:
+    """Return what one policy believes beside the truth about all its agents."""
+    group = trainer.groups[i]
+    t = np.concatenate([each.asked.t for each in truths])
+    env_row = np.concatenate([each.asked.env_row for each in truths])
+    agent = np.concatenate(
+        [np.full(len(each.asked.t), group.agents.index(each.asked.agent)) for each in truths]
+    )
+    column = env_row * len(group.agents) + agent
+    true = np.concatenate([each.value.mean for each in truths])
+    error = np.concatenate([each.value.error for each in truths])
+    forks = np.concatenate([each.advantages for each in truths])  # [K, F]
+    advantage = forks.mean(axis=1), standard_error(forks)
+    values = Compared(learned.value[t, column].astype(np.float64), true, error)
+    parts = trainer.critic_input.parts(trainer.rollout, i)
+    inputs = np.concatenate(
+        [part[t, env_row, agent].reshape(len(t), -1).astype(np.float64) for part in parts], axis=1
+    )
+    averaged, plain, sample = None, None, None
+    if credit is not None:
+        found = [_averaged(each, forks).correlation for each in credit.plain]
+        plain = min((each for each in found if each is not None), default=None)
+    if credit is not None and credit.own is not None:
+        averaged = _averaged(credit.own, forks)
+        single = _samples(credit.own[0], forks)
+        sample = (float(np.mean(single)), float(np.std(single))) if len(single) > 1 else None
+    worst = sorted((one for each in truths for one in each.decisions), key=lambda one: -one[0])
+    spread = learned.advantage[~np.isnan(learned.advantage)]
+    least = 0.0 if _uses_advantages(trainer) else float("nan")
+    return Audited(
+        policy=group.policy,
+        values=values,
+        assumed=float(np.mean(np.concatenate([each.value.assumed for each in truths]))),
+        fitted=fitted(inputs, true),
+        clamped=clamped(values.said, inputs),
+        advantages=Compared(learned.advantage[t, column].astype(np.float64), *advantage),
+        credit=averaged,
+        plain=plain,
+        sample=sample,
+        learned_spread=float(np.std(spread)) if len(spread) else least,
+        actor_gradient=learned.actor_gradient,
+        worst=tuple(one for _, one in worst[:WORST]),
+    )
+
+
+def _averaged(said: tuple[Array, Array], forks: Array) -> Compared:
+    """Return what is said of actions on average over half of the forks, beside the advantages
+    that the others tell: the noise of the one must not be that of the other."""
+    taken, drawn = said
+    mean = (taken - drawn)[:, ::2].mean(axis=1)
+    return Compared(mean, forks[:, 1::2].mean(axis=1), standard_error(forks[:, 1::2]))
+
+
+def _samples(taken: Array, forks: Array) -> list[float]:
+    """Return how what is said of each fork by itself correlates with the true advantages that the
+    others tell: both are [K, F]."""
+    known = ~np.isnan(taken).any(axis=1)
+    taken, forks = taken[known], forks[known]
+    others = (forks.sum(axis=1, keepdims=True) - forks) / max(1, forks.shape[1] - 1)
+    found = [correlation(said, true) for said, true in zip(taken.T, others.T, strict=True)]
+    return [each for each in found if each is not None]

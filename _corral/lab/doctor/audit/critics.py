@@ -1,0 +1,145 @@
+"""The audit of trainers of other libraries: their critics beside the truth.
+
+All that is asked of such a trainer are ``rules``, ``settings``, ``policies``, and
+``values(observations, state)``, which returns V by agent. What their actors learn from is not seen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from corral.envs.batch import Batch
+from corral.envs.core import Array, for_copies, generator, redraw_of, redrawing
+from corral.envs.masks import OBSERVATION
+from corral.envs.policy import put_tree
+from corral.lab.doctor.audit.audited import Audit, Audited, Compared, clamped, fitted
+from corral.lab.doctor.audit.truth import WORST, Asked, Truth, plan, truth_of
+from corral.trainers.policy_iteration.forks import Moments, decide, joined, standard_error
+
+__all__ = ["audit_critics"]
+
+NUM_ENVS, STEPS, EVERY = 12, 64, 8
+"""Environments that are played, for how long, and every how many steps a moment is looked at."""
+
+
+def audit_critics(
+    trainer: Any,
+    policies: Mapping[str, str],
+    *,
+    seed: int = 0,
+    most_steps: int = 200_000,
+    seconds: float = 20.0,
+    other_futures: bool = False,
+) -> Audit:
+    """Audit the critics of a trainer; ``policies`` names each agent's policy.
+
+    Raises ValueError for environments whose moments cannot be copied.
+    """
+    began = time.perf_counter()
+    rules, team = trainer.rules, dict(trainer.policies)
+    if hasattr(rules, "make_batch"):
+        raise ValueError(f"{rules.name} is another library's: its moments cannot be copied")
+    if other_futures:
+        if (others := redrawing(rules)) is None:
+            raise ValueError(f"{rules.name}: no other data could stand for what is to come")
+        rules = others
+    rules = for_copies(rules)
+    gamma, rng = float(trainer.settings.gamma), generator(seed, "eval")
+    asked = _asked(trainer, rules, team, seed, rng)
+    budget = plan(asked, team, gamma, most_steps, began + seconds, rng)
+    truths = [truth_of(each, team, gamma, budget, 0, rng) for each in asked]
+    found = tuple(
+        _beside(name, [each for each in truths if policies[each.asked.agent] == name])
+        for name in dict.fromkeys(policies.values())
+    )
+    updates = int(trainer.env_steps) // int(trainer.rollout_steps)
+    played = sum(each.steps for each in truths)
+    given = redraw_of(rules) is None
+    return Audit(found, given, updates, played, time.perf_counter() - began)
+
+
+def _asked(
+    trainer: Any, rules: Any, team: Mapping[str, Any], seed: int, rng: np.random.Generator
+) -> list[Asked]:
+    """Play with the team, sampling, and return moments at which its agents decided."""
+    batch = Batch(rules, NUM_ENVS, seed)
+    batch.reset()
+    every = np.arange(NUM_ENVS)
+    hidden = {agent: policy.initial_state(NUM_ENVS) for agent, policy in team.items()}
+    seen: list[Moments] = []
+    acted: list[Array] = []
+    for t in range(STEPS):
+        now = Moments(rules, 0, *batch.moments(every), dict(hidden))
+        actions, hidden = decide(now, team, batch.acting, rng)
+        if t % EVERY == EVERY // 2:
+            seen.append(now)
+            acted.append(actions)
+        step = batch.step(actions)
+        if step.finished is not None:
+            over = step.finished.rows
+            hidden = {
+                agent: put_tree(state, over, team[agent].initial_state(len(over)))
+                for agent, state in hidden.items()
+            }
+    state = joined([each.state for each in seen])
+    elapsed = np.concatenate([each.elapsed for each in seen])
+    ended = np.concatenate([each.ended for each in seen])
+    before = joined([dict(each.hidden) for each in seen])
+    taken, when = np.concatenate(acted), np.repeat(np.arange(len(seen)), NUM_ENVS)
+    found = []
+    for i, agent in enumerate(rules.agents):
+        own = Moments(rules, i, state, elapsed, ended, before)
+
+        def value(observations: Any, state: Array, agent: str = agent) -> Array:
+            said: Array = trainer.values(observations, state)[agent]
+            return said
+
+        row = np.tile(every, len(seen))
+        whole = Asked(agent, own, when, row, taken[:, i], value)
+        found.append(whole.at(np.flatnonzero(rules.acting(state)[:, i] & ~ended[:, i])))
+    return found
+
+
+def _beside(policy: str, truths: list[Truth]) -> Audited:
+    said, inputs = [], []
+    for each in truths:
+        moments = each.asked.moments
+        observed = moments.rules.observe(moments.state)
+        state = moments.rules.global_state(moments.state)
+        assert each.asked.value is not None
+        said.append(np.asarray(each.asked.value(observed, state), dtype=np.float64))
+        inputs.append(_columns(observed[each.asked.agent][OBSERVATION], len(moments)))
+    forks = np.concatenate([each.advantages for each in truths])
+    values = Compared(
+        np.concatenate(said),
+        np.concatenate([each.value.mean for each in truths]),
+        np.concatenate([each.value.error for each in truths]),
+    )
+    columns = np.concatenate(inputs)
+    unseen = np.full(len(forks), np.nan)
+    worst = sorted((one for each in truths for one in each.decisions), key=lambda one: -one[0])
+    return Audited(
+        policy=policy,
+        values=values,
+        assumed=float(np.mean(np.concatenate([each.value.assumed for each in truths]))),
+        fitted=fitted(columns, values.true),
+        clamped=clamped(values.said, columns),
+        advantages=Compared(unseen, forks.mean(axis=1), standard_error(forks)),
+        credit=None,
+        plain=None,
+        sample=None,
+        learned_spread=float("nan"),
+        actor_gradient=None,
+        worst=tuple(one for _, one in worst[:WORST]),
+    )
+
+
+def _columns(tree: Any, rows: int) -> Array:
+    """Return an observation as numbers: float64 [R, F]."""
+    if isinstance(tree, Mapping):
+        return np.concatenate([_columns(part, rows) for part in tree.values()], axis=1)
+    return np.asarray(tree, dtype=np.float64).reshape(rows, -1)

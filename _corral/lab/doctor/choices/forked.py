@@ -1,0 +1,279 @@
+"""Moments of play, forked: what each of several actions is worth from there on.
+
+Every moment is copied for each action that is tried, and played on to the end, or as far as time
+allows. All actions of a moment meet the same chance. Sums of the agent's own rewards are kept for
+its next 1, 2, 4, 8, ... decisions, undiscounted: they show how far an action reaches, and whether
+what it brings is still there at the end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from corral.adapters.seats import Seat
+from corral.adapters.spaces import ObservationCodec
+from corral.envs.batch import Batch
+from corral.envs.core import Array, Rules, copy_rows, generator, state_arrays
+from corral.envs.masks import MASK
+from corral.envs.policy import PolicyLike, as_policy, take_tree
+from corral.lab.doctor.choices.scripts import nearest_legal, spread_actions
+from corral.trainers.policy_iteration.forks import Moments, worth
+
+__all__ = ["FIXED", "Sample", "Tried", "flattened", "sample_moments", "try_actions"]
+
+FIXED = "others lowest"
+"""Play in which all others play their lowest legal action always."""
+
+MOMENTS, FEWEST = 384, 24
+"""Moments of an agent that are forked at most, and at least."""
+
+ENOUGH = 128
+"""Moments that are kept before play is followed less far."""
+
+COPIES = 128
+"""Environments in which moments are looked for."""
+
+LOOKED, GIVEN_UP = 1_500, 300
+"""Steps of them at most; and those after which one moment at least must have been found."""
+
+ACTIONS = 9
+"""Actions that are tried: all, where there are so few; else so many less one, spread over all."""
+
+FORKS = 6
+"""Copies of a moment for each action and half at most; one half chooses, the other measures."""
+
+HISTORY = 8
+"""Earlier observations that are kept, to tell whether memory would help."""
+
+WIDEST = 4_096
+"""Numbers of a history at most."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """K moments in which an agent chooses among two legal actions or more."""
+
+    moments: Moments
+    cluster: Array  # int64 [K] equal for moments of the same environment
+    observed: Array  # float32 [K, F]
+    history: Array | None  # float32 [K, HISTORY F] what it observed before; None: too wide
+    legal: Array  # bool [K, A]
+
+    def some(self, count: int, seed: int) -> Sample:
+        """Return so many of the moments, drawn."""
+        rng = np.random.default_rng(seed)
+        rows = np.sort(rng.permutation(len(self.cluster))[:count])
+        moments = replace(
+            self.moments,
+            state=copy_rows(self.moments.state, rows),
+            elapsed=self.moments.elapsed[rows],
+            ended=self.moments.ended[rows],
+            hidden={agent: take_tree(each, rows) for agent, each in self.moments.hidden.items()},
+        )
+        history = None if self.history is None else self.history[rows]
+        return Sample(moments, self.cluster[rows], self.observed[rows], history, self.legal[rows])
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What the actions that were tried are worth; S horizons, W actions."""
+
+    sample: Sample  # the K moments
+    actions: Array  # int64 [K, W] the legal action nearest to each of W
+    distinct: Array  # bool [K, W] False where an action to the left is the same
+    exact: Array  # bool [K, W] True where it is that action itself; all, where none of a moment is
+    horizons: Array  # int64 [S] the agent's decisions, the first included
+    worth: Array  # float64 [2, S, K, W] undiscounted sum of its own rewards, by half
+    moved: Array  # bool [K, N] whose rewards differed at all between actions
+    complete: bool  # the last horizon reaches the end of the episodes
+    forks: int  # copies of a moment for each action and half
+
+
+def sample_moments(
+    rules: Rules[Any], i: int, team: Mapping[str, PolicyLike], seed: int
+) -> Sample | None:
+    """Return moments in which agent ``i`` has a choice while ``team`` plays; None: too few."""
+    rng = generator(seed, "eval", i)
+    agent = rules.agents[i]
+    batch = Batch(rules, COPIES, int(rng.integers(2**31)))
+    seats = {
+        a: Seat(
+            a,
+            as_policy(team[a], a, rules.agents),
+            num_envs=COPIES,
+            actions=rules.action_space(a),
+            rng=generator(seed, "policy", k),
+            deterministic=False,
+        )
+        for k, a in enumerate(rules.agents)
+    }
+    observations = batch.reset()
+    codec = ObservationCodec.of(agent, rules.observation_space(agent))
+    past: deque[Array] = deque(maxlen=HISTORY)
+    parts: list[tuple[Any, ...]] = []
+    count = 0
+    # Spread over an episode, so that its first and its last steps are among them.
+    every = max(1, (rules.max_cycles or 24) // 24)
+    for t in range(LOOKED):
+        acting = np.asarray(batch.acting)
+        seen = flattened(codec, observations[agent])
+        if not past and HISTORY * seen.shape[1] <= WIDEST:
+            past.extend(np.zeros_like(seen) for _ in range(HISTORY))
+        legal = np.asarray(observations[agent][MASK]) != 0
+        rows = np.flatnonzero(acting[:, i] & (legal.sum(axis=1) > 1))
+        if t % every == 0 and len(rows):
+            # A few of each step, more of short games: 256 in about 24 steps.
+            rows = np.sort(rng.permutation(rows)[: max(12, COPIES // (rules.max_cycles or 8))])
+            hidden = {a: take_tree(seat.memory, rows) for a, seat in seats.items()}
+            earlier = np.concatenate([each[rows] for each in past], axis=1) if past else None
+            parts.append((*batch.moments(rows), hidden, rows, seen[rows], earlier, legal[rows]))
+            count += len(rows)
+        if count >= MOMENTS or (t >= GIVEN_UP and not count):
+            break
+        actions = np.zeros(acting.shape, dtype=np.int64)
+        for k, (a, seat) in enumerate(seats.items()):
+            if len(rows := np.flatnonzero(acting[:, k])):
+                actions[rows, k] = seat.act(observations[a], rows)
+        for back, each in enumerate(past):
+            own = acting[:, i]
+            each[own] = (past[back + 1] if back + 1 < HISTORY else seen)[own]
+        step = batch.step(actions)
+        observations = step.observations
+        over = np.flatnonzero(step.over)
+        for seat in seats.values():
+            seat.forget(over)
+        for each in past:
+            each[over] = 0.0
+    return None if count < FEWEST else _joined(rules, i, parts)
+
+
+def _joined(rules: Rules[Any], i: int, parts: list[tuple[Any, ...]]) -> Sample:
+    states, elapsed, ended, hidden, rows, seen, earlier, legal = zip(*parts, strict=True)
+    arrays = [state_arrays(state) for state in states]
+    state = type(states[0])(
+        **{name: np.concatenate([a[name] for a in arrays]) for name in arrays[0]}
+    )
+    memory = {agent: _stacked([each[agent] for each in hidden]) for agent in rules.agents}
+    moments = Moments(rules, i, state, np.concatenate(elapsed), np.concatenate(ended), memory)
+    history = None if earlier[0] is None else np.concatenate(earlier)
+    cluster, observed = np.concatenate(rows), np.concatenate(seen)
+    return Sample(moments, cluster, observed, history, np.concatenate(legal))
+
+
+def _stacked(trees: list[Any]) -> Any:
+    """Return trees of arrays [R, ...] as one, row after row."""
+    first: Any = trees[0]
+    if first is None:
+        return None
+    if isinstance(first, Mapping):
+        return {key: _stacked([tree[key] for tree in trees]) for key in first}
+    if isinstance(first, tuple | list):
+        parts = [_stacked(list(part)) for part in zip(*trees, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
+    return np.concatenate(trees)
+
+
+def flattened(codec: ObservationCodec, observation: Any) -> Array:
+    """Return an observation [R, ...] as columns float32 [R, F], images among them."""
+    rows = codec.rows(observation) or 0
+    vector = np.zeros((rows, codec.width), np.float32)
+    images = [np.zeros((rows, *image), np.uint8) for image in codec.images]
+    codec.write(codec.inner(observation), vector, images)
+    scaled = [image.reshape(rows, -1) / np.float32(255) for image in images]
+    return np.concatenate([vector, *scaled], axis=1)
+
+
+# --- Actions -------------------------------------------------------------------------------------
+
+
+def try_actions(
+    sample: Sample,
+    team: Mapping[str, PolicyLike],
+    *,
+    seed: int,
+    seconds: float,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Tried:
+    """Try actions at each moment, and let ``team`` play on, in about ``seconds``."""
+    rules, i = sample.moments.rules, sample.moments.agent
+    policies = {agent: as_policy(player, agent, rules.agents) for agent, player in team.items()}
+    count = sample.legal.shape[1]
+    wanted = spread_actions(count, ACTIONS if count <= ACTIONS else ACTIONS - 1)
+    actions = nearest_legal(sample.legal, wanted)
+    distinct = np.ones(actions.shape, dtype=bool)
+    for w in range(1, actions.shape[1]):
+        distinct[:, w] = (actions[:, w, None] != actions[:, :w]).all(axis=1)
+    exact = actions == wanted
+    exact |= ~exact.any(axis=1, keepdims=True)
+    horizon = min(rules.max_cycles or LONG, LONG) + 1
+
+    def play(moments: Moments, first: Array, forks: int, far: int, stream: int) -> _Sums:
+        sums = _Sums(len(moments) * forks, _horizons(far), i, len(rules.agents))
+        rng = np.random.default_rng([seed, i, stream])  # the same for each action
+        worth(
+            moments, policies, gamma=1.0, forks=forks, rng=rng, first=first, horizon=far,
+            watch=sums.add,
+        )  # fmt: skip
+        return sums
+
+    while True:  # what can be afforded? First fewer moments, then not so far.
+        began = time.monotonic()
+        play(sample.moments, actions[:, 0], 1, horizon, 0)
+        each = time.monotonic() - began
+        affordable = seconds / (2 * each * len(wanted))
+        if affordable >= 0.7 or (horizon <= 8 and len(sample.cluster) <= ENOUGH):
+            break
+        if len(sample.cluster) > ENOUGH:
+            sample = sample.some(max(ENOUGH, int(affordable * len(sample.cluster))), seed)
+            return try_actions(sample, team, seed=seed, seconds=seconds - each, progress=progress)
+        horizon = max(8, int(horizon * max(0.1, affordable)))
+    forks = int(np.clip(affordable, 1, FORKS))
+    horizons = _horizons(horizon)
+    shape = (2, len(horizons), len(actions), len(wanted))
+    found, moved, complete = (
+        np.zeros(shape),
+        np.zeros((len(actions), len(rules.agents)), bool),
+        True,
+    )
+    for half in range(2):
+        firsts: Array | None = None
+        for w in range(len(wanted)):
+            progress(half * len(wanted) + w, 2 * len(wanted))
+            sums = play(sample.moments, actions[:, w], forks, horizon, half)
+            found[half, :, :, w] = sums.own.reshape(len(horizons), -1, forks).mean(axis=2)
+            complete &= not sums.cut
+            firsts = sums.all if firsts is None else firsts
+            apart = np.abs(sums.all - firsts) > 1e-6 * (1 + np.abs(firsts))
+            moved |= apart.reshape(len(actions), forks, -1).any(axis=1)
+    return Tried(sample, actions, distinct, exact, horizons, found, moved, complete, forks)
+
+
+LONG = 512
+"""Decisions that are played on at most."""
+
+
+def _horizons(far: int) -> Array:
+    return np.unique([*(2**k for k in range(far.bit_length())), far])
+
+
+class _Sums:
+    """Sums of rewards of F forks: the agent's own by horizon, and everybody's."""
+
+    def __init__(self, forks: int, horizons: Array, agent: int, agents: int) -> None:
+        self.horizons, self.agent = horizons, agent
+        self.own = np.zeros((len(horizons), forks))  # [S, F]
+        self.all = np.zeros((forks, agents))
+        self.cut = False
+
+    def add(self, rows: Array, taken: Array, reward: Array) -> None:
+        self.all[rows] += reward
+        own = reward[:, self.agent]
+        for s, horizon in enumerate(self.horizons):
+            self.own[s, rows] += np.where(taken <= horizon, own, 0.0)
+        self.cut |= bool((taken >= self.horizons[-1]).any())

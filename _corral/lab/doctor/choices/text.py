@@ -1,0 +1,95 @@
+"""What an environment gives to learn, as plain text."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from corral.lab.doctor.choices.gains import Forked, Gain
+from corral.lab.doctor.choices.scripts import Script, Scripts
+
+if TYPE_CHECKING:
+    from corral.lab.doctor.choices import Learnable
+
+__all__ = ["learnable_text"]
+
+
+def learnable_text(found: Learnable, width: int = 80) -> str:
+    """Return all that was found, verdict first, in lines of at most ``width``."""
+    width = max(60, width)
+    lines = _wrapped(f"{found.environment}: {found.verdict}", width)
+    for fault in found.faults:
+        lines += ["", *_wrapped(fault.text, width, "FAULT  ")]
+    lines += ["", *_script_table(found.scripts, width)]
+    if found.forked:
+        lines += ["", *_forked_table(found.forked, width)]
+    lines += [""] if found.notes or found.not_asked else []
+    for note in found.notes:
+        lines += _wrapped(note, width, "note: ")
+    for what in found.not_asked:
+        lines += _wrapped(what, width, "not asked: ")
+    count = len(found.faults)
+    return "\n".join([*lines, "", f"{count} fault{'s' * (count != 1)}; {found.seconds:.1f} s"])
+
+
+def _script_table(scripts: Scripts, width: int) -> Iterator[str]:
+    names = [_name(row) for row in scripts.rows]
+    wide = min(max([*map(len, names), 12]), width - 46)
+    yield f"{'who plays so':<{wide}} {'mean return':>12} {'above random':>13} {'95 % interval':>19}"
+    for name, row in zip(names, scripts.rows, strict=True):
+        line = f"{textwrap.shorten(name, wide, placeholder='...'):<{wide}} {number(row.mean):>12}"
+        if row.name != "random":
+            low, high = row.interval
+            between = "" if low is None or high is None else f"{number(low)} to {number(high)}"
+            line += f" {number(row.difference, '+'):>13} {between:>19}"
+        yield line
+    whose = (
+        "One agent plays so, the others at random; its own return."
+        if scripts.alone
+        else "All agents play so; the team's return, the sum over agents."
+    )
+    yield from _wrapped(
+        f"{whose} {scripts.episodes} episodes, the same for all; differences are paired.", width
+    )
+
+
+def _name(row: Script) -> str:
+    return row.name if row.agent is None else f"{row.agent}: {row.name}"
+
+
+def _forked_table(forked: Sequence[Forked], width: int) -> Iterator[str]:
+    names = [f"{each.agent}, {each.others}" for each in forked]
+    wide = min(max([*map(len, names), 17]), width - 60)
+    yield (
+        f"{'agent, play after':<{wide}} {'within':>7} {'best action':>16} {'one for all':>16} "
+        f"{'by observation':>16}"
+    )
+    for name, each in zip(names, forked, strict=True):
+        short = textwrap.shorten(name, wide, placeholder="...")
+        cells = [_gain(gain) for gain in (each.best, each.constant, each.shown)]
+        far = "the end" if each.to_the_end else f"{each.decisions}"
+        yield f"{short:<{wide}} {far:>7} {cells[0]:>16} {cells[1]:>16} {cells[2]:>16}"
+    tried = ", ".join(dict.fromkeys(f"{each.tried} of {each.of}" for each in forked))
+    yield from _wrapped(
+        "How much more of its own return an agent gets, within so many of its decisions, than by "
+        f"the mean of the actions that were tried ({tried}; "
+        f"{sum(each.moments for each in forked):,} moments); ± two standard errors.",
+        width,
+    )
+
+
+def _gain(gain: Gain) -> str:
+    around = 2 * gain.error
+    return f"{number(gain.mean, '+')} ± {around if around > 1e-9 else 0:.1g}"
+
+
+def number(value: float, sign: str = "") -> str:
+    """Return a number in at most four digits, or so."""
+    if abs(value) < 5e-10:
+        return "0"
+    return f"{value:{sign},.0f}" if abs(value) >= 1_000 else f"{value:{sign}.3g}"
+
+
+def _wrapped(text: str, width: int, first: str = "") -> list[str]:
+    return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * len(first))

@@ -1,0 +1,243 @@
+"""What scripts and forked moments say together: faults, notes, and a verdict in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from corral.lab.doctor.choices.forked import FIXED
+from corral.lab.doctor.choices.gains import Forked
+from corral.lab.doctor.choices.scripts import SMALL, Scripts
+
+__all__ = ["Fault", "faults_of", "notes_of", "verdict_of"]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why there is nothing, or hardly anything, to learn."""
+
+    cause: str  # "no-choice", "order-only", "too-small", "chance-only", "idle",
+    # "constant-observation" or "hidden"
+    text: str
+
+
+def faults_of(
+    scripts: Scripts,
+    forked: Sequence[Forked],
+    never: Iterable[str],
+    choices: Mapping[str, float],
+) -> tuple[Fault, ...]:
+    """Return what is wrong.
+
+    Args:
+        never: agents whose observation never changes.
+        choices: decisions of each agent among two actions or more, per episode.
+    """
+    # Gains that were not followed to the end may be lost there: then scripts decide.
+    whole = [each for each in forked if each.complete or not scripts.negligible]
+    matters = scripts.matters or any(each.matters for each in whole)
+    faults = [] if matters else list(_nothing(scripts, forked))
+    if not any(fault.cause == "no-choice" for fault in faults):
+        faults += _idle(forked)
+    for agent in never:
+        if choices[agent] > 1 and _known(forked, agent) is not False:
+            faults.append(
+                Fault(
+                    "constant-observation",
+                    f"The observation of {agent} never changes, and it decides "
+                    f"{choices[agent]:.3g} times an episode: no decision can depend on anything.",
+                )
+            )
+    faults += _hidden(scripts, forked)
+    return tuple(faults)
+
+
+def _nothing(scripts: Scripts, forked: Sequence[Forked]) -> Iterator[Fault]:
+    """Yield why no choice matters; nothing where that cannot be said."""
+    tried = "" if not forked else f", and no action at {_moments(forked)} forked moments,"
+    if not scripts.moved and not any(each.moved for each in forked):
+        yield Fault("no-choice", f"No way to play{tried} changed any return at all.")
+    elif shifting := [each for each in forked if each.only_shifts]:
+        each = max(shifting, key=lambda each: each.best.mean)
+        yield Fault(
+            "order-only",
+            "Actions change when rewards come, not how much: what "
+            f"{each.agent}'s best action brings within {_decisions(each.decisions)} "
+            f"({_figure(each.best.mean)}) is lost again by the end "
+            f"({each.at_the_end.mean:+.2g} ± {2 * each.at_the_end.error:.1g}), and no way to play "
+            "has another return than random play that would matter.",
+        )
+    elif scripts.certain or scripts.negligible:
+        yield Fault(
+            "too-small",
+            f"No way to play differs from random play by more than {scripts.largest:.2%} of how "
+            f"much returns differ from episode to episode (under {SMALL:.0%}, it takes some 20,000 "
+            "episodes of each to see).",
+        )
+    elif _only_chance(scripts, forked):
+        yield Fault(
+            "chance-only",
+            "Actions change returns, but no action is better than another on average: the best "
+            f"gains at most {max(each.best.most for each in forked):.2g}, chance aside.",
+        )
+
+
+def _only_chance(scripts: Scripts, forked: Sequence[Forked]) -> bool:
+    """Return whether no action can be worth a tenth of the return's own spread to anybody, whether
+    the others play at random or always do the same."""
+    if not forked or any(each.best.most > 0.1 * scripts.spread[each.agent] for each in forked):
+        return False
+    fixed = {each.agent for each in forked if each.others == FIXED}
+    return len(scripts.spread) == 1 or fixed == {each.agent for each in forked}
+
+
+def _idle(forked: Sequence[Forked]) -> Iterator[Fault]:
+    """Yield the agents whose actions change nobody's return."""
+    for agent in dict.fromkeys(each.agent for each in forked):
+        own = [each for each in forked if each.agent == agent]
+        if not any(each.moved or each.moves_others for each in own) and own[0].complete:
+            yield Fault(
+                "idle",
+                f"No action of {agent} changed any return, its own or another's, at "
+                f"{_moments(own)} forked moments.",
+            )
+
+
+def _hidden(scripts: Scripts, forked: Sequence[Forked]) -> Iterator[Fault]:
+    if scripts.best is not None:
+        return  # a reference, which reads observations alone, does better than random play
+    for agent in dict.fromkeys(each.agent for each in forked):
+        own = [each for each in forked if each.agent == agent and each.matters]
+        if own and all(each.hidden and not each.needs_memory for each in own):
+            each = own[0]
+            yield Fault(
+                "hidden",
+                f"The best action of {agent} gains {_figure(each.best.mean)}, and its observation "
+                f"does not show which it is: chosen from it, actions gain "
+                f"{_figure(each.shown.mean)}; one action for all moments gains "
+                f"{_figure(each.constant.mean)}.",
+            )
+
+
+def _known(forked: Sequence[Forked], agent: str) -> bool | None:
+    """Return whether the agent's choices matter; None: it was not asked."""
+    own = [each.matters for each in forked if each.agent == agent]
+    return any(own) if own else None
+
+
+# --- Notes ---------------------------------------------------------------------------------------
+
+
+def notes_of(
+    scripts: Scripts,
+    forked: Sequence[Forked],
+    never: Iterable[str],
+    choices: Mapping[str, float],
+) -> tuple[str, ...]:
+    """Return what is worth knowing, and no fault."""
+    said: dict[str, list[str]] = {}  # sentence -> of whom it holds
+    for agent in dict.fromkeys(each.agent for each in forked):
+        for sentence in _about([each for each in forked if each.agent == agent], choices[agent]):
+            said.setdefault(sentence, []).append(agent)
+    for agent in never:
+        if 0 < choices[agent] <= 1:
+            said.setdefault(ONE_VIEW, []).append(agent)
+    notes = [f"{', '.join(agents)}: {sentence}" for sentence, agents in said.items()]
+    if not forked and not scripts.certain and scripts.moved:
+        notes.append("No script differs from random play by more than chance.")
+    return tuple(notes)
+
+
+ONE_VIEW = (
+    "The observation is always the same; one action, or one mixture of actions, is all there is "
+    "to learn."
+)
+
+
+def _about(own: Sequence[Forked], choices: float) -> Iterator[str]:
+    """Yield what is worth knowing of one agent with so many choices per episode."""
+    mattering = [each for each in own if each.matters]
+    if not mattering:
+        moved = {other for each in own for other in each.moves_others}
+        if moved and not any(each.moved for each in own):
+            yield (
+                f"Its actions change the return of {', '.join(sorted(moved))}, never its own: what "
+                "learns from its own reward alone learns nothing."
+            )
+        return
+    each = mattering[0]
+    if own[0].others == "random" and own[0] is not each and own[0].moved:
+        yield (
+            "While the others play at random no action is better than another; where the best "
+            f"gains {_figure(each.best.mean)}: {each.others}."
+        )
+    if choices <= 1:
+        yield "It decides once an episode (a bandit): there is no later reward to discount."
+    elif each.one_step:
+        yield (
+            "One step decides (a bandit): what the best action brings of its own return comes "
+            "before its next decision. A small gamma is enough."
+        )
+    elif each.decisions > 1 and each.reach > 1:
+        yield (
+            f"Nine tenths of what the best action brings come within {_decisions(each.reach)}: a "
+            f"gamma of {1 - 1 / each.reach:.2g} or more keeps them."
+        )
+    if each.needs_memory and each.remembered is not None:
+        yield (
+            "It needs memory: chosen from its last observations together, actions gain "
+            f"{_figure(each.remembered.mean)}, from the last one {_figure(each.shown.mean)}."
+        )
+    elif each.power < 0.5:
+        yield (
+            f"{each.moments} moments are too few to tell whether so wide an observation shows the "
+            "best action."
+        )
+
+
+def verdict_of(scripts: Scripts, forked: Sequence[Forked], faults: Sequence[Fault]) -> str:
+    """Return what was found, in a sentence."""
+    causes = {fault.cause for fault in faults}
+    if "no-choice" in causes:
+        return "No choice matters: nothing that was tried changed any return."
+    if "order-only" in causes:
+        return "No choice matters: actions change when rewards come, not how much."
+    if "too-small" in causes:
+        return "Choices hardly matter: what they change is lost in chance."
+    if "chance-only" in causes:
+        return "No choice matters: no action is better than another on average."
+    matters = scripts.matters or any(each.matters for each in forked)
+    if not matters:
+        return "It was not seen that choices matter, nor that they do not."
+    if "hidden" in causes:
+        return "Choices matter, but the observation does not show which."
+    if "constant-observation" in causes:
+        return "Choices matter, but an observation never changes."
+    if "idle" in causes:
+        return "Choices matter, but those of an agent do not."
+    mattering = [each for each in forked if each.matters]
+    if mattering and not scripts.matters and all(each.others == FIXED for each in mattering):
+        return "Which choice is best depends on how the others play; against random play none is."
+    if not mattering:
+        return "Choices matter; whether the observation shows which was not found out."
+    if any(each.needs_memory for each in mattering):
+        return "Choices matter, and earlier observations show which."
+    if any(each.shown.sure and each.shown.mean > each.constant.most for each in mattering):
+        return "Choices matter, and the observation shows which."
+    if any(each.constant.mean > 0.5 * each.best.mean for each in mattering):
+        return "Choices matter, and the same action is best nearly always."
+    if scripts.best is not None:
+        return f"Choices matter, and the observation shows which ({scripts.best} reads it)."
+    return "Choices matter; how much the observation shows of which was not found out."
+
+
+def _moments(forked: Sequence[Forked]) -> str:
+    return f"{sum(each.moments for each in forked):,}"
+
+
+def _decisions(count: int) -> str:
+    return "its own step" if count == 1 else f"{count} decisions"
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3g}"

@@ -1,0 +1,155 @@
+"""What of the observation reaches the outputs of the actor, and which layers are dead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from corral.envs.core import Array, generator
+from corral.lab.doctor.evidence.record import PolicyEvidence
+
+__all__ = ["look_into"]
+
+LOOKED_AT = 256
+"""Decisions of the rollout for which networks are asked."""
+
+Parts = list[torch.Tensor]
+
+
+def look_into(trainer: Any, name: str, found: PolicyEvidence) -> None:
+    """Note which inputs of the actor reach its outputs, and which of its layers are dead."""
+    learner = trainer.learners[name]
+    buffer = trainer.rollout.groups[list(trainer.learners).index(name)]
+    acted = np.flatnonzero(buffer.acted.reshape(-1))
+    if not len(acted):
+        return
+    rows = generator(0, "eval").permutation(acted)[:LOOKED_AT]
+    parts = _parts(learner, buffer, rows)
+    found.playing.dead = _dead_layers(learner.actor, parts)
+    silent = _without_gradient(learner.actor, parts)
+    names = _names(learner.group)
+    vector = buffer.vector[:-1].reshape(-1, buffer.vector.shape[-1])[acted]
+    images = [image[:-1].reshape(-1, *image.shape[3:])[acted] for image in buffer.images]
+    for where in silent:
+        values = vector[:, where[1]] if where[0] == 0 else images[where[0] - 1]
+        told = _reaches(learner, buffer, acted, values, where)
+        if told is not None:
+            (found.playing.cut if told else found.ignored).append(names[where])
+
+
+Where = tuple[int, int]
+"""A column of the vector (0, column), or an image (number from 1, 0)."""
+
+
+def _parts(learner: Any, buffer: Any, rows: Array) -> Parts:
+    parts, _ = buffer.tensors(slice(0, -1), rows, learner.device)
+    return [part.float() for part in parts]
+
+
+def _without_gradient(actor: Any, parts: Parts) -> list[Where]:
+    """Return the inputs at which the outputs have no gradient, in any row."""
+    given = [part.clone().requires_grad_() for part in parts]
+    outputs, _ = actor.step(given, actor.initial(len(parts[0])))
+    # A random direction of the outputs: no sum of them that cancels out.
+    direction = torch.from_numpy(generator(0, "eval").standard_normal(outputs.shape[-1])).float()
+    found: list[Where] = []
+    if not outputs.requires_grad:
+        return [(0, k) for k in range(parts[0].shape[1])] + [(k, 0) for k in range(1, len(parts))]
+    (outputs @ direction.to(outputs.device)).sum().backward()
+    for k, part in enumerate(given):
+        flat = None if part.grad is None else part.grad.abs().flatten(1).amax(dim=0)
+        if k == 0:
+            silent = [True] * part.shape[1] if flat is None else (~(flat > 0)).tolist()
+            found += [(0, column) for column, none in enumerate(silent) if none]
+        elif flat is None or not bool((flat > 0).any()):
+            found.append((k, 0))
+    actor.zero_grad(set_to_none=True)
+    return found
+
+
+def _reaches(learner: Any, buffer: Any, acted: Array, values: Array, where: Where) -> bool | None:
+    """Tell whether another value of an input changes the outputs; None: it does not vary.
+
+    Decisions are asked at which the input differs from its usual value.
+    """
+    flat = values.reshape(len(values), -1)
+    _, first, counts = np.unique(flat, axis=0, return_index=True, return_counts=True)
+    if len(first) < 2:
+        return None
+    usual = flat[first[counts.argmax()]]
+    differs = np.flatnonzero((flat != usual).any(axis=1))[:LOOKED_AT]
+    before = _parts(learner, buffer, acted[differs])
+    after = [part.clone() for part in before]
+    new = torch.from_numpy(usual.reshape(values.shape[1:])).float().to(learner.device)
+    if where[0]:
+        after[where[0]][:] = new
+    else:
+        after[0][:, where[1]] = new
+    with torch.inference_mode():
+        hidden = learner.actor.initial(len(differs))
+        same = torch.equal(
+            learner.actor.step(before, hidden)[0], learner.actor.step(after, hidden)[0]
+        )
+    return not same
+
+
+def _names(group: Any) -> dict[Where, str]:
+    """Return "observation[3]": the entry of the observation, and where in it a column stands."""
+    found: dict[Where, str] = {}
+    image = 0
+    for entry in group.layout.entries:
+        key = entry.key or "observation"
+        if entry.axes is not None:
+            image += 1
+            found[(image, 0)] = f"the image {key}"
+            continue
+        for column in range(entry.low, entry.high):
+            found[(0, column)] = f"{key}[{column - entry.low}]"
+    for k in range(group.identities):
+        found[(0, group.layout.width + k)] = f"which agent it is ({group.agents[k]})"
+    return found
+
+
+def _dead_layers(network: Any, parts: Parts) -> list[str]:
+    """Return the layers that get inputs that vary and put out the same for all of them.
+
+    Layers whose function is no module show in the next one, whose input is 0 throughout; but where
+    an input itself is 0 throughout, that would say nothing.
+    """
+    dead: list[str] = []
+    blank = any(not part.any() for part in parts[1:]) or not parts[0].any(dim=0).all()
+    hooks = []
+    varied: list[bool] = [False]  # whether anything that layers put out varied so far
+
+    def hear(name: str) -> Callable[..., None]:
+        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
+            before = [each for each in inputs if isinstance(each, torch.Tensor)]
+            if not before or not isinstance(output, torch.Tensor) or len(output) < 2:
+                return
+            lost = varied[0] and not blank and not before[0].any()
+            if (_varies(before[0], 1e-3) and not _varies(output)) or lost:
+                dead.append(name)
+            varied[0] |= _varies(output)
+
+        return hook
+
+    for name, module in network.named_modules():
+        if not list(module.children()):
+            hooks.append(module.register_forward_hook(hear(name)))
+    try:
+        with torch.inference_mode():
+            network.step(parts, network.initial(len(parts[0])))
+    finally:
+        for each in hooks:
+            each.remove()
+    return dead
+
+
+def _varies(values: torch.Tensor, least: float = 0.0) -> bool:
+    """Tell whether rows of ``values`` [R, ...] differ, by more than ``least`` of the largest."""
+    far = (values - values[:1]).abs().max()
+    return bool(far > least * values.abs().max())

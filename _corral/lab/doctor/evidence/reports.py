@@ -1,0 +1,96 @@
+"""What a trainer learns from, and reports of, a rollout that was watched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
+from corral.lab.doctor.evidence.updates import watch_update
+
+__all__ = ["watch_learning"]
+
+
+def watch_learning(
+    trainer: Any, evidence: Evidence, episodes: list[Any], seconds: dict[str, float]
+) -> None:
+    """Let the trainer learn from its rollout, and report; note both."""
+    told: dict[str, dict[str, float]] = {}
+    of_class = trainer.update
+
+    def own() -> dict[str, float]:
+        told["metrics"] = of_class()
+        return told["metrics"]
+
+    def update() -> dict[str, float]:
+        trainer.update = own
+        watch_update(trainer, evidence)
+        return told["metrics"]
+
+    step = trainer.update_minibatch
+    rows: dict[str, int] = {}  # decisions of the first epoch
+
+    def update_minibatch(learner: Any, minibatch: Any, outputs: Any) -> Any:
+        found = evidence.policies[learner.group.policy]
+        if minibatch.epoch == 0:
+            _note_masks(outputs, found)
+            rows[found.policy] = rows.get(found.policy, 0) + len(minibatch)
+        entropy = _entropy(minibatch, outputs)
+        numbers = step(learner, minibatch, outputs)
+        if entropy is not None and len(found.playing.legal) == 1:
+            for name, value in numbers.items():
+                if "entropy" in name:
+                    found.playing.entropies.setdefault(name, []).append((value, entropy))
+        return numbers
+
+    for found in evidence.policies.values():
+        found.playing.legal.append((0.0, 0.0))
+    trainer.update, trainer.update_minibatch = update, update_minibatch
+    try:
+        report = trainer.learn_from(episodes, seconds)
+    finally:
+        del trainer.update, trainer.update_minibatch
+        for found in evidence.policies.values():
+            possible, _ = found.playing.legal.pop()
+            valid = found.trajectories[-1].valid if found.trajectories else np.zeros(0, bool)
+            if possible and rows[found.policy] == valid.sum():
+                legal = found.masks[-1][1][valid]
+                found.playing.legal.append((possible, float(legal.sum())))
+    _note_report(trainer, evidence, report)
+
+
+def _entropy(minibatch: Any, outputs: Any) -> float | None:
+    """Return the mean entropy of the legal actions, of single choices."""
+    logits = getattr(outputs.distribution, "logits", None)
+    if logits is None:
+        return None
+    with torch.no_grad():
+        chances = torch.where(minibatch.mask, logits, -torch.inf).double().softmax(dim=-1)
+        return float(-(chances * chances.clamp(min=1e-300).log()).sum(dim=-1).mean())
+
+
+def _note_masks(outputs: Any, found: PolicyEvidence) -> None:
+    """Add the actions that are possible in a minibatch's distributions."""
+    choices = getattr(outputs.distribution, "choices", [outputs.distribution])
+    possible, _ = found.playing.legal[-1]
+    for each in choices:
+        if isinstance(logits := getattr(each, "logits", None), torch.Tensor):
+            possible += float((logits.detach() > -torch.inf).sum())
+    found.playing.legal[-1] = possible, 0.0
+
+
+def _note_report(trainer: Any, evidence: Evidence, report: Any) -> None:
+    """Note returns and rewards as the environment gave them, and as they are reported."""
+    said, agents = evidence.said, trainer.rules.agents
+    ended = said.witness.ended
+    reported = [each.returns for each in report.episodes]
+    said.missing += len(ended) - len(reported)
+    for returns, told in zip(ended, reported, strict=False):
+        if not np.isnan(returns).any():
+            evidence.returns.append((dict(zip(agents, returns.tolist(), strict=True)), dict(told)))
+    if report.rewards is not None:
+        means = np.stack([step.reward for step in said.witness.steps]).mean(axis=(0, 1))
+        own = dict(zip(agents, means.astype(float).tolist(), strict=True))
+        said.reported.append((own, dict(report.rewards)))

@@ -1,0 +1,244 @@
+"""What the environment said in a rollout, beside what the trainer stored of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from corral.adapters.masked_distribution import MaskedCategorical
+from corral.envs.core import Array
+from corral.envs.masks import MASK
+from corral.envs.policy import take_tree
+from corral.errors import IllegalActionError
+from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
+from corral.lab.doctor.evidence.witness import Witness, join_trees
+
+__all__ = ["watch_rollout"]
+
+LOOKED_AT = 256
+"""Decisions of each agent at which policies are asked later what they would do."""
+
+
+def watch_rollout(trainer: Any, evidence: Evidence) -> tuple[list[Any], dict[str, float]]:
+    """Let the trainer play a rollout; return its episodes, and the seconds.
+
+    Where the trainer raises, what was seen up to then is noted.
+    """
+    witness = evidence.said.witness
+    witness.begin()
+    try:
+        episodes, seconds = trainer.collect()
+    except Exception as error:
+        # An illegal action is chosen from what was stored; other errors come of storing it.
+        _note(trainer, evidence, len(witness.steps) + isinstance(error, IllegalActionError))
+        raise
+    _note(trainer, evidence, len(witness.steps))
+    return list(episodes), seconds
+
+
+def _note(trainer: Any, evidence: Evidence, moments: int) -> None:
+    """Note the first ``moments`` of the rollout, at which all was stored."""
+    witness = evidence.said.witness
+    evidence.said.not_finite += _not_finite(trainer.rules.agents, witness)
+    for i, learner in enumerate(trainer.learners.values()):
+        if learner.trained and moments:
+            found = evidence.policies[learner.group.policy]
+            _said_and_stored(trainer, i, learner, witness, found, moments)
+            _paid_and_played(trainer, i, learner, witness, found)
+    for step in witness.steps:
+        if (illegal := step.info.get("illegal_actions")) is not None:
+            evidence.said.count_illegal(illegal)
+    begins = np.zeros((len(witness.steps) + 1, trainer.settings.num_envs), dtype=bool)
+    for t, step in enumerate(witness.steps):
+        begins[t + 1] = step.over
+    if witness.steps:
+        evidence.said.begins.append(begins)
+        evidence.said.states.append(np.stack(witness.states[: len(begins)]))
+
+
+def _not_finite(agents: Any, witness: Witness) -> list[str]:
+    """Return what the environment said that is not finite, in words."""
+    found = []
+    for t, observations in enumerate(witness.observations):
+        for agent, observation in observations.items():
+            for name, values in _numbers(observation, "observation"):
+                if values.dtype.kind == "f" and not np.isfinite(values).all():
+                    found.append(f"{name} of {agent} holds {_worst(values)} at step {t}")
+    for t, step in enumerate(witness.steps):
+        if not np.isfinite(step.reward).all():
+            column = int(np.argwhere(~np.isfinite(step.reward))[0][1])
+            found.append(f"reward of {agents[column]} is {_worst(step.reward)} at step {t}")
+    return found
+
+
+def _worst(values: Array) -> Any:
+    return values[~np.isfinite(values)].flat[0]
+
+
+def _numbers(tree: Any, name: str) -> Any:
+    if isinstance(tree, dict):
+        for key, part in tree.items():
+            yield from _numbers(part, key if key == name else f"{name}[{key!r}]")
+    elif isinstance(tree, tuple):
+        for k, part in enumerate(tree):
+            yield from _numbers(part, f"{name}[{k}]")
+    else:
+        yield name, np.asarray(tree)
+
+
+# --- What is decided on --------------------------------------------------------------------------
+
+
+def _said_and_stored(
+    trainer: Any, i: int, learner: Any, witness: Witness, found: PolicyEvidence, moments: int
+) -> None:
+    """Note what the environment said to the agents of one policy, beside what was stored."""
+    group, buffer = learner.group, trainer.rollout.groups[i]
+    layout, size = group.layout, trainer.rollout.reward.shape[1]
+    said = np.zeros((moments, size, len(group.agents), layout.width), np.float32)
+    mask = np.ones((moments, size, len(group.agents), group.actions.masks), dtype=bool)
+    shapes = [(size, len(group.agents), *image) for image in layout.images]
+    wrong, before = np.zeros((len(shapes), 2)), [np.zeros(shape, np.uint8) for shape in shapes]
+    repeats = np.zeros((moments, size * len(group.agents)), dtype=bool)
+    for t in range(moments):
+        images = [np.zeros(shape, np.uint8) for shape in shapes]
+        for j, agent in enumerate(group.agents):
+            observation = witness.observations[t][agent]
+            pictures = [image[:, j] for image in images]
+            layout.write(layout.inner(observation), said[t, :, j], pictures)
+            if layout.masked:
+                mask[t, :, j] = np.asarray(observation[MASK]) != 0
+        repeats[t] = t and (said[t] == said[t - 1]).all(axis=-1).reshape(-1)
+        for k, image in enumerate(images):
+            repeats[t] &= (image == before[k]).reshape(len(repeats[t]), -1).all(axis=1)
+            differs = (buffer.images[k][t] != image).reshape(size * len(group.agents), -1).any(1)
+            stale = (buffer.images[k][t] == before[k]).reshape(len(differs), -1).all(1)
+            wrong[k] += differs.mean() / moments, (differs & stale).mean() / moments
+            before[k] = image
+    flat = (moments, size * len(group.agents))
+    acts = group.own(np.stack(witness.who_acts[:moments]))
+    if buffer.learned is not None:  # elsewhere snapshots played, see ``corral.Pool``
+        acts = acts & buffer.learned[:moments].reshape(flat)
+    found.acted.append(acts)
+    stored = buffer.vector[:moments]
+    width = layout.width
+    found.obs.append((said.reshape(*flat, -1), stored[..., :width].reshape(*flat, -1).copy()))
+    found.masks.append((mask.reshape(*flat, -1), buffer.mask[:moments].reshape(*flat, -1).copy()))
+    found.playing.images_wrong.append(wrong)
+    found.playing.repeats.append(repeats)
+    if group.identities:
+        own = np.eye(len(group.agents), dtype=np.float32)
+        found.playing.identity_wrong += float((stored[..., width:] != own).any(axis=-1).mean())
+    found.playing.looked_at = _looked_at(trainer, group.agents, witness, moments)
+
+
+def _looked_at(trainer: Any, agents: Any, witness: Witness, moments: int) -> dict[str, Any]:
+    """Return some of the observations that each agent decided on, [R, ...]."""
+    found = {}
+    for agent in agents:
+        column = trainer.rules.agents.index(agent)
+        most, parts = LOOKED_AT, []
+        for t in np.random.default_rng(0).permutation(moments):
+            rows = np.flatnonzero(witness.who_acts[t][:, column])[:most]
+            if len(rows):
+                parts.append(take_tree(witness.observations[t][agent], rows))
+            most -= len(rows)
+            if not most:
+                break
+        if parts:
+            found[agent] = join_trees(parts)
+    return found
+
+
+# --- What is played, and paid --------------------------------------------------------------------
+
+
+def _paid_and_played(
+    trainer: Any, i: int, learner: Any, witness: Witness, found: PolicyEvidence
+) -> None:
+    """Note rewards, ends and actions of the whole steps."""
+    if not witness.steps:
+        return
+    group, buffer, rollout = learner.group, trainer.rollout.groups[i], trainer.rollout
+    steps = len(witness.steps)
+    rewards = np.stack([step.reward for step in witness.steps])
+    found.everybody.append(rewards)
+    said, stored = group.own(rewards), group.own(rollout.reward[:steps])
+    if buffer.learned is not None:  # what snapshots earn counts for nobody
+        own = buffer.learned[:steps].reshape(said.shape)
+        said, stored = np.where(own, said, 0), np.where(own, stored, 0)
+    found.rewards.append((said, stored.copy()))
+    if not group.actions.shape:
+        found.actions.append(buffer.action[:steps].reshape(steps, -1).copy())
+    found.playing.played.append((_played(trainer, group, witness), _decoded(group, buffer, steps)))
+    found.terminated.append(group.own(np.stack([step.terminated for step in witness.steps])))
+    found.truncated.append(group.own(np.stack([step.truncated for step in witness.steps])))
+    found.final_value.append(_final_values(trainer, learner, witness))
+    if steps == trainer.settings.n_steps:
+        _chances(learner, buffer, found)
+
+
+def _played(trainer: Any, group: Any, witness: Witness) -> Array:
+    """Return the actions that the environment was given: [T, B, P, ...]."""
+    agents = [trainer.rules.agents.index(agent) for agent in group.agents]
+    each = [
+        np.stack([np.asarray(actions[agent]) for agent in group.agents], axis=1)
+        if isinstance(actions, dict)
+        else np.asarray(actions)[:, agents]
+        for actions in witness.actions[: len(witness.steps)]
+    ]
+    return np.stack(each)
+
+
+def _decoded(group: Any, buffer: Any, steps: int) -> Array:
+    """Return the actions that are stored, as the environment takes them: [T, B, P, ...]."""
+    stored = buffer.action[:steps]
+    decoded: Array = group.actions.decode(stored.reshape(-1, *group.actions.shape))
+    return decoded.reshape(*stored.shape[:3], *decoded.shape[1:]).copy()
+
+
+def _chances(learner: Any, buffer: Any, found: PolicyEvidence) -> None:
+    """Note log-probabilities of what was stored, as the policy tells them on what was said.
+
+    They tell whose decisions were stored: for single choices, by networks without a memory.
+    """
+    if learner.settings.memory or learner.group.actions.shape:
+        return
+    said, masks = found.obs[-1][0], found.masks[-1][0]
+    acted = found.acted[-1]
+    rows = np.flatnonzero(acted.reshape(-1))
+    shape = buffer.log_prob.shape
+    vector = buffer.vector[: len(said)].copy()
+    vector[..., : said.shape[-1]] = said.reshape(*vector.shape[:-1], -1)
+    arrays = [vector, *(image[: len(said)] for image in buffer.images)]
+    legal = masks.reshape(-1, masks.shape[-1])[rows]
+    if not len(rows) or not legal.any(axis=-1).all():
+        return
+    with torch.inference_mode():
+        parts = [learner.tensor(each.reshape(-1, *each.shape[3:])[rows]) for each in arrays]
+        outputs = learner.actor(parts)
+        logits = MaskedCategorical(outputs, learner.tensor(legal)).logits.cpu().numpy()
+    table = np.full((shape[0] * shape[1] * shape[2], logits.shape[-1]), np.nan, np.float32)
+    table[rows] = logits
+    found.playing.chances.append((table.reshape(*shape, -1), buffer.log_prob.copy()))
+
+
+def _final_values(trainer: Any, learner: Any, witness: Witness) -> Array:
+    """Return V of what agents observed last where a time limit cut them: [T, C]; else NaN."""
+    group = learner.group
+    size = trainer.rollout.reward.shape[1]
+    found = np.full((len(witness.steps), size, len(group.agents)), np.nan)
+    plain = not trainer.critic_input.with_actions and not trainer.settings.memory
+    for t, step in enumerate(witness.steps):
+        if step.finished is None or not plain:
+            continue
+        central = trainer.critic_input.kind == "state"
+        state = step.finished.global_state if central else None
+        values = trainer.values(step.finished.observations, state)
+        for j, agent in enumerate(group.agents):
+            column = trainer.rules.agents.index(agent)
+            cut = step.truncated[step.finished.rows, column]
+            found[t, step.finished.rows[cut], j] = values[agent][cut]
+    return found.reshape(len(witness.steps), -1)

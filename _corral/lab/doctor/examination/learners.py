@@ -1,0 +1,286 @@
+"""Learners are examined: ``examination``; and corral's trainers as learners: ``trained_by``."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import inspect
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from corral.adapters.sources import rules_of
+from corral.envs.core import Array
+from corral.envs.policy import PolicyLike, take_tree
+from corral.envs.probes import PROBES
+from corral.envs.probes.base import Probe
+from corral.envs.registry import make
+from corral.errors import UnknownNameError, UnsupportedSpaceError
+from corral.lab.doctor.examination.judging import (
+    GAMMA,
+    Examination,
+    Learned,
+    Result,
+    judge,
+    told,
+)
+from corral.named import is_named, named_object
+from corral.trainers.base import Trainer, trainer_class
+from corral.trainers.runs.run import Run
+from corral.trainers.settings import make_settings
+
+__all__ = ["EXAMINED", "SMALL", "Learn", "examination", "judged_run", "trained_by"]
+
+EXAMINED = tuple(f"probe_p{number:02}_v0" for number in range(1, 15))
+"""The probes that any learner can be examined on; the others are about what is inside of one."""
+
+KWARGS: dict[str, dict[str, Any]] = {"probe_p12_v0": {"replies": 2}}
+"""Arguments of probes: with two replies a reward that is discounted on its way shows."""
+
+Learn = Callable[[Callable[[], Any], int, int], "Learned | Mapping[str, PolicyLike]"]
+
+
+def examination(
+    learner: str | Learn | type[Trainer],
+    probes: Sequence[str] | None = None,
+    *,
+    seed: int = 0,
+    budget: float = 1.0,
+    limit: float | None = None,
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+) -> Examination:
+    """Let ``learner(make_env, steps, seed)`` learn each probe, and judge what comes out.
+
+    An exception of the learner is kept as the result of that probe; UnsupportedSpaceError says that
+    it does not play such games, and fails nothing.
+
+    Args:
+        learner: a function; "file.py:name" or "module:name" of one; or a trainer of corral, or its
+            name, such as "mappo".
+        probes: names, such as "P4" or "probe_p04_v0"; default: all of ``EXAMINED``.
+        seed: is given to the learner, and draws what is played for the judgement.
+        budget: multiplies the env steps that the probes allow.
+        limit: seconds after which learning a probe counts as failed; None: it may take what it
+            takes. It interrupts Python code, in the main thread, where the system has SIGALRM.
+        progress: is called with a probe's label, how many were done, and of how many.
+
+    Raises UnknownNameError for what names nothing, ValueError for what is no learner or budget.
+    """
+    for name, given in (("budget", budget), ("limit", limit)):
+        if given is not None and not 0 < given < math.inf:
+            raise ValueError(f"{name}={given}: give a number above 0")
+    learn, names = _learn(learner), _names(probes)
+    results: list[Result] = []
+    for name in names:
+        progress(_label(name), len(results), len(names))
+        results.append(_examined(learn, name, seed, budget, limit))
+    progress("", len(names), len(names))
+    return Examination(tuple(results))
+
+
+def judged_run(run: Run, *, seed: int = 0) -> Result | None:
+    """Return what a run learned of a probe; None: it was trained in something else.
+
+    Values are judged by the run's own discount. Raises what reading its checkpoint raises.
+    """
+    rules: Any = run.config.env_config.rules()
+    if not isinstance(rules, Probe):
+        return None
+    trained: Any = run._trained()
+    gamma = float(getattr(getattr(trained, "settings", None), "gamma", GAMMA))
+    return judge(rules, Learned(run.policies, values_of(trained)), seed=seed, gamma=gamma)
+
+
+def _label(name: str) -> str:
+    return f"P{int(name[7:9])}"
+
+
+def _names(probes: Sequence[str] | None) -> list[str]:
+    """Return the names of probes in the registry. Raises UnknownNameError."""
+    labels = {_label(name): name for name in EXAMINED}
+    found = []
+    for text in EXAMINED if probes is None else probes:
+        name = labels.get(text.strip().upper(), text.strip())
+        if name not in EXAMINED:
+            raise UnknownNameError.of("probe", text, labels)
+        found.append(name)
+    return list(dict.fromkeys(found))
+
+
+_ANY = inspect.Parameter.VAR_POSITIONAL
+
+
+def _learn(learner: Any) -> Learn:
+    """Return the function that ``learner`` stands for."""
+    found = learner
+    if isinstance(found, str):
+        if found.endswith(".py"):
+            raise UnknownNameError(f"learner {found} is a file: name its function, {found}:learn")
+        found = named_object(found, "learner") if is_named(found) else trainer_class(found)
+    if isinstance(found, type) and hasattr(found, "Settings"):
+        return trained_by(found)
+    if not callable(found):
+        raise ValueError(
+            f"learner {learner!r:.60} is no function: give learn(make_env, steps, seed)"
+        )
+    try:
+        signature = inspect.signature(found)
+    except ValueError:  # of what is made by C: it tells no signature
+        signature = inspect.Signature([inspect.Parameter("given", _ANY)])
+    try:
+        signature.bind(None, 1, 0)
+    except TypeError:
+        parameters = [each.replace(annotation=each.empty) for each in signature.parameters.values()]
+        raise ValueError(
+            f"learner {learner!s:.60} takes {inspect.Signature(parameters)}; give "
+            "learn(make_env, steps, seed)"
+        ) from None
+    learn: Learn = found
+    return learn
+
+
+def _examined(learn: Learn, name: str, seed: int, budget: float, limit: float | None) -> Result:
+    probe: Any = PROBES[name](**KWARGS.get(name, {}))
+    make_env = functools.partial(make, name, **KWARGS.get(name, {}))
+    began = time.perf_counter()
+    try:
+        with _at_most(limit):
+            found = learn(make_env, max(1, round(probe.budget * budget)), seed)
+    except (Exception, SystemExit) as error:  # it is what is examined
+        refused = isinstance(error, UnsupportedSpaceError)
+        return Result(name, (), told(error), refused, time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    return replace(judge(probe, found, seed=seed), seconds=seconds)
+
+
+@contextlib.contextmanager
+def _at_most(limit: float | None) -> Iterator[None]:
+    """Raise TimeoutError in the block after ``limit`` seconds, where the system can."""
+    import signal
+    import threading
+
+    main = threading.current_thread() is threading.main_thread()
+    if limit is None or not main or not hasattr(signal, "SIGALRM"):
+        yield
+        return
+
+    def stop(*_: Any) -> None:
+        raise TimeoutError(f"not done in {limit:g} s (limit)")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, limit)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+# --- Corral's own trainers -----------------------------------------------------------------------
+
+SEPARATE = ("probe_p05_v0",)
+"""Agents that share a policy have an exclusive or to learn there."""
+
+SMALL: dict[str, Any] = {
+    "num_envs": 64,
+    "n_steps": 8,
+    "n_minibatches": 1,
+    "n_epochs": 8,
+    "batch_size": 1024,
+    "learning_rate": 5e-3,
+    "gamma": GAMMA,
+    "gae_lambda": 0.95,
+    "net_arch": (32,),
+    "device": "cpu",
+}
+"""Settings of small networks, with which sound trainers learn the probes in their budgets."""
+
+ONE_STEP: dict[str, Any] = {"n_steps": 2, "num_envs": 32, "learning_rate": 0.01}
+"""For algorithms with one step of the optimizer for each rollout: shorter rollouts."""
+
+LONG: dict[str, dict[str, Any]] = {
+    "probe_p09_v0": {"n_steps": 4, "num_envs": 16},
+    "probe_p10_v0": {"n_steps": 4, "num_envs": 16},
+    "probe_p12_v0": {"n_steps": 9},
+    "probe_p13_v0": {"n_steps": 4},
+}
+"""Rollouts of whole episodes, for algorithms with one step."""
+
+OFF_POLICY: dict[str, Any] = {
+    **{"train_freq": 1, "gradient_steps": 2, "batch_size": 256, "learning_starts": 320},
+    **{"target_update_interval": 320, "log_interval": 10, "exploration_fraction": 0.5},
+    "buffer_size": 4096,  # what others did while they explored is soon forgotten
+}
+"""For algorithms that learn from a replay buffer."""
+
+ENOUGH = {"probe_p09_v0": 0.5, "probe_p10_v0": 1 / 3, "probe_p14_v0": 1 / 3}
+"""Shares of their budgets in which corral's trainers learn these probes."""
+
+REMEMBERING: dict[str, Any] = {"memory": 16, "n_steps": 20, "n_epochs": 4, "n_minibatches": 4}
+
+
+def trained_by(trainer: str | type[Trainer], **settings: Any) -> Learn:
+    """Return a ``learn`` that trains by a trainer of corral, without a folder.
+
+    Settings left out are those of small networks that learn the probes in their budgets.
+    """
+    kind = trainer_class(trainer) if isinstance(trainer, str) else trainer
+    known = {each.name for each in dataclasses.fields(kind.Settings)}
+
+    def learn(make_env: Callable[[], Any], steps: int, seed: int) -> Learned:
+        rules = rules_of(make_env)
+        given = dict(SMALL)
+        if "n_epochs" not in known:
+            given |= {**ONE_STEP, **LONG.get(rules.name, {})}
+        if "buffer_size" in known:
+            given |= OFF_POLICY
+        if rules.name == "probe_p14_v0" and "memory" in known:
+            given |= REMEMBERING
+        spaces = {str((rules.observation_space(a), rules.action_space(a))) for a in rules.agents}
+        shared = len(spaces) == 1 and rules.name not in SEPARATE
+        policies = {agent: "shared" if shared else agent for agent in rules.agents}
+        learner: Any = kind(
+            rules,
+            make_settings(kind, {k: v for k, v in given.items() if k in known} | settings),
+            seed=seed,
+            policies=policies,
+            policies_to_train=sorted(set(policies.values())),
+            steps=round(steps * ENOUGH.get(rules.name, 1.0)),
+        )
+        try:
+            for _ in learner.learn():
+                pass
+        finally:
+            learner.close()
+        return Learned(learner.policies, values_of(learner))
+
+    return learn
+
+
+def values_of(learner: Any) -> dict[str, Callable[..., Any]] | None:
+    """Return V of each agent by the critic of a trainer; None: it does not tell its values."""
+    kind = getattr(getattr(learner, "critic_input", None), "kind", "")
+    if hasattr(learner, "values") and not hasattr(learner, "critic_input"):
+        kind = "own"  # over Stable-Baselines3: of what the agent observes itself
+
+    def ask(agent: str, observation: Any, state: Array | None) -> Any:
+        rules = learner.rules
+        # What the others observe is no part of these critics but through the state.
+        views = rules.observe(rules.situations([0])) | {agent: take_tree(observation, None)}
+        return learner.values(views, state)[agent]
+
+    def own(agent: str) -> Callable[..., Any]:
+        return lambda observation: ask(agent, observation, None)
+
+    def central(agent: str) -> Callable[..., Any]:
+        return lambda observation, state: ask(agent, observation, np.asarray(state)[None])
+
+    asked = {"own": own, "state": central}.get(kind)
+    if asked is None:
+        return None
+    return {agent: asked(agent) for agent in learner.rules.agents}

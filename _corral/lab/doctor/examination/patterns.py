@@ -1,0 +1,146 @@
+"""The planted bugs that fail most like a learner: ``suspects``.
+
+What each bug fails stands in patterns.json, measured by benchmarks/planted_bugs.py. A learner is
+compared with each by what was judged of both: the weight of the symptoms that both have, divided by
+that of the symptoms that either has (Jaccard). Bugs that differ in nothing that was judged are
+named together.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from corral.lab.doctor.examination.judging import Examination
+
+__all__ = ["NEAR", "PATTERNS", "Pattern", "Suspect", "patterns", "suspects", "unseen"]
+
+PATTERNS = Path(__file__).with_name("patterns.json")
+
+NEAR = 0.5
+"""Likeness beyond which a bug is named."""
+
+ALIKE = 0.9
+"""Likeness of two bugs from which on they are named together, where a learner is like both."""
+
+HOW = 0.5
+"""Weight of how something failed ("low", "opposite"), beside that it failed: 1."""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What was judged of a learner, and what of it failed, and how: see ``Examination``."""
+
+    judged: frozenset[str]
+    symptoms: frozenset[str]
+
+    @property
+    def probes(self) -> set[str]:
+        return {kind.split()[0] for kind in self.judged}
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """Planted bugs that fail like what was examined, and not apart from each other."""
+
+    bugs: tuple[str, ...]  # the likest first
+    likeness: float  # 0 .. 1
+    labels: tuple[str, ...]  # "P4", ...: probes that both fail
+
+
+@functools.cache
+def patterns() -> Mapping[str, tuple[Pattern, ...]]:
+    """Return the patterns of each planted bug, one of each trainer that it was planted in."""
+    kept = json.loads(PATTERNS.read_text(encoding="utf-8"))
+    return {
+        bug: tuple(Pattern(frozenset(e["judged"]), frozenset(e["symptoms"])) for e in examples)
+        for bug, examples in kept.items()
+    }
+
+
+def suspects(
+    examined: Examination | Pattern, known: Mapping[str, Sequence[Pattern]] | None = None
+) -> list[Suspect]:
+    """Return the planted bugs that fail like ``examined``, the nearest first; none where none does.
+
+    ``known`` are their patterns; default: ``patterns()``.
+    """
+    found = _pattern(examined)
+    if not found.symptoms:
+        return []
+    ranked = []
+    for bug, examples in (patterns() if known is None else known).items():
+        nearest = max(examples, key=lambda each: _likeness(found, each), default=None)
+        if nearest is not None and (like := _likeness(found, nearest)) > NEAR:
+            ranked.append((like, bug, nearest))
+    ranked.sort(key=lambda each: -each[0])  # stable: of equals the commonest first
+    groups: list[list[tuple[float, str, Pattern]]] = []
+    for one in ranked:
+        for group in groups:
+            if _likeness(_only(group[0][2], found), one[2]) >= ALIKE:
+                group.append(one)
+                break
+        else:
+            groups.append([one])
+    return [
+        Suspect(
+            tuple(bug for _, bug, _ in group),
+            group[0][0],
+            _labels(found.symptoms & group[0][2].symptoms),
+        )
+        for group in groups
+    ]
+
+
+def unseen(
+    examined: Examination | Pattern, known: Mapping[str, Sequence[Pattern]] | None = None
+) -> list[str]:
+    """Return the planted bugs that fail nothing of what was judged here, and something else."""
+    found = _pattern(examined)
+    return [
+        bug
+        for bug, examples in (patterns() if known is None else known).items()
+        if any(each.symptoms for each in examples)
+        and not any(_shared(each, found) for each in examples)
+    ]
+
+
+def _pattern(examined: Examination | Pattern) -> Pattern:
+    if isinstance(examined, Pattern):
+        return examined
+    return Pattern(examined.judged, examined.symptoms)
+
+
+def _shared(pattern: Pattern, other: Pattern) -> frozenset[str]:
+    """Return the symptoms of ``pattern`` in what was judged of ``other`` too."""
+    probes = other.probes
+
+    def is_judged(symptom: str) -> bool:
+        label, kind = symptom.split()[:2]
+        # An error leaves nothing else to be judged; without one there is no such kind.
+        return f"{label} {kind}" in other.judged or (kind == "error" and label in probes)
+
+    return frozenset(symptom for symptom in pattern.symptoms if is_judged(symptom))
+
+
+def _only(pattern: Pattern, other: Pattern) -> Pattern:
+    """Return ``pattern`` as far as was judged of ``other`` too."""
+    return Pattern(pattern.judged & other.judged, _shared(pattern, other))
+
+
+def _likeness(one: Pattern, other: Pattern) -> float:
+    """Return the weight of common symptoms, divided by that of all: 0 .. 1."""
+    mine, theirs = _shared(one, other), _shared(other, one)
+    return _weight(mine & theirs) / max(_weight(mine | theirs), 1e-9)
+
+
+def _weight(symptoms: Iterable[str]) -> float:
+    return sum(1.0 if len(symptom.split()) == 2 else HOW for symptom in symptoms)
+
+
+def _labels(symptoms: Iterable[str]) -> tuple[str, ...]:
+    found = {symptom.split()[0] for symptom in symptoms}
+    return tuple(sorted(found, key=lambda label: int(label[1:])))

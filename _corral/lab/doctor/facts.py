@@ -1,0 +1,189 @@
+"""Numbers about a run that are shown beside the findings, whatever they say."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from corral.envs.core import Array, Rules
+from corral.envs.policy import PolicyLike
+from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
+from corral.trainers.evaluation.episodes import play
+
+__all__ = ["FACTS", "Fact", "Played", "Trend", "facts_of", "played", "trend_of"]
+
+FACTS = {
+    "entropy": "entropy, of log(legal actions)",
+    "advantages": "spread of advantages",
+    "explained_variance": "explained variance",
+    "approx_kl": "KL divergence of an update",
+    "clip_fraction": "ratios that are clipped",
+    "learning_rate": "learning rate",
+    "weights": "largest change of a weight",
+}
+"""Name of a fact -> what it is."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One number of a policy, in the first updates and at the checkpoint. None: not measured."""
+
+    name: str  # of FACTS
+    policy: str
+    beginning: float | None
+    latest: float | None
+
+
+@dataclass(frozen=True)
+class Played:
+    """Returns of the agents that learn, greedily and with sampled actions: means, standard errors.
+
+    Both play the same episodes.
+    """
+
+    episodes: int
+    greedy: float
+    greedy_error: float
+    sampled: float
+    sampled_error: float
+    illegal: int  # actions that the mask forbids, in both
+
+
+@dataclass(frozen=True)
+class Trend:
+    """What the run earned for each env step, in the first and the last fifth of its updates."""
+
+    updates: int
+    first: float
+    last: float
+    error: float  # standard error of last - first, of updates that are alike and independent
+
+    @property
+    def rose(self) -> bool | None:
+        """True where it rose by more than noise, False where it fell; None where neither."""
+        change = self.last - self.first
+        return None if abs(change) <= 3 * self.error else change > 0
+
+
+# --- Of updates ----------------------------------------------------------------------------------
+
+
+def facts_of(beginning: Evidence | None, latest: Evidence | None) -> tuple[Fact, ...]:
+    """Return the facts of each policy, of those that either has."""
+    policies = dict.fromkeys(
+        name for each in (beginning, latest) if each is not None for name in each.policies
+    )
+    found = []
+    for policy in policies:
+        sides = [
+            {}
+            if each is None or policy not in each.policies
+            else _numbers(each.policies[policy], getattr(each.trainer, "uses_advantages", True))
+            for each in (beginning, latest)
+        ]
+        found += [
+            Fact(name, policy, sides[0].get(name), sides[1].get(name))
+            for name in FACTS
+            if name in sides[0] or name in sides[1]
+        ]
+    return tuple(found)
+
+
+def _numbers(found: PolicyEvidence, uses_advantages: bool) -> dict[str, float]:
+    """Return the facts of the last update that was seen."""
+    numbers: dict[str, float] = {}
+    if found.entropy and found.most_entropy and found.most_entropy[-1] > 0:
+        numbers["entropy"] = found.entropy[-1][1] / found.most_entropy[-1]
+    if uses_advantages and found.advantages and len(found.trajectories) == len(found.advantages):
+        valid = found.trajectories[-1].valid
+        if valid.any():
+            numbers["advantages"] = float(np.std(found.advantages[-1].advantage[valid]))
+    metrics = found.metrics[-1] if found.metrics else {}
+    numbers |= {
+        name: float(metrics[name])
+        for name in ("explained_variance", "approx_kl", "clip_fraction", "learning_rate")
+        if name in metrics
+    }
+    if found.moved:
+        numbers["weights"] = max(found.moved.values())
+    return {name: value for name, value in numbers.items() if math.isfinite(value)}
+
+
+# --- Of play -------------------------------------------------------------------------------------
+
+EPISODES, SECONDS = 32, 8.0
+
+
+def played(
+    rules: Rules[Any],
+    team: Mapping[str, PolicyLike],
+    learners: tuple[str, ...],
+    *,
+    seed: int = 0,
+    episodes: int = EPISODES,
+    seconds: float = SECONDS,
+) -> Played:
+    """Play ``team`` greedily and with sampled actions, for at most so many seconds each.
+
+    Raises ValueError where not all episodes end in that time: those that do are the short ones.
+    """
+    own = [rules.agents.index(agent) for agent in learners]
+    sums: list[Array] = []
+    illegal = 0
+    for greedy in (True, False):
+        deterministic = {agent: greedy or agent not in learners for agent in rules.agents}
+        returns, chosen = _returns(rules, team, deterministic, episodes, seed, seconds)
+        if len(returns) < max(2, episodes):
+            raise ValueError(f"{len(returns)} of {episodes} episodes ended in {seconds:g} seconds")
+        illegal += int(chosen[own].sum())
+        sums.append(returns[:, own].sum(axis=1))
+    (greedy_mean, greedy_error), (sampled_mean, sampled_error) = map(_mean_and_error, sums)
+    return Played(episodes, greedy_mean, greedy_error, sampled_mean, sampled_error, illegal)
+
+
+def _mean_and_error(values: Array) -> tuple[float, float]:
+    return float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
+
+
+def _returns(
+    rules: Rules[Any],
+    team: Mapping[str, PolicyLike],
+    deterministic: Mapping[str, bool],
+    episodes: int,
+    seed: int,
+    seconds: float,
+) -> tuple[Array, Array]:
+    """Return the returns of the episodes that end in time, [E, N], and the illegal actions, [N]."""
+    began = time.perf_counter()
+    illegal = np.zeros(len(rules.agents), dtype=np.int64)
+    parts = [np.zeros((0, len(rules.agents)))]
+    turns = play(rules, team, deterministic, quota=np.ones(episodes, dtype=np.int64), seed=seed)
+    for turn in turns:
+        illegal += turn.illegal
+        parts.append(turn.ended.returns)
+        if time.perf_counter() - began > seconds:
+            turns.close()  # type: ignore[attr-defined]
+            break
+    return np.concatenate(parts), illegal
+
+
+# --- Of the whole run ----------------------------------------------------------------------------
+
+
+def trend_of(progress: pd.DataFrame) -> Trend | None:
+    """Return the trend of rewards in progress.csv; None where it has too few updates."""
+    if "reward_per_step" not in progress:
+        return None
+    rewards = pd.to_numeric(progress["reward_per_step"], errors="coerce").dropna().to_numpy()
+    part = len(rewards) // 5
+    if part < 2:
+        return None
+    first, last = rewards[:part], rewards[-part:]
+    error = math.sqrt((first.var(ddof=1) + last.var(ddof=1)) / part)
+    return Trend(len(rewards), float(first.mean()), float(last.mean()), error)

@@ -1,0 +1,202 @@
+"""What the optimizer does with gradients, and what becomes of the policy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from corral.lab.doctor.evidence import Evidence, PolicyEvidence
+from corral.lab.doctor.findings.finding import Finding
+from corral.trainers.on_policy.maths import valid_decisions
+from corral.trainers.schedules import scheduled
+
+__all__ = [
+    "clipped_away",
+    "diverged",
+    "left_out",
+    "nothing_valid",
+    "policy_unchanged",
+    "put_back",
+    "rate_of_plan",
+    "too_large_steps",
+]
+
+FAR = 5.0
+"""KL divergence of one update, in nats, from which it is no step: to be sure of one of two actions
+after none was preferred takes 1 to 3, and small games are learned in one."""
+
+
+def diverged(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    if evidence.error_kind != "NonFiniteError":
+        return None
+    if found is not next(iter(evidence.policies.values())):
+        return None  # once
+    return Finding(
+        "diverged",
+        "Training diverges: numbers leave what floats can hold.",
+        evidence.error,
+        "finite losses, weights and outputs",
+        "lower learning_rate, and look at the scale of rewards and observations",
+        3,
+    )
+
+
+def nothing_valid(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Decisions that were made, and whose outcome is known, are to be learned from."""
+    lost, of = 0, 0
+    for given, acted, terminated, truncated in zip(
+        found.trajectories, found.acted, found.terminated, found.truncated, strict=False
+    ):
+        known = valid_decisions(
+            acted=acted,
+            ended=terminated | truncated,
+            acts_next=np.zeros(acted.shape[1], dtype=bool),  # of the last ones it is not asked
+        )
+        lost, of = lost + int((known & ~given.valid).sum()), of + int(known.sum())
+    if not of or lost <= 0.5 * of:
+        return None
+    return Finding(
+        "decisions-left-out",
+        "Most decisions are not learned from.",
+        f"{lost:,} of {of:,} decisions whose outcome is in the rollout are left out",
+        "every decision that was made, but for the last one before the rollout ends",
+        "look at the mask of valid decisions: it is True where an agent acted",
+        3 if lost == of else 2,
+        found.policy,
+    )
+
+
+def rate_of_plan(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """The learning rate must not be 0 for much of what is planned."""
+    trainer = evidence.trainer
+    settings, steps = trainer.learners[found.policy].settings, trainer.steps
+    progress = found.learning.progress
+    if not hasattr(settings, "learning_rate") or min(progress, default=1.0) >= 1:
+        return None
+    rates = [
+        scheduled(settings, "learning_rate", env_steps=int(steps * at), progress=at)
+        for at in np.linspace(0.0, 1.0, 20, endpoint=False).tolist()
+    ]
+    zero = np.mean([rate == 0 for rate in rates])
+    if zero < 0.25:
+        return None
+    return Finding(
+        "learning-rate-zero",
+        "The learning rate is 0 for much of the training.",
+        f"it is 0 in {zero:.0%} of the {steps:,} env steps that are planned",
+        "a learning rate above 0 until the plan ends",
+        "give a schedule that ends where the plan does (learning_rate='linear:3e-3')",
+        3,
+        found.policy,
+    )
+
+
+def left_out(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Every parameter that gets a gradient must be the optimizer's."""
+    missing = [n for n in found.learning.missing if found.gradients.get(n, 0.0) > 0]
+    if not missing:
+        return None
+    networks = {
+        role: [name for name in found.gradients if name.startswith(f"{role}.")]
+        for role in ("actor", "critic")
+    }
+    whole = [role for role, names in networks.items() if names and set(names) <= set(missing)]
+    return Finding(
+        "weights-fixed",
+        f"The optimizer was not given the {' and the '.join(whole)}."
+        if whole
+        else "The optimizer was given some of the weights alone.",
+        f"{len(missing)} of {len(found.gradients)} parameters get gradients and are in no group of "
+        f"the optimizer: {', '.join(missing[:3])}{' ...' if len(missing) > 3 else ''}",
+        "all parameters that are to learn; others with requires_grad=False",
+        "give the optimizer all parameters that it is handed",
+        3 if whole else 2,
+        found.policy,
+    )
+
+
+def clipped_away(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Clipped gradients must be left large enough to move something."""
+    for role, at in (("actor", 0), ("critic", 2)):
+        norms = [(each[at], each[at + 1]) for each in found.learning.norms if each[at] > 0]
+        if not norms:
+            continue
+        before, after = (float(np.median(each)) for each in zip(*norms, strict=True))
+        if after < 1e-6 and after < 1e-2 * before:
+            return Finding(
+                "gradient-clipped-away",
+                f"The gradients of the {role} are clipped to nothing.",
+                f"norm {before:.2g} before they are clipped, {after:.2g} after",
+                "clipping touches what is unusually large",
+                "raise max_grad_norm, to 0.5 or more",
+                3,
+                found.policy,
+            )
+    return None
+
+
+def too_large_steps(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """An update must not make another policy of it."""
+    learning = found.learning
+    worst = max(learning.divergence, default=0.0)
+    collapses = any(a > 0.5 and b < 0.02 for a, b in learning.entropy)
+    if not worst > FAR and not collapses:
+        return None
+    at = int(np.argmax(learning.divergence))
+    fell = ""
+    if at < len(learning.entropy):
+        a, b = learning.entropy[at]
+        fell = f"; entropy goes from {a:.0%} to {b:.0%} of log(legal actions)"
+    return Finding(
+        "steps-too-large",
+        "One update changes the policy beyond recognition.",
+        f"KL(before || after) of an update is {worst:.3g} nats{fell}; learning rate "
+        f"{max(found.learning_rates):g}",
+        "about 0.01 to 0.1 nats",
+        "lower learning_rate (by 10), take fewer epochs, or end them by target_kl=0.02",
+        2,
+        found.policy,
+    )
+
+
+def put_back(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """What an update learned must be there when it is over."""
+    learning = found.learning
+    updates = list(zip(learning.ratios, learning.changed, found.learning_rates, strict=False))
+    later = [(max(ratios), changed) for ratios, changed, rate in updates[1:] if rate > 0 and ratios]
+    if not later or any(changed > 1e-7 or moved < 1e-3 for moved, changed in later):
+        return None
+    return Finding(
+        "weights-put-back",
+        "Updates move the policy, and leave it as it was: what was learned is put back.",
+        f"within {len(later)} updates log-probabilities moved by up to "
+        f"{max(moved for moved, _ in later):.2g}; after each of them every probability is as "
+        "before it",
+        "a policy that stays where its last step took it",
+        "look for older weights that are copied back after an update: a target network, an "
+        "average of weights, a checkpoint that is loaded",
+        3,
+        found.policy,
+    )
+
+
+def policy_unchanged(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Weights that move, by advantages that differ, must change what the policy does."""
+    learning = found.learning
+    rate = max(found.learning_rates, default=0.0)
+    open_minded = [before for before, _ in learning.entropy]
+    if not learning.changed or not rate > 0 or not open_minded or max(open_minded) < 0.05:
+        return None
+    told = learning.asked.spread > 1e-6 and learning.asked.advantage is not None
+    if not told or max(learning.changed) > 1e-5:
+        return None
+    return Finding(
+        "policy-unchanged",
+        "Updates leave the policy as it is.",
+        f"no probability changes by more than {max(learning.changed):.1g} in "
+        f"{len(learning.changed)} updates, while advantages differ by {learning.asked.spread:.2g}; "
+        f"learning rate {rate:g}",
+        "probabilities that change by a few percent in an update",
+        "raise learning_rate; look at what scales gradients, and what the optimizer was given",
+        2,
+        found.policy,
+    )

@@ -1,0 +1,69 @@
+"""What goes into an update: advantages, ratios, entropy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from corral.lab.doctor.evidence import Evidence, PolicyEvidence
+from corral.lab.doctor.findings.finding import Finding
+from corral.trainers.on_policy.maths import gae
+
+__all__ = ["entropy_of_illegal", "first_ratio", "zero_advantages"]
+
+
+def zero_advantages(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    for given, learned in zip(found.trajectories, found.advantages, strict=False):
+        valid = given.valid
+        if not valid.any():
+            continue
+        # Rewards and values that differ make advantages differ, unless values are right already.
+        raw = given.reward[valid] - given.value[valid]
+        gamma = getattr(getattr(evidence.trainer, "settings", None), "gamma", 0.99)
+        told = gae(**vars(given), gamma=gamma, gae_lambda=1.0)[valid]
+        if np.std(learned.advantage[valid]) <= 1e-9 < 1e-6 < min(np.std(raw), np.std(told)):
+            return Finding(
+                "zero-advantages",
+                "All advantages are the same: the actor is told nothing.",
+                f"advantages have a standard deviation of {np.std(learned.advantage[valid]):.3g}, "
+                f"rewards less values one of {np.std(raw):.3g}",
+                "advantages that vary as rewards and values do",
+                "look at what makes advantages (RLlib: a module that is no ValueFunctionAPI gets "
+                "none), at a normalization that divides by nothing, and at a mask of transitions "
+                "that is all False",
+                3,
+                found.policy,
+            )
+    return None
+
+
+def first_ratio(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    if not found.log_ratio:
+        return None
+    worst = max(float(np.abs(np.expm1(each)).max(initial=0.0)) for each in found.log_ratio)
+    if worst <= 1e-3:
+        return None
+    return Finding(
+        "ratio-not-one",
+        "Before the first step of an update, the policy is not the one that played.",
+        f"probability ratios are off 1 by up to {worst:.3g}",
+        "1 within 0.0001: the same weights, observations, masks and hidden states",
+        "apply the stored mask in the loss as in play; compare observations, normalizers and "
+        "hidden states of both",
+        3,
+        found.policy,
+    )
+
+
+def entropy_of_illegal(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    for told, own in found.entropy:
+        if told > own + 1e-3 * max(1.0, own):
+            return Finding(
+                "mask-lost-in-entropy",
+                "The entropy counts actions that are illegal.",
+                f"entropy in the loss {told:.4g}, of the legal actions {own:.4g}",
+                "entropy over legal actions alone",
+                "take the entropy of the masked distribution; illegal actions count 0",
+                3,
+                found.policy,
+            )
+    return None

@@ -1,0 +1,219 @@
+"""Diagnoses as plain text and as JSON values."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+from corral.lab.doctor.audit import Audit, Audited, sentence
+from corral.lab.doctor.causes import ABLE
+from corral.lab.doctor.diagnose import Diagnosis
+from corral.lab.doctor.facts import FACTS
+from corral.lab.doctor.findings import Finding
+from corral.lab.doctor.imitation import Imitation
+from corral.lab.doctor.json_values import as_json
+
+__all__ = ["diagnosis_json", "diagnosis_lines", "diagnosis_text", "truth_lines"]
+
+SHOWN = 10
+"""Worst decisions that are shown."""
+
+POLICIES = 4
+"""Policies whose facts are shown."""
+
+SURE = {3: "certain", 2: "most likely", 1: "worth a look"}
+
+Line = tuple[str, str]
+"""A line, and its style: "bold", "dim" or ""."""
+
+
+def diagnosis_text(diagnosis: Diagnosis, width: int = 80) -> str:
+    """Return a diagnosis, verdict first."""
+    return "\n".join(line for line, _ in diagnosis_lines(diagnosis, width))
+
+
+def diagnosis_lines(diagnosis: Diagnosis, width: int = 80) -> Iterator[Line]:
+    """Yield the lines of a diagnosis, verdict first."""
+    for line in _wrapped(_verdict(diagnosis), width):
+        yield line, "bold"
+    for line in _wrapped(f"({diagnosis.about})", width):
+        yield line, "dim"
+    roots = [one for one in diagnosis.findings if not one.follows]
+    for number, one in enumerate(roots, 1):
+        yield "", ""
+        yield from _finding(number, one, diagnosis, width)
+    parts = [_facts(diagnosis, width)]
+    if diagnosis.imitation is not None:
+        parts.append(_wrapped(_network(diagnosis.imitation), width))
+    if diagnosis.audit is not None:
+        parts.append(list(truth_lines(diagnosis.audit, width)))
+    for part in filter(None, parts):
+        yield "", ""
+        yield from ((line, "") for line in part)
+    yield "", ""
+    for label, said in (
+        ("looked at: ", diagnosis.looked_at),
+        ("not looked at: ", diagnosis.not_looked_at),
+    ):
+        for what in said:
+            for line in _wrapped(what, width, label):
+                yield line, "dim" if label == "looked at: " else ""
+    yield f"in {diagnosis.seconds:.0f} s", "dim"
+
+
+def _verdict(diagnosis: Diagnosis) -> str:
+    wrong = [one for one in diagnosis.findings if one.certainty >= 2 and not one.follows]
+    if len(wrong) > 1:
+        return f"{diagnosis.run}: {len(wrong)} things keep it from learning, the surest first."
+    if wrong:
+        return f"{diagnosis.run}: one thing keeps it from learning."
+    if not diagnosis.looked_at:
+        return f"{diagnosis.run}: it could not be looked at."
+    in_part = " in what could be looked at" if diagnosis.not_looked_at else ""
+    return f"{diagnosis.run}: nothing found{in_part} that keeps it from learning."
+
+
+def _finding(number: int, one: Finding, diagnosis: Diagnosis, width: int) -> Iterator[Line]:
+    for line in _wrapped(one.title, width, f"{number}. "):
+        yield line, "bold" if one.certainty >= 2 else ""
+    policies = f", policy {one.policy}" if one.policy else ""
+    told = [("", f"{SURE[one.certainty]}{policies}"), ("measured", one.measured)]
+    told += [("expected", one.expected), ("to do", one.todo)]
+    told += [("so also", other.title) for other in diagnosis.findings if other.follows == one.cause]
+    for label, text in told:
+        for line in _wrapped(text, width, f"   {label:<9}" if label else "   "):
+            yield line, ""
+
+
+def _wrapped(text: str, width: int, first: str = "") -> list[str]:
+    whole = {
+        "break_long_words": False,
+        "break_on_hyphens": False,
+    }  # paths and options can be copied
+    indents = {"initial_indent": first, "subsequent_indent": " " * len(first)}
+    return textwrap.wrap(text, max(40, width), **indents, **whole)  # type: ignore[arg-type]
+
+
+# --- Facts ---------------------------------------------------------------------------------------
+
+
+def _facts(diagnosis: Diagnosis, width: int) -> list[str]:
+    """Return what was measured, whatever was found."""
+    lines: list[str] = []
+    policies = list(dict.fromkeys(fact.policy for fact in diagnosis.facts))
+    for policy in policies[:POLICIES]:
+        title = f"Policy {policy}" if len(policies) > 1 else "What was measured"
+        lines.append(f"{title:<36}{'at first':>12}{'checkpoint':>14}")
+        lines += [
+            f"  {FACTS[fact.name]:<34}{_number(fact.beginning):>12}{_number(fact.latest):>14}"
+            for fact in diagnosis.facts
+            if fact.policy == policy
+        ]
+    if len(policies) > POLICIES:
+        lines.append(f"and {len(policies) - POLICIES} more policies: --json shows all")
+    if (play := diagnosis.played) is not None:
+        greedy, sampled = (
+            f"{value:.4g} ± {2 * error:.2g}"
+            for value, error in (
+                (play.greedy, play.greedy_error),
+                (play.sampled, play.sampled_error),
+            )
+        )
+        lines += _wrapped(
+            f"Return of those that learn: greedy {greedy}, sampled {sampled} ({play.episodes} "
+            "episodes).",
+            width,
+        )
+    if (trend := diagnosis.trend) is not None:
+        change = {True: "it rose", False: "it fell", None: "no change beyond noise"}[trend.rose]
+        lines += _wrapped(
+            f"Reward per env step: {trend.first:.4g} in the first fifth of {trend.updates:,} "
+            f"updates, {trend.last:.4g} in the last: {change} (± {2 * trend.error:.2g}).",
+            width,
+        )
+    return lines
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.2e}" if value and abs(value) < 1e-3 else f"{value:.3g}"
+
+
+def _network(found: Imitation) -> str:
+    """Return what came out of teaching the run's network."""
+    told = (
+        f"{found.share:.0%} of its decisions in {found.seconds:.0f} s; the mask alone tells "
+        f"{found.unseen:.0%}"
+    )
+    if found.learned:
+        return f"Its network can play as {found.teacher} ({told}): do not blame it."
+    if not found.blind:
+        return f"Its network learns to play as {found.teacher}, slowly ({told}): it is not blind."
+    if found.default is not None and found.default >= found.unseen + ABLE:
+        return (
+            f"Its network cannot be taught to play as {found.teacher} ({told}; a default network "
+            f"learns {found.default:.0%}): do not blame reinforcement learning yet."
+        )
+    return (
+        f"Whether its network can play as {found.teacher} could not be told: neither it ({told}) "
+        "nor a default network learned that in time."
+    )
+
+
+# --- The truth -----------------------------------------------------------------------------------
+
+
+def truth_lines(audit: Audit, width: int) -> Iterator[str]:
+    """Yield what an audit found, in lines."""
+    future = ", given this future" if audit.given_this_future else ""
+    yield from _wrapped(
+        f"Against the truth{future} (forked moments, played on by the run's own policies):", width
+    )
+    for each in audit.policies:
+        yield from _wrapped(_correlations(each), width, f"  {each.policy}: ")
+    worst = sorted(
+        (one for each in audit.policies for one in each.worst), key=lambda one: -one.loss
+    )
+    different: dict[
+        Any, Any
+    ] = {}  # the same decision at the same place is told once, where it costs most
+    for one in worst:
+        if one.loss > 2 * one.error:
+            different.setdefault((one.agent, one.where, one.action, one.best), one)
+    sure = list(different.values())[:SHOWN]
+    if sure:
+        yield from _wrapped(
+            f"Its worst decisions of those, as it plays in training{future}:", width
+        )
+    for one in sure:
+        for line in _wrapped(sentence(one, False), width - 2):
+            yield f"  {line}"
+
+
+def _correlations(each: Audited) -> str:
+    said = f"values {_correlates(each.value_correlation)}"
+    if len(each.advantages.known.said):  # there are none of trainers that tell values alone
+        told = _correlates(each.advantage_correlation)
+        said += f"; the advantages that it learned from {told}"
+    if each.sample is not None and each.advantage_correlation is not None:
+        mean, deviation = each.sample
+        said += f" (one sample of each can {mean:.2f} ± {2 * deviation:.2f})"
+    if each.credit is not None and each.credit.correlation is not None:
+        said += f", averaged over forks {each.credit.correlation:.2f}"
+    return f"{said}; {each.moments} moments"
+
+
+def _correlates(correlation: float | None) -> str:
+    return (
+        "do not vary" if correlation is None else f"correlate {correlation:.2f} with the true ones"
+    )
+
+
+# --- JSON ----------------------------------------------------------------------------------------
+
+
+def diagnosis_json(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return all of a diagnosis as JSON values, with what follows from it: "healthy"."""
+    return {"healthy": diagnosis.healthy, **as_json(diagnosis)}

@@ -1,0 +1,258 @@
+"""Warnings while a run is trained: what is wrong in each of its first updates is said at once.
+
+Every session has a ``Watch``, which looks before callbacks do. It changes no number. A cause is
+warned of once for each policy, when it has held in three updates in a row: a single one may be
+chance. In progress.csv ``warnings`` counts them, and ``warning_<cause>`` is 1 from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
+from corral.lab.doctor.findings import updates
+from corral.lab.doctor.findings.finding import Finding, Rule
+from corral.lab.doctor.watching.progress import (
+    AFTER,
+    ROWS,
+    Rewards,
+    Told,
+    early,
+    own_columns,
+    told_of,
+)
+from corral.trainers.on_policy.records import Advantages, Losses, Minibatch, Outputs, Trajectories
+from corral.trainers.session import Session, say
+
+__all__ = ["Watch"]
+
+Row = dict[str, Any]
+
+LOOKS = ROWS
+"""Updates in which what takes a little longer is looked at."""
+
+
+class Watch:
+    """Warns of what keeps policies from learning."""
+
+    def begin(self, session: Session) -> None:
+        """Look on from here."""
+        learner: Any = session.learner
+        self.told = told_of(session.config)
+        self.rewards = Rewards()
+        for row in session.rows:
+            self.rewards.see(row)
+        self.seen: dict[str, PolicyEvidence] = {}
+        self.looks = LOOKS
+        self.evidence: Evidence | None = None
+        if hasattr(learner, "algorithm") and hasattr(learner, "learners"):
+            self.trained = [name for name, each in learner.learners.items() if each.trained]
+            self.before = {name: _weights(learner.learners[name]) for name in self.trained}
+            self.evidence = Evidence(learner, self.seen, [])
+            self.names = iter(self.trained)
+            self._hook(learner)
+
+    def look(self, session: Session, row: Row) -> None:
+        """Say what is wrong, and add the columns."""
+        self.rewards.see(row)
+        self._see_weights(session.learner)
+        counts, due = session.statistics.warnings, []
+        for told in self.told:
+            finding = next(self._causes(told, row), None)
+            name = "" if finding is None else f"{told.policy}/{finding.cause}"
+            for own in [one for one in counts if one.rpartition("/")[0] == told.policy]:
+                if counts[own] > 0 and own != name:
+                    del counts[own]  # it was chance
+            if finding is None or counts.get(name, 0) < 0:
+                continue
+            counts[name] = counts.get(name, 0) + 1
+            if counts[name] >= AFTER.get(finding.cause, ROWS):
+                counts[name] = -finding.certainty  # it is said
+                due.append(finding)
+        for cause in dict.fromkeys(finding.cause for finding in due):
+            self._say(session, [finding for finding in due if finding.cause == cause])
+        row |= self._columns(counts)
+        self.seen.clear()
+        self.looks -= 1
+        if self.evidence is not None:
+            self.names = iter(self.trained)
+
+    # --- Rules -----------------------------------------------------------------------------------
+
+    def _causes(self, told: Told, row: Row) -> Iterator[Finding]:
+        """Yield findings, that nearest to the root first: what follows from it goes with it."""
+        found = self.seen.get(told.policy)
+        if found is not None and self.evidence is not None:
+            for rule in WATCHED:
+                if (finding := rule(found, self.evidence)) is not None:
+                    yield finding
+        yield from early(own_columns(row, told), told, self.rewards.may_vary)
+
+    def _say(self, session: Session, findings: list[Finding]) -> None:
+        """Say one cause, and whose it is."""
+        one, who = findings[0], ""
+        if len(self.told) > 1:
+            names = ", ".join(finding.policy for finding in findings)
+            who = f", {'policies' if len(findings) > 1 else 'policy'} {names}"
+        word = "warning" if one.certainty >= 2 else "note"
+        say(
+            session.run.folder,
+            f"{word} at {session.row['env_steps']:,} env steps{who}: {one.title} "
+            f"Measured: {one.measured}. Expected: {one.expected}. To do: {one.todo}",
+        )
+
+    def _columns(self, counts: Mapping[str, int]) -> dict[str, int]:
+        said = [name for name, count in counts.items() if count <= -2]
+        row = {"warnings": len(said)}
+        for name in said:
+            policy, _, cause = name.rpartition("/")
+            prefix = f"{policy}/" if len(self.told) > 1 else ""
+            row[f"{prefix}warning_{cause.replace('-', '_')}"] = 1
+        return row
+
+    # --- What is seen of an update ---------------------------------------------------------------
+
+    def _see_weights(self, learner: Any) -> None:
+        """Note how far weights are from where they began, until they moved."""
+        for name in self.trained if self.evidence is not None else ():
+            if name in self.before and name in self.seen:
+                after, before = _weights(learner.learners[name]), self.before[name]
+                moved = {key: float((after[key] - before[key]).abs().max()) for key in after}
+                self.seen[name].moved = moved
+                if self.looks <= 1 or max(moved.values(), default=0.0) > 0:
+                    del self.before[name]
+
+    def _hook(self, learner: Any) -> None:
+        """Look on at what advantages and losses are given, and give."""
+        algorithm = learner.algorithm
+
+        def advantages(trajectories: Trajectories, settings: Any) -> Advantages:
+            learned: Advantages = algorithm.advantages(trajectories, settings)
+            name = next(self.names)
+            self.seen[name] = found = PolicyEvidence(name, learner.learners[name].group.agents)
+            self.latest = found
+            found.trajectories.append(trajectories)
+            found.advantages.append(learned)
+            return learned
+
+        def loss(minibatch: Minibatch, outputs: Outputs, settings: Any) -> Losses:
+            found = self.latest
+            if found.terms:
+                losses: Losses = algorithm.loss(minibatch, outputs, settings)
+                return losses
+            noted = _Noted(**vars(minibatch))
+            noted.read.clear()
+            losses = algorithm.loss(noted, outputs, settings)
+            found.terms.append({})
+            self._first_minibatch(found, noted, outputs)
+            return losses
+
+        learner.algorithm = algorithm.but(advantages=advantages, loss=loss)
+
+    def _first_minibatch(self, found: PolicyEvidence, noted: _Noted, outputs: Outputs) -> None:
+        """Note what the first minibatch of an update says, before any step of the optimizer."""
+        read = set(noted.read)
+        if "advantage" not in read:
+            found.advantages.clear()  # they are no part of this loss
+        if "log_prob" in read:
+            ratio = (outputs.log_prob - noted.log_prob).detach()
+            found.log_ratio.append(ratio.cpu().numpy())
+        if self.looks <= 0:
+            return
+        legal = noted.mask.sum(dim=-1).clamp(min=1)
+        found.most_entropy.append(float(legal.double().log().mean()))
+        logits = getattr(outputs.distribution, "logits", None)
+        if logits is not None:
+            with torch.no_grad():
+                chances = torch.where(noted.mask, logits, -torch.inf).double().softmax(dim=-1)
+                own = -(chances * chances.clamp(min=1e-300).log()).sum(dim=-1).mean()
+                found.entropy.append((float(outputs.entropy), float(own)))
+
+
+class _Noted(Minibatch):
+    """A minibatch that notes which of its fields a loss reads."""
+
+    read: ClassVar[set[str]] = set()
+
+    def __getattribute__(self, name: str) -> Any:
+        type(self).read.add(name)
+        return super().__getattribute__(name)
+
+
+def _weights(learner: Any) -> dict[str, torch.Tensor]:
+    return {name: each.detach().clone() for name, each in learner.named_parameters()}
+
+
+# --- Rules for trainers in house -----------------------------------------------------------------
+
+
+def weights_fixed(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Nothing moves, though the learning rate is not 0."""
+    if not found.moved or any(size > 0 for size in found.moved.values()):
+        return None
+    learner = evidence.trainer.learners[found.policy]
+    rate = float(learner.optimizer.param_groups[0]["lr"])
+    if rate == 0 or not any(each.grad is not None for each in learner.parameters()):
+        return None
+    return Finding(
+        "weights-fixed",
+        "No weight moves.",
+        f"largest change of a weight since training began: 0, learning rate {rate:g}",
+        "weights that move with every update",
+        "look at which parameters the optimizer was given",
+        3,
+        found.policy,
+    )
+
+
+def no_choice(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Every decision has one legal action."""
+    if not found.most_entropy or max(found.most_entropy) > 0:
+        return None
+    return Finding(
+        "no-choice",
+        "Every decision of this policy has one legal action: there is nothing to learn.",
+        "1 legal action in each decision of a minibatch",
+        "masks that leave a choice",
+        "look at the action masks: corral check ENV --learnable",
+        1,
+        found.policy,
+    )
+
+
+def critic_misleads(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Values are off by more than their targets differ."""
+    if not found.advantages:
+        return None
+    valid = found.trajectories[0].valid
+    value, target = found.trajectories[0].value[valid], found.advantages[0].value_target[valid]
+    if len(target) < 2:
+        return None
+    scale = evidence.trainer.learners[found.policy].value_norm.scale
+    off, spread = float(np.std(target - value)), float(np.std(target))
+    if off <= 2.0 * max(spread, scale):
+        return None
+    return Finding(
+        "critic-misleads",
+        "The critic is further off than a constant would be.",
+        f"value errors have a deviation of {off:.3g}, their targets one of {spread:.3g}",
+        "errors that are smaller than the targets' deviation",
+        "look at the order of values and targets, and at what the critic is given",
+        2,
+        found.policy,
+    )
+
+
+WATCHED: tuple[Rule, ...] = (
+    updates.zero_advantages,
+    updates.first_ratio,
+    updates.entropy_of_illegal,
+    weights_fixed,
+    critic_misleads,
+    no_choice,
+)
+"""From the root outwards."""

@@ -1,0 +1,296 @@
+"""``corral.diagnose``: every kind of run is looked at, none is touched, and what raises is told."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra mappo")
+
+import torch
+
+import corral
+from corral import algorithms as alg
+from corral.errors import EnvNeededError, RunError, UnknownNameError
+from corral.lab.doctor.diagnose import Diagnosis
+from corral.lab.doctor.text import diagnosis_json, diagnosis_text
+from support import own_networks
+from support.loads import small_trace
+from support.runs import small_run
+from support.turn_rules import PileRules
+from support.zoo_envs import MixedEnv
+
+SMALL: dict[str, Any] = {
+    **{"num_envs": 4, "n_steps": 16, "n_epochs": 2, "n_minibatches": 2, "steps": 256},
+    **{"progress": False, "device": "cpu"},
+}
+QUICK: dict[str, Any] = {"audited": False, "cloned": False}
+
+
+def trained(out: Path, env: Any = "probe_p12_v0", trainer: Any = "mappo", **given: Any) -> Any:
+    return corral.train(env, trainer=trainer, out=out, **{**SMALL, "net_arch": (16,), **given})
+
+
+def causes(diagnosis: Diagnosis) -> list[str]:
+    return [one.cause for one in diagnosis.findings if one.certainty >= 2]
+
+
+def files(folder: Path) -> dict[str, tuple[str, int]]:
+    """Every file below a folder: its digest, and when it was last written."""
+    return {
+        str(path.relative_to(folder)): (
+            hashlib.sha256(path.read_bytes()).hexdigest(),
+            path.stat().st_mtime_ns,
+        )
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def generators() -> tuple[Any, ...]:
+    """The states of the global generators of Python, NumPy and torch."""
+    numbers = np.random.get_state()[1].tolist()  # noqa: NPY002
+    return random.getstate(), numbers, torch.get_rng_state().tolist()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sound run of dfaas_v0, of which evidence, play, truth and its network can be looked at."""
+    env_kwargs = {"trace": small_trace(), "max_cycles": 12}
+    out = tmp_path_factory.mktemp("runs") / "sound"
+    return Path(trained(out, "dfaas_v0", env_kwargs=env_kwargs, steps=640).folder)
+
+
+@pytest.fixture
+def run(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "run"))
+
+
+# --- A sound run ---------------------------------------------------------------------------------
+
+
+def test_a_sound_run_is_healthy_and_stays_as_it_is(run: Path) -> None:
+    before = files(run)
+    drawn = generators()
+    shown: list[tuple[str, int, int]] = []
+    found = corral.diagnose(run, cloned=False, progress=lambda *told: shown.append(told))
+    assert causes(found) == []
+    assert found.healthy
+    assert files(run) == before
+    assert generators() == drawn
+    assert found.about == "mappo on dfaas_v0: 640 env steps in 10 updates"
+    assert [done for _, done, _ in shown] == sorted(done for _, done, _ in shown)
+    assert shown[-1][1] == shown[-1][2]
+    assert found.audit is not None
+    assert found.played is not None
+    assert found.played.illegal == 0
+    assert found.seconds < 60
+
+
+def test_facts_are_numbers_of_both_ends_of_the_run(run: Path) -> None:
+    found = corral.diagnose(run, **QUICK)
+    facts = {fact.name: fact for fact in found.facts}
+    assert set(facts) >= {"entropy", "advantages", "explained_variance", "learning_rate"}
+    assert {fact.policy for fact in found.facts} == {"shared"}
+    entropy = facts["entropy"]
+    assert entropy.beginning is not None
+    assert 0.9 < entropy.beginning <= 1 + 1e-6  # as good as uniform at first
+    rate = facts["learning_rate"]
+    assert rate.beginning is not None
+    assert rate.latest is not None
+    assert rate.latest < rate.beginning  # it is annealed
+    assert all(v is None or np.isfinite(v) for f in found.facts for v in (f.beginning, f.latest))
+
+
+def test_the_same_seed_finds_the_same(run: Path) -> None:
+    first, second = (diagnosis_json(corral.diagnose(run, **QUICK, seed=3)) for _ in range(2))
+    assert {**first, "seconds": 0} == {**second, "seconds": 0}
+
+
+def test_json_is_complete_and_stable(run: Path) -> None:
+    values = diagnosis_json(corral.diagnose(run, cloned=False))
+    assert list(values) == [
+        *("healthy", "run", "about", "findings", "facts", "trend", "played", "imitation"),
+        *("audit", "looked_at", "not_looked_at", "seconds"),
+    ]
+    again = json.loads(json.dumps(values, allow_nan=False))
+    assert again == values
+    assert list(values["facts"][0]) == ["name", "policy", "beginning", "latest"]
+
+
+def test_a_network_that_sees_learns_to_play_as_the_best_team(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", "tictactoe_v0", steps=64)
+    found = corral.diagnose(run, audited=False)
+    assert found.imitation is not None
+    assert found.imitation.teacher == "perfect"
+    assert found.imitation.learned
+    assert found.imitation.share > 0.9 > found.imitation.unseen
+    assert "can play as perfect" in diagnosis_text(found)
+
+
+@pytest.mark.slow
+def test_a_network_that_sees_nothing_is_blamed(tmp_path: Path) -> None:
+    blind = own_networks.made_of(lambda self, obs: self.layer(torch.ones_like(self.join(obs))))
+    given = {key: value for key, value in SMALL.items() if key != "steps"}
+    run = corral.train(
+        "tictactoe_v0", trainer="mappo", model=blind, out=tmp_path / "run", steps=64, **given
+    )
+    found = corral.diagnose(run, audited=False)
+    assert "network-cannot-imitate" in causes(found)
+    assert "do not blame reinforcement learning yet" in " ".join(diagnosis_text(found).split())
+
+
+# --- Runs of other kinds -------------------------------------------------------------------------
+
+KINDS: dict[str, dict[str, Any]] = {
+    "memory": {"env": "rps_v0", "memory": 4},
+    "opponents": {"env": "rps_v0", "opponents": {"player_1": "beat-last"}},
+    "images": {"env": "tiles_v0", "steps": 64},
+    "in turn, each its own": {"env": "tictactoe_v0", "policies": "separate"},
+    "one step": {"trainer": "a2c", "n_epochs": None, "n_minibatches": None},
+    "third-party": {"env": MixedEnv, "policies": "separate"},
+    "own rules": {"env": PileRules(), "policies": "separate"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_runs_of_every_kind_are_looked_at(kind: str, tmp_path: Path) -> None:
+    given = {**SMALL, "net_arch": (16,), "trainer": "mappo", "env": "probe_p12_v0", **KINDS[kind]}
+    given = {key: value for key, value in given.items() if value is not None}
+    run = corral.train(out=tmp_path / "run", **given)
+    before = files(run.folder)
+    found = corral.diagnose(run, **QUICK)
+    assert causes(found) == []
+    assert found.looked_at[0] == "3 updates from its beginning"
+    assert "an update from its checkpoint" in found.looked_at
+    assert found.played is not None
+    assert not [what for what in found.not_looked_at if "Error" in what], found.not_looked_at
+    assert files(run.folder) == before
+
+
+@pytest.mark.parametrize("trainer", ["sb3_ppo", "sb3_maskable_ppo"])
+def test_runs_of_other_libraries_are_played_and_read(trainer: str, tmp_path: Path) -> None:
+    pytest.importorskip("stable_baselines3", reason="needs the extra sb3")
+    found = corral.diagnose(small_run(tmp_path / "run", trainer))
+    assert found.healthy
+    assert found.played is not None
+    assert any("progress.csv" in what for what in found.looked_at)
+    assert any("rollout buffers" in what for what in found.looked_at)
+    assert found.imitation is None
+
+
+def test_a_run_that_clones_is_judged_by_what_concerns_it(tmp_path: Path) -> None:
+    env_kwargs = {"trace": small_trace(), "max_cycles": 12}
+    given = {**SMALL, "steps": 256, "net_arch": (16,), "env_kwargs": env_kwargs}
+    run = corral.clone("dfaas_v0", "overflow/equal", out=tmp_path / "run", episodes=2, **given)
+    found = corral.diagnose(run)
+    assert found.healthy
+    assert "3 updates from its beginning" in found.looked_at
+    assert found.audit is None
+
+
+def test_a_run_by_a_trainer_of_ones_own_needs_it_again(tmp_path: Path) -> None:
+    own = alg.ippo.but(name="own", loss=lambda *given: alg.policy_gradient_loss(*given))
+    run = trained(tmp_path / "run", trainer=own)
+    assert corral.diagnose(run.folder, trainer=own, **QUICK).looked_at
+    with pytest.raises(UnknownNameError, match="give it again"):
+        corral.diagnose(run.folder, **QUICK)
+
+
+def test_what_must_be_given_again_is_asked_for(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", MixedEnv, policies="separate")
+    with pytest.raises(EnvNeededError):
+        corral.diagnose(run.folder, **QUICK)
+    with pytest.raises(RunError, match="is no run"):
+        corral.diagnose(tmp_path, **QUICK)
+
+
+# --- Runs that are not whole ---------------------------------------------------------------------
+
+
+def test_a_run_without_a_checkpoint_is_looked_at_from_its_beginning(run: Path) -> None:
+    shutil.rmtree(run / "checkpoints")
+    found = corral.diagnose(run, cloned=False)
+    assert found.healthy
+    assert "3 updates from its beginning" in found.looked_at
+    assert found.audit is None
+    assert found.played is None
+    assert any("checkpoint" in what for what in found.not_looked_at)
+
+
+def test_a_run_without_progress_is_looked_at(run: Path) -> None:
+    (run / "progress.csv").unlink()
+    found = corral.diagnose(run, **QUICK)
+    assert found.trend is None
+    assert "an update from its checkpoint" in found.looked_at
+    assert any(what.startswith("progress.csv: ") for what in found.not_looked_at)
+
+
+def test_an_environment_that_no_longer_plays_is_told_and_progress_is_read(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", MixedEnv, policies="separate")
+
+    def gone() -> Any:
+        raise FileNotFoundError("maps/level_1.json")
+
+    before = MixedEnv.reset
+    MixedEnv.reset = lambda self, *args, **kwargs: gone()  # type: ignore[method-assign]
+    try:
+        found = corral.diagnose(run, **QUICK)
+    finally:
+        MixedEnv.reset = before  # type: ignore[method-assign]
+    assert causes(found) == ["training-raises"]
+    assert any("maps/level_1.json" in what for what in found.not_looked_at)
+    assert any("progress.csv" in what for what in found.looked_at)
+
+
+# --- Training that raises ------------------------------------------------------------------------
+
+
+def broken(tmp_path: Path, loss: Any) -> Diagnosis:
+    """The diagnosis of a run whose loss was sound while it was trained, and is ``loss`` now."""
+    run = trained(tmp_path / "run", trainer=alg.ippo.but(name="own"))
+    now = alg.ippo.but(name="own", loss=loss)
+    return corral.diagnose(run.folder, trainer=now, **QUICK)
+
+
+def test_a_loss_that_is_not_finite_is_a_finding(tmp_path: Path) -> None:
+    def loss(minibatch: Any, outputs: Any, settings: Any) -> Any:
+        losses = alg.ppo_loss(minibatch, outputs, settings)
+        return alg.Losses({**losses.terms, "policy_loss": losses.terms["policy_loss"] * torch.nan})
+
+    found = broken(tmp_path, loss)
+    assert "policy_loss is nan" in found.findings[0].measured
+    assert found.findings[0].certainty == 3
+    assert not found.healthy
+
+
+def test_a_loss_that_raises_is_a_finding_and_told_once(tmp_path: Path) -> None:
+    def loss(minibatch: Any, outputs: Any, settings: Any) -> Any:
+        raise KeyError("weight")
+
+    found = broken(tmp_path, loss)
+    assert causes(found) == ["training-raises"]
+    assert found.findings[0].certainty == 3
+    assert "KeyError: 'weight'" in found.findings[0].measured
+    assert found.played is not None  # the policies still play
+
+
+def test_a_rule_that_raises_does_not_end_the_others(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from corral.lab.doctor import looking as module
+
+    def no_such_field(found: Any, evidence: Any) -> None:
+        raise AttributeError("no such field")
+
+    monkeypatch.setattr(module, "RULES", (no_such_field, *module.RULES))
+    found = corral.diagnose(run, **QUICK)
+    assert "no such field: AttributeError: no such field" in found.not_looked_at
+    assert "an update from its checkpoint" in found.looked_at

@@ -1,0 +1,43 @@
+"""Every planted fault is named as the first or second cause."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra mappo")
+
+from corral.lab.doctor.diagnose import diagnose
+from faults import FAULTS
+
+SECOND = 2
+"""Among how many causes, the likeliest first, the planted one must be."""
+
+
+QUICK = (
+    *("advantages_never_filled", "advantages_shuffled_in_loss", "bootstraps_from_reset"),
+    *("entropy_bonus_too_large", "learning_rate_zero_by_schedule", "reward_scale_tiny"),
+    *("mask_dropped_in_the_ratio", "mask_lost_after_reload", "dead_functional_relu"),
+    *("reward_of_another_agent", "observation_late_in_a_wrapper", "shared_without_identity"),
+)
+"""One of each kind; the others are tried by make test-slow."""
+
+
+@pytest.mark.filterwarnings("ignore")  # mistakes warn
+@pytest.mark.parametrize(
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in FAULTS]
+)
+def test_a_planted_fault_is_named(name: str, tmp_path: Path) -> None:
+    planted = FAULTS[name]
+    run = planted.make(tmp_path / "run")
+    diagnosis = diagnose(run, audited=False, cloned=False)  # rules name them
+    named = [finding.cause for finding in diagnosis.findings]
+    assert set(planted.causes) & set(named[:SECOND]), (planted.mistake, named)
+    assert diagnosis.healthy is not planted.sure, named
+
+
+def test_the_gallery_says_what_each_mistake_is() -> None:
+    assert len(FAULTS) >= 20
+    assert set(QUICK) < set(FAULTS)
+    assert len({planted.mistake for planted in FAULTS.values()}) == len(FAULTS)

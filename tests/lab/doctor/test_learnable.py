@@ -1,0 +1,254 @@
+"""Do choices matter: planted games are found out, sound ones raise no alarm, numbers are right."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import corral
+from corral.envs.masks import MASK
+from corral.envs.registry import make, make_rules
+from corral.lab.doctor.choices import Learnable, learnable
+from corral.lab.doctor.choices.gains import mean_of
+from corral.lab.doctor.choices.scripts import (
+    CERTAIN,
+    Fixed,
+    chance_of_all,
+    nearest_legal,
+    play_scripts,
+    spread_actions,
+)
+from support.planted_choices import BlindArena, DeafArena, Guess, Lottery, OneCounts
+from support.zoo_envs import MixedEnv
+
+PLENTY = 60.0
+"""Seconds: small games need far less, and a slow machine must not change what is found."""
+
+
+def causes(found: Learnable) -> set[str]:
+    return {fault.cause for fault in found.faults}
+
+
+@functools.cache
+def found_in(name: str, seconds: float = PLENTY) -> Learnable:
+    return learnable(name, seconds=seconds)
+
+
+@functools.cache
+def shown_guess() -> Learnable:
+    return learnable(Guess(shown=True), seconds=PLENTY)
+
+
+# --- Planted -------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow  # learns
+def test_a_budget_at_which_every_tile_is_sent_anyway() -> None:
+    found = learnable("tiles_v0", levels=1, budget=48, seconds=PLENTY)
+    assert found.verdict == "No choice matters: actions change when rewards come, not how much."
+    assert causes(found) == {"order-only"}
+    assert found.scripts.negligible
+    assert found.scripts.moved
+    [tile] = found.forked  # level_0 has one action
+    assert abs(tile.at_the_end.mean) < 0.1 * tile.best.mean
+    assert any("level_0: it has hardly ever two legal actions" in each for each in found.not_asked)
+
+
+@pytest.mark.slow
+def test_an_observation_that_never_changes() -> None:
+    found = learnable(BlindArena(), seconds=10)
+    assert "constant-observation" in causes(found)
+    assert found.verdict == "Choices matter, but an observation never changes."
+
+
+@pytest.mark.slow  # learns
+def test_a_reward_that_no_action_moves() -> None:
+    found = learnable(DeafArena(), seconds=10)
+    assert causes(found) == {"no-choice"}
+    assert found.verdict.startswith("No choice matters")
+    assert not found.scripts.moved
+    assert not any(each.moved for each in found.forked)
+
+
+@pytest.mark.slow  # learns
+def test_a_best_action_that_the_observation_does_not_show() -> None:
+    found = learnable(Guess(shown=False), seconds=PLENTY)
+    assert causes(found) == {"hidden"}
+    assert found.verdict == "Choices matter, but the observation does not show which."
+    assert [each.best.mean for each in found.forked] == pytest.approx([0.5, 0.5])
+    for each in found.forked:
+        assert abs(each.shown.mean) < 4 * each.shown.error
+
+
+def test_the_same_game_where_it_is_shown_is_sound() -> None:
+    found = shown_guess()
+    assert found.faults == ()
+    assert found.verdict == "Choices matter, and the observation shows which."
+    for each in found.forked:
+        assert each.shown.mean == pytest.approx(0.5, abs=0.02)
+        assert abs(each.constant.mean) < 4 * each.constant.error
+
+
+def test_pay_by_lot() -> None:
+    found = learnable(Lottery(), seconds=PLENTY)
+    assert causes(found) == {"chance-only"}
+    assert found.scripts.moved
+    assert not found.scripts.certain
+
+
+def test_an_agent_whose_actions_are_wired_to_nothing() -> None:
+    found = learnable(OneCounts(), seconds=PLENTY)
+    assert causes(found) == {"idle"}
+    assert "No action of agent_1 changed any return" in found.faults[0].text
+    assert "those of an agent do not" in found.verdict
+
+
+# --- Sound, or rightly found to have no choice ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("probe", "expected", "verdict"),
+    [
+        (1, "no-choice", "No choice matters"),
+        (5, None, "the observation shows which"),
+        (6, None, "the same action is best nearly always"),
+        (7, "idle", "those of an agent do not"),  # agent_1's actions change nothing there
+        (14, None, "earlier observations show which"),
+        (16, "no-choice", "No choice matters"),
+        (18, None, "depends on how the others play"),
+    ],
+)
+def test_probes_are_told_rightly(probe: int, expected: str | None, verdict: str) -> None:
+    found = found_in(f"probe_p{probe:02}_v0")
+    assert causes(found) == ({expected} if expected else set())
+    assert verdict in found.verdict
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [
+        ("tictactoe_v0", "the observation shows which"),
+        ("arena_v0", "Choices matter"),
+        ("tiles_v0", "Choices matter"),
+        ("dfaas_v0", "Choices matter"),
+    ],
+)
+def test_no_false_alarm(name: str, verdict: str) -> None:
+    found = found_in(name, 8.0)
+    assert found.faults == ()
+    assert verdict in found.verdict
+
+
+def test_one_step_is_told_from_many() -> None:
+    said = " ".join(found_in("probe_p05_v0").notes)
+    assert "decides once an episode (a bandit)" in said
+    said = " ".join(shown_guess().notes)
+    assert "One step decides (a bandit)" in said  # four steps, each for itself
+    first = found_in("two_step_v0").forked[0]
+    assert (first.agent, first.reach, first.one_step) == ("agent_0", 2, False)
+
+
+def test_worth_in_two_step_is_known() -> None:
+    """agent_0 picks 7 or, of random players, (0 + 1 + 1 + 8) / 4: half of each is its own."""
+    first = found_in("two_step_v0").forked[0]
+    assert first.to_the_end
+    assert first.others == "random"
+    # At the start it gains (7 - 2.5) / 2 / 2; in game A nothing; in game B (8 + 1 - 1) / 2 / 2 / 2.
+    assert first.best.mean == pytest.approx((1.125 + (0 + 1.0) / 2) / 2, abs=5 * first.best.error)
+    assert first.shown.mean == pytest.approx(first.best.mean, abs=0.1)
+
+
+# --- Environments of others ----------------------------------------------------------------------
+
+
+def test_third_party_environments_are_asked_by_scripts_alone() -> None:
+    found = learnable(MixedEnv, seconds=30)  # MultiDiscrete and Box actions, Dict observations
+    assert found.forked == ()
+    assert any("cannot be copied" in each for each in found.not_asked)
+    names = {row.name for row in found.scripts.rows}
+    assert {"random", "lowest legal", "highest legal", "middle"} <= names
+
+
+def test_a_third_party_reward_that_no_action_moves() -> None:
+    wrapped = functools.partial(_unmoved)
+    found = learnable(wrapped, seconds=5)
+    assert causes(found) == {"no-choice"}
+
+
+def _unmoved() -> Any:
+    from pettingzoo.utils import BaseParallelWrapper
+
+    class Unmoved(BaseParallelWrapper[str, Any, Any]):
+        def step(self, actions: Any) -> Any:
+            observations, rewards, *rest = self.env.step(actions)
+            return observations, dict.fromkeys(rewards, 1.0), *rest
+
+    return Unmoved(make("arena_v0", max_cycles=10))
+
+
+# --- Parts ---------------------------------------------------------------------------------------
+
+
+def test_scripts_play_legal_actions() -> None:
+    mask = np.array([[0, 1, 0, 1, 1], [1, 0, 0, 0, 1]], dtype=np.int8)
+    space = spaces.Discrete(5)
+
+    def played(**given: Any) -> list[int]:
+        return Fixed(space, **given).act({MASK: mask}).action.tolist()  # type: ignore[no-any-return]
+
+    assert played(share=0.0) == [1, 0]
+    assert played(share=1.0) == [4, 4]
+    assert played(action=2) == [1, 0]  # of two that are equally near, the lower
+    assert played(action=3) == [3, 4]
+    assert nearest_legal(mask != 0, np.array([0, 4])).tolist() == [[1, 4], [0, 4]]
+    assert spread_actions(3, 8).tolist() == [0, 1, 2]
+    assert spread_actions(101, 3).tolist() == [0, 50, 100]
+
+
+def test_many_worthless_scripts_are_not_taken_for_a_good_one() -> None:
+    """With 95 % intervals of each alone, nearly two in three of such sets would hold one."""
+    rng = np.random.default_rng(0)
+    alarms = sum(
+        bool((chance_of_all(rng.normal(size=(20, 32)), seed) < CERTAIN).any()) for seed in range(40)
+    )
+    assert alarms <= 3
+    differences = rng.normal(size=(20, 32))
+    differences[7] += 1.5
+    assert np.flatnonzero(chance_of_all(differences, 0) < CERTAIN).tolist() == [7]
+
+
+def test_errors_count_environments_not_moments() -> None:
+    values = np.repeat(np.random.default_rng(0).normal(size=50), 10)
+    cluster = np.repeat(np.arange(50), 10)
+    assert mean_of(values, cluster).error > 2.5 * mean_of(values, np.arange(500)).error
+
+
+def test_zero_sum_agents_are_scripted_one_at_a_time() -> None:
+    scripts = play_scripts(make_rules("tictactoe_v0"), seconds=PLENTY)
+    assert scripts.alone
+    assert {row.agent for row in scripts.rows} == {"player_1", "player_2"}
+    best = max(scripts.rows, key=lambda row: row.difference)
+    assert best.name == "perfect" == scripts.best
+
+
+def test_time_that_is_over_is_said() -> None:
+    found = learnable("dfaas_v0", seconds=0.5)
+    assert any("for want of time" in each for each in found.not_asked)
+    assert found.seconds < 60  # 2 on an idle machine
+    with pytest.raises(ValueError, match="seconds=0"):
+        learnable("dfaas_v0", seconds=0)
+
+
+def test_it_is_public_and_says_all_at_80_columns() -> None:
+    found = found_in("two_step_v0")
+    assert corral.learnable is learnable
+    assert found.faults == ()
+    lines = found.text().splitlines()
+    assert lines[0] == f"two_step_v0: {found.verdict}"
+    assert max(map(len, lines)) <= 80
+    assert found.to_json()["scripts"]["rows"][0]["name"] == "random"
