@@ -7,6 +7,7 @@
 # make test-frameworks   the bridges to other frameworks, each in an environment of its own
 # make bench   runs the benchmarks
 # make reliability   tries every promise of docs/reliability.md and writes its tables; SHARE=0.05: a part
+# make demolition   the tests of the core, without corral.lab and corral.loads; PARTS=lab: without lab
 # make security   bandit over the code, pip-audit over what is installed, where it reaches its service
 
 PYTHON ?= python3
@@ -25,7 +26,7 @@ OLDEST_TESTS := tests/data tests/cli tests/loads tests/trainers/evaluation tests
 	tests/envs/dfaas_v0/test_optimum.py
 FRAMEWORKS := cleanrl rllib torchrl tianshou agilerl skrl openspiel benchmarl
 
-.PHONY: demo test lint types tests test-slow test-browser wheel oldest test-frameworks list-frameworks bench security reliability clean
+.PHONY: demo test lint types tests test-slow test-browser wheel oldest test-frameworks list-frameworks bench security reliability demolition clean
 
 demo: $(VENV)/installed
 	rm -rf runs/demo && mkdir -p runs
@@ -99,6 +100,10 @@ bench: $(VENV)/installed
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run.py
 
 SHARE ?= 1
+PARTS ?= lab loads
+demolition: $(VENV)/installed
+	$(BIN)/python tests/support/demolition.py $(PARTS) -- -n 2 --dist worksteal -m "not slow"
+
 reliability: $(VENV)/installed
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/reliability.py --share $(SHARE)
 

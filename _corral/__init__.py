@@ -16,6 +16,8 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from corral.envs.registry import register
+from corral.extensions import register_extensions
+from corral.registration import EXTENSIONS, PUBLIC
 
 if TYPE_CHECKING:
     from corral import algorithms
@@ -70,38 +72,10 @@ __all__ = [
 __version__ = metadata.version("corral")
 
 
-_ON_DEMAND = {
-    "Callback": "corral.trainers.callbacks.protocol",
-    "Comparison": "corral.lab.comparing.comparison",
-    "Duels": "corral.lab.duels.driver",
-    "Pool": "corral.trainers.selfplay.pool",
-    "advise": "corral.loads.advise.driver",
-    "clone": "corral.trainers.cloning.driver",
-    "compare": "corral.lab.comparing.driver",
-    "diagnose": "corral.lab.doctor.diagnose",
-    "duel": "corral.lab.duels.driver",
-    "evaluate": "corral.trainers.evaluation.judge",
-    "exploit": "corral.lab.exploit.driver",
-    "from_rule": "corral.loads.from_rule.driver",
-    "learnable": "corral.lab.doctor.choices",
-    "load_run": "corral.trainers.runs.run",
-    "make": "corral.envs.registry",
-    "read_config": "corral.trainers.config_files.read",
-    "record": "corral.trainers.cloning.driver",
-    "resume": "corral.trainers.driver",
-    "resume_from_rule": "corral.loads.from_rule.driver",
-    "resume_session": "corral.trainers.driver",
-    "session": "corral.trainers.driver",
-    "train": "corral.trainers.driver",
-    "tune": "corral.lab.tuning.driver",
-    "watch": "corral.trainers.evaluation.watch",
-}
-
-
 def __getattr__(name: str) -> Any:
     # Late, so that ``import corral`` alone stays light and no import runs in a circle.
-    if name in _ON_DEMAND:
-        return getattr(importlib.import_module(_ON_DEMAND[name]), name)
+    if name in PUBLIC:
+        return getattr(importlib.import_module(PUBLIC[name]), name)
     if name == "algorithms":
         return importlib.import_module("corral.algorithms")
     raise AttributeError(f"module 'corral' has no attribute {name!r}")
@@ -112,3 +86,4 @@ def __dir__() -> list[str]:
 
 
 register()
+register_extensions(EXTENSIONS)

@@ -15,7 +15,6 @@ torch, as soon as one of its names is asked for.
 
 from __future__ import annotations
 
-import pkgutil
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -76,22 +75,18 @@ __all__ = [
     "without_baseline",
 ]
 
-OF_RECORDS = frozenset(
-    {"Advantages", "Losses", "Minibatch", "OnPolicy", "Outputs", "Over", "Trajectories"}
-)
-
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'corral.algorithms' has no attribute {name!r}")
-    module = "on_policy.algorithms"
-    if name in OF_RECORDS:
-        module = "on_policy.records"
-    elif name.endswith("Settings"):
-        module = "on_policy.settings"
-    elif name in ("trainer_of", "setting"):
-        module = "on_policy.trainer" if name == "trainer_of" else "settings"
-    return pkgutil.resolve_name(f"corral.trainers.{module}:{name}")
+    if name == "setting":
+        from corral.trainers.settings import setting
+
+        return setting
+    from corral.trainers.on_policy import algorithms, records, settings, trainer
+
+    modules = (algorithms, records, settings, trainer)
+    return next(getattr(each, name) for each in modules if name in each.__all__)
 
 
 def __dir__() -> list[str]:

@@ -242,6 +242,10 @@ class MissingExtraError(CorralError, ImportError):
     """An optional dependency is not installed; the message names the extra that brings it."""
 
 
+class MissingPartError(CorralError, ImportError):
+    """A part of corral is not installed: ``corral.loads`` and ``corral.lab`` may be left out."""
+
+
 class RunError(CorralError, ValueError):
     """A folder holds no run that can be read, or holds something where a run should go."""
 

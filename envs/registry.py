@@ -65,8 +65,6 @@ class EnvSpec:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings that suit it, where its kind of game does not give them: ``corral.trainers.kinds``.
     A trainer takes those that it has."""
-    judge: str | None = None
-    """``module:function`` of what judges runs of it instead of the general evaluation."""
 
     @property
     def module(self) -> str:
@@ -98,7 +96,6 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             # benchmarks/LOG.md. No random episode shows how far an action reaches, so that no kind
             # of game gives this.
             settings={"gamma": 0.5},
-            judge="corral.loads.judge:evaluate_loads",
         ),
         EnvSpec(
             name="arena_v0",

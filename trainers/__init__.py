@@ -25,12 +25,13 @@ Each is imported when it is first asked for.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from corral.extensions import required_extension
 from corral.extras import require
 
 if TYPE_CHECKING:
-    from corral.loads.replay import replay
     from corral.trainers.base import Content, Trainer, Update, trainer_class, trainers
     from corral.trainers.callbacks.evaluation import Evaluate
     from corral.trainers.callbacks.protocol import Callback
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from corral.trainers.runs.run_config import RunConfig
     from corral.trainers.session import Session
     from corral.trainers.settings import check_settings, setting
+
+    replay: Callable[..., Any]
 
 __all__ = [
     "Agreement",
@@ -106,8 +109,10 @@ _NAMES = {
     "runs.run_config": ("RunConfig",),
     "session": ("Session",),
     "settings": ("check_settings", "setting"),
-    ".loads.replay": ("replay",),  # ..loads.replay: it was in this package once
 }
+
+_REGISTERED = ("replay",)
+"""Names that were in this package once, and stand above it now."""
 
 
 def __getattr__(name: str) -> Any:
@@ -116,6 +121,8 @@ def __getattr__(name: str) -> Any:
     for module, names in _NAMES.items():
         if name in names:
             return getattr(importlib.import_module(f".{module}", __name__), name)
+    if name in _REGISTERED:
+        return required_extension(f"trainers.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

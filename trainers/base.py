@@ -14,7 +14,6 @@ import contextlib
 import hashlib
 import importlib.util
 import inspect
-import pkgutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from corral.envs.core import Array, Rules
 from corral.envs.episode_stats import Episode
 from corral.envs.policy import Policy
 from corral.errors import ArgumentError, CheckpointError, UnknownNameError
+from corral.extensions import required_extension
 from corral.extras import require
 from corral.named import is_named, named_object, source_digest
 
@@ -181,10 +181,10 @@ class Trainer(Protocol):
 
 @dataclass(frozen=True)
 class TrainerSpec:
-    """An entry of the registry: where a trainer of corral is, and what it needs."""
+    """An entry of the registry: a trainer of corral, and what it needs. Its class is registered in
+    ``corral.registration``."""
 
     name: str
-    where: str  # module:class
     needs: tuple[str, str]  # a module, and the extra that brings it
     summary: str
 
@@ -199,10 +199,8 @@ LEARNS_WITH = {"rllib": "ray", "benchmarl": "benchmarl"}
 """Extra -> the module that learns, where another one is enough to play."""
 
 
-def _on_policy(name: str, kind: str, summary: str) -> TrainerSpec:
-    return TrainerSpec(
-        name, f"corral.trainers.on_policy.trainer:{kind}", ("torch", "mappo"), summary
-    )
+def _on_policy(name: str, summary: str) -> TrainerSpec:
+    return TrainerSpec(name, ("torch", "mappo"), summary)
 
 
 BUILT_IN = {
@@ -210,94 +208,78 @@ BUILT_IN = {
     for spec in (
         TrainerSpec(
             "sb3_ppo",
-            "corral.trainers.sb3.trainer:SB3PPO",
             ("stable_baselines3", "sb3"),
             "Stable-Baselines3's PPO; its policy reads the mask from the observation",
         ),
         TrainerSpec(
             "sb3_maskable_ppo",
-            "corral.trainers.sb3.trainer:SB3MaskablePPO",
             ("sb3_contrib", "sb3"),
             "sb3-contrib's MaskablePPO, which is handed the masks",
         ),
         TrainerSpec(
             "sb3_a2c",
-            "corral.trainers.sb3.trainer:SB3A2C",
             ("sb3_contrib", "sb3"),  # its module has MaskablePPO, too
             "Stable-Baselines3's A2C; its policy reads the mask from the observation",
         ),
         TrainerSpec(
             "sb3_dqn",
-            "corral.trainers.sb3.dqn:SB3DQN",
             ("stable_baselines3", "sb3"),
             "Stable-Baselines3's DQN; explores and bootstraps with legal actions alone",
         ),
         _on_policy(
             "mappo",
-            "MAPPO",
             "PPO for teams of any kind, with a critic that sees everything; in house",
         ),
-        _on_policy("ippo", "IPPO", "the same with a critic that sees what its agent sees"),
+        _on_policy("ippo", "the same with a critic that sees what its agent sees"),
         _on_policy(
             "ppo_kl",
-            "PPO_KL",
             "ippo with an adaptive penalty on the KL divergence instead of clipping",
         ),
         _on_policy(
             "a2c",
-            "A2C",
             "advantage actor-critic: one step on each rollout, with the critic as baseline",
         ),
         _on_policy(
             "pg",
-            "PG",
             "policy gradient: each decision is weighed by the rewards that come after it",
         ),
         _on_policy(
             "pg_episode",
-            "PG_EPISODE",
             "the same without reward to go: weighed by the return of the whole episode",
         ),
         TrainerSpec(
             "clone",
-            "corral.trainers.cloning.trainer:Clone",
             ("torch", "mappo"),
             "masked cross-entropy on the decisions of a teacher; corral clone calls it",
         ),
         TrainerSpec(
             "policy_iteration",
-            "corral.trainers.policy_iteration.trainer:PolicyIteration",
             ("torch", "mappo"),
             "regression on what other actions would have earned, by copies of each moment",
         ),
         TrainerSpec(
             "rllib_ppo",
-            "corral.trainers.rllib.trainer:RLlibPPO",
             ("torch", "rllib"),  # to play; to learn, its check() asks for Ray
             "RLlib's PPO, for clusters: played by processes on any number of machines",
         ),
         # To play, they need torch alone; to learn, their check() asks for BenchMARL.
         TrainerSpec(
             "benchmarl_vdn",
-            "corral.trainers.benchmarl.trainer:VDN",
             ("torch", "benchmarl"),
             "BenchMARL's VDN: values of the agents' actions that add up to the team's",
         ),
         TrainerSpec(
             "benchmarl_qmix",
-            "corral.trainers.benchmarl.trainer:QMIX",
             ("torch", "benchmarl"),
             "BenchMARL's QMIX: the same, mixed by a network that sees the global state",
         ),
         TrainerSpec(
             "benchmarl_iql",
-            "corral.trainers.benchmarl.trainer:IQL",
             ("torch", "benchmarl"),
             "BenchMARL's IQL: Q-learning, each agent for itself",
         ),
         TrainerSpec(
             "benchmarl_masac",
-            "corral.trainers.benchmarl.trainer:MASAC",
             ("torch", "benchmarl"),
             "BenchMARL's MASAC: soft actor-critic with a critic that sees everything",
         ),
@@ -391,7 +373,7 @@ def trainer_class(name: str) -> type[Trainer]:
         spec = BUILT_IN[name]
         module, extra = spec.needs
         require(module, extra=extra, purpose=f"train with {name}")
-        found: type[Trainer] = pkgutil.resolve_name(spec.where)
+        found: type[Trainer] = required_extension(f"trainer.{name}")
         return found
     for point in metadata.entry_points(group=GROUP):
         if point.name == name:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -183,7 +182,8 @@ def session(
     taken: Any = None
     said: list[str] = []
     if init is not None:
-        inherit = pkgutil.resolve_name("corral.trainers.cloning.inherited:inherit")
+        from corral.trainers.cloning.inherited import inherit
+
         taken = inherit(init, env, kind, env_kwargs, settings, model=model is not None)
         env_kwargs, settings = taken.env_kwargs, taken.settings
     if (env_kwargs_for := getattr(kind, "env_kwargs_for", None)) is not None:
@@ -215,7 +215,8 @@ def session(
         )
     pool: Any = None
     if self_play is not None:
-        pooled = pkgutil.resolve_name("corral.trainers.selfplay.also:pooled")
+        from corral.trainers.selfplay.also import pooled
+
         trained = learning(policies_to_train, learned)
         pool, pins, notes = pooled(self_play, rules, learned, trained, steps)
         opponent_runs, said = {**opponent_runs, **pins}, [*said, *notes]
@@ -253,7 +254,8 @@ def session(
     seen = seen_before(env_config, getattr(learner, "learns_from", None))
     seen += [each for each in seen_by(opponent_runs, env_config, rules) if each not in seen]
     if init is not None:
-        start_from = pkgutil.resolve_name("corral.trainers.cloning.start:start_from")
+        from corral.trainers.cloning.start import start_from
+
         origin, rows, lines = start_from(learner, init, env_config, critic=init_critic)
         seen += [each for each in rows if each not in seen]
         config, said = dataclasses.replace(config, init=origin), [*said, *lines]

@@ -34,6 +34,7 @@ from rich.table import Table
 from rich.text import Text
 
 from corral.errors import CorralError, TraceWarning
+from corral.extensions import missing_part
 from corral.progress import telling
 from corral.text import one_line, shortened, visible
 
@@ -131,6 +132,9 @@ def reported(command: Command) -> Command:
                 result = command(*args, **kwargs)
         except Exception as error:
             place = foreign_place(error)
+            if isinstance(error, ModuleNotFoundError) and (part := missing_part(error)):
+                complain(f"this is done by {part}, which is not installed")
+                raise typer.Exit(2) from None
             mistake = isinstance(error, CorralError | ValueError | OSError)
             if isinstance(error, typer.Exit | typer.Abort) or not (mistake or place):
                 raise

@@ -49,6 +49,7 @@ def test_names_that_are_imported_late_are_listed_once(name: str) -> None:
     module = importlib.import_module(name)
     late = [each for names in module._NAMES.values() for each in names]
     late += [each for names in getattr(module, "_SB3_NAMES", {}).values() for each in names]
+    late += getattr(module, "_REGISTERED", ())
     assert sorted(late) == sorted(module.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         module.nothing  # noqa: B018

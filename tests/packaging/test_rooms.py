@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,14 +55,15 @@ def module_of(path: Path) -> str:
     return ".".join([HOUSE[top], *(part for part in rest if part != "__init__")])
 
 
-def imported(path: Path) -> set[str]:
-    """Return the modules of corral that a file imports anywhere, but for types alone."""
+def imported(path: Path, *, late: bool = True) -> set[str]:
+    """Return the modules of corral that a file imports anywhere, but for types alone; ``late``:
+    also in functions."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             node.body = []
     found = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(tree) if late else tree.body:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("corral"):
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
@@ -86,7 +88,7 @@ def test_rooms_of_trainers_import_one_way() -> None:
     wrong, checked = [], 0
     for path in (ROOT / "trainers").rglob("*.py"):
         here = room_of(module_of(path))
-        for name in imported(path):
+        for name in imported(path, late=False):
             there = room_of(name)
             if here is None or there is None or here == there:
                 continue
@@ -95,6 +97,27 @@ def test_rooms_of_trainers_import_one_way() -> None:
                 wrong.append(f"{path.relative_to(ROOT)} imports {name}")
     assert checked > 20
     assert wrong == []
+
+
+@pytest.mark.parametrize("house", ["data", "envs", "adapters", "trainers"])
+def test_the_core_names_neither_loads_nor_lab(house: str) -> None:
+    """In code or in a text; docstrings may."""
+    for path in (ROOT / house).rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docstrings = {
+            id(node.value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        }
+        texts = {
+            node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in docstrings
+        }
+        named = texts | imported(path) | imported(path, late=False)
+        assert not [each for each in named if re.search(r"corral\.(loads|lab)\b", each)], path
 
 
 def test_no_module_has_the_name_of_a_function_that_its_package_exports() -> None:

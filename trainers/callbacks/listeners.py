@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import pkgutil
 from collections.abc import Collection, Iterable, Mapping
 from numbers import Real
 from typing import Any
 
 from corral.envs.core import Array
 from corral.errors import CorralError, ListenerError
+from corral.extensions import extension
 from corral.text import pasted
 from corral.trainers.base import Trainer
 from corral.trainers.callbacks.evaluation import Evaluate
@@ -75,10 +75,11 @@ class Listeners:
         ValueError where no whole episode is seen."""
         self.metrics.attach(learner, trainer)
         if (casting := getattr(learner, "casting", None)) is not None:
-            keeper = pkgutil.resolve_name("corral.trainers.selfplay.keeper:PoolKeeper")(casting)
-            self.callbacks = callbacks_of([*self.callbacks, keeper])
-        if importlib.util.find_spec("torch"):
-            self.watch = pkgutil.resolve_name("corral.lab.doctor.watching.live:Watch")()
+            from corral.trainers.selfplay.keeper import PoolKeeper
+
+            self.callbacks = callbacks_of([*self.callbacks, PoolKeeper(casting)])
+        if importlib.util.find_spec("torch") and (watch := extension("observer.warnings")):
+            self.watch = watch()
 
     def read(
         self, session: Any, row: dict[str, Any]

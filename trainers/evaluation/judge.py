@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,8 @@ from corral.envs.core import Array, Rules, carried_by, teams_of
 from corral.envs.episode_stats import EndedEpisodes
 from corral.envs.policy import Policy
 from corral.envs.reference import player_names
-from corral.envs.registry import REGISTERED, Api
+from corral.envs.registry import Api
+from corral.extensions import extension
 from corral.hints import answer
 from corral.progress import Progress
 from corral.trainers.criteria import Criterion
@@ -265,10 +265,7 @@ def _seat_rows(
 
 def judge_of(env: str) -> Callable[..., Evaluation] | None:
     """Return the function that judges runs of this environment, where it has one of its own."""
-    spec = REGISTERED.get(env)
-    if spec is None or spec.judge is None:
-        return None
-    found: Callable[..., Evaluation] = pkgutil.resolve_name(spec.judge)
+    found: Callable[..., Evaluation] | None = extension(f"judge.{env}")
     return found
 
 

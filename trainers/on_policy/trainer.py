@@ -128,6 +128,13 @@ class OnPolicyTrainer:
         self.wrap_batch, self.on_rollout = unwrapped, unheard
         self.casting = None if self_play is None else self_play(self)  # who plays which seat
 
+    @classmethod
+    def casting_of(cls, config: Any) -> Callable[[Any], Any]:
+        """Return what makes the casting of a run's pool of snapshots, as its ``RunConfig`` says."""
+        from corral.trainers.selfplay.casting import casting_of
+
+        return casting_of(config)
+
     @property
     def policies(self) -> dict[str, Policy]:
         """Those that are learned, and the opponents."""

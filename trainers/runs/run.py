@@ -18,9 +18,8 @@
 from __future__ import annotations
 
 import io
-import pkgutil
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from corral.envs.core import any_number
 from corral.envs.policy import Policy
 from corral.envs.registry import Api
 from corral.errors import CheckpointError, CorralError, RunError
+from corral.extensions import required_extension
 from corral.files import read_text, require_no_links
 from corral.trainers.base import Content, Trainer
 from corral.trainers.runs.checkpoint import load_checkpoint, named_checkpoint, save_checkpoint
@@ -51,6 +51,7 @@ __all__ = [
     "PROGRESS",
     "Run",
     "asked_for",
+    "but_logs",
     "has_own",
     "is_run",
     "load_each",
@@ -64,9 +65,6 @@ PROGRESS, CHECKPOINTS, FROM_RULE = "progress.csv", "checkpoints", "from_rule.jso
 
 MOST_PROGRESS = 2**30
 """Bytes of progress.csv."""
-
-EXPORT = "corral.loads.export"
-"""A later room, reached by name."""
 
 CONFIGURATION = "configuration"
 """Document of every checkpoint: ``RunConfig.canonical()``. The manifest holds its digest."""
@@ -145,12 +143,11 @@ class Run:
 
     @property
     def recommendation(self) -> Any:
-        """What ``corral.from_rule`` recommends to play, a ``Recommendation`` of
-        ``corral.loads.from_rule.recommend``; None where the run is no such one."""
+        """What ``corral.from_rule`` recommends to play, a ``Recommendation``; None where the run is
+        no such one."""
         if not (self.folder / "recommendation.json").is_file():
             return None
-        found = "corral.loads.from_rule.recommend:recommendation_of"
-        return pkgutil.resolve_name(found)(self)
+        return required_extension("run.recommendation")(self)
 
     def source(self) -> str:
         """Return in words which checkpoint its policies come from. Raises CheckpointError."""
@@ -198,14 +195,14 @@ class Run:
         FileExistsError, before it changes anything, where a file is there and ``overwrite`` is not
         set, and ArgumentError for another format.
         """
-        found = pkgutil.resolve_name(f"{EXPORT}.formats:export_run")
-        return list(found(self, format, folder, overwrite=overwrite))
+        export_run = required_extension("run.export")
+        return list(export_run(self, format, folder, overwrite=overwrite))
 
     @cached_property
     def decider(self) -> Any:
         """What decides in production, a ``Decider`` of ``corral.loads.export.decider``.
         Raises RunError where it is no run of dfaas_v0."""
-        return pkgutil.resolve_name(f"{EXPORT}.decider:decider_of")(self)
+        return required_extension("run.decider")(self)
 
     def start(self, seed: int = 0) -> Any:
         """Return the state before the first ``decide``; ``seed`` is of what route "two" draws."""
@@ -357,6 +354,17 @@ def _require_agreement(folder: Path, at: str) -> None:
     except CheckpointError:
         return
     require_same_values(checkpoint, canonical_values(values), made_with, but=("horizon",))
+
+
+def but_logs(given: Iterable[Any]) -> list[Any]:
+    """Return what is given, but for the logs that lie beside runs: runs/a-* names these, too."""
+    return [
+        each
+        for each in given
+        if not (
+            isinstance(each, str | Path) and str(each).endswith(".log") and Path(each).is_file()
+        )
+    ]
 
 
 def load_each(

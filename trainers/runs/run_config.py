@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import pkgutil
 import platform
 import sys
 from collections.abc import Collection, Mapping
@@ -232,8 +231,7 @@ class RunConfig:
                     f"trainer {self.trainer} has no pool of snapshots to play against; give one in "
                     "corral itself (mappo, ippo, a2c, ...)"
                 )
-            casting_of = pkgutil.resolve_name("corral.trainers.selfplay.casting:casting_of")
-            more["self_play"] = casting_of(self)
+            more["self_play"] = kind.casting_of(self)  # type: ignore[attr-defined]
         if self.settings_of:
             named = [name for a, name in self.policies.items() if a not in self.opponents]
             found = settings_by_policy(kind, self.settings, self.settings_of, named)

@@ -187,7 +187,8 @@ def _groups(
     context: typer.Context, first: list[str], against: list[str], names: list[str]
 ) -> dict[str, list[str]]:
     """Return label -> runs, or the files of one group."""
-    from corral.lab.comparing.groups import but_logs, labels_of
+    from corral.lab.comparing.groups import labels_of
+    from corral.trainers.runs.run import but_logs
 
     for word in first:
         if word.startswith("-"):

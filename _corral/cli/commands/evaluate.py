@@ -29,6 +29,7 @@ from corral.cli.output import (
     written,
 )
 from corral.cli.run_options import OwnApi, OwnArguments, OwnEnv, OwnModel, OwnTrainer
+from corral.extensions import extension
 
 __all__ = ["add_to"]
 
@@ -112,13 +113,11 @@ def evaluate(
     beside what was found.
     """
     from corral.data import load_trace
-    from corral.lab.comparing.groups import but_logs
-    from corral.lab.doctor.examination import judged_run, result_text
     from corral.trainers.evaluation.judge import evaluate as judge
     from corral.trainers.evaluation.judge import judge_of, run_labels
     from corral.trainers.evaluation.required import Required
     from corral.trainers.evaluation.tables import tables
-    from corral.trainers.runs.run import load_each
+    from corral.trainers.runs.run import but_logs, load_each
 
     runs = but_logs(runs) or runs
     for folder in runs:
@@ -163,8 +162,10 @@ def evaluate(
         for part in tables(result, loaded.config.env_config.rules()):
             out.print(part, style="dim") if isinstance(part, str) else show_table(part)
         out.print(f"Results: {folder / 'results.json'}", soft_wrap=True)
-        if (judged := judged_run(loaded, seed=seed)) is not None:
-            out.print(f"\n{result_text(judged, out.width)}", soft_wrap=True, markup=False)
+        examination = extension("examination")
+        if examination and (judged := examination.judged_run(loaded, seed=seed)) is not None:
+            text = examination.result_text(judged, out.width)
+            out.print(f"\n{text}", soft_wrap=True, markup=False)
     for each in result.details.get("required", ()):
         out.print(f"Required: {Required(**each)}", soft_wrap=True)
     if not result.holds:

@@ -78,10 +78,10 @@ def duel(
     are on Elo's scale, with intervals, and it is said where who beats whom runs in circles. Of more
     agents each player sits in each seat once, and another's team in the rest.
     """
-    from corral.lab.comparing.groups import but_logs
     from corral.lab.duels.driver import FILES
     from corral.lab.duels.driver import duel as play
     from corral.lab.duels.tables import duel_tables
+    from corral.trainers.runs.run import but_logs
 
     players = but_logs(players) or players
     if out_dir is not None:

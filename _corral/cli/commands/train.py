@@ -32,6 +32,7 @@ from corral.cli.train_options import (
     with_options,
 )
 from corral.errors import ConfigError, CorralError
+from corral.extensions import extension
 from corral.text import one_line
 
 if TYPE_CHECKING:
@@ -169,7 +170,6 @@ def _resumed(
     context: typer.Context, folder: Path, env: str | None, given: Mapping[TrainOption, Any]
 ) -> Run:
     """Go on with the run in ``folder``; what it is, stays."""
-    from corral.loads.from_rule.plan import plan_of
     from corral.trainers import driver as training
     from corral.trainers.runs.run import has_own
 
@@ -184,7 +184,8 @@ def _resumed(
     if fixed:
         raise ValueError(f"--resume goes on with what the run is; leave out {fixed[0]}")
     values = {"env": env, "progress": True, **arguments_given(given)}
-    if len(given) == 1 and plan_of(folder) is not None:
+    plan_of = extension("from_rule.plan")
+    if len(given) == 1 and plan_of is not None and plan_of(folder) is not None:
         from corral.loads.from_rule.driver import resume_from_rule
 
         return interruptible(functools.partial(resume_from_rule, folder, progress=True))

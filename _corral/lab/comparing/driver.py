@@ -17,14 +17,13 @@ from corral.lab.comparing.groups import (
     Given,
     Group,
     Member,
-    but_logs,
     load_groups,
 )
 from corral.lab.comparing.marl_eval import is_file, read_marl_eval
 from corral.lab.comparing.scores import mean_returns, require_new_seed, scores_of
 from corral.lab.comparing.statistics import MIN_SEEDS
 from corral.progress import Progress
-from corral.trainers.runs.run import Run
+from corral.trainers.runs.run import Run, but_logs
 
 __all__ = ["compare"]
 

@@ -19,7 +19,7 @@ from corral.text import visible
 from corral.trainers.evaluation.judge import differences, require_same_game
 from corral.trainers.runs.run import Run, is_run, load_each
 
-__all__ = ["Given", "Group", "Member", "but_logs", "labels_of", "load_groups", "require_comparable"]
+__all__ = ["Given", "Group", "Member", "labels_of", "load_groups", "require_comparable"]
 
 SEED = re.compile(r"[-_. ]*seed[-_=]?[0-9]+$")
 """What a folder's name ends with where it names the seed."""
@@ -69,17 +69,6 @@ def _common(folders: Sequence[str]) -> str:
     if len(names) > 1:
         shared = shared.rstrip("0123456789")
     return re.sub(r"[-_. ]*(seed|run)?[-_. ]*$", "", SEED.sub("", shared)) or names[0]
-
-
-def but_logs(given: Iterable[Any]) -> list[Any]:
-    """Return what is given, but for the logs that lie beside runs: runs/a-* names these, too."""
-    return [
-        each
-        for each in given
-        if not (
-            isinstance(each, str | Path) and str(each).endswith(".log") and Path(each).is_file()
-        )
-    ]
 
 
 def load_groups(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pkgutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,10 @@ from corral.loads.export.manifest import MANIFEST, encode_manifest
 
 __all__ = ["FORMATS", "export_run"]
 
-FORMATS = {
-    "numpy": "corral.loads.export.numpy_folder:export_numpy",
-    "onnx": "corral.loads.export.onnx:export_onnx",
-    "weights": f"{__name__}:export_weights",
-}
-"""Format -> module:function(run, folder) -> paths. What it stands on is imported when asked for."""
+FORMATS = ("numpy", "onnx", "weights")
+
+Write = Callable[[Any, Path], list[Path]]
+"""Writes a run into a folder, and returns the files."""
 
 
 def export_run(
@@ -31,7 +29,7 @@ def export_run(
             f"format={str(format)!r}: give {', '.join(map(repr, FORMATS))}; the folder comes "
             'second, as in run.export("numpy", "gateway")'
         )
-    write = pkgutil.resolve_name(FORMATS[format])
+    write = _writer(format)
     target = run.results / "export" / format if folder is None else Path(folder)
     if folder is None:
         require_no_links(target, run.results)
@@ -43,6 +41,19 @@ def export_run(
         return [*paths, write_file(place / MANIFEST, data)]
 
     return write_folder(target, write_all, overwrite=overwrite)
+
+
+def _writer(format: str) -> Write:
+    """Return what writes a format; what that stands on is imported now."""
+    if format == "numpy":
+        from corral.loads.export.numpy_folder import export_numpy
+
+        return export_numpy
+    if format == "onnx":
+        from corral.loads.export.onnx import export_onnx
+
+        return export_onnx
+    return export_weights
 
 
 def export_weights(run: Any, folder: Path) -> list[Path]:

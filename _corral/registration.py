@@ -1,0 +1,68 @@
+"""The one table of names that are imported when they are first asked for.
+
+``PUBLIC`` are the names of ``import corral``. ``EXTENSIONS`` are what the core asks for by a name:
+what ``corral.loads`` and ``corral.lab`` add to it, and the trainers, each of which needs another
+library. See ``corral.extensions``.
+"""
+
+from __future__ import annotations
+
+__all__ = ["EXTENSIONS", "PUBLIC"]
+
+PUBLIC = {
+    "Callback": "corral.trainers.callbacks.protocol",
+    "Comparison": "corral.lab.comparing.comparison",
+    "Duels": "corral.lab.duels.driver",
+    "Pool": "corral.trainers.selfplay.pool",
+    "advise": "corral.loads.advise.driver",
+    "clone": "corral.trainers.cloning.driver",
+    "compare": "corral.lab.comparing.driver",
+    "diagnose": "corral.lab.doctor.diagnose",
+    "duel": "corral.lab.duels.driver",
+    "evaluate": "corral.trainers.evaluation.judge",
+    "exploit": "corral.lab.exploit.driver",
+    "from_rule": "corral.loads.from_rule.driver",
+    "learnable": "corral.lab.doctor.choices",
+    "load_run": "corral.trainers.runs.run",
+    "make": "corral.envs.registry",
+    "read_config": "corral.trainers.config_files.read",
+    "record": "corral.trainers.cloning.driver",
+    "resume": "corral.trainers.driver",
+    "resume_from_rule": "corral.loads.from_rule.driver",
+    "resume_session": "corral.trainers.driver",
+    "session": "corral.trainers.driver",
+    "train": "corral.trainers.driver",
+    "tune": "corral.lab.tuning.driver",
+    "watch": "corral.trainers.evaluation.watch",
+}
+"""name -> module"""
+
+EXTENSIONS = {
+    "examination": "corral.lab.doctor.examination",
+    "from_rule.plan": "corral.loads.from_rule.plan:plan_of",
+    "judge.dfaas_v0": "corral.loads.judge:evaluate_loads",
+    "observer.warnings": "corral.lab.doctor.watching.live:Watch",
+    "run.decider": "corral.loads.export.decider:decider_of",
+    "run.export": "corral.loads.export.formats:export_run",
+    "run.recommendation": "corral.loads.from_rule.recommend:recommendation_of",
+    "trainer.a2c": "corral.trainers.on_policy.trainer:A2C",
+    "trainer.benchmarl_iql": "corral.trainers.benchmarl.trainer:IQL",
+    "trainer.benchmarl_masac": "corral.trainers.benchmarl.trainer:MASAC",
+    "trainer.benchmarl_qmix": "corral.trainers.benchmarl.trainer:QMIX",
+    "trainer.benchmarl_vdn": "corral.trainers.benchmarl.trainer:VDN",
+    "trainer.clone": "corral.trainers.cloning.trainer:Clone",
+    "trainer.ippo": "corral.trainers.on_policy.trainer:IPPO",
+    "trainer.mappo": "corral.trainers.on_policy.trainer:MAPPO",
+    "trainer.pg": "corral.trainers.on_policy.trainer:PG",
+    "trainer.pg_episode": "corral.trainers.on_policy.trainer:PG_EPISODE",
+    "trainer.policy_iteration": "corral.trainers.policy_iteration.trainer:PolicyIteration",
+    "trainer.ppo_kl": "corral.trainers.on_policy.trainer:PPO_KL",
+    "trainer.rllib_ppo": "corral.trainers.rllib.trainer:RLlibPPO",
+    "trainer.sb3_a2c": "corral.trainers.sb3.trainer:SB3A2C",
+    "trainer.sb3_dqn": "corral.trainers.sb3.dqn:SB3DQN",
+    "trainer.sb3_maskable_ppo": "corral.trainers.sb3.trainer:SB3MaskablePPO",
+    "trainer.sb3_ppo": "corral.trainers.sb3.trainer:SB3PPO",
+    "trainers.replay": "corral.loads.replay:replay",
+}
+"""name -> "module:attribute"; judges are named after their environment, trainers as ``trainer=``
+names them."""
