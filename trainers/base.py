@@ -43,7 +43,6 @@ __all__ = [
     "require_arrays",
     "trainer_class",
     "trainers",
-    "unheard",
     "unwrapped",
 ]
 
@@ -91,10 +90,6 @@ def unwrapped(batch: Any) -> Any:
     return batch
 
 
-def unheard(rollout: Any) -> None:
-    """Do nothing with a rollout: what ``on_rollout`` does until somebody wants to see rollouts."""
-
-
 class Trainer(Protocol):
     """Learns policies for the agents of an environment.
 
@@ -112,10 +107,10 @@ class Trainer(Protocol):
     ``takes_validation = True`` gets ``validation_rules=``, where rows are kept for validation; one
     with ``takes_model = True`` gets ``model=``, a function that makes networks, where one is given.
 
-    Two attributes may be set before it learns, where a trainer has them: ``wrap_batch`` (see
+    One attribute may be set before it learns, where a trainer has it: ``wrap_batch`` (see
     ``unwrapped``) is called with the batch that it plays in, and gives what it is to play in
-    instead, so that metrics see whole episodes; ``on_rollout`` (see ``unheard``) is called with
-    each rollout before it is learned from. ``remark``, where there is one, is a line that a new run
+    instead, so that metrics see whole episodes. With ``observe(observer)`` it lets others look on,
+    see ``corral.trainers.observers``. ``remark``, where there is one, is a line that a new run
     says, or None.
     """
 

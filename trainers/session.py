@@ -12,7 +12,6 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -23,13 +22,14 @@ from corral.envs.policy import Policy
 from corral.errors import CheckpointError, CorralError
 from corral.text import visible
 from corral.trainers.base import Content, Trainer, Update
-from corral.trainers.callbacks.listeners import Listeners
+from corral.trainers.callbacks.listeners import Listeners, RolloutObserver
 from corral.trainers.callbacks.protocol import again, name_of
 from corral.trainers.callbacks.sinks import Row, past_rows
 from corral.trainers.evaluation.validate import Validation, validate
 from corral.trainers.evaluation.zero_sum import is_zero_sum
+from corral.trainers.runs.checkpoint import complete_save
 from corral.trainers.runs.log import Bar, Statistics
-from corral.trainers.runs.run import PROGRESS, Run
+from corral.trainers.runs.run import CHECKPOINTS, PROGRESS, Run
 from corral.trainers.runs.run_config import RunConfig
 from corral.trainers.runs.signals import stop_signals
 
@@ -190,6 +190,8 @@ class Session:
             self.statistics.load(content.documents["progress"])
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{run.folder}: its checkpoint is damaged: {error!r}") from error
+        best = (self.statistics.best_by or {}).get("env_steps") == self.learner.env_steps
+        complete_save(run.folder / CHECKPOINTS, keep=run.config.keep, best=best)
         unseen = self.listeners.metrics.load(content.arrays.get("episodes", {}))
         if not self.learner.resumes_exactly:
             say(run.folder, "environments without a saved state begin new episodes")
@@ -239,7 +241,7 @@ class Session:
         learner.begin()
         self._sampled = learner.collect()
         self.is_sound = True
-        learner.on_rollout(learner.rollout)
+        learner.show_rollout()
         return learner.rollout
 
     def update(self, rollout: Any) -> dict[str, float]:
@@ -393,8 +395,8 @@ class Session:
         and who waits for rollouts in vain."""
         folder, learner, steps = self.run.folder, self.learner, self.steps
         if waiting := self.listeners.who("on_rollout"):
-            if hasattr(learner, "on_rollout"):
-                learner.on_rollout = partial(self.listeners.call, "on_rollout", self)
+            if hasattr(learner, "observe"):
+                learner.observe(RolloutObserver(self))
             else:
                 names = ", ".join(map(name_of, waiting))
                 say(

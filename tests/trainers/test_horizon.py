@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +152,26 @@ def test_schedules_of_rllib_go_on_where_they_were() -> None:
     for at in (100, 300):
         (first, begin), (then, end) = schedule(0.5, 0.1, at, 100)
         assert (first, begin, then, end) == (0, pytest.approx(0.1), 1, 0.1)
+
+
+def test_a_kill_after_a_checkpoint_was_announced_is_made_good(tmp_path: Path) -> None:
+    """Killed before ``best`` named it, and before older ones were removed."""
+    run = train(
+        "tictactoe_v0",
+        steps=2 * ROLLOUT,
+        out=tmp_path / "run",
+        keep=1,
+        progress=False,
+        **{"num_envs": 4, "n_steps": 16, "n_epochs": 1, "net_arch": (16,)},
+    )
+    folder = run.folder / "checkpoints"
+    names = sorted(path.name for path in folder.iterdir())
+    latest = (folder / "latest").read_text()
+    assert (folder / "best").read_text() == latest  # in self-play of a zero-sum game
+    older = folder / "step_000000000064"
+    shutil.copytree(folder / latest.split()[0], older)
+    digest = hashlib.sha256((older / "manifest.json").read_bytes()).hexdigest()
+    (folder / "best").write_text(f"{older.name} {digest}\n")
+    resume(run.folder)
+    assert (folder / "best").read_text() == latest
+    assert sorted(path.name for path in folder.iterdir()) == names

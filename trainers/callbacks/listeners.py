@@ -18,11 +18,22 @@ from corral.trainers.callbacks.metrics import Metrics
 from corral.trainers.callbacks.protocol import Callback, Listener, blamed, callbacks_of, name_of
 from corral.trainers.callbacks.sinks import OURS, sinks_of
 from corral.trainers.callbacks.stopping import StopWhen
+from corral.trainers.observers import Observer
 
-__all__ = ["Listeners"]
+__all__ = ["Listeners", "RolloutObserver"]
 
 OWN = ("corral.trainers.callbacks.", "corral.trainers.selfplay.")
 """Modules whose callbacks are corral's: their errors are told as they are."""
+
+
+class RolloutObserver(Observer):
+    """Shows the rollouts of an in-house trainer to the callbacks of a session."""
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+
+    def on_rollout(self, rollout: Any) -> None:
+        self.session.listeners.call("on_rollout", self.session, rollout)
 
 
 class Listeners:

@@ -27,7 +27,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property, reduce
 from typing import Any, Literal
 
@@ -133,6 +133,26 @@ class Minibatch:
     def now(self, settings: Any, name: str) -> float:
         """Return the value that a setting has now: see ``corral.trainers.schedules``."""
         return scheduled(settings, name, env_steps=self.env_steps, progress=self.progress)
+
+
+MINIBATCH_FIELDS = frozenset(each.name for each in fields(Minibatch))
+
+
+class TrackedMinibatch(Minibatch):
+    """A minibatch that knows which of its fields were read."""
+
+    read: set[str]
+
+    @classmethod
+    def of(cls, minibatch: Minibatch) -> TrackedMinibatch:
+        found = cls(**{name: getattr(minibatch, name) for name in MINIBATCH_FIELDS})
+        object.__setattr__(found, "read", set())
+        return found
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in MINIBATCH_FIELDS and "read" in object.__getattribute__(self, "__dict__"):
+            object.__getattribute__(self, "read").add(name)
+        return object.__getattribute__(self, name)
 
 
 @dataclass(frozen=True)

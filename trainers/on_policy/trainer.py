@@ -29,14 +29,21 @@ from corral.envs.core import Array, Observation, Rules, generator
 from corral.envs.episode_stats import EpisodeStats
 from corral.envs.policy import Policy
 from corral.errors import CheckpointError
-from corral.trainers.base import Episode, Update, unheard, unwrapped
+from corral.trainers.base import Episode, Update, unwrapped
+from corral.trainers.observers import Observer
 from corral.trainers.on_policy import critic, maths, records, saving
 from corral.trainers.on_policy.algorithms import a2c, adam, ippo, mappo, pg, pg_episode, ppo_kl
 from corral.trainers.on_policy.buffer import RolloutBuffer, make_groups
 from corral.trainers.on_policy.learner import HiddenState, Learner, Sequences, device_of, try_out
 from corral.trainers.on_policy.minibatches import Metrics, Minibatches
 from corral.trainers.on_policy.players import LearnedPlayer, OpponentPlayer, Opponents
-from corral.trainers.on_policy.records import Minibatch, OnPolicy, Outputs, Trajectories
+from corral.trainers.on_policy.records import (
+    Minibatch,
+    OnPolicy,
+    Outputs,
+    TrackedMinibatch,
+    Trajectories,
+)
 from corral.trainers.policies import actor_policy
 from corral.trainers.rng import torch_generator
 from corral.trainers.schedules import scheduled
@@ -125,7 +132,8 @@ class OnPolicyTrainer:
         self.obs: Any = None  # what the next step is decided on
         self.snapshot: dict[str, Any] | None = None  # state to restore into the next batch
         self.resumes_exactly = True
-        self.wrap_batch, self.on_rollout = unwrapped, unheard
+        self.wrap_batch = unwrapped
+        self.observers: tuple[Observer, ...] = ()
         self.casting = None if self_play is None else self_play(self)  # who plays which seat
 
     @classmethod
@@ -166,8 +174,22 @@ class OnPolicyTrainer:
         self.begin()
         while self.env_steps < last:
             episodes, seconds = self.collect()
-            self.on_rollout(self.rollout)
+            self.show_rollout()
             yield self.learn_from(episodes, seconds)
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Let an observer look on from now; the function that is returned ends that."""
+        self.observers = (*self.observers, observer)
+
+        def end() -> None:
+            self.observers = tuple(each for each in self.observers if each is not observer)
+
+        return end
+
+    def show_rollout(self) -> None:
+        """Show the rollout that ``collect`` played to the observers."""
+        for observer in self.observers:
+            observer.on_rollout(self.rollout)
 
     def learn_from(self, episodes: list[Episode], seconds: dict[str, float]) -> Update:
         """Learn from the rollout that ``collect`` played and told so of; return the update."""
@@ -257,11 +279,14 @@ class OnPolicyTrainer:
                 saving.require_finite_weights(name, learner)
                 learner.require_gradients()
         names = dict.fromkeys(key for own in found.values() for key in own)
-        return {  # 0 where a policy had nothing to learn from
+        metrics = {  # 0 where a policy had nothing to learn from
             f"{policy}/{key}" if len(self.learners) > 1 else key: own.get(key, 0.0)
             for policy, own in found.items()
             for key in names
         }
+        for observer in self.observers:
+            observer.on_update(metrics)
+        return metrics
 
     def update_policy(self, i: int, learner: Learner) -> dict[str, float]:
         """Let the policy of group ``i`` learn from the rollout; return its metrics."""
@@ -276,6 +301,8 @@ class OnPolicyTrainer:
         trajectories = Trajectories.of(self.rollout, buffer, values)
         policy, valid = learner.group.policy, trajectories.valid
         advantages = records.advantages_of(algorithm, policy, trajectories, settings)
+        for observer in self.observers:
+            observer.on_advantages(learner, trajectories, advantages)
         target = torch.from_numpy(advantages.value_target[valid])
         norm.update(target)
 
@@ -311,17 +338,27 @@ class OnPolicyTrainer:
         NonFiniteError before it."""
         algorithm, settings = self.algorithm, learner.settings
         who = f"{algorithm.name}, policy {learner.group.policy}"
+        if any(observer.tracks_reads for observer in self.observers):
+            minibatch = TrackedMinibatch.of(minibatch)
         losses = algorithm.loss(minibatch, outputs, settings)
+        for observer in self.observers:
+            observer.on_minibatch(learner, minibatch, outputs, losses)
         learner.optimizer.zero_grad()
         records.backward(losses, learner, who)
         learner.see_gradients()
+        for observer in self.observers:
+            observer.on_gradients(learner, clipped=False)
         norms = algorithm.gradients(learner, settings)
+        for observer in self.observers:
+            observer.on_gradients(learner, clipped=True)
         with torch.no_grad():
             statistics = algorithm.metrics(minibatch, outputs, losses, settings)
             numbers = records.finite_numbers(
                 records.scalars_of(losses, statistics, norms, who), who
             )
         learner.optimizer.step()
+        for observer in self.observers:
+            observer.on_step(learner, minibatch, outputs, numbers)
         return numbers
 
     def values(

@@ -53,6 +53,7 @@ from corral.trainers.runs.checkpoint_format import (
 __all__ = [
     "Content",
     "best_checkpoint",
+    "complete_save",
     "latest_checkpoint",
     "load_checkpoint",
     "named_checkpoint",
@@ -137,6 +138,17 @@ def save_checkpoint(
     except CheckpointError as error:
         raise CheckpointError(f"{error}: {outcome}") from error.__cause__
     return saved.path
+
+
+def complete_save(folder: Path, *, keep: int | Literal["all"], best: bool) -> None:
+    """Do what a kill may have kept ``save_checkpoint`` from, after the latest checkpoint was
+    announced: let ``best`` name it too, and remove older ones. Raises CheckpointError."""
+    latest = latest_checkpoint(folder)
+    saved = next(each for each in all_saved(folder) if each.path.name == latest.name)
+    if best and best_checkpoint(folder) != latest:
+        _point(folder, "best", saved, sha256(read_file(latest / MANIFEST, MOST_MANIFEST)))
+    _remove_leftovers(folder)
+    _remove_older(folder, saved, MOST_KEPT if keep == "all" else keep)
 
 
 def _whole(name: str, value: int, low: int, high: int) -> int:

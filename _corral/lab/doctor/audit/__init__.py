@@ -28,6 +28,7 @@ from corral.lab.doctor.audit.audited import (
     sentence,
 )
 from corral.lab.doctor.audit.truth import WORST, Asked, Truth, Value, plan, truth_of
+from corral.trainers.observers import Observer
 from corral.trainers.on_policy import maths
 from corral.trainers.on_policy.records import Advantages, Trajectories
 from corral.trainers.policy_iteration.forks import Moments, Story, joined, standard_error
@@ -232,40 +233,45 @@ def _uses_advantages(trainer: Any) -> bool:
 
 def _learned_from(trainer: Any) -> dict[str, _Learned]:
     """Let the trainer learn from its rollout; return what it learned from, by policy."""
-    found: list[tuple[Array, Array]] = []
-    algorithm = trainer.algorithm
-
-    def spied(trajectories: Trajectories, settings: Any) -> Advantages:
-        advantages: Advantages = algorithm.advantages(trajectories, settings)
-        learned = np.where(trajectories.valid, advantages.advantage, np.nan)
-        if not _uses_advantages(trainer):
-            learned[:] = np.nan
-        found.append((np.array(trajectories.value), learned))
-        return advantages
-
-    largest: dict[str, float] = {}
-
-    def gradients(learner: Any, settings: Any) -> Any:
-        sizes = [float(p.grad.abs().max()) for p in learner.actor_parameters if p.grad is not None]
-        policy = learner.group.policy
-        largest[policy] = max([*sizes, largest.get(policy, 0.0)])
-        return algorithm.gradients(learner, settings)
-
-    trainer.algorithm = algorithm.but(advantages=spied, gradients=gradients)
+    observer = _LearnedObserver(_uses_advantages(trainer))
+    end = trainer.observe(observer)
     try:
         trainer.update()
     except CorralError:
         pass  # what was learned from is known all the same
     finally:
-        trainer.algorithm = algorithm
+        end()
     told: dict[str, _Learned] = {}
-    numbers = iter(found)
     for i, (name, learner) in enumerate(trainer.learners.items()):
         if learner.trained:
             nothing = np.full(trainer.rollout.groups[i].acted.shape, np.nan)
-            value, learned = next(numbers, (nothing, nothing))
-            told[name] = _Learned(value, learned, largest.get(name))
+            value, learned = observer.numbers.get(name, (nothing, nothing))
+            told[name] = _Learned(value, learned, observer.largest.get(name))
     return told
+
+
+class _LearnedObserver(Observer):
+    """Notes values, advantages and the largest gradient of the actor, by policy."""
+
+    def __init__(self, uses_advantages: bool) -> None:
+        self.uses_advantages = uses_advantages
+        self.numbers: dict[str, tuple[Array, Array]] = {}
+        self.largest: dict[str, float] = {}
+
+    def on_advantages(
+        self, learner: Any, trajectories: Trajectories, advantages: Advantages
+    ) -> None:
+        learned = np.where(trajectories.valid, advantages.advantage, np.nan)
+        if not self.uses_advantages:
+            learned[:] = np.nan
+        self.numbers[learner.group.policy] = np.array(trajectories.value), learned
+
+    def on_gradients(self, learner: Any, *, clipped: bool) -> None:
+        if clipped:
+            return
+        sizes = [float(p.grad.abs().max()) for p in learner.actor_parameters if p.grad is not None]
+        policy = learner.group.policy
+        self.largest[policy] = max([*sizes, self.largest.get(policy, 0.0)])
 
 
 @dataclass(frozen=True)

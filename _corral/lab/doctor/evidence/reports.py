@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.evidence.updates import watch_update
+from corral.trainers.observers import Observer
 
 __all__ = ["watch_learning"]
 
@@ -17,48 +19,46 @@ def watch_learning(
     trainer: Any, evidence: Evidence, episodes: list[Any], seconds: dict[str, float]
 ) -> None:
     """Let the trainer learn from its rollout, and report; note both."""
-    told: dict[str, dict[str, float]] = {}
-    of_class = trainer.update
-
-    def own() -> dict[str, float]:
-        told["metrics"] = of_class()
-        return told["metrics"]
-
-    def update() -> dict[str, float]:
-        trainer.update = own
-        watch_update(trainer, evidence)
-        return told["metrics"]
-
-    step = trainer.update_minibatch
-    rows: dict[str, int] = {}  # decisions of the first epoch
-
-    def update_minibatch(learner: Any, minibatch: Any, outputs: Any) -> Any:
-        found = evidence.policies[learner.group.policy]
-        if minibatch.epoch == 0:
-            _note_masks(outputs, found)
-            rows[found.policy] = rows.get(found.policy, 0) + len(minibatch)
-        entropy = _entropy(minibatch, outputs)
-        numbers = step(learner, minibatch, outputs)
-        if entropy is not None and len(found.playing.legal) == 1:
-            for name, value in numbers.items():
-                if "entropy" in name:
-                    found.playing.entropies.setdefault(name, []).append((value, entropy))
-        return numbers
-
+    observer = ReportObserver(evidence)
     for found in evidence.policies.values():
         found.playing.legal.append((0.0, 0.0))
-    trainer.update, trainer.update_minibatch = update, update_minibatch
+    end = trainer.observe(observer)
     try:
-        report = trainer.learn_from(episodes, seconds)
+        report = watch_update(trainer, evidence, lambda: trainer.learn_from(episodes, seconds))
     finally:
-        del trainer.update, trainer.update_minibatch
+        end()
         for found in evidence.policies.values():
             possible, _ = found.playing.legal.pop()
             valid = found.trajectories[-1].valid if found.trajectories else np.zeros(0, bool)
-            if possible and rows[found.policy] == valid.sum():
+            if possible and observer.rows[found.policy] == valid.sum():
                 legal = found.masks[-1][1][valid]
                 found.playing.legal.append((possible, float(legal.sum())))
     _note_report(trainer, evidence, report)
+
+
+class ReportObserver(Observer):
+    """Notes masks and entropies of minibatches, beside what the trainer reports of them."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.evidence = evidence
+        self.rows: dict[str, int] = {}  # policy -> decisions of the first epoch
+        self.entropy: float | None = None
+
+    def on_minibatch(self, learner: Any, minibatch: Any, outputs: Any, losses: Any) -> None:
+        found = self.evidence.policies[learner.group.policy]
+        if minibatch.epoch == 0:
+            _note_masks(outputs, found)
+            self.rows[found.policy] = self.rows.get(found.policy, 0) + len(minibatch)
+        self.entropy = _entropy(minibatch, outputs)
+
+    def on_step(
+        self, learner: Any, minibatch: Any, outputs: Any, numbers: Mapping[str, float]
+    ) -> None:
+        playing = self.evidence.policies[learner.group.policy].playing
+        if self.entropy is not None and len(playing.legal) == 1:
+            for name, value in numbers.items():
+                if "entropy" in name:
+                    playing.entropies.setdefault(name, []).append((value, self.entropy))
 
 
 def _entropy(minibatch: Any, outputs: Any) -> float | None:

@@ -12,6 +12,8 @@ from corral.adapters.masked_distribution import Distribution
 from corral.envs.core import Array
 from corral.lab.doctor.evidence.learning import Learning, ask_loss
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
+from corral.trainers.base import Update
+from corral.trainers.observers import Observer
 from corral.trainers.on_policy.records import Advantages, Losses, Minibatch, Outputs, Trajectories
 
 __all__ = ["watch_update"]
@@ -20,66 +22,28 @@ LOOKED_AT = 256
 """Decisions at which policies are compared before and after an update."""
 
 
-def watch_update(trainer: Any, evidence: Evidence) -> None:
-    """Let the trainer learn from its rollout, and note what goes into it."""
-    algorithm = trainer.algorithm
-    names = iter([name for name, learner in trainer.learners.items() if learner.trained])
-    now: dict[str, Any] = {}
-
-    def advantages(trajectories: Trajectories, settings: Any) -> Advantages:
-        now["policy"] = found = evidence.policies[next(names)]
-        learned: Advantages = algorithm.advantages(trajectories, settings)
-        # Copies: the rollout is written over by the next one.
-        copies = {name: np.array(values) for name, values in vars(trajectories).items()}
-        found.trajectories.append(Trajectories(**copies))
-        found.advantages.append(learned)
-        found.learning.progress.append(trainer.env_steps / max(1, trainer.steps))
-        found.learning.rows.append([])
-        found.learning.ratios.append([])
-        return learned
-
-    def loss(minibatch: Minibatch, outputs: Outputs, settings: Any) -> Losses:
-        losses: Losses = algorithm.loss(minibatch, outputs, settings)
-        found: PolicyEvidence = now["policy"]
-        logits = seen[found.policy].get("logits")
-        if len(found.log_ratio) < len(found.advantages):
-            learner = trainer.learners[found.policy]
-            _first_minibatch(learner, minibatch, outputs, losses, found)
-            if logits is not None and found.learning.asked.advantage is None:
-                asked = ask_loss(algorithm.loss, minibatch, outputs, settings, logits)
-                found.learning.asked = asked
-        _note_rows(found.learning, minibatch, outputs)
-        return losses
-
-    def gradients(learner: Any, settings: Any) -> Any:
-        found = evidence.policies[learner.group.policy]
-        for name, parameter in learner.named_parameters():
-            idle = found.learning.asked.choice is False and name.startswith("actor.")
-            if parameter.requires_grad and not idle:  # one legal action: nothing to learn
-                size = 0.0 if parameter.grad is None else float(parameter.grad.abs().max())
-                found.gradients[name] = max(found.gradients.get(name, 0.0), size)
-        before = _norms(learner)
-        returned = algorithm.gradients(learner, settings)
-        (actor, critic), (actor_after, critic_after) = before, _norms(learner)
-        found.learning.norms.append((actor, actor_after, critic, critic_after))
-        return returned
-
-    trainer.algorithm = algorithm.but(advantages=advantages, loss=loss, gradients=gradients)
+def watch_update(trainer: Any, evidence: Evidence, learn: Callable[[], Update]) -> Update:
+    """Let the trainer ``learn`` from its rollout, and note what goes into it."""
     watched = [(name, trainer.learners[name]) for name in evidence.policies]
     seen = {name: _hear_logits(learner) for name, learner in watched}
     buffers = dict(zip(trainer.learners, trainer.rollout.groups, strict=False))
     before = {name: _distribution(learner, buffers[name]) for name, learner in watched}
+    end = trainer.observe(UpdateObserver(trainer, evidence, seen))
     try:
-        metrics = trainer.update()
+        report = learn()
     finally:
-        trainer.algorithm = algorithm
+        end()
         for heard in seen.values():
             heard["end"]()
     for name, learner in watched:
         found = evidence.policies[name]
         found.learning_rates.append(float(learner.optimizer.param_groups[0]["lr"]))
         prefix = f"{name}/" if len(trainer.learners) > 1 else ""
-        own = {k.removeprefix(prefix): v for k, v in metrics.items() if k.startswith(prefix)}
+        own = {
+            key.removeprefix(prefix): value
+            for key, value in report.metrics.items()
+            if key.startswith(prefix)
+        }
         found.metrics.append(own)
         _note_stored(found.learning, buffers[name])
         _note_changes(found.learning, before[name], _distribution(learner, buffers[name]))
@@ -91,6 +55,53 @@ def watch_update(trainer: Any, evidence: Evidence) -> None:
             for each, parameter in learner.named_parameters()
             if parameter.requires_grad and id(parameter) not in optimized
         ]
+    return report
+
+
+class UpdateObserver(Observer):
+    """Notes what goes into an update. ``seen``: policy -> what its actor put out, see
+    ``_hear_logits``."""
+
+    def __init__(self, trainer: Any, evidence: Evidence, seen: dict[str, dict[str, Any]]) -> None:
+        self.trainer, self.evidence, self.seen = trainer, evidence, seen
+
+    def on_advantages(
+        self, learner: Any, trajectories: Trajectories, advantages: Advantages
+    ) -> None:
+        found = self.evidence.policies[learner.group.policy]
+        # Copies: the rollout is written over by the next one.
+        copies = {name: np.array(values) for name, values in vars(trajectories).items()}
+        found.trajectories.append(Trajectories(**copies))
+        found.advantages.append(advantages)
+        found.learning.progress.append(self.trainer.env_steps / max(1, self.trainer.steps))
+        found.learning.rows.append([])
+        found.learning.ratios.append([])
+
+    def on_minibatch(
+        self, learner: Any, minibatch: Minibatch, outputs: Outputs, losses: Losses
+    ) -> None:
+        found = self.evidence.policies[learner.group.policy]
+        logits = self.seen[found.policy].get("logits")
+        if len(found.log_ratio) < len(found.advantages):
+            _first_minibatch(learner, minibatch, outputs, losses, found)
+            if logits is not None and found.learning.asked.advantage is None:
+                loss = self.trainer.algorithm.loss
+                asked = ask_loss(loss, minibatch, outputs, learner.settings, logits)
+                found.learning.asked = asked
+        _note_rows(found.learning, minibatch, outputs)
+
+    def on_gradients(self, learner: Any, *, clipped: bool) -> None:
+        found = self.evidence.policies[learner.group.policy]
+        if clipped:
+            (actor, critic), (actor_after, critic_after) = self.norms, _norms(learner)
+            found.learning.norms.append((actor, actor_after, critic, critic_after))
+            return
+        self.norms = _norms(learner)
+        for name, parameter in learner.named_parameters():
+            idle = found.learning.asked.choice is False and name.startswith("actor.")
+            if parameter.requires_grad and not idle:  # one legal action: nothing to learn
+                size = 0.0 if parameter.grad is None else float(parameter.grad.abs().max())
+                found.gradients[name] = max(found.gradients.get(name, 0.0), size)
 
 
 def _hear_logits(learner: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ chance. In progress.csv ``warnings`` counts them, and ``warning_<cause>`` is 1 f
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +25,15 @@ from corral.lab.doctor.watching.progress import (
     own_columns,
     told_of,
 )
-from corral.trainers.on_policy.records import Advantages, Losses, Minibatch, Outputs, Trajectories
+from corral.trainers.observers import Observer
+from corral.trainers.on_policy.records import (
+    Advantages,
+    Losses,
+    Minibatch,
+    Outputs,
+    TrackedMinibatch,
+    Trajectories,
+)
 from corral.trainers.session import Session, say
 
 __all__ = ["Watch"]
@@ -36,7 +44,7 @@ LOOKS = ROWS
 """Updates in which what takes a little longer is looked at."""
 
 
-class Watch:
+class Watch(Observer):
     """Warns of what keeps policies from learning."""
 
     def begin(self, session: Session) -> None:
@@ -49,12 +57,11 @@ class Watch:
         self.seen: dict[str, PolicyEvidence] = {}
         self.looks = LOOKS
         self.evidence: Evidence | None = None
-        if hasattr(learner, "algorithm") and hasattr(learner, "learners"):
+        if hasattr(learner, "observe"):
             self.trained = [name for name, each in learner.learners.items() if each.trained]
             self.before = {name: _weights(learner.learners[name]) for name in self.trained}
             self.evidence = Evidence(learner, self.seen, [])
-            self.names = iter(self.trained)
-            self._hook(learner)
+            learner.observe(self)
 
     def look(self, session: Session, row: Row) -> None:
         """Say what is wrong, and add the columns."""
@@ -78,8 +85,6 @@ class Watch:
         row |= self._columns(counts)
         self.seen.clear()
         self.looks -= 1
-        if self.evidence is not None:
-            self.names = iter(self.trained)
 
     # --- Rules -----------------------------------------------------------------------------------
 
@@ -126,34 +131,26 @@ class Watch:
                 if self.looks <= 1 or max(moved.values(), default=0.0) > 0:
                     del self.before[name]
 
-    def _hook(self, learner: Any) -> None:
-        """Look on at what advantages and losses are given, and give."""
-        algorithm = learner.algorithm
+    def on_advantages(
+        self, learner: Any, trajectories: Trajectories, advantages: Advantages
+    ) -> None:
+        name = learner.group.policy
+        self.seen[name] = found = PolicyEvidence(name, learner.group.agents)
+        found.trajectories.append(trajectories)
+        found.advantages.append(advantages)
+        self.tracks_reads = True
 
-        def advantages(trajectories: Trajectories, settings: Any) -> Advantages:
-            learned: Advantages = algorithm.advantages(trajectories, settings)
-            name = next(self.names)
-            self.seen[name] = found = PolicyEvidence(name, learner.learners[name].group.agents)
-            self.latest = found
-            found.trajectories.append(trajectories)
-            found.advantages.append(learned)
-            return learned
+    def on_minibatch(
+        self, learner: Any, minibatch: Minibatch, outputs: Outputs, losses: Losses
+    ) -> None:
+        found = self.seen.get(learner.group.policy)
+        if self.tracks_reads and found is not None and isinstance(minibatch, TrackedMinibatch):
+            self.tracks_reads = False
+            self._first_minibatch(found, minibatch, outputs)
 
-        def loss(minibatch: Minibatch, outputs: Outputs, settings: Any) -> Losses:
-            found = self.latest
-            if found.terms:
-                losses: Losses = algorithm.loss(minibatch, outputs, settings)
-                return losses
-            noted = _Noted(**vars(minibatch))
-            noted.read.clear()
-            losses = algorithm.loss(noted, outputs, settings)
-            found.terms.append({})
-            self._first_minibatch(found, noted, outputs)
-            return losses
-
-        learner.algorithm = algorithm.but(advantages=advantages, loss=loss)
-
-    def _first_minibatch(self, found: PolicyEvidence, noted: _Noted, outputs: Outputs) -> None:
+    def _first_minibatch(
+        self, found: PolicyEvidence, noted: TrackedMinibatch, outputs: Outputs
+    ) -> None:
         """Note what the first minibatch of an update says, before any step of the optimizer."""
         read = set(noted.read)
         if "advantage" not in read:
@@ -171,16 +168,6 @@ class Watch:
                 chances = torch.where(noted.mask, logits, -torch.inf).double().softmax(dim=-1)
                 own = -(chances * chances.clamp(min=1e-300).log()).sum(dim=-1).mean()
                 found.entropy.append((float(outputs.entropy), float(own)))
-
-
-class _Noted(Minibatch):
-    """A minibatch that notes which of its fields a loss reads."""
-
-    read: ClassVar[set[str]] = set()
-
-    def __getattribute__(self, name: str) -> Any:
-        type(self).read.add(name)
-        return super().__getattribute__(name)
 
 
 def _weights(learner: Any) -> dict[str, torch.Tensor]:
