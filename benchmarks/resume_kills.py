@@ -416,7 +416,8 @@ def rows(cases: dict[str, Any]) -> list[dict[str, Any]]:
             "tries": case["tries"],
             "held": case["held"],
             "not_held": [
-                f"{name}: {', '.join(each['values'])} after {', '.join(each['kills'])}"
+                f"{name}: {len(each['values'])} values, such as {each['values'][0]}, after "
+                f"{len(each['kills'])} kills"
                 for each in case["unequal"]
             ],
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -193,7 +194,8 @@ class Trace:
                 )
             levels: Counts = np.rint(multiple * self.arrivals.mean(axis=0)).astype(np.int64)
             return levels
-        if isinstance(capacity, bool) or int(capacity) != capacity or capacity < 0:
+        whole = isinstance(capacity, Real) and float(capacity).is_integer()
+        if isinstance(capacity, bool) or not whole or capacity < 0:
             raise ValueError(
                 f"capacity {capacity!r}: give a whole number of requests, 0 or more, "
                 "or a text like '1.25x'"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def with_capacity(trace: Trace, capacity: int | str | None, rows: Section | None
     if capacity is None and trace.capacity is None:
         rule = "has no capacity column; pass capacity=, a number or a text such as '1.25x'"
         raise TraceError([Fault(file=trace.name, rule=rule)])
-    rows = rows and section(rows, len(trace))
+    rows = None if rows is None else section(rows, len(trace), "capacity_rows")
     return trace if capacity is None else trace.with_capacity(capacity, rows)
 
 
@@ -58,7 +59,8 @@ def scale(name: str, value: float | None, numbers: Array | None) -> float:
     largest = max(1, int(numbers.max()))
     if value is None:
         return largest
-    if isinstance(value, bool) or not (math.isfinite(value) and value >= 1):
+    number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    if not (math.isfinite(number) and number >= 1):
         raise ValueError(f"{name}={value!r}: give a finite number, 1 or more")
     if value < largest:
         what = f"{name.removesuffix('_scale')} of {largest}"

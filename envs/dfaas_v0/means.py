@@ -41,7 +41,10 @@ def table_of_means(
         count = np.bincount(slots, minlength=steps)[:, None]
         mean = section.arrivals.mean(axis=0)
         return np.where(count > 0, total / np.maximum(count, 1), mean)
-    table = np.asarray(given, dtype=np.float64)
+    try:
+        table = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        table = np.empty(0)
     if table.shape != shape or not np.isfinite(table).all() or (table < 0).any():
         raise ArgumentError(
             f"daily_mean: give True, or a table of {shape[0]} steps of a day and {shape[1]} nodes, "

@@ -125,11 +125,14 @@ def _text(rows: Section) -> str:
 # --- Arguments -----------------------------------------------------------------------------------
 
 
-def section(rows: Section, length: int) -> Section:
-    """Return the argument ``rows`` as two ints. Raises ValueError."""
-    low, high = (operator.index(row) for row in rows)
+def section(rows: Section, length: int, name: str = "rows") -> Section:
+    """Return the argument ``rows``, or another one of its kind, as two ints. Raises ValueError."""
+    try:
+        low, high = (operator.index(row) for row in rows)
+    except (TypeError, ValueError):
+        low = high = -1
     if not 0 <= low < high <= length:
-        raise ValueError(f"rows={rows!r}: give (low, high) with 0 <= low < high <= {length}")
+        raise ValueError(f"{name}={rows!r}: give (low, high) with 0 <= low < high <= {length}")
     return low, high
 
 

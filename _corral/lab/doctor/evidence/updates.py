@@ -64,6 +64,7 @@ class UpdateObserver(Observer):
 
     def __init__(self, trainer: Any, evidence: Evidence, seen: dict[str, dict[str, Any]]) -> None:
         self.trainer, self.evidence, self.seen = trainer, evidence, seen
+        self.norms = (0.0, 0.0)  # of actor and critic, before they are clipped
 
     def on_advantages(
         self, learner: Any, trajectories: Trajectories, advantages: Advantages
