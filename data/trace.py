@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corral.errors import Fault, TraceError, TraceWarning
+from corral.extensions import required_extension
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,9 +66,7 @@ class Trace:
         Raises TraceError for what cannot be read or only the caller can decide, ValueError for
         options out of range.
         """
-        from corral.data.importers.tables.table import trace_of_frame
-
-        imported = trace_of_frame(frame, name=name, **options)
+        imported = required_extension("trace.of_frame")(frame, name=name, **options)
         told = [guess.found for guess in imported.guesses if guess.what == "unused"]
         told = [f"not used: {each}" for each in told] + [
             f"{guess.what}: {guess.found} ({guess.accept} says so without this warning, "
@@ -77,7 +76,8 @@ class Trace:
         ]
         for note in [*told, *imported.notes]:
             warnings.warn(note, TraceWarning, stacklevel=2)
-        return imported.trace
+        trace: Trace = imported.trace
+        return trace
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", tuple(self.nodes))
