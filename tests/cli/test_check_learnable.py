@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from support.command import run, within
 
 TESTS = Path(__file__).parents[1]
@@ -26,6 +28,7 @@ def test_a_fault_ends_with_1() -> None:
     assert "1 fault; " in output
 
 
+@pytest.mark.slow
 def test_arguments_and_json() -> None:
     given = ("--arg", "shown=False", "--seconds", "120", "--json")
     found = json.loads(
@@ -46,6 +49,7 @@ def test_mistakes_are_told() -> None:
     assert "--seconds 0" in within("check", "two_step_v0", *given, code=2)
 
 
+@pytest.mark.slow
 def test_a_check_keeps_to_its_time() -> None:
     """A hundred actions, 20 ms a step, 1,000 steps: whole episodes would take 20 s each."""
     given = ("--no-processes", "--seconds", "4", "--json")

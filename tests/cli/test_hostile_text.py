@@ -247,6 +247,7 @@ def in_ascii(*words: str | Path, errors: str = "strict") -> str:
     return printed.decode("ascii")
 
 
+@pytest.mark.slow
 def test_terminals_that_know_ascii_alone(tmp_path: Path) -> None:
     assert "dfaas_v0" in in_ascii("envs")
     assert "argument" in in_ascii("envs", "dfaas_v0")
@@ -256,6 +257,7 @@ def test_terminals_that_know_ascii_alone(tmp_path: Path) -> None:
     assert "named 'ha'" in in_ascii("envs", os.fsdecode("hä".encode()))
 
 
+@pytest.mark.slow
 def test_train_and_evaluate_in_ascii(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs the extra sb3")
     small = ("--num-envs", "1", "--n-steps", "32", "--n-minibatches", "1", "--steps", "32")

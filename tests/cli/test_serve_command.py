@@ -72,6 +72,7 @@ def ask(port: int, body: Any) -> Any:
     return found
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_answers_as_before_when_it_is_back(team: Run) -> None:
     """A rule is served, which is there without the seconds that torch takes to be imported."""
     options, right = ["--rule", "overflow/capacity"], {"site-0": {"site-1": 1, "site-2": 1}}
@@ -196,6 +197,7 @@ def test_only_names_of_the_run_are_served_unless_it_is_told_otherwise(advice: Pa
         assert ask(port, {"nodes": {"a": IDLE, "b": IDLE}})["forward"] == {"a": {}, "b": {}}
 
 
+@pytest.mark.slow
 def test_names_that_change_do_not_fill_the_memory(advice: Path) -> None:
     """66 requests with a thousand new names each took 2 GB."""
     psutil = pytest.importorskip("psutil")

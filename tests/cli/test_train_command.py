@@ -347,6 +347,7 @@ def test_a_signal_ends_training_with_a_checkpoint(
     assert int(rows(folder)[-1]["env_steps"]) == done + 64
 
 
+@pytest.mark.slow
 def test_workers_do_not_outlive_a_kill(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     given = ("--trace", trace_file(tmp_path), "--vec-env", "supersuit", "--cpus", "2", *OPTIONS)

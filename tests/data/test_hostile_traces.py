@@ -51,6 +51,7 @@ def test_a_hostile_file_neither_hangs_nor_fills_the_memory(tmp_path, name):
 PIPES = ["a named pipe", "a socket", "an endless device", "a folder", "4 GB of nothing"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PIPES)
 def test_a_command_refuses_what_is_no_regular_file_at_once(tmp_path, name):
     path = CASES[name].build(tmp_path)

@@ -178,7 +178,7 @@ class Deciding:
 
     def _rested(self, body: bytes) -> tuple[int, bytes]:
         """Return what ``answer`` does. After a large request the thread rests for as long as it
-        took, so that small ones have half of the interpreter's time at least."""
+        took, twice, so that small ones have two thirds of the interpreter's time at least."""
         if len(body) <= SMALL:
             return self.answer(body)
         time.sleep(max(0.0, self.rests_until - time.monotonic()))
@@ -187,7 +187,7 @@ class Deciding:
             return self.answer(body)
         finally:
             end = time.monotonic()
-            self.rests_until = end + min(end - begin, MOST_REST)
+            self.rests_until = end + min(2 * (end - begin), MOST_REST)
 
     def _require_room(self) -> None:
         """Raise Refused if no more large requests can be held."""

@@ -32,6 +32,7 @@ SEATS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "seat"), SEATS)
 # The checker samples without the mask, of which the environments rightly warn.
 @pytest.mark.filterwarnings("ignore::corral.errors.IllegalActionWarning")

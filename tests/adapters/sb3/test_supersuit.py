@@ -201,6 +201,7 @@ def ends_by_itself(code: str, deadline: float) -> bool:
         program.stdout.close()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="ends a group of processes")
 def test_a_program_ends_without_close() -> None:
     assert not ends_by_itself(STOCK, deadline=3)

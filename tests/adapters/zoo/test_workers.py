@@ -254,6 +254,7 @@ def gone(pids: list[int], within: float) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("what", "seconds"), [("idle", 0), ("step", 0.01), ("step", 50)])
 def test_no_worker_outlives_a_killed_parent(what: str, seconds: float) -> None:
     """Idle, busy, or stuck in a step."""
@@ -284,6 +285,7 @@ def test_a_signal_to_the_group_ends_all(number: signal.Signals, code: int) -> No
         assert left == []
 
 
+@pytest.mark.slow
 def test_a_program_that_does_not_close_ends_all_the_same() -> None:
     running, pids = script("end", 0)
     errors = running.communicate(timeout=60)[1]
@@ -291,6 +293,7 @@ def test_a_program_that_does_not_close_ends_all_the_same() -> None:
     assert gone(pids, 1.0)
 
 
+@pytest.mark.slow
 def test_closing_does_not_wait_for_steps_without_end() -> None:
     """Ctrl-C while a step hangs: the deadline is far, but closing takes less than 5 s."""
     running, pids = script("step", 50)
@@ -302,6 +305,7 @@ def test_closing_does_not_wait_for_steps_without_end() -> None:
     assert gone(pids, 1.0)
 
 
+@pytest.mark.slow
 def test_a_program_without_a_guard_is_told_so(tmp_path: Path) -> None:
     (tmp_path / "unguarded.py").write_text(
         "from corral.adapters.zoo.batch import make_zoo_batch\n"

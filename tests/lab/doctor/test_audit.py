@@ -107,6 +107,7 @@ def test_a_sound_critic_is_right() -> None:
     assert causes(report) == []
 
 
+@pytest.mark.slow
 def test_v_of_a_time_limit_is_in_the_truth() -> None:
     report = audit(trained(CutOrEnd(), updates=80))
     (found,) = report.policies

@@ -156,6 +156,7 @@ def test_a_trial_that_fails_is_counted_apart(
     assert none.counts["failed"] == 1
 
 
+@pytest.mark.slow
 def test_pruning_follows_from_rows_and_not_from_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

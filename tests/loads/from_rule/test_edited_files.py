@@ -61,6 +61,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_edited_files_end_plain(name: str, folder: Path) -> None:
     run, read = corral.load_run(folder), READERS[name]

@@ -388,6 +388,7 @@ def test_the_command_speaks_of_its_options(tmp_path: Path, monkeypatch: pytest.M
     assert "pass --capacity, a number" in within(*words, code=2)
 
 
+@pytest.mark.slow
 def test_watching_needs_no_torch() -> None:
     assert "corral watch" in command("watch", "--help")
     code = (
