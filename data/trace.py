@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import warnings
 from dataclasses import dataclass, field, replace
-from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -194,8 +193,11 @@ class Trace:
                 )
             levels: Counts = np.rint(multiple * self.arrivals.mean(axis=0)).astype(np.int64)
             return levels
-        whole = isinstance(capacity, Real) and float(capacity).is_integer()
-        if isinstance(capacity, bool) or not whole or capacity < 0:
+        try:
+            whole = float(capacity).is_integer() and not isinstance(capacity, bool)
+        except TypeError:
+            whole = False
+        if not whole or capacity < 0:
             raise ValueError(
                 f"capacity {capacity!r}: give a whole number of requests, 0 or more, "
                 "or a text like '1.25x'"

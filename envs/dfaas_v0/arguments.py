@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from corral.data import Trace
-from corral.envs.arguments import nonnegative_int
+from corral.envs.arguments import nonnegative_float, nonnegative_int
 from corral.envs.core import Array
 from corral.envs.dfaas_v0.rows import Section, section
 from corral.errors import Fault, ScaleError, TraceError
@@ -59,8 +57,7 @@ def scale(name: str, value: float | None, numbers: Array | None) -> float:
     largest = max(1, int(numbers.max()))
     if value is None:
         return largest
-    number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
-    if not (math.isfinite(number) and number >= 1):
+    if nonnegative_float(name, value) < 1:
         raise ValueError(f"{name}={value!r}: give a finite number, 1 or more")
     if value < largest:
         what = f"{name.removesuffix('_scale')} of {largest}"
