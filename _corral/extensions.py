@@ -1,8 +1,8 @@
-"""Where the core uses what stands above it, without importing it.
+"""Lets the core use parts above it without importing them.
 
 The core (data, envs, adapters, trainers) imports nothing of ``corral.loads`` and ``corral.lab``:
-each of the two may be left out of an installation. ``corral.registration`` registers what they add,
-as "module:attribute". It is imported when the core asks for it.
+each of the two may be left out of an installation. ``corral.registration`` lists their additions by
+name, as "module:attribute". They are imported when the core asks for a name.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The one table of names that are imported when they are first asked for.
 
-``PUBLIC`` are the names of ``import corral``. ``EXTENSIONS`` are what the core asks for by a name:
-what ``corral.loads`` and ``corral.lab`` add to it, and the trainers, each of which needs another
-library. See ``corral.extensions``.
+``PUBLIC`` are the names of ``import corral``. ``EXTENSIONS`` are the names that the core
+asks for: additions of ``corral.loads`` and ``corral.lab``, and the trainers, each of which needs
+another library. See ``corral.extensions``.
 """
 
 from __future__ import annotations

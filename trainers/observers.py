@@ -1,7 +1,7 @@
-"""Who looks on while an in-house trainer learns: ``trainer.observe(observer)``.
+"""Observers of an in-house trainer: ``trainer.observe(observer)``.
 
-Observers change nothing: what they are given is what the trainer goes on with. The record of
-functions that a user gives is the one that trains, and is called by the trainer itself.
+Observers change nothing. They get the objects that the trainer itself uses, and must not write to
+them. The trainer calls the user's record of functions directly, with or without observers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Observer"]
 
 
 class Observer:
-    """Looks on. Override what you need; the order is that of an update."""
+    """Override the methods that you need. They are called in the order of an update."""
 
     tracks_reads = False
     """While it is True, ``on_minibatch`` gets a ``TrackedMinibatch``."""
