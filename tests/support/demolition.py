@@ -30,8 +30,36 @@ sys.meta_path[:] = [
 """Takes out the finder of an editable install, which would find the parts that are left out."""
 
 NEEDS = {
-    "lab": (),
-    "loads": (),
+    "lab": (
+        "tests/trainers/on_policy/test_algorithms.py",
+        "tests/trainers/on_policy/test_later_probes.py",
+        "tests/trainers/on_policy/test_probes.py",
+        "tests/trainers/on_policy/test_records.py",
+        "tests/trainers/policy_iteration/test_futures.py",
+        "tests/trainers/policy_iteration/test_trainer.py",
+        "tests/trainers/sb3/test_dqn.py",
+    ),
+    "loads": (
+        "tests/envs/dfaas_v0/test_unknown.py",
+        "tests/trainers/cloning/test_rows_seen.py",
+        "tests/trainers/evaluation/test_required.py",
+        "tests/trainers/evaluation/test_scores.py",
+        "tests/trainers/evaluation/test_validate.py",
+        "tests/trainers/test_policies.py",
+        "tests/data/test_hostile_traces.py::test_no_command_quotes_a_file_that_is_no_trace",
+        "tests/data/test_hostile_traces.py::test_the_limits_of_imports_can_be_raised",
+        "tests/trainers/on_policy/test_runs.py::test_a_run_is_read_back_evaluated_and_exported",
+        "tests/trainers/runs/test_named.py::test_a_file_is_no_folder",
+        "tests/trainers/runs/test_named.py::test_a_replay_takes_no_episodes",
+        "tests/trainers/runs/test_named.py::test_commands_take_them",
+        "tests/trainers/runs/test_named.py::test_evaluations_of_a_checkpoint_have_a_place_of_their_own",
+        "tests/trainers/runs/test_named_functions.py::test_a_run_asks_for_its_reward_again",
+        "tests/trainers/runs/test_run.py::test_an_export_replaces_nothing_unasked",
+        "tests/trainers/runs/test_run.py::test_missing_and_damaged_checkpoints",
+        "tests/trainers/runs/test_run.py::test_nothing_that_is_loaded_can_run_code",
+        "tests/trainers/sb3/test_trainer.py::test_what_is_exported_plays_the_same_in_its_library",
+        "tests/trainers/test_models.py::test_a_replay_takes_it",
+    ),
 }
 """Part -> tests of the core that use it, as pytest's --deselect and --ignore take them."""
 
