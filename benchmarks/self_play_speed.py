@@ -64,11 +64,11 @@ def contender(name: str, game: str) -> Callable[[], Seconds]:
     policies = dict.fromkeys(agents, "shared") if alike else dict(zip(agents, agents, strict=True))
     more: dict[str, Any] = {}
     if name != NONE:
-        from corral.trainers.selfplay.casting import Casting
+        from corral.trainers.capabilities import Seats
         from corral.trainers.selfplay.pool import Pool
 
         pool = Pool(past=float(name.split()[1]), every=10**12, keep=SNAPSHOTS, draw="uniform")
-        more["self_play"] = lambda trainer: Casting(trainer, pool, {})
+        more["seats"] = Seats(pool=pool)
     trainer = MAPPO(
         rules,
         MAPPO.Settings(**settings),
@@ -130,7 +130,7 @@ def names(game: str) -> list[str]:
 
 def forwards() -> dict[str, list[float]]:
     """Return microseconds, round by round, of 20 networks for 3 rows each: singly, and stacked."""
-    from corral.trainers.selfplay.casting import Casting
+    from corral.trainers.capabilities import Seats
     from corral.trainers.selfplay.pool import Pool
 
     rules = rules_of("tictactoe_v0")
@@ -142,7 +142,7 @@ def forwards() -> dict[str, list[float]]:
         policies=dict.fromkeys(rules.agents, "shared"),
         policies_to_train=["shared"],
         steps=10**9,
-        self_play=lambda trainer: Casting(trainer, pool, {}),
+        seats=Seats(pool=pool),
     )
     trainer.begin()
     fill(trainer, SNAPSHOTS, stacked=True)

@@ -15,21 +15,23 @@ import hashlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-import numpy as np
-
 from corral.envs.core import Array, Rules
 from corral.envs.episode_stats import Episode
 from corral.envs.policy import Policy
-from corral.errors import ArgumentError, CheckpointError, UnknownNameError
+from corral.errors import ArgumentError, RunError, UnknownNameError
 from corral.extensions import required_extension
 from corral.extras import require
 from corral.named import is_named, named_object, source_digest
+from corral.trainers.capabilities import Capabilities
+from corral.trainers.content import Content
+from corral.trainers.observers import Observer
 
 __all__ = [
     "BUILT_IN",
@@ -37,13 +39,12 @@ __all__ = [
     "Content",
     "Episode",
     "FoundTrainer",
+    "StepwiseTrainer",
     "Trainer",
     "Update",
     "find_trainer",
-    "require_arrays",
     "trainer_class",
     "trainers",
-    "unwrapped",
 ]
 
 
@@ -58,65 +59,30 @@ class Update:
     rewards: Mapping[str, float] | None = None  # agent -> its mean reward per env step of it
 
 
-@dataclass(frozen=True, eq=False)
-class Content:
-    """Content of a checkpoint. Names are lower-case letters, digits and underscores."""
-
-    documents: dict[str, Any]  # name -> JSON value, kept in <name>.json; tuples become lists
-    arrays: dict[str, dict[str, Array]]  # name -> named arrays, kept in <name>.safetensors
-
-
-def require_arrays(
-    file: str,
-    given: Mapping[str, Array],
-    expected: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]],
-) -> None:
-    """Raise CheckpointError that names every difference in names, shapes and dtypes."""
-    faults = [f"{name!r} is missing" for name in sorted(expected.keys() - given.keys())]
-    faults += [f"{name!r} is not expected" for name in sorted(given.keys() - expected.keys())]
-    for name in sorted(expected.keys() & given.keys()):
-        array, (shape, dtype) = given[name], expected[name]
-        if array.shape != tuple(shape) or array.dtype != dtype:
-            faults.append(f"{name!r} is {array.dtype} {array.shape}, expected {dtype} {shape}")
-    if faults:
-        raise CheckpointError(
-            f"{file}: does not fit: {'; '.join(faults)}. "
-            "Load it with the settings that it was saved with"
-        )
-
-
-def unwrapped(batch: Any) -> Any:
-    """Return a batch as it is: what ``wrap_batch`` of a trainer does until it is told otherwise."""
-    return batch
-
-
-class Trainer(Protocol):
+class Trainer(ABC):
     """Learns policies for the agents of an environment.
 
     ``Settings`` is a frozen dataclass of JSON values, see ``corral.trainers.settings``: the options
-    of ``corral train`` are made of it.
-
-    A trainer that needs more to learn than to play has ``check()``, which raises what is missing:
-    it is called before a new run gets its folder.
-
-    A trainer with ``plays_opponents = True`` lets others play some agents: it gets ``opponents=``,
-    agent -> a player or a mix as text (``corral.trainers.opponents``), where there are any, with
-    ``opponent_runs=``, where runs are among them, and ``policies`` leave them out. One with
-    ``takes_settings_of = True`` gets ``settings_of=``, policy -> setting -> value, where there are
-    any. One with ``plays_turns = False`` refuses games in which agents act in turn. One with
-    ``takes_validation = True`` gets ``validation_rules=``, where rows are kept for validation; one
-    with ``takes_model = True`` gets ``model=``, a function that makes networks, where one is given.
-
-    One attribute may be set before it learns, where a trainer has it: ``wrap_batch`` (see
-    ``unwrapped``) is called with the batch that it plays in, and gives what it is to play in
-    instead, so that metrics see whole episodes. With ``observe(observer)`` it lets others look on,
-    see ``corral.trainers.observers``. ``remark``, where there is one, is a line that a new run
-    says, or None.
+    of ``corral train`` are made of it. ``capabilities`` say what else the trainer can be given;
+    members with a default here may be left out.
     """
 
     name: ClassVar[str]
     Settings: ClassVar[type]
+    capabilities: ClassVar[Capabilities] = Capabilities()
+    in_place_of: ClassVar[str | None] = None
+    """Name of a registered trainer that this class is, with something given in Python."""
 
+    rollout_of: ClassVar[str] = "num_envs x n_steps"
+    """Settings that make ``rollout_steps``."""
+    rules: Rules[Any]
+    settings: Any
+    env_steps: int
+    """Steps played since the run began."""
+    casting: Any = None
+    """Who plays which seat, with ``Seats.pool``: a ``corral.trainers.selfplay.cast.Cast``."""
+
+    @abstractmethod
     def __init__(
         self,
         rules: Rules[Any],
@@ -127,48 +93,115 @@ class Trainer(Protocol):
         policies_to_train: Sequence[str],
         steps: int,
     ) -> None:
-        """``policies`` names each agent's policy; those not to train only play.
+        """``policies`` names each agent's policy, of all agents but ``Seats.opponents``; those not
+        to train only play. What ``capabilities`` declare may come as further keywords.
 
         ``steps``: env steps that are planned; what is annealed ends there, and stays at its end.
         """
 
     @property
-    def env_steps(self) -> int:
-        """Steps played since the run began."""
-        ...
-
-    @property
+    @abstractmethod
     def policies(self) -> Mapping[str, Policy]:
         """agent -> its policy, as learned so far."""
-        ...
 
     @property
     def resumes_exactly(self) -> bool:
         """True where ``load`` restores the very moment; else episodes begin anew."""
-        ...
+        return False
 
+    @property
+    def rollout_steps(self) -> int:
+        """Env steps between two updates."""
+        return 1
+
+    @property
+    def remark(self) -> str | None:
+        """A line that a new run says."""
+        return None
+
+    @property
+    def learns_from(self) -> Any:
+        """The ``Run`` that teaches, or None; known after ``check``."""
+        return None
+
+    @abstractmethod
     def learn(self, steps: int | None = None) -> Iterator[Update]:
         """Train until ``steps`` env steps are played, and yield after each update.
 
         Default: all that are planned. In whole rollouts: as many as fit, at least one.
         """
-        ...
 
+    @abstractmethod
     def save(self) -> Content:
         """Return all that decides how training goes on."""
-        ...
 
+    @abstractmethod
     def load(self, content: Content) -> None:
         """Go on from what ``save`` returned. Raises CheckpointError where it does not fit."""
-        ...
+
+    @staticmethod
+    def env_kwargs_for(env: Any, env_kwargs: Any, settings: Mapping[str, Any], api: Any) -> Any:
+        """Return the environment's arguments with what ``settings`` say of them."""
+        return env_kwargs
+
+    def check(self) -> None:  # noqa: B027 - nothing is missing, unless a trainer says so
+        """Raise what is missing to learn, before a new run gets its folder."""
+
+    def begin_timing(self) -> None:  # noqa: B027
+        """Get ready for rollouts that are timed and thrown away: like most of a run."""
+
+    def observe(self, observer: Observer) -> Callable[[], None] | None:
+        """Let an observer look on from now, see ``corral.trainers.observers``; return a function
+        that ends that. None: this trainer shows nothing."""
+        return None
+
+    def callbacks(self) -> Sequence[Any]:
+        """Return callbacks that every run of it has, such as the ``PoolKeeper`` of a casting."""
+        return ()
+
+    def wrap_batches(self, wrap: Callable[[Any], Any]) -> bool:
+        """Play in ``wrap(batch)`` instead of the batch, so that metrics see whole episodes; called
+        before anything is played. False: this trainer plays where no batch is seen."""
+        return False
 
     def export(self, folder: Path) -> list[Path]:
         """Write the policies in the format of the library behind, into an empty folder."""
-        ...
+        raise RunError(f"trainer {self.name} has no format of its own to export")
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """End worker processes, if there are any; may be called again."""
-        ...
+
+
+class StepwiseTrainer(Trainer):
+    """A trainer that plays and learns apart, and whose weights can be had: for
+    ``Session.sample``, ``update``, ``weights`` and ``set_weights``."""
+
+    rollout: Any
+    """What ``collect`` played."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Begin episodes, or go on where a checkpoint was taken."""
+
+    @abstractmethod
+    def collect(self) -> tuple[list[Episode], dict[str, float]]:
+        """Play a rollout; return the episodes that ended, and the seconds."""
+
+    @abstractmethod
+    def show_rollout(self) -> None:
+        """Show the rollout that ``collect`` played to the observers."""
+
+    @abstractmethod
+    def learn_from(self, episodes: list[Episode], seconds: dict[str, float]) -> Update:
+        """Learn from the rollout that ``collect`` played and told so of; return the update."""
+
+    @abstractmethod
+    def weights(self) -> dict[str, Array]:
+        """Return copies of all weights, by name."""
+
+    @abstractmethod
+    def set_weights(self, weights: Mapping[str, Array]) -> None:
+        """Go on with other ``weights``, as ``weights`` gives them."""
 
 
 # --- Registry ------------------------------------------------------------------------------------
@@ -325,21 +358,18 @@ def find_trainer(given: Any) -> FoundTrainer:
         text, found = given, named_object(given, "trainer")
     record = hasattr(found, "as_trainer") and not isinstance(found, type)
     kind: Any = found.as_trainer() if record else found
-    parts = ("name", "Settings", "learn", "save", "load")
-    is_class: bool = isinstance(kind, type)
-    if not (is_class and all(hasattr(kind, part) for part in parts)):
+    if not (isinstance(kind, type) and issubclass(kind, Trainer)):
         is_a = "a function" if inspect.isfunction(found) else f"of {type(found).__name__}"
         is_a = "a class that is no trainer" if isinstance(found, type) else is_a
         raise ArgumentError(
             f"trainer={given!r:.200} is {is_a}: give a name ({', '.join(trainers())}), "
-            "file.py:name, a record of corral.algorithms, or a class of corral.trainers.Trainer's "
-            "kind"
+            "file.py:name, a record of corral.algorithms, or a subclass of corral.trainers.Trainer"
         )
     name = str(kind.name)
     if name in trainers():
         with contextlib.suppress(ImportError):
             known = trainer_class(name)
-            if getattr(kind, "in_place_of", None) == name and issubclass(kind, known):
+            if kind.in_place_of == name and issubclass(kind, known):
                 return FoundTrainer(name, kind, None)
             if kind is known or (record and getattr(known, "algorithm", None) is found):
                 return FoundTrainer(name, known, None)
@@ -372,6 +402,11 @@ def trainer_class(name: str) -> type[Trainer]:
         return found
     for point in metadata.entry_points(group=GROUP):
         if point.name == name:
-            loaded: type[Trainer] = point.load()
+            loaded = point.load()
+            if not (isinstance(loaded, type) and issubclass(loaded, Trainer)):
+                raise ArgumentError(
+                    f"{point.value}, registered as trainer {name}, is no subclass of "
+                    "corral.trainers.Trainer"
+                )
             return loaded
     raise UnknownNameError.of("trainer", name, trainers())

@@ -186,8 +186,7 @@ def session(
 
         taken = inherit(init, env, kind, env_kwargs, settings, model=model is not None)
         env_kwargs, settings = taken.env_kwargs, taken.settings
-    if (env_kwargs_for := getattr(kind, "env_kwargs_for", None)) is not None:
-        env_kwargs = env_kwargs_for(env, env_kwargs, settings, api)
+    env_kwargs = kind.env_kwargs_for(env, env_kwargs, settings, api)
     env_config = EnvConfig.of(env, env_kwargs, held_out, api, validation)
     own_model = None if model is None else OwnModel.of(model)
     if own_model is not None:
@@ -247,11 +246,11 @@ def session(
         config, told = limit.planned(config, learner, evaluate_every)
         learner, listeners = _begun(config), limit.watched(listeners)
         said.append(told)
-    remark = str(getattr(learner, "remark", None) or "")
+    remark = learner.remark or ""
     said = [defaults.words(), few_rows(env_config), remark, beyond_the_plan(config), *said]
     if found.source is not None and name in trainers():
         said.append(f"this is a changed {name}; give it a name: .but(name=...)")
-    seen = seen_before(env_config, getattr(learner, "learns_from", None))
+    seen = seen_before(env_config, learner.learns_from)
     seen += [each for each in seen_by(opponent_runs, env_config, rules) if each not in seen]
     if init is not None:
         from corral.trainers.cloning.start import start_from
@@ -390,5 +389,5 @@ def _begun(config: RunConfig) -> Trainer:
     """Return the trainer as it begins."""
     with instead_named(config):
         learner = config.make_trainer()
-    getattr(learner, "check", lambda: None)()
+    learner.check()
     return learner

@@ -81,10 +81,10 @@ class Minutes:
 
         ``learner`` is a trainer of it that plays the rollouts which are timed; it is closed.
         """
-        getattr(learner, "begin_timing", lambda: None)()
+        learner.begin_timing()
         seconds, steps = _timed(learner, SHARE * 60 * self.minutes)
         per_step = seconds / steps
-        rollout = int(getattr(learner, "rollout_steps", 1))
+        rollout = learner.rollout_steps
         try:
             if evaluate_every is not None:
                 clock = time.perf_counter()
@@ -113,7 +113,7 @@ class Minutes:
 def _timed(learner: Trainer, most: float) -> tuple[float, int]:
     """Return the seconds of some rollouts that ``learner`` plays and learns from, and their env
     steps: of about ``most`` seconds at the most. The first, which warms up, does not count."""
-    updates, start = learner.learn(ENDLESS), int(getattr(learner, "env_steps", 0))
+    updates, start = learner.learn(ENDLESS), learner.env_steps
     began = clock = time.perf_counter()
     before = next(updates).env_steps
     done, first = before, time.perf_counter() - clock

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from corral.envs.core import Array, generator
-from corral.trainers.base import require_arrays
+from corral.trainers.content import require_arrays
 
 __all__ = ["GlobalGenerators", "torch_generator"]
 

@@ -21,10 +21,11 @@ from corral.envs.episode_stats import Episode
 from corral.envs.policy import Policy
 from corral.errors import CheckpointError, CorralError
 from corral.text import visible
-from corral.trainers.base import Content, Trainer, Update
+from corral.trainers.base import StepwiseTrainer, Trainer, Update
 from corral.trainers.callbacks.listeners import Listeners, RolloutObserver
 from corral.trainers.callbacks.protocol import again, name_of
 from corral.trainers.callbacks.sinks import Row, past_rows
+from corral.trainers.content import Content
 from corral.trainers.evaluation.validate import Validation, validate
 from corral.trainers.evaluation.zero_sum import is_zero_sum
 from corral.trainers.runs.checkpoint import complete_save
@@ -132,7 +133,8 @@ class Session:
             self._tell_of_rollouts()
             stack.push(self._close)
             if self._new and self.config.init is not None:
-                self.learner.begin()  # type: ignore[attr-defined]  # in house, or it was refused
+                assert isinstance(self.learner, StepwiseTrainer)  # others are refused before
+                self.learner.begin()
                 self.save()  # nothing else holds those weights: resuming begins from here
             self.listeners.begin(self)
             self._stack = stack.pop_all()
@@ -230,7 +232,7 @@ class Session:
 
         Ctrl-C ends the block here. Raises TypeError where the trainer has no rollouts.
         """
-        learner = self._in_house("sample()", "collect")
+        learner = self._stepwise("sample()")
         if self._stop.is_set():
             raise KeyboardInterrupt
         if self._sampled is not None or self.over:
@@ -249,7 +251,7 @@ class Session:
 
         ``row`` is then the update's, and everything else happens as in an iteration.
         """
-        learner = self._in_house("update(rollout)", "learn_from")
+        learner = self._stepwise("update(rollout)")
         if self._sampled is None or rollout is not learner.rollout:
             raise ValueError("update(rollout): give what sample() returned last, once")
         (episodes, seconds), self._sampled = self._sampled, None
@@ -260,7 +262,7 @@ class Session:
 
     def weights(self) -> dict[str, Array]:
         """Return copies of all weights, "<policy>.<name>" by name, with the scales of values."""
-        return dict(self._in_house("weights()", "weights").weights())
+        return dict(self._stepwise("weights()").weights())
 
     def set_weights(self, weights: Mapping[str, Array]) -> None:
         """Go on with other ``weights``, as ``weights()`` gives them; optimizers stay.
@@ -268,7 +270,7 @@ class Session:
         Raises CheckpointError, before anything changes, where names, shapes or dtypes differ, and
         NonFiniteError.
         """
-        learner = self._in_house("set_weights()", "set_weights")
+        learner = self._stepwise("set_weights()")
         if not isinstance(weights, Mapping):
             raise TypeError(f"set_weights({weights!r:.40}): give what weights() returns")
         learner.set_weights(weights)
@@ -277,7 +279,7 @@ class Session:
 
     @property
     def _played(self) -> bool:
-        size = getattr(self.learner, "rollout_steps", 1)
+        size = self.learner.rollout_steps
         return self.env_steps > 0 and self.env_steps + size > self.steps
 
     @property
@@ -290,10 +292,10 @@ class Session:
         if not self._entered:
             raise RuntimeError("a session is a context: with corral.session(...) as session: ...")
 
-    def _in_house(self, what: str, part: str) -> Any:
+    def _stepwise(self, what: str) -> StepwiseTrainer:
         self._require_entered()
-        if not hasattr(self.learner, part):
-            part = "weights" if "weights" in part else "rollouts"
+        if not isinstance(self.learner, StepwiseTrainer):
+            part = "weights" if "weights" in what else "rollouts"
             raise TypeError(
                 f"{what}: trainer {self.config.trainer} has no {part} of its own to give; "
                 "those in corral itself (mappo, ippo, a2c, ...) have"
@@ -394,21 +396,18 @@ class Session:
         """Say how many env steps are played, where whole rollouts are others than were asked for,
         and who waits for rollouts in vain."""
         folder, learner, steps = self.run.folder, self.learner, self.steps
-        if waiting := self.listeners.who("on_rollout"):
-            if hasattr(learner, "observe"):
-                learner.observe(RolloutObserver(self))
-            else:
-                names = ", ".join(map(name_of, waiting))
-                say(
-                    folder,
-                    f"{names}: on_rollout is not called, as of the trainers in corral itself alone",
-                )
-        size = getattr(learner, "rollout_steps", None)
-        count = max(1, steps // size) if size else 0
-        if not size or count * size == steps or count * size <= learner.env_steps:
+        waiting = self.listeners.who("on_rollout")
+        if waiting and learner.observe(RolloutObserver(self)) is None:
+            names = ", ".join(map(name_of, waiting))
+            say(
+                folder,
+                f"{names}: on_rollout is not called, as of the trainers in corral itself alone",
+            )
+        size = learner.rollout_steps
+        count = max(1, steps // size)
+        if count * size == steps or count * size <= learner.env_steps:
             return
-        what = getattr(learner, "rollout_of", "num_envs x n_steps")  # settings that make its size
-        whole = f"whole rollouts of {size:,}, {what}"
+        whole = f"whole rollouts of {size:,}, {learner.rollout_of}"
         say(folder, f"{count * size:,} env steps are played, not {steps:,}: {whole}")
 
 
@@ -416,7 +415,7 @@ def statistics_of(config: RunConfig) -> Statistics:
     """Return the statistics of a run, before anything is played."""
     idle = [agent for agent in config.policies if agent not in config.learners]
     self_play = not idle and is_zero_sum(config.env_config.rules())
-    best_by = getattr(config.trainer_class(), "best_by", None)
+    best_by = config.trainer_class().capabilities.best_by
     pool = config.self_play is not None
     return Statistics(config.policies, idle, self_play=self_play, best_by=best_by, pool=pool)
 

@@ -316,7 +316,7 @@ def settings_by_policy(
     """
     names, found = list(dict.fromkeys(policies)), {}
     fields_of = {one.name: one for one in fields(trainer.Settings)}
-    if settings_of and not getattr(trainer, "takes_settings_of", False):
+    if settings_of and not trainer.capabilities.settings_of:
         raise ValueError(
             f"trainer {trainer.name} has the same settings for all policies; settings_of is for "
             "in-house trainers, such as mappo"

@@ -147,7 +147,7 @@ def trainers(
     for field in settings.values():
         table.add_row(option_of(field.name), text_of(field.default), meaning(field))
     out.print(table)
-    turns = getattr(kind, "plays_turns", True)
+    turns = kind.capabilities.turns
     for spec in ENVIRONMENTS.values():
         if spec.simultaneous or turns:
             defaults = defaults_for(make_rules(spec.name), kind, seed=0).given()

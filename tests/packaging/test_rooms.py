@@ -31,13 +31,13 @@ ORDER = (
     ),
     *(
         "config_files",
+        "selfplay",
         "on_policy",
         "cloning",
         "policy_iteration",
         "sb3",
         "rllib",
         "benchmarl",
-        "selfplay",
     ),
 )
 """Rooms of trainers; each imports only what stands before it."""

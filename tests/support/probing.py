@@ -17,6 +17,7 @@ from corral.envs.probes.base import Probe
 from corral.lab.doctor.examination.judging import GAMMA, SURE
 from corral.lab.doctor.examination.learners import SMALL
 from corral.trainers.base import Update
+from corral.trainers.capabilities import Seats
 from corral.trainers.on_policy import maths
 from corral.trainers.on_policy.trainer import IPPO, OnPolicyTrainer
 
@@ -44,6 +45,7 @@ def make_trainer(
     steps: int = 1,
     policies: Mapping[str, str] | None = None,
     to_train: Sequence[str] | None = None,
+    seats: Seats | None = None,
     **settings: Any,
 ) -> Any:
     """A trainer with small networks; by default all agents share a policy, which learns."""
@@ -57,6 +59,7 @@ def make_trainer(
         policies=named,
         policies_to_train=list(dict.fromkeys(named.values())) if to_train is None else to_train,
         steps=steps,
+        seats=seats,
     )
 
 

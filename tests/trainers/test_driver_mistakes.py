@@ -26,7 +26,7 @@ from corral.errors import (
     UnsupportedSpaceError,
 )
 from corral.trainers import base as registry
-from corral.trainers.base import Episode, Update
+from corral.trainers.base import Episode, Trainer, Update
 from corral.trainers.driver import resume, train
 from corral.trainers.runs.checkpoint import Content
 from corral.trainers.runs.run import load_run
@@ -209,7 +209,7 @@ class CountSettings:
     widths: tuple[int, ...] = field(default=(1, 2), metadata={"help": "of nothing"})
 
 
-class CountTrainer:
+class CountTrainer(Trainer):
     """Learns to count: the least that a trainer can be."""
 
     name = "count"
@@ -243,9 +243,6 @@ class CountTrainer:
 
     def load(self, content: Content) -> None:
         self.env_steps = content.documents["count"]["n"]
-
-    def export(self, folder: Path) -> list[Path]:
-        return []
 
     def close(self) -> None:
         self.closed = True

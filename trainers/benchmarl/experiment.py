@@ -34,9 +34,10 @@ from corral.adapters.torchrl.batch import BatchEnv
 from corral.adapters.torchrl.benchmarl import CorralTask
 from corral.envs.core import Array, Observation
 from corral.errors import NonFiniteError
-from corral.trainers.base import Episode, require_arrays
+from corral.trainers.base import Episode
+from corral.trainers.content import require_arrays, shapes_of
 from corral.trainers.on_policy.buffer import AgentGroup, ObservationBuffer
-from corral.trainers.on_policy.saving import arrays_of, shapes_of
+from corral.trainers.on_policy.saving import arrays_of
 
 if TYPE_CHECKING:
     from corral.trainers.benchmarl.trainer import BenchMARL

@@ -42,19 +42,20 @@ from corral.envs.core import Array, Rules, generator
 from corral.envs.episode_stats import EpisodeStats
 from corral.errors import UnsupportedSpaceError
 from corral.extras import require
-from corral.trainers.base import Content, Update, require_arrays
+from corral.trainers.base import Trainer, Update
 from corral.trainers.benchmarl.settings import (
     MASACSettings,
     OffPolicySettings,
     QMIXSettings,
     QSettings,
 )
+from corral.trainers.capabilities import Capabilities
+from corral.trainers.content import Content, require_arrays, shapes_of
 from corral.trainers.on_policy.buffer import AgentGroup, make_groups
 from corral.trainers.on_policy.saving import (
     arrays_of,
     checkpoint_of,
     require_finite_weights,
-    shapes_of,
     write_actor,
 )
 from corral.trainers.policies import NetworkPolicy, mlp_policy
@@ -66,13 +67,13 @@ __all__ = ["IQL", "MASAC", "QMIX", "VDN", "BenchMARL"]
 INSTEAD = "corral's own trainers play it, for instance mappo"
 
 
-class BenchMARL:
+class BenchMARL(Trainer):
     """What the four trainers share; ``algorithm`` is BenchMARL's name of it."""
 
     name: ClassVar[str]
     algorithm: ClassVar[str]
     Settings: ClassVar[type] = QSettings
-    plays_turns: ClassVar[bool] = False
+    capabilities = Capabilities(turns=False)
     greedy: ClassVar[bool] = True  # plays the best action; else draws one
     team_reward: ClassVar[bool] = False  # learns from the sum of a policy's rewards
 

@@ -85,10 +85,7 @@ class Listeners:
         """Let metrics see whole episodes, and add what warns while training goes on. Raises
         ValueError where no whole episode is seen."""
         self.metrics.attach(learner, trainer)
-        if (casting := getattr(learner, "casting", None)) is not None:
-            from corral.trainers.selfplay.keeper import PoolKeeper
-
-            self.callbacks = callbacks_of([*self.callbacks, PoolKeeper(casting)])
+        self.callbacks = callbacks_of([*self.callbacks, *learner.callbacks()])
         if importlib.util.find_spec("torch") and (watch := extension("observer.warnings")):
             self.watch = watch()
 

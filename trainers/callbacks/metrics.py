@@ -57,17 +57,18 @@ class Metrics:
         """Let whole episodes be recorded. Raises ValueError where the trainer cannot."""
         if not self.functions:
             return
-        if not hasattr(learner, "wrap_batch"):
+        if not learner.wrap_batches(self._recorded):
             raise ValueError(
                 f"metrics={list(self.functions)}: trainer {trainer} plays where no whole episode "
                 "is seen; mappo and ippo see them, and those of sb3 with vec_env='batch'. What the "
                 "environment's info says is in progress.csv without a metric: kpi_<name>"
             )
-        num_envs = learner.settings.num_envs  # type: ignore[attr-defined]
-        self.recorder = EpisodeRecorder(learner.rules.agents, num_envs)  # type: ignore[attr-defined]
-        learner.wrap_batch = self.recorder.wrap
-        if (casting := getattr(learner, "casting", None)) is not None:
-            self.recorder.players_in = casting.players_in
+        self.recorder = EpisodeRecorder(learner.rules.agents, learner.settings.num_envs)
+        if learner.casting is not None:
+            self.recorder.players_in = learner.casting.players_in
+
+    def _recorded(self, batch: Any) -> Any:
+        return batch if self.recorder is None else self.recorder.wrap(batch)
 
     def read(self, session: Any) -> tuple[dict[str, float | None], dict[str, Array]]:
         """Return columns of the episodes that ended since the last call, and all values by metric.

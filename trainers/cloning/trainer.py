@@ -23,17 +23,20 @@ import torch
 from corral.adapters.masked_distribution import MaskedCategorical
 from corral.envs.core import Array, Observation, Rules, amounts_of, generator
 from corral.errors import CheckpointError
-from corral.trainers.base import Content, Update
+from corral.trainers.base import Update
+from corral.trainers.capabilities import Capabilities
 from corral.trainers.cloning.agreement import agreement, eval_seed
 from corral.trainers.cloning.recorded import RecordedRules
 from corral.trainers.cloning.teachers import Teacher, TeacherLike, choices_of, find_teacher
+from corral.trainers.content import Content
 from corral.trainers.on_policy import maths
 from corral.trainers.on_policy.algorithms import mappo
 from corral.trainers.on_policy.buffer import GroupBuffer, ObservationBuffer
-from corral.trainers.on_policy.players import LearnedPlayer, Opponents
+from corral.trainers.on_policy.players import LearnedPlayer
 from corral.trainers.on_policy.records import Losses, Minibatch, OnPolicy, Outputs
 from corral.trainers.on_policy.settings import MAPPOSettings
 from corral.trainers.on_policy.trainer import OnPolicyTrainer
+from corral.trainers.opponents.playing import Opponents
 from corral.trainers.runs.run import Run
 from corral.trainers.settings import setting
 
@@ -56,6 +59,7 @@ ANEW = (
 SMOOTHING = 4.0
 """Actions that a decision is spread over where actions are amounts and nobody says otherwise."""
 
+AGREEMENT = "validation_agreement"
 CHOICES = "teacher_choices"
 CHECKS, CHECK_EPISODES = 10, 16
 """Comparisons with the teacher over a run, and episodes of each."""
@@ -213,11 +217,15 @@ class Clone(OnPolicyTrainer):
     algorithm = clone
     name = "clone"
     Settings = CloneSettings
-    best_by: ClassVar[str] = "validation_agreement"
+    capabilities = Capabilities(
+        opponents=True,
+        model=True,
+        settings_of=True,
+        validation=True,
+        advantages=True,
+        best_by=AGREEMENT,
+    )
     given: ClassVar[tuple[TeacherLike, ...]] = ()  # in a tuple: a function is no method
-
-    takes_validation: ClassVar[bool] = True
-    takes_self_play: ClassVar[bool] = False  # teachers play, and no results
 
     def __init__(
         self,
@@ -329,9 +337,9 @@ class Clone(OnPolicyTrainer):
         done = self.env_steps + self.rollout_steps
         part = CHECKS * done // self.steps
         if part == self._checked:
-            return metrics | {self.best_by: math.nan}  # not compared in this update
+            return metrics | {AGREEMENT: math.nan}  # not compared in this update
         self._checked = part
-        return metrics | {self.best_by: self._compare()}
+        return metrics | {AGREEMENT: self._compare()}
 
     def _compare(self) -> float:
         assert self._held is not None

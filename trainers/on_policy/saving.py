@@ -15,7 +15,7 @@ from corral.envs.core import Array
 from corral.errors import CheckpointError, NonFiniteError
 from corral.named import source_digest
 from corral.text import dotted_name
-from corral.trainers.base import Content, require_arrays
+from corral.trainers.content import Content, Shapes, require_arrays, shapes_of
 from corral.trainers.on_policy.algorithms import adam
 from corral.trainers.on_policy.learner import Learner, load_moments
 from corral.trainers.runs.checkpoint_format import encode_arrays, encode_document
@@ -30,13 +30,9 @@ __all__ = [
     "require_finite_weights",
     "save",
     "set_weights",
-    "shapes_of",
     "weights_of",
     "write_actor",
 ]
-
-Shapes = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
-
 
 # --- Trainers ------------------------------------------------------------------------------------
 
@@ -267,11 +263,6 @@ def require_finite_weights(name: str, policy: Any) -> None:
 def arrays_of(tensors: Mapping[str, torch.Tensor]) -> dict[str, Array]:
     """Return copies of ``tensors`` as arrays."""
     return {key: value.detach().cpu().numpy().copy() for key, value in tensors.items()}
-
-
-def shapes_of(arrays: Mapping[str, Array]) -> Shapes:
-    """Return the shapes and dtypes of ``arrays``, as ``require_arrays`` wants them."""
-    return {key: (a.shape, a.dtype) for key, a in arrays.items()}
 
 
 def _expected_moments(policy: Any, moments: Iterable[str]) -> Shapes:

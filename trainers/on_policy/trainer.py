@@ -29,14 +29,15 @@ from corral.envs.core import Array, Observation, Rules, generator
 from corral.envs.episode_stats import EpisodeStats
 from corral.envs.policy import Policy
 from corral.errors import CheckpointError
-from corral.trainers.base import Episode, Update, unwrapped
+from corral.trainers.base import Episode, StepwiseTrainer, Update
+from corral.trainers.capabilities import Capabilities, Seats
 from corral.trainers.observers import Observer
 from corral.trainers.on_policy import critic, maths, records, saving
 from corral.trainers.on_policy.algorithms import a2c, adam, ippo, mappo, pg, pg_episode, ppo_kl
 from corral.trainers.on_policy.buffer import RolloutBuffer, make_groups
 from corral.trainers.on_policy.learner import HiddenState, Learner, Sequences, device_of, try_out
 from corral.trainers.on_policy.minibatches import Metrics, Minibatches
-from corral.trainers.on_policy.players import LearnedPlayer, OpponentPlayer, Opponents
+from corral.trainers.on_policy.players import LearnedPlayer, OpponentPlayer
 from corral.trainers.on_policy.records import (
     Minibatch,
     OnPolicy,
@@ -44,6 +45,7 @@ from corral.trainers.on_policy.records import (
     TrackedMinibatch,
     Trajectories,
 )
+from corral.trainers.opponents.playing import Opponents
 from corral.trainers.policies import actor_policy
 from corral.trainers.rng import torch_generator
 from corral.trainers.schedules import scheduled
@@ -62,16 +64,14 @@ __all__ = [
 MakeBatch = Callable[[Any, int, int], Any]
 
 
-class OnPolicyTrainer:
+class OnPolicyTrainer(StepwiseTrainer):
     """Trains by ``algorithm``; ``trainer_of`` makes a trainer of another one."""
 
     algorithm: ClassVar[OnPolicy]
-    name: ClassVar[str]
-    Settings: ClassVar[type]
-    plays_opponents: ClassVar[bool] = True
-    takes_settings_of: ClassVar[bool] = True
-    takes_model: ClassVar[bool] = True
-    takes_self_play: ClassVar[bool] = True
+    capabilities = Capabilities(
+        opponents=True, pool=True, model=True, settings_of=True, advantages=True
+    )
+    resumes_exactly = True
 
     # --- Settings and networks -------------------------------------------------------------------
 
@@ -84,30 +84,29 @@ class OnPolicyTrainer:
         policies: Mapping[str, str],
         policies_to_train: Sequence[str],
         steps: int,
-        opponents: Mapping[str, str] | None = None,
-        opponent_runs: Mapping[str, Any] | None = None,
+        seats: Seats | None = None,
         settings_of: Mapping[str, Mapping[str, Any]] | None = None,
         make_batch: MakeBatch | None = None,
         model: Make | None = None,
-        self_play: Callable[[Any], Any] | None = None,
     ) -> None:
         """``rules``: built in, your own, or of ``corral.adapters.zoo_rules``.
 
-        ``opponents`` names who plays the agents that have no policy, and ``opponent_runs`` pins the
-        runs among them; ``settings_of`` gives single policies settings of their own.
+        ``seats`` says who plays the agents that have no policy, and which pool of snapshots is
+        played against; ``settings_of`` gives single policies settings of their own.
         ``make_batch(rules, num_envs, seed)`` gives what is played in; default: a Batch, or a
-        ZooBatch for those of ``zoo_rules``. ``model``: see ``corral.adapters.models``.
-        ``self_play`` makes the Casting of a pool, see ``corral.trainers.selfplay``. Raises
+        ZooBatch for those of ``zoo_rules``. ``model``: see ``corral.adapters.models``. Raises
         UnsupportedSpaceError where no network fits, or agents of one policy differ; ModelError.
         """
         self.rules, self.settings, self.seed, self.steps = rules, settings, seed, steps
         self.env_steps = 0
         self._policy_of, self.model = dict(policies), model
         self._make_batch = make_batch or partial(batch_for, workers=settings.workers)
-        many = {"num_envs": settings.num_envs, "seed": seed, "pins": opponent_runs}
-        self.opponents = Opponents(rules, opponents or {}, **many)
+        seats = seats or Seats()
+        self.opponents = Opponents(
+            rules, seats.opponents, num_envs=settings.num_envs, seed=seed, pins=seats.runs
+        )
         # Each opponent is a group of its own, after the learners': critics may observe them.
-        opponent_groups = {agent: f"opponent {agent}" for agent in opponents or ()}
+        opponent_groups = {agent: f"opponent {agent}" for agent in seats.opponents}
         self.groups = make_groups(rules, {**policies, **opponent_groups}, settings.agent_id)
         kind: Any = self.algorithm.critic_input or getattr(settings, "critic_input", "state")
         own = bool(getattr(settings, "own_action", False))
@@ -131,17 +130,18 @@ class OnPolicyTrainer:
         self.batch: Any = None
         self.obs: Any = None  # what the next step is decided on
         self.snapshot: dict[str, Any] | None = None  # state to restore into the next batch
-        self.resumes_exactly = True
-        self.wrap_batch = unwrapped
+        self._wraps: list[Callable[[Any], Any]] = []  # of the batch, see ``wrap_batches``
         self.observers: tuple[Observer, ...] = ()
-        self.casting = None if self_play is None else self_play(self)  # who plays which seat
+        if seats.pool is not None:
+            from corral.trainers.on_policy.casting import Casting, CastPlayer
 
-    @classmethod
-    def casting_of(cls, config: Any) -> Callable[[Any], Any]:
-        """Return what makes the casting of a run's pool of snapshots, as its ``RunConfig`` says."""
-        from corral.trainers.selfplay.casting import casting_of
-
-        return casting_of(config)
+            self.casting = Casting(self, seats)
+            self.players = [
+                CastPlayer(each, self.casting)
+                if isinstance(each, LearnedPlayer) and each.learner.trained
+                else each
+                for each in self.players
+            ]
 
     @property
     def policies(self) -> dict[str, Policy]:
@@ -186,6 +186,17 @@ class OnPolicyTrainer:
 
         return end
 
+    def wrap_batches(self, wrap: Callable[[Any], Any]) -> bool:
+        self._wraps.append(wrap)
+        return True
+
+    def callbacks(self) -> Sequence[Any]:
+        if self.casting is None:
+            return ()
+        from corral.trainers.selfplay.keeper import PoolKeeper
+
+        return [PoolKeeper(self.casting)]
+
     def show_rollout(self) -> None:
         """Show the rollout that ``collect`` played to the observers."""
         for observer in self.observers:
@@ -211,7 +222,9 @@ class OnPolicyTrainer:
         settings = self.settings
         if self.batch is None:
             made = self._make_batch(self.rules, settings.num_envs, self.seed)
-            self.batch = self.wrap_batch(made)
+            for wrap in self._wraps:
+                made = wrap(made)
+            self.batch = made
             self.resumes_exactly = bool(getattr(self.batch, "resumes_exactly", True))
             size = settings.n_steps, settings.num_envs, self.rules.agents
             self.rollout = RolloutBuffer(self.groups, *size, self.critic_input.features)

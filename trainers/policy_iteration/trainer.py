@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,9 +48,10 @@ from corral.envs.core import (
 )
 from corral.envs.policy import take_tree
 from corral.errors import CheckpointError, UnsupportedSpaceError
-from corral.trainers.base import Content
+from corral.trainers.capabilities import Capabilities
 from corral.trainers.cloning.driver import with_teacher_arguments
 from corral.trainers.cloning.teachers import Teacher, find_teacher
+from corral.trainers.content import Content
 from corral.trainers.evaluation.zero_sum import is_zero_sum
 from corral.trainers.on_policy.buffer import GroupBuffer, ObservationBuffer
 from corral.trainers.on_policy.players import LearnedPlayer
@@ -66,6 +67,7 @@ from corral.trainers.runs.run import Run
 
 __all__ = ["PolicyIteration"]
 
+OWN_STEPS = "own_steps"
 OWN_REWARD = (
     "{}: the rewards of all agents add up to the same whatever is played, so that no action is "
     "better than another; --own-reward (own_reward=True) counts those of the agent that decides"
@@ -117,12 +119,10 @@ class PolicyIteration(OnPolicyTrainer):
     algorithm = policy_iteration
     name = "policy_iteration"
     Settings = PolicyIterationSettings
-    plays_opponents: ClassVar[bool] = False
-    takes_self_play: ClassVar[bool] = False
-    uses_advantages: ClassVar[bool] = False  # its loss has differences of its own instead
-    best_by: ClassVar[str] = "own_steps"
-    """The latest checkpoint is the best, unless they are evaluated (``evaluate_every``): greedy
-    play gets better while returns are still those of the teacher, or of no whole episode."""
+    # Its loss has differences of its own instead of advantages. The latest checkpoint is the best,
+    # unless they are evaluated (``evaluate_every``): greedy play gets better while returns are
+    # still those of the teacher, or of no whole episode.
+    capabilities = Capabilities(model=True, settings_of=True, best_by=OWN_STEPS)
 
     def __init__(self, rules: Rules[Any], settings: Any, **kwargs: Any) -> None:
         super().__init__(rules, settings, **kwargs)
@@ -267,7 +267,7 @@ class PolicyIteration(OnPolicyTrainer):
         for each in found:
             each /= self.gain_scale or 1.0
         own = max(0.0, self.env_steps + self.rollout_steps - self.taught_steps)
-        metrics = {"gain_scale": self.gain_scale, self.best_by: own}
+        metrics = {"gain_scale": self.gain_scale, OWN_STEPS: own}
         return {**super().update(), **metrics}
 
     # --- Who decides -----------------------------------------------------------------------------

@@ -38,13 +38,13 @@ from corral.adapters.networks import MaskedActorCritic, describe
 from corral.envs.core import Rules, generator
 from corral.errors import WorkerError
 from corral.extras import require
-from corral.trainers.base import Content, Episode, Update, require_arrays
+from corral.trainers.base import Episode, Trainer, Update
+from corral.trainers.content import Content, require_arrays, shapes_of
 from corral.trainers.on_policy.buffer import make_groups
 from corral.trainers.on_policy.saving import (
     arrays_of,
     checkpoint_of,
     require_finite_weights,
-    shapes_of,
     write_actor,
 )
 from corral.trainers.policies import NetworkPolicy, rllib_policy
@@ -85,7 +85,7 @@ OBJECT_STORE = 256 * 2**20
 """Bytes of shared memory for a Ray of our own: episodes and weights on their way."""
 
 
-class RLlibPPO:
+class RLlibPPO(Trainer):
     """PPO of RLlib. See ``RLlibPPOSettings``."""
 
     name: ClassVar[str] = "rllib_ppo"

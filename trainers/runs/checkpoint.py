@@ -32,7 +32,7 @@ from typing import Literal, NamedTuple
 from corral.envs.core import Array
 from corral.errors import CheckpointError
 from corral.files import reason, sha256, sync, write_through
-from corral.trainers.base import Content
+from corral.trainers.content import Content
 from corral.trainers.runs.checkpoint_format import (
     DIRECTORY,
     FILE_NAME,

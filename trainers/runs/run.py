@@ -33,7 +33,8 @@ from corral.envs.registry import Api
 from corral.errors import CheckpointError, CorralError, RunError
 from corral.extensions import required_extension
 from corral.files import read_text, require_no_links
-from corral.trainers.base import Content, Trainer
+from corral.trainers.base import Trainer
+from corral.trainers.content import Content
 from corral.trainers.runs.checkpoint import load_checkpoint, named_checkpoint, save_checkpoint
 from corral.trainers.runs.checkpoint_format import document
 from corral.trainers.runs.run_config import (

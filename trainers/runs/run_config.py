@@ -12,14 +12,23 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
-from corral.errors import CheckpointError, ConfigError, CorralError, RunError, UnknownNameError
+from corral.errors import (
+    ArgumentError,
+    CheckpointError,
+    ConfigError,
+    CorralError,
+    RunError,
+    UnknownNameError,
+)
 from corral.files import read_json, reason, write_file
 from corral.text import pasted
 from corral.trainers.base import FoundTrainer, Trainer, find_trainer, trainer_class
+from corral.trainers.capabilities import Seats
 from corral.trainers.file_types import is_record, require_plain
 from corral.trainers.runs import own_model as own_model_of
 from corral.trainers.runs.env_config import EnvConfig, given_again
 from corral.trainers.runs.own_model import OwnModel, tell_of_source
+from corral.trainers.selfplay.pool import Pool
 from corral.trainers.settings import make_settings, settings_by_policy
 from corral.trainers.sizes import require_sizes
 
@@ -211,27 +220,25 @@ class RunConfig:
     def make_trainer(self) -> Trainer:
         """Return the trainer as it begins. Raises what its class, settings and rules raise."""
         kind = self.trainer_class()
-        more: dict[str, Any] = {"opponents": self.opponents} if self.opponents else {}
-        if more and not getattr(kind, "plays_opponents", False):
+        can, more = kind.capabilities, dict[str, Any]()
+        if self.opponents and not can.opponents:
             raise ValueError(
                 f"trainer {self.trainer} plays no opponents={self.opponents}; give one in corral "
                 "itself (mappo, ippo, a2c, ...)"
             )
-        if self.opponent_runs:
-            more["opponent_runs"] = self.opponent_runs
         if self.own_model is not None:
-            if not getattr(kind, "takes_model", False):
+            if not can.model:
                 raise ValueError(own_model_of.refusal(self.trainer))
             more["model"] = self.own_model.make
-        if self.env_config.validation and getattr(kind, "takes_validation", False):
+        if self.env_config.validation and can.validation:
             more["validation_rules"] = self.env_config.validation_rules()
-        if self.self_play is not None:
-            if not getattr(kind, "takes_self_play", False):
-                raise ValueError(
-                    f"trainer {self.trainer} has no pool of snapshots to play against; give one in "
-                    "corral itself (mappo, ippo, a2c, ...)"
-                )
-            more["self_play"] = kind.casting_of(self)  # type: ignore[attr-defined]
+        if self.self_play is not None and not can.pool:
+            raise ValueError(
+                f"trainer {self.trainer} has no pool of snapshots to play against; give one in "
+                "corral itself (mappo, ippo, a2c, ...)"
+            )
+        if self.opponents or self.self_play is not None:
+            more["seats"] = Seats(self.opponents, self.opponent_runs, self._pool())
         if self.settings_of:
             named = [name for a, name in self.policies.items() if a not in self.opponents]
             found = settings_by_policy(kind, self.settings, self.settings_of, named)
@@ -248,6 +255,12 @@ class RunConfig:
             steps=self.horizon,
             **more,
         )
+
+    def _pool(self) -> Pool | None:
+        try:
+            return None if self.self_play is None else Pool.of(self.self_play)
+        except ArgumentError as error:  # of a config.json, not of a caller
+            raise TypeError(str(error)) from error
 
 
 def canonical_values(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,7 +27,9 @@ from corral.envs.masks import MASK
 from corral.envs.shells import ParallelShell
 from corral.errors import CheckpointError
 from corral.extras import require
-from corral.trainers.base import Content, Episode, Update, unwrapped
+from corral.trainers.base import Episode, Trainer, Update
+from corral.trainers.capabilities import Capabilities
+from corral.trainers.content import Content
 from corral.trainers.on_policy.learner import require_device
 from corral.trainers.on_policy.saving import checkpoint_of, load_policy, policy_arrays
 from corral.trainers.policies import NetworkPolicy, sb3_policy
@@ -78,7 +80,7 @@ class Rollout:
         self.seconds[what] += time.perf_counter() - began
 
 
-class SB3Trainer:
+class SB3Trainer(Trainer):
     """A trainer of columns; subclasses name an algorithm, and say how a rollout is learned from.
 
     ``arguments`` are the settings that the algorithm takes by the same names.
@@ -86,7 +88,7 @@ class SB3Trainer:
 
     name: ClassVar[str]
     Settings: ClassVar[type]
-    plays_turns: ClassVar[bool] = False
+    capabilities = Capabilities(turns=False)
     algorithm: ClassVar[type]
     policy_class: ClassVar[type]
     arguments: ClassVar[tuple[str, ...]]
@@ -117,8 +119,7 @@ class SB3Trainer:
         self._vec_env: ColumnVecEnv | None = None
         self._resumed: dict[str, Any] | None = None  # a snapshot for the VecEnv to come
         self._starts: Array | None = None  # bool [C] columns whose episode has just begun
-        if settings.vec_env == "batch":  # SuperSuit's copies step themselves
-            self.wrap_batch = unwrapped
+        self._wraps: list[Callable[[Any], Any]] = []  # of the batch, see ``wrap_batches``
 
     def _learner(self, name: str, index: int, trained: bool) -> Learner:
         agents = [i for i, agent in enumerate(self.rules.agents) if self._policy_of[agent] == name]
@@ -176,6 +177,11 @@ class SB3Trainer:
 
     # --- Training --------------------------------------------------------------------------------
 
+    def wrap_batches(self, wrap: Callable[[Any], Any]) -> bool:
+        """Return False over SuperSuit, whose copies step themselves."""
+        self._wraps.append(wrap)
+        return bool(self.settings.vec_env == "batch")
+
     def check(self) -> None:
         """Raise ValueError where the device is not there, on which Stable-Baselines3 would take the
         CPU, and MissingExtraError where SuperSuit is asked for and not installed."""
@@ -231,7 +237,10 @@ class SB3Trainer:
     def _make_vec_env(self) -> ColumnVecEnv:
         num_envs, agent_id = self.settings.num_envs, self.settings.agent_id
         if self.settings.vec_env == "batch":
-            vec_env = BatchVecEnv(self.wrap_batch(make_batch(self.rules, num_envs)), agent_id)
+            batch: Any = make_batch(self.rules, num_envs)
+            for wrap in self._wraps:
+                batch = wrap(batch)
+            vec_env = BatchVecEnv(batch, agent_id)
             vec_env.seed(self.seed)
             return vec_env
         with interrupts_ignored():  # a Ctrl-C is for this process; it ends the workers

@@ -12,11 +12,10 @@ from corral.adapters.seats import Seat
 from corral.envs.core import Array, Rules, generator
 from corral.envs.policy import Policy
 from corral.errors import RunError, UnknownNameError
-from corral.trainers.base import require_arrays
-from corral.trainers.on_policy.players import filled_tree, named_arrays
-from corral.trainers.on_policy.saving import shapes_of
+from corral.trainers.content import require_arrays, shapes_of
 from corral.trainers.opponents.resolve import Players, RunPlayer, pinned
 from corral.trainers.selfplay.pool import Pool
+from corral.trainers.trees import filled_tree, named_arrays
 
 __all__ = ["OtherSeats", "players_of", "pooled"]
 

@@ -24,8 +24,7 @@ from corral.trainers.callbacks.protocol import Callback, again
 from corral.trainers.evaluation.validate import validation_seed
 from corral.trainers.evaluation.zero_sum import is_constant_sum
 from corral.trainers.runs.run import Run
-from corral.trainers.selfplay.casting import Casting
-from corral.trainers.selfplay.frozen import Snapshot
+from corral.trainers.selfplay.cast import Cast, Snapshot
 from corral.trainers.selfplay.matches import points_against
 
 __all__ = ["FOLDER", "PoolKeeper"]
@@ -49,7 +48,7 @@ class PoolKeeper(Callback):
     order = -1
     columns = ("pool_size",)
 
-    def __init__(self, casting: Casting) -> None:
+    def __init__(self, casting: Cast) -> None:
         self.casting = casting
         self._known: dict[str, str] = {}  # file -> digest, of those that were written
         self._compared = -1  # env steps of the last comparison

@@ -30,8 +30,8 @@ class Pool:
     In a share ``past`` of the episodes one seat learns, and a snapshot plays each other one; in the
     rest all play as they are now, as without a pool. Who plays is drawn per environment and
     episode. A snapshot never changes, and nothing is learned from what it plays. Twenty cost little
-    more than one: see ``corral.trainers.selfplay.frozen``, also for networks of which few are drawn
-    in a rollout.
+    more than one: see ``corral.trainers.on_policy.frozen``, also for networks of which few are
+    drawn in a rollout.
 
     Args:
         past: share of the episodes against snapshots: 0 to 1.

@@ -84,7 +84,7 @@ def facts_of(beginning: Evidence | None, latest: Evidence | None) -> tuple[Fact,
         sides = [
             {}
             if each is None or policy not in each.policies
-            else _numbers(each.policies[policy], getattr(each.trainer, "uses_advantages", True))
+            else _numbers(each.policies[policy], each.trainer.capabilities.advantages)
             for each in (beginning, latest)
         ]
         found += [

@@ -194,7 +194,7 @@ class Looking:
     def watched(self, trainer: Any, what: str, updates: int, config: Any = None) -> Evidence | None:
         """Return the evidence of some updates; where training raises, that is a finding."""
         try:
-            getattr(trainer, "check", lambda: None)()
+            trainer.check()
             evidence = gather(
                 trainer,
                 lambda: self.begun(config),

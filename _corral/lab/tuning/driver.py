@@ -182,7 +182,7 @@ def _checked(
         )
         begun.learner.close()
         found = begun.config
-        rollout = getattr(begun.learner, "rollout_steps", 1)
+        rollout = begun.learner.rollout_steps
         if rollout > found.steps:
             text = ", ".join(f"{name}={value}" for name, value in parameters.items())
             raise ValueError(

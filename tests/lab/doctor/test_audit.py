@@ -22,8 +22,8 @@ from corral.lab.doctor.audit import audit, sentence
 from corral.lab.doctor.audit.audited import Audit, Decision
 from corral.lab.doctor.audit.findings import against_truth
 from corral.lab.doctor.audit.truth import CANDIDATES, candidates
+from corral.trainers.capabilities import Seats
 from corral.trainers.on_policy.trainer import IPPO, MAPPO, trainer_of
-from corral.trainers.selfplay.casting import Casting
 from corral.trainers.selfplay.pool import Pool
 from support.loads import days, small_trace
 from support.probing import make_trainer
@@ -47,8 +47,7 @@ def trained(rules: Any, trainer: Any = IPPO, updates: int = 30, **given: Any) ->
 
 def test_what_snapshots_decided_is_not_asked_about() -> None:
     rules = TicTacToeRules()
-    trainer = make_trainer(rules, **SMALL)
-    trainer.casting = Casting(trainer, Pool(past=0.7), {})
+    trainer = make_trainer(rules, seats=Seats(pool=Pool(past=0.7)), **SMALL)
     trainer.begin()
     seen = audits._watch_rollout(trainer, 8, 6, np.random.default_rng(0))
     learned = trainer.rollout.groups[0].learned

@@ -18,8 +18,8 @@ from corral.envs.core import generator
 from corral.envs.policy import put_tree
 from corral.envs.reference import reference_player
 from corral.trainers.driver import resume
-from corral.trainers.on_policy.players import Opponents
 from corral.trainers.opponents.draws import EpisodeDraws
+from corral.trainers.opponents.playing import Opponents
 from corral.trainers.opponents.seats import FIRST_ROW, MixPolicy
 from corral.trainers.policies import NetworkPolicy
 from corral.trainers.runs.run import load_run

@@ -26,9 +26,10 @@ from corral.errors import (
     UnknownNameError,
     UnsupportedSpaceError,
 )
+from corral.trainers.capabilities import Seats
 from corral.trainers.driver import resume, train
-from corral.trainers.on_policy.players import Opponents
 from corral.trainers.on_policy.trainer import IPPO, MAPPO
+from corral.trainers.opponents.playing import Opponents
 from corral.trainers.policies import NetworkPolicy
 from corral.trainers.runs.checkpoint import Content
 from corral.trainers.runs.run import load_run
@@ -57,7 +58,7 @@ def trainer_of(name: str, opponents: dict[str, str], kind: Any = MAPPO, **given:
         policies=learning,
         policies_to_train=["shared"],
         steps=10 * ROLLOUT,
-        opponents=opponents,
+        seats=Seats(opponents),
     )
 
 

@@ -16,7 +16,7 @@ from support.checkpoints import content_of, names, same, saved, step_of
 pytest.importorskip("safetensors", reason="needs the extra mappo")
 
 from corral.errors import CheckpointError
-from corral.trainers.base import require_arrays
+from corral.trainers.content import require_arrays
 from corral.trainers.runs import checkpoint_format
 from corral.trainers.runs.checkpoint import (
     Content,

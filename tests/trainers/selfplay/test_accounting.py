@@ -12,11 +12,12 @@ import pytest
 import corral
 from corral.envs.batch import Batch
 from corral.envs.registry import make_rules
+from corral.trainers.capabilities import Seats
 from corral.trainers.on_policy.algorithms import ippo
 from corral.trainers.on_policy.records import Advantages, Trajectories
 from corral.trainers.on_policy.trainer import A2C, IPPO, MAPPO, trainer_of
 from corral.trainers.runs.log import Statistics
-from corral.trainers.selfplay.casting import LEARNS, Casting
+from corral.trainers.selfplay.cast import LEARNS
 from corral.trainers.selfplay.pool import Pool
 from support.mappo_teams import ManyBatch, ManyRules
 from support.turn_rules import MortalRules, PileRules
@@ -37,10 +38,9 @@ def trainer(kind: Any, rules: Any, make_batch: Any = None, pool: Pool = POOL, **
         seed=1,
         policies=names,
         policies_to_train=taught,
-        opponents=opponents,
         steps=960,
         make_batch=make_batch,
-        self_play=lambda trainer: Casting(trainer, pool, {}),
+        seats=Seats(opponents, pool=pool),
     )
 
 

@@ -12,9 +12,11 @@ import pytest
 
 import corral
 from corral.envs.registry import make_rules
+from corral.trainers.capabilities import Seats
+from corral.trainers.on_policy.casting import Casting
 from corral.trainers.on_policy.trainer import IPPO, MAPPO
 from corral.trainers.runs.checkpoint import latest_checkpoint
-from corral.trainers.selfplay.casting import LEARNS, Casting
+from corral.trainers.selfplay.cast import LEARNS
 from corral.trainers.selfplay.pool import Pool
 
 SMALL: dict[str, Any] = {"num_envs": 8, "n_steps": 16, "net_arch": (16,), "n_epochs": 2}
@@ -30,7 +32,6 @@ def trainer(
 ) -> Any:
     rules = make_rules(env, illegal="raise")
     given = policies or dict.fromkeys(rules.agents, "shared")
-    make = None if pool is None else lambda trainer: Casting(trainer, pool, {})
     return kind(
         rules,
         kind.Settings(**{**SMALL, **settings}),
@@ -38,7 +39,7 @@ def trainer(
         policies=given,
         policies_to_train=list(dict.fromkeys(given.values())),
         steps=4_096,
-        self_play=make,
+        seats=Seats(pool=pool),
     )
 
 

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from corral.errors import ModelError
+from corral.trainers.on_policy.frozen import FrozenActors
 from corral.trainers.on_policy.trainer import IPPO
-from corral.trainers.selfplay.frozen import FrozenActors
 from support.mappo_teams import ManyRules
 from support.turn_rules import MortalRules
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 import corral
 from corral.adapters.zoo.batch import zoo_rules
 from corral.errors import CheckpointError, RunError
+from corral.trainers.capabilities import Seats
 from corral.trainers.on_policy.trainer import IPPO
-from corral.trainers.selfplay.casting import LEARNS, Casting
+from corral.trainers.selfplay.cast import LEARNS
 from corral.trainers.selfplay.pool import Pool
 from support.gift_env import Gift
 
@@ -61,7 +63,7 @@ def test_over_environments_without_a_state_episodes_are_cast_anew() -> None:
             policies=dict.fromkeys(rules.agents, "shared"),
             policies_to_train=["shared"],
             steps=640,
-            self_play=lambda trainer: Casting(trainer, Pool(past=0.6, every=64, keep=2), {}),
+            seats=Seats(pool=Pool(past=0.6, every=64, keep=2)),
         )
 
     first, then = made(), made()
@@ -117,7 +119,7 @@ class Other(IPPO):
     """A trainer of one's own that knows of no pool."""
 
     name = "other"
-    takes_self_play = False
+    capabilities = replace(IPPO.capabilities, pool=False)
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

@@ -228,7 +228,7 @@ class _Learned:
 
 def _uses_advantages(trainer: Any) -> bool:
     """Return whether advantages are what the trainer learns from, not differences of its own."""
-    return bool(getattr(trainer, "uses_advantages", True))
+    return bool(trainer.capabilities.advantages)
 
 
 def _learned_from(trainer: Any) -> dict[str, _Learned]:

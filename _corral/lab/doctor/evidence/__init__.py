@@ -47,7 +47,7 @@ def gather(
     ``rebuild`` makes another trainer of the same run, as it began: to be loaded into. ``twins``:
     the environment is asked whom actions reach, too.
     """
-    trainer.wrap_batch = Witness
+    trainer.wrap_batches(Witness)
     trainer.begin()
     if not isinstance(trainer.batch, Witness):  # a trainer that does not ask to have it wrapped
         trainer.batch = Witness(trainer.batch)

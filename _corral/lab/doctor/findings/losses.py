@@ -27,7 +27,7 @@ __all__ = [
 def advantage_in_loss(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Raising an advantage must make its own action likelier, and nothing else."""
     said = found.learning.asked.advantage
-    if said == "nothing" and getattr(evidence.trainer, "uses_advantages", True):
+    if said == "nothing" and evidence.trainer.capabilities.advantages:
         return Finding(
             "policy-loss-cut",
             "Advantages do not reach the actor: the loss has no gradient of them.",

@@ -34,6 +34,7 @@ from corral.trainers.on_policy.records import (
     TrackedMinibatch,
     Trajectories,
 )
+from corral.trainers.on_policy.trainer import OnPolicyTrainer
 from corral.trainers.session import Session, say
 
 __all__ = ["Watch"]
@@ -49,7 +50,7 @@ class Watch(Observer):
 
     def begin(self, session: Session) -> None:
         """Look on from here."""
-        learner: Any = session.learner
+        learner = session.learner
         self.told = told_of(session.config)
         self.rewards = Rewards()
         for row in session.rows:
@@ -57,7 +58,7 @@ class Watch(Observer):
         self.seen: dict[str, PolicyEvidence] = {}
         self.looks = LOOKS
         self.evidence: Evidence | None = None
-        if hasattr(learner, "observe"):
+        if isinstance(learner, OnPolicyTrainer):
             self.trained = [name for name, each in learner.learners.items() if each.trained]
             self.before = {name: _weights(learner.learners[name]) for name in self.trained}
             self.evidence = Evidence(learner, self.seen, [])

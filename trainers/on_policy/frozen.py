@@ -21,9 +21,9 @@ from corral.adapters.networks import Network, Parts
 from corral.envs.core import Array
 from corral.errors import CheckpointError, ModelError
 from corral.files import sha256
-from corral.trainers.base import require_arrays
+from corral.trainers.content import require_arrays, shapes_of
 from corral.trainers.on_policy.learner import Learner
-from corral.trainers.on_policy.saving import arrays_of, shapes_of
+from corral.trainers.on_policy.saving import arrays_of
 from corral.trainers.policies import NetworkPolicy, actor_policy
 from corral.trainers.runs.checkpoint_format import encode_arrays
 

@@ -1,9 +1,8 @@
 """Who plays which seat, in each environment and episode: learners, snapshots and other players.
 
-A trainer in house with a ``Casting`` plays as without one, but for the columns that are cast: there
-a frozen player acts, ``GroupBuffer.learned`` is False, and so nothing of it is in a loss, a
-metric or a value that is learned. An episode says who played in it (``Episode.players``), so that
-the returns of a policy are those of the seats that it played itself.
+A trainer with a ``Cast`` plays as without one, but for the seats that are cast: there a frozen
+player acts, and nothing is learned from what it does. An episode says who played in it
+(``Episode.players``), so that the returns of a policy are those of the seats that it played itself.
 
 Who plays is drawn by ``EpisodeDraws``, from numbers that belong to a row and an episode. All of it,
 and the snapshots, are part of a checkpoint.
@@ -11,28 +10,21 @@ and the snapshots, are part of a checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
-import torch
 
-from corral.envs.core import Array, Observation, generator
+from corral.envs.core import Array, Rules, generator
 from corral.envs.episode_stats import EndedEpisodes, Episode
-from corral.envs.policy import Policy, take_tree
-from corral.errors import ArgumentError, CheckpointError
-from corral.trainers.base import require_arrays
-from corral.trainers.on_policy.buffer import GroupBuffer, ObservationBuffer
-from corral.trainers.on_policy.players import LearnedPlayer
-from corral.trainers.on_policy.saving import shapes_of
+from corral.envs.policy import Policy
+from corral.errors import CheckpointError
+from corral.trainers.content import require_arrays, shapes_of
 from corral.trainers.opponents.draws import EpisodeDraws
-from corral.trainers.rng import torch_generator
 from corral.trainers.selfplay.also import OtherSeats, players_of
-from corral.trainers.selfplay.frozen import FrozenActors
 from corral.trainers.selfplay.pool import Pool, Results, draw_weights, to_drop
 
-__all__ = ["CastPlayer", "Casting", "casting_of"]
+__all__ = ["LEARNS", "STREAM", "Cast", "Frozen", "Snapshot"]
 
 LEARNS = -1
 """Who is cast: -1, the policy as it is now; K others are 0 .. K - 1 of the policy's snapshots, and
@@ -44,46 +36,87 @@ STREAM = 10**9
 FEW = 8
 """Snapshots that are drawn in a rollout where each is asked by itself."""
 
-Also = Mapping[str, Mapping[str, Policy]]
-"""name -> agent -> who plays it: the players of ``Pool.also``."""
+
+class Snapshot(Protocol):
+    """A policy as it was after so many env steps; nothing changes it."""
+
+    name: str  # <policy>@<env steps>
+    env_steps: int
+    digest: str  # SHA-256 of ``encoded``
+    drawn: bool  # False: it leaves when the episodes that it plays in are over
+
+    def encoded(self) -> bytes:
+        """Return it as the bytes of a safetensors file."""
+        ...
 
 
-class Casting:
-    """Draws who plays, and lets them play, for one trainer."""
+class Frozen(Protocol):
+    """The snapshots of one policy, in the order in which they were taken."""
 
-    def __init__(self, trainer: Any, pool: Pool, also: Also) -> None:
-        self.trainer, self.pool, self.also = trainer, pool, also
-        self.agents: tuple[str, ...] = tuple(trainer.rules.agents)
-        self.num_envs: int = trainer.settings.num_envs
-        trained = {name: each for name, each in trainer.learners.items() if each.trained}
-        self.frozen = {name: FrozenActors(learner) for name, learner in trained.items()}
-        policy_of = {a: name for name, each in trained.items() for a in each.group.agents}
+    @property
+    def snapshots(self) -> Sequence[Snapshot]: ...
+
+    @property
+    def stacks(self) -> bool:
+        """Whether many of them are asked at once, and cost little more than one."""
+        ...
+
+    def add(self, env_steps: int) -> Any:
+        """Freeze the policy as it is now."""
+        ...
+
+    def remove(self, chosen: Sequence[int]) -> None:
+        """Take out the snapshots at these places."""
+        ...
+
+    def policy(self, number: int, agent: str) -> Policy:
+        """Return the policy of ``agent`` as the snapshot at that place plays it."""
+        ...
+
+    def save(self) -> tuple[Any, dict[str, Array]]:
+        """Return a JSON value, and arrays by name."""
+        ...
+
+    def load(self, document: Any, arrays: Mapping[str, Array]) -> None:
+        """Go on with what ``save`` gave. Raises CheckpointError where it does not fit."""
+        ...
+
+
+class Cast:
+    """Draws who plays the seats of B environments, and counts how learners fare."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        rules: Rules[Any],
+        *,
+        num_envs: int,
+        seed: int,
+        policy_of: Mapping[str, str],
+        frozen: Mapping[str, Frozen],
+        runs: Mapping[str, Any],
+        clock: Callable[[], int],
+    ) -> None:
+        """``policy_of``: agent -> its policy, of those that learn; ``frozen``: policy -> its
+        snapshots; ``runs``: see ``Seats.runs``; ``clock`` gives the env steps so far."""
+        self.pool, self.frozen, self._clock = pool, frozen, clock
+        self.agents: tuple[str, ...] = tuple(rules.agents)
+        self.num_envs, self.seed = num_envs, seed
         self.policy_of = {agent: policy_of[agent] for agent in self.agents if agent in policy_of}
+        self.also = players_of(pool, rules, list(self.policy_of), runs)
         self.seats = [pool.seat] if pool.seat is not None else list(self.policy_of)
         self.seat_index = np.array([self.agents.index(agent) for agent in self.seats])
-        self.draws = EpisodeDraws(
-            trainer.seed, self.num_envs, 2 + len(self.agents), first_row=STREAM
-        )
-        self.episode = np.zeros(self.num_envs, dtype=np.int64)  # of each row
-        self.cast = np.full((self.num_envs, len(self.agents)), LEARNS)  # see ``LEARNS``
-        self.learner_at = np.full(self.num_envs, -1)  # the agent that learns, where others are cast
+        self.draws = EpisodeDraws(seed, num_envs, 2 + len(self.agents), first_row=STREAM)
+        self.episode = np.zeros(num_envs, dtype=np.int64)  # of each row
+        self.cast = np.full((num_envs, len(self.agents)), LEARNS)  # see ``LEARNS``
+        self.learner_at = np.full(num_envs, -1)  # the agent that learns, where others are cast
         self.results = Results()  # of learners against players
         self._played: list[tuple[Array, Array, Array]] = []  # games that are not yet among them
         self._drawn_from: dict[tuple[str, str], tuple[Array, Array]] = {}  # see ``_chances``
-        self.rng = torch_generator(trainer.seed, "opponent", STREAM - 1)
-        shape = self.num_envs, len(self.agents)
-        self.hidden = {
-            name: np.zeros((*shape, each.actor.memory), np.float32)
-            for name, each in trained.items()
-            if each.actor.memory
-        }
-        plan = {"num_envs": self.num_envs, "seed": trainer.seed, "last_row": STREAM - 2}
-        self.others = OtherSeats(also, trainer.rules, **plan)
+        self.others = OtherSeats(
+            self.also, rules, num_envs=num_envs, seed=seed, last_row=STREAM - 2
+        )
         self._taken = -1  # at which multiple of ``every`` the latest snapshot was
-        trainer.players = [
-            CastPlayer(each, self) if getattr(each, "learner", None) in trained.values() else each
-            for each in trainer.players
-        ]
 
     # --- Snapshots -------------------------------------------------------------------------------
 
@@ -97,7 +130,8 @@ class Casting:
         """Count an update's games for draws to come, and take snapshots, if they are due."""
         self._count()
         self._drawn_from.clear()
-        now, due = self.trainer.env_steps, self.trainer.env_steps // self.pool.every
+        now = self._clock()
+        due = now // self.pool.every
         if due <= self._taken:
             return
         self._taken = due
@@ -213,80 +247,22 @@ class Casting:
         points = self.results.points(self.policy_of[learner], names)
         weights = draw_weights(self.pool.draw, points)
         if len(drawn) > FEW and not self.frozen[self.policy_of[agent]].stacks:
-            at = self.trainer.env_steps * len(self.agents) + self.agents.index(agent)
-            rng = generator(self.trainer.seed, "opponent", 2 * STREAM + at)
+            at = self._clock() * len(self.agents) + self.agents.index(agent)
+            rng = generator(self.seed, "opponent", 2 * STREAM + at)
             weights = rng.multinomial(FEW, weights) / FEW  # whose mean is what they were
         weights = weights * (1.0 - sum(shares))
         numbers = np.array([*drawn, *(number for number, _ in others)])
         sums = np.cumsum([*weights, *shares])
         return numbers, sums / sums[-1]
 
-    # --- Playing ---------------------------------------------------------------------------------
-
-    def columns(self, buffer: ObservationBuffer, env_rows: Any = slice(None)) -> Array:
-        """Return who is cast for the agents of a buffer, in ``env_rows``: int64 [R, P]."""
-        found: Array = self.cast[env_rows][:, buffer.group.index]
-        return found
-
-    def play(
-        self,
-        buffer: ObservationBuffer,
-        at: Any,
-        observations: Mapping[str, Observation],
-        env_rows: Array | None = None,
-    ) -> None:
-        """Let those that are cast act at moment ``at`` of a buffer.
-
-        ``env_rows`` int64 [R]: the moment is not played on, and of these rows; no state changes.
-        """
-        rows = np.arange(self.num_envs) if env_rows is None else env_rows
-        cast = self.columns(buffer, rows)
-        acting = buffer.acting[at]
-        frozen = acting & (cast >= 0)
-        if frozen.any():
-            self._play_frozen(buffer, at, frozen, cast, rows, moves=env_rows is None)
-        if not self.also or not (acting & (cast < LEARNS)).any():
-            return
-        for (name, agent), seat in self.others.seats().items():
-            if agent not in buffer.group.agents:
-                continue
-            j = buffer.group.agents.index(agent)
-            number = -2 - self.others.names.index(name)
-            mine = np.flatnonzero(acting[:, j] & (cast[:, j] == number))
-            if len(mine) and env_rows is None:
-                buffer.action[at][mine, j] = seat.decide(observations[agent], mine).action
-            elif len(mine):
-                state = take_tree(seat.memory, rows[mine])
-                decision = seat.policy.act(take_tree(observations[agent], mine), state, seat.rng)
-                buffer.action[at][mine, j] = decision.action
-
-    def _play_frozen(
-        self, buffer: Any, at: Any, frozen: Array, cast: Array, rows: Array, moves: bool
-    ) -> None:
-        group = buffer.group
-        actors = self.frozen[group.policy]
-        columns = np.flatnonzero(frozen.reshape(-1))
-        parts, mask = buffer.tensors(at, columns, actors.learner.device)
-        row, agent = rows[columns // len(group.agents)], group.index[columns % len(group.agents)]
-        hidden = self.hidden.get(group.policy)
-        before = np.zeros((len(row), 0), np.float32) if hidden is None else hidden[row, agent]
-        numbers = cast.reshape(-1)[columns]
-        action, after = actors.sample(parts, mask, numbers, before, self.rng)
-        if hidden is not None and moves:
-            hidden[row, agent] = after
-        target = buffer.action[at]
-        target.reshape(-1, *target.shape[2:])[columns] = action.cpu().numpy()
-
-    def begin_rows(self, env_rows: Array) -> None:
-        """Let all that can be cast begin anew in ``env_rows``, whose episodes are over."""
-        for hidden in self.hidden.values():
-            hidden[env_rows] = 0
-        self.others.forget(env_rows)
-
     def figures(self) -> dict[str, float]:
         """Return what is reported of each update."""
         sizes = [sum(each.drawn for each in f.snapshots) for f in self.frozen.values()]
         return {"pool_size": float(max(sizes))}
+
+    def begin_rows(self, env_rows: Array) -> None:
+        """Let all that can be cast begin anew in ``env_rows``, whose episodes are over."""
+        self.others.forget(env_rows)
 
     # --- Saving ----------------------------------------------------------------------------------
 
@@ -303,7 +279,6 @@ class Casting:
         if self.also:
             document["others"], files["casting_others"] = self.others.save()
         files["casting"] = {key: each.copy() for key, each in self._arrays().items()}
-        files["casting"]["chance"] = self.rng.get_state().numpy().copy()
         return document, files
 
     def load(
@@ -311,10 +286,8 @@ class Casting:
     ) -> None:
         """Go on from what ``save`` gave; where not ``exact``, episodes begin anew. Raises
         CheckpointError, KeyError, TypeError, ValueError where it does not fit."""
-        arrays = dict(files["casting"])
-        chance = self.rng.get_state().numpy()
-        expected = shapes_of({**self._arrays(), "chance": chance})
-        require_arrays("casting", arrays, expected)
+        arrays = files["casting"]
+        require_arrays("casting", arrays, shapes_of(self._arrays()))
         for name, frozen in self.frozen.items():
             frozen.load(document["snapshots"][name], files[f"pool_{name}"])
         self._taken = int(document["taken"])
@@ -322,7 +295,6 @@ class Casting:
         self.results = Results(
             {(str(a), str(b)): [float(n), float(points)] for a, b, n, points in document["results"]}
         )
-        self.rng.set_state(torch.from_numpy(arrays.pop("chance").copy()))
         for key, values in self._arrays().items():
             values[...] = arrays[key]
         if self.also:
@@ -348,45 +320,4 @@ class Casting:
 
     def _arrays(self) -> dict[str, Array]:
         """Return the arrays that change in place, by name."""
-        found = {"episode": self.episode, "cast": self.cast, "learner_at": self.learner_at}
-        return found | {f"memory.{name}": each for name, each in self.hidden.items()}
-
-
-class CastPlayer:
-    """A learner's player whose seats are others' in some episodes: see ``LearnedPlayer``."""
-
-    def __init__(self, player: LearnedPlayer, casting: Casting) -> None:
-        self.player, self.casting = player, casting
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.player, name)
-
-    def act(self, buffer: GroupBuffer, t: int, observations: Mapping[str, Observation]) -> None:
-        buffer.store_learned(t, self.casting.columns(buffer) == LEARNS)
-        self.player.act(buffer, t, observations)
-        self.casting.play(buffer, t, observations)
-
-    def sample_unplayed(
-        self,
-        buffer: ObservationBuffer,
-        at: Any,
-        observations: Mapping[str, Observation],
-        env_rows: Array | None = None,
-    ) -> None:
-        self.player.sample_unplayed(buffer, at, observations, env_rows)
-        rows = np.arange(self.casting.num_envs) if env_rows is None else env_rows
-        self.casting.play(buffer, at, observations, rows)
-
-    def reset(self, env_rows: Array) -> None:
-        self.player.reset(env_rows)
-        self.casting.begin_rows(env_rows)
-
-
-def casting_of(config: Any) -> Callable[[Any], Casting]:
-    """Return what makes the casting of a run's trainer, as its configuration says."""
-    try:
-        pool, rules = Pool.of(config.self_play), config.env_config.rules()
-    except ArgumentError as error:  # of a config.json, not of a caller
-        raise TypeError(str(error)) from error
-    also = players_of(pool, rules, config.learners, config.opponent_runs)
-    return partial(Casting, pool=pool, also=also)
+        return {"episode": self.episode, "cast": self.cast, "learner_at": self.learner_at}
