@@ -1,6 +1,6 @@
 """Load traces: the Trace itself, reading, writing, importing and making them.
 
-Importers are imported when they are first asked for.
+Each is imported when it is first asked for.
 """
 
 from __future__ import annotations
@@ -8,12 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from corral.data.generator import TraceSpec, make_trace
-from corral.data.read import bundled, load_trace, read_trace
-from corral.data.trace import Trace
-from corral.data.write import write_trace
-
 if TYPE_CHECKING:
+    from corral.data.generator import TraceSpec, make_trace
     from corral.data.importers.access_log import import_access_log
     from corral.data.importers.azure import import_azure_functions
     from corral.data.importers.binning import Imported
@@ -22,6 +18,9 @@ if TYPE_CHECKING:
     from corral.data.importers.requests import import_requests
     from corral.data.importers.series import import_series
     from corral.data.importers.tables.table import import_table
+    from corral.data.read import bundled, load_trace, read_trace
+    from corral.data.trace import Trace
+    from corral.data.write import write_trace
 
 __all__ = [
     "Imported",
@@ -42,22 +41,26 @@ __all__ = [
 ]
 
 _NAMES = {
-    "access_log": "import_access_log",
-    "azure": "import_azure_functions",
-    "binning": "Imported",
-    "layouts": "import_trace",
-    "prometheus": "import_prometheus",
-    "requests": "import_requests",
-    "series": "import_series",
-    "tables.table": "import_table",
+    "generator": ("TraceSpec", "make_trace"),
+    "importers.access_log": ("import_access_log",),
+    "importers.azure": ("import_azure_functions",),
+    "importers.binning": ("Imported",),
+    "importers.layouts": ("import_trace",),
+    "importers.prometheus": ("import_prometheus",),
+    "importers.requests": ("import_requests",),
+    "importers.series": ("import_series",),
+    "importers.tables.table": ("import_table",),
+    "read": ("bundled", "load_trace", "read_trace"),
+    "trace": ("Trace",),
+    "write": ("write_trace",),
 }
-"""Module of the importers -> its name here."""
+"""Module -> its names here."""
 
 
 def __getattr__(name: str) -> Any:
-    for module, own in _NAMES.items():
-        if name == own:
-            return getattr(importlib.import_module(f".importers.{module}", __name__), name)
+    for module, names in _NAMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f".{module}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

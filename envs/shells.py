@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -27,8 +27,11 @@ from corral.envs.core import (
     with_limit,
 )
 from corral.envs.masks import MASK, checked_action, require_legal
-from corral.envs.render.window import Window
 from corral.errors import ActionError, IllegalActionWarning, ResetNeededError
+
+if TYPE_CHECKING:
+    from corral.envs.render.window import Window
+
 
 __all__ = ["Ordered", "ParallelShell", "TurnShell", "ordered", "warn_illegal"]
 
@@ -113,6 +116,8 @@ class _Shell:
         if self.render_mode != "human":
             return self.rules.render(self._state, self._info, self.render_mode)
         if self._window is None:
+            from corral.envs.render.window import Window  # who shows nothing needs none
+
             self._window = Window(self.rules.name, self.rules.render_fps)
         self._window.show(self.rules.render(self._state, self._info, "rgb_array"))
         return None

@@ -17,7 +17,8 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from corral.data import Trace, bundled
+from corral import data
+from corral.data import Trace
 from corral.errors import ConfigError
 
 __all__ = [
@@ -71,7 +72,7 @@ def require_argument(place: str, value: Any, hint: Any) -> None:
             raise ConfigError(f"{place} is a record of type {shown(value['type'])}: none is taken")
         return
     if isinstance(value, str) and _takes_no_text(hint):
-        if _takes(hint, Trace) and value in bundled():
+        if _takes(hint, Trace) and value in data.bundled():
             return
         if _takes(hint, Callable):
             raise ConfigError(

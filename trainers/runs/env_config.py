@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from corral import data
 from corral.adapters.sources import EnvLike, EnvSource, resolve
-from corral.data import Trace, bundled, load_trace, read_trace, write_trace
+from corral.data import Trace
 from corral.envs.arguments import plain_numbers
 from corral.envs.core import Array, Rules, split_of
 from corral.envs.registry import REGISTERED, Api, make_rules, rules_class
@@ -95,7 +96,7 @@ class EnvConfig:
                 used.require_name()
                 loaded[argument] = used
             elif isinstance(used, Trace):
-                loaded[argument] = load_trace(value)  # the rules may have completed theirs
+                loaded[argument] = data.load_trace(value)  # the rules may have completed theirs
             elif isinstance(used, np.ndarray) and value is not None:
                 loaded[argument] = used
         if split is None:
@@ -298,11 +299,13 @@ def _write(name: str, value: Any, folder: Path | None) -> Any:
     """Return a JSON value for argument ``name``; traces and arrays go to files of a folder."""
     if isinstance(value, Trace):
         saved = {"type": "trace", "name": value.name, "digest": value.digest}
-        if folder is None or (value.name in bundled() and load_trace(value.name) == value):
+        if folder is None or (
+            value.name in data.bundled() and data.load_trace(value.name) == value
+        ):
             return saved
         file = f"{name}.csv.gz"
         if not (folder / file).exists():
-            write_trace(value, folder / file)
+            data.write_trace(value, folder / file)
         return {**saved, "file": file}
     if isinstance(value, np.ndarray):
         array, file = np.ascontiguousarray(value), f"{name}.npy"
@@ -342,11 +345,11 @@ def saved_value(saved: Any, folder: Path, name: str) -> Any:
         if kind == "array":
             return _read_array(path, saved["digest"])
         require_no_links(path, folder)
-        trace = read_trace(path)
-    elif saved["name"] not in bundled():
+        trace = data.read_trace(path)
+    elif saved["name"] not in data.bundled():
         raise RunError(f"{name} is {saved['name']!r:.100}, and no trace of that name is bundled")
     else:
-        trace = load_trace(saved["name"])
+        trace = data.load_trace(saved["name"])
     if trace.digest != saved["digest"]:
         rule = (
             f"this is not the load that the run was trained on: its digest is "
@@ -358,8 +361,8 @@ def saved_value(saved: Any, folder: Path, name: str) -> Any:
 
 def _read_array(path: Path, digest: str) -> Array:
     try:
-        data = read_file(path, MOST_ARRAY, folder=path.parent)
-        array = np.load(io.BytesIO(data), allow_pickle=False)
+        packed = read_file(path, MOST_ARRAY, folder=path.parent)
+        array = np.load(io.BytesIO(packed), allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise RunError(f"{path} cannot be read: {error}. The run needs it") from error
     found = _digest(np.ascontiguousarray(array))

@@ -20,7 +20,7 @@ from corral.envs.registry import Api
 from corral.lab.doctor.audit import Audit
 from corral.lab.doctor.causes import by_cause
 from corral.lab.doctor.facts import Fact, Played, Trend, facts_of
-from corral.lab.doctor.findings import Finding
+from corral.lab.doctor.findings.finding import Finding
 from corral.lab.doctor.imitation import Imitation
 from corral.lab.doctor.looking import Looking
 from corral.progress import Progress

@@ -13,10 +13,12 @@ from corral.lab.doctor.audit import Audit, audit
 from corral.lab.doctor.audit.critics import audit_critics
 from corral.lab.doctor.audit.findings import against_truth
 from corral.lab.doctor.causes import RAISED, cannot_imitate, raised
-from corral.lab.doctor.evidence import Evidence, gather
+from corral.lab.doctor.evidence.gathering import gather
+from corral.lab.doctor.evidence.record import Evidence
 from corral.lab.doctor.facts import Played, Trend, played, trend_of
-from corral.lab.doctor.findings import RULES, Finding
 from corral.lab.doctor.findings.credited import credited
+from corral.lab.doctor.findings.finding import Finding
+from corral.lab.doctor.findings.rules import RULES
 from corral.lab.doctor.imitation import Imitation, imitate
 from corral.lab.doctor.watching.columns import column_findings, gather_columns, has_columns
 from corral.lab.doctor.watching.progress import progress_findings

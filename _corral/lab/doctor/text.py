@@ -10,7 +10,7 @@ from corral.lab.doctor.audit import Audit, Audited, sentence
 from corral.lab.doctor.causes import ABLE
 from corral.lab.doctor.diagnose import Diagnosis
 from corral.lab.doctor.facts import FACTS
-from corral.lab.doctor.findings import Finding
+from corral.lab.doctor.findings.finding import Finding
 from corral.lab.doctor.imitation import Imitation
 from corral.lab.doctor.json_values import as_json
 

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("torch", reason="needs the extra mappo")
 
 from corral.lab.doctor.causes import FOLLOWS, by_cause, cannot_imitate, raised
-from corral.lab.doctor.findings import Finding
+from corral.lab.doctor.findings.finding import Finding
 from corral.lab.doctor.imitation import Imitation
 
 

@@ -17,8 +17,8 @@ import corral
 from corral import algorithms as alg
 from corral.lab.doctor.credit import credit
 from corral.lab.doctor.diagnose import diagnose
-from corral.lab.doctor.evidence import Evidence, PolicyEvidence
 from corral.lab.doctor.evidence.learning import Asked, ask_loss
+from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.findings.updates import zero_advantages
 from corral.trainers.on_policy.learner import Learner
 from corral.trainers.on_policy.records import Minibatch, Outputs, Trajectories
@@ -271,7 +271,7 @@ def test_asking_leaves_the_learner_as_it_was(tmp_path: Path) -> None:
     given = {"steps": 256, **TINY}
     run = corral.train("dfaas_v0", out=tmp_path / "run", progress=False, **given)
     plain, watched = run.begun(), run.begun()
-    from corral.lab.doctor.evidence import gather
+    from corral.lab.doctor.evidence.gathering import gather
 
     gather(watched, run.begun, updates=1)
     next(iter(plain.learn()))

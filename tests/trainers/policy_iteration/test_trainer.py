@@ -19,9 +19,9 @@ from corral.envs.registry import make_rules
 from corral.errors import CheckpointError, UnknownNameError
 from corral.lab.doctor.audit import audit
 from corral.lab.doctor.audit.findings import against_truth
-from corral.lab.doctor.evidence import gather
+from corral.lab.doctor.evidence.gathering import gather
 from corral.lab.doctor.facts import facts_of
-from corral.lab.doctor.findings import RULES
+from corral.lab.doctor.findings.rules import RULES
 from corral.trainers.on_policy.learner import START
 from corral.trainers.on_policy.records import Minibatch, Outputs
 from corral.trainers.policy_iteration.record import GAIN, TRIED, comparison_loss, policy_iteration

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from corral.envs.core import Array
-from corral.lab.doctor.evidence import Evidence, PolicyEvidence
+from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.findings.finding import Finding, joined
 from corral.lab.doctor.findings.stored import first_policy
 

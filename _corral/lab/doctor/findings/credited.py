@@ -8,7 +8,7 @@ import numpy as np
 
 from corral.envs.core import Array
 from corral.lab.doctor.credit import Credit, credit
-from corral.lab.doctor.evidence import Evidence, PolicyEvidence
+from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.findings.finding import Finding
 from corral.trainers.on_policy.records import Trajectories
 

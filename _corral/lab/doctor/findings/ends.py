@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from corral.lab.doctor.evidence import Evidence, PolicyEvidence
+from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.findings.finding import Finding, mean
 
 __all__ = ["ends"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from corral.envs.core import Array
-from corral.lab.doctor.evidence import Evidence, PolicyEvidence
+from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 
 __all__ = ["Finding", "Rule", "joined", "mean"]
 

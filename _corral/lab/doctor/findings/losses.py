@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 
 from corral.envs.core import Array
-from corral.lab.doctor.evidence import Evidence, PolicyEvidence
+from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.findings.finding import Finding
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from corral.lab.doctor.evidence import Evidence, PolicyEvidence
+from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.findings.finding import Finding
 
 __all__ = [

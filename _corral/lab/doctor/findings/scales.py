@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from corral.lab.doctor.evidence import Evidence, PolicyEvidence
+from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.findings.finding import Finding, joined
 
 __all__ = ["huge_targets", "tiny_rewards", "unscaled_obs"]

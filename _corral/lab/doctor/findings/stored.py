@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from corral.envs.core import Array
-from corral.lab.doctor.evidence import Evidence, PolicyEvidence
+from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.findings.finding import Finding, joined
 
 __all__ = [

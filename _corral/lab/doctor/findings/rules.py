@@ -1,0 +1,75 @@
+"""What is wrong with a run: findings, by rules over what was seen of it.
+
+A rule is a function from ``Evidence`` of one policy to a finding, or None. Rules compare what was
+seen with what must be so; none knows the name of an environment or a trainer.
+"""
+
+from __future__ import annotations
+
+from corral.lab.doctor.findings import (
+    agents,
+    ends,
+    losses,
+    networks,
+    play,
+    scales,
+    steps,
+    stored,
+    updates,
+)
+from corral.lab.doctor.findings.finding import Rule
+
+__all__ = ["RULES"]
+
+RULES: tuple[Rule, ...] = (
+    stored.not_finite,
+    stored.stored_masks,
+    stored.stored_obs,
+    stored.stored_rewards,
+    stored.played_actions,
+    play.mask_lies,
+    play.played_illegally,
+    stored.stored_chances,
+    ends.ends,
+    steps.nothing_valid,
+    updates.zero_advantages,
+    losses.advantage_in_loss,
+    losses.rows_aligned,
+    play.legal_in_loss,
+    updates.first_ratio,
+    losses.off_one,
+    updates.entropy_of_illegal,
+    play.entropy_of_masked,
+    steps.left_out,
+    steps.rate_of_plan,
+    steps.clipped_away,
+    networks.dead_layers,
+    networks.no_gradient,
+    networks.cut_inputs,
+    networks.not_moved,
+    steps.put_back,
+    networks.ignored_fields,
+    play.greedy_legal,
+    play.same_after_reload,
+    play.plays_as_it_learns,
+    stored.reported_returns,
+    scales.unscaled_obs,
+    losses.critic_in_loss,
+    losses.old_log_prob,
+    losses.entropy_in_loss,
+    losses.clip_too_tight,
+    agents.late_obs,
+    agents.actions_of_others,
+    agents.constant_obs,
+    agents.untold_identity,
+    scales.tiny_rewards,
+    scales.huge_targets,
+    steps.too_large_steps,
+    steps.policy_unchanged,
+    steps.diverged,
+    agents.paid_for_others,
+    agents.same_views,
+    agents.blank_columns,
+    networks.frozen_weights,
+)
+"""From the root outwards: what is wrong at the beginning makes what follows wrong."""
