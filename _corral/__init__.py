@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from corral.trainers.driver import resume, resume_session, session, train
     from corral.trainers.evaluation.judge import evaluate
     from corral.trainers.evaluation.watch import watch
+    from corral.trainers.pool import Pool
     from corral.trainers.runs.run import load_run
-    from corral.trainers.selfplay.pool import Pool
 
 __all__ = [
     "Callback",

@@ -13,7 +13,7 @@ PUBLIC = {
     "Callback": "corral.trainers.callbacks.protocol",
     "Comparison": "corral.lab.comparing.comparison",
     "Duels": "corral.lab.duels.driver",
-    "Pool": "corral.trainers.selfplay.pool",
+    "Pool": "corral.trainers.pool",
     "advise": "corral.loads.advise.driver",
     "clone": "corral.trainers.cloning.driver",
     "compare": "corral.lab.comparing.driver",

@@ -65,7 +65,7 @@ def contender(name: str, game: str) -> Callable[[], Seconds]:
     more: dict[str, Any] = {}
     if name != NONE:
         from corral.trainers.capabilities import Seats
-        from corral.trainers.selfplay.pool import Pool
+        from corral.trainers.pool import Pool
 
         pool = Pool(past=float(name.split()[1]), every=10**12, keep=SNAPSHOTS, draw="uniform")
         more["seats"] = Seats(pool=pool)
@@ -131,7 +131,7 @@ def names(game: str) -> list[str]:
 def forwards() -> dict[str, list[float]]:
     """Return microseconds, round by round, of 20 networks for 3 rows each: singly, and stacked."""
     from corral.trainers.capabilities import Seats
-    from corral.trainers.selfplay.pool import Pool
+    from corral.trainers.pool import Pool
 
     rules = rules_of("tictactoe_v0")
     pool = Pool(past=1.0, every=10**12, draw="uniform")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from corral.trainers.selfplay.pool import Pool
+from corral.trainers.pool import Pool
 
 __all__ = ["Capabilities", "Seats"]
 

@@ -186,6 +186,15 @@ class OnPolicyTrainer(StepwiseTrainer):
 
         return end
 
+    def play_against(self, players: Mapping[str, str | Policy]) -> None:
+        """Let others sit where the opponents do, agent -> player; before anything is played."""
+        self.opponents = Opponents(
+            self.rules, players, num_envs=self.settings.num_envs, seed=self.seed
+        )
+        for player in self.players:
+            if isinstance(player, OpponentPlayer):
+                player.opponents = self.opponents
+
     def wrap_batches(self, wrap: Callable[[Any], Any]) -> bool:
         self._wraps.append(wrap)
         return True

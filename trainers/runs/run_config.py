@@ -25,10 +25,10 @@ from corral.text import pasted
 from corral.trainers.base import FoundTrainer, Trainer, find_trainer, trainer_class
 from corral.trainers.capabilities import Seats
 from corral.trainers.file_types import is_record, require_plain
+from corral.trainers.pool import Pool
 from corral.trainers.runs import own_model as own_model_of
 from corral.trainers.runs.env_config import EnvConfig, given_again
 from corral.trainers.runs.own_model import OwnModel, tell_of_source
-from corral.trainers.selfplay.pool import Pool
 from corral.trainers.settings import make_settings, settings_by_policy
 from corral.trainers.sizes import require_sizes
 

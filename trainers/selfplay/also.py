@@ -14,7 +14,7 @@ from corral.envs.policy import Policy
 from corral.errors import RunError, UnknownNameError
 from corral.trainers.content import require_arrays, shapes_of
 from corral.trainers.opponents.resolve import Players, RunPlayer, pinned
-from corral.trainers.selfplay.pool import Pool
+from corral.trainers.pool import Pool
 from corral.trainers.trees import filled_tree, named_arrays
 
 __all__ = ["OtherSeats", "players_of", "pooled"]

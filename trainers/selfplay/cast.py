@@ -21,8 +21,8 @@ from corral.envs.policy import Policy
 from corral.errors import CheckpointError
 from corral.trainers.content import require_arrays, shapes_of
 from corral.trainers.opponents.draws import EpisodeDraws
+from corral.trainers.pool import Pool, Results, draw_weights, to_drop
 from corral.trainers.selfplay.also import OtherSeats, players_of
-from corral.trainers.selfplay.pool import Pool, Results, draw_weights, to_drop
 
 __all__ = ["LEARNS", "STREAM", "Cast", "Frozen", "Snapshot"]
 

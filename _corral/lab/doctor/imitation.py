@@ -18,6 +18,7 @@ from corral.envs.core import Array, Rules
 from corral.envs.policy import Policy
 from corral.envs.reference import reference_team, team_names
 from corral.errors import CorralError
+from corral.trainers.capabilities import Seats
 from corral.trainers.cloning.agreement import agreement, eval_seed
 from corral.trainers.cloning.trainer import CHOICES, GIVEN, CloneSettings, taught_by
 from corral.trainers.evaluation.episodes import play_episodes
@@ -156,8 +157,7 @@ def _cloned(
         policies=learned,
         policies_to_train=sorted(set(learned.values())),
         steps=10**9,  # it is compared once, at its first update, and below
-        opponents=config.opponents or None,
-        opponent_runs=config.opponent_runs,
+        seats=Seats(config.opponents, config.opponent_runs),
         **made,
     )
     decisions, sure = 0, 0

@@ -24,7 +24,7 @@ from corral.lab.doctor.audit.findings import against_truth
 from corral.lab.doctor.audit.truth import CANDIDATES, candidates
 from corral.trainers.capabilities import Seats
 from corral.trainers.on_policy.trainer import IPPO, MAPPO, trainer_of
-from corral.trainers.selfplay.pool import Pool
+from corral.trainers.pool import Pool
 from support.loads import days, small_trace
 from support.probing import make_trainer
 
@@ -230,7 +230,7 @@ def test_opponents_play_their_part() -> None:
         policies={"player_1": "mine"},
         policies_to_train=["mine"],
         steps=1000,
-        opponents={"player_2": "random"},
+        seats=Seats({"player_2": "random"}),
     )
     (found,) = audit(trainer, most_steps=20_000).policies
     assert found.policy == "mine"

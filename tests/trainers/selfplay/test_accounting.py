@@ -16,9 +16,9 @@ from corral.trainers.capabilities import Seats
 from corral.trainers.on_policy.algorithms import ippo
 from corral.trainers.on_policy.records import Advantages, Trajectories
 from corral.trainers.on_policy.trainer import A2C, IPPO, MAPPO, trainer_of
+from corral.trainers.pool import Pool
 from corral.trainers.runs.log import Statistics
 from corral.trainers.selfplay.cast import LEARNS
-from corral.trainers.selfplay.pool import Pool
 from support.mappo_teams import ManyBatch, ManyRules
 from support.turn_rules import MortalRules, PileRules
 

@@ -11,7 +11,7 @@ import pytest
 
 import corral
 from corral.errors import ArgumentError, CheckpointError, RunError, UnknownNameError
-from corral.trainers.selfplay.pool import Pool
+from corral.trainers.pool import Pool
 
 SMALL: dict[str, Any] = {"num_envs": 8, "n_steps": 16, "net_arch": (16,), "n_epochs": 1}
 

@@ -15,9 +15,9 @@ from corral.envs.registry import make_rules
 from corral.trainers.capabilities import Seats
 from corral.trainers.on_policy.casting import Casting
 from corral.trainers.on_policy.trainer import IPPO, MAPPO
+from corral.trainers.pool import Pool
 from corral.trainers.runs.checkpoint import latest_checkpoint
 from corral.trainers.selfplay.cast import LEARNS
-from corral.trainers.selfplay.pool import Pool
 
 SMALL: dict[str, Any] = {"num_envs": 8, "n_steps": 16, "net_arch": (16,), "n_epochs": 2}
 

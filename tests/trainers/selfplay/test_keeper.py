@@ -16,11 +16,11 @@ import torch
 import corral
 from corral.errors import CheckpointError, PoolError
 from corral.files import write_file
+from corral.trainers.pool import Pool
 from corral.trainers.runs.checkpoint import latest_checkpoint
 from corral.trainers.runs.log import Statistics
 from corral.trainers.runs.run import load_run
 from corral.trainers.selfplay import keeper
-from corral.trainers.selfplay.pool import Pool
 
 SMALL: dict[str, Any] = {
     "trainer": "ippo",

@@ -16,8 +16,8 @@ from corral.adapters.zoo.batch import zoo_rules
 from corral.errors import CheckpointError, RunError
 from corral.trainers.capabilities import Seats
 from corral.trainers.on_policy.trainer import IPPO
+from corral.trainers.pool import Pool
 from corral.trainers.selfplay.cast import LEARNS
-from corral.trainers.selfplay.pool import Pool
 from support.gift_env import Gift
 
 GIVEN: dict[str, Any] = {
