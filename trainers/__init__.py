@@ -16,6 +16,7 @@
 | ``Evaluate``, ``EarlyStop``, ``StopWhen`` | ready callbacks |
 | ``Sink`` | where rows of training go |
 | ``Trainer``, ``Update``, ``Content`` | what a trainer of your own has, yields and saves |
+| ``Capabilities``, ``Seats`` | what it declares that it can do; who plays the other seats |
 | ``setting``, ``check_settings`` | make the ``Settings`` of a trainer of your own |
 | ``NetworkPolicy`` | a trained policy, of any backend |
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from corral.trainers.callbacks.protocol import Callback
     from corral.trainers.callbacks.sinks import Sink
     from corral.trainers.callbacks.stopping import EarlyStop, StopWhen
+    from corral.trainers.capabilities import Capabilities, Seats
     from corral.trainers.cloning.agreement import Agreement, agreement
     from corral.trainers.cloning.driver import compare
     from corral.trainers.cloning.trainer import taught_by
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Agreement",
     "Callback",
+    "Capabilities",
     "Content",
     "EarlyStop",
     "Evaluate",
@@ -65,6 +68,7 @@ __all__ = [
     "Player",
     "Run",
     "RunConfig",
+    "Seats",
     "Session",
     "Sink",
     "StopWhen",
@@ -95,6 +99,7 @@ _NAMES = {
     "callbacks.protocol": ("Callback",),
     "callbacks.sinks": ("Sink",),
     "callbacks.stopping": ("EarlyStop", "StopWhen"),
+    "capabilities": ("Capabilities", "Seats"),
     "cloning.agreement": ("Agreement", "agreement"),
     "cloning.driver": ("compare",),
     "cloning.trainer": ("taught_by",),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from corral.envs.core import Array
 from corral.errors import CheckpointError
 
-__all__ = ["Content", "Shapes", "require_arrays", "shapes_of"]
+__all__ = ["Content", "Shapes", "checkpoint_of", "require_arrays", "shapes_of"]
 
 Shapes = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
 """Name of an array -> its shape and dtype."""
@@ -47,3 +48,14 @@ def require_arrays(
 def shapes_of(arrays: Mapping[str, Array]) -> Shapes:
     """Return the shapes and dtypes of ``arrays``, as ``require_arrays`` wants them."""
     return {key: (a.shape, a.dtype) for key, a in arrays.items()}
+
+
+@contextmanager
+def checkpoint_of(name: str) -> Iterator[None]:
+    """Raise CheckpointError where what is loaded inside is not of the trainer ``name``."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise CheckpointError(f"the checkpoint is not of {name}: {error!r}") from error

@@ -50,11 +50,10 @@ from corral.trainers.benchmarl.settings import (
     QSettings,
 )
 from corral.trainers.capabilities import Capabilities
-from corral.trainers.content import Content, require_arrays, shapes_of
+from corral.trainers.content import Content, checkpoint_of, require_arrays, shapes_of
 from corral.trainers.on_policy.buffer import AgentGroup, make_groups
 from corral.trainers.on_policy.saving import (
     arrays_of,
-    checkpoint_of,
     require_finite_weights,
     write_actor,
 )

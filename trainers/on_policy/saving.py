@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,13 @@ from corral.envs.core import Array
 from corral.errors import CheckpointError, NonFiniteError
 from corral.named import source_digest
 from corral.text import dotted_name
-from corral.trainers.content import Content, Shapes, require_arrays, shapes_of
+from corral.trainers.content import Content, Shapes, checkpoint_of, require_arrays, shapes_of
 from corral.trainers.on_policy.algorithms import adam
 from corral.trainers.on_policy.learner import Learner, load_moments
 from corral.trainers.runs.checkpoint_format import encode_arrays, encode_document
 
 __all__ = [
     "arrays_of",
-    "checkpoint_of",
     "export",
     "load",
     "load_policy",
@@ -178,17 +176,6 @@ def set_weights(trainer: Any, weights: Mapping[str, Array]) -> None:
 
 
 # --- Policies of any trainer ---------------------------------------------------------------------
-
-
-@contextmanager
-def checkpoint_of(name: str) -> Iterator[None]:
-    """Raise CheckpointError where what is loaded inside is not of the trainer ``name``."""
-    try:
-        yield
-    except CheckpointError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise CheckpointError(f"the checkpoint is not of {name}: {error!r}") from error
 
 
 def write_actor(

@@ -39,11 +39,10 @@ from corral.envs.core import Rules, generator
 from corral.errors import WorkerError
 from corral.extras import require
 from corral.trainers.base import Episode, Trainer, Update
-from corral.trainers.content import Content, require_arrays, shapes_of
+from corral.trainers.content import Content, checkpoint_of, require_arrays, shapes_of
 from corral.trainers.on_policy.buffer import make_groups
 from corral.trainers.on_policy.saving import (
     arrays_of,
-    checkpoint_of,
     require_finite_weights,
     write_actor,
 )

@@ -29,9 +29,9 @@ from corral.errors import CheckpointError
 from corral.extras import require
 from corral.trainers.base import Episode, Trainer, Update
 from corral.trainers.capabilities import Capabilities
-from corral.trainers.content import Content
+from corral.trainers.content import Content, checkpoint_of
 from corral.trainers.on_policy.learner import require_device
-from corral.trainers.on_policy.saving import checkpoint_of, load_policy, policy_arrays
+from corral.trainers.on_policy.saving import load_policy, policy_arrays
 from corral.trainers.policies import NetworkPolicy, sb3_policy
 from corral.trainers.rng import GlobalGenerators
 from corral.trainers.sb3.steps import ended, interrupts_ignored, require_finite

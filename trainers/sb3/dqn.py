@@ -18,8 +18,8 @@ import numpy as np
 
 from corral.adapters.sb3.dqn import MaskedDQN, MaskedQPolicy
 from corral.envs.core import Array
-from corral.trainers.content import Content, require_arrays, shapes_of
-from corral.trainers.on_policy.saving import checkpoint_of, require_finite_weights
+from corral.trainers.content import Content, checkpoint_of, require_arrays, shapes_of
+from corral.trainers.on_policy.saving import require_finite_weights
 from corral.trainers.sb3.columns import Learner, Rollout, SB3Trainer, Step
 from corral.trainers.sb3.settings import SB3DQNSettings
 
