@@ -19,48 +19,24 @@ from typing import Any, Literal, ParamSpec
 from corral.adapters.sources import EnvLike
 from corral.envs.registry import Api
 from corral.errors import RunError
-from corral.progress import is_quiet
 from corral.trainers.arguments import (
     Policies,
-    alike,
-    arguments_of,
     check_saving,
-    few_rows,
     instead_named,
-    learning,
-    named_after,
-    one_for_all,
-    played_by_others,
-    policy_of_each,
-    require_init,
-    seed_of,
     whole_steps,
 )
-from corral.trainers.base import Algorithm, Trainer, find_trainer, trainers
-from corral.trainers.callbacks.listeners import Listeners
+from corral.trainers.base import Algorithm, Trainer
 from corral.trainers.callbacks.sinks import past_rows
-from corral.trainers.kinds import defaults_for
-from corral.trainers.opponents.resolve import pinned, seen_by
+from corral.trainers.plan import STEPS, Learning, Length, LookingOn, Plan, Task
 from corral.trainers.planning import Minutes, beyond_the_plan, require_its_plan, tell_of_versions
-from corral.trainers.runs.env_config import EnvConfig
-from corral.trainers.runs.folders import begun_folder, locked
-from corral.trainers.runs.own_model import LAYERS, OwnModel, require_no_layers
+from corral.trainers.runs.folders import locked
 from corral.trainers.runs.run import CHECKPOINTS, PROGRESS, Run, load_run
-from corral.trainers.runs.run_config import RunConfig, versions
-from corral.trainers.runs.seen import seen_before
 from corral.trainers.session import Session, say
-from corral.trainers.settings import make_settings, require_known, settings_by_policy
+from corral.trainers.settings import require_known
 
 __all__ = ["resume", "resume_session", "session", "train"]
 
 P = ParamSpec("P")
-
-STEPS = 100_000
-
-CLONE_STARTS = (
-    "starts from a clone, which a bonus for entropy would wash out: {} of the preset left out; "
-    "--ent-coef (ent_coef=) gives one"
-)
 
 
 def session(
@@ -170,98 +146,47 @@ def session(
     sink raises (the run is saved), and what the environment raises. A run that fails before its
     first update leaves no folder behind.
     """
-    steps, seed = whole_steps("steps", steps), seed_of(seed)
-    limit = Minutes.of(minutes, steps != STEPS or horizon is not None, self_play is not None)
-    horizon = steps if horizon is None else whole_steps("horizon", horizon)
-    checkpoint_every, keep = check_saving(checkpoint_every, keep)
-    found = find_trainer(trainer)
-    name, kind = found.name, found.kind
-    arguments = arguments_of(env) if isinstance(env, str) else ()
-    require_known(session, kind, arguments, env_kwargs or {}, settings)
-    require_init(init, init_critic, settings)
-    taken: Any = None
-    said: list[str] = []
-    if init is not None:
-        from corral.trainers.cloning.inherited import inherit
-
-        taken = inherit(init, env, kind, env_kwargs, settings, model=model is not None)
-        env_kwargs, settings = taken.env_kwargs, taken.settings
-    env_kwargs = kind.env_kwargs_for(env, env_kwargs, settings, api)
-    env_config = EnvConfig.of(env, env_kwargs, held_out, api, validation)
-    own_model = None if model is None else OwnModel.of(model)
-    if own_model is not None:
-        require_no_layers(settings)
-    layers = dict.fromkeys(() if own_model is None else LAYERS)
-    rules = env_config.rules()
-    policies, settings = one_for_all(rules, kind, policies, settings)
-    defaults = defaults_for(rules, kind, seed, preset)
-    if taken is not None:
-        layers, said = {**layers, **dict.fromkeys(taken.without)}, [*taken.lines]
-        if left := sorted(defaults.settings.keys() & set(taken.without)):
-            said.append(CLONE_STARTS.format(", ".join(left)))
-    defaults = defaults.without({**layers, **settings, "policies": policies})
-    agents = rules.agents
-    played, opponent_runs = pinned(played_by_others(opponents, agents), rules)
-    learners = [agent for agent in agents if agent not in played]
-    if policies is None:
-        policies = defaults.policies or ("shared" if alike(rules, learners) else "separate")
-    learned = policy_of_each(policies, learners)
-    others = named_after(played, rules)
-    if both := set(learned.values()) & set(others.values()):
-        raise ValueError(
-            f"{', '.join(sorted(both))} is a policy and a reference player; call the policy "
-            "something else"
-        )
-    pool: Any = None
-    if self_play is not None:
-        from corral.trainers.selfplay.also import pooled
-
-        trained = learning(policies_to_train, learned)
-        pool, pins, notes = pooled(self_play, rules, learned, trained, steps)
-        opponent_runs, said = {**opponent_runs, **pins}, [*said, *notes]
-    chosen = vars(make_settings(kind, {**defaults.settings, **settings}))
-    config = RunConfig(
-        env_config=env_config,
-        trainer=name,
-        settings=chosen,
-        settings_of=settings_by_policy(kind, chosen, settings_of or {}, learned.values()),
-        defaults=defaults.saved(),
-        seed=seed,
-        steps=steps,
-        horizon=horizon,
-        keep=keep,
-        policies={agent: (learned | others)[agent] for agent in agents},
-        policies_to_train=learning(policies_to_train, learned),
-        versions=versions(learning=True),
-        opponents=played,
-        self_play=None if pool is None else pool.as_json(),
-        opponent_runs=opponent_runs,
-        trainer_source=found.source,
-        own_trainer=None if isinstance(trainer, str) and not found.source else kind,
-        own_model=own_model,
+    plan = Plan(
+        Task(
+            env,
+            env_kwargs=env_kwargs,
+            api=api,
+            held_out=held_out,
+            validation=validation,
+        ),
+        Learning(
+            trainer,
+            settings=settings,
+            settings_of=settings_of,
+            preset=preset,
+            policies=policies,
+            policies_to_train=policies_to_train,
+            opponents=opponents,
+            self_play=self_play,
+            model=model,
+            init=init,
+            init_critic=init_critic,
+        ),
+        Length(
+            steps=steps,
+            minutes=minutes,
+            horizon=horizon,
+            seed=seed,
+            checkpoint_every=checkpoint_every,
+            keep=keep,
+        ),
+        LookingOn(
+            callbacks=callbacks,
+            metrics=metrics,
+            sinks=sinks,
+            stop=stop,
+            evaluate_every=evaluate_every,
+            progress=progress,
+        ),
     )
-    listeners = Listeners.of(callbacks, metrics, sinks, stop, evaluate_every)
-    learner = _begun(config)  # wrong settings are refused before a folder is made
-    if limit is not None and not dry_run:
-        config, told = limit.planned(config, learner, evaluate_every)
-        learner, listeners = _begun(config), limit.watched(listeners)
-        said.append(told)
-    remark = learner.remark or ""
-    said = [defaults.words(), few_rows(env_config), remark, beyond_the_plan(config), *said]
-    if found.source is not None and name in trainers():
-        said.append(f"this is a changed {name}; give it a name: .but(name=...)")
-    seen = seen_before(env_config, learner.learns_from)
-    seen += [each for each in seen_by(opponent_runs, env_config, rules) if each not in seen]
-    if init is not None:
-        from corral.trainers.cloning.start import start_from
-
-        origin, rows, lines = start_from(learner, init, env_config, critic=init_critic)
-        seen += [each for each in rows if each not in seen]
-        config, said = dataclasses.replace(config, init=origin), [*said, *lines]
-    config = dataclasses.replace(config, seen=seen)
-    place = begun_folder(out, f"{env_config.env}-{name}-seed{seed}")
-    said = [] if is_quiet() else said
-    return Session(config, learner, place, listeners, checkpoint_every, progress, said)
+    kind, arguments = plan.learning.found.kind, plan.task.arguments()
+    require_known(session, kind, arguments, env_kwargs or {}, settings)
+    return plan.begin(out, dry_run=dry_run)
 
 
 def _to_its_end(begin: Callable[P, Session], name: str) -> Callable[P, Run]:
@@ -345,7 +270,8 @@ def resume_session(
         run.config = dataclasses.replace(run.config, steps=steps, horizon=horizon)
     elif stretch:
         raise ValueError("stretch plans a run anew, to end at steps=; give that too")
-    listeners = Listeners.of(callbacks, metrics, sinks, stop, evaluate_every)
+    looking_on = LookingOn(callbacks, metrics, sinks, stop, evaluate_every, progress)
+    listeners = looking_on.listeners()
 
     @contextmanager
     def place() -> Iterator[Path]:
@@ -383,11 +309,3 @@ def resume_session(
 
 
 resume = _to_its_end(resume_session, "resume")
-
-
-def _begun(config: RunConfig) -> Trainer:
-    """Return the trainer as it begins."""
-    with instead_named(config):
-        learner = config.make_trainer()
-    learner.check()
-    return learner

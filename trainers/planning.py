@@ -54,19 +54,15 @@ class Minutes:
     most: int = ENDLESS
 
     @classmethod
-    def of(cls, minutes: float | Minutes | None, steps: bool, self_play: bool) -> Minutes | None:
+    def of(cls, minutes: float | Minutes | None, *, steps: bool) -> Minutes | None:
         """Return it; None where no ``minutes`` are given. Raises ValueError where they are not
-        above 0, or ``steps`` are given as well, or a pool of self-play, which needs steps."""
+        above 0, or ``steps`` are given as well."""
         if minutes is None or isinstance(minutes, Minutes):
             return minutes
         if nonnegative_float("minutes", minutes) == 0:
             raise ValueError("minutes=0: give more than 0")
         if steps:
             raise ValueError(f"minutes={minutes:g}: give minutes, or steps, not both")
-        if self_play:
-            raise ValueError(
-                f"minutes={minutes:g}: a pool of self-play is laid out by steps; give steps="
-            )
         return cls(float(minutes), time.monotonic())
 
     @property

@@ -26,7 +26,7 @@ PettingZoo take their environments as texts."""
 
 CIRCLES = 9
 """In the core; may only fall. The aim is 0."""
-LOADED = 121
+LOADED = 122
 """Modules of corral that ``corral.train("arena_v0")`` loads; may only fall. The aim is 100."""
 LOOKED_UP = re.compile(r"(resolve_name|import_module|__import__)$")
 

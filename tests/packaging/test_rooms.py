@@ -27,6 +27,7 @@ ORDER = (
         "session",
         "kinds",
         "planning",
+        "plan",
         "driver",
     ),
     *(

@@ -23,7 +23,7 @@ from corral.adapters import zoo_rules
 from corral.adapters.sources import rules_of
 from corral.envs.registry import ENVIRONMENTS, make_rules
 from corral.errors import UnknownNameError
-from corral.trainers import driver, kinds
+from corral.trainers import kinds, plan
 from corral.trainers.base import trainer_class
 from corral.trainers.kinds import MOST_STEPS, PRESETS, Kind, defaults_for, kind_of
 from corral.trainers.on_policy.settings import MAPPOSettings
@@ -301,7 +301,7 @@ def test_a_run_keeps_it_and_never_guesses_anew(
         raise AssertionError("guessed anew")
 
     monkeypatch.setattr(kinds, "kind_of", guessed)
-    monkeypatch.setattr(driver, "defaults_for", guessed)
+    monkeypatch.setattr(plan, "defaults_for", guessed)
     again = corral.resume(run.folder, steps=128)
     assert again.config.settings == saved["settings"]
     assert again.config.defaults == saved["defaults"]

@@ -88,7 +88,7 @@ def from_rule(
         raise ValueError(f"{refused[0]}=: from_rule sets it itself; leave it out")
     if steps is not None and minutes is not None:
         raise ValueError(f"minutes={minutes:g}: give minutes, or steps, not both")
-    limit = Minutes.of(MINUTES if minutes is None else minutes, False, False)
+    limit = Minutes.of(MINUTES if minutes is None else minutes, steps=False)
     assert limit is not None
     kwargs = as_of_a_rule({**preset.env_kwargs, **(env_kwargs or {})})
     config, window = divided(kwargs, held_out, validation, preset)
