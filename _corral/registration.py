@@ -46,6 +46,7 @@ EXTENSIONS = {
     "run.export": "corral.loads.export.formats:export_run",
     "run.recommendation": "corral.loads.from_rule.recommend:recommendation_of",
     "trace.of_frame": "corral.data.importers.tables.table:trace_of_frame",
+    "trainers.trainer_of": "corral.trainers.on_policy.trainer:trainer_of",
     "trainer.a2c": "corral.trainers.on_policy.trainer:A2C",
     "trainer.benchmarl_iql": "corral.trainers.benchmarl.trainer:IQL",
     "trainer.benchmarl_masac": "corral.trainers.benchmarl.trainer:MASAC",

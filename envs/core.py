@@ -17,18 +17,13 @@ import dataclasses
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
 
 from corral.envs.masks import MASK, OBSERVATION
-
-if TYPE_CHECKING:
-    from corral.envs.policy import Policy
-
-    Team = Mapping[str, Policy]  # agent -> who plays it
 
 __all__ = [
     "ENDLESS",
@@ -45,7 +40,6 @@ __all__ = [
     *("for_rendering", "future_of", "generator", "hides_chance", "places_of", "put_rows"),
     *("redraw_of", "redrawing"),
     *("replays_data", "shares_of", "split_of", "stack_agents", "starts_of", "state_arrays"),
-    "teams_of",
     "windows_of",
     "with_limit",
 ]
@@ -202,8 +196,8 @@ class OptionalRules(Protocol):
         policy is shared, and not told which agent it plays."""
         ...
 
-    def teams(self) -> Mapping[str, Team]:
-        """Return teams of reference policies, by name."""
+    def teams(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return teams of reference policies, by name: agent -> its ``Policy``."""
         ...
 
     def for_rendering(self) -> Rules[Any]:
@@ -286,15 +280,6 @@ def any_number(rules: Rules[Any]) -> str | None:
     """Return why one policy plays any number of agents, ``OptionalRules.any_number``; else None."""
     found: str | None = getattr(rules, "any_number", lambda: None)()
     return found
-
-
-def teams_of(rules: Rules[Any]) -> Mapping[str, Team]:
-    """Return the rules' own reference teams by name; default: none.
-
-    ``corral.envs.reference`` knows more: teams of single players that go together.
-    """
-    teams: Mapping[str, Team] = getattr(rules, "teams", dict)()
-    return teams
 
 
 def redraw_of(rules: Rules[Any]) -> Redraw | None:

@@ -24,7 +24,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from corral.envs.core import Rules, teams_of
+from corral.envs.core import Rules
 from corral.envs.policy import Policy, RandomPolicy
 from corral.envs.registry import REGISTERED
 from corral.errors import InfeasibleError, UnknownNameError
@@ -38,6 +38,7 @@ __all__ = [
     "reference_team",
     "team_arguments",
     "team_names",
+    "teams_of",
 ]
 
 Makers = Mapping[str, Callable[[Any], Policy]]
@@ -88,6 +89,16 @@ def _makers(rules: Rules[Any], agent: str) -> Makers:
 
 
 # --- Teams ---------------------------------------------------------------------------------------
+
+
+def teams_of(rules: Rules[Any]) -> Mapping[str, Mapping[str, Policy]]:
+    """Return the reference teams that an environment has by names of its own; others have none."""
+    own: Callable[[], Any] | None = getattr(rules, "teams", None)
+    if own is not None:
+        return own()  # type: ignore[no-any-return]
+    module = _module(rules.name)
+    of_rules: Callable[[Any], Any] = getattr(module, "teams_of", lambda rules: {})
+    return of_rules(rules)  # type: ignore[no-any-return]
 
 
 def team_names(rules: Rules[Any]) -> tuple[str, ...]:

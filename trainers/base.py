@@ -31,7 +31,6 @@ from corral.extras import require
 from corral.named import is_named, named_object, source_digest
 from corral.trainers.capabilities import Capabilities
 from corral.trainers.content import Content
-from corral.trainers.observers import Observer
 
 __all__ = [
     "BUILT_IN",
@@ -150,9 +149,9 @@ class Trainer(ABC):
     def begin_timing(self) -> None:  # noqa: B027
         """Get ready for rollouts that are timed and thrown away: like most of a run."""
 
-    def observe(self, observer: Observer) -> Callable[[], None] | None:
-        """Let an observer look on from now, see ``corral.trainers.observers``; return a function
-        that ends that. None: this trainer shows nothing."""
+    def observe(self, observer: Any) -> Callable[[], None] | None:
+        """Let a ``corral.trainers.observers.Observer`` look on from now; return a function that
+        ends that. None: this trainer shows nothing."""
         return None
 
     def callbacks(self) -> Sequence[Any]:

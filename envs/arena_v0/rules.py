@@ -13,7 +13,6 @@ from corral.envs.arena_v0.render import Frame, ansi, draw
 from corral.envs.arguments import nonnegative_int, one_of
 from corral.envs.core import ENDLESS, Array, Observation, Outcome, agent_views
 from corral.envs.masks import masked_space
-from corral.envs.policy import Policy
 from corral.memory import require_memory
 
 __all__ = ["ArenaRules", "ArenaState"]
@@ -121,12 +120,6 @@ class ArenaRules:
             f"{self.name} {self.width}x{self.height}, {self.max_cycles} steps, "
             f"observation {self.observation}, walls {self.walls}"
         )
-
-    def teams(self) -> dict[str, dict[str, Policy]]:
-        """Return its reference teams by name, see ``corral.envs.arena_v0.baselines``."""
-        from corral.envs.arena_v0.baselines import teams_of  # which imports this module
-
-        return teams_of(self)
 
     # --- Spaces ----------------------------------------------------------------------------------
 

@@ -58,6 +58,7 @@ __all__ = [
     "meaning",
     "players_of",
     "split_pair",
+    "teams_of",
 ]
 
 PAIRS = (
@@ -307,6 +308,11 @@ class Teams(dict[str, dict[str, Policy]]):
         if amount not in self:
             self[amount] = baseline_team(amount, self.rules)
         return self[amount]
+
+
+def teams_of(rules: DfaasRules) -> Teams:
+    """Return the teams by name; each is made when it is first asked for."""
+    return Teams(rules)
 
 
 def players_of(rules: DfaasRules, agent: str) -> Makers:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -27,9 +27,6 @@ from corral.envs.core import Array, changed
 from corral.envs.dfaas_v0.amounts import Levels
 from corral.errors import ArgumentError
 from corral.hints import hint
-
-if TYPE_CHECKING:
-    from corral.envs.dfaas_v0.rules import DfaasRules
 
 __all__ = ["Augment", "Augmented", "AugmentedState", "DfaasState", "Recorded", "with_other_days"]
 
@@ -284,7 +281,7 @@ class Augmented:
 # --- Other days ----------------------------------------------------------------------------------
 
 
-def with_other_days(rules: DfaasRules) -> DfaasRules | None:
+def with_other_days(rules: Any) -> Any:
     """Return rules with ``redraw``; None where the section has no two days."""
     day = rules.trace.steps_per_day
     length = rules.rows[1] - rules.rows[0]
@@ -307,7 +304,7 @@ def _row(length: int, state: DfaasState, back: int = 0) -> Array:
 
 
 def _redraw(
-    rules: DfaasRules,
+    rules: Any,
     day: int,
     length: int,
     state: DfaasState,

@@ -14,16 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from corral.envs.core import Array
 from corral.envs.dfaas_v0.load import DfaasState
 from corral.envs.dfaas_v0.render import Frame
-
-if TYPE_CHECKING:
-    from corral.envs.dfaas_v0.rules import DfaasRules
 
 __all__ = ["keep_reports", "last_frame", "late_reports", "no_past", "serve_waiting"]
 
@@ -79,7 +76,7 @@ def serve_waiting(aged: Array, queue: Array, served: Array) -> Array:
 
 
 def last_frame(
-    rules: DfaasRules, state: DfaasState, info: Mapping[str, Array], counts: Sequence[str]
+    rules: Any, state: DfaasState, info: Mapping[str, Array], counts: Sequence[str]
 ) -> Frame:
     """Return the last step of environment 0; before the first step, the load to come."""
     t = int(state.t[0])

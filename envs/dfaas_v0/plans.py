@@ -16,16 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from corral.envs.core import Array
 from corral.envs.dfaas_v0.network import Caps, Network
 from corral.envs.dfaas_v0.routes import UNBOUNDED, Route, canonical_route
-
-if TYPE_CHECKING:
-    from corral.envs.dfaas_v0.rules import DfaasRules
 
 __all__ = ["KEEP_ALL", "Plan", "Plans", "neighbour_of", "shared"]
 
@@ -105,7 +102,7 @@ class Plans:
     offers: Array | None = None
 
     @classmethod
-    def of(cls, rules: DfaasRules, plans: Sequence[Sequence[Plan]]) -> Plans:
+    def of(cls, rules: Any, plans: Sequence[Sequence[Plan]]) -> Plans:
         """Return the plans of all nodes (inner sequence) in each environment (outer one).
 
         Raises ValueError for plans by several routes, a cap above the link limit, and names that
@@ -172,7 +169,7 @@ def shared(share: Array | float, arrivals: Array) -> Array:
     return np.ceil(np.asarray(share) * arrivals - 1e-9).astype(np.int64)
 
 
-def _caps_of(caps: Mapping[str, int], rules: DfaasRules, i: int) -> Array:
+def _caps_of(caps: Mapping[str, int], rules: Any, i: int) -> Array:
     found = np.zeros(len(rules.agents), dtype=np.int64)
     for name, cap in caps.items():
         if rules.link_limit is not None and cap > rules.link_limit:
@@ -184,7 +181,7 @@ def _caps_of(caps: Mapping[str, int], rules: DfaasRules, i: int) -> Array:
     return found
 
 
-def _weights_of(order: Sequence[str], rules: DfaasRules, i: int) -> Array:
+def _weights_of(order: Sequence[str], rules: Any, i: int) -> Array:
     """Return falling numbers for the neighbours in ``order``; those that are absent come last."""
     found = np.zeros(len(rules.agents), dtype=np.int64)
     if len(set(order)) < len(order):
@@ -194,11 +191,11 @@ def _weights_of(order: Sequence[str], rules: DfaasRules, i: int) -> Array:
     return found
 
 
-def neighbour_of(name: str, rules: DfaasRules, i: int) -> int:
+def neighbour_of(name: str, rules: Any, i: int) -> int:
     """Return the number of the neighbour of node ``i`` that is called so. Raises ValueError."""
     for names in (rules.agents, rules.trace.nodes):
         if name in names:
-            j = names.index(name)
+            j: int = names.index(name)
             if rules.network.links[i, j]:
                 return j
     nodes = rules.trace.nodes

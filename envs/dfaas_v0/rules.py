@@ -33,7 +33,6 @@ from corral.envs.dfaas_v0.render import Frame, ansi, draw
 from corral.envs.dfaas_v0.routes import ROUTES, Route, canonical_route
 from corral.envs.dfaas_v0.rows import Section, divide, section, start_row
 from corral.envs.masks import masked_space
-from corral.envs.policy import Policy
 from corral.memory import require_memory
 
 __all__ = ["ROUTES", "DfaasRules", "DfaasState", "Route"]
@@ -300,12 +299,6 @@ class DfaasRules(Deciding):
     def any_number(self) -> str | None:
         return "observation='summary'" if self.observation == "summary" else None
 
-    def teams(self) -> dict[str, dict[str, Policy]]:
-        """Return its reference teams by name, see ``corral.envs.dfaas_v0.baselines``."""
-        from corral.envs.dfaas_v0.baselines import Teams  # which imports this module
-
-        return Teams(self)
-
     def amounts(self) -> tuple[str | None, Array | None]:
         """Return what each level amounts to; a node forwards no more than arrive. Actions that name
         a neighbour as well are no amounts."""
@@ -320,7 +313,8 @@ class DfaasRules(Deciding):
         return rules
 
     def redrawing(self) -> DfaasRules | None:
-        return with_other_days(self)
+        rules: DfaasRules | None = with_other_days(self)
+        return rules
 
     def hides_chance(self) -> bool:
         return self.arrivals == "unknown"

@@ -7,30 +7,28 @@ N - 1 places of its cyclic order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from corral.envs.core import Array
 from corral.envs.dfaas_v0 import routes
 
-if TYPE_CHECKING:
-    from corral.envs.dfaas_v0.network import Caps, Network
-
 __all__ = ["offers"]
 
 
 def offers(
-    network: Network,
+    network: Any,
     senders: Sequence[int],
     forwarded: Array,
     basis: Array,
     named: Array | None,
-    caps: Caps,
+    caps: Any,
 ) -> dict[int, Array]:
     """Return the requests that ``senders`` offer to each place: int64 [N-1, b] each.
 
-    All of them have neighbours. ``forwarded`` is [N, b]; see ``Network.forward`` for the others.
+    All of them have neighbours. ``forwarded`` is [N, b]; see ``Network.forward``, whose
+    network it is, for the others.
     """
     if not senders:
         return {}
@@ -71,7 +69,7 @@ class Columns:
     """Columns of the senders ``who`` [K]. Arrays are [N-1, K], or [N-1, 1] if all columns have the
     same values."""
 
-    def __init__(self, network: Network, who: Array) -> None:
+    def __init__(self, network: Any, who: Array) -> None:
         self.network = network
         self.who = who
         listed = slice(1) if network.complete else who  # a complete graph has equal columns

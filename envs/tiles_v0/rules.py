@@ -13,7 +13,6 @@ from gymnasium import spaces
 from corral.envs.arguments import nonnegative_float, nonnegative_int, one_of, optional_int
 from corral.envs.core import Array, Observation, Outcome
 from corral.envs.masks import masked, masked_space
-from corral.envs.policy import Policy
 from corral.envs.tiles_v0.render import Frame, ansi, draw
 from corral.envs.tiles_v0.templates import (
     CHANNELS,
@@ -128,12 +127,6 @@ class TilesRules:
             f"levels, budget {self.budget}, noise {self.noise}, value cost {self.value_cost}, "
             f"confidence {self.confidence}, {self.max_cycles} steps"
         )
-
-    def teams(self) -> dict[str, dict[str, Policy]]:
-        """Return its reference teams by name, see ``corral.envs.tiles_v0.baselines``."""
-        from corral.envs.tiles_v0.baselines import teams_of  # which imports this module
-
-        return teams_of(self)
 
     # --- Spaces ----------------------------------------------------------------------------------
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from corral.envs import make_rules
-from corral.envs.core import carried_by, split_of, teams_of
+from corral.envs.core import carried_by, split_of
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.baselines import AMOUNTS
-from corral.envs.reference import reference_team, team_names
+from corral.envs.reference import reference_team, team_names, teams_of
 from corral.errors import UnknownNameError
 from support.loads import small_trace
 

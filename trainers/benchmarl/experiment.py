@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import benchmarl.algorithms as algorithms
 import numpy as np
@@ -38,9 +38,6 @@ from corral.trainers.base import Episode
 from corral.trainers.content import require_arrays, shapes_of
 from corral.trainers.on_policy.buffer import AgentGroup, ObservationBuffer
 from corral.trainers.on_policy.saving import arrays_of
-
-if TYPE_CHECKING:
-    from corral.trainers.benchmarl.trainer import BenchMARL
 
 __all__ = ["Learning", "LegalCategorical"]
 
@@ -141,7 +138,7 @@ class LegalMasacConfig(MasacConfig):
 class Learning:
     """An experiment for ``learner``, whose environments begin with ``seed``."""
 
-    def __init__(self, learner: BenchMARL, seed: int) -> None:
+    def __init__(self, learner: Any, seed: int) -> None:
         self.learner = learner
         self.groups = {f"group_{i}": group for i, group in enumerate(learner.groups)}
         logging.getLogger("torchrl").setLevel(logging.ERROR)  # it tells when a buffer gets memory

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from corral.envs.arguments import nonnegative_int
 from corral.trainers.callbacks.protocol import Callback
 from corral.trainers.evaluation.validate import EPISODES
-
-if TYPE_CHECKING:
-    from corral.trainers.session import Session
 
 __all__ = ["Evaluate"]
 
@@ -34,7 +31,7 @@ class Evaluate(Callback):
         self.episodes = EPISODES if episodes is None else nonnegative_int("episodes", episodes, 1)
         self.deterministic = bool(deterministic)
 
-    def on_start(self, session: Session) -> None:
+    def on_start(self, session: Any) -> None:
         """Raises ValueError where the run keeps no rows for validation."""
         session.config.env_config.validation_rules()
         agents = [f"return_{agent}" for agent in session.config.policies]
@@ -42,7 +39,7 @@ class Evaluate(Callback):
         self.columns = tuple(f"validation_{name}" for name in names)
         self._before = session.env_steps
 
-    def on_update(self, session: Session, row: dict[str, Any]) -> None:
+    def on_update(self, session: Any, row: dict[str, Any]) -> None:
         row |= dict.fromkeys(self.columns)
         before, self._before = self._before, session.env_steps
         if session.env_steps // self.every == before // self.every:

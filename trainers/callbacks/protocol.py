@@ -22,7 +22,6 @@ from corral.named import named_object
 
 if TYPE_CHECKING:
     from corral.trainers.evaluation.scores import Evaluation
-    from corral.trainers.session import Session
 
 __all__ = ["Callback", "again", "blamed", "callbacks_of", "made_of", "resuming"]
 
@@ -42,28 +41,28 @@ class Callback:
     columns: tuple[str, ...] = ()
     """What it adds to the rows, where that is known before."""
 
-    def on_start(self, session: Session) -> None:
+    def on_start(self, session: Any) -> None:
         """Before the first update of a run, and of one that goes on."""
 
-    def on_rollout(self, session: Session, rollout: Any) -> None:
+    def on_rollout(self, session: Any, rollout: Any) -> None:
         """After a rollout was played, before it is learned from.
 
         ``rollout`` is a ``corral.trainers.on_policy.buffer.RolloutBuffer``. Only trainers that are
         made in house have one.
         """
 
-    def on_episode(self, session: Session, episode: Episode) -> None:
+    def on_episode(self, session: Any, episode: Episode) -> None:
         """For each episode that ended in an update; ``episode`` has returns, length, kpis and
         players: agent -> the snapshot that played it, see ``corral.Pool``."""
 
-    def on_update(self, session: Session, row: dict[str, Any]) -> None:
+    def on_update(self, session: Any, row: dict[str, Any]) -> None:
         """After an update. ``row`` is about to be written to progress.csv: numbers that are added
         here become columns, None an empty cell."""
 
-    def on_evaluation(self, session: Session, evaluation: Evaluation) -> None:
+    def on_evaluation(self, session: Any, evaluation: Evaluation) -> None:
         """After ``session.evaluate``, whoever called it."""
 
-    def on_end(self, session: Session) -> None:
+    def on_end(self, session: Any) -> None:
         """When the run is saved, however training ended."""
 
 
@@ -73,7 +72,7 @@ class Listener(Callback):
     def __init__(self, function: Callable[[dict[str, Any]], Any]) -> None:
         self.function = function
 
-    def on_update(self, session: Session, row: dict[str, Any]) -> None:
+    def on_update(self, session: Any, row: dict[str, Any]) -> None:
         self.function(row)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from corral.envs.arguments import nonnegative_float, nonnegative_int
 from corral.envs.core import generator
@@ -13,9 +13,6 @@ from corral.hints import meant
 from corral.trainers.base import BUILT_IN
 from corral.trainers.callbacks.protocol import Callback, resuming
 from corral.trainers.criteria import Criterion
-
-if TYPE_CHECKING:
-    from corral.trainers.session import Session
 
 __all__ = ["EarlyStop", "StopWhen"]
 
@@ -26,7 +23,7 @@ class _OfColumn(Callback):
     order: ClassVar[int] = 1  # what the others add to a row is there
     column: str
 
-    def on_start(self, session: Session) -> None:
+    def on_start(self, session: Any) -> None:
         """Raises UnknownNameError where it is sure that there is no such column."""
         if _cannot_be(self.column, session):
             if self.column.startswith("validation_") and not session.listeners.evaluates:
@@ -36,7 +33,7 @@ class _OfColumn(Callback):
                 )
             raise UnknownNameError.of("column of progress.csv", self.column, _known(session))
 
-    def _require_column(self, session: Session, row: Mapping[str, Any]) -> bool:
+    def _require_column(self, session: Any, row: Mapping[str, Any]) -> bool:
         """Return whether ``row`` has it. Raises UnknownNameError where none ever will."""
         if self.column in row:
             return True
@@ -57,7 +54,7 @@ class StopWhen(_OfColumn):
         self.criterion = Criterion.parse(criterion)
         self.column = self.criterion.name
 
-    def on_update(self, session: Session, row: dict[str, Any]) -> None:
+    def on_update(self, session: Any, row: dict[str, Any]) -> None:
         if self._require_column(session, row) and self.criterion.holds(row):
             session.stop(f"{self.criterion}: {self.column} is {row[self.column]:.6g}")
 
@@ -77,13 +74,13 @@ class EarlyStop(_OfColumn):
         self.patience = nonnegative_int("patience", patience, least=1)
         self.min_delta = nonnegative_float("min_delta", min_delta)
 
-    def on_start(self, session: Session) -> None:
+    def on_start(self, session: Any) -> None:
         super().on_start(session)
         self.best, self.best_at, self.since = -math.inf, 0, 0
         for row in session.rows:
             self._take(row)
 
-    def on_update(self, session: Session, row: dict[str, Any]) -> None:
+    def on_update(self, session: Any, row: dict[str, Any]) -> None:
         if self._require_column(session, row):
             self._take(row)
         if self.since >= self.patience:
@@ -108,7 +105,7 @@ GROUPS = ("return_", "validation_")
 """How columns begin that are all known before training."""
 
 
-def _cannot_be(column: str, session: Session) -> bool:
+def _cannot_be(column: str, session: Any) -> bool:
     """Return whether a column is unknown, and nobody can bring it later.
 
     A trainer's metrics are known after the first update alone, and so is what a callback adds.
@@ -121,7 +118,7 @@ def _cannot_be(column: str, session: Session) -> bool:
     return column.startswith((*GROUPS, "kpi_") if infos else GROUPS) or bool(meant(column, known))
 
 
-def _known(session: Session) -> list[str]:
+def _known(session: Any) -> list[str]:
     """Return the columns that are known before training: all but the trainer's metrics, and what
     callbacks add without saying so."""
     rules: Any = session.config.env_config.rules()

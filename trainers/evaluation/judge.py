@@ -16,10 +16,10 @@ import numpy as np
 
 from corral.adapters.sources import EnvLike
 from corral.envs.arguments import nonnegative_int
-from corral.envs.core import Array, Rules, carried_by, teams_of
+from corral.envs.core import Array, Rules, carried_by
 from corral.envs.episode_stats import EndedEpisodes
 from corral.envs.policy import Policy
-from corral.envs.reference import player_names
+from corral.envs.reference import player_names, teams_of
 from corral.envs.registry import Api
 from corral.extensions import extension
 from corral.hints import answer

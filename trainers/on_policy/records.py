@@ -38,6 +38,7 @@ from torch import nn
 from corral.adapters.masked_distribution import Distribution
 from corral.envs.core import Array
 from corral.errors import AlgorithmError, ArgumentError, NonFiniteError
+from corral.extensions import required_extension
 from corral.hints import hint
 from corral.trainers.on_policy import maths
 from corral.trainers.on_policy.buffer import GroupBuffer, RolloutBuffer
@@ -232,9 +233,8 @@ class OnPolicy:
 
     def as_trainer(self) -> type:
         """Return the class of trainers that learn by it."""
-        from corral.trainers.on_policy.trainer import trainer_of
-
-        return trainer_of(self)
+        made: type = required_extension("trainers.trainer_of")(self)
+        return made
 
 
 GIVEN = {

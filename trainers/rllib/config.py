@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from corral.adapters.zoo.batch import ZooRules
 from corral.envs.core import generator
 from corral.trainers.schedules import linear
 
-if TYPE_CHECKING:
-    from corral.trainers.rllib.trainer import RLlibPPO
-
 __all__ = ["ppo_config", "schedule"]
 
 
-def ppo_config(learner: RLlibPPO) -> Any:
+def ppo_config(learner: Any) -> Any:
     """Return the PPOConfig for the steps that are left."""
     from ray.rllib.algorithms.ppo import PPOConfig
     from ray.rllib.core.rl_module import MultiRLModuleSpec, RLModuleSpec
@@ -31,7 +28,7 @@ def ppo_config(learner: RLlibPPO) -> Any:
         whole = not rules.simultaneous
     third_party = isinstance(rules, ZooRules)
     env: dict[str, Any] = {
-        "env": rules.make_env if third_party else rules,  # type: ignore[attr-defined]
+        "env": rules.make_env if third_party else rules,
         "state": settings.critic_input == "state",
         "agent_id": learner.identified,
         "early_rewards": "return_only",

@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 
 from corral.adapters.seats import random_policy
 from corral.adapters.sources import EnvLike, rules_of
-from corral.envs.core import Rules, carried_by, teams_of
+from corral.envs.core import Rules, carried_by
 from corral.envs.policy import Policy, PolicyLike, as_policy
-from corral.envs.reference import reference_players
+from corral.envs.reference import reference_players, teams_of
 from corral.envs.registry import Api, registered_name, rules_class
 from corral.errors import RunError, UnknownNameError
 from corral.trainers.evaluation.judge import require_same_game

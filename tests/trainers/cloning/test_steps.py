@@ -21,9 +21,9 @@ import corral
 from corral.envs.registry import make_rules
 from corral.errors import StepsError
 from corral.trainers import agreement
-from corral.trainers.cloning import inherited
 from corral.trainers.cloning import steps as steps_module
 from corral.trainers.cloning.steps import read_steps, recorded_arguments
+from corral.trainers.runs import inherited
 from support.edited import edits, odd_files, require_plain_errors
 
 Arrays = dict[str, Any]

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from corral.envs import make_rules
-from corral.envs.core import teams_of
 from corral.envs.policy import Decision
 from corral.envs.reference import (
     RandomPolicy,
     reference_player,
     reference_players,
+    teams_of,
 )
 from corral.envs.registry import ENVIRONMENTS, PROBES
 from corral.envs.rps_v0.baselines import AlwaysSame
