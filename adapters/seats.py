@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.adapters.refusals import refuse_absence, refuse_death
-from corral.envs.core import Array, Observation, Rules, generator
+from corral.envs.core import Array, Observation, Rules, generator, third_party
 from corral.envs.masks import refuse_masked_arrays, sample_legal
 from corral.envs.policy import (
     Decision,
@@ -136,7 +136,7 @@ def other_seats(
     """
     team: Mapping[str, str | PolicyLike]
     _refuse_saved(opponents)
-    if opponents is None or (opponents == "random" and hasattr(rules, "make_turns")):
+    if opponents is None or (opponents == "random" and third_party(rules)):
         team = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
     elif isinstance(opponents, str):
         from corral.envs.reference import reference_team  # brings pandas, which takes its time

@@ -21,7 +21,7 @@ from pettingzoo import AECEnv, ParallelEnv
 
 from corral.envs.arguments import require_known_arguments
 from corral.envs.batch import batch_for
-from corral.envs.core import Rules
+from corral.envs.core import Rules, third_party
 from corral.envs.entries import plain_shell
 from corral.envs.others.convert import Made, as_pettingzoo, is_foreign
 from corral.envs.registry import (
@@ -116,7 +116,7 @@ def resolve(
         raise ValueError(f"env_kwargs={kwargs}: {env!r} is made already; give its name or function")
     if isinstance(env, AECEnv | ParallelEnv):
         return _of_object(env)
-    if hasattr(env, "make_env"):  # what ``zoo_rules`` made
+    if third_party(env):  # what ``zoo_rules`` made
         rules: Any = env
         return EnvSource(rules.name, {}, rules, _text_of(rules.make_env))
     if not hasattr(env, "observe"):

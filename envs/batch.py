@@ -15,7 +15,7 @@ of its new episode, ``finished`` has the last observation of the old one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import gymnasium
 import numpy as np
@@ -26,6 +26,8 @@ from corral.envs.core import (
     Rules,
     copy_rows,
     generator,
+    identity_of,
+    plays_as_arrays,
     put_rows,
     stack_agents,
     state_arrays,
@@ -36,7 +38,7 @@ from corral.envs.shells import warn_illegal
 from corral.errors import ActionError, ResetNeededError
 from corral.memory import COPY, require_memory
 
-__all__ = ["Batch", "BatchStep", "Finished", "batch_for", "make_batch"]
+__all__ = ["Batch", "BatchStep", "Copies", "Finished", "batch_for", "make_batch"]
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def batch_for(rules: Any, num_envs: int, seed: int | None = None, *, workers: in
 
     Raises ValueError for ``workers`` where they would be of no use.
     """
-    if hasattr(rules, "make_batch"):
+    if not plays_as_arrays(rules):
         return rules.make_batch(num_envs, seed, workers=workers)
     if workers:
         raise ValueError(
@@ -100,7 +102,26 @@ def batch_for(rules: Any, num_envs: int, seed: int | None = None, *, workers: in
     return Batch(rules, num_envs, seed)
 
 
-class Batch:
+class Copies:
+    """What plays B environments: a ``Batch``, a ``ZooBatch``, recorded steps."""
+
+    resumes_exactly: bool = True
+    """False: nothing can save the moment of play; a resumed run begins new episodes."""
+
+    def rest(self, rows: Array) -> None:
+        """Play no more episodes in these rows, where that saves time."""
+
+    def close(self) -> None:
+        """End worker processes and environments; nothing else may be called afterwards."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+
+class Batch(Copies):
     """B environments of some rules, with autoreset, time limit, generators and episode returns.
 
     One thread at a time may use a batch: a call changes its arrays, and results hold views of them.
@@ -129,7 +150,7 @@ class Batch:
         self._masks: Array | None = None  # [B, N, A] of like agents, or
         self._each_mask: list[Array] = []  # [B, A] of each
         self._row, self._column = np.ogrid[:num_envs, : len(rules.agents)]
-        self._identity = str(getattr(rules, "identity", rules.name))
+        self._identity = identity_of(rules)
         self._state: Any = None
         self._warned = rules.illegal == "raise"
         self._limit = np.iinfo(np.int64).max if rules.max_cycles is None else rules.max_cycles

@@ -37,11 +37,10 @@ __all__ = [
     "Split",
     "agent_views",
     *("amounts_of", "any_number", "carried_by", "changed", "copy_rows", "for_copies"),
-    *("for_rendering", "future_of", "generator", "hides_chance", "places_of", "put_rows"),
-    *("redraw_of", "redrawing"),
-    *("replays_data", "shares_of", "split_of", "stack_agents", "starts_of", "state_arrays"),
-    "windows_of",
-    "with_limit",
+    *("for_rendering", "future_of", "generator", "hides_chance", "identity_of", "places_of"),
+    *("plays_as_arrays", "put_rows", "redraw_of", "redrawing", "replays_data", "shares_of"),
+    *("split_of", "stack_agents", "starts_of", "state_arrays", "third_party", "windows_of"),
+    *("with_limit", "without_state"),
 ]
 
 Array = npt.NDArray[Any]
@@ -237,6 +236,47 @@ class OptionalRules(Protocol):
     def starts(self) -> tuple[Any, Array]:
         """Return all states that episodes begin in, K rows, and their probabilities [K]."""
         ...
+
+    identity: str
+    """What a saved batch was played with, if the name and the arrays do not tell; default: name."""
+
+    make_env: Callable[[], Any]
+    """Makes one environment. Rules of third-party environments have it, see ``zoo_rules``."""
+
+    def make_batch(self, num_envs: int, seed: int | None, *, workers: int = 0) -> Any:
+        """Return copies that play by themselves. Rules with it are no array code: their states can
+        be neither set nor copied."""
+        ...
+
+    def make_turns(self, agent: str, render_mode: str | None = None) -> Any:
+        """Return one copy whose agents are asked in turn, for ``SeatEnv``."""
+        ...
+
+    def without_state(self) -> Rules[Any]:
+        """Return these rules without a global state, for players that need none."""
+        ...
+
+
+def plays_as_arrays(rules: Rules[Any]) -> bool:
+    """Return whether ``start`` and ``step`` are array code that plays from any state: false for
+    third-party environments and for recorded steps, see ``OptionalRules.make_batch``."""
+    return not hasattr(rules, "make_batch")
+
+
+def third_party(rules: Rules[Any]) -> bool:
+    """Return whether these are the rules of a third-party environment."""
+    return hasattr(rules, "make_env")
+
+
+def identity_of(rules: Rules[Any]) -> str:
+    """Return ``OptionalRules.identity``; default: the name."""
+    return str(getattr(rules, "identity", rules.name))
+
+
+def without_state(rules: Rules[Any]) -> Rules[Any]:
+    """Return rules without a global state, if leaving it out saves time; default: these."""
+    less: Rules[Any] = getattr(rules, "without_state", lambda: rules)()
+    return less
 
 
 def replays_data(rules: Rules[Any]) -> bool:

@@ -371,7 +371,7 @@ def take_tree(tree: Any, rows: Array | int | None) -> Any:
     if isinstance(tree, Mapping):
         return {key: take_tree(part, rows) for key, part in tree.items()}
     if isinstance(tree, tuple | list):
-        return _like(tree, [take_tree(part, rows) for part in tree])
+        return rebuilt(tree, [take_tree(part, rows) for part in tree])
     return np.asarray(tree)[rows]
 
 
@@ -386,7 +386,7 @@ def put_tree(tree: Any, rows: Array, source: Any) -> Any:
         return {key: put_tree(part, rows, source[key]) for key, part in tree.items()}
     if isinstance(tree, tuple | list) and isinstance(source, tuple | list):
         parts = zip(tree, source, strict=True)
-        return _like(tree, [put_tree(part, rows, new) for part, new in parts])
+        return rebuilt(tree, [put_tree(part, rows, new) for part, new in parts])
     if tree is None or source is None or isinstance(tree, Mapping | tuple | list):
         raise ValueError(
             f"a policy's state was {type(tree).__name__} and became {type(source).__name__}; give "
@@ -398,6 +398,6 @@ def put_tree(tree: Any, rows: Array, source: Any) -> Any:
     return filled
 
 
-def _like(tree: tuple[Any, ...] | list[Any], parts: list[Any]) -> Any:
+def rebuilt(tree: tuple[Any, ...] | list[Any], parts: list[Any]) -> Any:
     """Return ``parts`` as a tree of the same kind; a named tuple takes them one by one."""
     return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)

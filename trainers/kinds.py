@@ -176,10 +176,8 @@ class _Played:
 
 def _play(rules: Rules[Any], seed: int, played: _Played) -> None:
     """Play random episodes, one after the other; ``played`` takes in each step."""
-    batch, rng = batch_for(rules, 1, seed), generator(seed, "policy")
-    with contextlib.ExitStack() as stack:
-        if hasattr(batch, "close"):
-            stack.enter_context(batch)
+    rng = generator(seed, "policy")
+    with batch_for(rules, 1, seed) as batch:
         batch.reset()
         while len(played.lengths) < EPISODES and played.steps < MOST_STEPS:
             played.add(batch.step(batch.sample_actions(rng)))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from corral.envs.core import Array
+from corral.envs.policy import rebuilt
 
 __all__ = ["filled_tree", "named_arrays"]
 
@@ -32,7 +33,7 @@ def filled_tree(tree: Any, name: str, arrays: Mapping[str, Array]) -> Any:
         return {key: filled_tree(part, f"{name}.{key}", arrays) for key, part in tree.items()}
     if isinstance(tree, tuple | list):
         parts = [filled_tree(part, f"{name}.{key}", arrays) for key, part in _parts(tree)]
-        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+        return rebuilt(tree, parts)
     return arrays[name].copy()
 
 

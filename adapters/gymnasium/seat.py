@@ -24,7 +24,7 @@ import numpy as np
 from corral.adapters.seats import Opponents, other_seats, reseed, seat_of
 from corral.adapters.sources import EnvLike, rules_with
 from corral.adapters.spaces import ColumnCodec, refuse_masks
-from corral.envs.core import Array, Outcome, Rules
+from corral.envs.core import Array, Outcome, Rules, third_party
 from corral.envs.masks import MASK
 from corral.envs.policy import take_tree
 from corral.envs.shells import TurnShell
@@ -80,7 +80,8 @@ class SeatEnv(gymnasium.Env[Any, Any]):
         render_mode: str | None = None,
         **env_kwargs: Any,
     ) -> None:
-        self.rules = rules_with(type(self), env, env_kwargs)
+        rules: Any = rules_with(type(self), env, env_kwargs)
+        self.rules: Rules[Any] = rules
         self.seat = seat_of(self.rules, seat)
         self.layout = ColumnCodec.of(
             self.rules, self.rules.name, [self.seat], agent_id=False, any_actions=True
@@ -88,8 +89,8 @@ class SeatEnv(gymnasium.Env[Any, Any]):
         self.observation_space = self.layout.observation_space
         self.action_space = self.layout.action_space
         self._shell: Any = (
-            self.rules.make_turns(self.seat, render_mode)
-            if hasattr(self.rules, "make_turns")
+            rules.make_turns(self.seat, render_mode)
+            if third_party(rules)
             else _SummedInfo(self.rules, render_mode, self.seat)
         )
         told = self._shell.metadata

@@ -59,6 +59,7 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         "autoreset_mode": Batch.autoreset_mode,
         "render_modes": [],
     }
+    batch: Any = None  # Gymnasium before 1.1 closes what was never made, too
 
     def __init__(
         self,
@@ -95,7 +96,10 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
             other_seats(rules, seat, opponents, num_envs, deterministic) if seat is not None else {}
         )
         self._observations: dict[str, Observation] = {}  # of the Batch, by agent
-        self._discrete = all(hasattr(rules.action_space(agent), "n") for agent in rules.agents)
+        self._discrete = all(
+            isinstance(rules.action_space(agent), gymnasium.spaces.Discrete)
+            for agent in rules.agents
+        )
         self._masks: Array | None = None  # bool [C, A] of Discrete actions
 
     def reset(
@@ -143,10 +147,8 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close a third party's environments."""
-        # Gymnasium before 1.1 closes what was never made, too.
-        batch: Any = getattr(self, "batch", None)
-        if hasattr(batch, "close"):
-            batch.close()
+        if self.batch is not None:
+            self.batch.close()
 
     def _joint(self, actions: Array) -> Any:
         """Return the actions of all, [B, N] or by agent, from the learners' [C, ...]."""

@@ -38,7 +38,7 @@ from corral.adapters.sources import EnvLike, rules_with
 from corral.adapters.spaces import ColumnCodec, refuse_masks, refuse_turns
 from corral.envs.arguments import nonnegative_int
 from corral.envs.batch import BatchStep, make_batch
-from corral.envs.core import Array, Observation, generator
+from corral.envs.core import Array, Observation, generator, plays_as_arrays
 from corral.envs.masks import MASK, require_integers
 from corral.errors import ActionError, ResetNeededError
 
@@ -231,7 +231,7 @@ class BatchVecEnv(ColumnVecEnv):
         codec = ColumnCodec.of(rules, rules.name, batch.agents, agent_id, any_actions=True)
         # Which sums there are, and of which numbers, is read off the info of a throwaway episode;
         # a third party's are known when they come.
-        own = hasattr(rules, "start")
+        own = plays_as_arrays(rules)
         sample = rules.info(rules.start([generator(0, "env")])) if own else {}
         shape = (batch.num_envs, len(batch.agents))
         self._kpis = {
@@ -280,8 +280,7 @@ class BatchVecEnv(ColumnVecEnv):
 
     def close(self) -> None:
         """Close a third party's environments; a Batch holds arrays alone."""
-        if hasattr(self.batch, "close"):
-            self.batch.close()
+        self.batch.close()
 
     # --- Saving and restoring --------------------------------------------------------------------
 

@@ -225,8 +225,7 @@ class BatchEnv(EnvBase):
         return torch.tensor(values, device=self.device)  # a copy: Batch goes on in its arrays
 
     def close(self, **kwargs: Any) -> None:
-        if hasattr(self._batch, "close"):
-            self._batch.close()
+        self._batch.close()
         super().close(**kwargs)
 
 

@@ -33,7 +33,7 @@ from corral.adapters.zoo.group import LocalCopies
 from corral.adapters.zoo.spec import ZooSpec
 from corral.adapters.zoo.turns import ZooTurns
 from corral.adapters.zoo.workers import WorkerCopies
-from corral.envs.batch import Batch, BatchStep, Finished
+from corral.envs.batch import Batch, BatchStep, Copies, Finished
 from corral.envs.core import Array, Observation
 from corral.envs.masks import MASK, require_integers, sample_legal
 from corral.envs.others.convert import Made, as_pettingzoo
@@ -165,7 +165,7 @@ class ZooRules(ZooSpec):
         return env
 
 
-class ZooBatch:
+class ZooBatch(Copies):
     """B copies of a PettingZoo environment; made by ``make_zoo_batch``. Close it after use."""
 
     autoreset_mode: Any = Batch.autoreset_mode

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from corral.envs.arguments import nonnegative_float, nonnegative_int
-from corral.envs.core import generator
+from corral.envs.core import generator, plays_as_arrays
 from corral.errors import UnknownNameError
 from corral.hints import meant
 from corral.trainers.base import BUILT_IN
@@ -114,7 +114,7 @@ def _cannot_be(column: str, session: Any) -> bool:
     own = all(type(each).__module__.startswith("corral.") for each in session.listeners.callbacks)
     if column in known or not own or session.config.trainer not in BUILT_IN:
         return False
-    infos = hasattr(session.config.env_config.rules(), "start")  # of others they come in play
+    infos = plays_as_arrays(session.config.env_config.rules())  # of others they come in play
     return column.startswith((*GROUPS, "kpi_") if infos else GROUPS) or bool(meant(column, known))
 
 
@@ -122,7 +122,7 @@ def _known(session: Any) -> list[str]:
     """Return the columns that are known before training: all but the trainer's metrics, and what
     callbacks add without saying so."""
     rules: Any = session.config.env_config.rules()
-    info = rules.info(rules.start([generator(0, "env")])) if hasattr(rules, "start") else {}
+    info = rules.info(rules.start([generator(0, "env")])) if plays_as_arrays(rules) else {}
     kpis = [f"kpi_{name}" for name in info]
     added = [name for callback in session.listeners.callbacks for name in callback.columns]
     return [*session.statistics.columns, *kpis, *session.listeners.metrics.columns, *added]

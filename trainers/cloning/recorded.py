@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from corral.envs.batch import BatchStep, Finished
+from corral.envs.batch import BatchStep, Copies, Finished
 from corral.envs.core import Array, Observation, Rules, generator
 from corral.envs.masks import MASK
 from corral.errors import StepFault, StepsError
@@ -35,7 +35,7 @@ class RecordedRules:
         return RecordedBatch(self, num_envs, seed)
 
 
-class RecordedBatch:
+class RecordedBatch(Copies):
     """B copies that go through recorded episodes, with the interface of a Batch."""
 
     def __init__(self, rules: RecordedRules, num_envs: int, seed: int) -> None:

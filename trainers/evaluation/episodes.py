@@ -19,7 +19,7 @@ from gymnasium import spaces
 
 from corral.adapters.seats import Seat
 from corral.envs.batch import BatchStep, batch_for
-from corral.envs.core import AgentViews, Array, Observation, Rules, generator
+from corral.envs.core import AgentViews, Array, Observation, Rules, generator, without_state
 from corral.envs.episode_stats import EndedEpisodes, EpisodeStats
 from corral.envs.masks import MASK, draw
 from corral.envs.policy import PolicyBase, PolicyLike, as_policy
@@ -124,8 +124,8 @@ def play(
     malformed, IllegalActionError where they are masked and the rules are made with
     ``illegal="raise"``.
     """
-    if hasattr(rules, "without_state") and not states:
-        rules = rules.without_state()
+    if not states:
+        rules = without_state(rules)
     batch = batch_for(rules, len(quota), seed, workers=workers)
     seats = [
         Seat(
@@ -152,13 +152,11 @@ def play(
                     seat.forget(ended.rows)
                 ended = ended.take(left[ended.rows] > 0)
                 left[ended.rows] -= 1
-                if hasattr(batch, "rest"):
-                    batch.rest(ended.rows[left[ended.rows] == 0])
+                batch.rest(ended.rows[left[ended.rows] == 0])
             yield Turn(t, observations, step, ended, illegal, actions, asked, state)
             observations, t = step.observations, t + 1
     finally:
-        if hasattr(batch, "close"):  # worker processes
-            batch.close()
+        batch.close()
 
 
 def _decide(

@@ -25,7 +25,7 @@ import pettingzoo
 
 from corral.adapters.seats import random_policy
 from corral.adapters.sources import EnvLike, rules_of
-from corral.envs.core import Array, Outcome, Rules, any_number, for_rendering
+from corral.envs.core import Array, Outcome, Rules, any_number, for_rendering, third_party
 from corral.envs.policy import PolicyLike
 from corral.envs.reference import reference_team, team_arguments
 from corral.envs.registry import Api, registered_name
@@ -147,7 +147,7 @@ def watch(
 
 def _rendering(rules: Any) -> tuple[Sequence[str], float | None]:
     """Return the render modes of an environment, and its pictures a second."""
-    if not hasattr(rules, "make_env"):
+    if not third_party(rules):
         return rules.render_modes, rules.render_fps
     from corral.adapters.zoo.pictures import rendering  # late: corral's own games need none of it
 
@@ -217,7 +217,7 @@ def _cast(
         rules = rules_of(str(game), _with_arguments_of(str(game), said, env_kwargs), api=api)
     else:
         rules = rules_of(game, env_kwargs, api=api)
-    others = hasattr(rules, "make_env")
+    others = third_party(rules)
     if plays:
         policies = of_run[str(policies)](env=rules if env is None and others else env)
     if isinstance(policies, Run):
@@ -298,7 +298,7 @@ class _Episode:
     def frames(self, mode: str) -> Generator[Any, None, None]:
         """Yield the start, and what follows each step, as pictures or text; on demand."""
         drawn: list[Any] = []
-        if hasattr(self.rules, "make_env"):
+        if third_party(self.rules):
             from corral.adapters.zoo.pictures import pictured
 
             rules: Any = pictured(self.rules, mode, drawn.append)

@@ -234,7 +234,7 @@ class OnPolicyTrainer(StepwiseTrainer):
             for wrap in self._wraps:
                 made = wrap(made)
             self.batch = made
-            self.resumes_exactly = bool(getattr(self.batch, "resumes_exactly", True))
+            self.resumes_exactly = bool(self.batch.resumes_exactly)
             size = settings.n_steps, settings.num_envs, self.rules.agents
             self.rollout = RolloutBuffer(self.groups, *size, self.critic_input.features)
         if self.snapshot is not None:
@@ -401,7 +401,7 @@ class OnPolicyTrainer(StepwiseTrainer):
 
     def close(self) -> None:
         """End worker processes, if there are any."""
-        if self.batch is not None and hasattr(self.batch, "close"):
+        if self.batch is not None:
             self.batch.close()
 
 

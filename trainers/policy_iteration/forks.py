@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from corral.envs.core import Array, Rules, copy_rows, for_copies, redraw_of, state_arrays
-from corral.envs.policy import Policy, put_tree, take_tree
+from corral.envs.policy import Policy, put_tree, rebuilt, take_tree
 
 __all__ = ["Moments", "Story", "Worth", "decide", "joined", "standard_error", "worth"]
 
@@ -236,8 +236,7 @@ def joined(trees: Sequence[Any]) -> Any:
     if isinstance(first, Mapping):
         return {key: joined([each[key] for each in trees]) for key in first}
     if isinstance(first, tuple | list):
-        found = [joined(parts) for parts in zip(*trees, strict=True)]
-        return type(first)(*found) if hasattr(first, "_fields") else type(first)(found)
+        return rebuilt(first, [joined(parts) for parts in zip(*trees, strict=True)])
     return np.concatenate(trees)
 
 

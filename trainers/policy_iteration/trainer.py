@@ -44,6 +44,7 @@ from corral.envs.core import (
     for_copies,
     generator,
     hides_chance,
+    plays_as_arrays,
     redraw_of,
 )
 from corral.envs.policy import take_tree
@@ -167,7 +168,7 @@ class PolicyIteration(OnPolicyTrainer):
         """Raise what cannot be compared, or keeps the teacher from playing, before anything is
         played."""
         rules, instead = self.rules, "train it with --trainer mappo"
-        if hasattr(rules, "make_batch"):
+        if not plays_as_arrays(rules):
             raise ValueError(
                 f"policy_iteration copies moments of play, and those of {rules.name}, an "
                 f"environment of others, cannot be copied: {instead}, or write it as rules "

@@ -22,7 +22,7 @@ from corral.adapters.sb3.vec_env import BatchVecEnv, ColumnVecEnv
 from corral.adapters.spaces import ColumnCodec, refuse_turns
 from corral.adapters.supersuit import vectorize
 from corral.envs.batch import make_batch
-from corral.envs.core import Array, Rules, generator
+from corral.envs.core import Array, Rules, generator, plays_as_arrays
 from corral.envs.masks import MASK
 from corral.envs.shells import ParallelShell
 from corral.errors import CheckpointError
@@ -173,7 +173,7 @@ class SB3Trainer(Trainer):
     @property
     def resumes_exactly(self) -> bool:
         """False over SuperSuit, and of third-party environments: nothing can save their state."""
-        return self.settings.vec_env == "batch" and not hasattr(self.rules, "make_batch")
+        return self.settings.vec_env == "batch" and plays_as_arrays(self.rules)
 
     # --- Training --------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from corral.envs.core import with_limit
+from corral.envs.core import plays_as_arrays, with_limit
 from corral.errors import CorralError, EnvNeededError, MissingExtraError, UnknownNameError
 from corral.lab.doctor.audit import Audit, audit
 from corral.lab.doctor.audit.critics import audit_critics
@@ -327,7 +327,7 @@ def _shortened(run: Run, trainer: Any) -> Any:
     """Return the run's configuration with a time limit within a rollout; None: it has one, or the
     environment's time limit is its own."""
     rules = trainer.rules
-    if hasattr(rules, "make_batch") or rules.max_cycles is None:
+    if not plays_as_arrays(rules) or rules.max_cycles is None:
         return None
     limit = max(2, trainer.settings.n_steps // 3)
     if rules.max_cycles <= limit:

@@ -15,7 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from corral.envs.core import Array, for_copies, generator, redraw_of, redrawing, with_limit
+from corral.envs.core import (
+    Array,
+    for_copies,
+    generator,
+    plays_as_arrays,
+    redraw_of,
+    redrawing,
+    with_limit,
+)
 from corral.errors import CorralError
 from corral.lab.doctor.audit.audited import (
     Audit,
@@ -64,7 +72,7 @@ def audit(
     began = time.perf_counter()
     rules = trainer.rules
     trainer.begin()
-    if hasattr(rules, "make_batch") or not hasattr(trainer.batch, "moments"):
+    if not plays_as_arrays(rules):
         raise ValueError(f"{rules.name} is another library's: its moments cannot be copied")
     if other_futures:
         if (others := redrawing(rules)) is None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from corral.envs.batch import Batch
-from corral.envs.core import Array, for_copies, generator, redraw_of, redrawing
+from corral.envs.core import Array, for_copies, generator, plays_as_arrays, redraw_of, redrawing
 from corral.envs.masks import OBSERVATION
 from corral.envs.policy import put_tree
 from corral.lab.doctor.audit.audited import Audit, Audited, Compared, clamped, fitted
@@ -41,7 +41,7 @@ def audit_critics(
     """
     began = time.perf_counter()
     rules, team = trainer.rules, dict(trainer.policies)
-    if hasattr(rules, "make_batch"):
+    if not plays_as_arrays(rules):
         raise ValueError(f"{rules.name} is another library's: its moments cannot be copied")
     if other_futures:
         if (others := redrawing(rules)) is None:

@@ -23,7 +23,7 @@ from gymnasium import spaces
 from corral.adapters.seats import random_policy
 from corral.adapters.sources import EnvLike, rules_of, rules_with
 from corral.adapters.spaces import ObservationCodec
-from corral.envs.core import Array, Rules, with_limit
+from corral.envs.core import Array, Rules, plays_as_arrays, with_limit
 from corral.envs.masks import MASK
 from corral.envs.policy import PolicyLike
 from corral.envs.reference import reference_team, team_names
@@ -113,7 +113,7 @@ def learnable(
     if unread := [agent for agent in rules.agents if codec_of(rules, agent) is None]:
         not_asked.append(f"what {', '.join(unread)} observe: no arrays, or Dicts within Dicts")
     forked: list[Forked] = []
-    if hasattr(rules, "make_batch"):
+    if not plays_as_arrays(rules):
         not_asked.append(
             "which action is best at a moment, and whether the observation shows it: moments of a "
             "third-party environment cannot be copied"

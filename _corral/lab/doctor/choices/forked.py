@@ -23,7 +23,7 @@ from corral.envs.core import Array, Rules, copy_rows, generator, state_arrays
 from corral.envs.masks import MASK
 from corral.envs.policy import PolicyLike, as_policy, take_tree
 from corral.lab.doctor.choices.scripts import nearest_legal, spread_actions
-from corral.trainers.policy_iteration.forks import Moments, worth
+from corral.trainers.policy_iteration.forks import Moments, joined, worth
 
 __all__ = ["FIXED", "Sample", "Tried", "flattened", "sample_moments", "try_actions"]
 
@@ -159,24 +159,11 @@ def _joined(rules: Rules[Any], i: int, parts: list[tuple[Any, ...]]) -> Sample:
     state = type(states[0])(
         **{name: np.concatenate([a[name] for a in arrays]) for name in arrays[0]}
     )
-    memory = {agent: _stacked([each[agent] for each in hidden]) for agent in rules.agents}
+    memory = {agent: joined([each[agent] for each in hidden]) for agent in rules.agents}
     moments = Moments(rules, i, state, np.concatenate(elapsed), np.concatenate(ended), memory)
     history = None if earlier[0] is None else np.concatenate(earlier)
     cluster, observed = np.concatenate(rows), np.concatenate(seen)
     return Sample(moments, cluster, observed, history, np.concatenate(legal))
-
-
-def _stacked(trees: list[Any]) -> Any:
-    """Return trees of arrays [R, ...] as one, row after row."""
-    first: Any = trees[0]
-    if first is None:
-        return None
-    if isinstance(first, Mapping):
-        return {key: _stacked([tree[key] for tree in trees]) for key in first}
-    if isinstance(first, tuple | list):
-        parts = [_stacked(list(part)) for part in zip(*trees, strict=True)]
-        return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
-    return np.concatenate(trees)
 
 
 def flattened(codec: ObservationCodec, observation: Any) -> Array:

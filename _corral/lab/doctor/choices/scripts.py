@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.adapters.seats import random_policy
-from corral.envs.core import Array, Observation, Rules, generator
+from corral.envs.core import Array, Observation, Rules, generator, plays_as_arrays
 from corral.envs.masks import MASK
 from corral.envs.policy import Decision, Memoryless, PolicyLike, count_rows
 from corral.envs.reference import reference_players, reference_team, team_names
@@ -176,7 +176,7 @@ def _ways(rules: Rules[Any], random: Team, alone: bool) -> list[tuple[str, str |
         for name, given in plain.items():
             team = {a: Fixed(s, **given) for a, s in spaces_of.items()}  # type: ignore[arg-type]
             ways.append((name, agent, _mixed(random, team, agent), False))
-        if hasattr(rules, "make_batch"):
+        if not plays_as_arrays(rules):
             continue  # of others: no reference players are known
         if agent is not None:
             players = reference_players(rules, agent)[0]

@@ -85,8 +85,7 @@ class _Pair:
             self._play(before, i)
         finally:
             for batch in self.batches:
-                if hasattr(batch, "close"):
-                    batch.close()
+                batch.close()
 
     def _play(self, before: int, i: int | None) -> None:
         looks = [batch.reset() for batch in self.batches]
