@@ -74,6 +74,8 @@ class Trainer(ABC):
 
     rollout_of: ClassVar[str] = "num_envs x n_steps"
     """Settings that make ``rollout_steps``."""
+    algorithm: ClassVar[Any] = None
+    """The record that it learns by, for trainers that are made of one."""
     rules: Rules[Any]
     settings: Any
     env_steps: int
@@ -370,7 +372,7 @@ def find_trainer(given: Any) -> FoundTrainer:
             known = trainer_class(name)
             if kind.in_place_of == name and issubclass(kind, known):
                 return FoundTrainer(name, kind, None)
-            if kind is known or (record and getattr(known, "algorithm", None) is found):
+            if kind is known or (record and known.algorithm is found):
                 return FoundTrainer(name, known, None)
     return FoundTrainer(name, kind, {"text": text, "sha256": _digest(found, text)})
 

@@ -142,7 +142,7 @@ class Deadline(Callback):
 def require_its_plan(folder: Path, callbacks: Sequence[Any]) -> None:
     """Raise RunError where a run is part of a plan that would not be kept."""
     if (folder / FROM_RULE).is_file() and not any(
-        getattr(each, "keeps_plan", False) for each in callbacks
+        isinstance(each, Callback) and each.keeps_plan for each in callbacks
     ):
         raise RunError(
             f"{folder} is part of a run that began with a rule, and is validated beside it: go on "

@@ -22,7 +22,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, field, fields
 from numbers import Real
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from corral.envs.arguments import (
     known_arguments,
@@ -55,6 +55,28 @@ Size = Literal["copies", "steps", "kept", "drawn", "tried", "processes", "layers
 """Memory that a number scales: copies of the environment, steps of a rollout, decisions that a
 replay buffer keeps or a minibatch draws, actions tried for each decision, processes, units of each
 hidden layer, units of one layer."""
+
+
+class OptionalSettings(Protocol):
+    """Names that mean the same in every trainer that has them; other trainers do without."""
+
+    unused: tuple[str, ...]
+    """Settings that a trainer inherits and that are no options of it."""
+    unset_by_presets: tuple[str, ...]
+    """Settings that presets of other trainers leave alone."""
+    num_envs: int
+    n_epochs: int
+    n_minibatches: int
+    batch_size: int | None
+    learning_rate: float | str
+    anneal: bool
+    gamma: float
+    critic_input: str
+    own_action: bool
+    clip_range_vf: float | None
+    kl_coef: float
+    stay_coef: float
+    stay_target: float | None
 
 
 def setting(

@@ -17,6 +17,23 @@ CORE = ("corral.data", "corral.envs", "corral.adapters", "corral.trainers")
 LOOKED_UP = re.compile(r"(resolve_name|import_module|__import__)$")
 MEMBERS_OF = re.compile(r"(^|\.)(learner|trainer)$")
 
+OF_OTHERS = {
+    # Python: functions, classes, modules, errors, named tuples, syntax trees, the system
+    *("__name__", "__module__", "__qualname__", "__file__", "__code__", "__dict__", "name"),
+    *("_fields", "strerror", "id", "body", "decorator_list", "O_CLOEXEC", "O_DIRECTORY"),
+    *("O_NOFOLLOW", "posix_fadvise", "SIGALRM", "mallopt", "getvalue"),
+    # NumPy, PyTorch
+    *("shape", "dtype", "tolist", "detach", "out_features"),
+    # PettingZoo, Gymnasium: what an environment of others may lack
+    *("metadata", "render_mode", "possible_agents", "state_space", "_cumulative_rewards", "n"),
+    *("num_envs", "close", "seed", "spaces", "action_masks", "AutoresetMode", "register"),
+    *("parallel_registry", "aec_registry", "step", "reset", "observe"),
+    # Stable-Baselines3, RLlib, click
+    *("lstm_hidden_state_shape", "policy", "observation_space", "predict", "extractors"),
+    *("worker_index", "exit_code", "format_message", "ctx", "param", "opts", "commands"),
+}
+"""Members that objects of Python and of other libraries may lack."""
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -91,11 +108,24 @@ class Sources:
             f"{name}: {ast.unparse(node)}"
             for name, tree in self.modules.items()
             for node in ast.walk(tree)
-            if isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id in ("getattr", "hasattr")
-            and len(node.args) > 1
-            and isinstance(node.args[1], ast.Constant)
+            if _asks(node)
+        ]
+
+    def undeclared_members(self) -> list[str]:
+        """Return those calls whose name no Protocol or ABC of corral declares, and that are not of
+        Python's or another library's objects."""
+        declared = {
+            name
+            for tree in self.modules.values()
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ClassDef) and _is_protocol(node)
+            for name in _members(node)
+        }
+        return [
+            f"{name}: {ast.unparse(node)}"
+            for name, tree in self.modules.items()
+            for node in ast.walk(tree)
+            if _asks(node) and node.args[1].value not in declared | OF_OTHERS  # type: ignore[attr-defined]
         ]
 
     def set_from_outside(self) -> list[str]:
@@ -135,6 +165,29 @@ class Sources:
                     if isinstance(each, ast.Name) and each.id in packed
                 ]
         return found
+
+
+def _asks(node: ast.AST) -> bool:
+    """Return whether this is a call of getattr or hasattr with a literal name."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("getattr", "hasattr")
+        and len(node.args) > 1
+        and isinstance(node.args[1], ast.Constant)
+    )
+
+
+def _is_protocol(node: ast.ClassDef) -> bool:
+    return any(re.match(r"Protocol|ABC|Callback|Trainer", ast.unparse(base)) for base in node.bases)
+
+
+def _members(node: ast.ClassDef) -> Iterator[str]:
+    for each in node.body:
+        if isinstance(each, Function):
+            yield each.name
+        elif isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+            yield each.target.id
 
 
 def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:

@@ -15,7 +15,14 @@ from corral.text import pasted
 from corral.trainers.base import Trainer
 from corral.trainers.callbacks.evaluation import Evaluate
 from corral.trainers.callbacks.metrics import Metrics
-from corral.trainers.callbacks.protocol import Callback, Listener, blamed, callbacks_of, name_of
+from corral.trainers.callbacks.protocol import (
+    BeforeSave,
+    Callback,
+    Listener,
+    blamed,
+    callbacks_of,
+    name_of,
+)
 from corral.trainers.callbacks.sinks import OURS, sinks_of
 from corral.trainers.callbacks.stopping import StopWhen
 from corral.trainers.observers import Observer
@@ -134,7 +141,7 @@ class Listeners:
     def before_save(self, session: Any) -> None:
         """Let those compare this moment with the best that do so, before it is saved."""
         for one in self.callbacks:
-            if hasattr(one, "before_save") and type(one).__module__.startswith(OWN):
+            if isinstance(one, BeforeSave):
                 one.before_save(session)
 
     # --- From start to end -----------------------------------------------------------------------

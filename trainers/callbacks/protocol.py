@@ -38,6 +38,9 @@ class Callback:
     """Callbacks of a lower order are called first; of the same, in the order in which they are
     given. What evaluates has -1, what stops has 1."""
 
+    keeps_plan: ClassVar[bool] = False
+    """True for those without which a run of ``from_rule`` must not go on."""
+
     columns: tuple[str, ...] = ()
     """What it adds to the rows, where that is known before."""
 
@@ -64,6 +67,13 @@ class Callback:
 
     def on_end(self, session: Any) -> None:
         """When the run is saved, however training ended."""
+
+
+class BeforeSave(Callback):
+    """A callback of corral's own that compares this moment with the best before it is saved."""
+
+    def before_save(self, session: Any) -> None:
+        """Called by every ``session.save``, before anything is written."""
 
 
 class Listener(Callback):

@@ -195,7 +195,7 @@ def _misfit(
 def _observed_by_critic(run: Run) -> str | None:
     """Return the critic's input of a run; None where its trainer is not at hand to tell."""
     with contextlib.suppress(ValueError, ImportError):
-        algorithm = getattr(run.config.trainer_class(), "algorithm", None)
+        algorithm = run.config.trainer_class().algorithm
         if algorithm is not None and algorithm.critic_input:
             return str(algorithm.critic_input)
     found = run.config.settings.get("critic_input")

@@ -200,7 +200,7 @@ def _at_once(seats: list[Seat], observations: Mapping[str, Observation]) -> Arra
     if any(seat.policy is not policy for seat in seats) or not isinstance(actions, spaces.Discrete):
         return None
     # A network without memory decides row by row, whichever agent a row is of.
-    if not isinstance(policy, PolicyBase) or getattr(policy, "memory", None) != 0:
+    if not isinstance(policy, PolicyBase) or policy.memory != 0:
         return None
     shape = observations.blocks[MASK].shape[:2]
     flat = {k: a.reshape(-1, *a.shape[2:]) for k, a in observations.blocks.items()}

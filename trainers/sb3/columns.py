@@ -22,7 +22,7 @@ from corral.adapters.sb3.vec_env import BatchVecEnv, ColumnVecEnv
 from corral.adapters.spaces import ColumnCodec, refuse_turns
 from corral.adapters.supersuit import vectorize
 from corral.envs.batch import make_batch
-from corral.envs.core import Array, Rules, generator, plays_as_arrays
+from corral.envs.core import Array, Rules, generator, plays_as_arrays, third_party
 from corral.envs.masks import MASK
 from corral.envs.shells import ParallelShell
 from corral.errors import CheckpointError
@@ -244,8 +244,8 @@ class SB3Trainer(Trainer):
             vec_env.seed(self.seed)
             return vec_env
         with interrupts_ignored():  # a Ctrl-C is for this process; it ends the workers
-            make = getattr(self.rules, "make", None)  # of third-party environments
-            env = ParallelShell(self.rules) if make is None else make()
+            rules: Any = self.rules
+            env = rules.make() if third_party(rules) else ParallelShell(rules)
             return vectorize(env, num_envs, self.settings.cpus, self.seed, agent_id)
 
     def _step(self, actions: Array, rollout: Rollout) -> Step:

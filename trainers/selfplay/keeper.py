@@ -20,7 +20,7 @@ from corral.envs.policy import Policy
 from corral.errors import CheckpointError, PoolError
 from corral.files import read_file, reason, require_no_links, sha256, write_file
 from corral.text import visible
-from corral.trainers.callbacks.protocol import Callback, again
+from corral.trainers.callbacks.protocol import BeforeSave, again
 from corral.trainers.evaluation.validate import validation_seed
 from corral.trainers.evaluation.zero_sum import is_constant_sum
 from corral.trainers.runs.run import Run
@@ -42,7 +42,7 @@ SHARE = 0.03
 environments each takes longer than one of training, so that it is about 5 % of the time."""
 
 
-class PoolKeeper(Callback):
+class PoolKeeper(BeforeSave):
     """Keeps a pool's files as the casting has them, and compares checkpoints by duels."""
 
     order = -1
