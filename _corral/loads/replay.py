@@ -401,8 +401,12 @@ def play_windows(
     course = Series(np.arange(*rules.rows, width), width, means)
     if rules.queue:
         node_counts = {key: counts[:, i] for i, key in enumerate(COUNTS)}
-        served = node_counts["served_local"], node_counts["served_remote"]
-        waits = served_after(*served, node_counts["waiting"], window)
+        waits = served_after(
+            node_counts["served_local"],
+            node_counts["served_remote"],
+            node_counts["waiting"],
+            window,
+        )
         course = dataclasses.replace(course, served_after=waits)
     return EndedEpisodes.join(ended), course
 

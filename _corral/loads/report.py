@@ -369,9 +369,18 @@ def _course(replay: Replay) -> str:
     kept = {}
     for i in nodes:
         name = f"node_{i} {replay.trace.nodes[i]}"
-        own = {"arrivals": first.counts["arrivals"][:, i], "capacity": capacity[:, i]}
+        arrivals = first.counts["arrivals"][:, i]
         losses_of = {policy: counts[policy]["lost"][:, i] for policy in drawn}
         forwarded = {policy: counts[policy]["forwarded"][:, i] for policy in team}
-        kept[name] = [*own.values(), *forwarded.values(), *losses_of.values()]
-        parts.append(node_chart(name, axis, **own, losses=losses_of, forwarded=forwarded))
+        kept[name] = [arrivals, capacity[:, i], *forwarded.values(), *losses_of.values()]
+        parts.append(
+            node_chart(
+                name,
+                axis,
+                arrivals=arrivals,
+                capacity=capacity[:, i],
+                losses=losses_of,
+                forwarded=forwarded,
+            )
+        )
     return f"<div class='course'>{''.join(parts)}</div>{course_data(axis, kept)}"

@@ -89,7 +89,6 @@ def best_of(rules: DfaasRules, window: int, sampled: int, progress: Progress) ->
         "link_limit": rules.link_limit,
         "links": rules.network.links,
     }
-    costs = {"forward_cost": rules.forward_cost, "wait_cost": rules.wait_cost}
     starts = range(0, len(section), window)
     windows, method = list(range(len(starts))), "closed form"
     if not (sampled or has_closed_form(**limits)):
@@ -105,7 +104,14 @@ def best_of(rules: DfaasRules, window: int, sampled: int, progress: Progress) ->
     for done, part in enumerate(parts):
         load, capacity = section.arrivals[part], section.capacity[part]
         try:
-            optima.append(optimum(load, capacity, **limits, **costs))
+            best = optimum(
+                load,
+                capacity,
+                forward_cost=rules.forward_cost,
+                wait_cost=rules.wait_cost,
+                **limits,
+            )
+            optima.append(best)
         except MissingExtraError as error:
             return Best([], str(error), np.zeros(0), [], 0)
         progress("optimum", done + 1, len(parts))

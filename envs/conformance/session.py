@@ -322,12 +322,17 @@ class Difference:
         """
         for a, b in zip(one, two, strict=False):
             if (EXCEPTION in a.parts) != (EXCEPTION in b.parts):
-                pair = a.parts.get(EXCEPTION, "none"), b.parts.get(EXCEPTION, "none")
-                return cls(a.step, "end by an exception", None, *pair)
+                return cls(
+                    a.step,
+                    "end by an exception",
+                    None,
+                    a.parts.get(EXCEPTION, "none"),
+                    b.parts.get(EXCEPTION, "none"),
+                )
             for key in [*a.parts, *(key for key in b.parts if key not in a.parts)]:
-                pair = a.parts.get(key, "nothing"), b.parts.get(key, "nothing")
-                if key[0] not in ignore and pair[0] != pair[1]:
-                    return cls(a.step, key[0], key[1] or None, *pair)
+                here, there = a.parts.get(key, "nothing"), b.parts.get(key, "nothing")
+                if key[0] not in ignore and here != there:
+                    return cls(a.step, key[0], key[1] or None, here, there)
         if len(one) == len(two):
             return None
         shorter = min(one, two, key=len)

@@ -217,19 +217,20 @@ def _linear_program(
     need, room = arrivals.ravel(), capacity.ravel()
     price = np.tile(forward_cost * sends.sum(axis=0), steps)  # [T * E]
     most_of_all = [most.ravel(), np.full(need.size, np.inf), np.full(need.size, float(queue))]
-    balance: dict[str, Any] = {}
+    balance, nothing = None, None
     if hub:  # at every step as much leaves the meeting point as enters it
         through = sparse.kron(each_step, (sends - takes).sum(axis=0, keepdims=True))
         rest = sparse.csr_matrix((steps, 2 * need.size))
-        balance = {"A_eq": sparse.hstack([through, rest], format="csc"), "b_eq": np.zeros(steps)}
+        balance, nothing = sparse.hstack([through, rest], format="csc"), np.zeros(steps)
 
     result = solver.linprog(
         np.concatenate([price, np.ones(need.size), np.full(need.size, wait_cost)]),
         A_ub=sparse.bmat(rows, format="csc"),
         b_ub=np.concatenate([room - need, need, room, need]),
+        A_eq=balance,
+        b_eq=nothing,
         bounds=np.stack([np.zeros(price.size + 2 * need.size), np.concatenate(most_of_all)], 1),
         method="highs-ds",  # HiGHS, dual simplex: ends at a vertex
-        **balance,
     )
     if result.status != 0:
         raise OptimumError(

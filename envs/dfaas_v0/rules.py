@@ -181,8 +181,9 @@ class DfaasRules(Deciding):
 
         self.rows = (0, len(self.trace)) if rows is None else section(rows, len(self.trace))
         self.start_row = start_row(start, self.rows)
-        given = self.trace, amount, self.load_scale, max_level
-        self._levels_in = functools.partial(levels_in, *given)
+        self._levels_in = functools.partial(
+            levels_in, self.trace, amount, self.load_scale, max_level
+        )
         requests = self._levels_in(self.rows)
         self.amount = requests.tolist()
         if isinstance(amount, str) and amount in ("unit", "keep", "share"):

@@ -141,8 +141,11 @@ class Probe(ABC):
         features = [np.asarray(part, dtype=np.float32) for part in self.obs(state)]
         masks = [mask * acting[:, i, None] for i, mask in enumerate(self._masks(state))]
         if len(set(self.features)) == len(set(self.actions)) == 1:
-            blocks = {OBSERVATION: np.stack(features, axis=1), MASK: np.stack(masks, axis=1)}
-            return agent_views(self.agents, **blocks)
+            return agent_views(
+                self.agents,
+                observation=np.stack(features, axis=1),
+                action_mask=np.stack(masks, axis=1),
+            )
         return {
             agent: {OBSERVATION: features[i].copy(), MASK: masks[i]}
             for i, agent in enumerate(self.agents)

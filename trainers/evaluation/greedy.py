@@ -59,8 +59,7 @@ def gap_of(greedy: Array, sampled: Array, chance: Array, seat: str = "") -> Gap 
     large = max(LEARNED * (np.mean(sampled) - np.mean(chance)), SPREAD * np.std(sampled))
     if difference.mean() < large:
         return None
-    means = float(np.mean(greedy)), float(np.mean(sampled))
-    return Gap(*means, low, high, len(difference), seat)
+    return Gap(float(np.mean(greedy)), float(np.mean(sampled)), low, high, len(difference), seat)
 
 
 def in_order(played: EndedEpisodes) -> Array:

@@ -134,8 +134,8 @@ def evaluate(
             )
         if zero_sum is not None:
             raise ValueError(f"zero_sum={zero_sum}: {env_config.env} is judged as a team")
-        plan = {"seed": seed, "progress": progress, "require": criteria}
-        return _met(judge(labels, folder, **plan, **options), labels, criteria, folder)
+        replay = judge(labels, folder, seed=seed, progress=progress, require=criteria, **options)
+        return _met(replay, labels, criteria, folder)
     for name, value in options.items():
         if value is not None:
             raise ValueError(f"{name}={value}: {env_config.env} replays no load; give episodes")

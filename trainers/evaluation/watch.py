@@ -203,10 +203,12 @@ def _cast(
     said = None if plays else policies
     rules: Any
     if isinstance(game, Run) or is_folder:
-        again: dict[str, Any] = {}
-        if env is not None:
-            again = {"env": env, "api": api, "env_kwargs": env_kwargs or None}
-        own = game if isinstance(game, Run) else of_run[str(game)](**again)
+        if isinstance(game, Run):
+            own = game
+        elif env is None:
+            own = of_run[str(game)]()
+        else:
+            own = of_run[str(game)](env=env, api=api, env_kwargs=env_kwargs or None)
         config = own.config.env_config
         if isinstance(game, Run) and env_kwargs and config.own_rules is not None:
             given = ", ".join(env_kwargs)

@@ -235,8 +235,13 @@ class OnPolicyTrainer(StepwiseTrainer):
                 made = wrap(made)
             self.batch = made
             self.resumes_exactly = bool(self.batch.resumes_exactly)
-            size = settings.n_steps, settings.num_envs, self.rules.agents
-            self.rollout = RolloutBuffer(self.groups, *size, self.critic_input.features)
+            self.rollout = RolloutBuffer(
+                self.groups,
+                settings.n_steps,
+                settings.num_envs,
+                self.rules.agents,
+                self.critic_input.features,
+            )
         if self.snapshot is not None:
             try:
                 self.obs = self.batch.restore(self.snapshot)
@@ -329,12 +334,21 @@ class OnPolicyTrainer(StepwiseTrainer):
         norm.update(target)
 
         progress = self.env_steps / self.steps
-        moment: dict[str, Any] = {"env_steps": self.env_steps, "progress": progress}
-        rate = scheduled(settings, "learning_rate", **moment)
+        rate = scheduled(settings, "learning_rate", env_steps=self.env_steps, progress=progress)
         for each in learner.optimizer.param_groups:
             each["lr"] = rate
-        data = learner, buffer, critic_obs, advantages, values.raw, valid
-        minibatches = Minibatches(*data, sequences, hidden, **moment)
+        minibatches = Minibatches(
+            learner,
+            buffer,
+            critic_obs,
+            advantages,
+            values.raw,
+            valid,
+            sequences,
+            hidden,
+            env_steps=self.env_steps,
+            progress=progress,
+        )
         metrics = Metrics()
         parts = min(getattr(settings, "n_minibatches", 1), len(minibatches.units))
         for epoch in range(getattr(settings, "n_epochs", 1) if parts else 0):
@@ -425,13 +439,21 @@ A2C, PG, PG_EPISODE = trainer_of(a2c), trainer_of(pg), trainer_of(pg_episode)
 
 def make_learner(trainer: OnPolicyTrainer, i: int, settings: Any, trained: bool) -> Learner:
     """Return the networks of group ``i``, and what trains them."""
-    inputs = trainer.critic_input, trainer.model
     device = device_of(settings.device, trainer.groups)
     rng = torch_generator(trainer.seed, "init", i)
     optimizer: Any = adam  # whose moments are known without a step, see ``saving``
     if trainer.algorithm.optimizer is not adam:
         optimizer = partial(records.optimizer_of, trainer.algorithm, trainer.groups[i].policy)
-    return Learner(trainer.groups[i], settings, *inputs, optimizer, rng, device, trained)
+    return Learner(
+        trainer.groups[i],
+        settings,
+        trainer.critic_input,
+        trainer.model,
+        optimizer,
+        rng,
+        device,
+        trained,
+    )
 
 
 def compute_values(

@@ -229,8 +229,13 @@ class PolicyIteration(OnPolicyTrainer):
                 rows = np.flatnonzero(buffer.acting[t][:, j] & (mask.sum(axis=1) > 1))
                 if not len(rows):
                     continue
-                plan = settings.candidates, self.tried_rng, self.reach
-                chosen = candidates(taken[rows, agent], mask[rows], *plan)  # [R, C]
+                chosen = candidates(  # [R, C]
+                    taken[rows, agent],
+                    mask[rows],
+                    settings.candidates,
+                    self.tried_rng,
+                    self.reach,
+                )
                 buffer.extras[TRIED][t][rows, j] = chosen
                 tried.append(Tried(agent, rows, chosen))
                 places.append(buffer.extras[GAIN][t][:, j])

@@ -36,7 +36,6 @@ def ppo_config(learner: Any) -> Any:
     }
     if third_party:
         env["max_cycles"] = rules.max_cycles
-    at = learner.env_steps, learner.steps
     specs = {
         group.policy: RLModuleSpec(
             MaskedRLModule, *learner.spaces(group.agents[0]), model_config=learner.architecture
@@ -58,13 +57,15 @@ def ppo_config(learner: Any) -> Any:
             train_batch_size_per_learner=settings.train_batch_size,
             minibatch_size=settings.batch_size,
             num_epochs=settings.n_epochs,
-            lr=schedule(rate, 0.0, *at) if settings.anneal else rate,
+            lr=schedule(rate, 0.0, learner.env_steps, learner.steps) if settings.anneal else rate,
             gamma=settings.gamma,
             lambda_=settings.gae_lambda,
             clip_param=settings.clip_range,
             entropy_coeff=settings.ent_coef
             if settings.ent_coef_end is None
-            else schedule(settings.ent_coef, settings.ent_coef_end, *at),
+            else schedule(
+                settings.ent_coef, settings.ent_coef_end, learner.env_steps, learner.steps
+            ),
             vf_loss_coeff=settings.vf_coef,
             vf_clip_param=float("inf"),
             use_kl_loss=settings.kl_coef > 0,

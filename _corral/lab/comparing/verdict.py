@@ -56,14 +56,20 @@ def compared(
     if difference(a, b) < 0:
         names, a, b = (names[1], names[0]), b, a
     alpha = (1 - LEVEL) / comparisons
-    plan = {"resamples": resamples, "seed": seed}
     p = permutation_p(a, b, permutations=resamples, seed=seed)
     interval = chance = Interval(None, None)
     found: Literal["better", "no difference", "too few seeds"] = "too few seeds"
     if enough_seeds(len(a), len(b), alpha):
-        interval = bootstrap_interval(a, b, statistic=difference, level=1 - alpha, **plan)
+        interval = bootstrap_interval(
+            a, b, statistic=difference, level=1 - alpha, resamples=resamples, seed=seed
+        )
         chance = bootstrap_interval(
-            a, b, statistic=probability_of_improvement, level=1 - alpha, **plan
+            a,
+            b,
+            statistic=probability_of_improvement,
+            level=1 - alpha,
+            resamples=resamples,
+            seed=seed,
         )
         assert interval.low is not None
         found = "better" if interval.low > 0 and p <= alpha else "no difference"

@@ -87,12 +87,14 @@ def _finding(number: int, one: Finding, diagnosis: Diagnosis, width: int) -> Ite
 
 
 def _wrapped(text: str, width: int, first: str = "") -> list[str]:
-    whole = {
-        "break_long_words": False,
-        "break_on_hyphens": False,
-    }  # paths and options can be copied
-    indents = {"initial_indent": first, "subsequent_indent": " " * len(first)}
-    return textwrap.wrap(text, max(40, width), **indents, **whole)  # type: ignore[arg-type]
+    return textwrap.wrap(
+        text,
+        max(40, width),
+        initial_indent=first,
+        subsequent_indent=" " * len(first),
+        break_long_words=False,  # paths and options can be copied
+        break_on_hyphens=False,
+    )
 
 
 # --- Facts ---------------------------------------------------------------------------------------

@@ -74,10 +74,9 @@ def contestants(
         list(one.values()) if isinstance(one, Mapping) else [one] for one in players
     ]
     given = [each for one in within for each in one if _is_run(each)]
-    named = {"env_kwargs": env_kwargs, "api": api, "trainer": trainer, "model": model}
     runs: list[Run] = []
     if given:
-        runs = load_each(given, env, **named)
+        runs = load_each(given, env, env_kwargs=env_kwargs, api=api, trainer=trainer, model=model)
         for other in runs[1:]:
             require_same_game(runs[0], other)
             _require_same_scales(runs[0], other)

@@ -231,18 +231,34 @@ def duel(
     """
     episodes = nonnegative_int("episodes", episodes, least=1)
     seed, workers = nonnegative_int("seed", seed), nonnegative_int("workers", workers)
-    named = {"env_kwargs": env_kwargs, "api": api, "model": model, "trainer": trainer}
-    rules, found, run = contestants(players, env, **named, deterministic=not sampled)
+    rules, found, run = contestants(
+        players,
+        env,
+        env_kwargs=env_kwargs,
+        api=api,
+        model=model,
+        trainer=trainer,
+        deterministic=not sampled,
+    )
     names = tuple(each.name for each in found)
     if anchor is not None and anchor not in names:
         raise UnknownNameError.of("player", anchor, names)
     pairings = _pairings(rules.agents, found, itself)
-    plan = {"episodes": episodes, "seed": seed, "workers": workers}
     matches = []
     for i, (one, seat, other) in enumerate(pairings):
         team, greedy = _cast(rules.agents, one, seat, other)
         shown = functools.partial(_show, progress, f"{one.name} - {other.name}", i, len(pairings))
-        matches.append(play_match(rules, team, greedy, progress=shown, **plan))
+        matches.append(
+            play_match(
+                rules,
+                team,
+                greedy,
+                episodes=episodes,
+                seed=seed,
+                workers=workers,
+                progress=shown,
+            )
+        )
     result = Duels(
         rules.name,
         tuple(rules.agents),
@@ -351,9 +367,10 @@ def _rated(duels: Duels, matches: Sequence[Match], anchor: str | None, seed: int
     for row, match in zip(duels.rows, matches, strict=True):
         lost = 2 - 2 * points_of_side(match.returns, [0])  # 0 won, 1 drawn, 2 lost
         played[number[row.player], number[row.other]] = lost
-    given: dict[str, Any] = {"counted": counted, "played": played, "anchor": anchor, "seed": seed}
     return dataclasses.replace(
         duels,
-        rated=rate(duels.players, outcomes, **given),
+        rated=rate(
+            duels.players, outcomes, counted=counted, played=played, anchor=anchor, seed=seed
+        ),
         cycles=cycles(duels.players, outcomes, seed=seed),
     )

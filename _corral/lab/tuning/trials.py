@@ -112,9 +112,16 @@ class Trials:
     @property
     def now(self) -> Study:
         """The study so far."""
-        learners = self.config.learners
-        given = (self.folder, self.plan, self.measure, learners, tuple(self.trials), self.known)
-        return Study(*given, self.played, self.config)
+        return Study(
+            self.folder,
+            self.plan,
+            self.measure,
+            self.config.learners,
+            tuple(self.trials),
+            self.known,
+            self.played,
+            self.config,
+        )
 
     def play(
         self,

@@ -50,7 +50,6 @@ def bound_of(replay: Replay, cost: Array, worth: float, show: Progress) -> Bound
         "link_limit": rules.link_limit,
         "links": rules.network.links,
     }
-    prices = {"forward_cost": rules.forward_cost, "wait_cost": rules.wait_cost}
     section = rules.trace.section(*replay.rows)
     assert section.capacity is not None  # a replay's trace has one
     count = len(cost)
@@ -64,7 +63,13 @@ def bound_of(replay: Replay, cost: Array, worth: float, show: Progress) -> Bound
     saved = 0.0
     for done, (window, part) in enumerate(zip(chosen.tolist(), parts, strict=True), start=1):
         try:
-            best = optimum(section.arrivals[part], section.capacity[part], **limits, **prices)
+            best = optimum(
+                section.arrivals[part],
+                section.capacity[part],
+                forward_cost=rules.forward_cost,
+                wait_cost=rules.wait_cost,
+                **limits,
+            )
         except (MissingExtraError, OptimumError):
             return None
         saved += max(0.0, float(cost[window]) - best.cost)

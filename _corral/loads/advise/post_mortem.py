@@ -371,10 +371,16 @@ def _played(one: Again, episode: tuple[int, int], first: int, steps: int) -> tup
 def _optimum(one: Again, arrivals: Array, capacity: Array) -> tuple[Array | None, str]:
     """Return the optimum's cost by step, [T], and how it was found, or why it was not."""
     rules = one.rules
-    limits: dict[str, Any] = {"queue": rules.queue, "link_limit": rules.link_limit}
-    costs = {"forward_cost": rules.forward_cost, "wait_cost": rules.wait_cost}
     try:
-        found = optimum(arrivals, capacity, links=rules.network.links, **limits, **costs)
+        found = optimum(
+            arrivals,
+            capacity,
+            queue=rules.queue,
+            link_limit=rules.link_limit,
+            links=rules.network.links,
+            forward_cost=rules.forward_cost,
+            wait_cost=rules.wait_cost,
+        )
     except (MissingExtraError, OptimumError) as error:
         return None, str(error)
     return found.cost_by_step, found.method

@@ -84,8 +84,9 @@ class Saving:
     def constant(self) -> bool:
         """Whether the difference is the same in every window, so that no interval tells anything
         of other ones."""
-        ends = self.low, self.high
-        return None not in ends and bool(np.isclose(*ends, rtol=1e-9, atol=1e-12))  # type: ignore[arg-type]
+        if self.low is None or self.high is None:
+            return False
+        return bool(np.isclose(self.low, self.high, rtol=1e-9, atol=1e-12))
 
     def to_json(self) -> dict[str, Any]:
         """Return its values, and the same in requests a day."""

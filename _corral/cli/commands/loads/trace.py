@@ -90,8 +90,13 @@ def show(trace: Annotated[str, typer.Argument(help="A bundled trace or a CSV fil
     for i, node in enumerate(load.nodes):
         arrivals = load.arrivals[:, i]
         capacity = "" if load.capacity is None else f"{load.capacity[:, i].mean():.1f}"
-        load_cells = f"{arrivals.mean():.1f}", str(arrivals.max())
-        table.add_row(cut(one_line(node), NAME), *load_cells, capacity, _spark(courses[i], top))
+        table.add_row(
+            cut(one_line(node), NAME),
+            f"{arrivals.mean():.1f}",
+            str(arrivals.max()),
+            capacity,
+            _spark(courses[i], top),
+        )
     show_table(table)
     if load.capacity is not None:
         arrived = load.arrivals.sum()
@@ -140,8 +145,16 @@ def make(
 
     check_new(out_file, overwrite=overwrite)
     options = dict(_setting(text) for text in option or [])
-    given = {"nodes": nodes, "days": days, "step": step, "seed": seed, "mean": mean, **options}
-    write(make_trace(name=out_file.name.split(".")[0], **given), out_file, overwrite)
+    trace = make_trace(
+        name=out_file.name.split(".")[0],
+        nodes=nodes,
+        days=days,
+        step=step,
+        seed=seed,
+        mean=mean,
+        **options,
+    )
+    write(trace, out_file, overwrite)
 
 
 def _setting(text: str) -> tuple[str, Any]:

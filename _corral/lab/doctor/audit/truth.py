@@ -51,8 +51,15 @@ class Asked:
 
     def at(self, rows: Array) -> Asked:
         """Return the moments ``rows`` [R]."""
-        parts = self.moments.at(rows), self.t[rows], self.env_row[rows], self.taken[rows]
-        return Asked(self.agent, *parts, self.value, self.told)
+        return Asked(
+            self.agent,
+            self.moments.at(rows),
+            self.t[rows],
+            self.env_row[rows],
+            self.taken[rows],
+            self.value,
+            self.told,
+        )
 
 
 @dataclass(frozen=True)
@@ -204,17 +211,18 @@ def _better(
     unit, amounts = amounts_of(moments.rules)
     worst = sorted(rows[best != taken].tolist(), key=lambda k: -surely[k])[:WORST]
     for k in worst:
-        pair = int(taken[k]), int(best[k])
+        mine, better = int(taken[k]), int(best[k])
         step = int(moments.elapsed[k])
         one = Decision(
             asked.agent,
             int(asked.env_row[k]),
             step,
-            *pair,
+            mine,
+            better,
             float(loss[k]),
             float(error[k]),
             f"step {step}" if places is None else places[k],
-            None if amounts is None else (float(amounts[pair[0]]), float(amounts[pair[1]])),
+            None if amounts is None else (float(amounts[mine]), float(amounts[better])),
             unit,
         )
         found.decisions.append((float(surely[k]), one))
