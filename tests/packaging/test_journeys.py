@@ -12,16 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.journeys import Sources, circles
+from tests.support.journeys import TABLES, Sources, circles
 
 ROOT = Path(__file__).parents[2]
-TABLES = {
-    *("corral", "corral.registration", "corral.envs", "corral.envs.registry"),
-    "corral.envs.reference",  # players stand beside their environment
-}
-"""Where modules are named in texts: what is imported when it is first asked for. Gymnasium and
-PettingZoo take their environments as texts."""
-
 CIRCLES = 0
 """In the core; imports for types count."""
 LOADED = 122

@@ -14,6 +14,12 @@ HOUSES = {"_corral": "corral"} | {
     top: f"corral.{top}" for top in ("data", "envs", "adapters", "trainers")
 }
 CORE = ("corral.data", "corral.envs", "corral.adapters", "corral.trainers")
+TABLES = {
+    *("corral", "corral.registration", "corral.envs", "corral.envs.registry"),
+    "corral.envs.reference",  # players stand beside their environment
+}
+"""Where modules are named in texts: what is imported when it is first asked for. Gymnasium and
+PettingZoo take their environments as texts."""
 LOOKED_UP = re.compile(r"(resolve_name|import_module|__import__)$")
 MEMBERS_OF = re.compile(r"(^|\.)(learner|trainer)$")
 
