@@ -27,6 +27,9 @@ SPLATS = 22
 """Arguments packed into a local tuple or dict to be splatted; may only fall. Most of those that are
 left are shapes of arrays."""
 
+SET_FROM_OUTSIDE = 5
+"""Assignments to members of a trainer or a learner by somebody else; may only fall."""
+
 SOURCES = Sources(ROOT)
 
 
@@ -51,6 +54,11 @@ def test_members_are_declared() -> None:
     assert len(SOURCES.asked_members()) > 100
     found = SOURCES.undeclared_members()
     assert len(found) <= UNDECLARED, found
+
+
+def test_members_are_not_set_from_outside() -> None:
+    found = SOURCES.set_from_outside()
+    assert len(found) <= SET_FROM_OUTSIDE, found
 
 
 def test_arguments_are_not_packed() -> None:

@@ -305,9 +305,8 @@ def one_epoch(metrics: Mapping[str, float], settings: Any) -> bool:
 def adapt_kl(learner: Learner, metrics: Mapping[str, float], settings: Any) -> None:
     """Adapt the weight of the KL penalty to ``kl_target``."""
     if settings.kl_target is not None:
-        learner.kl_coef = maths.adapted_penalty(
-            learner.kl_coef, _divergence(metrics), settings.kl_target
-        )
+        found = maths.adapted_penalty(learner.kl_coef, _divergence(metrics), settings.kl_target)
+        learner.set_penalties(kl_coef=found)
 
 
 def adapt_penalties(learner: Learner, metrics: Mapping[str, float], settings: Any) -> None:
@@ -317,7 +316,7 @@ def adapt_penalties(learner: Learner, metrics: Mapping[str, float], settings: An
     target = getattr(settings, "stay_target", None)
     if target is not None and "stay_kl" in metrics:
         found = maths.adapted_penalty(learner.stay_coef, metrics["stay_kl"], target)
-        learner.stay_coef = max(settings.stay_coef, found)
+        learner.set_penalties(stay_coef=max(settings.stay_coef, found))
 
 
 def no_change(learner: Learner, metrics: Mapping[str, float], settings: Any) -> None:

@@ -155,6 +155,11 @@ class Learner(nn.Module):
         self._moments = moments
         vars(self).pop("optimizer", None)  # the one that has gone elsewhere
 
+    def set_penalties(self, kl_coef: float | None = None, stay_coef: float | None = None) -> None:
+        """Set weights of penalties on leaving the old policy, and the start; None: as it is."""
+        self.kl_coef = self.kl_coef if kl_coef is None else kl_coef
+        self.stay_coef = self.stay_coef if stay_coef is None else stay_coef
+
     def distribution(self, outputs: torch.Tensor, mask: torch.Tensor) -> Distribution:
         """Return the distribution of actions for ``outputs`` [R, ...] of the actor, with ``mask``
         bool [R, A]."""

@@ -90,18 +90,16 @@ def _load(
         trainer.opponents.require(opponents)
     for name, learner in trainer.learners.items():
         load_policy(name, learner, arrays)
-        learner.kl_coef = float(document["kl_coef"][name])
+        learner.set_penalties(kl_coef=float(document["kl_coef"][name]))
         if learner.start is not None:
-            learner.stay_coef = float(document["stay_coef"][name])
+            learner.set_penalties(stay_coef=float(document["stay_coef"][name]))
         if document["env_steps"]:
-            learner.gradient_checks = []  # they are for the first update alone
-    trainer.env_steps = int(document["env_steps"])
+            learner.gradient_checks.clear()  # they are for the first update alone
     trainer.shuffle_rng.bit_generator.state = document["shuffles"]
     trainer.action_rng.set_state(torch.from_numpy(arrays["generators"]["chance"].copy()))
-    trainer.snapshot, trainer.obs = None, None
-    trainer.resumes_exactly = exact
+    snapshot = {**document["environment"], "arrays": arrays["environment"]} if exact else None
+    trainer.go_on_from(int(document["env_steps"]), snapshot)
     if exact:
-        trainer.snapshot = {**document["environment"], "arrays": arrays["environment"]}
         sums = arrays["accounts"]
         trainer.episode_stats.sums = {key: values.copy() for key, values in sums.items()}
         if trainer.opponents.policies:

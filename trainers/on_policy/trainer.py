@@ -12,6 +12,7 @@ generator. A run that is saved and loaded goes on bit for bit.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -252,6 +253,21 @@ class OnPolicyTrainer(StepwiseTrainer):
         self.snapshot = None
         if self.casting is not None:
             self.casting.begin()
+
+    def go_on_from(self, env_steps: int, snapshot: dict[str, Any] | None) -> None:
+        """Go on after so many steps, in the moment that the batch's ``snapshot`` is of; None: in
+        new episodes."""
+        self.env_steps, self.snapshot, self.obs = env_steps, snapshot, None
+        self.resumes_exactly = snapshot is not None
+
+    @contextlib.contextmanager
+    def playing_in(self, batch: Any) -> Iterator[None]:
+        """Play in ``batch`` for a while, which passes on to the trainer's own."""
+        own, self.batch = self.batch, batch
+        try:
+            yield
+        finally:
+            self.batch = own
 
     def collect(self) -> tuple[list[Episode], dict[str, float]]:
         """Play T steps of all environments; return the episodes that ended, and the seconds."""

@@ -80,6 +80,9 @@ def test_the_weight_rises_with_the_divergence_and_never_falls_below_what_was_giv
     class Learner:
         kl_coef, stay_coef = 0.0, 0.1
 
+        def set_penalties(self, **given: float) -> None:
+            vars(self).update(given)
+
     learner: Any = Learner()
     settings = dataclasses.replace(MAPPOSettings(), stay_coef=0.1, stay_target=0.02)
     for divergence, weight in ((0.05, 0.2), (0.05, 0.4), (0.02, 0.4), (0.0, 0.2), (0.0, 0.1)):

@@ -170,12 +170,9 @@ def _watch_rollout(trainer: Any, times: int, rows: int, rng: np.random.Generator
     last = trainer.settings.n_steps - 1
     at = np.unique(np.linspace(0, last, times).round().astype(int)).tolist()
     chosen = np.sort(rng.permutation(trainer.settings.num_envs)[:rows])
-    batch = trainer.batch
-    trainer.batch = watched = _Watched(trainer, at, chosen)
-    try:
+    watched = _Watched(trainer, at, chosen)
+    with trainer.playing_in(watched):
         trainer.collect()
-    finally:
-        trainer.batch = batch
     return watched.seen
 
 
