@@ -20,6 +20,7 @@ from corral.envs import arena_v0, tictactoe_v0
 from corral.envs.registry import NamedEnv
 from corral.errors import UnknownNameError
 from support import zoo_envs
+from support.messages import refused
 from support.steady_rules import SteadyRules
 from support.zoo_envs import RingEnv
 
@@ -93,11 +94,11 @@ def test_environments_of_others_come_by_id() -> None:
     assert aec.rules is not None
     assert (parallel.rules.simultaneous, aec.rules.simultaneous) == (True, False)
     assert (parallel.api, aec.api) == (None, "aec")
-    with pytest.raises(UnknownNameError, match="did you mean 'classic/tictactoe-v3'"):
+    with refused(UnknownNameError, "'classic/tictacto-v3'", "'classic/tictactoe-v3'"):
         resolve("classic/tictacto-v3")
-    with pytest.raises(UnknownNameError, match="did you mean 'classic/tictactoe-v3'"):
+    with refused(UnknownNameError, "'tictactoe_v3'", "'classic/tictactoe-v3'"):
         resolve("tictactoe_v3")
-    with pytest.raises(UnknownNameError, match="has no parallel form: its api is aec"):
+    with refused(UnknownNameError, "classic/tictactoe-v3", "aec"):
         resolve("classic/tictactoe-v3", api="parallel")
 
 
@@ -112,41 +113,43 @@ def test_environments_of_others_come_by_function_module_and_rules() -> None:
     module.__dict__.update(vars(zoo_envs), parallel_env=RingEnv)
     sys.modules["support.ring_v0"] = module
     assert resolve("support.ring_v0").name == source.name
-    with pytest.raises(UnknownNameError, match="has no parallel_env or env"):
+    with refused(UnknownNameError, "support.steady_rules", "parallel_env", "module:function"):
         resolve("support.steady_rules")
-    with pytest.raises(UnknownNameError, match="give module:function, or an id such as"):
+    with refused(
+        UnknownNameError, "'no_such_module'", "module:function", "classic/connect_four-v3"
+    ):
         resolve("no_such_module:env")
-    with pytest.raises(UnknownNameError, match="named 'ent'; did you mean 'env'"):
+    with refused(UnknownNameError, "corral.envs.arena_v0", "'ent'", "'env'"):
         resolve("corral.envs.arena_v0:ent")
-    with pytest.raises(UnknownNameError, match="is no function, but a str"):
+    with refused(UnknownNameError, "corral.envs.arena_v0:__doc__", "str"):
         NamedEnv("corral.envs.arena_v0:__doc__").find()
-    with pytest.raises(ValueError, match=r"RingEnv: .*unexpected keyword argument 'sides'"):
+    with refused(ValueError, "support.zoo_envs:RingEnv", "'sides'"):
         resolve(text, {"sides": 3})
 
 
 def test_rules_of_ones_own_are_taken_as_they_are() -> None:
     rules = SteadyRules()
     assert resolve(rules).rules is rules
-    with pytest.raises(ValueError, match="made already; give its name or function"):
+    with refused(ValueError, "env_kwargs={'size': 3}", "support.steady_rules.SteadyRules"):
         resolve(rules, {"size": 3})
-    with pytest.raises(ValueError, match="made already"):
+    with refused(ValueError, "env_kwargs={'size': 3}", "support.zoo_envs.RingEnv"):
         resolve(RingEnv(), {"size": 3})
 
 
 @pytest.mark.parametrize("what", [3, {"a": 1}, None, np.zeros(3)])
 def test_anything_else_is_refused(what: Any) -> None:
-    with pytest.raises(TypeError, match="is no environment, but of type"):
+    with refused(TypeError, type(what).__name__):
         resolve(what)
 
 
 def test_an_interface_is_for_environments_that_have_both() -> None:
-    with pytest.raises(ValueError, match="arena_v0 runs as array code"):
+    with refused(ValueError, "api='aec'", "arena_v0", "corral.make"):
         resolve("arena_v0", api="aec")
-    with pytest.raises(ValueError, match="api='aec' is for names"):
+    with refused(ValueError, "api='aec'", "support.zoo_envs.RingEnv"):
         resolve(RingEnv, api="aec")
-    with pytest.raises(ValueError, match='give "parallel" or "aec"'):
+    with refused(ValueError, "api='turns'", '"parallel" or "aec"'):
         corral.make("arena_v0", api="turns")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="tictactoe_v0 is played in turns"):
+    with refused(ValueError, "tictactoe_v0", 'api="aec"'):
         corral.make("tictactoe_v0", api="parallel")
     assert isinstance(corral.make("arena_v0", api="aec"), pettingzoo.AECEnv)
 
@@ -156,7 +159,7 @@ def test_an_environment_that_cannot_be_copied_says_so() -> None:
         def __deepcopy__(self, memo: Any) -> Any:
             raise RuntimeError("no")
 
-    with pytest.raises(TypeError, match=r"cannot be copied .*give a function that makes it"):
+    with refused(TypeError, "ring_v0", "RuntimeError: no", "function"):
         resolve(Stubborn())
 
 

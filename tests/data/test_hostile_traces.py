@@ -5,6 +5,7 @@ The files are those of support.hostile_traces; each is met in a process of its o
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import warnings
@@ -28,6 +29,7 @@ from corral.data import (
 from corral.errors import TraceError
 from support.command import within
 from support.hostile_traces import CASES, SECONDS, failures, meet, readers_of
+from support.messages import refused, shown
 
 FAST = [name for name, each in CASES.items() if not each.slow]
 SLOW = [name for name, each in CASES.items() if each.slow]
@@ -78,20 +80,21 @@ def test_a_gap_of_years_is_named_and_no_log(tmp_path, name):
     options = {"counter": True} if path.suffix == ".json" else {}
     one_column = name.endswith("one column")  # is told by nothing but its command
     read = partial(import_requests, step=60) if one_column else partial(import_trace, **options)
-    with pytest.raises(TraceError, match=r"9,49\d days \(26 years\)"):
+    with pytest.raises(TraceError) as caught:
         read(path)
+    assert re.search(r"9,49\d", shown(str(caught.value), "2026-01-01T00:00:00Z", "26 years"))
 
 
 def test_a_gap_of_years_in_a_log_or_between_files(tmp_path):
     log = CASES["26 years: a log"].build(tmp_path)
-    with pytest.raises(TraceError, match=r"9,49\d days \(26 years\)"):
+    with refused(TraceError, "2000-01-01T00:00:00Z", "2026-01-01T00:00:00Z", "9,497 days"):
         import_access_log(log, step=60)
     paths = []
     for year in (2000, 2026):
         paths.append(tmp_path / f"{year}.csv")
         rows = "".join(f"{year}-01-01T00:0{m}:00Z,1\n" for m in range(5))
         paths[-1].write_text("time,value\n" + rows)
-    with pytest.raises(TraceError, match=r"9,49\d days \(26 years\)"):
+    with refused(TraceError, "2000-01-01T00:04:00Z", "2026-01-01T00:00:00Z", "9,496 days"):
         import_table(paths, names=["a", "a"])
 
 
@@ -158,11 +161,9 @@ def test_nothing_is_quoted_of_a_file_that_is_no_trace(tmp_path, content):
     for read in READERS:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            with pytest.raises(ValueError) as refused:
+            with pytest.raises(ValueError) as raised:
                 read(str(path))
-        told = " ".join(
-            [str(refused.value), repr(refused.value), *(str(w.message) for w in caught)]
-        )
+        told = " ".join([str(raised.value), repr(raised.value), *(str(w.message) for w in caught)])
         assert not [word for word in words_in(content) if word in told.replace(str(path), "")]
 
 
@@ -208,12 +209,12 @@ def test_the_limits_of_imports_can_be_raised(tmp_path):
     path.write_text("time,value\n" + "".join(f"{1767571200 + 60 * i},1\n" for i in range(9)))
     for read in (import_table, import_series, import_trace):
         assert len(read(path, max_cells=100).trace) == 9
-        with pytest.raises(TraceError, match="more than 99 cells"):
+        with refused(TraceError, 99, "max_cells="):
             read(path, max_cells=99)
-        with pytest.raises(TraceError, match="more than 50 bytes"):
+        with refused(TraceError, 50, "max_bytes="):
             read(path, max_bytes=50)
     said = within("trace", "import", path, "--max-cells", 99, code=2)
-    assert "pass a larger --max-cells" in said
+    shown(said, "--max-cells")
     out = tmp_path / "out.csv"
     within("trace", "import", "series", path, "--max-cells", 100, "--out", out)
     assert len(read_trace(out)) == 9

@@ -9,6 +9,7 @@ import pytest
 
 from corral.data import read_trace
 from corral.errors import TraceError, TraceWarning
+from support.messages import refused, shown
 from support.trace_files import GOOD, QUOTED, THREE, write
 
 
@@ -97,9 +98,10 @@ def test_negative_integer_times(tmp_path):
 def test_unsorted_rows_are_sorted_with_a_warning(tmp_path):
     header, *rows = GOOD.splitlines(keepends=True)
     shuffled = header + "".join([rows[i] for i in (2, 0, 5, 1, 3, 4)])
-    with pytest.warns(TraceWarning, match="not in order of time") as caught:
+    with pytest.warns(TraceWarning) as caught:
         trace = read_trace(write(tmp_path, shuffled))
     assert caught[0].filename == __file__
+    shown(str(caught[0].message), "loads.csv", "order")
     assert trace == read_trace(write(tmp_path, GOOD, "good.csv"))
 
 
@@ -114,31 +116,34 @@ def _packed(head: bytes, block: bytes, times: int) -> bytes:
 
 
 BOMBS = {  # most unpack to a gigabyte
-    "zeros": (lambda: _packed(b"", bytes(2**22), 256), "NUL byte"),
-    "zeros below a header": (lambda: _packed(HEAD, bytes(2**22), 256), "NUL byte"),
-    "one line": (lambda: _packed(HEAD, b"1" * 2**22, 256), "longer than 65536"),
-    "line ends": (lambda: _packed(HEAD, b"\n" * 2**22, 256), "more than 25,000,000 cells"),
-    "short rows": (lambda: _packed(HEAD, b"1,a,1\n" * 2**19, 350), "100 times its size"),
+    "zeros": (lambda: _packed(b"", bytes(2**22), 256), (":1:", "NUL")),
+    "zeros below a header": (lambda: _packed(HEAD, bytes(2**22), 256), (":2:", "NUL")),
+    "one line": (lambda: _packed(HEAD, b"1" * 2**22, 256), ("65536 bytes",)),
+    "line ends": (lambda: _packed(HEAD, b"\n" * 2**22, 256), ("25,000,000", "max_cells=")),
+    "short rows": (lambda: _packed(HEAD, b"1,a,1\n" * 2**19, 350), ("100 times",)),
     "long rows": (
         lambda: _packed(HEAD, (b"2026-01-01T00:00:00Z," + b"n" * 9999 + b",1\n") * 420, 256),
-        "100 times its size",
+        ("100 times",),
     ),
-    "commas": (lambda: _packed(b"", (b"," * 60_000 + b"\n") * 70, 256), "100 times its size"),
-    "empty members": (lambda: gzip.compress(HEAD) + gzip.compress(b"") * 10**6, "10,000 members"),
+    "commas": (lambda: _packed(b"", (b"," * 60_000 + b"\n") * 70, 256), ("100 times",)),
+    "empty members": (
+        lambda: gzip.compress(HEAD) + gzip.compress(b"") * 10**6,
+        ("10,000 members",),
+    ),
     "many members": (
         lambda: gzip.compress(HEAD) + gzip.compress(b"a" * 2**26) * 1000,
-        "longer than",
+        ("65536 bytes",),
     ),
 }
 
 
-@pytest.mark.parametrize(("make", "words"), BOMBS.values(), ids=BOMBS)
-def test_a_gzip_bomb_is_refused_in_a_second(tmp_path, make, words):
+@pytest.mark.parametrize(("make", "values"), BOMBS.values(), ids=BOMBS)
+def test_a_gzip_bomb_is_refused_in_a_second(tmp_path, make, values):
     path = write(tmp_path, make(), "bomb.csv.gz")
     seconds = []
     for _ in range(2):  # the better of two: others may keep the machine busy
         begin = time.process_time()
-        with pytest.raises(TraceError, match=words):
+        with refused(TraceError, *values):
             read_trace(path)
         seconds.append(time.process_time() - begin)
     assert min(seconds) < 1
@@ -149,7 +154,7 @@ def test_a_large_plain_file_is_refused_by_its_size(tmp_path):
     with path.open("wb") as file:
         file.truncate(2**40)
     begin = time.process_time()
-    with pytest.raises(TraceError, match="more than 201,326,592 bytes"):
+    with refused(TraceError, "201,326,592", "max_bytes="):
         read_trace(path)
     assert time.process_time() - begin < 0.1
 
@@ -157,7 +162,7 @@ def test_a_large_plain_file_is_refused_by_its_size(tmp_path):
 def test_limits_are_exact_and_can_be_raised(tmp_path):
     path = write(tmp_path, GOOD)  # 6 rows of 4 columns
     assert len(read_trace(path, max_cells=24, max_bytes=len(GOOD))) == 3
-    with pytest.raises(TraceError, match="more than 23 cells"):
+    with refused(TraceError, 23, "max_cells="):
         read_trace(path, max_cells=23)
-    with pytest.raises(TraceError, match=f"more than {len(GOOD) - 1} bytes"):
+    with refused(TraceError, len(GOOD) - 1, "max_bytes="):
         read_trace(path, max_bytes=len(GOOD) - 1)

@@ -10,6 +10,7 @@ import pytest
 
 from corral.data import read_trace
 from corral.errors import TraceError
+from support.messages import refused, shown
 from support.trace_files import GOOD, THREE, write
 
 
@@ -184,11 +185,11 @@ def test_exactly_eight_faults_are_not_said_to_be_more(tmp_path):
     with pytest.raises(TraceError) as caught:
         read_trace(write(tmp_path, "time,node,arrivals\n" + rows))
     assert len(caught.value.faults) == 8
-    assert "more faults" not in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 8
 
 
 def test_missing_file_and_folder_are_explained(tmp_path):
-    with pytest.raises(TraceError, match=r"no such file.*edge3, edge8"):
+    with refused(TraceError, "none.csv", "edge3, edge8"):
         read_trace(tmp_path / "none.csv")
 
 
@@ -202,14 +203,16 @@ def test_a_misspelt_node_is_named_itself(tmp_path: Path) -> None:
         read_trace(path)
     (fault,) = caught.value.faults
     assert (fault.line, fault.column, fault.value) == (9, "node", "Web")
-    assert "1 of 9 rows; did you mean 'web'?" in fault.rule
+    shown(fault.rule, "1 of 9", "'web'")
 
 
 def test_a_gap_says_how_long_in_which_unit(tmp_path: Path) -> None:
     path = tmp_path / "loads.csv"
     times = ["00:00", "00:05", "00:10", "01:15"]
     path.write_text("time,node,arrivals\n" + "".join(f"2026-01-01T{t},a,1\n" for t in times))
-    with pytest.raises(TraceError, match=r"3900 s after 2026-01-01T00:10:00Z, the step is 300 s"):
+    with refused(
+        TraceError, "loads.csv:5", "'2026-01-01T01:15'", "3900 s", "2026-01-01T00:10:00Z", "300 s"
+    ):
         read_trace(path)
 
 
@@ -218,6 +221,6 @@ def test_zones_are_spoken_of_where_a_time_names_none(tmp_path: Path) -> None:
         times = [f"2026-01-01T00:{minute}:00{zone}" for minute in ("00", "05", "15")]
         path = tmp_path / "gap.csv"
         path.write_text("time,node,arrivals\n" + "".join(f"{time},a,1\n" for time in times))
-        with pytest.raises(TraceError, match="add the missing rows") as refused:
+        with refused(TraceError, "gap.csv:4", "600 s", "300 s") as caught:
             read_trace(path)
-        assert ("name no zone" in str(refused.value)) is (not zone)
+        assert ("UTC" in str(caught.value)) is (not zone)

@@ -11,6 +11,7 @@ from corral.data import import_series, read_trace, scan
 from corral.errors import TraceError
 from corral.progress import telling
 from support.import_files import write as write_rows
+from support.messages import refused, shown
 from support.trace_files import GOOD, QUOTED, write
 
 HEAD = b"time,node,arrivals\n"
@@ -35,7 +36,7 @@ def test_memory_is_bounded_per_row(tmp_path, monkeypatch, rows):
         try:
             read_trace(path)
         except TraceError as error:
-            assert "a time that their node already has" in str(error)  # noqa: PT017 - of one case
+            shown(str(error), f"{ROWS - 1:,}", f"{ROWS:,}")
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     # 8.3 million rows at most: 1.1 GB. It was 250 bytes a row, and twice as many rows.
@@ -46,7 +47,7 @@ def test_too_many_nodes_are_refused(tmp_path):
     for quote in ("", '"'):
         rows = "".join(f"0,{quote}n{node}{quote},1\n" for node in range(10_001))
         path = write(tmp_path, "time,node,arrivals\n" + rows)
-        with pytest.raises(TraceError, match=r"csv:10002: column 'node': 'n10000'.*max_nodes"):
+        with refused(TraceError, "loads.csv:10002", "'node'", "'n10000'", "max_nodes"):
             read_trace(path)
         assert len(read_trace(path, max_nodes=10_001).nodes) == 10_001
 
@@ -71,12 +72,12 @@ def test_importers_tell_how_far_they_are(tmp_path):
 def test_the_end_is_told_of_a_file_that_is_refused(tmp_path):
     told: list[tuple[str, int, int]] = []
     path = write(tmp_path, "time,node,arrivals\n" + '"x",a,1\n' * 20_000)
-    with pytest.raises(TraceError, match="more faults"):
+    with refused(TraceError, ":2:", "'x'", "ISO-8601"):
         read_trace(path, progress=lambda *each: told.append(each))
     assert told[-1][1] == told[-1][2]
 
 
 def test_a_line_is_not_longer_in_an_importer(tmp_path):
     path = write_rows(tmp_path, "a.csv", "time,value", "2026-01-05," + "1" * 70_000)
-    with pytest.raises(TraceError, match=r"a.csv:2: this line is longer than 65536 bytes"):
+    with refused(TraceError, "a.csv:2", "65536 bytes"):
         import_series(path)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from corral.data import Trace, bundled, load_trace
 from corral.errors import TraceError, UnknownNameError
+from support.messages import refused
 
 
 def small(**changes) -> Trace:
@@ -32,24 +34,24 @@ def test_a_trace_is_read_only_and_its_own():
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "values"),
     [
-        ({"arrivals": [[1, 2], [3, 4]]}, r"arrivals has shape \(2, 2\)"),
-        ({"arrivals": [[1, -2], [3, 4], [5, 6]]}, "arrivals must lie in 0"),
-        ({"capacity": [[1, 2**31 + 1], [3, 4], [5, 6]]}, "capacity must lie in 0"),
-        ({"arrivals": [[1.5, 2], [3, 4], [5, 6]]}, "whole numbers, not float64"),
-        ({"arrivals": [1, 2, 3]}, "2 dimensions, not 1"),
-        ({"times": [0, 300, 700]}, "one constant step"),
-        ({"times": [600, 300, 0]}, "one constant step"),
-        ({"nodes": ("a", "a")}, "must differ"),
-        ({"nodes": ("a", "")}, "printable"),
-        ({"nodes": ("a", " b")}, "no space around"),
-        ({"nodes": ("a", "b\n")}, "printable"),
-        ({"nodes": (), "arrivals": np.zeros((3, 0), int), "capacity": None}, "at least one step"),
+        ({"arrivals": [[1, 2], [3, 4]]}, ("arrivals", "(2, 2)", "(3, 2)")),
+        ({"arrivals": [[1, -2], [3, 4], [5, 6]]}, ("arrivals", "0 .. 2147483648")),
+        ({"capacity": [[1, 2**31 + 1], [3, 4], [5, 6]]}, ("capacity", "0 .. 2147483648")),
+        ({"arrivals": [[1.5, 2], [3, 4], [5, 6]]}, ("arrivals", "float64")),
+        ({"arrivals": [1, 2, 3]}, ("arrivals", 2, 1)),
+        ({"times": [0, 300, 700]}, ("times", "step")),
+        ({"times": [600, 300, 0]}, ("times", "step")),
+        ({"nodes": ("a", "a")}, ("['a', 'a']",)),
+        ({"nodes": ("a", "")}, ("['']",)),
+        ({"nodes": ("a", " b")}, ("[' b']",)),
+        ({"nodes": ("a", "b\n")}, (r"['b\n']",)),
+        ({"nodes": (), "arrivals": np.zeros((3, 0), int), "capacity": None}, ("step", "node")),
     ],
 )
-def test_a_malformed_trace_is_refused(changes, message):
-    with pytest.raises(TraceError, match=message):
+def test_a_malformed_trace_is_refused(changes, values):
+    with refused(TraceError, *values):
         small(**changes)
 
 
@@ -86,7 +88,7 @@ def test_section_keeps_the_rows_asked_for():
     assert part.capacity.tolist() == [[8, 8], [7, 7]]
     assert part.times.tolist() == [300, 600]
     for low, high in ((0, 4), (-1, 2), (2, 2)):
-        with pytest.raises(ValueError, match="do not lie"):
+        with refused(ValueError, f"rows {low}..{high}", "0..3"):
             small().section(low, high)
 
 
@@ -94,7 +96,7 @@ def test_with_capacity_number_and_multiple():
     assert small().with_capacity(7).capacity.tolist() == [[7, 7]] * 3
     assert small().with_capacity("1.5x").capacity.tolist() == [[4, 6]] * 3  # 1.5 * 3 rounds to even
     assert small().with_capacity("1.5x", rows=(0, 1)).capacity.tolist() == [[2, 3]] * 3
-    with pytest.raises(ValueError, match=r"rows 1\.\.9"):
+    with refused(ValueError, "rows 1..9", "0..3"):
         small().with_capacity("1.5x", rows=(1, 9))
     for bad in (-1, 1.5, True, "1.5", "x", "nanx", "-1x", "infx"):
         with pytest.raises(ValueError, match="capacity"):
@@ -116,10 +118,10 @@ def test_bundled_traces_load_by_name_once():
 
 def test_unknown_names_and_missing_paths_differ(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UnknownNameError, match="did you mean 'edge3'"):
+    with refused(UnknownNameError, "'edge33'", "'edge3'", "edge3, edge8"):
         load_trace("edge33")
     for path in ("loads.csv", "./edge3", "some/loads", tmp_path / "loads"):
-        with pytest.raises(TraceError, match=r"no such file.*bundled trace: edge3, edge8"):
+        with refused(TraceError, Path(path), "edge3, edge8"):
             load_trace(path)
     (tmp_path / "loads").write_text("time,node,arrivals\n0,a,1\n")
     assert load_trace("loads").nodes == ("a",)

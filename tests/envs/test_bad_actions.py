@@ -99,7 +99,7 @@ def check_illegal_under_raise(interface: str) -> None:
                 require(part in message, f"the error names {part}: {message}")
     require((mask == 0).sum() >= 3, "some actions are illegal")
     if interface == "batch":
-        require("copy 1" in message, f"the error names the copy: {message}")
+        require(message.startswith("copy 1,"), f"the error names the copy: {message}")
 
 
 def check_well_formed(interface: str) -> None:
@@ -164,7 +164,7 @@ def check_parallel_misuse() -> int:
         cases += 1
     over = ended(env)
     message = refused(frozen(over), ResetNeededError, lambda: over.step(good))
-    require("the episode is over" in message, message)
+    require("reset()" in message, message)
     message = refused(frozen(over), ResetNeededError, lambda: over.step({}))
     # An agent that died earlier than the others.
     mortal = ParallelShell(MortalRules((2, 2, 2), lives=(1, 3, 3)))
@@ -172,7 +172,7 @@ def check_parallel_misuse() -> int:
     mortal.step(legal_actions(mortal))
     everyone = dict.fromkeys(mortal.possible_agents, 0)
     message = refused(frozen(mortal), ActionError, lambda: mortal.step(everyone))
-    require("'agent_0' has ended its episode" in message, message)
+    require("'agent_0'" in message, message)
     for seed in (-1, 1.5, True):
         kind = TypeError if isinstance(seed, float) else ValueError
         refused(frozen(mortal), kind, functools.partial(mortal.reset, seed=seed))
@@ -213,7 +213,7 @@ def check_aec_misuse() -> int:
     for action in (0, None, None):
         over.step(action)
     message = refused(frozen(over), ResetNeededError, lambda: over.step(0))
-    require("the episode is over" in message, message)
+    require("reset()" in message, message)
     wrapped.reset(seed=0)
     while wrapped.agents:
         selected = wrapped.agent_selection

@@ -16,6 +16,7 @@ from corral.errors import ResetNeededError, UnknownNameError
 from support.batch_rules import RULES, TURNS, dfaas, mortal
 from support.contract import plain
 from support.loads import small_trace
+from support.messages import refused
 from support.steady_rules import SteadyRules, SteadyState
 
 # --- Snapshots -----------------------------------------------------------------------------------
@@ -113,7 +114,7 @@ def test_snapshots_that_do_not_fit_are_refused_and_change_nothing(which: str) ->
     if isinstance(misfit, Batch):
         misfit.reset()
         misfit = misfit.snapshot()
-    with pytest.raises(ValueError, match=r"snapshot|state must be|generator"):
+    with pytest.raises(ValueError, match=r"snapshot|state|generator"):
         batch.restore(misfit)
     assert play(batch, np.random.default_rng(1), 20) == play(twin, np.random.default_rng(1), 20)
     assert len(misfits(batch.snapshot())) == len(MISFITS)
@@ -133,7 +134,7 @@ def test_a_snapshot_may_lack_what_nothing_is_kept_in() -> None:
     late.reset()
     snapshot = late.snapshot()
     del snapshot["arrays"]["state.reports"]
-    with pytest.raises(ValueError, match="of another environment"):
+    with refused(ValueError, "snapshot"):
         late.restore(snapshot)
 
 
@@ -241,9 +242,9 @@ def test_make_batch_takes_names_and_rules() -> None:
     assert named.num_envs == 3
     modes = getattr(gymnasium.vector, "AutoresetMode", None)  # Gymnasium 1.0 has no names for them
     assert named.autoreset_mode == ("SameStep" if modes is None else modes.SAME_STEP)
-    with pytest.raises(ValueError, match=r"arguments \['queue'\] need an environment's name"):
+    with refused(ValueError, "['queue']"):
         make_batch(DfaasRules(trace=small_trace()), queue=3)
-    with pytest.raises(UnknownNameError, match="did you mean 'dfaas_v0'"):
+    with refused(UnknownNameError, "'dfas_v0'", "'dfaas_v0'"):
         make_batch("dfas_v0")
     with pytest.raises(ValueError, match="num_envs=0"):
         make_batch("dfaas_v0", num_envs=0, trace=small_trace())
@@ -256,7 +257,7 @@ def test_before_reset_there_is_nothing(call: str) -> None:
         "step": (np.zeros((2, 4), dtype=int),),
         "sample_actions": (np.random.default_rng(0),),
     }
-    with pytest.raises(ResetNeededError, match=r"call reset\(\) first"):
+    with refused(ResetNeededError, "dfaas_v0", "reset()"):
         getattr(batch, call)(*arguments.get(call, ()))
 
 
@@ -268,7 +269,7 @@ def test_a_snapshot_of_other_rules_is_refused() -> None:
     for other in ({"queue": 4}, {"queue": 3, "forward_cost": 0.5}, {"queue": 3, "route": "spare"}):
         misfit = make_batch("dfaas_v0", num_envs=2, seed=0, trace=small_trace(), **other)
         misfit.reset()
-        with pytest.raises(ValueError, match="another environment, other arguments, or another"):
+        with refused(ValueError, "snapshot", "dfaas_v0"):
             misfit.restore(taken)
 
 

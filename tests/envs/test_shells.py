@@ -17,6 +17,7 @@ from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.shells import ParallelShell, TurnShell
 from support.contract import plain
 from support.loads import small_trace
+from support.messages import refused
 from support.turn_rules import MortalRules, PileRules
 
 with warnings.catch_warnings():
@@ -109,7 +110,7 @@ def test_a_dead_agent_steps_once_and_with_none(tell: str) -> None:
     assert env.agent_selection == "agent_1"  # dead, and first to step
     assert env.terminations == {"agent_0": False, "agent_1": True}
     assert not env.last()[0]["action_mask"].any()
-    with pytest.raises(ValueError, match="its only action is None, not 0"):
+    with refused(ValueError, "agent_1", "None", 0):
         env.step(0)
     env.step(None)
     assert env.agents == ["agent_0"]
@@ -198,7 +199,7 @@ def test_pettingzoos_tests_of_turns(
     make = lambda: wrap(TurnShell(PileRules((20, 30), **kwargs)))  # noqa: E731
     api_test(make(), num_cycles=60)
     seed_test(make, num_cycles=60)
-    assert "Passed API test" in capsys.readouterr().out
+    assert "Passed" in capsys.readouterr().out
 
 
 @pytest.mark.filterwarnings(

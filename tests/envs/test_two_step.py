@@ -11,6 +11,7 @@ import pytest
 from corral.envs import two_step_v0
 from corral.envs.batch import make_batch
 from corral.envs.two_step_v0 import TwoStepRules
+from support.messages import refused
 
 START, GAME_A, GAME_B = [1, 0, 0], [0, 1, 0], [0, 0, 1]
 PAYS = {0: [[7, 7], [7, 7]], 1: [[0, 1], [1, 8]]}
@@ -79,9 +80,9 @@ def test_a_time_limit_cuts_it() -> None:
     _, _, terminated, truncated, _ = env.step({"agent_0": 1, "agent_1": 0})
     assert not any(terminated.values())
     assert all(truncated.values())
-    with pytest.raises(ValueError, match="max_cycles=0: give a whole number, 1 or more"):
+    with refused(ValueError, "max_cycles=0", 1, "None"):
         TwoStepRules(max_cycles=0)
-    with pytest.raises(TypeError, match="did you mean 'max_cycles'"):
+    with refused(TypeError, "'max_cycle'", "'max_cycles'"):
         two_step_v0.parallel_env(max_cycle=3)
 
 

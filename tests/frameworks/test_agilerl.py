@@ -18,6 +18,7 @@ from corral.adapters import mask_in_info
 from corral.envs import dfaas_v0, probes, tictactoe_v0
 from corral.errors import ActionError, IllegalActionError
 from support.frameworks import example, judge
+from support.messages import refused
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it deprecates parts of itself that it imports
@@ -206,7 +207,7 @@ def test_ippo_fails_at_masks_that_are_arrays() -> None:
     env = mask_in_info(dfaas())
     observations, infos = env.reset(seed=0)
     batched = {agent: seen[None] for agent, seen in observations.items()}
-    with pytest.raises(ValueError, match="truth value of an array"):
+    with pytest.raises(ValueError, match="array"):
         ippo(env).get_action(batched, infos)
 
 
@@ -222,7 +223,7 @@ def test_masks_in_observations_are_refused() -> None:
         agent: {key: part[None] for key, part in seen.items()}
         for agent, seen in observations.items()
     }
-    with pytest.raises(AssertionError, match="action masks to be defined in the information"):
+    with pytest.raises(AssertionError, match="masks"):
         ippo(env).get_action(batched, infos)
 
 
@@ -240,5 +241,5 @@ def test_its_vector_env_does_not_know_turns() -> None:
 
 def test_ippo_plays_on_for_agents_that_have_ended() -> None:
     env = ListedMasks(mask_in_info(probes.parallel_env("probe_p10_v0", illegal="raise")))
-    with pytest.raises(ActionError, match="'agent_0' has ended its episode"):
+    with refused(ActionError, "'agent_0'"):
         train(env, "probe_p10_v0", steps=64)

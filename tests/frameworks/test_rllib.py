@@ -23,6 +23,7 @@ from corral.errors import (
     ResetNeededError,
 )
 from support.gift_env import Gift
+from support.messages import refused
 from support.zoo_envs import MixedEnv
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -254,7 +255,7 @@ def test_illegal_actions_are_raised_or_told() -> None:
     (second,) = env.step({first: 0})[0]
     with pytest.raises(IllegalActionError):
         env.step({second: 0})
-    with pytest.raises(ActionError, match=f"no action for {second}"):
+    with refused(ActionError, second):
         env.step({first: 1})
 
     (env := made("tictactoe_v0", faults="tell")).reset(seed=0)
@@ -267,7 +268,7 @@ def test_illegal_actions_are_raised_or_told() -> None:
 
 
 def test_unknown_options_are_named() -> None:
-    with pytest.raises(TypeError, match="did you mean 'env_kwargs'"):
+    with refused(TypeError, "'env_kwarg'", "'env_kwargs'"):
         RLlibEnv({"env": "dfaas_v0", "env_kwarg": {}})
     with pytest.raises(ValueError, match="early_rewards"):
         RLlibEnv({"env": "dfaas_v0", "early_rewards": "never"})

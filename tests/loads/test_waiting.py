@@ -71,8 +71,8 @@ def test_waits_are_shown_where_there_is_a_queue(queue: int) -> None:
     pytest.importorskip("scipy", reason="the linear program needs scipy: corral[optimum]")
     result = replay(small_trace(steps=60), ["local", "overflow"], window=20, queue=queue)
     titles = [str(table.columns[0].header) for table in score_tables(result)]
-    assert ("wait of served requests" in titles) == bool(queue)
-    assert any("forwards do not wait" in line for line in describe(result)) == bool(queue)
+    assert any("wait" in title for title in titles) == bool(queue)
+    assert any("forwards" in line and "wait" in line for line in describe(result)) == bool(queue)
     scores: dict[str, Score] = {score.policy: score for score in result.scores}
     assert (scores["local"].mean_wait is not None) == bool(queue)
     assert scores["local"].mean_wait_s is None  # the trace has no clock

@@ -37,7 +37,7 @@ def test_texts_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     shown("a screen")
     shown("a screen")
     page = golden(record.read_text().splitlines())
-    assert "steps in FOLDER/run" in page
+    assert "FOLDER/run" in page
     assert page.count("a screen") == 1
     assert len(record.read_text().splitlines()) == 3
     assert json.loads(record.read_text().splitlines()[0])[1] == "ValueError"

@@ -11,6 +11,7 @@ import pytest
 from corral.errors import MaskError, UnsupportedSpaceError
 from support.columns import WAYS, columns, dfaas
 from support.mask_rules import BEST_OF_FIFTEEN, FIFTEEN, FifteenRules, PictureRules
+from support.messages import refused
 
 torch = pytest.importorskip("torch", reason="needs the extra sb3")
 sb3 = pytest.importorskip("stable_baselines3", reason="needs the extra sb3")
@@ -147,16 +148,16 @@ def test_what_dqn_cannot_mask_is_refused() -> None:
         "observation": np.ones((1, 1), np.float32),
         "action_mask": np.zeros((1, 4), np.int8),
     }
-    with pytest.raises(MaskError, match="allows nothing"):
+    with refused(MaskError, "action_mask"):
         model.predict(nothing, deterministic=True)
     model.exploration_rate = 1.0
-    with pytest.raises(MaskError, match="allows nothing"):
+    with refused(MaskError, "action_mask"):
         model.predict(nothing)
     with pytest.raises(UnsupportedSpaceError, match="action_mask"):
         MaskedDQN(MaskedQPolicy, "CartPole-v1")
     from stable_baselines3.dqn import MultiInputPolicy
 
-    with pytest.raises(TypeError, match="MultiInputPolicy does not mask"):
+    with refused(TypeError, "MultiInputPolicy", "MaskedQPolicy"):
         MaskedDQN(MultiInputPolicy, vec_env)
 
 
@@ -188,11 +189,13 @@ def test_a2c_learns_the_best_legal_action_of_every_mask(way: str) -> None:
 def test_monitors_evaluation_and_callbacks(way: str, tmp_path: Path) -> None:
     """VecMonitor and the infos tell the same episodes; callbacks evaluate, save and stop."""
     vec_env = columns(way, dfaas(), 2)
-    with pytest.warns(UserWarning, match="already wrapped"):  # the columns tell episodes themselves
+    with pytest.warns(
+        UserWarning, match="VecMonitor|Monitor"
+    ):  # the columns tell episodes themselves
         monitored = VecMonitor(columns(way, dfaas(), 2), str(tmp_path / "log"))
     settings: dict[str, Any] = {"n_steps": 12, "batch_size": 24, "n_epochs": 1, "seed": 0}
     plain_model = sb3.PPO(MaskedPolicy, vec_env, device="cpu", **settings).learn(144)
-    with pytest.warns(UserWarning, match="already wrapped"):
+    with pytest.warns(UserWarning, match="VecMonitor|Monitor"):
         judged = VecMonitor(columns(way, dfaas(), 2, seed=5))
     judge = EvalCallback(
         judged,

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.messages import refused, shown
+
 psutil = pytest.importorskip("psutil", reason="finds worker processes that were left behind")
 
 from corral.adapters.zoo.batch import make_zoo_batch  # noqa: E402
@@ -150,7 +152,7 @@ def test_a_killed_idle_worker_is_reported_by_close_as_well() -> None:
     batch.reset()
     os.kill(batch._group.processes[1], signal.SIGKILL)  # type: ignore[attr-defined]
     time.sleep(0.3)
-    with pytest.raises(WorkerError, match=r"SIGKILL.*while it waited for orders") as caught:
+    with refused(WorkerError, "sleepy_v0", "copy 2", "signal 9 (SIGKILL)", "workers=0") as caught:
         batch.close()
     assert caught.value.copy == 2
     assert children() == []
@@ -172,7 +174,7 @@ def test_wrong_actions_leave_workers_alone() -> None:
     with make_zoo_batch(RingEnv, 2, 0, workers=2) as batch:
         batch.reset()
         pids = batch._group.processes  # type: ignore[attr-defined]
-        with pytest.raises(ValueError, match="out of range"):
+        with refused(ValueError, "copy 0", "agent_0", "action 9", "0..2"):
             batch.step(np.full((2, 4), 9))
         batch.step(np.ones((2, 4), int))
         assert batch._group.processes == pids  # type: ignore[attr-defined]
@@ -188,7 +190,7 @@ def test_functions_that_cannot_be_found_by_name_travel_too() -> None:
 def test_what_cannot_be_sent_is_refused() -> None:
     lock = threading.Lock()
     batch = make_zoo_batch(lambda: (lock, RingEnv())[1], 1, 0, workers=1)
-    with pytest.raises(ValueError, match="cannot be sent to a worker process"):
+    with refused(ValueError, "make_env=", "'_thread.lock'", "workers=0"):
         batch.reset()
     assert children() == []
 
@@ -320,4 +322,4 @@ def test_a_program_without_a_guard_is_told_so(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(tests)},
     )
     assert done.returncode == 1
-    assert 'if __name__ == "__main__":' in done.stderr.splitlines()[-1]
+    shown(done.stderr.splitlines()[-1], 'if __name__ == "__main__":')

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
-import pytest
 
 from corral.data import import_azure_functions
 from corral.errors import TraceError
 from support.import_files import write
+from support.messages import refused, shown
 
 AZURE_HEADER = "HashOwner,HashApp,HashFunction,Trigger," + ",".join(map(str, range(1, 1441)))
 
@@ -48,16 +48,16 @@ def test_azure_functions_of_the_busiest_tell_what_is_left_out(tmp_path):
     assert found.trace.nodes == ("a2", "a1")
     assert found.trace.arrivals[0].tolist() == [8, 5]
     assert found.trace.arrivals.shape == (288, 2)
-    assert "2 of 3 were picked; they carry 13 of 15 invocations" in found.notes[0]
+    shown(found.notes[0], "2 of 3", "13 of 15")
 
 
 def test_faults_of_azure_functions_have_their_place(tmp_path):
     path = azure(tmp_path, "d.csv", {("a", "f"): {3: "x", 4: 2**40}})
-    with pytest.raises(TraceError, match=r"d\.csv:2: column '3': 'x': not a whole number"):
+    with refused(TraceError, "d.csv:2", "'3'", "'x'"):
         import_azure_functions(path, nodes=1)
     path = write(tmp_path, "d.csv", AZURE_HEADER.replace("HashApp", "App"))
-    with pytest.raises(TraceError, match=r"d\.csv:1: the header must be HashOwner"):
+    with refused(TraceError, "d.csv:1", "HashOwner,HashApp,HashFunction,Trigger"):
         import_azure_functions(path, nodes=1)
     path = write(tmp_path, "d.csv", AZURE_HEADER, "o,,f,http" + ",1" * 1440)
-    with pytest.raises(TraceError, match=r"d\.csv:2: column 'HashApp': '': empty"):
+    with refused(TraceError, "d.csv:2", "'HashApp'", "''"):
         import_azure_functions(path, nodes=1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from corral.data import (
     import_access_log,
     import_azure_functions,
@@ -15,14 +13,17 @@ from corral.data.importers.binning import Counted
 from corral.data.source import MAX_NODES
 from corral.errors import TraceError
 from support.import_files import series, write
+from support.messages import refused
 
 
 def test_absurd_spans_are_refused_before_memory_fills(tmp_path):
     rows = ["t,v", "0001-01-01,1", "0001-01-01T00:00:01,1", "0001-01-01T00:00:02,1", "9999-01-01,1"]
     path = write(tmp_path, "a.csv", *rows)
-    with pytest.raises(TraceError, match="look for a wrong time"):
+    with refused(
+        TraceError, "a.csv", "0001-01-01T00:00:02Z", "9999-01-01T00:00:00Z", "3,651,693 days"
+    ):
         import_series(path, gaps="zero")
-    with pytest.raises(TraceError, match="look for a wrong time"):
+    with refused(TraceError, "0001-01-01T00:00:02Z", "9999-01-01T00:00:00Z", "3,651,693 days"):
         import_requests(path, step=1)
 
 
@@ -30,9 +31,9 @@ def test_nodes_that_cannot_be_aligned_are_refused(tmp_path):
     a = series(tmp_path, "a.csv", [1, 2, 3])
     far = series(tmp_path, "far.csv", [1, 2, 3], start=600)
     off = series(tmp_path, "off.csv", [1, 2, 3], start=2)
-    with pytest.raises(TraceError, match="no time in common"):
+    with refused(TraceError, "2026-01-05T00:15:00Z", "far: 2026-01-05T10:00:00Z"):
         import_series([a, far])
-    with pytest.raises(TraceError, match="'a' do not begin at 2026-01-05T00:02:00Z"):
+    with refused(TraceError, "'a'", "2026-01-05T00:02:00Z"):
         import_series([a, off])
 
 
@@ -40,21 +41,30 @@ def test_options_out_of_range(tmp_path):
     path = series(tmp_path, "a.csv", [1, 2])
     (tmp_path / "b").mkdir()
     twin = series(tmp_path / "b", "a.csv", [1, 2])
-    for call, message in (
-        (lambda: import_series([]), "no files"),
-        (lambda: import_series(path, gaps="guess"), "gaps='guess' must be"),
-        (lambda: import_series(path, step=0), "step=0 must be"),
-        (lambda: import_series(path, step=1.5), "step=1.5 must be"),
-        (lambda: import_series([path, twin]), "called 'a': give names="),
-        (lambda: import_series([path], names=["a", "b"]), "must be 1 names"),
-        (lambda: import_series([path], names=[" a"]), "space around"),
-        (lambda: import_requests(path, step=5, names=["a"], node_column="v"), "not both"),
-        (lambda: import_access_log(path, step=5, max_malformed=2), "max_malformed=2 must be"),
-        (lambda: import_azure_functions(path, nodes=0), "nodes=0 must be"),
-        (lambda: import_azure_functions(path, nodes=2, by="owner"), "by='owner' must be"),
-        (lambda: import_azure_functions(path, nodes=2, start="x"), "start='x' must be"),
+    for call, values in (
+        (lambda: import_series([]), ("path",)),
+        (
+            lambda: import_series(path, gaps="guess"),
+            ("gaps='guess'", "refuse", "zero", "previous", "interpolate"),
+        ),
+        (lambda: import_series(path, step=0), ("step=0",)),
+        (lambda: import_series(path, step=1.5), ("step=1.5",)),
+        (lambda: import_series([path, twin]), ("'a'", "names=")),
+        (lambda: import_series([path], names=["a", "b"]), ("names=['a', 'b']", 1)),
+        (lambda: import_series([path], names=[" a"]), ("' a'",)),
+        (
+            lambda: import_requests(path, step=5, names=["a"], node_column="v"),
+            ("names=", "node_column="),
+        ),
+        (lambda: import_access_log(path, step=5, max_malformed=2), ("max_malformed=2",)),
+        (lambda: import_azure_functions(path, nodes=0), ("nodes=0", "1 to 10,000")),
+        (
+            lambda: import_azure_functions(path, nodes=2, by="owner"),
+            ("by='owner'", "app", "function"),
+        ),
+        (lambda: import_azure_functions(path, nodes=2, start="x"), ("start='x'", "ISO-8601")),
     ):
-        with pytest.raises(ValueError, match=message):
+        with refused(ValueError, *values):
             call()
 
 
@@ -62,11 +72,11 @@ def test_nodes_and_steps_are_bounded(monkeypatch):
     counted = Counted(60)
     for node in range(MAX_NODES):
         counted.add(f"n{node}", 7)
-    with pytest.raises(TraceError, match="more than 10,000 nodes, the last 'one'"):
+    with refused(TraceError, "10,000", "'one'"):
         counted.add("one", 7)
     monkeypatch.setattr(binning, "MAX_COUNTS", 3)
     counted = Counted(60)
     for second in (0, 1, 60, 120):
         counted.add("a", second)
-    with pytest.raises(TraceError, match="more than 3 steps: choose a larger step"):
+    with refused(TraceError, 3):
         counted.add("a", 180)

@@ -15,6 +15,7 @@ from corral.data import import_prometheus, import_trace
 from corral.data.importers.binning import Guess
 from corral.errors import TraceError
 from support.import_files import MIDNIGHT, write
+from support.messages import refused, shown
 
 
 def entry(values: Sequence[Any], start: int = MIDNIGHT, step: int = 60, **labels: str) -> Any:
@@ -56,7 +57,7 @@ def test_parts_of_a_series_in_several_files_are_joined(tmp_path):
         answer(tmp_path, entry([3, 1], **A), entry([2, 2], **B), name="early.json"),
     ]
     assert import_prometheus(parts).trace.arrivals.tolist() == [[3, 2], [1, 2], [9, 7], [4, 5]]
-    with pytest.raises(TraceError, match=r"stands there twice for {instance="):
+    with refused(TraceError, "loads.json", "2026-01-05T00:02:00Z", '{instance="a:9090", job="gw"}'):
         import_prometheus([parts[0], parts[0]])
 
 
@@ -69,15 +70,13 @@ def test_a_label_decides_where_several_differ(tmp_path):
         )
     ]
     path = answer(tmp_path, *series)
-    with pytest.raises(
-        TraceError, match=r"instance \(2 values\), code \(2 values\).*label=instance"
-    ):
+    with refused(TraceError, 3, "instance (2", "code (2", "label=instance"):
         import_prometheus(path)
     found = import_prometheus(path, label="instance")
     assert found.trace.arrivals.tolist() == [[6, 7], [6, 8], [6, 6]]
-    assert "3 series were summed to 2 nodes" in found.notes
+    shown("\n".join(found.notes), "3 series", "2 nodes")
     assert any(note.startswith("1 sum was made without a series") for note in found.notes)
-    with pytest.raises(TraceError, match=r"no label 'pod' in .*; labels are instance, code"):
+    with refused(TraceError, "'pod'", '{instance="a", code="200"}', "instance, code", "label="):
         import_prometheus(path, label="pod")
 
 
@@ -89,7 +88,7 @@ def test_of_labels_that_each_name_the_series_the_likeliest_is_taken(tmp_path):
 def test_rates_need_a_scale_and_keep_their_total(tmp_path):
     rates = np.random.default_rng(0).gamma(2.0, 1.0, 500)
     path = answer(tmp_path, entry(rates.tolist(), **A))
-    with pytest.raises(TraceError, match=r"fractions.*scale=60 where they are per second"):
+    with refused(TraceError, 1.83431, "scale=60", "scale=1", "60 s"):
         import_prometheus(path)
     trace = import_prometheus(path, scale=60).trace
     assert abs(trace.arrivals.sum() - 60 * rates.sum()) <= 0.5
@@ -98,12 +97,18 @@ def test_rates_need_a_scale_and_keep_their_total(tmp_path):
 
 def test_missing_and_infinite_values_are_told(tmp_path):
     path = answer(tmp_path, entry([3, "NaN", 2, "+Inf", 4], **A), entry([1, 1, 1, 1, 1], **B))
-    with pytest.raises(TraceError, match="2 holes in the loads: give gaps=zero"):
+    with refused(
+        TraceError,
+        "2 holes",
+        "gaps=zero",
+        "2026-01-05T00:01:00Z (a:9090)",
+        "2026-01-05T00:03:00Z (a:9090)",
+    ):
         import_prometheus(path)
     found = import_prometheus(path, gaps="previous")
     assert found.trace.arrivals[:, 0].tolist() == [3, 3, 2, 2, 4]
-    assert "loads.json: 1 value was NaN: missing, see gaps=" in found.notes
-    assert "loads.json: 1 value was infinite: missing, see gaps=" in found.notes
+    shown("\n".join(found.notes), "loads.json", "1 value", "NaN", "gaps=")
+    shown("\n".join(found.notes), "infinite")
 
 
 # --- Counters ------------------------------------------------------------------------------------
@@ -113,7 +118,7 @@ GROWING = [100, 105, 105, 112, 120, 121, 130]
 
 def test_a_counter_is_recognized_and_asked_about(tmp_path):
     path = answer(tmp_path, entry(GROWING, **A), entry([0, 0, 1, 3, 9, 9, 12], **B))
-    with pytest.raises(TraceError, match=r"from 100 to 130: these look like counters"):
+    with refused(TraceError, 100, 130, "counter=True", "counter=False"):
         import_prometheus(path)
     assert import_prometheus(path, counter=False).trace.arrivals[:, 0].tolist() == GROWING
     found = import_prometheus(path, counter=True)
@@ -125,7 +130,7 @@ def test_a_counter_that_begins_again_counts_from_0(tmp_path):
     path = answer(tmp_path, entry([100, 105, 3, 10], **A))
     found = import_prometheus(path, counter=True)
     assert found.trace.arrivals[:, 0].tolist() == [5, 3, 7]
-    assert "1 restart of counters was found: they began again at 0" in found.notes
+    assert any(" 1 " in f" {note}" and note.endswith("0") for note in found.notes)
 
 
 def test_counters_of_a_node_are_summed_after_their_differences(tmp_path):
@@ -139,7 +144,7 @@ def test_counters_of_a_node_are_summed_after_their_differences(tmp_path):
 
 def test_a_hole_in_a_counter_keeps_the_total(tmp_path):
     path = answer(tmp_path, entry([100, 105, None, None, 120, 121, 124], **A))
-    with pytest.raises(TraceError, match="1 hole in the loads"):
+    with refused(TraceError, "1 hole", "3 steps", "2026-01-05T00:01:00Z (a:9090)"):
         import_prometheus(path, counter=True)
     found = import_prometheus(path, counter=True, gaps="interpolate")
     assert found.trace.arrivals[:, 0].tolist() == [5, 5, 5, 5, 1, 3]
@@ -182,7 +187,7 @@ def test_a_table_with_labels_above_its_columns(tmp_path):
 def test_counters_and_rates_in_a_table(tmp_path):
     rows = [f"{MIDNIGHT * 1000 + 60_000 * i},{value}" for i, value in enumerate(GROWING)]
     path = write(tmp_path, "loads.csv", 'Time,http_requests_total{instance="a"}', *rows)
-    with pytest.raises(TraceError, match="look like counters"):
+    with refused(TraceError, "loads.csv", 100, 130, "counter=True", "counter=False"):
         import_trace(path)
     found = import_trace(path, counter=True).trace
     assert (found.nodes, found.arrivals[:, 0].tolist()) == (("a",), [5, 0, 7, 8, 1, 9])
@@ -194,43 +199,46 @@ def test_counters_and_rates_in_a_table(tmp_path):
 # --- Files that are none -------------------------------------------------------------------------
 
 NONE = {
-    "empty": ("", "the file is empty"),
-    "cut short": ('{"status": "success", "data": {"resultType": "matrix", "res', "cut short"),
+    "empty": ("", ("loads.json", "empty")),
+    "cut short": ('{"status": "success", "data": {"resultType": "matrix", "res', ("JSON", 56, 55)),
     "an error": (
         '{"status": "error", "errorType": "timeout", "error": "query timed out"}',
-        "an error: query timed out",
+        ("Prometheus", "query timed out"),
     ),
-    "one moment": ('{"data": {"resultType": "vector", "result": []}}', "ask /api/v1/query_range"),
-    "no series": ('{"data": {"resultType": "matrix", "result": []}}', "no series fits the query"),
-    "another document": ('{"metrics": 3}', "not what Prometheus answers"),
-    "a list": ("[1, 2]", "series 1 has no values"),
-    "no values": ('[{"metric": {}, "values": []}]', "series 1 has no values"),
+    "one moment": ('{"data": {"resultType": "vector", "result": []}}', ("/api/v1/query_range",)),
+    "no series": ('{"data": {"resultType": "matrix", "result": []}}', ("loads.json", "query")),
+    "another document": ('{"metrics": 3}', ("Prometheus", "query_range")),
+    "a list": ("[1, 2]", ("series 1", "query_range")),
+    "no values": ('[{"metric": {}, "values": []}]', ("series 1", "query_range")),
     "odd values": (
         '[{"metric": {}, "values": [[1, "2"], [2, "x"]]}]',
-        r"value 2 of series 1 is \[2",
+        ("value 2", "series 1", '[2, "x"]'),
     ),
-    "odd pairs": ('[{"metric": {}, "values": [7]}]', "value 1 of series 1 is 7"),
-    "null": ('[{"metric": {}, "values": [[1, null]]}]', "value 1 of series 1"),
-    "negative": ('[{"metric": {}, "values": [[1, "-2"]]}]', "series 1 holds -2"),
-    "milliseconds": ('[{"metric": {}, "values": [[1767571200000000, "2"]]}]', "seconds since 1970"),
-    "endless times": ('[{"metric": {}, "values": [[1e999, "2"]]}]', "seconds since 1970"),
-    "histograms": ('[{"metric": {}, "histograms": [[1, {}]]}]', "native histograms"),
-    "nested": ("[" * 100_000, "nested too deeply"),
-    "one time": ('[{"metric": {}, "values": [[1, "2"]]}]', "a single time has no step"),
-    "a trace": ("time,node,arrivals\n1,a,2\n", "not a table of series"),
-    "brackets": ("[" + "[]," * 4_000_001, "more than 1,666,666 values"),
+    "odd pairs": ('[{"metric": {}, "values": [7]}]', ("value 1", "series 1", 7)),
+    "null": ('[{"metric": {}, "values": [[1, null]]}]', ("value 1", "series 1", "[1, null]")),
+    "negative": ('[{"metric": {}, "values": [[1, "-2"]]}]', ("series 1", -2)),
+    "milliseconds": (
+        '[{"metric": {}, "values": [[1767571200000000, "2"]]}]',
+        (1970, "1.76757e+15"),
+    ),
+    "endless times": ('[{"metric": {}, "values": [[1e999, "2"]]}]', (1970, "inf")),
+    "histograms": ('[{"metric": {}, "histograms": [[1, {}]]}]', ("histogram_count(rate(...))",)),
+    "nested": ("[" * 100_000, ("JSON", "nested")),
+    "one time": ('[{"metric": {}, "values": [[1, "2"]]}]', ("two",)),
+    "a trace": ("time,node,arrivals\n1,a,2\n", ("'node'", "corral trace import")),
+    "brackets": ("[" + "[]," * 4_000_001, ("1,666,666 values",)),
 }
 
 
-@pytest.mark.parametrize(("content", "words"), NONE.values(), ids=NONE)
-def test_a_file_of_another_kind_is_refused_plainly(tmp_path, content, words):
+@pytest.mark.parametrize(("content", "values"), NONE.values(), ids=NONE)
+def test_a_file_of_another_kind_is_refused_plainly(tmp_path, content, values):
     path = tmp_path / "loads.json"
     path.write_text(content)
-    with pytest.raises(TraceError, match=words):
+    with refused(TraceError, *values):
         import_prometheus(path)
 
 
 def test_the_limit_on_bytes_is_named(tmp_path):
     path = answer(tmp_path, entry([3, 1, 2], **A))
-    with pytest.raises(TraceError, match="more than 50 bytes unpacked; pass a larger max_bytes"):
+    with refused(TraceError, 50, "max_bytes="):
         import_prometheus(path, max_bytes=50)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from corral.data import import_requests
 from corral.errors import TraceError
 from support.import_files import MIDNIGHT, clock, write
+from support.messages import refused
 from support.traces import public_traces
 
 REQUESTS = (
@@ -43,15 +42,15 @@ def test_a_column_may_name_the_node(tmp_path):
 
 
 def test_faults_of_requests_have_their_place(tmp_path):
-    for row, message in (
-        ("noon,a", r"x\.csv:3: column 'when': 'noon': not a time"),
-        (f"{clock(0)},", r"x\.csv:3: column 'who': '': empty node name"),
-        (f"{clock(0)}", r"x\.csv:3: .*1 fields"),
+    for row, values in (
+        ("noon,a", ("x.csv:3", "'when'", "'noon'")),
+        (f"{clock(0)},", ("x.csv:3", "'who'", "''")),
+        (f"{clock(0)}", ("x.csv:3", "1 fields", 2)),
     ):
         path = write(tmp_path, "x.csv", "when,who", f"{clock(0)},a", row)
-        with pytest.raises(TraceError, match=message):
+        with refused(TraceError, *values):
             import_requests(path, step=60, node_column="who")
-    with pytest.raises(TraceError, match="no rows below the header"):
+    with refused(TraceError, "x.csv", "rows"):
         import_requests(write(tmp_path, "x.csv", "when"), step=60)
 
 
@@ -63,7 +62,7 @@ def test_language_model_requests_keep_their_number():
         assert one.trace.arrivals.sum() == path.read_bytes().count(
             b"\n"
         )  # header, no last line end
-        assert any("taken as complete" in note for note in one.notes)
+        assert any("complete" in note for note in one.notes)
     both = import_requests(paths, step=60, names=["code", "conv"])
     trimmed = [note.split(" steps with ")[1] for note in both.notes if "trimmed" in note]
     lost = sum(int(note.split(" requests")[0].replace(",", "")) for note in trimmed)
@@ -76,4 +75,4 @@ def test_columns_that_are_not_read_are_named(tmp_path):
     note = "code.csv: columns not read: ContextTokens; node_column= names one that tells servers"
     assert any(told.startswith(note) for told in import_requests(path, step=10).notes)
     found = import_requests(path, step=10, node_column="ContextTokens")
-    assert not any("not read" in told for told in found.notes)
+    assert not any("code.csv" in told for told in found.notes)

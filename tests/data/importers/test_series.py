@@ -7,6 +7,7 @@ import pytest
 from corral.data import import_series, read_trace, write_trace
 from corral.errors import TraceError
 from support.import_files import MIDNIGHT, clock, series, write
+from support.messages import refused, shown
 from support.traces import public_traces
 
 
@@ -47,7 +48,16 @@ def test_gaps_are_filled_by_rule_and_counted(tmp_path, gaps, counts):
 
 def test_gaps_are_refused_unless_a_rule_is_given(tmp_path):
     path = series(tmp_path, "a.csv", [10, None, 3, 17, 20])
-    with pytest.raises(TraceError, match=r"a\.csv:3: .*1 step is missing.*gaps='zero'"):
+    with refused(
+        TraceError,
+        "a.csv:3",
+        "'2026-01-05T00:10:00Z'",
+        600,
+        300,
+        "gaps='zero'",
+        "'previous'",
+        "'interpolate'",
+    ):
         import_series(path)
 
 
@@ -55,15 +65,15 @@ def test_steps_are_summed_in_whole_multiples_and_the_rest_told(tmp_path):
     found = import_series(series(tmp_path, "a.csv", [1, 2, 3, 4, 5]), step=600)
     assert found.trace.arrivals[:, 0].tolist() == [3, 7]
     assert found.trace.step == 600
-    assert "1 step of 300 s at the end, with 5 requests, was trimmed" in found.notes[0]
-    with pytest.raises(TraceError, match="no multiple of the file's own step of 300"):
+    shown(found.notes[0], "1 step", "300 s", "5 requests")
+    with refused(TraceError, "step=400", 300):
         import_series(tmp_path / "a.csv", step=400)
 
 
 def test_files_with_different_steps_need_a_step(tmp_path):
     a = series(tmp_path, "a.csv", [1, 2, 3, 4, 5, 6])
     b = series(tmp_path, "b.csv", [10, 20, 30], step=10)
-    with pytest.raises(TraceError, match=r"different steps \(\[300, 600\] seconds\): give step="):
+    with refused(TraceError, "[300, 600]", "step="):
         import_series([a, b])
     assert import_series([a, b], step=600).trace.arrivals.tolist() == [[3, 10], [7, 20], [11, 30]]
 
@@ -74,7 +84,7 @@ def test_zones_and_seconds_since_1970(tmp_path):
     assert import_series(local).trace.times[0] == 804571200 - 4 * 3600
     unix = write(tmp_path, "b.csv", "t,v", "804571200,5", "804571260,6")
     assert import_series(unix).trace == import_series(local, zone="-0400", names=["b"]).trace
-    with pytest.raises(ValueError, match="zone='EST' must be"):
+    with refused(ValueError, "zone='EST'", "-04:00"):
         import_series(local, zone="EST")
 
 
@@ -82,7 +92,7 @@ def test_columns_are_chosen_by_name(tmp_path):
     path = write(tmp_path, "a.csv", "x,hits,when", f"9,1,{clock(0)}", f"9,2,{clock(1)}")
     trace = import_series(path, time_column="when", column="hits").trace
     assert trace.arrivals[:, 0].tolist() == [1, 2]
-    with pytest.raises(TraceError, match=r"no column 'hit', .* did you mean 'hits'"):
+    with refused(TraceError, "'hit'", "x, hits, when", "'hits'"):
         import_series(path, time_column="when", column="hit")
 
 
@@ -113,38 +123,41 @@ def test_capacity_is_set_as_asked(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"),
+    ("rows", "values"),
     [
-        (["t,v", f"{clock(0)},1.5", f"{clock(5)},1"], r"a\.csv:2: column 'v': '1\.5': a fraction"),
-        (["t,v", f"{clock(0)},0." + "9" * 30, f"{clock(5)},1"], r"a\.csv:2: .*a fraction"),
-        (["t,v", f"{clock(0)},-1", f"{clock(5)},1"], r"a\.csv:2: column 'v': '-1': negative"),
-        (["t,v", f"{clock(0)},nan", f"{clock(5)},1"], r"a\.csv:2: .*missing value"),
-        (["t,v", f"{clock(0)},9999999999.0", f"{clock(5)},1"], r"a\.csv:2"),
-        (["t,v", "soon,1", f"{clock(5)},1"], r"a\.csv:2: column 't': 'soon': not a time"),
-        (["t,v", "1767571200000,1"], r"a\.csv:2: .*seconds since 1970, which have 9 or 10 digits"),
-        (["t,v", f"{clock(0)}.5,1", f"{clock(5)},1"], r"a\.csv:2: .*fraction of a second"),
-        (["t,v", f"{clock(0)},1,2", f"{clock(5)},1"], r"a\.csv:2: .*3 fields, the header has 2"),
-        (["t,v", f"{clock(0)},1", f"{clock(0)},1"], r"a\.csv:3: .*stands there twice"),
+        (["t,v", f"{clock(0)},1.5", f"{clock(5)},1"], ("a.csv:2", "'v'", "'1.5'", "--round")),
+        (
+            ["t,v", f"{clock(0)},0." + "9" * 30, f"{clock(5)},1"],
+            ("a.csv:2", "0." + "9" * 30, "--round"),
+        ),
+        (["t,v", f"{clock(0)},-1", f"{clock(5)},1"], ("a.csv:2", "'v'", "'-1'")),
+        (["t,v", f"{clock(0)},nan", f"{clock(5)},1"], ("a.csv:2", "'v'", "'nan'")),
+        (["t,v", f"{clock(0)},9999999999.0", f"{clock(5)},1"], ("a.csv:2", "'9999999999.0'")),
+        (["t,v", "soon,1", f"{clock(5)},1"], ("a.csv:2", "'t'", "'soon'", "ISO-8601")),
+        (["t,v", "1767571200000,1"], ("a.csv:2", "'1767571200000'", 1970, 9, 10)),
+        (["t,v", f"{clock(0)}.5,1", f"{clock(5)},1"], ("a.csv:2", "'2026-01-05 00:00:00.5'")),
+        (["t,v", f"{clock(0)},1,2", f"{clock(5)},1"], ("a.csv:2", "3 fields", 2)),
+        (["t,v", f"{clock(0)},1", f"{clock(0)},1"], ("a.csv:3", "'2026-01-05T00:00:00Z'", "twice")),
         (
             ["t,v", *(f"{clock(m)},1" for m in (0, 5, 10, 12, 17))],
-            r"a\.csv:5: .*120 s after the row before, no multiple of the usual 300 s",
+            ("a.csv:5", "120 s", "300 s"),
         ),
-        (["t,v", f"{clock(0)},1", "", f"{clock(5)},1"], r"a\.csv:3: blank line"),
-        ([f"{clock(0)},1", f"{clock(5)},1"], r"a\.csv:1: .*a header is needed"),
-        (["t,v", f'"{clock(0)},1', f"{clock(5)},1"], r"a\.csv:2: .*quotes"),
-        (["t,v"], r"a\.csv: no rows"),
-        (["t,v", f"{clock(0)},1"], "single row"),
+        (["t,v", f"{clock(0)},1", "", f"{clock(5)},1"], ("a.csv:3", "blank")),
+        ([f"{clock(0)},1", f"{clock(5)},1"], ("a.csv:1", "header")),
+        (["t,v", f'"{clock(0)},1', f"{clock(5)},1"], ("a.csv:2", "quotes")),
+        (["t,v"], ("a.csv", "rows")),
+        (["t,v", f"{clock(0)},1"], ("a.csv", "single")),
         (
             ["t,v", "1995-07-01,1", "1995-07-01T00:00:01,1", "2026-01-01,1"],
-            r"31 years\) without any",
+            ("11,141 days", "1995-07-01T00:00:01Z", "2026-01-01T00:00:00Z"),
         ),
-        (["t"], r"a\.csv:1: another column is needed"),
-        ([], "empty"),
-        (["t,v", f"{clock(0)},0", f"{clock(5)},0"], "no requests at all"),
+        (["t"], ("a.csv:1", "column")),
+        ([], ("a.csv", "empty")),
+        (["t,v", f"{clock(0)},0", f"{clock(5)},0"], ("requests",)),
     ],
 )
-def test_faults_of_a_series_have_their_place(tmp_path, rows, message):
-    with pytest.raises(TraceError, match=message):
+def test_faults_of_a_series_have_their_place(tmp_path, rows, values):
+    with refused(TraceError, *values):
         import_series(write(tmp_path, "a.csv", *rows))
 
 
@@ -153,12 +166,12 @@ def test_faults_of_a_series_have_their_place(tmp_path, rows, message):
 
 def test_the_load_balancer_has_eight_gaps():
     path = public_traces() / "nab" / "elb_request_count_8c0756.csv"
-    with pytest.raises(TraceError, match="8 steps are missing"):
+    with refused(TraceError, "8 steps", "gaps='zero'"):
         import_series(path)
     found = import_series(path, gaps="interpolate", capacity="1.25x")
     assert found.trace.arrivals.shape == (4040, 1)
     assert found.trace.arrivals.max() == 656
-    assert "8 missing steps were filled" in " ".join(found.notes)
+    shown(" ".join(found.notes), "8 missing steps")
 
 
 def test_twitter_is_three_aligned_nodes(tmp_path):
@@ -183,20 +196,20 @@ def test_the_web_server_month_is_whole():
 
 def test_a_time_twice_is_never_told_to_be_thrown_away_unseen(tmp_path):
     rows = ["2026-01-05 00:00:00,3", "2026-01-05 00:05:00,4", "2026-01-05 00:05:00,{}"]
-    for other, words in (("4", "the same value; remove one"), ("9", "two servers, a column")):
+    for other, values in (("4", ("a.csv:4", "remove")), ("9", ("a.csv:4", "servers"))):
         path = write(tmp_path, "a.csv", "time,value", *(row.format(other) for row in rows))
-        with pytest.raises(TraceError, match=words):
+        with refused(TraceError, *values):
             import_series(path)
     path = write(tmp_path, "b.csv", "time,value,ho{st", *(row.format(9) + ",a" for row in rows))
-    with pytest.raises(TraceError, match=r"b.csv:4: .*further columns \(ho{st\).*--node-column"):
+    with refused(TraceError, "b.csv:4", "(ho{st)", "--node-column NAME"):
         import_series(path)
 
 
 def test_further_columns_are_never_dropped_in_silence(tmp_path):
     rows = [f"{clock(5 * i)},{i},{2 * i},x" for i in range(3)]
     path = write(tmp_path, "wide.csv", "time,a,b,remark", *rows)
-    with pytest.raises(TraceError, match=r"more columns of numbers \(b\): give column= for one"):
+    with refused(TraceError, "wide.csv:1", "(b)", "column=", "corral trace import"):
         import_series(path)
     found = import_series(path, column="b")
     assert found.trace.arrivals[:, 0].tolist() == [0, 2, 4]
-    assert "wide.csv: columns not read: a, remark" in found.notes
+    shown("\n".join(found.notes), "wide.csv", "a, remark")

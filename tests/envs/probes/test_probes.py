@@ -18,6 +18,7 @@ from corral.envs.registry import ENVIRONMENTS
 from corral.errors import UnknownNameError
 from support.command import within
 from support.contract import check_contract, check_rules
+from support.messages import refused, shown
 
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in PROBES),
@@ -70,28 +71,28 @@ def test_probes_are_made_by_name() -> None:
     assert env.render() == "probe_p12_v0 step 0, played - -"
     env.step(1)
     assert env.render() == "probe_p12_v0 step 1, played 1 -"
-    shown = probes.parallel_env("probe_p02_v0", render_mode="ansi")
-    shown.reset(seed=0)
-    assert shown.render() in {f"probe_p02_v0 step 0, drawn {o}, played - -" for o in (0, 1)}
-    with pytest.raises(UnknownNameError, match="did you mean 'probe_p18_v0'"):
+    drawn = probes.parallel_env("probe_p02_v0", render_mode="ansi")
+    drawn.reset(seed=0)
+    assert drawn.render() in {f"probe_p02_v0 step 0, drawn {o}, played - -" for o in (0, 1)}
+    with refused(UnknownNameError, "'probe_p81_v0'", "'probe_p18_v0'"):
         corral.make("probe_p81_v0")
-    with pytest.raises(UnknownNameError, match="no probe named 'p01'"):
+    with refused(UnknownNameError, "'p01'", "probe_p01_v0, probe_p02_v0"):
         probes.env("p01")
-    with pytest.raises(ValueError, match="probe_p13_v0 is played in turns"):
+    with refused(ValueError, "probe_p13_v0", "env()", "raw_env()"):
         probes.parallel_env("probe_p13_v0")
-    with pytest.raises(TypeError, match="did you mean 'replies'"):
+    with refused(TypeError, "'reply'", "'replies'"):
         corral.make("probe_p12_v0", reply=2)
-    with pytest.raises(ValueError, match="replies=3: give 1 or 2"):
+    with refused(ValueError, "replies=3", "1 or 2"):
         corral.make("probe_p12_v0", replies=3)
 
 
 def test_the_command_lists_the_probes_in_one_line() -> None:
     listed = within("envs")
     assert "two_step_v0" in listed
-    assert "probes with exact answers: probe_p01_v0 .. probe_p18_v0" in listed
+    shown(listed, "probe_p01_v0 .. probe_p18_v0")
     assert "probe_p05_v0" not in listed
     manual = within("envs", "probe_p12_v0")
-    assert "P12, in turns" in manual
+    shown(manual, "P12")
     assert "replies" in manual
     assert "P11" not in manual
 

@@ -13,6 +13,7 @@ import pytest
 from corral.envs import make_rules, rps_v0, tictactoe_v0
 from corral.envs.rps_v0 import render as rps_render
 from corral.envs.tictactoe_v0 import render as tictactoe_render
+from support.messages import shown
 
 PICTURES = Path(__file__).parent / "pictures"
 TOLERANCE = 0.05  # mean absolute difference, of 255; see test_render.py
@@ -52,8 +53,8 @@ KEPT = ("tictactoe_step", "tictactoe_won", "rps_step")
 
 
 def drawn(label: str, **size: int) -> np.ndarray:
-    name, shown = FRAMES[label]
-    image: np.ndarray = MODULES[name].draw(shown, **size)
+    name, pictured = FRAMES[label]
+    image: np.ndarray = MODULES[name].draw(pictured, **size)
     return image
 
 
@@ -95,7 +96,7 @@ def test_the_kept_picture(label: str, pillow: Any) -> None:
 
 @pytest.mark.usefixtures("pillow")
 def test_a_changed_frame_exceeds_the_tolerance() -> None:
-    _, shown = FRAMES["tictactoe_won"]
+    _, pictured = FRAMES["tictactoe_won"]
     changes: list[dict[str, Any]] = [
         {"board": ((2, 2, 1), (1, 1, 1), (2, 2, 0))},
         {"winning": ()},
@@ -103,10 +104,10 @@ def test_a_changed_frame_exceeds_the_tolerance() -> None:
         {"t": 6},
     ]
     for change in changes:
-        image = tictactoe_render.draw(dataclasses.replace(shown, **change))
+        image = tictactoe_render.draw(dataclasses.replace(pictured, **change))
         assert difference(drawn("tictactoe_won"), image) > TOLERANCE, change
-    _, shown = FRAMES["tictactoe_step"]
-    image = tictactoe_render.draw(dataclasses.replace(shown, last=(0, 0)))
+    _, pictured = FRAMES["tictactoe_step"]
+    image = tictactoe_render.draw(dataclasses.replace(pictured, last=(0, 0)))
     assert difference(drawn("tictactoe_step"), image) > TOLERANCE
     for moves in (ROUNDS[:3], [(1, 0), *ROUNDS[1:]], [*ROUNDS[:3], (2, 0)]):
         image = rps_render.draw(frame("rps_v0", moves))
@@ -146,8 +147,8 @@ def test_every_step_of_an_episode_can_be_drawn() -> None:
 
 @pytest.mark.parametrize("label", FRAMES)
 def test_text_has_at_most_80_columns(label: str) -> None:
-    name, shown = FRAMES[label]
-    assert max(map(len, MODULES[name].ansi(shown).splitlines())) <= 80
+    name, pictured = FRAMES[label]
+    assert max(map(len, MODULES[name].ansi(pictured).splitlines())) <= 80
 
 
 def test_text_of_a_game() -> None:
@@ -200,6 +201,6 @@ won by    1 = 0 0
 R rock  P paper  S scissors  0, 1 the player that won  = a draw
 rounds won: 2 and 1"""
     )
-    assert "round 0 of 10: waiting for the first round" in rps_render.ansi(FRAMES["rps_start"][1])
-    assert "both show scissors: a draw" in rps_render.ansi(FRAMES["rps_short"][1])
-    assert "(the last 30 rounds)" in rps_render.ansi(FRAMES["rps_long"][1])
+    shown(rps_render.ansi(FRAMES["rps_start"][1]), "0 of 10")
+    shown(rps_render.ansi(FRAMES["rps_short"][1]), "scissors", "draw")
+    shown(rps_render.ansi(FRAMES["rps_long"][1]), "(the last 30")

@@ -148,7 +148,7 @@ def test_text_of_a_step() -> None:
         "tiles: . not sent  ? picked  0..3 sent at that level",
         "budget: 75 of 384 values sent",
     ]
-    assert "true class" in lines[7]
+    assert "class" in lines[7]
     assert lines[8].startswith("team so far: ")
     assert lines[9] == "tile_0 is to pick a tile"
 

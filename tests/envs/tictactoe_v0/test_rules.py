@@ -24,6 +24,7 @@ from corral.errors import (
 )
 from corral.trainers.evaluation.zero_sum import evaluate_seat
 from support.contract import check_contract, check_rules, plain
+from support.messages import refused
 from support.tictactoe_scalar import INFO_KEYS, ScalarTicTacToe
 
 FIRST, SECOND = "player_1", "player_2"
@@ -371,20 +372,20 @@ def test_perfect_play_beats_random_play_and_draws_with_itself() -> None:
 
 def test_perfect_play_is_refused_where_it_is_out_of_reach() -> None:
     rules = TicTacToeRules(4, 3)
-    with pytest.raises(InfeasibleError, match=r"4 x 4 = 16 fields: .* up to 12 fields"):
+    with refused(InfeasibleError, "4 x 4", 16, "12 fields"):
         reference_player("perfect", rules, FIRST)
     made, left_out = reference_players(rules, FIRST)
     assert (list(made), list(left_out)) == (["random"], ["perfect"])
-    with pytest.raises(UnknownNameError, match="tictactoe_v0's player_1 named 'perfekt'; did you"):
+    with refused(UnknownNameError, "tictactoe_v0", "player_1", "'perfekt'", "'perfect'"):
         reference_player("perfekt", rules, FIRST)
 
 
 def test_perfect_play_needs_a_position_and_for_chance_a_generator() -> None:
     rules = TicTacToeRules()
-    with pytest.raises(ValueError, match="pass rng="):
+    with refused(ValueError, "rng=", "deterministic=True"):
         Perfect(rules).act(rules.observe(played(rules, [0]).state)[SECOND])
     over = rules.observe(played(rules, [0, 3, 1, 4, 2]).state)[FIRST]
-    with pytest.raises(ValueError, match="no position of this game"):
+    with refused(ValueError, "position"):
         Perfect(rules).act(over, deterministic=True)
 
 
@@ -408,22 +409,22 @@ def test_a_larger_board_is_played_by_many_copies() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kwargs", "message"),
+    ("kwargs", "values"),
     [
-        ({"size": 0}, r"size=0: give a whole number of 1 to 26, or \(rows, columns\)"),
-        ({"size": (3,)}, r"size=\(3,\): give"),
-        ({"size": (3, 27)}, r"size=\(3, 27\): give a whole number of 1 to 26"),
-        ({"size": "3"}, "size='3': give"),
-        ({"line": 1}, "line=1: give a whole number, 2 or more"),
-        ({"line": 4}, "line=4: nobody could win on 3 x 3 fields; give a line of 2 to 3"),
-        ({"max_cycles": 0}, "max_cycles=0: give a whole number, 1 or more"),
-        ({"illegal": "ignore"}, "illegal='ignore': give one of 'penalise', 'raise'"),
+        ({"size": 0}, ("size=0", "1 to 26", "(rows, columns)")),
+        ({"size": (3,)}, ("size=(3,)", "1 to 26", "(rows, columns)")),
+        ({"size": (3, 27)}, ("size=(3, 27)", "1 to 26")),
+        ({"size": "3"}, ("size='3'", "1 to 26")),
+        ({"line": 1}, ("line=1", 2)),
+        ({"line": 4}, ("line=4", "3 x 3", "2 to 3")),
+        ({"max_cycles": 0}, ("max_cycles=0", 1, "None")),
+        ({"illegal": "ignore"}, ("illegal='ignore'", "'penalise', 'raise'")),
     ],
 )
-def test_bad_arguments_are_named(kwargs: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_bad_arguments_are_named(kwargs: dict[str, Any], values: tuple[Any, ...]) -> None:
+    with refused(ValueError, *values):
         TicTacToeRules(**kwargs)
-    with pytest.raises(ValueError, match=message):
+    with refused(ValueError, *values):
         tictactoe_v0.env(**kwargs)
 
 
@@ -438,8 +439,6 @@ def test_taken_fields_raise_before_anything_changes() -> None:
     batch.reset()
     batch.step(np.array([[4, 0], [3, 0]]))
     before = plain(batch.snapshot()["arrays"])
-    with pytest.raises(
-        IllegalActionError, match=r"copy 1, player_2: action 3 .* legal: 0..2, 4..8"
-    ):
+    with refused(IllegalActionError, "copy 1", "player_2", "action 3", "0..2, 4..8"):
         batch.step(np.array([[0, 0], [0, 3]]))
     assert plain(batch.snapshot()["arrays"]) == before

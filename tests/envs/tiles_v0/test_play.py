@@ -27,6 +27,7 @@ from corral.envs.tiles_v0.templates import (
 )
 from corral.errors import UnknownNameError
 from corral.trainers.evaluation.scores import TeamScore, evaluate_team
+from support.messages import refused
 
 TILE, LEVEL = "tile_0", "level_0"
 
@@ -68,35 +69,38 @@ IMAGES = np.full((3, 3, 32, 32), 0.5)
 
 
 @pytest.mark.parametrize(
-    ("kwargs", "message"),
+    ("kwargs", "values"),
     [
-        ({"levels": 0}, "levels=0: give a whole number, 1 or more"),
-        ({"levels": 5}, "levels=5: give 1 to 4"),
-        ({"budget": 2}, "budget=2: give a whole number, 3 or more"),
-        ({"noise": 0}, "noise=0: give a number above 0"),
-        ({"noise": math.nan}, "noise=nan: give a finite number"),
-        ({"value_cost": -1}, "value_cost=-1: give a finite number, 0 or more"),
-        ({"confidence": 0.01}, "confidence=0.01: give a number above 1/100"),
-        ({"confidence": 1.5}, "confidence=1.5: .* at most 1"),
-        ({"max_cycles": 0}, "max_cycles=0: give a whole number, 1 or more"),
-        ({"illegal": "ignore"}, "illegal='ignore': give one of 'penalise', 'raise'"),
-        ({"templates": IMAGES[0]}, r"shape \(3, 32, 32\): give \[K, 3, 32, 32\]$"),
-        ({"templates": IMAGES.transpose(0, 2, 3, 1)}, "its channels are last"),
-        ({"templates": IMAGES[:1]}, "1 classes: give 2 or more"),
-        ({"templates": IMAGES * 3}, r"from 1.5 to 1.5: give floats in \[0, 1\]$"),
-        ({"templates": IMAGES * math.nan}, "from nan to nan"),
-        ({"templates": (IMAGES * 255).astype(np.uint8)}, r"\[0, 1\]; divide by 255"),
-        ({"templates": [[1], [2, 3]]}, "list is no array"),
-        ({"templates": object()}, "object is no array"),
+        ({"levels": 0}, ("levels=0", 1)),
+        ({"levels": 5}, ("levels=5", "1 to 4")),
+        ({"budget": 2}, ("budget=2", 3, "None")),
+        ({"noise": 0}, ("noise=0", 0)),
+        ({"noise": math.nan}, ("noise=nan", 0)),
+        ({"value_cost": -1}, ("value_cost=-1", 0)),
+        ({"confidence": 0.01}, ("confidence=0.01", "1/100", 1)),
+        ({"confidence": 1.5}, ("confidence=1.5", "1/100", 1)),
+        ({"max_cycles": 0}, ("max_cycles=0", 1)),
+        ({"illegal": "ignore"}, ("illegal='ignore'", "'penalise', 'raise'")),
+        ({"templates": IMAGES[0]}, ("(3, 32, 32)", "[K, 3, 32, 32]")),
+        (
+            {"templates": IMAGES.transpose(0, 2, 3, 1)},
+            ("(3, 32, 32, 3)", "templates.transpose(0, 3, 1, 2)"),
+        ),
+        ({"templates": IMAGES[:1]}, ("1 classes", 2)),
+        ({"templates": IMAGES * 3}, ("1.5 to 1.5", "[0, 1]")),
+        ({"templates": IMAGES * math.nan}, ("nan to nan", "[0, 1]")),
+        ({"templates": (IMAGES * 255).astype(np.uint8)}, ("127 to 127", "[0, 1]", 255)),
+        ({"templates": [[1], [2, 3]]}, ("templates", "list", "[K, 3, 32, 32]")),
+        ({"templates": object()}, ("templates", "object", "[K, 3, 32, 32]")),
     ],
 )
-def test_bad_arguments_are_named(kwargs: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_bad_arguments_are_named(kwargs: dict[str, Any], values: tuple[Any, ...]) -> None:
+    with refused(ValueError, *values):
         TilesRules(**kwargs)
 
 
 def test_unknown_arguments_are_answered_with_the_nearest() -> None:
-    with pytest.raises(TypeError, match="no argument named 'level'; did you mean 'levels'"):
+    with refused(TypeError, "'level'", "'levels'"):
         tiles_v0.env(level=1)
 
 
@@ -110,7 +114,7 @@ def test_ones_own_images(tmp_path: Path) -> None:
     read = TilesRules(tmp_path / "images.npy")
     assert read.identity == TilesRules(str(tmp_path / "images.npy")).identity == rules.identity
     (tmp_path / "text.npy").write_text("none")
-    with pytest.raises(ValueError, match=r"templates=.*text.npy: not an .npy file of numbers"):
+    with refused(ValueError, f"templates={tmp_path / 'text.npy'}", ".npy"):
         TilesRules(tmp_path / "text.npy")
     with pytest.raises(FileNotFoundError):
         TilesRules(tmp_path / "absent.npy")
@@ -265,5 +269,7 @@ def test_a_raster_takes_the_finest_level_that_can_be_paid() -> None:
 def test_levels_that_are_not_there_have_no_raster() -> None:
     rules = TilesRules(levels=2)
     assert list(teams_of(rules)) == ["raster-0", "raster-1", "greedy"]
-    with pytest.raises(UnknownNameError, match="did you mean 'raster-1'"):
+    with refused(
+        UnknownNameError, "'raster-2'", "'raster-1'", "greedy, random, raster-0, raster-1"
+    ):
         tiles_team("raster-2", rules)

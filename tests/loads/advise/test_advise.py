@@ -22,7 +22,8 @@ from corral.loads.advise.bound import MOST, bound_of
 from corral.loads.advise.chosen import today_rule
 from corral.loads.advise.enough import FEWEST_UPDATES
 from corral.loads.advise.notes import FORESIGHT
-from corral.loads.advise.sentences import TEAM_RUNS, refused
+from corral.loads.advise.sentences import TEAM_RUNS
+from corral.loads.advise.sentences import refused as refused_requests
 from corral.loads.advise.team import divide
 from corral.loads.advise.verdict import LEAST_WORTH, OF_CAPACITY, Decision
 from corral.loads.advise.what_ifs import CAPACITY
@@ -31,6 +32,7 @@ from corral.loads.text import about_knowledge
 from corral.loads.textbook import fit
 from corral.trainers.evaluation.judge import players
 from support.loads import DAY, days
+from support.messages import refused, shown
 
 DOCS = Path(__file__).parents[3] / "docs" / "advise.md"
 GAME: dict[str, Any] = {"queue": 5, "wait_cost": 0.02, "forward_cost": 0.1, "route": "equal"}
@@ -158,7 +160,7 @@ def test_the_rule_has_a_meaning(rules: Advice) -> None:
 def test_refused_requests_are_spoken_of_once(rules: Advice, tmp_path: Path) -> None:
     without = of_rules(tmp_path, days(4), **GAME, second_offer=False)
     for advice, offered in ((rules, True), (without, False)):
-        said = refused({"second_offer": offered})
+        said = refused_requests({"second_offer": offered})
         assert sum(said in line for line in advice.verdict) == 1
         assert not any("refused" in line for line in (*advice.not_considered, *advice.notes))
 
@@ -210,10 +212,10 @@ def test_a_route_that_must_know_the_number_runs_nowhere_with_unknown_arrivals(
 def test_fresh_reports_are_played_as_those_of_the_last_step(tmp_path: Path) -> None:
     it = of_rules(tmp_path, days(4), **GAME, report_delay=0)
     assert it.replay.settings["report_delay"] == 1
-    assert any("report_delay 0" in line for line in it.notes)
+    shown("\n".join(it.notes), "report_delay 0")
     known = of_rules(tmp_path / "known", days(4), **GAME, report_delay=0, arrivals="known")
     assert known.replay.settings["report_delay"] == 0
-    assert not any("report_delay 0" in line for line in known.notes)
+    assert not any("report_delay" in line for line in known.notes)
 
 
 def test_a_load_that_grows_has_a_trend(rules: Advice, tmp_path: Path) -> None:
@@ -261,7 +263,7 @@ def test_it_says_beforehand_what_it_does(tmp_path: Path) -> None:
     told: list[str] = []
     advice = of_rules(tmp_path, days(4), **GAME, begins=told.append)
     assert len(told) == 2
-    assert "4 days, with 3 what-ifs" in told[0]
+    shown(told[0], "4 days", "3 what-ifs")
     assert advice.chosen.rule in told[1]
 
 
@@ -314,8 +316,8 @@ def test_training_says_nothing_for_researchers(
     pytest.importorskip("torch", reason="needs the extra mappo")
     told: list[str] = []
     corral.advise(days(12), out=tmp_path, **GAME, **FEW, begins=told.append)
-    assert "448 env steps" in told[0]
-    assert "448 env steps" in told[2]
+    shown(told[0], "448 env steps")
+    shown(told[2], "448 env steps")
     assert len(told) == 4
     said = capsys.readouterr().err
     for words in ("Kind of game", "critic", "preset", "are planned"):
@@ -350,17 +352,17 @@ def test_an_advice_goes_on_where_it_was(team: Advice) -> None:
 
 
 @pytest.mark.parametrize(
-    ("trace", "game", "message"),
+    ("trace", "game", "values"),
     [
-        (days(13), GAME, "holds a team for another load"),
-        (days(12), {**GAME, "queue": 6}, "holds a team for another queue"),
+        (days(13), GAME, ("load",)),
+        (days(12), {**GAME, "queue": 6}, ("queue",)),
     ],
 )
 def test_a_team_of_another_game_is_not_gone_on_with(
-    team: Advice, trace: Trace, game: dict[str, Any], message: str
+    team: Advice, trace: Trace, game: dict[str, Any], values: tuple[str, ...]
 ) -> None:
     kept = (team.folder / "advice.json").read_bytes()
-    with pytest.raises(ValueError, match=message):
+    with refused(ValueError, team.folder / "team", *values):
         corral.advise(trace, out=team.folder, **game, **FEW)
     assert (team.folder / "advice.json").read_bytes() == kept
 
@@ -407,7 +409,7 @@ def test_of_one_day_rules_are_compared_on_that_day(tmp_path: Path) -> None:
     it = corral.advise(days(1), out=tmp_path, **GAME)
     assert it.chosen.rule == min(it.book.costs, key=lambda k: it.book.costs[k].sum())
     assert it.book.fitted_on == (0, DAY)
-    assert "1 day cannot be divided" in it.no_team
+    shown(it.no_team, "1 day")
     assert it.chosen.beside_local is not None
     assert it.chosen.beside_local.low is None
     assert it.to_json()["rule"]["days"] == {}
@@ -416,14 +418,14 @@ def test_of_one_day_rules_are_compared_on_that_day(tmp_path: Path) -> None:
 
 def test_three_days_have_rules_and_no_team(tmp_path: Path) -> None:
     it = corral.advise(days(3), out=tmp_path, **GAME)
-    assert "3 days cannot be divided" in it.no_team
+    shown(it.no_team, "3 days")
     assert any(line.startswith("No intervals: 3 windows") for line in it.notes)
 
 
 def test_one_node_has_nothing_to_choose(tmp_path: Path) -> None:
     it = corral.advise(days(8, nodes=1), out=tmp_path)
     assert (it.chosen.rule, it.run, it.decision) == ("local/equal", "rule", None)
-    assert "one node" in it.no_team
+    shown(it.no_team, "node")
     assert (it.what_ifs, it.pseudo_code) == ([], ())
 
 
@@ -433,13 +435,13 @@ def test_a_constant_load_tells_nothing_of_other_days(tmp_path: Path) -> None:
     it = corral.advise(same, out=tmp_path, route="equal")
     assert it.chosen.beside_today is not None
     assert it.chosen.beside_today.constant
-    assert "the same in every step" in it.no_team
+    shown(it.no_team, "load", "capacity", "step")
     assert not (tmp_path / "team").exists()
 
 
 def test_without_capacity_it_says_what_to_give(tmp_path: Path) -> None:
     load = dataclasses.replace(days(8), capacity=None)
-    with pytest.raises(TraceError, match="pass capacity="):
+    with refused(TraceError, "made", "capacity=", "'1.25x'"):
         corral.advise(load, out=tmp_path)
     assert not any(tmp_path.iterdir())
     assert of_rules(tmp_path, load, capacity="1.25x").chosen.rule
@@ -463,7 +465,7 @@ def test_a_team_that_cannot_win_is_trained_if_asked_for(
     told: list[str] = []
     with pytest.raises(KeyboardInterrupt):
         corral.advise(days(8), out=tmp_path, route="equal", steps=448, begins=told.append)
-    assert any("would not be worth it" in each for each in told)
+    assert any("worth" in each and "optimum" in each for each in told)
     assert json.loads((tmp_path / "advice.json").read_text())["bound"]["enough"] is False
 
 
@@ -486,24 +488,26 @@ def test_the_optimum_is_looked_up_until_it_is_enough() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given", "values"),
     [
-        ({"worth": -1}, "worth=-1"),
-        ({"worth": float("nan")}, "worth=nan"),
-        ({"route": "best"}, "route"),
-        ({"queue": -1}, "queue"),
-        ({"arrivals": "guessed"}, "arrivals"),
-        ({"today": "best"}, "rule of today"),
+        ({"worth": -1}, ("worth=-1", "%", "0")),
+        ({"worth": float("nan")}, ("worth=nan", "%", "0")),
+        ({"route": "best"}, ("route", "'best'", "'least'")),
+        ({"queue": -1}, ("queue=-1",)),
+        ({"arrivals": "guessed"}, ("arrivals='guessed'", "'known', 'unknown'")),
+        ({"today": "best"}, ("today", "'best'", "'least'")),
     ],
 )
-def test_what_it_does_not_take(given: dict[str, Any], message: str, tmp_path: Path) -> None:
-    with pytest.raises((ValueError, CorralError), match=message):
+def test_what_it_does_not_take(
+    given: dict[str, Any], values: tuple[str, ...], tmp_path: Path
+) -> None:
+    with refused((ValueError, CorralError), *values):
         of_rules(tmp_path / "new", days(6), **given)
     assert not (tmp_path / "new").exists()
 
 
 def test_an_advice_is_not_replaced_unasked(rules: Advice) -> None:
-    with pytest.raises(ValueError, match="exists: give another out="):
+    with refused(ValueError, rules.folder / "advice.json", "out=", "overwrite=True"):
         of_rules(rules.folder, days(8), **GAME)
     assert of_rules(rules.folder, days(8), overwrite=True, **GAME).verdict == rules.verdict
 

@@ -13,6 +13,7 @@ from corral.loads.advise.rule_of_thumb import rule_of_thumb
 from corral.loads.replay import Replay, replay
 from corral.trainers.evaluation.judge import run_players
 from corral.trainers.runs.run import Run
+from support.messages import refused
 
 pytest.importorskip("torch", reason="training needs torch: corral[mappo]")
 pytest.importorskip("sklearn", reason="a rule of thumb needs scikit-learn: corral[advise]")
@@ -75,7 +76,7 @@ def test_on_another_load_rows_are_asked_for(run: Run) -> None:
     kept = run.config.env_config.env_kwargs
     scales = {key: kept[key] for key in ("load_scale", "capacity_scale")}
     result = judged(run, other, **scales)
-    with pytest.raises(ValueError, match="give train="):
+    with refused(ValueError, "train=(low, high)"):
         rule_of_thumb(result, "mine, greedy", run)
     found = rule_of_thumb(result, "mine, greedy", run, train=(0, 96))
     assert found.overlap

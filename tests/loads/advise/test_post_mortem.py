@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import Any
 
@@ -20,6 +21,7 @@ from corral.loads.replay import Replay, replay
 from corral.trainers.evaluation.players import Player
 from corral.trainers.runs.run import Run
 from support.loads import small_trace
+from support.messages import refused, shown
 
 SHORTEST = "overflow/shortest"
 
@@ -158,7 +160,7 @@ def test_sampled_play_is_drawn_anew_and_says_so() -> None:
     found = post_mortem(result, "chance", Player(_chance(), deterministic=False), rules=["local"])
     assert found.mode == "sampled"
     assert found.cost.sum() != found.replayed
-    assert any("drawn anew" in note for note in found.notes())
+    shown("\n".join(found.notes()), "drawn")
 
 
 def _chance() -> dict[str, Any]:
@@ -175,24 +177,24 @@ def test_the_costliest_day_is_the_default_and_a_day_can_be_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("day", "said"),
+    ("day", "values"),
     [
-        (3, r"day=3 was not replayed: give the number of a window, 0 to 2, or the date"),
-        (-1, r"day=-1 was not replayed"),
-        (True, r"day=True was not replayed"),
-        ("2026-01-08", r"a window, 0 to 2, or a date from 2026-01-05 to 2026-01-07"),
-        ("yesterday", r"day='yesterday' was not replayed"),
+        (3, ("day=3", "0 to 2", "date")),
+        (-1, ("day=-1", "0 to 2")),
+        (True, ("day=True", "0 to 2")),
+        ("2026-01-08", ("day='2026-01-08'", "0 to 2", "2026-01-05 to 2026-01-07")),
+        ("yesterday", ("day='yesterday'", "2026-01-05 to 2026-01-07")),
     ],
 )
-def test_a_day_that_is_not_there_is_refused(day: Any, said: str) -> None:
+def test_a_day_that_is_not_there_is_refused(day: Any, values: tuple[str, ...]) -> None:
     result = played(days(1, 4, 2), ["local/equal"])
-    with pytest.raises(ValueError, match=said):
+    with refused(ValueError, *values):
         post_mortem(result, "local/equal", day=day)
 
 
 def test_a_trace_without_dates_says_so() -> None:
     result = played(small_trace(), ["local/equal"], window=20)
-    with pytest.raises(ValueError, match="0 to 1, for the trace's clock has no dates"):
+    with refused(ValueError, "day='2026-01-05'", "0 to 1", "dates"):
         post_mortem(result, "local/equal", day="2026-01-05")
     found = post_mortem(result, "local/equal", day=1, rules=["local"])
     assert found.times[0] == "20"
@@ -200,21 +202,21 @@ def test_a_trace_without_dates_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("label", "given", "said"),
+    ("label", "given", "values"),
     [
-        ("margin/equal", {}, "policy 'margin/equal' was not replayed; there are local/equal, team"),
-        ("team", {}, "policy team is a team: give it, or its run, as well"),
-        ("local/equal", {"rules": []}, r"rules=\[\]: give one amount/route pair or more"),
-        ("local/equal", {"rules": "local"}, "rules='local': give one amount/route pair or more"),
-        ("local/equal", {"rules": ["random"]}, "random: what is drawn at random is no rule"),
-        ("local/equal", {"steps": 0}, "steps=0: give 1 or more"),
+        ("margin/equal", {}, ("'margin/equal'", "local/equal, team")),
+        ("team", {}, ("policy team", "run")),
+        ("local/equal", {"rules": []}, ("rules=[]", "amount/route")),
+        ("local/equal", {"rules": "local"}, ("rules='local'", "amount/route")),
+        ("local/equal", {"rules": ["random"]}, ("random", "rule")),
+        ("local/equal", {"steps": 0}, ("steps=0", "1")),
     ],
 )
-def test_mistakes_are_told(label: str, given: dict[str, Any], said: str) -> None:
+def test_mistakes_are_told(label: str, given: dict[str, Any], values: tuple[str, ...]) -> None:
     trace = by_hand()
     team = baseline_team("overflow", DfaasRules(trace))
     result = played(trace, {"local/equal": "local/equal", "team": team})
-    with pytest.raises(ValueError, match=said):
+    with refused(ValueError, *values):
         post_mortem(result, label, **given)
 
 
@@ -231,12 +233,12 @@ class Nonsense:
 def test_a_policy_that_returns_nonsense_is_named() -> None:
     trace = by_hand()
     result = played(trace, {"mine": baseline_team("local", DfaasRules(trace))})
-    with pytest.raises(ActionError, match="policy mine: "):
+    with refused(ActionError, "policy mine", "node_0", "float64 (1,)", "shape (1,)"):
         post_mortem(result, "mine", Nonsense(0.5), rules=["local"])
     illegal = post_mortem(result, "mine", Nonsense(9), rules=["local"])
     # c and d twice, a never, b once: those who have fewer than 9 arrivals.
     assert illegal.illegal_actions == 3 + 4
-    assert any("7 of its actions were illegal" in note for note in illegal.notes())
+    shown("\n".join(illegal.notes()), "7 of", "illegal")
 
 
 def test_a_run_of_another_environment_is_refused() -> None:
@@ -244,7 +246,7 @@ def test_a_run_of_another_environment_is_refused() -> None:
     run = object.__new__(Run)
     run.folder = "runs/tic"  # type: ignore[assignment]
     run.config = type("C", (), {"env_config": type("E", (), {"env": "tictactoe_v0"})})  # type: ignore[assignment]
-    with pytest.raises(ValueError, match=r"runs/tic is of tictactoe_v0, not of dfaas_v0"):
+    with refused(ValueError, "runs/tic", "tictactoe_v0", "dfaas_v0"):
         post_mortem(result, "mine", run)
 
 
@@ -265,7 +267,7 @@ def test_without_scipy_a_linear_program_is_left_out(monkeypatch: pytest.MonkeyPa
     assert found.optimum_cost is None
     assert list(found.parts) == ["play", "late_reports"]
     assert found.worst[0].unavoidable is None
-    assert any("No optimum: scipy is needed" in note for note in found.notes())
+    shown("\n".join(found.notes()), "scipy")
     assert max(map(len, found.lines())) <= 80
     json.dumps(found.to_json(), allow_nan=False)
 
@@ -275,9 +277,9 @@ def test_lines_fit_the_screen_whatever_the_names() -> None:
     found = post_mortem(played(by_hand(names), ["local/equal"]), "local/equal")
     lines = found.lines()
     assert max(map(len, lines)) <= 80
-    assert "2026-01-05 00:00 to 2026-01-05 16:00 (day 0 of 1, from 0; rows 0:3)" in lines
+    shown("\n".join(lines), "2026-01-05 00:00", "2026-01-05 16:00", "0 of 1", "0:3")
     assert any(line.startswith("16:00  aaaaaa") for line in lines)
-    assert any("16  unavoidable" in line for line in lines)
+    assert any(re.search(r"\b16 +unavoidable\b", line) for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -297,7 +299,7 @@ def test_a_day_that_cost_nothing_says_so() -> None:
     trace = days(0, 0)
     found = post_mortem(played(trace, ["local/equal"]), "local/equal", rules=["local"])
     assert found.worst == []
-    assert "No step of it cost anything." in found.lines()
+    shown("\n".join(found.lines()), "No step")
 
 
 def test_json_and_table_hold_the_same_steps() -> None:

@@ -19,6 +19,7 @@ from corral.loads.export.decider import Decider, DecisionError, OutOfRangeError
 from support.deciding import Hashing, Offering, presented
 from support.dfaas_configurations import random_configuration
 from support.loads import small_trace
+from support.messages import refused
 
 
 def episode(
@@ -109,34 +110,33 @@ def decider_of_rules(**kwargs: Any) -> Decider:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "field", "message"),
+    ("wrong", "field", "values"),
     [
-        ({"site-1": {"arrivals": 13}}, "nodes.site-1.arrivals", r"13 is above 12, the largest"),
-        ({"site-1": {"capacity": 13}}, "nodes.site-1.capacity", r"13 is above 12"),
-        ({"site-1": {"queue": 5}}, "nodes.site-1.queue", r"5 is above 4"),
-        ({"site-1": {"arrivals": -1}}, "nodes.site-1.arrivals", r"-1: give a whole number from 0"),
-        ({"site-1": {"arrivals": 1.5}}, "nodes.site-1.arrivals", r"1\.5: give a whole number"),
-        ({"site-1": {"arrivals": float("nan")}}, "nodes.site-1.arrivals", r"nan: give"),
-        ({"site-1": {"arrivals": "7"}}, "nodes.site-1.arrivals", r"'7': give"),
-        ({"site-1": {"arrivals": True}}, "nodes.site-1.arrivals", r"True: give"),
-        ({"site-1": {"arrivals": None}}, "nodes.site-1.arrivals", r"None: give"),
+        ({"site-1": {"arrivals": 13}}, "nodes.site-1.arrivals", ("13", "12", "by_rule")),
+        ({"site-1": {"capacity": 13}}, "nodes.site-1.capacity", ("13", "12", "by_rule")),
+        ({"site-1": {"queue": 5}}, "nodes.site-1.queue", ("5", "4", "by_rule")),
+        ({"site-1": {"arrivals": -1}}, "nodes.site-1.arrivals", ("-1", "0 to 12")),
+        ({"site-1": {"arrivals": 1.5}}, "nodes.site-1.arrivals", ("1.5", "0 to 12")),
+        ({"site-1": {"arrivals": float("nan")}}, "nodes.site-1.arrivals", ("nan", "0 to 12")),
+        ({"site-1": {"arrivals": "7"}}, "nodes.site-1.arrivals", ("'7'", "0 to 12")),
+        ({"site-1": {"arrivals": True}}, "nodes.site-1.arrivals", ("True", "0 to 12")),
+        ({"site-1": {"arrivals": None}}, "nodes.site-1.arrivals", ("None", "0 to 12")),
         (
             {"site-1": {"load": 3}},
             "nodes.site-1.load",
-            r"is unknown: give arrivals, ",
+            ("unknown", "arrivals, capacity, queue"),
         ),
-        ({"site-9": {"arrivals": 3}}, "nodes", r"site-9 unknown. The nodes are site-0, site-1"),
+        ({"site-9": {"arrivals": 3}}, "nodes", ("site-9 unknown", "site-0, site-1, site-2")),
     ],
 )
 def test_mistakes_are_told_by_their_field_and_nothing_has_changed(
-    wrong: dict[str, dict[str, Any]], field: str, message: str
+    wrong: dict[str, dict[str, Any]], field: str, values: tuple[str, ...]
 ) -> None:
     decider = decider_of_rules(report_delay=3)
     state = decider.start()
     given = {name: {**GOOD.get(name, {}), **wrong.get(name, {})} for name in {**GOOD, **wrong}}
-    with pytest.raises(DecisionError, match=message) as raised:
+    with refused(DecisionError, *values, field=field) as raised:
         decider.decide(given, None, state)
-    assert raised.value.field == field
     assert isinstance(raised.value, OutOfRangeError) == ("above" in str(raised.value))
     assert state.t == 0
     assert not state.reports.any()
@@ -144,15 +144,15 @@ def test_mistakes_are_told_by_their_field_and_nothing_has_changed(
 
 def test_what_is_missing_is_named() -> None:
     decider = decider_of_rules()
-    with pytest.raises(DecisionError, match=r"^nodes: site-2 missing\. The nodes are site-0, "):
+    with refused(DecisionError, "site-2 missing", "site-0, site-1, site-2", field="nodes"):
         decider.decide({name: GOOD[name] for name in ("site-0", "site-1")})
-    with pytest.raises(DecisionError, match=r"^nodes\.site-0\.capacity: is missing"):
+    with refused(DecisionError, "missing", field="nodes.site-0.capacity"):
         decider.decide(GOOD | {"site-0": {"arrivals": 1}})
-    with pytest.raises(DecisionError, match=r"^previous\.site-0\.lost: is missing"):
+    with refused(DecisionError, "missing", field="previous.site-0.lost"):
         decider.decide(GOOD, ENDED | {"site-0": {"spare": 1}})
-    with pytest.raises(DecisionError, match=r"^nodes\.site-0: \[7, 5\]: give a mapping with"):
+    with refused(DecisionError, "[7, 5]", "arrivals", field="nodes.site-0"):
         decider.decide(GOOD | {"site-0": [7, 5]})  # type: ignore[dict-item]
-    with pytest.raises(DecisionError, match=r"^nodes: list: give a mapping"):
+    with refused(DecisionError, "list", field="nodes"):
         decider.decide(list(GOOD))  # type: ignore[arg-type]
 
 
@@ -164,16 +164,16 @@ def test_whole_numbers_of_any_kind_will_do() -> None:
 
 
 def test_a_memory_cannot_be_forgotten() -> None:
-    with pytest.raises(ValueError, match=r"make state = start\(\) once"):
+    with refused(ValueError, "previous=", "state = start()", "state=state"):
         decider_of_rules(report_delay=2).decide(GOOD, ENDED)
     rules = DfaasRules(small_trace())
-    with pytest.raises(ValueError, match=r"make state = start\(\) once"):
+    with refused(ValueError, "previous=", "state = start()", "state=state"):
         Decider(rules, {agent: Hashing() for agent in rules.agents}).decide(GOOD, ENDED)
     decider_of_rules(report_delay=2).decide(GOOD)  # a start
     decider_of_rules(report_delay=0).decide(GOOD, ENDED)  # remembers nothing
     other = DfaasRules(small_trace(nodes=4))
     state = Decider(other, baseline_team("local", other)).start()
-    with pytest.raises(ValueError, match=r"state is of other nodes"):
+    with refused(ValueError, "state", "site-0, site-1, site-2, site-3", "start()"):
         decider_of_rules().decide(GOOD, ENDED, state)
 
 
@@ -214,19 +214,21 @@ class Answering(PolicyBase):
 
 
 @pytest.mark.parametrize(
-    ("action", "error", "message"),
+    ("action", "error", "values"),
     [
-        (np.array([99]), ActionError, "node_0: action 99 is out of range"),
-        (np.array([0.5]), ActionError, r"node_0: action .*0\.5.* of type float64"),
-        (None, ActionError, "node_0: action None of type NoneType"),
-        (np.array([1, 2]), ActionError, "node_0: action"),
-        (np.array([12]), IllegalActionError, r"action 12 is illegal here; legal: 0\.\.7"),
+        (np.array([99]), ActionError, ("action 99", "0..12")),
+        (np.array([0.5]), ActionError, ("0.5", "float64", "0..12")),
+        (None, ActionError, ("action None", "NoneType", "0..12")),
+        (np.array([1, 2]), ActionError, ("array([1, 2])", "ndarray", "0..12")),
+        (np.array([12]), IllegalActionError, ("action 12", "0..7")),
     ],
 )
-def test_nonsense_of_a_policy_is_told(action: Any, error: type[Exception], message: str) -> None:
+def test_nonsense_of_a_policy_is_told(
+    action: Any, error: type[Exception], values: tuple[str, ...]
+) -> None:
     decider = Decider(RULES, {agent: Answering(action) for agent in RULES.agents})
     state = decider.start()
-    with pytest.raises(error, match=message):
+    with refused(error, "node_0", *values):
         decider.decide(GOOD, None, state)
     assert state.t == 0
 
@@ -242,9 +244,9 @@ def test_a_rule_takes_more_than_was_ever_seen() -> None:
 
 def test_what_is_no_rule_to_decide_by() -> None:
     for pair in ("random/equal", "overflow/choose"):
-        with pytest.raises(ValueError, match="no rule to decide by"):
+        with refused(ValueError, pair, "overflow/capacity"):
             Decider.of_rule(pair, RULES)
-    with pytest.raises(UnknownNameError, match="did you mean 'overflow'"):
+    with refused(UnknownNameError, "'overflw'", "'overflow'"):
         Decider.of_rule("overflw", RULES)
 
 
@@ -274,7 +276,7 @@ def test_an_export_of_an_earlier_corral_decides_as_it_did() -> None:
     assert old.decide(GOOD, ENDED) == new.decide(GOOD, ENDED)
     assert sum(new.decide(GOOD)["site-0"].values()) == 7
     assert old.by_rule("overflow").decide(GOOD) == new.by_rule("overflow").decide(GOOD)
-    with pytest.raises(ValueError, match="has no link limit; export it again"):
+    with refused(ValueError, "backlog=0.5/least", "link limit"):
         old.by_rule("backlog=0.5/least")
     assert old.by_rule("overflow/least", "unknown").arrivals == "unknown"
 

@@ -20,6 +20,7 @@ from corral.loads.serve.service import service_of
 from corral.trainers.runs.run import Run
 from support.edited import odd_files, require_plain_errors
 from support.loads import small_trace
+from support.messages import refused
 
 NAMES = ("site-0", "site-1", "site-2")
 NODES = {name: {"arrivals": 6, "capacity": 4} for name in NAMES}
@@ -60,7 +61,7 @@ def test_a_rule_is_served_without_a_team(tmp_path: Path) -> None:
         nodes = {n: {"arrivals": a, "capacity": c, "queue": q} for n, (a, c, q) in drawn}
         assert service.decide(nodes).forward == own.decide(nodes)[0]
     assert service_of(folder, rule="static").rule == "static/equal"
-    with pytest.raises(RunError, match="has no team: serve its best rule by --rule over"):
+    with refused(RunError, folder, "--rule overflow/capacity"):
         service_of(folder, shadow=tmp_path / "log.jsonl")
 
 
@@ -71,7 +72,7 @@ def test_a_team_is_served_where_the_verdict_says_so(team: Run, tmp_path: Path) -
     assert service.run == f"{folder}/team@best"
     assert service.decide(NODES).by == "team"
     shutil.rmtree(folder / "team")
-    with pytest.raises(RunError, match="not there: serve its best rule by --rule overflow/capa"):
+    with refused(RunError, folder, "--rule overflow/capacity"):
         service_of(folder)
     assert service_of(folder, rule="overflow/capacity").deciding == "rule"
 

@@ -11,6 +11,7 @@ import pytest
 
 from corral.loads.serve.memory import MemoryTextError, Remembering
 from corral.trainers.runs.run import Run
+from support.messages import refused
 
 NAMES = ("site-0", "site-1", "site-2")
 
@@ -53,7 +54,7 @@ def test_a_team_without_memory_neither_sends_nor_reads_one(team: Run) -> None:
 
 def test_earlier_steps_without_the_memory_of_them_are_refused(remembering: Run) -> None:
     memory = Remembering(remembering.decider)
-    with pytest.raises(MemoryTextError, match="send the state of the last answer again, or leave"):
+    with refused(MemoryTextError, "state", "previous"):
         memory.read(None, begins=False)
     assert memory.read(None, begins=True) is None
 
@@ -86,11 +87,11 @@ def test_another_text_is_refused(remembering: Run, change: Any) -> None:
     found = told(memory)
     change(found)
     text = base64.b64encode(json.dumps(found).encode()).decode()
-    with pytest.raises(MemoryTextError, match="no state that this team has sent"):
+    with refused(MemoryTextError, "state", "sent"):
         memory.read(text, begins=False)
 
 
 @pytest.mark.parametrize("text", ["", "?", "AAAA", "é", base64.b64encode(b"[]").decode()])
 def test_what_is_no_text_of_ours_is_refused(remembering: Run, text: str) -> None:
-    with pytest.raises(MemoryTextError, match="no state that this team has sent"):
+    with refused(MemoryTextError, "state", "sent"):
         Remembering(remembering.decider).read(text, begins=False)
