@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from support.messages import refused
+
 pytest.importorskip("torch", reason="needs the extra sb3")
 pytest.importorskip("tensorboard", reason="needs the extra sb3")
 
@@ -115,10 +117,10 @@ def test_the_columns_of_a_run_follow_its_documented_order(tmp_path: Path) -> Non
 def test_a_damaged_log_is_refused_by_its_line(tmp_path: Path, text: str, line: int) -> None:
     path = tmp_path / "progress.csv"
     path.write_text(text)
-    with pytest.raises(RunError, match=rf"line {line}\b"):
+    with refused(RunError, "progress.csv", line):
         write_on(path, 2)
     assert path.read_text() == text
-    with pytest.raises(RunError, match=rf"line {line}\b"):
+    with refused(RunError, "progress.csv", line):
         TensorBoard().open(tmp_path, None, 2)
 
 
@@ -332,18 +334,16 @@ class Broken(Kept):
 
 def test_a_sink_that_fails_is_named_and_the_run_goes_on_later(tmp_path: Path) -> None:
     kept = Kept()
-    with pytest.raises(
-        CallbackError, match=r"sink Broken, at update 2 \(128 .*ConnectionError: no"
-    ):
+    with refused(CallbackError, "Broken", 2, 128, "ConnectionError"):
         small_run(tmp_path / "run", sinks=[kept, Broken("write")], checkpoint_every=10**6)
     assert kept.told[-1] == "close"
     assert len(rows(tmp_path / "run")) == 2
     resume(tmp_path / "run")
     assert everything(tmp_path / "run") == everything(small_run(tmp_path / "whole"))
-    with pytest.raises(CallbackError, match="sink Broken, before the first update"):
+    with refused(CallbackError, "Broken"):
         small_run(tmp_path / "other", sinks=[Broken("open")])
     assert not (tmp_path / "other").exists()
-    with pytest.raises(CallbackError, match="sink Broken, at update 3"):
+    with refused(CallbackError, "Broken", 3):
         small_run(tmp_path / "third", sinks=[Broken("close"), kept])
     assert kept.told[-1] == "close"
     assert len(rows(tmp_path / "third")) == 3
@@ -362,7 +362,7 @@ def test_a_full_disk_ends_training_as_it_is(
 
     with monkeypatch.context() as patched:
         patched.setattr(CSV, "write", full)
-        with pytest.raises(OSError, match="No space left"):
+        with refused(OSError, errno=28):
             small_run(tmp_path / "run", checkpoint_every=1)
     assert len(rows(tmp_path / "run")) == 2
     resume(tmp_path / "run")

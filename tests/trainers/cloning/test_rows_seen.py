@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from support.messages import refused
+
 pytest.importorskip("torch", reason="needs the extra mappo")
 
 import corral
@@ -26,7 +28,7 @@ SMALL: dict[str, Any] = {
     "progress": False,
 }
 WIDE = {"held_out": (3_600, 4_032)}  # by default more is held out
-REFUSED = r"first(@64)? has learned from rows \d+:\d+ of edge3.*held_out=\(3600, 4032\)"
+REFUSED = ("edge3", "2822:4032", "--held-out 3600:4032", "held_out=(3600, 4032)")
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +47,10 @@ def cloned(out: Path, teacher: Any, **given: Any) -> Run:
 
 def test_a_run_starts_from_none_that_has_seen_what_it_holds_out(first: Run, tmp_path: Path) -> None:
     """Neither the run that is started from, nor the one that it started from itself."""
-    with pytest.raises(ValueError, match=REFUSED):
+    with refused(ValueError, *REFUSED):
         trained(tmp_path / "refused", init=first.folder)
     second = trained(tmp_path / "second", init=first.folder, **WIDE)
-    with pytest.raises(ValueError, match=r"second has learned from rows"):
+    with refused(ValueError, "second", "2736:3600", "--held-out 3600:4032"):
         trained(tmp_path / "refused", init=second.folder)
     assert not (tmp_path / "refused").exists()
     assert trained(tmp_path / "third", init=second.folder, held_out=(3_700, 4_032)).policies
@@ -57,7 +59,7 @@ def test_a_run_starts_from_none_that_has_seen_what_it_holds_out(first: Run, tmp_
 def test_a_run_holds_out_nothing_that_an_opponent_has_seen(first: Run, tmp_path: Path) -> None:
     """The team that is judged on those rows has the opponent among it."""
     given: dict[str, Any] = {"opponents": {"node_1": f"{first.folder}:1,overflow:1"}}
-    with pytest.raises(ValueError, match=REFUSED):
+    with refused(ValueError, *REFUSED):
         trained(tmp_path / "refused", **given)
     assert not (tmp_path / "refused").exists()
     second = trained(tmp_path / "second", **given, **WIDE)
@@ -74,16 +76,16 @@ def _rows(run: Run) -> list[tuple[int, int]]:
 def test_rows_that_were_played_again_are_not_offered(tmp_path: Path) -> None:
     """A run may train on rows that it holds out, and then they are no remedy."""
     again = trained(tmp_path / "again", env_kwargs={"rows": (0, 4_032)}, **WIDE)
-    with pytest.raises(ValueError, match=r"rows 0:3168 of edge3.*Hold out others \(--held-out"):
+    with refused(ValueError, "0:3168", "edge3", "--held-out"):
         trained(tmp_path / "refused", init=again.folder)
     trained(tmp_path / "more", init=again.folder, env_kwargs={"rows": (0, 4_032)}, **WIDE)
 
 
 def test_a_teacher_has_seen_its_rows_too(first: Run, tmp_path: Path) -> None:
     for given in (str(first.folder), first):
-        with pytest.raises(ValueError, match=REFUSED):
+        with refused(ValueError, *REFUSED):
             cloned(tmp_path / "refused", given)
-    with pytest.raises(ValueError, match=REFUSED):
+    with refused(ValueError, *REFUSED):
         trained(tmp_path / "refused", trainer=taught_by(first))
     assert not (tmp_path / "refused").exists()
 
@@ -97,9 +99,9 @@ def test_what_a_teacher_has_seen_is_kept_with_its_clone(first: Run, tmp_path: Pa
     assert [digest, *first.config.env_config.env_kwargs["rows"]] in kept
     assert corral.load_run(clone.folder).config.seen == kept
     early = {"env_kwargs": {"rows": (2_000, 2_900)}, "held_out": (0, 500)}
-    with pytest.raises(ValueError, match=r"clone(@64)? has learned from rows 0:"):
+    with refused(ValueError, "0:2736", "--held-out 3900:4032"):
         trained(tmp_path / "refused", init=clone.folder, **early)
-    with pytest.raises(ValueError, match=r"clone(@64)? has learned from rows 0:"):
+    with refused(ValueError, "0:2736", "--held-out 3900:4032"):
         cloned(tmp_path / "refused", clone, **early)
     assert not (tmp_path / "refused").exists()
 
@@ -149,5 +151,5 @@ def test_a_damaged_list_is_told(seen: Any, tmp_path: Path) -> None:
     run = trained(tmp_path / "run")
     path = run.folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "seen": seen}))
-    with pytest.raises(RunError, match="is damaged"):
+    with refused(RunError, path):
         corral.load_run(run.folder)

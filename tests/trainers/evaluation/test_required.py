@@ -20,6 +20,7 @@ from corral.trainers.evaluation.required import (
 )
 from corral.trainers.evaluation.scores import Evaluation, TeamScore, figures_of
 from corral.trainers.evaluation.zero_sum import SeatScore
+from support.messages import refused, shown
 
 TEAM = TeamScore(
     policy="mine, greedy",
@@ -80,7 +81,7 @@ def test_every_column_of_numbers_is_known_before_it_is_played() -> None:
 def test_unknown_columns() -> None:
     known = column_names(TeamScore, {"returns": ["agent_0"]})
     criteria = [Criterion.parse("retrn_team>=1")]
-    with pytest.raises(UnknownNameError, match="no figure named 'retrn_team'; did you mean 'retur"):
+    with refused(UnknownNameError, "'retrn_team'", "'return_team'"):
         require_columns(criteria, known)
     later = [Criterion.parse("kpis.anything>=1")]
     require_columns(later, known, unknown=["kpis"])
@@ -155,24 +156,22 @@ def test_on_the_command_line(folder: Path, tmp_path: Path) -> None:
 
     plain = ("evaluate", folder, "--policies", "local", "--optimum-windows", "0")
     printed = within(*plain, "--require", "served>0", "--require", "lost<=1")
-    assert "Required: served>0 holds: 0." in printed
-    assert "Required: lost<=1 holds: 0." in printed
+    shown(printed, "served>0", "lost<=1")
     own = (*plain, "--out", tmp_path / "out")
     printed = within(*own, "--require", "served>0", "--require", "served>=0.99", code=1)
-    assert "Required: served>0 holds: 0." in printed
-    assert "Required: served>=0.99 does not hold: 0." in printed
+    shown(printed, "served>0", "served>=0.99")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         *("report.html", "results.json", "results.csv"),
     }
     printed = within(*plain, "--require", "served.low>=0.5", code=1)  # one window
-    assert "Required: served.low>=0.5 does not hold: there is no such figure" in printed
-    assert "did you mean 'served'?" in within(*plain, "--require", "servd>=1", code=2)
-    assert "give name, one of" in within(*plain, "--require", "served~1", code=2)
+    shown(printed, "served.low>=0.5")
+    shown(within(*plain, "--require", "servd>=1", code=2), "'servd'", "'served'")
+    shown(within(*plain, "--require", "served~1", code=2), "'served~1'", "'return_team>=15'")
 
 
 @pytest.mark.parametrize("text", ["lost<=5", "served>=95", "lost.high<=5", "lost_by_node.a<=5"])
 def test_a_bound_above_1_on_a_share_is_refused(text: str) -> None:
     known = ["served", "lost", "lost.high", "lost_by_node.a", "cost"]
     require_columns(criteria_of(["lost<=1", "cost<=5"]), known)
-    with pytest.raises(ValueError, match=r"shares of 0 to 1; 5 % is 0\.05"):
+    with refused(ValueError, f"'{text}'", 0.05):
         require_columns(criteria_of(text), known)

@@ -16,6 +16,7 @@ from corral.trainers.evaluation.intervals import (
     share_interval,
     student_quantile,
 )
+from support.messages import refused
 
 WEEK = np.array([1.3, 1.2, 1.2, 1.2, 1.3, 0.4, 0.4])  # of mean 1
 
@@ -68,7 +69,7 @@ def test_there_is_none_of_few_windows_or_no_load(interval: object) -> None:
     assert interval(rng.random(few), np.ones(few)) == Interval(None, None)
     assert interval(rng.random(few + 1), np.ones(few + 1)).low is not None
     assert interval([0] * 6, [0] * 6) == Interval(None, None)
-    with pytest.raises(ValueError, match=r"windows of shapes \(2,\) and \(3,\)"):
+    with refused(ValueError, "(2,)", "(3,)"):
         interval([1, 2], [1, 2, 3])
 
 

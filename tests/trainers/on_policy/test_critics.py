@@ -106,7 +106,7 @@ def test_critics_are_shown_what_the_others_do_and_not_what_oneself_does() -> Non
 
 
 def test_the_own_action_in_the_critic_is_warned_of() -> None:
-    with pytest.warns(UserWarning, match="own_action=True: a critic that sees the own action"):
+    with pytest.warns(UserWarning, match="own_action=True"):
         learner = make(SteadyRules(), critic_input="observations+actions", own_action=True)
     list(learner.learn())
     shown = learner.critic_input.parts(learner.rollout, 0)[0]

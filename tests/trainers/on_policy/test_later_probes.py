@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.messages import refused
+
 pytest.importorskip("torch", reason="needs the extra mappo")
 
 import torch
@@ -149,7 +151,7 @@ def test_p17_equal_advantages_move_no_actor(given: dict[str, Any]) -> None:
     "given", [{}, {"num_envs": 1, "n_steps": 1, "steps": 10}], ids=["equal", "one"]
 )
 def test_p17_sees_a_division_by_no_spread(given: dict[str, Any]) -> None:
-    with pytest.raises(AlgorithmError, match="policy shared: advantages: advantage is nan"):
+    with refused(AlgorithmError, "shared", "advantage", "nan"):
         moved("probe_p17_v0", planted.plain_normalization(IPPO), **given)
 
 

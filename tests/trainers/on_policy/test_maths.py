@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.messages import refused
+
 pytest.importorskip("torch", reason="needs the extra mappo")
 
 import torch
@@ -209,9 +211,9 @@ def test_gae_names_shapes_that_differ() -> None:
     }
     maths.gae(**good)
     for name in ("reward", "value", "final_obs_value", "acted", "ended"):
-        with pytest.raises(ValueError, match=rf"{name} \(2, 2\)"):
+        with refused(ValueError, f"{name} (2, 2)"):
             maths.gae(**{**good, name: good[name][:2]})
-    with pytest.raises(ValueError, match=r"bootstrap_value \(3,\)"):
+    with refused(ValueError, "bootstrap_value (3,)"):
         maths.gae(**{**good, "bootstrap_value": np.zeros(3)})
 
 
@@ -275,7 +277,7 @@ def test_value_loss_with_clipping_takes_the_larger() -> None:
     assert found.tolist() == pytest.approx([1.125, 0.125, 1.62])
     (gradient,) = torch.autograd.grad(found.sum(), value)
     assert gradient.tolist() == pytest.approx([0.0, 0.5, -1.8])
-    with pytest.raises(ValueError, match="clip_range needs old_value="):
+    with refused(ValueError, "clip_range", "old_value="):
         maths.value_loss(value, target, **given)
 
 
@@ -297,13 +299,13 @@ def test_gradients_are_shortened_as_torch_does_it(longest: float) -> None:
 def test_losses_name_shapes_that_differ() -> None:
     """[R] against [R, 1] would be broadcast to [R, R] without a word."""
     flat, column = torch.zeros(3), torch.zeros(3, 1)
-    with pytest.raises(ValueError, match=r"value \(3,\), target \(3, 1\)"):
+    with refused(ValueError, "value (3,)", "target (3, 1)"):
         maths.value_loss(flat, column)
-    with pytest.raises(ValueError, match=r"log_ratio \(3, 1\), advantage \(3,\)"):
+    with refused(ValueError, "log_ratio (3, 1)", "advantage (3,)"):
         maths.clipped_surrogate(column, flat, 0.2)
-    with pytest.raises(ValueError, match=r"prediction \(3,\), target \(3, 1\)"):
+    with refused(ValueError, "prediction (3,)", "target (3, 1)"):
         maths.explained_variance(flat.numpy(), column.numpy())
-    with pytest.raises(ValueError, match=r"old_value \(3, 1\)"):
+    with refused(ValueError, "old_value (3, 1)"):
         maths.value_loss(flat, flat, old_value=column, clip_range=0.2)
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from support.messages import refused
+
 pytest.importorskip("torch", reason="needs the extra mappo")
 
 import torch
@@ -152,7 +154,7 @@ def test_actor_and_critic_may_not_share_weights() -> None:
     network = Flat()
     flat_rules = make_rules("dfaas_v0")
     shared = make(flat_rules, IPPO, model=lambda space, *, role: network)
-    with pytest.raises(ModelError, match="the critic of policy shared and the actor of policy"):
+    with refused(ModelError, "critic", "actor", "shared"):
         shared.check()
     one_each = {"actor": Flat(), "critic": Flat()}
     apart = make(
@@ -161,7 +163,7 @@ def test_actor_and_critic_may_not_share_weights() -> None:
         model=lambda space, *, role: one_each[role],
         policies=separate(flat_rules),
     )
-    with pytest.raises(ModelError, match=r"the actor of policy node_1 and the actor of policy"):
+    with refused(ModelError, "node_1", "node_0"):
         apart.check()
 
 
@@ -216,11 +218,11 @@ def detached(self: Flat, obs: Any) -> Any:
 
 
 FAULTY = {
-    "unused": (with_parts(more=lambda: nn.Linear(2, 3)), "reached more.weight, more.bias in"),
-    "detached": (made_of(detached), "reached layer.weight, layer.bias in the first update"),
+    "unused": (with_parts(more=lambda: nn.Linear(2, 3)), ("more.weight", "more.bias")),
+    "detached": (made_of(detached), ("layer.weight", "layer.bias")),
     "times 0": (
         made_of(lambda self, obs: Flat.forward(self, obs) * 0),
-        "reached layer.weight, layer.bias in the first update",
+        ("layer.weight", "layer.bias"),
     ),
 }
 
@@ -228,12 +230,10 @@ FAULTY = {
 @pytest.mark.parametrize("memory", [0, 3])
 @pytest.mark.parametrize("fault", FAULTY)
 def test_a_part_that_learns_nothing_ends_training_by_name(fault: str, memory: int) -> None:
-    model, message = FAULTY[fault]
+    model, weights = FAULTY[fault]
     trainer = make(make_rules("dfaas_v0"), model=model, memory=memory)
-    with pytest.raises(ModelError, match=message) as caught:
+    with refused(ModelError, "actor", "shared", *weights, "requires_grad_(False)"):
         next(trainer.learn())
-    assert "requires_grad_(False)" in str(caught.value)
-    assert "actor of policy shared" in str(caught.value)
 
 
 def test_what_is_unused_may_be_frozen() -> None:
@@ -350,5 +350,5 @@ def test_a_checkpoint_of_another_network_does_not_fit() -> None:
     wide = make(rules, model=lambda space, *, role: Flat(9))
     with pytest.raises(CheckpointError, match=r"actor\.encoder\.module\.layer\.weight"):
         wide.load(saved)
-    with pytest.raises(CheckpointError, match="does not fit"):
+    with refused(CheckpointError, "policy_shared", "'actor.layers.0.bias'"):
         make(rules).load(saved)

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.messages import refused
+
 pytest.importorskip("torch", reason="needs the extra mappo")
 
 import torch
@@ -93,7 +95,7 @@ def test_the_weight_rises_with_the_divergence_and_never_falls_below_what_was_giv
 
 
 def test_there_is_nothing_to_stay_by_without_a_start(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"stay_coef=0\.1 holds .* give init="):
+    with refused(ValueError, "stay_coef=0.1", "init="):
         corral.train("arena_v0", steps=64, stay_coef=0.1, out=tmp_path / "run", **SMALL)
-    with pytest.raises(ValueError, match=r"stay_target=0\.1 adapts a penalty that stay_coef=0"):
+    with refused(ValueError, "stay_target=0.1", "stay_coef=0"):
         MAPPOSettings(stay_target=0.1)

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.messages import refused
+
 pytest.importorskip("torch", reason="needs the extra mappo")
 
 import torch
@@ -243,11 +245,11 @@ def test_policies_play_one_or_many_alike(memory: int) -> None:
     assert set(np.unique(drawn)) == {0, 2, 3}
     again = policy.act(seen, state, np.random.default_rng(0)).action
     assert (again == drawn[0]).all()
-    with pytest.raises(ValueError, match="sampling needs rng="):
+    with refused(ValueError, "rng=", "deterministic=True"):
         policy.act(seen, state)
     if memory:
         assert state.shape == (6, memory)
-        with pytest.raises(ValueError, match=r"give what initial_state\(6\)"):
+        with refused(ValueError, "agent_1", "(2, 8)", "initial_state(6)"):
             policy.act(seen, state[:2], deterministic=True)
         other = policy.act(seen, policy.initial_state(6), deterministic=True)
         assert (other.extra["probabilities"] != many.extra["probabilities"]).any()
@@ -292,38 +294,38 @@ def test_every_weight_learns() -> None:
 
 
 def test_agents_of_one_policy_must_be_alike() -> None:
-    with pytest.raises(UnsupportedSpaceError, match=r"policy shared plays agent_0 .* agent_1 "):
+    with refused(UnsupportedSpaceError, "shared", "agent_0", "agent_1", "policies='separate'"):
         make(PileRules(takes=(2, 3)))
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given", "named"),
     [
-        ({"gamma": 1.5}, "gamma=1.5: give a number of 0 to 1"),
-        ({"num_envs": 0}, "num_envs=0: give a whole number, 1 or more"),
-        ({"n_minibatches": 0}, "n_minibatches=0: give a whole number, 1 or more"),
-        ({"memory": -1}, "memory=-1: give a whole number"),
-        ({"clip_range": 0.0}, "clip_range=0.0: give a number above 0"),
-        ({"clip_range_vf": 0.0}, "clip_range_vf=0.0: give a number above 0, or None"),
-        ({"huber_delta": -1.0}, "huber_delta=-1.0: give a number"),
-        ({"value_decay": 1.0}, "value_decay=1.0: give a number of 0 to below 1"),
-        ({"kl_target": 0.01}, "kl_target=0.01 adapts a penalty that kl_coef=0 leaves out"),
-        ({"net_arch": 16}, "net_arch=16: give a tuple"),
-        ({"net_arch": (16, 0)}, "net_arch=0: give a whole number, 1 or more"),
-        ({"cnn_arch": 16}, "cnn_arch=16: give a tuple"),
-        ({"cnn_arch": (16, 0)}, "cnn_arch=0: give a whole number, 1 or more"),
-        ({"cnn_arch": (16,)}, "give filters and units, such as"),
-        ({"cnn_patch": -1}, "cnn_patch=-1: give a whole number, 0 or more"),
-        ({"activation": "rely"}, "did you mean 'relu'"),
-        ({"critic_input": "stat"}, "did you mean 'state'"),
-        ({"own_action": True}, "own_action=True needs critic_input='observations"),
-        ({"anneal": 1}, "anneal=1: give True or False"),
-        ({"ent_coef_end": float("nan")}, "ent_coef_end=nan: give a finite number"),
-        ({"device": "tpu"}, "device='tpu'"),
+        ({"gamma": 1.5}, ("gamma=1.5", 0, 1)),
+        ({"num_envs": 0}, ("num_envs=0", 1)),
+        ({"n_minibatches": 0}, ("n_minibatches=0", 1)),
+        ({"memory": -1}, ("memory=-1", 0)),
+        ({"clip_range": 0.0}, ("clip_range=0.0", 0)),
+        ({"clip_range_vf": 0.0}, ("clip_range_vf=0.0", 0, None)),
+        ({"huber_delta": -1.0}, ("huber_delta=-1.0", 0, None)),
+        ({"value_decay": 1.0}, ("value_decay=1.0", 0, 1)),
+        ({"kl_target": 0.01}, ("kl_target=0.01", "kl_coef=0", "target_kl")),
+        ({"net_arch": 16}, ("net_arch=16",)),
+        ({"net_arch": (16, 0)}, ("net_arch=0", 1)),
+        ({"cnn_arch": 16}, ("cnn_arch=16",)),
+        ({"cnn_arch": (16, 0)}, ("cnn_arch=0", 1)),
+        ({"cnn_arch": (16,)}, ("cnn_arch=(16,)", "(32, 128)")),
+        ({"cnn_patch": -1}, ("cnn_patch=-1", 0)),
+        ({"activation": "rely"}, ("activation='rely'", "'relu'", "'tanh'")),
+        ({"critic_input": "stat"}, ("critic_input='stat'", "'state'", "'observations'")),
+        ({"own_action": True}, ("own_action=True", "critic_input='observations+actions'")),
+        ({"anneal": 1}, ("anneal=1", True, False)),
+        ({"ent_coef_end": float("nan")}, ("ent_coef_end=nan", 0, None)),
+        ({"device": "tpu"}, ("device='tpu'", "'cpu'", "'cuda'")),
     ],
 )
-def test_settings_out_of_range_are_named(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+def test_settings_out_of_range_are_named(given: dict[str, Any], named: tuple[object, ...]) -> None:
+    with refused(ValueError, *named):
         make_settings(MAPPO, given)
 
 
@@ -336,7 +338,7 @@ def test_ippo_has_no_setting_of_what_its_critic_sees() -> None:
 def test_a_device_that_is_not_there_is_named() -> None:
     trainer = make(SteadyRules(), device="cuda")  # a run of another machine can still be played
     assert {learner.device.type for learner in trainer.learners.values()} == {"cpu"}
-    with pytest.raises(ValueError, match=r"device='cuda': torch .* finds no CUDA device here"):
+    with refused(ValueError, "device='cuda'", "'cpu'", "'auto'"):
         trainer.check()
     with pytest.raises(ValueError, match="device='cuda'"):
         next(trainer.learn())

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from corral.trainers.opponents.mix import mix_text, parse_mix
+from support.messages import refused
 
 MIXES = [
     ("perfect", {"perfect": 1}, "perfect"),
@@ -82,13 +83,13 @@ def test_what_could_be_a_folder_or_a_mix_is_refused(
     for name in ("a:2", "a,b", "c"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").touch()
-    with pytest.raises(ValueError, match=r"'a:2' is a run's folder, and could be a with weight 2"):
+    with refused(ValueError, "'a:2'", "a:2:1"):
         parse_mix("a:2")
     assert parse_mix("a:2:1") == {"a:2": 1}
     assert mix_text({"a:2": 1}) == mix_text("a:2:5") == "a:2:1"
-    with pytest.raises(ValueError, match="'a,b' is a run's folder, and commas part"):
+    with refused(ValueError, "'a,b'"):
         parse_mix("a,b")
-    with pytest.raises(ValueError, match="'a,b@best' is a run's folder"):
+    with refused(ValueError, "'a,b@best'"):
         parse_mix("a,b@best")
     # The checkpoint of a run is no folder's name.
     assert parse_mix("c@best:3,c@latest") == {"c@best": 0.75, "c@latest": 0.25}

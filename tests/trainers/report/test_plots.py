@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from corral.trainers.report.plots import Bar, LearningCurve, bar_chart, learning_chart
+from support.messages import refused, shown
 
 
 def test_bars_are_as_long_as_their_values() -> None:
@@ -17,7 +18,7 @@ def test_bars_are_as_long_as_their_values() -> None:
 
 def test_an_interval_lies_where_its_numbers_are() -> None:
     drawn = bar_chart([Bar("a", 5.0, 4.0, 8.0), Bar("b", 10.0)], "title")
-    assert "<i class='span' style='left:40.00%;width:40.00%'></i>" in drawn
+    shown(drawn, "left:40.00%;width:40.00%")
 
 
 def test_teams_stand_out_among_the_bars() -> None:
@@ -40,7 +41,7 @@ def test_a_learning_curve_is_drawn_to_scale_and_breaks_where_nothing_is_known() 
     first, second = lines(drawn, "c0 d0")
     assert [x for x, _ in first + second] == pytest.approx([166.67, 333.33, 833.33, 1000], abs=0.1)
     assert [y for _, y in first + second] == pytest.approx([100, 50, 0, 25])
-    assert 'class="level" d="M0 75H1000"' in drawn
+    shown(drawn, "M0 75H1000")
     assert "nan" not in drawn
 
 
@@ -72,5 +73,5 @@ def test_names_of_levels_do_not_overlap() -> None:
 
 
 def test_a_curve_has_a_return_for_each_step() -> None:
-    with pytest.raises(ValueError, match=r"curve run: env_steps \(3,\) and returns \(2,\)"):
+    with refused(ValueError, "run", "(3,)", "(2,)"):
         learning_chart([LearningCurve("run", np.arange(3), np.zeros(2))], {})

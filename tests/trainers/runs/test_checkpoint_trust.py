@@ -24,6 +24,7 @@ from support.checkpoints import (
     saved,
     step_of,
 )
+from support.messages import refused
 
 pytest.importorskip("safetensors", reason="needs the extra mappo")
 
@@ -62,7 +63,7 @@ def test_a_failure_anywhere_is_loud_and_loses_nothing(
 
 def test_a_full_disk_is_loud_and_leaves_the_one_before(tmp_path: Path) -> None:
     saved(tmp_path, 1)
-    with largest_file(20_000), pytest.raises(CheckpointError, match=r"File too large.*not saved"):
+    with largest_file(20_000), refused(CheckpointError, os.strerror(errno.EFBIG)):
         save_checkpoint(tmp_path, 2, content_of(2, 200))
     assert names(tmp_path) == ["latest", "step_000000000001"]
     assert same(load_checkpoint(latest_checkpoint(tmp_path)), content_of(1, 20))
@@ -74,7 +75,7 @@ def test_a_folder_without_permission_is_named(tmp_path: Path) -> None:
     saved(tmp_path, 1)
     tmp_path.chmod(0o555)
     try:
-        with pytest.raises(CheckpointError, match="Permission denied"):
+        with refused(CheckpointError, os.strerror(errno.EACCES)):
             saved(tmp_path, 2)
         assert step_of(latest_checkpoint(tmp_path)) == 1
     finally:
@@ -128,7 +129,7 @@ def test_a_write_that_does_not_read_back_is_not_announced(
                 file.write(b"\x55")
 
     monkeypatch.setattr(os, "fsync", spoil)
-    with pytest.raises(CheckpointError, match=r"SHA-256.*not saved"):
+    with refused(CheckpointError, "networks.safetensors", "SHA-256"):
         saved(tmp_path, 2)
     assert names(tmp_path) == ["latest", "step_000000000001"]
 
@@ -148,12 +149,12 @@ def test_damage_is_refused_and_an_intact_one_named(tmp_path: Path, file: str, ki
 def test_damage_names_the_one_before_not_a_later_one(tmp_path: Path) -> None:
     saved(tmp_path, 1, 2, 3)
     (tmp_path / "step_000000000002" / "run.json").write_text("{}")
-    with pytest.raises(CheckpointError, match=r"\. step_000000000001 is intact: pass it by name"):
+    with refused(CheckpointError, "step_000000000002/run.json", "step_000000000001"):
         load_checkpoint(tmp_path / "step_000000000002")
     (tmp_path / "step_000000000001" / "run.json").write_text("{}")
     with pytest.raises(CheckpointError) as caught:
         verify_checkpoint(tmp_path / "step_000000000002")
-    assert "is intact" not in str(caught.value)
+    assert "step_000000000001" not in str(caught.value)
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -182,7 +183,7 @@ def test_a_newer_format_is_named(tmp_path: Path) -> None:
     path = saved(tmp_path, 1)
     value = json.loads((path / "manifest.json").read_text())
     (path / "manifest.json").write_text(json.dumps({**value, "version": 7}))
-    with pytest.raises(CheckpointError, match="version 7, newer than 1"):
+    with refused(CheckpointError, "manifest.json", 7, 1):
         load_checkpoint(path)
 
 
@@ -195,10 +196,9 @@ def test_a_copy_under_another_name_loads(tmp_path: Path) -> None:
 def test_while_best_is_in_doubt_nothing_is_removed(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, 1, content_of(1, 20), best=True)
     (tmp_path / "best").write_text("step_000000000009\n")
-    with pytest.raises(CheckpointError, match="is damaged"):
+    with refused(CheckpointError, tmp_path / "best"):
         best_checkpoint(tmp_path)
-    message = r"best.*in doubt: delete it.*is saved, and latest"
-    with pytest.raises(CheckpointError, match=message):
+    with refused(CheckpointError, tmp_path / "best", "step_000000000002", "latest"):
         save_checkpoint(tmp_path, 2, content_of(2, 20), keep=1)
     assert step_of(latest_checkpoint(tmp_path)) == 2
     assert (tmp_path / "step_000000000001").is_dir()

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.messages import refused
+
 pytest.importorskip("torch", reason="needs the extra sb3")
 
 import torch
@@ -76,9 +78,9 @@ def test_a_load_that_changed_is_refused(run_folder: Path) -> None:
     with pytest.raises(TraceError, match=r"trace\.csv\.gz"):
         load_run(run_folder)
     write_trace(small_trace(seed=8), run_folder / "trace.csv.gz")
-    with pytest.raises(TraceError, match="not the load that the run was trained on"):
+    with refused(TraceError, "trace.csv.gz", small_trace(seed=8).digest[:12]):
         load_run(run_folder)
-    with pytest.raises(TraceError, match="not the load that the run was trained on"):
+    with refused(TraceError, "trace.csv.gz", small_trace(seed=8).digest[:12]):
         resume(run_folder)
 
 
@@ -98,7 +100,7 @@ def test_a_config_says_all(made: Path) -> None:
 def test_folders_that_are_no_runs(tmp_path: Path) -> None:
     assert not is_run(tmp_path)
     for folder in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(RunError, match=r"is no run: it has no config\.json"):
+        with refused(RunError, folder, "config.json"):
             load_run(folder)
         with pytest.raises(RunError):
             resume(folder)
@@ -193,9 +195,9 @@ def test_missing_and_damaged_checkpoints(run_folder: Path) -> None:
     with pytest.raises(CheckpointError, match=r"policy_node_0\.safetensors"):
         load_run(run_folder).policies["node_0"]
     shutil.rmtree(run_folder / "checkpoints")
-    with pytest.raises(CheckpointError, match="holds no checkpoint"):
+    with refused(CheckpointError, run_folder / "checkpoints"):
         load_run(run_folder).policies["node_0"]
-    with pytest.raises(CheckpointError, match="holds no checkpoint"):
+    with refused(CheckpointError, run_folder / "checkpoints"):
         load_run(run_folder).export("weights", run_folder / "export")
 
 
@@ -225,7 +227,7 @@ def test_nothing_that_is_loaded_can_run_code(
         (torch.jit, "load"),
     ]:
         monkeypatch.setattr(module, name, refuse)
-    with pytest.raises(AssertionError, match="a pickle was loaded"):
+    with refused(AssertionError, "pickle"):
         pickle.loads(b"")
     assert played(run_folder)
     resume(run_folder, steps=192)
@@ -267,9 +269,7 @@ def test_an_export_replaces_nothing_unasked(run_folder: Path, tmp_path: Path) ->
     run, target = load_run(run_folder), tmp_path / "export"
     target.mkdir()
     (target / "node_1.zip").write_text("mine")
-    with pytest.raises(
-        FileExistsError, match=r"node_1\.zip exists; pass --overwrite \(overwrite=True\)"
-    ):
+    with refused(FileExistsError, target / "node_1.zip", "--overwrite", "overwrite=True"):
         run.export("weights", target)
     assert [(path.name, path.read_text()) for path in target.iterdir()] == [("node_1.zip", "mine")]
     assert len(run.export("weights", target, overwrite=True)) == 4
