@@ -48,11 +48,13 @@ class Sources:
 
     def __init__(self, root: Path) -> None:
         self.modules: dict[str, ast.Module] = {}
+        self.lines: dict[str, int] = {}
         for top, package in HOUSES.items():
             for path in sorted((root / top).rglob("*.py")):
                 parts = path.relative_to(root / top).with_suffix("").parts
                 name = ".".join([package, *(part for part in parts if part != "__init__")])
-                self.modules[name] = ast.parse(path.read_text(encoding="utf-8"))
+                text = path.read_text(encoding="utf-8")
+                self.modules[name], self.lines[name] = ast.parse(text), text.count("\n")
 
     @cached_property
     def imports(self) -> dict[str, set[str]]:
