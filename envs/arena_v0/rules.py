@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 from gymnasium import spaces
 
+from corral.envs.arena_v0.consequences import BITS, BLOCKER, CONSEQUENCES, EXPLORER
 from corral.envs.arena_v0.render import Frame, ansi, draw
 from corral.envs.arguments import nonnegative_int, one_of
 from corral.envs.core import ENDLESS, Array, Observation, Outcome, agent_views
@@ -19,17 +21,21 @@ __all__ = ["ArenaRules", "ArenaState"]
 
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # rows and columns of up, right, down, left
 
-NOTHING, NEW_FIELD, COLLISION = range(3)  # what a step can bring
-REWARDS = np.zeros((3, 2), dtype=np.float32)  # [3, N] explorer, blocker; the manual has them too
-REWARDS[NOTHING] = -0.5, -0.1
-REWARDS[NEW_FIELD] = 1.0, -0.1
-REWARDS[COLLISION] = -1.0, 1.0
-
-INFO = ("new_field", "fields_visited", "collision", "illegal_actions")
-
-EXPLORER, BLOCKER = 0, 1  # the agents, along axis N
-IS_BLOCKER = np.array([[False], [True]])  # [N, 1]
 OWN_AND_OTHER = np.array([EXPLORER, BLOCKER, BLOCKER, EXPLORER])  # as both observe positions
+ONE, FOUR = np.array(1), np.array(len(MOVES))  # arrays, for speed: NumPy is slow to convert an int
+
+
+@lru_cache(maxsize=8)
+def _begins(num_envs: int, size: int, *offsets: int) -> Array:
+    """Return where the ``size`` numbers of each environment begin in a flat array: int64 [B].
+
+    With ``offsets``, K numbers to add: [K, B]. The last arrays are kept, for speed.
+    """
+    begins = np.arange(num_envs) * size
+    if offsets:
+        begins = begins + np.array(offsets)[:, None]
+    begins.flags.writeable = False
+    return begins
 
 
 @dataclass
@@ -100,9 +106,7 @@ class ArenaRules:
         inside = (row >= 0) & (row < self.height) & (column >= 0) & (column < self.width)
         self.target = np.where(inside, row * self.width + column, np.arange(self.fields)[:, None])
         self.inside = inside
-        # Where own and other's one-hot begin in the features of the explorer, of the blocker.
-        own, other, agent = 0, self.fields, self._features
-        self._one_hot_offsets = np.array([[own], [other], [agent + own], [agent + other]])
+        self._target, self._inside = self.target.reshape(-1), inside.reshape(-1)
 
     def distance(self, one: Array, other: Array) -> Array:
         """Return the moves between fields, by number, on an empty grid; the two are broadcast."""
@@ -167,8 +171,9 @@ class ArenaRules:
     def observe(self, state: ArenaState) -> dict[str, Observation]:
         b, features = len(state.t), self._features
         flat = np.zeros(b * 2 * features, dtype=np.float32)
-        ones = state.position.T.take(OWN_AND_OTHER, axis=0) + self._one_hot_offsets  # [4, B]
-        ones += np.arange(0, len(flat), 2 * features)  # where each environment's features begin
+        # Own and other's one-hot in the features of the explorer, then in those of the blocker.
+        ones = state.position.T.take(OWN_AND_OTHER, axis=0)  # [4, B]
+        ones += _begins(b, 2 * features, 0, self.fields, features, features + self.fields)
         flat[ones] = 1.0
         observation = flat.reshape(b, 2, features)
         if self.observation == "visited":
@@ -184,51 +189,39 @@ class ArenaRules:
 
     def step(self, state: ArenaState, action: Array) -> Outcome[ArenaState]:
         b = len(action)
-        rows = np.arange(b)
-        position, move = state.position.T, action.T  # [N, B]
-        target = self.target[position, move]  # the own field where a move leads off the grid
-        info = np.zeros((len(INFO), b, 2), dtype=np.int64)
-        new_field, fields_visited, collision, illegal = info  # [B, N] each
-
-        # The agent drawn for this step moves first. It collides if its move leads to the field
-        # where the other stands.
-        blocker_first = state.first[rows, state.t % state.first.shape[1]]
-        moves_first = blocker_first == IS_BLOCKER
-        onto_other = target == position[::-1]
-        # Then the other moves. It collides if its move leads to where the first stands by now: on
-        # its old field if it collided, else on its target.
-        second_collides = np.where(
-            onto_other[::-1], onto_other, target[EXPLORER] == target[BLOCKER]
-        )
-        collides = np.where(moves_first, onto_other, second_collides)
-        # Who collides stays.
-        collision[:] = collides.T
-        state.before, state.position = state.position, np.where(collides, position, target).T
-
-        # The explorer enters its target (its own field, where it bumps into a wall) unless it
-        # collides or its move is illegal. A field is new when it is entered for the first time.
-        field = rows * self.fields + target[EXPLORER]  # in a row with all environments' fields
+        position = state.position.T  # [N, B]
+        move = position * FOUR + action.T  # its number among all moves from all fields
+        target = self._target[move]  # the own field where a move leads off the grid
+        field = _begins(b, self.fields) + target[EXPLORER]  # its number among all environments'
         entered = state.entered.reshape(-1)  # a view
         entered_at = entered[field]  # 0: never
-        enters = (entered_at == 0) & ~collides[EXPLORER]
-        if self.walls == "mask":
-            inside = self.inside[position, move]
-            illegal[:] = ~inside.T
-            enters &= inside[EXPLORER]
-        state.t += 1
-        entered[field] = np.where(enters, state.t, entered_at)
-        fields_visited[:, EXPLORER] = enters
+        steps = state.first.shape[1]  # without a time limit, what was drawn comes again
+        moment = state.t if steps == self.max_cycles else state.t % steps
 
-        # A collision by either decides the rewards, else whether the field was new.
-        any_collision = collides[EXPLORER] | collides[BLOCKER]
-        new_field[:, EXPLORER] = enters & ~any_collision
-        reward = REWARDS.take(np.where(any_collision, COLLISION, enters), axis=0)  # [B, N]
+        # What decides all that follows, see ``Facts``.
+        facts = np.zeros((len(BITS), b), dtype=bool)
+        facts[0] = state.first.reshape(-1)[_begins(b, steps) + moment]  # blocker_first
+        np.equal(target, position[::-1], out=facts[1:3])  # explorer_onto, blocker_onto
+        np.equal(target[EXPLORER], target[BLOCKER], out=facts[3])  # same_target
+        np.logical_not(entered_at, out=facts[4])  # unvisited
+        if self.walls == "mask":
+            np.logical_not(self._inside[move], out=facts[5:])  # explorer_off, blocker_off
+        case = (BITS @ facts.view(np.uint8)).astype(np.int64)  # [B]
+
+        # What follows, see ``_consequences``.
+        stays = CONSEQUENCES.collides.take(case, axis=1)  # [N, B]
+        state.before, state.position = state.position, np.where(stays, position, target).T
+        state.t += ONE
+        np.copyto(entered_at, state.t, where=CONSEQUENCES.enters[case])
+        entered[field] = entered_at
+        reward = CONSEQUENCES.reward.take(case, axis=0)
         state.score += reward
         terminated = np.zeros((b, 2), dtype=bool)
-        return Outcome(state, reward, terminated, dict(zip(INFO, info, strict=True)))
+        info = {key: table.take(case, axis=0) for key, table in CONSEQUENCES.info.items()}
+        return Outcome(state, reward, terminated, info)
 
     def info(self, state: ArenaState) -> dict[str, Array]:
-        return {key: np.zeros_like(state.position) for key in INFO}
+        return {key: np.zeros_like(state.position) for key in CONSEQUENCES.info}
 
     def global_state(self, state: ArenaState) -> Array:
         b, f = len(state.t), self.fields

@@ -46,7 +46,8 @@ def test_where_there_is_no_choice_nothing_is_trained(
 @pytest.mark.parametrize(("trace", "settings", "values"), CASES)
 def test_a_replay_says_so(trace: Trace, settings: dict[str, Any], values: tuple[str, ...]) -> None:
     result = replay(trace, ["local", "overflow"], window=20, **settings)
-    shown("\n".join(describe(result)), *values)
+    usual = describe(replay(load(), ["local", "overflow"], window=20))
+    shown("\n".join(line for line in describe(result) if line not in usual), *values)
 
 
 def test_a_load_that_never_changes_is_said_to() -> None:

@@ -129,7 +129,7 @@ def test_another_number_of_nodes_takes_its_actor_and_leaves_its_critic(
             out=tmp_path / "five",
             **{**SMALL, "steps": 256},
         )
-    shown(said.getvalue(), "actor", "critic")
+    shown(said.getvalue(), "actor taken", "critic fresh")
     kwargs = more.config.env_config.env_kwargs
     assert (kwargs["observation"], kwargs["route"], kwargs["max_level"]) == ("summary", "spare", 20)
     assert kwargs["load_scale"] == max(1, load(5, days=10).arrivals.max())  # not the other run's

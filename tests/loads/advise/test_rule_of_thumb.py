@@ -290,7 +290,7 @@ def test_rows_to_fit_to_are_asked_for_where_none_come_before() -> None:
         rule_of_thumb(result, "team", team)
     found = rule_of_thumb(result, "team", team, train=(0, 120))
     assert found.overlap
-    shown("\n".join(found.lines()), "fitted", "judged")
+    assert any("fitted" in line and "judged" in line for line in found.lines())
     assert (found.rule, found.rule_cost) == (None, None)
 
 
