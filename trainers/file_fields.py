@@ -62,7 +62,7 @@ def read_fields(
         raise
     except (OSError, ValueError) as fault:
         raise error(f"{path} cannot be read: {reason(fault)}") from fault
-    hints = {name: hint for name, hint in get_type_hints(kind).items() if name not in without}
+    hints = {name: hint for name, hint in _hints(kind).items() if name not in without}
     if format is not None and isinstance(values, dict) and values.get("format") != format:
         raise error(f"{path} is of format {shown(values.get('format'))}, not {format}")
     try:
@@ -77,7 +77,7 @@ def fields_of(
     """Return the fields of an object within a file that was read, as ``read_fields`` does; it may
     hold other keys. Raises ``error``."""
     try:
-        return Fields(path, True).checked(key, values, get_type_hints(kind), _optional(kind))
+        return Fields(path, True).checked(key, values, _hints(kind), _optional(kind))
     except ConfigError as fault:
         raise error(f"{fault}. The file is damaged, or was edited") from None
 
@@ -119,7 +119,7 @@ class Fields:
             first, *more = (part for part in parts if part is not NoneType)
             return self._plain(key, value, hint) if more else self.value(key, value, first)
         if is_typeddict(hint) or is_dataclass(hint):
-            return self.checked(key, value, get_type_hints(hint), _optional(hint))
+            return self.checked(key, value, _hints(hint), _optional(hint))
         origin = get_origin(hint)
         if origin is dict and isinstance(value, dict):
             keys, values = parts
@@ -144,6 +144,12 @@ class Fields:
                 self._require_small(f"{key}.{name}"[:MOST_KEY], each)
         elif isinstance(value, int | float) and not -MOST < value < MOST:
             raise ConfigError(f"{self.path}: {key} is a number too large")
+
+
+def _hints(kind: Any) -> dict[str, Any]:
+    """Return the types by key: of a dataclass those of its fields, without what its class holds."""
+    hints = get_type_hints(kind)
+    return {one.name: hints[one.name] for one in fields(kind)} if is_dataclass(kind) else hints
 
 
 def _optional(kind: Any) -> Collection[str]:

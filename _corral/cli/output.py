@@ -36,6 +36,7 @@ from rich.text import Text
 from corral.errors import CorralError, TraceWarning
 from corral.extensions import missing_part
 from corral.progress import telling
+from corral.results import json_text
 from corral.text import one_line, shortened, visible
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ __all__ = [
     "last_of",
     "out",
     "plain_streams",
+    "print_json",
     "progress_bar",
     "reported",
     "show_replay",
@@ -214,6 +216,11 @@ def last_of(episodes: int) -> str:
 
     every = f"{episodes:,} episode" + "s" * (episodes != 1)
     return every if episodes <= RECENT else f"the last {RECENT} of {every}"
+
+
+def print_json(values: Any) -> None:
+    """Print JSON values, each on a line of its own."""
+    out.print(json_text(values, 1).rstrip(), soft_wrap=True)
 
 
 def show_table(table: Table) -> None:

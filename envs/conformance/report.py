@@ -7,11 +7,15 @@ import hashlib
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from corral.errors import ConformanceError
+from corral.results import Result
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "CHECKS",
@@ -129,8 +133,10 @@ class Findings:
 
 
 @dataclass(frozen=True)
-class CheckResult:
+class CheckResult(Result):
     """The findings of ``check_env``, errors first, each severity in the order of ``CHECKS``."""
+
+    json_file, csv_file = "check.json", "check.csv"
 
     environment: str
     form: str  # "parallel" or "AEC"; "not made" where that failed
@@ -156,10 +162,16 @@ class CheckResult:
         if self.errors:
             raise ConformanceError(f"\n{self.text()}")
 
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a line for each finding, with the fields of ``Finding`` as columns."""
+        import pandas as pd  # slow to import; environments do without
+
+        columns = [each.name for each in dataclasses.fields(Finding)]
+        return pd.DataFrame([vars(finding) for finding in self.findings], columns=columns)
+
     def to_json(self) -> dict[str, Any]:
-        """The result as plain data."""
-        data = dataclasses.asdict(self)
-        return {**data, "errors": len(self.errors), "warnings": len(self.warnings)}
+        """Return all of it as JSON values, of errors and warnings how many there are."""
+        return {**super().to_json(), "errors": len(self.errors), "warnings": len(self.warnings)}
 
     def text(self, width: int = 80) -> str:
         """The report, no line longer than ``width``."""

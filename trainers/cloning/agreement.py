@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from corral.envs.core import Array, Observation, Rules, amounts_of, generator
 from corral.envs.policy import Decision, Policy, PolicyBase, PolicyLike, as_policy
+from corral.results import Result
 from corral.trainers.cloning.recorded import RecordedRules
 from corral.trainers.cloning.teachers import Teacher, TeacherLike, choices_of, find_teacher
 from corral.trainers.evaluation.episodes import Interval, bootstrap_ratio, play_episodes
@@ -35,8 +37,10 @@ class AgreementRow:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class Agreement(Result):
     """Agreement with ``teacher`` over ``episodes``; the last of the ``rows`` is that of all."""
+
+    json_file = "agreement.json"
 
     teacher: str
     episodes: int
@@ -48,10 +52,12 @@ class Agreement:
         """The share of all agents' decisions."""
         return self.rows[-1].share
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        rows = [{**vars(row), "interval": list(row.interval)} for row in self.rows]
-        return {**vars(self), "rows": rows}
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a line for each agent, and one for all."""
+        table = pd.DataFrame([{**vars(row), **row.interval._asdict()} for row in self.rows])
+        return table.drop(columns="interval")
+
+    to_dict = Result.to_json
 
 
 def eval_seed(seed: int, use: int) -> int:

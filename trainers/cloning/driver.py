@@ -21,7 +21,6 @@ from corral.envs.masks import MASK, OBSERVATION
 from corral.envs.policy import Decision, Policy, PolicyBase
 from corral.envs.registry import Api
 from corral.errors import UnsupportedSpaceError
-from corral.files import write_file
 from corral.text import visible
 from corral.trainers.cloning.agreement import Agreement, agreement, eval_seed
 from corral.trainers.cloning.steps import spaces_digest, write_steps
@@ -40,7 +39,7 @@ from corral.trainers.runs.run import Run, is_run, with_checkpoint
 
 __all__ = ["AGREEMENT", "clone", "cloned", "compare", "record"]
 
-AGREEMENT = "agreement.json"
+AGREEMENT = Agreement.json_file
 NUM_ENVS = 64
 
 
@@ -154,8 +153,7 @@ def compare(
     }
     seed = eval_seed(seed, 1)
     result = agreement(learned, found, rules, episodes=episodes, seed=seed)
-    text = json.dumps(result.to_dict(), indent=2, allow_nan=False)
-    write_file(run.results / AGREEMENT, text + "\n", folder=run.folder)
+    result.write(run.results)
     return result
 
 

@@ -5,14 +5,10 @@ rows = evaluate_players(make_rules("arena_v0"), {"mine": team}, episodes=100, se
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import functools
-import io
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,8 +18,8 @@ from corral.adapters.seats import random_policy
 from corral.envs.core import Rules
 from corral.envs.episode_stats import EndedEpisodes
 from corral.envs.policy import PolicyLike
-from corral.files import write_file
 from corral.progress import Progress
+from corral.results import Result, csv_text, json_text, plain
 from corral.trainers.evaluation.episodes import bootstrap_ratio, play_episodes
 from corral.trainers.evaluation.players import Player, as_player
 
@@ -41,13 +37,16 @@ __all__ = [
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation(Sequence[Any]):
+class Evaluation(Sequence[Any], Result):
     """The result of ``corral.evaluate``: a sequence of its rows.
 
     A row is a dataclass with ``policy``, ``mode``, ``low``, ``high``, ``episodes``,
     ``illegal_actions`` and what else there is to measure: a ``TeamScore``, a ``SeatScore`` of a
-    zero-sum game, or a ``corral.loads.scores.Score`` of a replay.
+    zero-sum game, or a ``corral.loads.scores.Score`` of a replay. ``write`` writes results.json
+    and results.csv, whose columns are those of ``to_dataframe``.
     """
+
+    json_file = "results.json"
 
     env: str
     rows: Sequence[Any]
@@ -89,23 +88,19 @@ class Evaluation(Sequence[Any]):
         """Return a line for each row; what is said by agent or by info is ``returns.agent_0``."""
         return pd.json_normalize([dataclasses.asdict(row) for row in self.rows])
 
-    def write(self, folder: Path) -> dict[str, Path]:
-        """Write results.json and results.csv, whose columns are those of ``to_dataframe``, into
-        ``folder`` (made if missing); return their paths by name. Each file is written whole or not
-        at all."""
-        rows = [dataclasses.asdict(row) for row in self.rows]
-        found = {"environment": self.env, **self.details, "versions": self.versions, "rows": rows}
-        text = json.dumps(found, indent=2, allow_nan=False, default=_plain)
-        flat = [_flat(row) for row in rows]
-        table = io.StringIO()
-        columns = dict.fromkeys(name for row in flat for name in row)
-        writer = csv.DictWriter(table, list(columns), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(flat)
+    def to_json(self) -> dict[str, Any]:
+        """Return the environment, ``details``, ``versions`` and the rows as JSON values."""
         return {
-            "results.json": write_file(folder / "results.json", text + "\n", folder=folder),
-            "results.csv": write_file(folder / "results.csv", table.getvalue(), folder=folder),
+            "environment": self.env,
+            **plain(self.details),
+            "versions": dict(self.versions),
+            "rows": plain(self.rows),
         }
+
+    def texts(self) -> dict[str, str]:
+        # As objects: whole numbers stay whole in a column where some rows have none.
+        flat = pd.DataFrame([_flat(dataclasses.asdict(row)) for row in self.rows], dtype=object)
+        return {self.json_file: json_text(self.to_json()), "results.csv": csv_text(flat)}
 
 
 def _told(value: Any) -> bool:
@@ -140,11 +135,6 @@ def with_ends(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 ENDS = ("low", "high")
-
-
-def _plain(value: Any) -> Any:
-    """Return NumPy's numbers and arrays, and mappings, as JSON knows them."""
-    return dict(value) if isinstance(value, Mapping) else value.tolist()
 
 
 # --- Teams ---------------------------------------------------------------------------------------

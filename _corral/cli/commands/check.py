@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 import textwrap
 from typing import Annotated, Any
@@ -12,7 +11,7 @@ import typer
 
 from corral.cli.mistakes import expect
 from corral.cli.options import arguments_of, import_from_here, is_third_party
-from corral.cli.output import complain, out, progress_bar, reported
+from corral.cli.output import complain, out, print_json, progress_bar, reported
 
 __all__ = ["add_to"]
 
@@ -115,8 +114,7 @@ def check(
                 out.print()
             out.print(result.text(out.width), soft_wrap=True)
     if as_json:
-        found = {"results": [result.to_json() for result in results]}
-        out.print(json.dumps(found, indent=1), soft_wrap=True)
+        print_json({"results": [result.to_json() for result in results]})
     if any(result.not_run for result in results) and processes:
         complain("not all checks were run, see NOT RUN")
     if any(result.errors for result in results):
@@ -141,7 +139,7 @@ def _learnable(
         rules = rules_of(environment, arguments, api=api)
         found = learnable(rules, seed=(seeds or [0])[0], seconds=seconds, progress=progress)
     if as_json:
-        out.print(json.dumps(found.to_json(), indent=1), soft_wrap=True)
+        print_json(found.to_json())
     else:
         out.print(found.text(out.width), soft_wrap=True)
     if found.faults:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,7 @@ import typer
 
 from corral.cli.mistakes import EXAMPLES, expect
 from corral.cli.options import arguments_of, import_from_here, listed, whole
-from corral.cli.output import out, progress_bar, reported
+from corral.cli.output import out, print_json, progress_bar, reported
 from corral.cli.run_options import OwnApi, OwnArguments, OwnEnv, OwnModel, OwnTrainer
 from corral.extras import require
 
@@ -121,13 +120,13 @@ def _diagnose(run: str, env: str | None, options: dict[str, Any], as_json: bool)
 
     require("torch", extra="mappo", purpose="watch how a run learns")
     from corral.lab.doctor.diagnose import diagnose
-    from corral.lab.doctor.text import diagnosis_json, diagnosis_lines
+    from corral.lab.doctor.text import diagnosis_lines
 
     # What an environment prints is no part of the report.
     with progress_bar() as show, contextlib.redirect_stdout(sys.stderr):
         found = diagnose(Path(run), env, **options, progress=show)
     if as_json:
-        out.print(json.dumps(diagnosis_json(found), indent=1, allow_nan=False), soft_wrap=True)
+        print_json(found.to_json())
     else:
         for line, style in diagnosis_lines(found, out.width):
             out.print(line, style=style or None, soft_wrap=True)
@@ -139,16 +138,12 @@ def _diagnose(run: str, env: str | None, options: dict[str, Any], as_json: bool)
 def _examine(
     learner: str, probes: list[str] | None, options: dict[str, Any], as_json: bool
 ) -> bool:
-    from corral.lab.doctor.examination import (
-        examination,
-        examination_json,
-        examination_text,
-    )
+    from corral.lab.doctor.examination import examination
 
     with progress_bar() as show, contextlib.redirect_stdout(sys.stderr):
         found = examination(learner, probes, **options, progress=show)
     if as_json:
-        out.print(json.dumps(examination_json(found), indent=1, allow_nan=False), soft_wrap=True)
+        print_json(found.to_json())
     else:
-        out.print(examination_text(found, learner, out.width), soft_wrap=True)
+        out.print(found.text(out.width, learner=learner), soft_wrap=True)
     return bool(found.passed)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import io
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,6 +25,7 @@ from corral.lab.comparing.statistics import (
     median,
 )
 from corral.lab.comparing.verdict import Pair, in_words, pairs_of
+from corral.results import Result, csv_text, json_text, plain
 
 __all__ = ["FILES", "Comparison"]
 
@@ -37,8 +35,10 @@ POINTS = 50  # of a learning curve
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Result):
     """Groups of runs, and one score for each run: higher is better."""
+
+    json_file, indent = "compare.json", 1
 
     env: str
     metric: str  # what a score is, in words
@@ -134,8 +134,8 @@ class Comparison:
 
     # --- Files -----------------------------------------------------------------------------------
 
-    def as_json(self) -> dict[str, Any]:
-        """Return all that was found, as JSON knows it."""
+    def to_json(self) -> dict[str, Any]:
+        """Return all that was found as JSON values."""
         return {
             "environment": self.env,
             "verdict": self.verdict,
@@ -144,30 +144,32 @@ class Comparison:
             "notes": list(self.notes),
             "versions": dict(self.versions),
             "groups": {
-                str(name): {key: _plain(value) for key, value in row.items()}
+                str(name): {key: _number(value) for key, value in row.items()}
                 for name, row in self.table.iterrows()
             },
-            "pairs": [dataclasses.asdict(pair) for pair in self.pairs],
+            "pairs": plain(self.pairs),
             "runs": [
-                {key: _plain(value) for key, value in row.items()}
+                {key: _number(value) for key, value in row.items()}
                 for row in self.to_dataframe().to_dict("records")
             ],
+        }
+
+    as_json = to_json
+
+    def texts(self) -> dict[str, str]:
+        theirs = marl_eval_json(self.env, self.groups, self.grid, over=self.agents)
+        return {
+            "report.html": comparison_page(self),
+            **super().texts(),
+            "curves.csv": csv_text(self.curves),
+            "marl_eval.json": json_text(theirs, self.indent),
         }
 
     def write(self, folder: str | Path) -> dict[str, Path]:
         """Write report.html, compare.json, curves.csv, marl_eval.json and, where matplotlib is
         installed, pictures into ``folder`` (made if missing); return their paths by name."""
         folder = Path(folder)
-        table = io.StringIO()
-        self.curves.to_csv(table, index=False, lineterminator="\n")
-        theirs = marl_eval_json(self.env, self.groups, self.grid, over=self.agents)
-        texts = {
-            "report.html": comparison_page(self),
-            "compare.json": json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n",
-            "curves.csv": table.getvalue(),
-            "marl_eval.json": json.dumps(theirs, indent=1, allow_nan=False) + "\n",
-        }
-        written = {name: write_file(folder / name, text) for name, text in texts.items()}
+        written = super().write(folder)
         try:
             from corral.lab.comparing.plots import pictures
 
@@ -181,8 +183,8 @@ class Comparison:
         }
 
 
-def _plain(value: Any) -> Any:
-    """Return a number as JSON knows it; None for what is none."""
+def _number(value: Any) -> Any:
+    """Return a number as JSON knows it, 1 for 1.0; None for what is none."""
     if isinstance(value, str):
         return value
     if value is None or not np.isfinite(value):

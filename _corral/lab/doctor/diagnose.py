@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from corral.adapters.sources import EnvLike
 from corral.envs.registry import Api
@@ -24,6 +26,7 @@ from corral.lab.doctor.findings.finding import Finding
 from corral.lab.doctor.imitation import Imitation
 from corral.lab.doctor.looking import Looking
 from corral.progress import Progress
+from corral.results import Result
 from corral.trainers.rng import GlobalGenerators
 from corral.trainers.runs.run import Run, load_run
 
@@ -31,8 +34,10 @@ __all__ = ["Diagnosis", "diagnose"]
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(Result):
     """What is wrong with a run, most likely cause first; and what was looked at."""
+
+    json_file, csv_file, indent = "diagnosis.json", "diagnosis.csv", 1
 
     run: str
     about: str  # in words: trainer, environment, env steps
@@ -50,6 +55,21 @@ class Diagnosis:
     def healthy(self) -> bool:
         """True where nothing was found that is surely, or most likely, wrong."""
         return all(each.certainty < 2 for each in self.findings)
+
+    def text(self, width: int = 80) -> str:
+        """Return all of it, verdict first, in lines of at most ``width``."""
+        from corral.lab.doctor.text import diagnosis_text
+
+        return diagnosis_text(self, width)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a line for each finding, with the fields of ``Finding`` as columns."""
+        columns = [each.name for each in fields(Finding)]
+        return pd.DataFrame([vars(each) for each in self.findings], columns=columns)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it as JSON values, with what follows from it: "healthy"."""
+        return {"healthy": self.healthy, **super().to_json()}
 
 
 def diagnose(

@@ -1,4 +1,4 @@
-"""Diagnoses as plain text and as JSON values."""
+"""Diagnoses as plain text."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from corral.lab.doctor.diagnose import Diagnosis
 from corral.lab.doctor.facts import FACTS
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.doctor.imitation import Imitation
-from corral.lab.doctor.json_values import as_json
 
-__all__ = ["diagnosis_json", "diagnosis_lines", "diagnosis_text", "truth_lines"]
+__all__ = ["diagnosis_lines", "diagnosis_text", "truth_lines"]
 
 SHOWN = 10
 """Worst decisions that are shown."""
@@ -211,11 +210,3 @@ def _correlates(correlation: float | None) -> str:
     return (
         "do not vary" if correlation is None else f"correlate {correlation:.2f} with the true ones"
     )
-
-
-# --- JSON ----------------------------------------------------------------------------------------
-
-
-def diagnosis_json(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Return all of a diagnosis as JSON values, with what follows from it: "healthy"."""
-    return {"healthy": diagnosis.healthy, **as_json(diagnosis)}

@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +26,6 @@ from corral.adapters.sources import EnvLike
 from corral.envs.arguments import nonnegative_int
 from corral.envs.registry import Api
 from corral.errors import UnknownNameError
-from corral.files import write_file
 from corral.lab.duels.contestants import Contestant, Contestants, contestants
 from corral.lab.duels.notes import notes_of, outcomes_of
 from corral.lab.duels.ratings import (
@@ -38,6 +36,7 @@ from corral.lab.duels.ratings import (
     wilson,
 )
 from corral.progress import Progress
+from corral.results import Result, csv_text, plain
 from corral.trainers.evaluation.episodes import bootstrap_ratio
 from corral.trainers.runs.run_config import versions
 from corral.trainers.selfplay.matches import Match, play_match, points_of_side
@@ -87,8 +86,14 @@ class Duel:
 
 
 @dataclass(frozen=True, eq=False)
-class Duels(Sequence[Duel]):
-    """The result of ``corral.duel``: a sequence of its pairings."""
+class Duels(Sequence[Duel], Result):
+    """The result of ``corral.duel``: a sequence of its pairings.
+
+    ``write`` writes ``FILES``: matrix.csv and ratings.csv are the frames of these names, duels.csv
+    is ``to_dataframe``, duels.json all of it, duels.svg a picture.
+    """
+
+    json_file = "duels.json"
 
     env: str
     agents: tuple[str, ...]
@@ -159,27 +164,23 @@ class Duels(Sequence[Duel]):
         table = pd.DataFrame([dataclasses.asdict(each) for each in self.rated], columns=names)
         return table.set_index("player")
 
-    def write(self, folder: str | Path) -> dict[str, Path]:
-        """Write ``FILES`` into ``folder`` (made if missing); return their paths by name.
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it as JSON values; the matrix as rows, None where nobody played."""
+        own = super().to_json()
+        own["pairings"], own["ratings"] = own.pop("rows"), own.pop("rated")
+        return {**own, "matrix": plain(self.matrix.to_numpy())}
 
-        matrix.csv and ratings.csv are the frames of these names, duels.csv is ``to_dataframe``,
-        duels.json all of it, duels.svg a picture. Each is written whole or not at all.
-        """
+    def texts(self) -> dict[str, str]:
         from corral.lab.duels.picture import duel_picture
 
-        own = dataclasses.asdict(self)
-        own["pairings"], own["ratings"] = own.pop("rows"), own.pop("rated")
-        own["matrix"] = self.matrix.astype(object).where(self.matrix.notna(), None).values.tolist()
-        texts = {
-            "matrix.csv": self.matrix.to_csv(lineterminator="\n"),
-            "duels.csv": self.to_dataframe().to_csv(index=False, lineterminator="\n"),
-            "ratings.csv": self.ratings.to_csv(lineterminator="\n"),
-            "duels.json": json.dumps(own, indent=2, allow_nan=False, default=str) + "\n",
+        rated = {"ratings.csv": csv_text(self.ratings, index=True)} if self.rated else {}
+        return {
+            "matrix.csv": csv_text(self.matrix, index=True),
+            "duels.csv": csv_text(self.to_dataframe()),
+            **rated,
+            **super().texts(),
             "duels.svg": duel_picture(self),
         }
-        if not self.rated:
-            del texts["ratings.csv"]
-        return {name: write_file(Path(folder) / name, text) for name, text in texts.items()}
 
     def _between(self, player: str, other: str) -> list[Duel]:
         return [row for row in self.rows if (row.player, row.other) == (player, other)]

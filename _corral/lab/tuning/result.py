@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from corral.files import write_file
 from corral.lab.jobs import Job
 from corral.lab.tuning.judging import Beside
 from corral.lab.tuning.phrases import counted
 from corral.lab.tuning.plan import Plan, optuna, quiet
 from corral.lab.tuning.space import Parameters, text_of
+from corral.results import Result, csv_text, plain
 from corral.trainers.runs.run_config import RunConfig
 
 __all__ = ["CURVES", "Best", "Study", "Trial"]
@@ -29,7 +29,7 @@ ENOUGH = 10
 INTERACTION = "interaction of settings"
 """What settings explain together, beyond each alone."""
 
-TABLE, CURVES = "trials.csv", "curves.svg"
+CURVES = "curves.svg"
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,10 @@ class Best:
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(Result):
     """All trials of a study; more is better."""
+
+    json_file = "trials.json"
 
     folder: Path
     plan: Plan
@@ -147,25 +149,41 @@ class Study:
             rows.append({**row, "reason": trial.reason})
         return pd.DataFrame(rows)
 
-    def write(self) -> list[Path]:
-        """Write trials.csv, and pictures where matplotlib is installed; return their paths."""
+    def to_json(self) -> dict[str, Any]:
+        """Return the trials, the best of them, and what matters, as JSON values."""
+        return {
+            "measure": self.measure,
+            "learners": [*self.learners],
+            "best": plain(self.best),
+            "importance": dict(self.importance),
+            "trials": plain(self.trials),
+        }
+
+    def texts(self) -> dict[str, str]:
         table = self.to_dataframe()
         values = [name for name in map(str, table) if name.startswith("value")]
+        # Without the noise of returns, which are sums of float32.
         table[values] = table[values].astype(float).map("{:.7g}".format, na_action="ignore")
-        text = table.to_csv(index=False, lineterminator="\n")  # returns are sums of float32
-        written = [write_file(self.folder / TABLE, text, folder=self.folder)]
+        return {"trials.csv": csv_text(table), **super().texts()}
+
+    def write(self, folder: str | Path | None = None) -> dict[str, Path]:
+        """Write trials.csv, trials.json and, where matplotlib is installed, pictures into a folder
+        (default: that of the study); return their paths by name."""
+        folder = self.folder if folder is None else Path(folder)
+        written = super().write(folder)
         try:
             from corral.lab.tuning import pictures
 
             pictures.matplotlib()
         except ImportError:
             return written
-        if pictures.curves(self, self.folder / CURVES) is None:
-            (self.folder / CURVES).unlink(missing_ok=True)  # of what was there before
+        if pictures.curves(self, folder / CURVES) is None:
+            (folder / CURVES).unlink(missing_ok=True)  # of what was there before
         else:
-            written.append(self.folder / CURVES)
+            written[CURVES] = folder / CURVES
         if self.importance:
-            written.append(pictures.importance(self, self.folder / "importance.svg"))
+            path = pictures.importance(self, folder / "importance.svg")
+            written[path.name] = path
         return written
 
     # --- Which settings matter -------------------------------------------------------------------

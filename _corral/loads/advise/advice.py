@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
 from corral.envs.dfaas_v0.baselines import meaning
-from corral.files import require_no_links, write_file
+from corral.files import require_no_links
 from corral.loads.advise.bound import Bound
 from corral.loads.advise.chosen import Chosen, Textbook
 from corral.loads.advise.sentences import knowledge
@@ -22,9 +22,10 @@ from corral.loads.advise.verdict import Decision, Worth
 from corral.loads.advise.what_ifs import WhatIf
 from corral.loads.paired import has_costs, paired_headings, paired_lines
 from corral.loads.replay import Replay
-from corral.loads.report import write_report
+from corral.loads.report import evaluation_of, write_report
 from corral.loads.scores import ordered
 from corral.loads.text import about_knowledge
+from corral.results import Result, plain
 from corral.text import pasted
 from corral.trainers.evaluation.tables import COLUMNS, table_of
 from corral.trainers.runs.run_config import versions
@@ -38,8 +39,10 @@ HEADINGS = {"post_mortem": "The costliest day", "rule_of_thumb": "A rule of thum
 
 
 @dataclass(frozen=True)
-class Advice:
+class Advice(Result):
     """What to run on the nodes of a load, what it saves, and how sure that is."""
+
+    json_file = ADVICE
 
     verdict: tuple[str, ...]  # what to run; what it saves; what it asks; then all else
     pseudo_code: tuple[str, ...]  # of the rule that is recommended
@@ -108,6 +111,10 @@ class Advice:
                     table.add_row(policy, *(cells[k] for k in places if k < len(cells)))
         return table
 
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a line for each rule of the shortlist, on all days."""
+        return evaluation_of(self.replay).to_dataframe()
+
     def lines(self) -> list[str]:
         """Return all of it in words; the verdict comes last."""
         found = [line for each in self.more.values() for line in each.lines()]
@@ -134,7 +141,7 @@ class Advice:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """Return what advice.json holds."""
+        """Return what advice.json holds, as JSON values."""
         trace, (low, high) = self.replay.trace, self.replay.rows
         decision, parts = self.decision, {"bound": self.bound, "trend": self.trend}
         team = None if self.team is None or decision is None else self.team.to_json()
@@ -143,7 +150,7 @@ class Advice:
             team["too_short"] = decision.reason
         season = 7 if self.replay.days else 1
         forwarded = {score.policy: score.forwarded for score in self.replay.scores}
-        return {
+        found = {
             "format": FORMAT,
             "verdict": list(self.verdict),
             "run": self.run,
@@ -180,11 +187,12 @@ class Advice:
             "settings": {k: v for k, v in self.replay.settings.items() if k != "trace"},
             "versions": versions(learning=self.team is not None),
         }
+        told: dict[str, Any] = plain(found)
+        return told
 
-    def write(self) -> Path:
-        """Write advice.json into its folder; return its path."""
-        text = json.dumps(self.to_json(), indent=2, allow_nan=False, default=list)
-        return write_file(self.folder / ADVICE, text + "\n", folder=self.folder)
+    def write(self, folder: str | Path | None = None) -> dict[str, Path]:
+        """Write advice.json into a folder (default: its own); return its path by its name."""
+        return super().write(self.folder if folder is None else folder)
 
 
 def _width(table: Table) -> int:

@@ -10,24 +10,24 @@ does.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
 from corral.envs.core import Array
 from corral.envs.dfaas_v0.baselines import baseline_team, split_pair
 from corral.envs.dfaas_v0.plain_rules import PlainRule
 from corral.envs.policy import Policy
 from corral.errors import ArgumentError, CorralError, RunError
-from corral.files import write_file
 from corral.loads.export.core import NodeDecider
 from corral.loads.export.decider import Decider, rules_of
 from corral.loads.export.formats import FORMATS
+from corral.results import Result
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS, difference_interval
 from corral.trainers.file_fields import read_fields
 from corral.trainers.runs.run import Run, load_run
@@ -41,8 +41,10 @@ LATER_LEVEL = 0.9
 
 
 @dataclass(frozen=True)
-class Recommendation:
+class Recommendation(Result):
     """What to play, and the differences on validation windows that say so."""
+
+    json_file = RECOMMENDATION
 
     play: Literal["team", "rule"]
     rule: str  # the best on all days that are not held out
@@ -126,11 +128,13 @@ class Recommendation:
             found.append(f"Mean of the later half of the run: {mean} (90 %)")
         return found
 
-    def write(self, folder: Path) -> None:
-        """Write it into the folder of a run."""
-        told = {name: value for name, value in asdict(self).items() if name != "folder"}
-        text = json.dumps(told, indent=2, allow_nan=False)
-        write_file(folder / RECOMMENDATION, text + "\n", folder=folder)
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return one line: what recommendation.json holds."""
+        return pd.DataFrame([self.to_json()])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it as JSON values, but where it is kept."""
+        return {name: value for name, value in super().to_json().items() if name != "folder"}
 
 
 def recommendation_of(run: Run) -> Recommendation | None:

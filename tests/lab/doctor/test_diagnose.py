@@ -20,7 +20,7 @@ import corral
 from corral import algorithms as alg
 from corral.errors import EnvNeededError, RunError, UnknownNameError
 from corral.lab.doctor.diagnose import Diagnosis
-from corral.lab.doctor.text import diagnosis_json, diagnosis_text
+from corral.lab.doctor.text import diagnosis_text
 from support import own_networks
 from support.loads import small_trace
 from support.runs import small_run
@@ -110,12 +110,12 @@ def test_facts_are_numbers_of_both_ends_of_the_run(run: Path) -> None:
 
 
 def test_the_same_seed_finds_the_same(run: Path) -> None:
-    first, second = (diagnosis_json(corral.diagnose(run, **QUICK, seed=3)) for _ in range(2))
+    first, second = (corral.diagnose(run, **QUICK, seed=3).to_json() for _ in range(2))
     assert {**first, "seconds": 0} == {**second, "seconds": 0}
 
 
 def test_json_is_complete_and_stable(run: Path) -> None:
-    values = diagnosis_json(corral.diagnose(run, cloned=False))
+    values = corral.diagnose(run, cloned=False).to_json()
     assert list(values) == [
         *("healthy", "run", "about", "findings", "facts", "trend", "played", "imitation"),
         *("audit", "looked_at", "not_looked_at", "seconds"),

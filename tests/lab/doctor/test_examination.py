@@ -22,7 +22,6 @@ from corral.lab.doctor.examination import (
     Examination,
     Learned,
     examination,
-    examination_json,
     examination_text,
     suspects,
 )
@@ -233,7 +232,7 @@ def test_a_value_that_is_nan_is_wrong() -> None:
     found = examination(returns(Learned(TEAM, {"agent_0": lambda obs: np.nan})), ["P4"])
     assert "P4 values" in found.failed
     assert "nan" in examination_text(found)
-    (probe,) = json.loads(json.dumps(examination_json(found), allow_nan=False))["probes"]
+    (probe,) = json.loads(json.dumps(found.to_json(), allow_nan=False))["probes"]
     assert [c["found"] for c in probe["checks"] if c["kind"] == "values"] == [None, None]
 
 
@@ -309,7 +308,7 @@ def test_the_text_begins_with_the_verdict_and_keeps_its_width(width: int) -> Non
     assert "It fails P4-P7, P11 and P12 as" in " ".join(text.split())
     row = next(line for line in text.splitlines() if "agent_0 plays 0" in line)
     assert row.split()[-3:] == ["least", "0.90", "0.00"]
-    assert json.loads(json.dumps(examination_json(found)))["failed"] == sorted(found.failed)
+    assert json.loads(json.dumps(found.to_json()))["failed"] == sorted(found.failed)
 
 
 # --- Planted bugs --------------------------------------------------------------------------------

@@ -337,10 +337,10 @@ def test_curves_are_drawn_where_there_are_some(tmp_path: Path) -> None:
     progress = "env_steps,return_agent_1,return_agent_2\n"
     for rows in (f"{progress}100,,\n200,,\n", f"{progress}100,1,2\n"):
         (tmp_path / "progress.csv").write_text(rows)
-        assert [path.name for path in study.write()] == ["trials.csv"]
+        assert [*study.write()] == ["trials.csv", "trials.json"]
         assert not (tmp_path / "curves.svg").exists()
     (tmp_path / "progress.csv").write_text(f"{progress}100,1,2\n200,3,4\n")
-    assert [path.name for path in study.write()] == ["trials.csv", "curves.svg"]
+    assert [*study.write()] == ["trials.csv", "trials.json", "curves.svg"]
 
 
 def test_equal_trials_are_told(tmp_path: Path) -> None:

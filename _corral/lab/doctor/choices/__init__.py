@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from gymnasium import spaces
 
 from corral.adapters.seats import random_policy
@@ -37,7 +38,7 @@ from corral.lab.doctor.choices.forked import (
 from corral.lab.doctor.choices.gains import Forked, Gain, compare
 from corral.lab.doctor.choices.scripts import LONGEST, Fixed, Script, Scripts, play_scripts
 from corral.lab.doctor.choices.verdict import Fault, faults_of, notes_of, verdict_of
-from corral.lab.doctor.json_values import as_json
+from corral.results import Result
 from corral.trainers.evaluation.episodes import play
 
 __all__ = ["Fault", "Forked", "Gain", "Learnable", "Script", "Scripts", "learnable"]
@@ -53,8 +54,10 @@ WATCHED = 16
 
 
 @dataclass(frozen=True)
-class Learnable:
+class Learnable(Result):
     """What an environment gives to learn."""
+
+    json_file, csv_file = "learnable.json", "learnable.csv"
 
     environment: str
     verdict: str  # in a sentence
@@ -71,10 +74,9 @@ class Learnable:
 
         return learnable_text(self, width)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return all of it as plain data."""
-        found: dict[str, Any] = as_json(self)
-        return found
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a line for each script, with the fields of ``Script`` as columns."""
+        return pd.DataFrame([vars(row) for row in self.scripts.rows])
 
 
 def learnable(

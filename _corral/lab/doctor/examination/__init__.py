@@ -29,7 +29,7 @@ from corral.lab.doctor.examination.learners import (
     trained_by,
 )
 from corral.lab.doctor.examination.patterns import Suspect, suspects
-from corral.lab.doctor.examination.text import examination_json, examination_text, result_text
+from corral.lab.doctor.examination.text import examination_text, result_text
 
 __all__ = [
     "EXAMINED",
@@ -40,7 +40,6 @@ __all__ = [
     "Result",
     "Suspect",
     "examination",
-    "examination_json",
     "examination_text",
     "judge",
     "judged_run",

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from corral import results
 from corral.envs.core import generator
 from corral.envs.masks import OBSERVATION
 from corral.envs.policy import Policy, PolicyLike, as_policy, count_rows, take_tree
@@ -130,6 +132,20 @@ class Result:
                 found.add(f"{self.label} {check.kind} {check.wrong}")
         return found
 
+    def to_json(self) -> dict[str, Any]:
+        """Return what came out as JSON values; NaN is null."""
+        return {
+            "probe": self.probe,
+            "passed": self.passed,
+            "refused": self.refused,
+            "error": self.error,
+            "seconds": round(self.seconds, 3),
+            "checks": [
+                {name: value for name, value in results.plain(check).items() if name != "wrong"}
+                for check in self.checks
+            ],
+        }
+
 
 def _who(check: Check) -> str:
     """Return the agent that ``wrong`` names, "" where it names none."""
@@ -137,8 +153,10 @@ def _who(check: Check) -> str:
 
 
 @dataclass(frozen=True)
-class Examination:
+class Examination(results.Result):
     """The results of all probes."""
+
+    json_file, csv_file, indent = "examination.json", "examination.csv", 1
 
     results: tuple[Result, ...]
 
@@ -162,6 +180,31 @@ class Examination:
     def symptoms(self) -> frozenset[str]:
         """Return what failed, and how: see ``Result.symptoms``."""
         return frozenset().union(*(result.symptoms for result in self.results))
+
+    def text(self, width: int = 80, *, learner: str = "The learner") -> str:
+        """Return it in lines of at most ``width``, verdict first; ``learner`` is what it is of."""
+        from corral.lab.doctor.examination.text import examination_text
+
+        return examination_text(self, learner, width)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a line for each check: its probe, and the fields of ``Check``."""
+        return pd.DataFrame(
+            [{"probe": each.probe, **vars(check)} for each in self.results for check in each.checks]
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it, and the planted bugs that fail alike, as JSON values."""
+        from corral.lab.doctor.examination.patterns import suspects
+
+        return {
+            "passed": self.passed,
+            "failed": sorted(self.failed),
+            "suspects": [
+                {**results.plain(one), "likeness": round(one.likeness, 3)} for one in suspects(self)
+            ],
+            "probes": [each.to_json() for each in self.results],
+        }
 
 
 # --- Judging one probe ---------------------------------------------------------------------------

@@ -1,16 +1,15 @@
-"""Examinations as plain text and as JSON values."""
+"""Examinations as plain text."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from corral.envs.probes import PROBES
 from corral.lab.doctor.examination.judging import Check, Examination, Result
 from corral.lab.doctor.examination.patterns import suspects, unseen
 
-__all__ = ["examination_json", "examination_text", "result_text"]
+__all__ = ["examination_text", "result_text"]
 
 FAILED = 3
 """Failed checks of a kind that are shown; the others are counted."""
@@ -160,38 +159,3 @@ def _indented(text: str, width: int) -> list[str]:
         placeholder=" ...",
         break_on_hyphens=False,
     )
-
-
-def examination_json(examination: Examination) -> dict[str, Any]:
-    """Return an examination as JSON values; NaN is null."""
-    return {
-        "passed": examination.passed,
-        "failed": sorted(examination.failed),
-        "suspects": [
-            {"bugs": list(one.bugs), "likeness": round(one.likeness, 3), "labels": list(one.labels)}
-            for one in suspects(examination)
-        ],
-        "probes": [
-            {
-                "probe": result.probe,
-                "passed": result.passed,
-                "refused": result.refused,
-                "error": result.error,
-                "seconds": round(result.seconds, 3),
-                "checks": [_check(check) for check in result.checks],
-            }
-            for result in examination.results
-        ],
-    }
-
-
-def _check(check: Check) -> dict[str, Any]:
-    number = check.found is not None and check.found == check.found
-    found = check.found if number else None
-    return {
-        "kind": check.kind,
-        "what": check.what,
-        "expected": check.expected,
-        "found": found,
-        "passed": check.passed,
-    }
