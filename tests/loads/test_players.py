@@ -237,10 +237,8 @@ def test_illegal_actions_are_counted_and_said() -> None:
     illegal = int((trace.arrivals < 15).sum())
     assert 0 < illegal < trace.arrivals.size
     assert result.scores[0].illegal_actions + result.scores[1].illegal_actions == illegal
-    assert any(
-        line == f"Illegal actions, each of which forwarded all arrivals: wild {illegal}."
-        for line in describe(result)
-    )
+    (line,) = (line for line in describe(result) if "llegal" in line)
+    shown(line, f"wild {illegal}")
     assert "llegal" not in " ".join(describe(replay(trace, ["local"])))
 
 
@@ -292,9 +290,7 @@ def test_what_levels_cost_is_what_the_best_reference_loses_on_them() -> None:
         assert (label, in_requests) == ("b", best.cost)
         assert on_levels == pytest.approx(alone.scores[0].cost)
         assert on_levels > in_requests
-        assert f"b would cost {100 * on_levels:.2f} % of the arrivals on these levels; to the " in (
-            "\n".join(describe(result))
-        )
+        shown("\n".join(describe(result)), f"{100 * on_levels:.2f} %")
     assert result.teams["team 2"].on_levels is not None  # 200 requests in 100 levels
     assert result.teams["team 2"].unit == 2
 

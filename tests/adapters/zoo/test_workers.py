@@ -129,7 +129,7 @@ def test_a_worker_that_fails_is_named_in_time(fault: str, where: str) -> None:
     error = caught.value
     assert error.copy == BAD
     assert error.seed == number
-    assert f"copy {BAD} (first reset with seed={number})" in str(error)
+    shown(str(error), f"copy {BAD}", f"seed={number}")
     assert re.search(ENDINGS[fault], str(error))
     assert re.search(PLACES[where], str(error))
     if where == "reset":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from corral.data import import_requests
 from corral.errors import TraceError
 from support.import_files import MIDNIGHT, clock, write
-from support.messages import refused
+from support.messages import refused, shown
 from support.traces import public_traces
 
 REQUESTS = (
@@ -22,7 +22,7 @@ def test_requests_are_counted_into_steps(tmp_path):
     assert found.trace.nodes == ("code",)
     assert found.trace.times[0] == MIDNIGHT
     assert found.trace.arrivals[:, 0].tolist() == [1, 2, 0, 0, 1]
-    assert found.notes[0] == "code: 2 of 5 steps have no request"
+    shown(found.notes[0], "code", "2 of 5")
 
 
 def test_two_files_of_requests_are_cut_and_the_loss_is_told(tmp_path):
@@ -30,8 +30,8 @@ def test_two_files_of_requests_are_cut_and_the_loss_is_told(tmp_path):
     b = write(tmp_path, "b.csv", "t", f"{MIDNIGHT + 15}.25", f"{MIDNIGHT + 38}")
     found = import_requests([a, b], step=10)
     assert found.trace.arrivals.tolist() == [[2, 1], [0, 0], [0, 1]]
-    assert found.notes[0].startswith("a: 1 step with 1 request before")
-    assert found.notes[1].startswith("a: 1 step with 1 request after")
+    shown(found.notes[0], "a: 1 step", "1 request before")
+    shown(found.notes[1], "a: 1 step", "1 request after")
 
 
 def test_a_column_may_name_the_node(tmp_path):

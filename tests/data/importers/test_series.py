@@ -25,10 +25,9 @@ def test_several_files_are_cut_to_their_common_time_and_it_is_told(tmp_path):
     found = import_series([a, b], names=["left", "right"])
     assert found.trace.nodes == ("left", "right")
     assert found.trace.arrivals.tolist() == [[2, 5], [3, 6], [4, 7]]
-    assert found.notes == (
-        "left: 1 step with 1 request before the time that all nodes have in common was trimmed",
-        "right: 1 step with 8 requests after the time that all nodes have in common was trimmed",
-    )
+    before, after = found.notes
+    shown(before, "left: 1 step", "1 request before")
+    shown(after, "right: 1 step", "8 requests after")
 
 
 @pytest.mark.parametrize(
@@ -43,7 +42,8 @@ def test_gaps_are_filled_by_rule_and_counted(tmp_path, gaps, counts):
     path = series(tmp_path, "a.csv", [10, None, None, 17, 20])
     found = import_series(path, gaps=gaps)
     assert found.trace.arrivals[:, 0].tolist() == counts
-    assert found.notes == (f"a: 2 missing steps were filled (gaps={gaps!r})",)
+    (note,) = found.notes
+    shown(note, "a: 2 missing", f"gaps={gaps!r}")
 
 
 def test_gaps_are_refused_unless_a_rule_is_given(tmp_path):
@@ -101,11 +101,10 @@ def test_unsorted_rows_fractions_and_a_missing_line_end_are_told(tmp_path):
     path.write_text(f"t,v\n{clock(1)},2.5\n{clock(0)},1.2\n{clock(2)},3.0")
     found = import_series(path, round_values=True)
     assert found.trace.arrivals[:, 0].tolist() == [1, 2, 3]
-    assert [note.split(": ")[1] for note in found.notes] == [
-        "the last line has no line end; it was taken as complete",
-        "2 fractions were rounded",
-        "rows were not in order of time; they were sorted",
-    ]
+    cut, rounded, unsorted = found.notes
+    shown(cut, "line end")
+    shown(rounded, "2 fractions")
+    shown(unsorted, "sorted")
 
 
 def test_files_of_one_node_are_joined(tmp_path):

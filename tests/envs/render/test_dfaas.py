@@ -301,7 +301,7 @@ served 95.9 %, lost 1.5 %, waiting 2.6 %"""
 def test_text_before_the_first_step() -> None:
     text = ansi(start(3))
     assert "arriving" in text
-    assert text.endswith("waiting for the first step")
+    assert text.endswith("first step")
 
 
 def test_a_small_loss_always_shows() -> None:

@@ -340,7 +340,7 @@ def test_it_ends_in_an_answer_that_names_the_run(team: Advice) -> None:
 
 def test_it_says_what_puts_the_verdict_to_work(team: Advice, rules: Advice) -> None:
     for advice in (team, rules):
-        assert advice.files()[-1] == f"Put it to work: corral serve {advice.folder}"
+        shown(advice.files()[-1], f"corral serve {advice.folder}")
 
 
 def test_an_advice_goes_on_where_it_was(team: Advice) -> None:

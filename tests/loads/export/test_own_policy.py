@@ -17,6 +17,7 @@ from corral.errors import ActionError
 from corral.loads.export.decider import Decider
 from support.deciding import assert_same, carried_out, moment_of, presented
 from support.loads import days
+from support.messages import refused
 
 SETTINGS: dict[str, Any] = {"queue": 15, "link_limit": 9, "report_delay": 2, "max_cycles": 20}
 NAMES = ("site-0", "site-1", "site-2")
@@ -87,25 +88,24 @@ def test_a_split_of_known_arrivals_is_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plan", "said"),
+    ("plan", "values"),
     [
-        (lambda view: 1 // 0, "site-0: ZeroDivisionError"),
-        (lambda view: 3, "plan() returned 3"),
-        (lambda view: Plan(keep=-1), "site-0: ValueError: keep=-1"),
-        (lambda view: Plan(keep=1, caps={view.node: 3}), "'site-0' is none of its neighbours"),
-        (lambda view: Plan(keep=1, caps=dict.fromkeys(view.spare, 99)), "link_limit=9"),
-        (lambda view: Plan(keep=1, route="fill", order=["new"]), "'new' is none of its neigh"),
-        (lambda view: Plan(keep=view.arrivals - 1), "site-0: TypeError"),
+        (lambda view: 1 // 0, ("site-0", "ZeroDivisionError")),
+        (lambda view: 3, ("plan()", "3")),
+        (lambda view: Plan(keep=-1), ("site-0", "ValueError", "keep=-1")),
+        (lambda view: Plan(keep=1, caps={view.node: 3}), ("'site-0'", "neighbours")),
+        (lambda view: Plan(keep=1, caps=dict.fromkeys(view.spare, 99)), ("link_limit=9",)),
+        (lambda view: Plan(keep=1, route="fill", order=["new"]), ("'new'", "neighbours")),
+        (lambda view: Plan(keep=view.arrivals - 1), ("site-0", "TypeError")),
     ],
 )
-def test_what_a_policy_raises_is_told_with_its_node(plan: Any, said: str) -> None:
+def test_what_a_policy_raises_is_told_with_its_node(plan: Any, values: tuple[str, ...]) -> None:
     rules = DfaasRules(days(2), **{**SETTINGS, "report_delay": 3})
     policy = Odd("equal")
     policy.plan = plan
     decider = Decider(rules, baseline_team("local", rules)).by_policy(policy, "unknown")
     state = decider.start()
     nodes = {name: {"last_arrivals": [12, 3], "capacity": 4} for name in NAMES}
-    with pytest.raises(ActionError) as raised:
+    with refused(ActionError, *values):
         decider.decide(nodes, None, state)
-    assert said in str(raised.value)
     assert state.t == 0

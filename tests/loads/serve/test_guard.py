@@ -144,26 +144,26 @@ def test_a_team_that_raises_is_covered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("forward", "said"),
+    ("forward", "values"),
     [
-        (None, "does not name each node"),
-        ({}, "does not name each node"),
-        ({**BY_TEAM, "new": {}}, "does not name each node"),
-        ({**BY_TEAM, NAMES[1]: 3}, "3 in place of requests"),
-        ({**BY_TEAM, NAMES[1]: {NAMES[0]: -1}}, "-1 requests"),
-        ({**BY_TEAM, NAMES[1]: {NAMES[0]: 1.0}}, "1.0 requests"),
-        ({**BY_TEAM, NAMES[1]: {NAMES[0]: float("nan")}}, "nan requests"),
-        ({**BY_TEAM, NAMES[1]: {NAMES[0]: True}}, "True requests"),
-        ({**BY_TEAM, NAMES[1]: {NAMES[1]: 1}}, "no neighbour"),
-        ({**BY_TEAM, NAMES[1]: {"new": 1}}, "no neighbour"),
-        ({**BY_TEAM, NAMES[1]: {NAMES[0]: 4, NAMES[2]: 3}}, "7 of 6 requests"),
+        (None, ("each node",)),
+        ({}, ("each node",)),
+        ({**BY_TEAM, "new": {}}, ("each node",)),
+        ({**BY_TEAM, NAMES[1]: 3}, (NAMES[1], "3", "requests by node")),
+        ({**BY_TEAM, NAMES[1]: {NAMES[0]: -1}}, (NAMES[1], "-1 requests", NAMES[0])),
+        ({**BY_TEAM, NAMES[1]: {NAMES[0]: 1.0}}, (NAMES[1], "1.0 requests", NAMES[0])),
+        ({**BY_TEAM, NAMES[1]: {NAMES[0]: float("nan")}}, (NAMES[1], "nan requests", NAMES[0])),
+        ({**BY_TEAM, NAMES[1]: {NAMES[0]: True}}, (NAMES[1], "True requests", NAMES[0])),
+        ({**BY_TEAM, NAMES[1]: {NAMES[1]: 1}}, (NAMES[1], "1 requests", "neighbour")),
+        ({**BY_TEAM, NAMES[1]: {"new": 1}}, (NAMES[1], "1 requests", "new", "neighbour")),
+        ({**BY_TEAM, NAMES[1]: {NAMES[0]: 4, NAMES[2]: 3}}, (NAMES[1], "7 of 6")),
     ],
 )
-def test_nonsense_is_for_the_rule(forward: Any, said: str) -> None:
+def test_nonsense_is_for_the_rule(forward: Any, values: tuple[str, ...]) -> None:
     guard = guard_of(lambda nodes, previous, state: (forward, "after"))
     found = guard.decide(NODES, PREVIOUS)
     assert (found.forward, found.by, found.reason) == (BY_RULE, "rule", "nonsense")
-    assert said in found.detail
+    shown(found.detail, *values)
     assert guard.counts == {"nonsense": 1}
 
 

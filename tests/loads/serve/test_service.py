@@ -15,7 +15,7 @@ from corral.loads.from_rule.recommend import Recommendation
 from corral.loads.serve import service as module
 from corral.loads.serve.service import Service, service_of
 from corral.trainers.runs.run import Run, load_run
-from support.messages import refused
+from support.messages import refused, shown
 
 NAMES = ("site-0", "site-1", "site-2")
 NODES = {name: {"arrivals": 6, "capacity": 4} for name in NAMES}
@@ -40,9 +40,7 @@ def test_the_team_decides_and_overflow_where_it_does_not(team: Run) -> None:
     service = service_of(team)
     assert (service.deciding, service.rule) == ("team", "overflow/equal")
     assert service.nodes == NAMES
-    assert words(service).startswith(
-        f"The team of {team.name} (checkpoint of 32 env steps) decides;"
-    )
+    shown(service.lines[0], team.name, "32 env steps")
     assert service.decide(NODES).forward == team.decide(NODES)
     assert service.decide({**NODES, "new": NODES["site-0"]}).by == "rule"
 
@@ -68,7 +66,7 @@ def test_where_numpy_cannot_the_own_network_decides(
     else:
         monkeypatch.setattr(module, "odd_actions", lambda *given: odd)
     service = service_of(team)
-    assert service.lines[-1].startswith("Its own network decides")
+    shown(service.lines[-1], "network")
     assert service.decide(NODES).forward == team.decide(NODES)
 
 
@@ -78,10 +76,7 @@ def test_a_recommended_rule_is_served_and_a_named_checkpoint_all_the_same(
     folder = recommended(team, tmp_path / "run", "rule")
     service = service_of(load_run(folder))
     assert (service.deciding, service.rule) == ("rule", "margin/spare")
-    assert words(service) == (
-        f"The rule margin/spare decides: so it was found; {folder}@best serves the team all the "
-        "same."
-    )
+    shown(words(service), "margin/spare", f"{folder}@best")
     service = service_of(load_run(f"{folder}@best"))
     assert (service.deciding, service.rule) == ("team", "margin/spare")
 
@@ -108,7 +103,7 @@ def test_a_shadow_of_a_recommended_rule_is_of_the_team(team: Run, tmp_path: Path
     assert service.log is not None
     service.log.close()
     assert (service.deciding, service.rule) == ("shadow", "margin/spare")
-    assert f"what the team of {folder}@best (checkpoint of 32 env steps) would do" in words(service)
+    shown(words(service), f"{folder}@best", "32 env steps")
 
 
 def test_a_run_of_another_environment_is_refused(team: Run) -> None:
@@ -127,7 +122,7 @@ def test_an_export_is_served_without_the_run(team: Run, tmp_path: Path) -> None:
     team.export("numpy", tmp_path / "gateway")
     service, own = service_of(tmp_path / "gateway"), service_of(team)
     assert (service.deciding, service.rule, service.nodes) == ("team", "overflow/equal", NAMES)
-    assert words(service).startswith(f"The team of {tmp_path}/gateway decides; outside")
+    shown(service.lines[0], f"{tmp_path}/gateway")
     asked = {"site-0": {"arrivals": 99, "capacity": 4}}
     for nodes in (NODES, {**NODES, **asked}, asked):
         assert service.decide(nodes) == own.decide(nodes)

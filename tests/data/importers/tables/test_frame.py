@@ -10,7 +10,7 @@ import pytest
 
 from corral.data import Trace
 from corral.errors import TraceError, TraceWarning
-from support.messages import refused
+from support.messages import refused, shown
 
 TIMES = pd.date_range("2026-01-05", periods=3, freq="5min")
 START = 1767571200
@@ -41,12 +41,9 @@ def test_a_long_frame() -> None:
     )
     with pytest.warns(TraceWarning) as caught:
         trace = Trace.from_dataframe(frame)
-    assert [str(warning.message) for warning in caught] == [
-        "zone: none is named; taken as UTC (zone=Z says so without this warning, "
-        "zone=Europe/Rome something else)",
-        "unit: requests per second, by the name of column 'rps'; times 300 (scale=300 says so "
-        "without this warning, scale=1 something else)",
-    ]
+    zone, unit = (str(warning.message) for warning in caught)
+    shown(zone, "zone", "UTC", "zone=Z", "zone=Europe/Rome")
+    shown(unit, "unit", "'rps'", 300, "scale=300", "scale=1")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert Trace.from_dataframe(frame, zone="Z", scale=300).arrivals[0, 0] == 150
@@ -77,10 +74,9 @@ def test_what_was_done_is_warned_of() -> None:
     with pytest.warns(TraceWarning) as caught:
         trace = Trace.from_dataframe(frame, gaps="interpolate", capacity="2x", zone="Z")
     assert trace.arrivals[1].tolist() == [2, 5]
-    assert [str(warning.message) for warning in caught] == [
-        "not used: note",
-        "1 missing value was filled (gaps=interpolate), in 1 hole",
-    ]
+    unused, filled = (str(warning.message) for warning in caught)
+    shown(unused, "note")
+    shown(filled, "1 missing", "gaps=interpolate", "1 hole")
 
 
 def test_what_is_no_load_is_refused() -> None:
