@@ -23,7 +23,6 @@ from corral.envs.arguments import require_known_arguments
 from corral.envs.batch import batch_for
 from corral.envs.core import Rules, third_party
 from corral.envs.entries import plain_shell
-from corral.envs.others.convert import Made, as_pettingzoo, is_foreign
 from corral.envs.registry import (
     REGISTERED,
     Api,
@@ -110,6 +109,11 @@ def resolve(
         raise ValueError(f"api={api!r} is for names and modules; {env!r} has one form")
     if not isinstance(env, AECEnv | ParallelEnv) and callable(env):
         return _of_function(env, kwargs)
+    from corral.envs.others.convert import (  # late: corral's own games need none of it
+        as_pettingzoo,
+        is_foreign,
+    )
+
     if is_foreign(env):
         return _of_object(as_pettingzoo(env, kwargs))
     if kwargs:
@@ -155,6 +159,8 @@ def _of_text(text: str, kwargs: dict[str, Any], api: Api | None) -> EnvSource:
 
 
 def _of_function(make: Callable[..., Any], kwargs: dict[str, Any]) -> EnvSource:
+    from corral.envs.others.convert import Made  # late: as above
+
     return _of_maker(Made(make, kwargs), kwargs, _text_of(make))
 
 

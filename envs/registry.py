@@ -27,7 +27,6 @@ import pettingzoo
 
 from corral.envs.arguments import known_arguments
 from corral.envs.core import Rules
-from corral.envs.others.convert import Made
 from corral.envs.others.single_agent import from_gymnasium, is_gymnasium_id, near_ids
 from corral.errors import MissingExtraError, UnknownNameError
 from corral.named import named_object
@@ -231,6 +230,8 @@ def make(name: str | Callable[..., Any], *ids: str, api: Api | None = None, **kw
     if ids:
         raise ValueError(f"corral.make({name!r}, {ids[0]!r}): give make({ids[0]!r}, api={name!r})")
     if not isinstance(name, str):
+        from corral.envs.others.convert import Made  # late: corral's own games need none of it
+
         return Made(name, kwargs)()
     if registered_name(name) is None and NamedEnv.is_one(name):
         return NamedEnv(name, kwargs, api)()
@@ -277,6 +278,8 @@ class NamedEnv:
     def __call__(self, render_mode: str | None = None) -> Any:
         """Make one. Raises what ``find`` and the environment raise, and ValueError for arguments
         that it does not have."""
+        from corral.envs.others.convert import Made  # late: corral's own games need none of it
+
         make = self.find()
         try:
             return Made(make, self.env_kwargs)(render_mode)

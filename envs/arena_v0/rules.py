@@ -11,7 +11,6 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.envs.arena_v0.consequences import BITS, BLOCKER, CONSEQUENCES, EXPLORER
-from corral.envs.arena_v0.render import Frame, ansi, draw
 from corral.envs.arguments import nonnegative_int, one_of
 from corral.envs.core import ENDLESS, Array, Observation, Outcome, agent_views
 from corral.envs.masks import masked_space
@@ -231,11 +230,15 @@ class ArenaRules:
         return features
 
     def render(self, state: ArenaState, info: dict[str, Array], mode: str) -> Any:
+        from corral.envs.arena_v0.render import ansi, draw  # late: training draws nothing
+
         frame = self.frame(state, info)
         return ansi(frame) if mode == "ansi" else draw(frame)
 
-    def frame(self, state: ArenaState, info: dict[str, Array]) -> Frame:
+    def frame(self, state: ArenaState, info: dict[str, Array]) -> Any:
         """Return the last step of environment 0 in plain numbers."""
+        from corral.envs.arena_v0.render import Frame
+
         t = int(state.t[0])
         explorer, blocker = (divmod(place, self.width) for place in state.position[0].tolist())
         explorer_was, blocker_was = (

@@ -293,7 +293,7 @@ def post_mortem(
         raise ValueError(f"steps={steps}: give 1 or more")
     place = _window(result, label, day)
     first = result.rows[0] + place * result.window
-    rows = first, min(first + result.window, result.rows[1])
+    end = min(first + result.window, result.rows[1])
     # As in the replay, whose shorter last window is played by itself.
     episode = (result.seed, place) if place < result.windows else (result.seed + 1, 0)
     own = again(result, label, entry)
@@ -311,7 +311,7 @@ def post_mortem(
         costs_now |= costs_of_rules(result, told, episode, progress, **shared, report_delay=fresh)
     rule = min(rules, key=lambda pair: float(late_costs[pair].sum()))
     informed = min(rules, key=lambda pair: float(costs_now[pair].sum()))
-    section = result.trace.section(*rows)
+    section = result.trace.section(first, end)
     assert section.capacity is not None  # a replay's trace has one
     best_cost, method = _optimum(own, section.arrivals, section.capacity)
     note = result.teams.get(label)
@@ -321,8 +321,8 @@ def post_mortem(
         day=place,
         days=_windows(result),
         is_day=result.days,
-        rows=rows,
-        times=tuple(result.trace.clock_text(row) for row in range(*rows)),
+        rows=(first, end),
+        times=tuple(result.trace.clock_text(row) for row in range(first, end)),
         nodes=result.trace.nodes,
         arrivals=section.arrivals.sum(axis=1),
         capacity=section.capacity.sum(axis=1),

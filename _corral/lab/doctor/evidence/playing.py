@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from corral.envs.core import Array
-from corral.lab.doctor.evidence.environment import Twins
 
 __all__ = ["Playing", "Said"]
 
@@ -49,7 +48,7 @@ class Said:
     reported: list[tuple[dict[str, float], dict[str, float]]] = field(default_factory=list)
     """Mean rewards of a step by agent, rollout by rollout: as said, and as reported."""
     missing: int = 0  # episodes that ended, less those that were reported
-    twins: Twins | None = None
+    twins: Any = None  # Twins of the environment, see evidence.environment
     states: list[Array] = field(default_factory=list)  # float32 [T + 1, B, G], rollout by rollout
     begins: list[Array] = field(default_factory=list)  # bool [T + 1, B] first moments of episodes
 
