@@ -297,13 +297,13 @@ def post_mortem(
     # As in the replay, whose shorter last window is played by itself.
     episode = (result.seed, place) if place < result.windows else (result.seed + 1, 0)
     own = again(result, label, entry)
-    costs, illegal = _played(own, episode, first - result.rows[0], rows[1] - first)
+    costs, illegal = _played(own, episode, first - result.rows[0], end - first)
 
     if rules is None:
         rules = _rules(result, own.rules.queue)
     delay, fresh = own.rules.report_delay, freshest(result.settings)
     # Rules need no rows but those of the day: they act on requests alone.
-    shared: dict[str, Any] = {"rows": rows, "neighbours": own.rules.neighbours}
+    shared: dict[str, Any] = {"rows": (first, end), "neighbours": own.rules.neighbours}
     late_costs = costs_of_rules(result, rules, episode, progress, **shared)
     told = [pair for pair in rules if delay > fresh and reads_reports(pair)]
     costs_now = dict(late_costs)
