@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from support.messages import refused
 
 pytest.importorskip("torch", reason="needs the extra mappo")
 
@@ -151,15 +155,15 @@ def test_json_that_is_refused(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_files_that_are_no_configuration(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"nowhere\.toml cannot be read: No such file"):
+    with refused(ConfigError, tmp_path / "nowhere.toml", os.strerror(errno.ENOENT)):
         corral.read_config(tmp_path / "nowhere.toml")
-    with pytest.raises(ConfigError, match="is a folder"):
+    with refused(ConfigError, tmp_path):
         corral.read_config(tmp_path)
-    with pytest.raises(ConfigError, match="at most 4,194,304"):
+    with refused(ConfigError, "4,194,304", "4,194,305"):
         corral.read_config(toml(tmp_path, "#" * (MOST_BYTES + 1)))
     path = tmp_path / "binary.toml"
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="is no TOML"):
+    with refused(ConfigError, path, "TOML"):
         corral.read_config(path)
 
 
@@ -218,7 +222,7 @@ def test_what_is_printed_makes_the_same_run(tmp_path: Path, case: str) -> None:
     assert found.config.canonical() == first.config.canonical()
     assert (found.config.steps, found.config.keep) == (first.config.steps, first.config.keep)
     # All defaults are in it, and the text of the text is the text.
-    assert "gamma = " in path.read_text()
+    assert any(line.startswith("gamma") for line in path.read_text().splitlines())
     again = load_config(path)
     assert config_text(resolved(found.config, again)) == path.read_text()
 
@@ -228,7 +232,7 @@ def test_a_dry_run_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     run = train("rps_v0", dry_run=True, out="there")
     assert run.config.settings["gamma"] == train("rps_v0", dry_run=True).config.settings["gamma"]
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(ValueError, match="gamma=2: give a number"):
+    with refused(ValueError, "gamma=2", 0, 1):
         train("rps_v0", dry_run=True, gamma=2)
 
 
@@ -238,7 +242,7 @@ def test_a_trace_that_changed_beside_its_config_is_refused(tmp_path: Path) -> No
     values = json.loads(path.read_text())
     digest = values["env_kwargs"]["trace"]["digest"]
     path.write_text(path.read_text().replace(digest, digest[::-1]))
-    with pytest.raises(CorralError, match="this is not the load that the run was trained on"):
+    with refused(CorralError, "trace.csv.gz", digest[::-1][:12]):
         corral.read_config(path)
 
 
@@ -249,7 +253,7 @@ def test_a_config_of_a_run_with_an_unknown_key_is_refused(tmp_path: Path) -> Non
     with pytest.raises(CorralError, match="seed"):
         corral.read_config(path)
     path.write_text(path.read_text().replace('"sead":', '"seed": 1, "sead":'))
-    with pytest.raises(ConfigError, match="no key named 'sead'; did you mean 'seed'"):
+    with refused(ConfigError, path, "'sead'", "'seed'"):
         corral.read_config(path)
 
 
@@ -258,7 +262,7 @@ def test_an_environment_of_others_is_asked_for(tmp_path: Path) -> None:
     env = "classic/tictactoe-v3"
     run = train(env, steps=64, out=tmp_path / "run", **SMALL)
     path = run.folder / "config.json"
-    with pytest.raises(ConfigError, match=f"corral train {env} --config {path}"):
+    with refused(ConfigError, f"corral train {env} --config {path}"):
         corral.read_config(path)
     again = train(**corral.read_config(path, env=env), out=tmp_path / "again")
     assert weights(again) == weights(run)

@@ -19,6 +19,7 @@ from corral.trainers.on_policy.trainer import IPPO
 from corral.trainers.pool import Pool
 from corral.trainers.selfplay.cast import LEARNS
 from support.gift_env import Gift
+from support.messages import refused
 
 GIVEN: dict[str, Any] = {
     "trainer": "ippo",
@@ -111,7 +112,7 @@ def test_a_damaged_pool_in_a_configuration_names_the_file(changed: Any, tmp_path
     with pytest.raises((CheckpointError, RunError)):  # made with another configuration, or of none
         corral.load_run(run.folder)
     shutil.rmtree(run.folder / "checkpoints")
-    with pytest.raises(RunError, match=r"config\.json is damaged: self_play"):
+    with refused(RunError, path, "self_play"):
         assert corral.load_run(run.folder).policies
 
 
