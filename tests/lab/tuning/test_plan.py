@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from support.messages import refused
+
 pytest.importorskip("safetensors", reason="needs the extra mappo")
 pytest.importorskip("optuna", reason="needs the extra tune")
 
@@ -103,5 +105,5 @@ def test_a_folder_keeps_one_study(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 1}', '{"format": 2}', "\x00"])
 def test_a_damaged_study_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / STUDY).write_text(text)
-    with pytest.raises(StudyError, match=r"damaged|format 2"):
+    with refused(StudyError, tmp_path / STUDY):
         plan({"n_epochs": "1,2"}).kept_in(tmp_path)
