@@ -188,7 +188,7 @@ TEAM: Mapping[str, Any] = {"agent_0": lambda obs: 0, "agent_1": lambda obs: 1}
         (returns({**TEAM, "agent_1": 7}), ("agent_1", 7)),
         (returns(Learned(TEAM, {"agent_0": 1.0})), ("values['agent_0']", "float")),
         (returns(Learned(TEAM, 3)), ("values", "int")),  # type: ignore[arg-type]
-        (returns(Learned(TEAM, {"agent_0": lambda obs: [1, 2]})), ("agent_0",)),
+        (returns(Learned(TEAM, {"agent_0": lambda obs: [1, 2]})), ("values['agent_0']", "[1, 2]")),
         (returns({**TEAM, "agent_0": lambda obs: "left"}), ("agent_0",)),
         (returns({**TEAM, "agent_0": lambda obs: 5}), ("agent_0", 5)),
         (returns({**TEAM, "agent_0": fails}), ("RuntimeError", "memory")),
