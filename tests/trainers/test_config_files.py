@@ -135,22 +135,22 @@ def test_what_is_refused_names_file_key_and_remedy(tmp_path: Path, text: str, me
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "named"),
     [
-        ('{"env": "rps_v0", "seed": 1, "seed": 2}', "the key 'seed' stands twice"),
+        ('{"env": "rps_v0", "seed": 1, "seed": 2}', ("'seed'",)),
         (
             '{"env": "rps_v0", "settings": {"gamma": NaN}}',
-            "NaN is not a finite number",
+            ("NaN",),
         ),
-        ("[1, 2]", r"give a table of arguments, not \[1, 2\]"),
-        ('{"env": ', "is no JSON .*line 1 column 9"),
-        ("[" * 100_000, "is no JSON"),
-        ('{"format": 9}', "is of format 9"),
-        ('{"format": 2, "env": 5}', "is damaged"),
+        ("[1, 2]", ("[1, 2]",)),
+        ('{"env": ', ("JSON", "1", "9")),
+        ("[" * 100_000, ("JSON",)),
+        ('{"format": 9}', ("9",)),
+        ('{"format": 2, "env": 5}', ("run.json", "env", 5)),
     ],
 )
-def test_json_that_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(CorralError, match=message):
+def test_json_that_is_refused(tmp_path: Path, text: str, named: tuple[object, ...]) -> None:
+    with refused(CorralError, *named):
         corral.read_config(toml(tmp_path, text, "run.json"))
 
 

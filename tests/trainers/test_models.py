@@ -161,18 +161,18 @@ def test_a_damaged_entry_of_the_config_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "named"),
     [
-        ({"net_arch": (8,)}, r"net_arch=\(8,\) and a model: .* leave one of them out"),
-        ({"activation": "relu"}, "activation='relu' and a model"),
-        ({"cnn_patch": 8}, "cnn_patch=8 and a model"),
-        ({"cnn_arch": (8, 16)}, "cnn_arch="),
+        ({"net_arch": (8,)}, ("net_arch=(8,)",)),
+        ({"activation": "relu"}, ("activation='relu'",)),
+        ({"cnn_patch": 8}, ("cnn_patch=8",)),
+        ({"cnn_arch": (8, 16)}, ("cnn_arch=",)),
     ],
 )
 def test_settings_of_layers_beside_a_model_are_refused(
-    changes: dict[str, Any], message: str, tmp_path: Path
+    changes: dict[str, Any], named: tuple[object, ...], tmp_path: Path
 ) -> None:
-    with pytest.raises(ValueError, match=message):
+    with refused(ValueError, *named):
         trained(tmp_path / "run", make, **changes)
     assert not (tmp_path / "run").exists()
 

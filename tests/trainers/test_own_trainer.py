@@ -181,15 +181,15 @@ def test_settings_of_policies_are_kept_and_checked(tmp_path: Path) -> None:
     assert longer.config.settings_of["agent_1"]["learning_rate"] == 1e-4
     assert set(longer.progress["agent_1/learning_rate"]) == {1e-4}
     assert len(set(longer.progress["agent_0/learning_rate"])) > 1
-    for wrong, error, message in (
-        ({"agent_2": {}}, UnknownNameError, "did you mean 'agent_"),
-        ({"agent_1": {"lr": 1}}, TypeError, "agent_1: .*did you mean 'learning_rate'"),
-        ({"agent_1": {"num_envs": 4}}, ValueError, "agent_1.num_envs: all policies play in the sa"),
-        ({"agent_1": {"n_steps": 4}}, ValueError, "agent_1.n_steps: all policies learn from the "),
-        ({"agent_1": {"gamma": 2}}, ValueError, "policy agent_1: gamma=2: give a number of 0 to 1"),
-        ({"agent_1": 3}, TypeError, "give setting -> value"),
+    for wrong, error, named in (
+        ({"agent_2": {}}, UnknownNameError, ("'agent_2'", "agent_0", "agent_1")),
+        ({"agent_1": {"lr": 1}}, TypeError, ("agent_1", "'lr'", "'learning_rate'")),
+        ({"agent_1": {"num_envs": 4}}, ValueError, ("agent_1.num_envs", "num_envs=")),
+        ({"agent_1": {"n_steps": 4}}, ValueError, ("agent_1.n_steps", "n_steps=")),
+        ({"agent_1": {"gamma": 2}}, ValueError, ("agent_1", "gamma=2", "0", "1")),
+        ({"agent_1": 3}, TypeError, ("settings_of['agent_1']=3",)),
     ):
-        with pytest.raises(error, match=message):
+        with refused(error, *named):
             corral.train("probe_p04_v0", settings_of=wrong, out=tmp_path / "no", **given)
     assert not (tmp_path / "no").exists()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.messages import shown
+from support.messages import refused, shown
 
 pytest.importorskip("torch", reason="needs the extra mappo")
 
@@ -64,16 +64,18 @@ def test_a_run_that_takes_too_long_is_stopped_and_goes_on(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given", "named"),
     [
-        ({"minutes": 1, "steps": 64}, "give minutes, or steps, not both"),
-        ({"minutes": 0}, "minutes=0: give more than 0"),
-        ({"minutes": -1}, "minutes=-1"),
-        ({"minutes": 1, "self_play": "past=0.5,every=64"}, "give steps="),
+        ({"minutes": 1, "steps": 64}, ("minutes=1", "steps")),
+        ({"minutes": 0}, ("minutes=0", "0")),
+        ({"minutes": -1}, ("minutes=-1",)),
+        ({"minutes": 1, "self_play": "past=0.5,every=64"}, ("steps=",)),
     ],
 )
-def test_what_minutes_cannot_be(given: dict[str, Any], message: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_what_minutes_cannot_be(
+    given: dict[str, Any], named: tuple[object, ...], tmp_path: Path
+) -> None:
+    with refused(ValueError, *named):
         corral.train("arena_v0", out=tmp_path / "run", **given, **SMALL)
     assert not (tmp_path / "run").exists()
 

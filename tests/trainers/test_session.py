@@ -216,13 +216,13 @@ def test_weights_can_be_taken_and_given(tmp_path: Path) -> None:
         next(session)
         name = next(key for key in begun if key.endswith("weight"))
         kept = session.weights()
-        for wrong, message in (
-            ({**begun, "more": begun[name]}, "'more' is not expected"),
-            ({key: a for key, a in begun.items() if key != name}, f"'{name}' is missing"),
-            ({**begun, name: begun[name][:1]}, "expected float32"),
-            ({**begun, name: begun[name].astype(np.float64)}, "is float64"),
+        for wrong, named in (
+            ({**begun, "more": begun[name]}, ("'more'", "weights")),
+            ({key: a for key, a in begun.items() if key != name}, (f"'{name}'", "missing")),
+            ({**begun, name: begun[name][:1]}, ("(1, 202)", "(16, 202)")),
+            ({**begun, name: begun[name].astype(np.float64)}, ("float64", "float32")),
         ):
-            with pytest.raises(CheckpointError, match=message):
+            with refused(CheckpointError, *named):
                 session.set_weights(wrong)
         with pytest.raises(NonFiniteError, match=name):
             session.set_weights({**begun, name: np.full_like(begun[name], np.nan)})

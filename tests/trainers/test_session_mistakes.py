@@ -109,15 +109,17 @@ def of_nothing(episode: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("metric", "said"),
+    ("metric", "named"),
     [
-        (as_text, r"gave '12' \(test_session_mistakes.py:\d+\); return a number or None"),
-        (as_array, r"\(test_session_mistakes.py:\d+\); return a number or None"),
-        (of_nothing, r"no info named 'visited'.*fields_visited.*\(test_session_mistakes.py:\d+\)"),
+        (as_text, ("'12'", "test_session_mistakes.py")),
+        (as_array, ("test_session_mistakes.py",)),
+        (of_nothing, ("'visited'", "fields_visited", "test_session_mistakes.py")),
     ],
 )
-def test_what_a_metric_gives_is_a_number(tmp_path: Path, metric: Any, said: str) -> None:
-    with pytest.raises(CallbackError, match=said):
+def test_what_a_metric_gives_is_a_number(
+    tmp_path: Path, metric: Any, named: tuple[object, ...]
+) -> None:
+    with refused(CallbackError, *named):
         corral.train(**GIVEN, metrics={"mine": metric}, out=tmp_path / "run")
 
 
