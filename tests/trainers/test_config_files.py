@@ -90,46 +90,48 @@ def test_json_of_the_same_layout_is_the_same(tmp_path: Path) -> None:
 # --- What is refused -----------------------------------------------------------------------------
 
 REFUSED = [
-    ('env = "dfaas_v0"\nstepz = 5', "no key named 'stepz'; did you mean 'steps'?"),
-    ('env = "dfaas_v0"\ngamma = 0.5', r"gamma belongs in the table \[settings\]"),
-    ('env = "dfaas_v0"\nqueue = 5', r"queue belongs in the table \[env_kwargs\]"),
-    ('env = "dfaas_v0"\ngama = 0.5', r"did you mean 'gamma', in the table \[settings\]\?"),
-    ('env = "dfaas_v0"\n[settings]\nsteps = 5', r"\[settings\] steps belongs at the top"),
-    ('env = "dfaas_v0"\n[settings]\ngama = 5', r"\[settings\] no setting named 'gama'; .*'gamma'"),
-    ('env = "dfaas_v0"\n[env_kwargs]\nque = 5', r"\[env_kwargs\] no key named 'que'; .*'queue'"),
-    ('env = "dfaas_v0"\n[env_kwargs]\nillegal = "raise"', "no key named 'illegal'"),
-    ('env = "dfaas_v0"\nsteps = "many"', 'steps = "many": give a whole number'),
-    ('env = "dfaas_v0"\nsteps = 1.5', r"steps = 1\.5: give a whole number"),
-    ('env = "dfaas_v0"\nsteps = true', "steps = true: give a whole number"),
-    ('env = "dfaas_v0"\nseed = [1]', r"seed = \[1\]: give a whole number"),
-    ('env = "dfaas_v0"\nkeep = "some"', 'keep = "some": give a whole number or "all"'),
-    ('env = "dfaas_v0"\nheld_out = [1, 2, 3]', r"held_out = \[1, 2, 3\]: give a number or a list"),
-    ('env = "dfaas_v0"\npolicies_to_train = 1', "policies_to_train = 1: give a list of texts"),
-    ('env = "dfaas_v0"\n[settings]\ngamma = "x"', r'\[settings\] gamma = "x": give a number'),
-    ('env = "dfaas_v0"\n[settings]\ngamma = nan', r"settings\.gamma = nan: give a finite number"),
-    ('env = "dfaas_v0"\n[settings]\nanneal = 1', r"\[settings\] anneal = 1: give true or false"),
-    ('env = "dfaas_v0"\n[settings]\nnet_arch = 5', "net_arch = 5: give a list of whole numbers"),
-    ('env = "dfaas_v0"\n[env_kwargs]\nqueue = "x"', r'\[env_kwargs\] queue = "x": give a whole'),
-    ('env = "dfaas_v0"\nsettings = 5', r"settings is a table: \[settings\]"),
-    ('env = "dfaas_v0"\nout = 1979-05-27', "out = 1979-05-27: a date is no argument"),
-    ('env = "dfaas_v0"\nseed = 1\nseed = 2\n', r"is no TOML: a key stands twice \(at line 3"),
-    ("env = dfaas_v0", r"is no TOML: .*at line 1, column 7"),
-    ("steps = 5", "names no environment: write env"),
-    ("env = 5", 'env = 5: give a text'),
-    ('env = "dfaas_v0"\ntrainer = "mapo"', "did you mean 'mappo'"),
-    ('env = "classic/tictactoe-v3"', "corral train classic/tictactoe-v3 --config"),
-    ('env = "my_games:make"', "nothing is imported because a file names it"),
-    ('env = "rps_v0"\ntrainer = "mine.py:pg"', "--trainer mine.py:pg"),
-    ("a" + ".a" * 5_000 + " = 1", "levels deep"),
-    ("a = " + "[" * 200 + "]" * 200, "levels deep|is no TOML|no key named"),
-    ("a = " + "[" * 100_000, "is no TOML"),
+    ('env = "dfaas_v0"\nstepz = 5', ("'stepz'", "'steps'")),
+    ('env = "dfaas_v0"\ngamma = 0.5', ('gamma', '[settings]')),
+    ('env = "dfaas_v0"\nqueue = 5', ('queue', '[env_kwargs]')),
+    ('env = "dfaas_v0"\ngama = 0.5', ("'gama'", "'gamma'", '[settings]')),
+    ('env = "dfaas_v0"\n[settings]\nsteps = 5', ('[settings]', 'steps')),
+    ('env = "dfaas_v0"\n[settings]\ngama = 5', ('[settings]', "'gama'", "'gamma'")),
+    ('env = "dfaas_v0"\n[env_kwargs]\nque = 5', ('[env_kwargs]', "'que'", "'queue'")),
+    ('env = "dfaas_v0"\n[env_kwargs]\nillegal = "raise"', ('[env_kwargs]', "'illegal'")),
+    ('env = "dfaas_v0"\nsteps = "many"', ('steps = "many"',)),
+    ('env = "dfaas_v0"\nsteps = 1.5', ('steps = 1.5',)),
+    ('env = "dfaas_v0"\nsteps = true', ('steps = true',)),
+    ('env = "dfaas_v0"\nseed = [1]', ('seed = [1]',)),
+    ('env = "dfaas_v0"\nkeep = "some"', ('keep = "some"', '"all"')),
+    ('env = "dfaas_v0"\nheld_out = [1, 2, 3]', ('held_out = [1, 2, 3]', '"none"')),
+    ('env = "dfaas_v0"\npolicies_to_train = 1', ('policies_to_train = 1', '"none"')),
+    ('env = "dfaas_v0"\n[settings]\ngamma = "x"', ('[settings]', 'gamma = "x"')),
+    ('env = "dfaas_v0"\n[settings]\ngamma = nan', ('settings.gamma = nan',)),
+    ('env = "dfaas_v0"\n[settings]\nanneal = 1', ('[settings]', 'anneal = 1', 'true', 'false')),
+    ('env = "dfaas_v0"\n[settings]\nnet_arch = 5', ('net_arch = 5',)),
+    ('env = "dfaas_v0"\n[env_kwargs]\nqueue = "x"', ('[env_kwargs]', 'queue = "x"', '--queue x')),
+    ('env = "dfaas_v0"\nsettings = 5', ('settings', '[settings]')),
+    ('env = "dfaas_v0"\nout = 1979-05-27', ('out = 1979-05-27',)),
+    ('env = "dfaas_v0"\nseed = 1\nseed = 2\n', ('TOML', 3, 9)),
+    ("env = dfaas_v0", ('TOML', 1, 7)),
+    ("steps = 5", ('env = "dfaas_v0"',)),
+    ("env = 5", ('env = 5',)),
+    ('env = "dfaas_v0"\ntrainer = "mapo"', ("'mapo'", "'mappo'", '--trainer file.py:name')),
+    ('env = "classic/tictactoe-v3"', ('corral train classic/tictactoe-v3 --config',)),
+    ('env = "my_games:make"', ('corral train my_games:make --config',)),
+    ('env = "rps_v0"\ntrainer = "mine.py:pg"', ('--trainer mine.py:pg',)),
+    ("a" + ".a" * 5_000 + " = 1", ('levels', 20)),
+    ("a = " + "[" * 200 + "]" * 200, ('levels', 20)),
+    ("a = " + "[" * 100_000, ('TOML',)),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "message"), REFUSED, ids=[text[:50] for text, _ in REFUSED])
-def test_what_is_refused_names_file_key_and_remedy(tmp_path: Path, text: str, message: str) -> None:
+@pytest.mark.parametrize(("text", "named"), REFUSED, ids=[text[:50] for text, _ in REFUSED])
+def test_what_is_refused_names_file_key_and_remedy(
+    tmp_path: Path, text: str, named: tuple[object, ...]
+) -> None:
     path = toml(tmp_path, text)
-    with pytest.raises(ConfigError, match=message) as raised:
+    with refused(ConfigError, *named) as raised:
         corral.read_config(path)
     assert str(raised.value).startswith(str(path))
 
